@@ -1,0 +1,1 @@
+"""Gaming sessionization on Spark: device events in, session tables out."""

@@ -1,0 +1,1 @@
+"""The session rules in plain Python: no Spark, no clock, no input or output."""

@@ -1,0 +1,111 @@
+"""What a device says (events) and what the rules answer (changes).
+
+Every time is UTC in whole milliseconds (`_ms`); every duration that a device reports is in seconds (`_s`).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Platform(StrEnum):
+    """The stream that an event came from."""
+
+    PC = "pc"
+    CONSOLE = "console"
+
+
+class ChangeKind(StrEnum):
+    """What happened to a session."""
+
+    STARTED = "started"
+    HEARTBEAT = "heartbeat"
+    ENDED = "ended"
+
+
+class EndReason(StrEnum):
+    """Why a session is over; `SUPERSEDED` and `TIMED_OUT` are inferred, the others come from an End."""
+
+    REPORTED = "reported"
+    SUPERSEDED = "superseded"
+    TIMED_OUT = "timed_out"
+    ORPHANED = "orphaned"
+
+    @property
+    def is_inferred(self) -> bool:
+        return self is EndReason.SUPERSEDED or self is EndReason.TIMED_OUT
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A device says that a session started at `at_ms` (event time)."""
+
+    session_id: int
+    at_ms: int
+    platform: Platform
+    ingested_ms: int
+    account_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """A device says that a session ended at `at_ms` (event time), after `foreground_s` seconds in the foreground."""
+
+    session_id: int
+    at_ms: int
+    platform: Platform
+    ingested_ms: int
+    account_id: str | None = None
+    foreground_s: int | None = None
+
+
+Event = Start | End
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One row of `session_changes`, without the device: the same names, times in milliseconds.
+
+    `event_ms` and `ingested_ms` are those of the event that was being applied, None where a timer was the cause.
+    """
+
+    session_id: int
+    account_id: str | None
+    platform: Platform
+    kind: ChangeKind
+    processed_ms: int
+    started_ms: int | None
+    end_reason: EndReason | None = None
+    revision: int = 0
+    ended_ms: int | None = None
+    duration_ms: int | None = None
+    foreground_s: int | None = None
+    beat: int | None = None
+    missed_beats: int | None = None
+    due_ms: int | None = None
+    event_ms: int | None = None
+    ingested_ms: int | None = None
+
+
+def in_order(events: Iterable[Event]) -> list[Event]:
+    """One device's events of one micro-batch, in the order in which they are applied.
+
+    (event time, End before Start, session id, foreground, account, platform, ingest time), nulls last, text by
+    code points: whatever order the engine hands rows over in, the same rows give the same result.
+    """
+    return sorted(events, key=_order)
+
+
+def _order(event: Event) -> tuple[object, ...]:
+    foreground_s = event.foreground_s if isinstance(event, End) else None
+    return (
+        event.at_ms,
+        isinstance(event, Start),
+        event.session_id,
+        foreground_s is None,
+        foreground_s or 0,
+        event.account_id is None,
+        event.account_id or "",
+        event.platform,
+        event.ingested_ms,
+    )

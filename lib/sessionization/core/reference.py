@@ -1,0 +1,250 @@
+"""The session rules a second time: slow, mutable and obvious, written from docs/session-rules.md alone.
+
+`sessions.py` is what runs in production. This module is the model that the property tests hold it against, so the two
+share the types of `events.py` and the settings, and nothing else: a misreading in one is found by the other.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Literal
+from zlib import crc32
+
+from sessionization.core.events import Change, ChangeKind, End, EndReason, Event, Platform, Start
+from sessionization.core.sessions import Rules
+
+
+@dataclass(slots=True)
+class Session:
+    """A session with a Start; `said` is the newest of its `started` and `ended` changes, and it is live until `ended`."""
+
+    started_ms: int
+    opened_ms: int
+    said: Change
+    last_beat: int | None = None
+    deadline_ms: int = 0
+
+    def place(self) -> tuple[int, int]:
+        return self.started_ms, self.said.session_id
+
+
+@dataclass(slots=True)
+class WaitingEnd:
+    end: End
+    deadline_ms: int
+
+
+@dataclass(slots=True)
+class Device:
+    """What is remembered; `closed` in the order of closing, `waiting` (for their Start) in the order of being seen."""
+
+    device_id: str
+    live: Session | None = None
+    closed: list[Session] = field(default_factory=list)
+    waiting: list[WaitingEnd] = field(default_factory=list)
+
+    def sessions(self) -> list[Session]:
+        return sorted(self.closed + ([self.live] if self.live else []), key=Session.place)
+
+
+class Reference:
+    """All devices at once, and the timer of each grouping key; `micro_batch` is all that ever happens to them."""
+
+    def __init__(self, rules: Rules, key_of: Callable[[str], str] = lambda device_id: device_id) -> None:
+        self.rules = rules
+        self.key_of = key_of
+        self.remembered: dict[str, Device] = {}
+        self.timers: dict[str, int] = {}
+        self.counters = {"events": 0, "duplicate_start": 0, "duplicate_end": 0, "evicted": 0}
+        self._now_ms = 0
+        self._cause: Event | None = None
+        self._changes: list[tuple[str, Change]] = []
+
+    def micro_batch(self, now_ms: int, events: Iterable[tuple[str, Event]]) -> list[tuple[str, Change]]:
+        """Apply the events of any devices, in any order, fire the timers that are due, and set the next ones."""
+        self._now_ms, self._changes = now_ms, []
+        due = {key for key, timer_ms in self.timers.items() if timer_ms <= now_ms}
+        touched = set(due)
+        for device_id, event in sorted(events, key=lambda row: canonical_place(row[1])):
+            touched.add(self.key_of(device_id))
+            self._cause = event
+            self._apply(self.remembered.setdefault(device_id, Device(device_id)), event)
+        self._cause = None
+        for key in touched:
+            for device in self._devices(key):
+                if key in due:
+                    self._fire(device, key)
+                if not device.sessions() and not device.waiting:
+                    del self.remembered[device.device_id]
+            self._set_timer(key)
+        return self._changes
+
+    def _devices(self, key: str) -> list[Device]:
+        return [device for device in self.remembered.values() if self.key_of(device.device_id) == key]
+
+    def _apply(self, device: Device, event: Event) -> None:
+        self.counters["events"] += 1
+        known = [session for session in device.sessions() if session.said.session_id == event.session_id]
+        waiting = [entry for entry in device.waiting if entry.end.session_id == event.session_id]
+        match event:
+            case Start() if known:  # S1
+                self.counters["duplicate_start"] += 1
+            case Start():
+                self._start(device, event, waiting)
+            case End() if waiting or (known and known[0].said.end_reason is EndReason.REPORTED):  # E3
+                self.counters["duplicate_end"] += 1
+            case End() if known:  # E1, E2
+                self._reported(device, known[0], event)
+            case End():  # E4
+                device.waiting.append(WaitingEnd(event, self._now_ms + self.rules.late_retention_ms))
+        while len(device.sessions()) + len(device.waiting) > self.rules.max_sessions_per_device:
+            self.counters["evicted"] += 1
+            if device.closed:
+                device.closed.pop(0)
+            else:
+                self._orphan(device, device.waiting[0])
+
+    def _start(self, device: Device, start: Start, waiting: list[WaitingEnd]) -> None:
+        account_id = first_known([start.account_id, *(entry.end.account_id for entry in waiting)])
+        started = Change(start.session_id, account_id, start.platform, ChangeKind.STARTED, self._now_ms, start.at_ms)
+        new = Session(start.at_ms, self._now_ms, replace(started, duration_ms=0))
+        earlier = [session for session in device.sessions() if session.place() < new.place()]
+        later = [session for session in device.sessions() if session.place() > new.place()]
+        if device.live is not None and device.live not in later and (waiting or not later):  # S2, S4
+            self._end(device, device.live, EndReason.SUPERSEDED, start.at_ms)
+        self._emit(device, new.said)
+        if waiting:  # S2
+            device.waiting.remove(waiting[0])
+            self._reported(device, new, waiting[0].end)
+        elif later:  # S3
+            self._end(device, new, EndReason.SUPERSEDED, later[0].started_ms)
+        else:  # S5
+            device.live = new
+        for before in earlier[-1:]:  # S6
+            if before.said.end_reason is not None and (before.said.ended_ms or 0) > start.at_ms:
+                self._end(device, before, before.said.end_reason, start.at_ms)
+
+    def _reported(self, device: Device, session: Session, end: End) -> None:
+        account_id = first_known([session.said.account_id, end.account_id])
+        session.said = replace(session.said, account_id=account_id, foreground_s=end.foreground_s)
+        self._end(device, session, EndReason.REPORTED, end.at_ms)
+
+    def _end(self, device: Device, session: Session, reason: EndReason, at_ms: int) -> None:
+        later_ms = [other.started_ms for other in device.sessions() if other.place() > session.place()]
+        ended_ms = max(session.started_ms, min([at_ms, *later_ms]))
+        said = replace(session.said, kind=ChangeKind.ENDED, end_reason=reason, ended_ms=ended_ms)
+        if session.said.kind is ChangeKind.ENDED:
+            said = replace(said, revision=said.revision + 1)
+        else:
+            session.deadline_ms = self._now_ms + self.rules.late_retention_ms
+            device.closed.append(session)
+            device.live = None if device.live is session else device.live
+        session.said = replace(said, duration_ms=ended_ms - session.started_ms)
+        self._emit(device, session.said)
+
+    def _fire(self, device: Device, key: str) -> None:
+        now_ms, live = self._now_ms, device.live
+        device.closed = [old for old in device.closed if old.deadline_ms > now_ms]  # T3, of what was closed before
+        for entry in [entry for entry in device.waiting if entry.deadline_ms <= now_ms]:  # T4
+            self._orphan(device, entry)
+        if live is not None and now_ms - live.opened_ms >= self.rules.session_timeout_ms:  # T1
+            self._end(device, live, EndReason.TIMED_OUT, live.started_ms + self.rules.session_timeout_ms)
+        elif live is not None:
+            newest, opened = self._newest_instant(key, now_ms), self._newest_instant(key, live.opened_ms)
+            last = opened if live.last_beat is None else live.last_beat
+            if newest > last:  # T2
+                live.last_beat = newest
+                beat = replace(live.said, kind=ChangeKind.HEARTBEAT, due_ms=self._instant_ms(key, newest))
+                beat = replace(beat, beat=newest - opened, missed_beats=newest - last - 1)
+                self._emit(device, replace(beat, duration_ms=now_ms - live.opened_ms))
+
+    def _set_timer(self, key: str) -> None:
+        self.timers.pop(key, None)
+        devices = self._devices(key)
+        if not devices:
+            return
+        deadlines_ms = [session.deadline_ms for device in devices for session in device.closed]
+        deadlines_ms += [entry.deadline_ms for device in devices for entry in device.waiting]
+        instant = self._newest_instant(key, self._now_ms) + 1
+        while not any(device.live for device in devices) and self._instant_ms(key, instant) < min(deadlines_ms):
+            instant += 1
+        self.timers[key] = self._instant_ms(key, instant)
+
+    def _instant_ms(self, key: str, k: int) -> int:
+        return k * self.rules.heartbeat_ms + crc32(key.encode("utf-8")) % self.rules.heartbeat_ms
+
+    def _newest_instant(self, key: str, at_ms: int) -> int:
+        return (at_ms - self._instant_ms(key, 0)) // self.rules.heartbeat_ms
+
+    def _orphan(self, device: Device, entry: WaitingEnd) -> None:
+        device.waiting.remove(entry)
+        end = entry.end
+        orphan = Change(end.session_id, end.account_id, end.platform, ChangeKind.ENDED, self._now_ms, started_ms=None)
+        orphan = replace(orphan, end_reason=EndReason.ORPHANED, ended_ms=end.at_ms, foreground_s=end.foreground_s)
+        self._emit(device, orphan)
+
+    def _emit(self, device: Device, change: Change) -> None:
+        event_ms, ingested_ms = (self._cause.at_ms, self._cause.ingested_ms) if self._cause else (None, None)
+        change = replace(change, processed_ms=self._now_ms, event_ms=event_ms, ingested_ms=ingested_ms)
+        self._changes.append((device.device_id, change))
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRow:
+    """One row of the `sessions` table; an orphaned End has no `started_ms`."""
+
+    account_id: str | None
+    platform: Platform
+    status: Literal["live", "ended"]
+    started_ms: int | None
+    ended_ms: int | None
+    duration_ms: int | None
+    foreground_s: int | None
+    end_reason: EndReason | None
+    revision: int
+    updated_ms: int
+
+
+def session_rows(changes: Iterable[tuple[str, Change]]) -> dict[tuple[str, int], SessionRow]:
+    """The `sessions` table after these changes, in whatever order and however often each of them comes."""
+    of_session: dict[tuple[str, int], list[Change]] = {}
+    for device_id, change in changes:
+        if change.kind is not ChangeKind.HEARTBEAT:
+            of_session.setdefault((device_id, change.session_id), []).append(change)
+    return {session: _row(its_changes) for session, its_changes in of_session.items()}
+
+
+def _row(changes: list[Change]) -> SessionRow:
+    starts = [c for c in changes if c.kind is ChangeKind.STARTED]
+    first_start = sorted(starts, key=lambda c: _nulls_least(c.started_ms, c.account_id, c.platform))[:1]
+    ends = sorted((c for c in changes if c.kind is ChangeKind.ENDED), key=_place_of_end)
+    naming = [*first_start, *ends[-1:]]
+    account_id, platform = first_known(c.account_id for c in naming), naming[0].platform
+    started_ms = min((c.started_ms for c in changes if c.started_ms is not None), default=None)
+    updated_ms = max(c.processed_ms for c in changes)
+    if not ends:
+        return SessionRow(account_id, platform, "live", started_ms, None, None, None, None, 0, updated_ms)
+    end = ends[-1]
+    ended_ms = max(at_ms for at_ms in (end.ended_ms, started_ms) if at_ms is not None)
+    duration_ms = None if started_ms is None else ended_ms - started_ms
+    what = (end.foreground_s, end.end_reason, end.revision, updated_ms)
+    return SessionRow(account_id, platform, "ended", started_ms, ended_ms, duration_ms, *what)
+
+
+def _place_of_end(c: Change) -> tuple[object, ...]:
+    strength = (c.end_reason is EndReason.REPORTED, c.end_reason is EndReason.ORPHANED, c.revision)
+    return _nulls_least(*strength, c.ended_ms, c.foreground_s, c.account_id, c.end_reason, c.platform)
+
+
+def _nulls_least(*values: int | str | None) -> tuple[object, ...]:
+    return tuple((0,) if value is None else (1, value) for value in values)
+
+
+def canonical_place(event: Event) -> tuple[object, ...]:
+    """Where an event comes among those of its device in one micro-batch."""
+    content = (event.foreground_s if isinstance(event, End) else None, event.account_id)
+    nulls_last = [(1,) if value is None else (0, value) for value in content]
+    return event.at_ms, isinstance(event, Start), event.session_id, *nulls_last, str(event.platform), event.ingested_ms
+
+
+def first_known(values: Iterable[str | None]) -> str | None:
+    return next((value for value in values if value is not None), None)
