@@ -1,0 +1,115 @@
+"""Builders that keep a history short to read.
+
+Event time is told in the hours of one morning, so that sessions lie where the eye expects them. Processing time is
+`NOW` for the micro-batch under test and `EARLIER` for whatever came before it. Instants are compared to the
+millisecond: `TEN - 1` is the last millisecond before ten.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from sessionization.core.events import Change, ChangeKind, End, EndReason, Event, Platform, Start
+from sessionization.core.sessions import Closed, Live, Outcome, PendingEnd, Rules, Sessions, SessionState, on_events
+
+SECOND = 1_000
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+
+EIGHT, NINE, TEN, ELEVEN, NOON = (hour * HOUR for hour in range(8, 13))
+NOW = 13 * HOUR
+EARLIER = NOW - 5 * MINUTE
+
+PC, CONSOLE = Platform.PC, Platform.CONSOLE
+REPORTED, ORPHANED = EndReason.REPORTED, EndReason.ORPHANED
+SUPERSEDED, TIMED_OUT = EndReason.SUPERSEDED, EndReason.TIMED_OUT
+
+RULES = Rules()
+
+
+def start(session_id: int, at_ms: int, account_id: str | None = None, platform: Platform = PC) -> Start:
+    return Start(session_id, at_ms, platform, at_ms + SECOND, account_id)
+
+
+def end(
+    session_id: int,
+    at_ms: int,
+    foreground_s: int | None = None,
+    account_id: str | None = None,
+    platform: Platform = PC,
+) -> End:
+    return End(session_id, at_ms, platform, at_ms + SECOND, account_id, foreground_s)
+
+
+def live(started_ms: int, opened_ms: int = EARLIER, account_id: str | None = None, platform: Platform = PC) -> Live:
+    return Live(started_ms, opened_ms, account_id, platform)
+
+
+def closed(
+    started_ms: int,
+    ended_ms: int,
+    reason: EndReason = REPORTED,
+    revision: int = 0,
+    foreground_s: int | None = None,
+    closed_ms: int = EARLIER,
+    account_id: str | None = None,
+    platform: Platform = PC,
+    place: int = 0,
+) -> Closed:
+    return Closed(started_ms, ended_ms, reason, revision, foreground_s, account_id, platform, closed_ms, place)
+
+
+def pending(
+    at_ms: int,
+    foreground_s: int | None = None,
+    seen_ms: int = EARLIER,
+    account_id: str | None = None,
+    platform: Platform = PC,
+    place: int = 0,
+) -> PendingEnd:
+    return PendingEnd(at_ms, foreground_s, account_id, platform, seen_ms, place)
+
+
+def started(session_id: int, at_ms: int, account_id: str | None = None, platform: Platform = PC) -> Change:
+    return Change(session_id, account_id, platform, ChangeKind.STARTED, NOW, at_ms, duration_ms=0)
+
+
+def ended(
+    session_id: int,
+    started_ms: int | None,
+    ended_ms: int,
+    reason: EndReason = REPORTED,
+    revision: int = 0,
+    foreground_s: int | None = None,
+    account_id: str | None = None,
+    platform: Platform = PC,
+) -> Change:
+    duration_ms = None if started_ms is None else ended_ms - started_ms
+    return Change(
+        session_id, account_id, platform, ChangeKind.ENDED, NOW, started_ms, reason, revision,
+        ended_ms, duration_ms, foreground_s,
+    )  # fmt: skip
+
+
+def caused_by(event: Event, changes: Iterable[Change]) -> list[Change]:
+    """The same changes with the columns that name the event being applied."""
+    return [replace(change, event_ms=event.at_ms, ingested_ms=event.ingested_ms) for change in changes]
+
+
+def without_places(sessions: Sessions) -> dict[int, SessionState]:
+    """Entries without their place in the bound's order, which has tests of its own."""
+    return {
+        session_id: entry if isinstance(entry, Live) else replace(entry, place=0)
+        for session_id, entry in sessions.items()
+    }
+
+
+def apply(given: Sessions, *events: Event, rules: Rules = RULES, now_ms: int = NOW) -> Outcome:
+    return on_events(given, events, now_ms, rules)
+
+
+def check_event(given: Sessions, event: Event, emitted: Iterable[Change], left: Sessions) -> Outcome:
+    """One message of a history: what it emits, in order, and what it leaves in state."""
+    outcome = apply(given, event)
+    assert outcome.changes == caused_by(event, emitted)
+    assert without_places(outcome.sessions) == dict(left)
+    return outcome

@@ -1,0 +1,152 @@
+"""The `sessions` table ("The `sessions` table" in docs/session-rules.md): one row per session from its changes."""
+
+from dataclasses import replace
+from itertools import permutations
+
+import pytest
+
+from sessionization.core.events import Change, ChangeKind
+from sessionization.core.reference import SessionRow, session_rows
+from tests.unit.histories import (
+    CONSOLE,
+    EIGHT,
+    ELEVEN,
+    HOUR,
+    NINE,
+    NOON,
+    NOW,
+    ORPHANED,
+    PC,
+    REPORTED,
+    SUPERSEDED,
+    TEN,
+    TIMED_OUT,
+    ended,
+    started,
+)
+
+ROW = SessionRow(None, PC, "ended", NINE, TEN, HOUR, None, REPORTED, 0, NOW)
+
+
+def row_of(*changes: Change) -> SessionRow:
+    """The row of session 1; every order of the changes, and each of them twice, must give the same."""
+    rows = [session_rows([("device", change) for change in order * 2]) for order in permutations(changes)]
+    assert all(row == rows[0] for row in rows)
+    return rows[0]["device", 1]
+
+
+def at(processed_ms: int, change: Change) -> Change:
+    return replace(change, processed_ms=processed_ms)
+
+
+def test_a_started_session_is_live() -> None:
+    assert row_of(started(1, NINE, "anna", CONSOLE)) == SessionRow(
+        "anna", CONSOLE, "live", NINE, None, None, None, None, 0, NOW
+    )
+
+
+def test_an_ended_session_is_never_live_again() -> None:
+    row = row_of(started(1, NINE), ended(1, NINE, TEN, foreground_s=60), at(NOW + HOUR, started(1, NINE)))
+    assert row == replace(ROW, foreground_s=60, updated_ms=NOW + HOUR)
+
+
+def test_a_heartbeat_never_touches_the_table() -> None:
+    beat = Change(1, "anna", PC, ChangeKind.HEARTBEAT, NOW + HOUR, EIGHT, beat=1, missed_beats=0, due_ms=NOW)
+    assert session_rows([("device", beat)]) == {}
+    assert row_of(started(1, NINE), beat) == row_of(started(1, NINE))
+
+
+def test_an_end_alone_makes_a_row_and_an_orphan_has_no_start() -> None:
+    assert row_of(ended(1, NINE, TEN)) == ROW
+    orphan = row_of(ended(1, None, TEN, ORPHANED, foreground_s=60))
+    assert orphan == replace(ROW, started_ms=None, duration_ms=None, end_reason=ORPHANED, foreground_s=60)
+
+
+# Each end is greater than the one before it, in spite of everything that comes later in the order.
+ENDS = [
+    ended(1, NINE, TEN, SUPERSEDED, revision=0),
+    ended(1, NINE, TEN, TIMED_OUT, revision=0, platform=CONSOLE),
+    ended(1, NINE, TEN, SUPERSEDED, revision=0, account_id="a"),
+    ended(1, NINE, TEN + 1, SUPERSEDED, revision=0),
+    ended(1, NINE, TEN, SUPERSEDED, revision=1),
+    ended(1, None, NINE, ORPHANED, revision=0),
+    ended(1, NINE, NINE, REPORTED, revision=0, foreground_s=99),
+    ended(1, NINE, NINE, REPORTED, revision=2, foreground_s=99),
+    ended(1, NINE, NINE + 1, REPORTED, revision=2, account_id="b"),
+    ended(1, NINE, NINE + 1, REPORTED, revision=2, foreground_s=0, account_id="b"),
+    ended(1, NINE, NINE + 1, REPORTED, revision=2, foreground_s=1),
+    ended(1, NINE, NINE + 1, REPORTED, revision=2, foreground_s=1, account_id="Z", platform=PC),
+    ended(1, NINE, NINE + 1, REPORTED, revision=2, foreground_s=1, account_id="a", platform=CONSOLE),
+    ended(1, NINE, NINE + 1, REPORTED, revision=2, foreground_s=1, account_id="a", platform=PC),
+]
+
+
+@pytest.mark.parametrize("index", range(1, len(ENDS)))
+def test_the_greatest_end_is_shown(index: int) -> None:
+    greater = ENDS[index]
+    row = row_of(ENDS[index - 1], greater)
+    shown = (row.ended_ms, row.end_reason, row.revision, row.foreground_s, row.account_id, row.platform)
+    assert shown == (
+        greater.ended_ms,
+        greater.end_reason,
+        greater.revision,
+        greater.foreground_s,
+        greater.account_id,
+        greater.platform,
+    )
+
+
+def test_a_session_taken_as_new_after_it_was_forgotten_shows_the_earliest_start_and_the_reported_end() -> None:
+    row = row_of(
+        started(1, TEN),
+        ended(1, TEN, ELEVEN, SUPERSEDED, revision=4),
+        at(NOW + 1, started(1, NINE)),
+        at(NOW + 2, ended(1, NINE, NINE + 1, REPORTED)),
+    )
+    assert row == replace(ROW, started_ms=NINE, ended_ms=NINE + 1, duration_ms=1, updated_ms=NOW + 2)
+
+
+def test_an_end_is_shown_no_earlier_than_the_start() -> None:
+    row = row_of(started(1, NINE), ended(1, None, EIGHT, ORPHANED))
+    assert (row.started_ms, row.ended_ms, row.duration_ms) == (NINE, NINE, 0)
+    row = row_of(started(1, NINE), ended(1, None, NINE + 1, ORPHANED))
+    assert (row.started_ms, row.ended_ms, row.duration_ms) == (NINE, NINE + 1, 1)
+
+
+def test_account_and_platform_are_those_of_the_start_else_of_the_end_shown() -> None:
+    row = row_of(started(1, NINE, "anna", CONSOLE), ended(1, NINE, TEN, account_id="ben", platform=PC))
+    assert (row.account_id, row.platform) == ("anna", CONSOLE)
+    row = row_of(started(1, NINE, None, CONSOLE), ended(1, NINE, TEN, account_id="ben", platform=PC))
+    assert (row.account_id, row.platform) == ("ben", CONSOLE)
+    row = row_of(ended(1, None, TEN, ORPHANED, account_id="ben", platform=CONSOLE))
+    assert (row.account_id, row.platform) == ("ben", CONSOLE)
+    row = row_of(started(1, NINE), ended(1, NINE, TEN), ended(1, NINE, TEN, SUPERSEDED, account_id="guess"))
+    assert row.account_id is None
+
+
+@pytest.mark.parametrize(
+    ("smaller", "greater"),
+    [
+        (started(1, NINE, "z", PC), started(1, TEN, "a", CONSOLE)),
+        (started(1, NINE, "Z", PC), started(1, NINE, "a", CONSOLE)),
+        (started(1, NINE, "a", CONSOLE), started(1, NINE, "a", PC)),
+        (started(1, NINE, None, PC), started(1, NINE, None, PC)),
+    ],
+)
+def test_of_several_starts_the_smallest_names_account_and_platform(smaller: Change, greater: Change) -> None:
+    row = row_of(smaller, greater)
+    assert (row.started_ms, row.account_id, row.platform) == (NINE, smaller.account_id, smaller.platform)
+
+
+def test_of_several_starts_a_null_account_is_the_smallest_and_leaves_the_word_to_the_end() -> None:
+    row = row_of(started(1, NINE, None, PC), started(1, NINE, "anna", CONSOLE), ended(1, NINE, TEN, account_id="ben"))
+    assert (row.account_id, row.platform) == ("ben", PC)
+
+
+def test_sessions_of_two_devices_with_one_id_are_two_rows() -> None:
+    rows = session_rows([("a", started(1, NINE)), ("b", started(1, TEN)), ("a", started(2, NOON))])
+    assert {session: row.started_ms for session, row in rows.items()} == {("a", 1): NINE, ("b", 1): TEN, ("a", 2): NOON}
+
+
+def test_updated_is_the_newest_start_or_end() -> None:
+    assert row_of(at(NOW + 9, started(1, NINE)), at(NOW + 5, ended(1, NINE, TEN))).updated_ms == NOW + 9
