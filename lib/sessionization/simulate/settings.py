@@ -1,0 +1,95 @@
+"""The settings of `jobs/simulate.py`: one field an option, checked once, here."""
+
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from sessionization.durations import Duration
+from sessionization.simulate.kinds import DirtKind
+from sessionization.simulate.pace import REAL_TIME, Pace
+from sessionization.simulate.plan import MOST_DEVICES, Plan, plan_of
+
+
+def _split(value: object) -> object:
+    """Read `a,b` as two kinds; each is checked against the known ones by the field's own type."""
+    return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
+
+
+class SimulateSettings(BaseModel):
+    """Play an evening of gaming: devices start and end sessions, most messages arrive well, some do not.
+
+    Writes JSON lines into DIR/pc_sessions and DIR/console_sessions, the input of the sessionize job. Without --rate
+    and --live a third of the devices play on average; with one of them the other follows from the mean session
+    length; with both the mean session length follows from them (Little's law).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    output: Path = Field(
+        description="folder to write into, the --input of the sessionize job; made if missing",
+        json_schema_extra={"metavar": "DIR"},
+    )
+    devices: int | None = Field(
+        None, ge=1, le=MOST_DEVICES, description="how many devices there are; without it, enough for the load"
+    )
+    rate: float | None = Field(
+        None,
+        gt=0,
+        le=10_000_000,
+        allow_inf_nan=False,
+        description="valid events per second of simulated time, before dirt: the mean of an evening that rises and "
+        "falls smoothly, or with --live a constant",
+        json_schema_extra={"metavar": "EVENTS"},
+    )
+    live: int | None = Field(
+        None, ge=1, le=20_000_000, description="live sessions to hold; they all open in the first file"
+    )
+    duration: Duration | None = Field(
+        None, ge=100, description="how much time to simulate; without it, 10m, or as long as --events takes"
+    )
+    events: int | None = Field(None, ge=1, description="stop after exactly this many messages, dirt included")
+    pace: Pace = Field(
+        REAL_TIME,
+        description="how fast simulated time passes; at real-time event times follow the wall clock, faster the "
+        "evening lies in the past and ends now, so that no event is in the future (the job quarantines what is older "
+        "than its --max-event-age)",
+    )
+    session_length: Duration | None = Field(
+        None,
+        ge=1_000,
+        description="mean session length, of a long-tailed distribution; without it, 45m, or a quarter of the "
+        "duration where that is shorter",
+    )
+    console_share: float = Field(
+        0.6,
+        ge=0,
+        le=1,
+        allow_inf_nan=False,
+        description="fraction of the devices that are consoles; the others are PCs",
+    )
+    dirt: float = Field(
+        0.02, ge=0, le=1, allow_inf_nan=False, description="fraction of the events that something goes wrong with"
+    )
+    dirt_kinds: Annotated[tuple[DirtKind, ...], BeforeValidator(_split)] = Field(
+        (),
+        description=f"what goes wrong, separated by commas; without it, all of: {', '.join(DirtKind)}",
+        json_schema_extra={"metavar": "KIND,..."},
+    )
+    seed: int = Field(
+        1, ge=0, le=2**63 - 1, description="same seed, settings and start instant: the same evening, byte for byte"
+    )
+    file_interval: Duration = Field(
+        1_000,
+        ge=10,
+        description="write a file per stream this often; of the wall clock's time, at pace max of simulated time",
+    )
+
+    @model_validator(mode="after")
+    def _load_is_possible(self) -> Self:
+        self.plan()
+        return self
+
+    def plan(self) -> Plan:
+        """What the options come to: every number that the model needs, none left open."""
+        return plan_of(self)

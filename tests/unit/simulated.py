@@ -1,0 +1,69 @@
+"""Runs of the load generator for tests, and what they wrote."""
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from sessionization.simulate.run import Summary, simulate
+from sessionization.simulate.settings import SimulateSettings
+
+NOW_MS = 1_767_297_600_000
+"""2026-01-01T20:00:00Z"""
+
+STREAMS = {"pc_sessions": "hostPcId", "console_sessions": "openPsid"}
+
+
+@dataclass(frozen=True)
+class Written:
+    """One line: the stream, the number of its file, and the bytes without the line break."""
+
+    stream: str
+    file: str
+    line: bytes
+
+    @cached_property
+    def fields(self) -> dict[str, Any]:
+        return dict(json.loads(self.line))
+
+    @cached_property
+    def device(self) -> str:
+        return str(self.fields[STREAMS[self.stream]])
+
+    @cached_property
+    def at_ms(self) -> int:
+        return at_ms(self.fields["timestamp"])
+
+    @cached_property
+    def is_end(self) -> bool:
+        return bool(self.fields["eventId"] == "ApplicationSessionEndBi")
+
+
+def at_ms(timestamp: str) -> int:
+    return round(datetime.fromisoformat(timestamp).timestamp() * 1_000)
+
+
+def settings_of(output: Path, **options: Any) -> SimulateSettings:
+    """Settings at pace max, with few files, and without dirt unless asked for."""
+    defaults = {"output": output, "pace": "max", "dirt": 0, "file_interval": "5s"}
+    return SimulateSettings.model_validate(defaults | options)
+
+
+def play(output: Path, *, now_ms: int = NOW_MS, **options: Any) -> Summary:
+    return simulate(settings_of(output, **options), now_ms=now_ms, report=lambda _: None)
+
+
+def written(output: Path) -> list[Written]:
+    """Every line, in the order of the files."""
+    return [
+        Written(path.parent.name, path.name, line)
+        for path in sorted(output.glob("*/*.json"), key=lambda path: (path.name, path.parent.name))
+        for line in path.read_bytes().splitlines()
+    ]
+
+
+def contents(output: Path) -> dict[str, bytes]:
+    """Every file by its path, hidden ones too."""
+    return {str(path.relative_to(output)): path.read_bytes() for path in output.rglob("*") if path.is_file()}

@@ -1,0 +1,191 @@
+"""The command line that every job shares: help, values, and one line when something is wrong."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+import pytest
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from sessionization import cli
+from sessionization.durations import Duration
+from sessionization.errors import ConfigurationError
+
+
+class Colour(StrEnum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Options(BaseModel):
+    """Do a thing."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    output: Path = Field(description="where to write", json_schema_extra={"metavar": "DIR"})
+    heartbeat: Annotated[Duration, Field(ge=1, le=60_000)] = Field(30_000, description="how often")
+    run_for: Duration | None = Field(None, description="how long")
+    max_things: int | None = Field(None, ge=1, le=9, description="how many")
+    share: float = Field(0.5, ge=0, le=1, allow_inf_nan=False, description="how much: 100% is 1")
+    source: Literal["files", "kafka"] = Field("files", description="from where")
+    colour: Colour = Field(Colour.RED, description="which")
+    schema_name: str | None = Field(None, alias="schema", description="in which schema")
+    dry: bool = Field(default=False, description="only look")
+    fast: bool = Field(default=True, description="do not wait")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.dry and self.schema_name:
+            msg = "--dry and --schema contradict each other: leave one out"
+            raise ValueError(msg)
+        return self
+
+
+def parse(*argv: str) -> Options:
+    return cli.parse(Options, argv, "job")
+
+
+def test_defaults_are_those_of_the_model() -> None:
+    assert parse("--output", "out") == Options(output=Path("out"))
+
+
+def test_every_option_reaches_its_field() -> None:
+    options = parse(
+        *(
+            "--output=a b",
+            "--heartbeat",
+            "10s",
+            "--run-for=2m",
+            "--max-things",
+            "3",
+            "--share=.25",
+            "--source",
+            "kafka",
+        ),
+        *("--colour", "blue", "--schema", "games", "--no-fast"),
+    )
+    assert options.output == Path("a b")
+    assert (options.heartbeat, options.run_for, options.max_things, options.share) == (10_000, 120_000, 3, 0.25)
+    assert (options.source, options.colour, options.schema_name) == ("kafka", Colour.BLUE, "games")
+    assert (options.dry, options.fast) == (False, False)
+    assert parse("--output", "a", "--dry").dry
+
+
+def test_text_is_taken_as_it_is_and_the_environment_plays_no_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("heartbeat", "HEARTBEAT", "JOB_HEARTBEAT"):
+        monkeypatch.setenv(name, "1s")
+    options = parse("--output", "[x]", "--schema", "None")
+    assert (options.output, options.schema_name, options.heartbeat) == (Path("[x]"), "None", 30_000)
+
+
+def test_the_process_arguments_are_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["job.py", "--output", "from-argv"])
+    assert cli.parse(Options, None, "job").output == Path("from-argv")
+
+
+def test_help_shows_each_option_its_default_and_description(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as leaving:
+        parse("--help")
+    assert leaving.value.code == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    for text in (
+        "Usage: job",
+        "Do a thing.",
+        "--output DIR where to write [required]",
+        "--heartbeat DURATION how often [default: 30s]",
+        "--run-for DURATION how long",
+        "--max-things N how many",
+        "--share X how much: 100% is 1 [default: 0.5]",
+        "--source files|kafka from where [default: files]",
+        "--colour red|blue which [default: red]",
+        "--schema TEXT in which schema",
+        "--dry only look",
+        "--no-fast do not wait",
+    ):
+        assert text in shown
+
+
+@pytest.mark.parametrize(
+    ("argv", "line"),
+    [
+        (
+            "--output=a --heartbeat abc",
+            "--heartbeat 'abc' is not a duration: write a number and ms, s, m, h or d, such as",
+        ),
+        ("--heartbeat abc", "--heartbeat 'abc' is not a duration"),
+        ("--output=a --heartbeat 0s", "--heartbeat '0s' is too small: write at least 1ms"),
+        ("--output=a --heartbeat 61s", "--heartbeat '61s' is too large: write at most 1m"),
+        ("--output=a --run-for -5s", "--run-for '-5s' is not a duration"),
+        ("--output=a --max-things x", "--max-things 'x' is not a whole number: write digits, such as 5"),
+        ("--output=a --max-things 1.5", "--max-things '1.5' is not a whole number"),
+        ("--output=a --max-things 0", "--max-things '0' is too small: write at least 1"),
+        ("--output=a --max-things 10", "--max-things '10' is too large: write at most 9"),
+        ("--output=a --share lots", "--share 'lots' is not a number"),
+        ("--output=a --share nan", "--share 'nan' is not a number"),
+        ("--output=a --share 2", "--share '2' is too large: write at most 1"),
+        ("--output=a --source ftp", "--source 'ftp' is not known: write 'files' or 'kafka'"),
+        ("--output=a --colour green", "--colour 'green' is not known: write 'red' or 'blue'"),
+        ("--output=a --dry --schema s", "--dry and --schema contradict each other: leave one out"),
+        ("", "--output is missing: give it, as in --output DIR"),
+        ("--output=", "--output '' is empty: give it a value"),
+        ("--output", "Option '--output' requires an argument (job --help"),
+        ("--output=a --output=b", "--output is given more than once ('a', 'b'): give it once"),
+        ("--output=a --dry --dry", "--dry is given more than once: give it once"),
+        ("--output=a --dry=yes", "Option '--dry' does not take a value"),
+        ("--output=a --heart 1s", "--heart is not an option; did you mean --heartbeat"),
+        ("--output=a --schema_name s", "--schema_name is not an option; did you mean --schema"),
+        ("--output=a --schema-name s", "--schema-name is not an option; did you mean --schema"),
+        ("--output=a --zzz", "--zzz is not an option (job --help"),
+        ("--output=a extra", "Got unexpected extra argument (extra)"),
+    ],
+)
+def test_what_is_wrong_is_one_line_and_code_2(argv: str, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as leaving:
+        parse(*argv.split())
+    assert leaving.value.code == 2
+    captured = capsys.readouterr()
+    assert not captured.out
+    assert captured.err.startswith(f"job: {line}")
+    assert captured.err.count("\n") == 1
+
+
+def test_a_value_with_line_breaks_still_makes_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    for argv in (("--output", "a", "--share", "1\n2"), ("--output", "a", "b\nc"), ("--out\nput", "a")):
+        with pytest.raises(SystemExit):
+            parse(*argv)
+        assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_run_exits_with_the_code_of_main() -> None:
+    with pytest.raises(SystemExit) as leaving:
+        cli.run(lambda: 3, "job")
+    assert leaving.value.code == 3
+
+
+def test_run_tells_an_error_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    def main() -> int:
+        msg = "folder 'x'\ncannot be written: choose another"
+        raise ConfigurationError(msg)
+
+    with pytest.raises(SystemExit) as leaving:
+        cli.run(main, "job")
+    assert leaving.value.code == 2
+    assert capsys.readouterr().err == "job: folder 'x' cannot be written: choose another\n"
+
+
+def test_run_takes_an_early_ctrl_c_for_a_stop() -> None:
+    def main() -> int:
+        raise KeyboardInterrupt
+
+    with pytest.raises(SystemExit) as leaving:
+        cli.run(main, "job")
+    assert leaving.value.code == 0
+
+
+def test_run_leaves_a_mistake_in_the_code_alone() -> None:
+    def main() -> int:
+        codes: dict[str, int] = {}
+        return codes["nothing"]
+
+    with pytest.raises(KeyError):
+        cli.run(main, "job")

@@ -1,0 +1,96 @@
+"""The model behind an evening: lengths, idle devices and the schedule."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from sessionization.simulate.evening import Evening, new_lengths_ms, remaining_ms
+from sessionization.simulate.messages import MESSAGE, Messages, Schedule
+from sessionization.simulate.plan import Plan
+
+START_MS = 1_000_000
+
+
+def messages_at(*instants_ms: int) -> Messages:
+    messages = np.zeros(len(instants_ms), MESSAGE)
+    messages["at_ms"] = instants_ms
+    return messages
+
+
+def taken(schedule: Schedule, until_ms: int) -> list[int]:
+    return [int(at_ms) for at_ms in schedule.take(until_ms)["at_ms"]]
+
+
+def test_a_schedule_hands_out_in_order_what_is_due_and_only_once() -> None:
+    schedule = Schedule("at_ms", soon_ms=10)
+    schedule.add(messages_at(5, 3, 40, 10))
+    assert taken(schedule, 10) == [3, 5]
+    schedule.add(messages_at(11, 39, 10, 100))
+    assert len(schedule) == 6
+    assert taken(schedule, 11) == [10, 10]
+    assert taken(schedule, 41) == [11, 39, 40]
+    assert taken(schedule, 100) == []
+    assert taken(schedule, 101) == [100]
+    assert len(schedule) == 0
+
+
+def test_a_schedule_forgets_nothing_however_far_apart() -> None:
+    rng = np.random.default_rng(1)
+    schedule = Schedule("at_ms", soon_ms=50)
+    added, out = [], []
+    for step_ms in range(0, 2_000, 10):
+        instants_ms = step_ms + rng.integers(0, 500, 20)
+        added += instants_ms.tolist()
+        schedule.add(messages_at(*instants_ms))
+        out += taken(schedule, step_ms + 10)
+        assert len(schedule) == len(added) - len(out)
+    out += taken(schedule, 10_000)
+    assert out == sorted(added)
+
+
+def test_lengths_have_the_mean_that_was_asked_for_and_a_long_tail() -> None:
+    lengths_ms = new_lengths_ms(200_000, 60_000, np.random.default_rng(1))
+    assert lengths_ms.mean() == pytest.approx(60_000, rel=0.02)
+    assert np.median(lengths_ms) == pytest.approx(60_000 * 0.607, rel=0.02)
+    assert lengths_ms.max() > 20 * 60_000
+
+
+def test_what_remains_of_sessions_met_at_random_is_as_theory_has_it() -> None:
+    """By renewal theory the mean of what remains is E[length ** 2] / (2 * E[length])."""
+    rng = np.random.default_rng(1)
+    lengths_ms = new_lengths_ms(500_000, 60_000, rng).astype(float)
+    remaining = remaining_ms(500_000, 60_000, rng)
+    assert remaining.mean() == pytest.approx((lengths_ms**2).mean() / (2 * lengths_ms.mean()), rel=0.05)
+
+
+def test_a_held_number_turns_over_at_the_same_rate_from_the_beginning() -> None:
+    plan = Plan(devices=60_000, rate=1_000, live=20_000, holds_live=True, session_length_ms=40_000, duration_ms=60_000)
+    evening = Evening(plan, START_MS, np.random.default_rng(1))
+    counts = []
+    for second in range(60):
+        played = evening.play(START_MS + (second + 1) * 1_000)
+        counts.append(np.count_nonzero(played["is_end"]))
+        assert evening.live == 20_000
+    for ten_seconds in np.array_split(np.array(counts), 6):
+        assert ten_seconds.mean() == pytest.approx(500, rel=0.06)
+
+
+def test_every_device_can_be_busy() -> None:
+    plan = Plan(devices=10, rate=10, live=10, holds_live=True, session_length_ms=2_000, duration_ms=60_000)
+    evening = Evening(plan, START_MS, np.random.default_rng(1))
+    played = evening.play(START_MS + 60_000)
+    live: Counter[int] = Counter()
+    for message in np.sort(played, order=["at_ms", "is_end"]):
+        live[int(message["device"])] += -1 if message["is_end"] else 1
+        assert 0 <= live[int(message["device"])] <= 1
+    assert len(live) == 10
+    assert evening.live >= 9
+
+
+def test_how_an_evening_is_cut_into_files_does_not_matter_for_its_rate() -> None:
+    plan = Plan(devices=9_000, rate=100, live=500, holds_live=False, session_length_ms=10_000, duration_ms=60_000)
+    for cut_ms in (50, 997, 60_000):
+        evening = Evening(plan, START_MS, np.random.default_rng(1))
+        played = sum(len(evening.play(min(at_ms + cut_ms, 60_000) + START_MS)) for at_ms in range(0, 60_000, cut_ms))
+        assert played == 6_000

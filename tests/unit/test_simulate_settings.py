@@ -1,0 +1,126 @@
+"""What may be asked of the load generator, and what follows from it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sessionization.cli import parse
+from sessionization.simulate.kinds import DirtKind
+from sessionization.simulate.pace import MAX, REAL_TIME
+from sessionization.simulate.plan import Plan
+from sessionization.simulate.settings import SimulateSettings
+
+
+def plan(**options: Any) -> Plan:
+    return SimulateSettings.model_validate({"output": "out", **options}).plan()
+
+
+def test_without_a_load_a_third_of_the_devices_plays() -> None:
+    default = plan()
+    assert (default.devices, default.duration_ms, default.holds_live) == (10_000, 600_000, False)
+    assert default.live == pytest.approx(3_333, abs=1)
+    assert plan(devices=90).live == 30
+
+
+@pytest.mark.parametrize(
+    ("options", "rate", "live", "length_ms"),
+    [
+        ({"rate": 100, "session_length": "60s"}, 100, 3_000, 60_000),
+        ({"live": 3_000, "session_length": "60s"}, 100, 3_000, 60_000),
+        ({"live": 3_000, "rate": 100}, 100, 3_000, 60_000),
+        ({"live": 1_000_000, "rate": 1_000}, 1_000, 1_000_000, 2_000_000),
+    ],
+)
+def test_of_rate_live_and_length_two_give_the_third(
+    options: dict[str, Any], rate: float, live: float, length_ms: float
+) -> None:
+    made = plan(**options)
+    assert (made.rate, made.live, made.session_length_ms) == pytest.approx((rate, live, length_ms))
+    assert made.holds_live == ("live" in options)
+
+
+@pytest.mark.parametrize(
+    ("options", "length_ms"),
+    [({}, 150_000), ({"duration": "2m"}, 30_000), ({"duration": "12h"}, 45 * 60_000), ({"duration": "1s"}, 1_000)],
+)
+def test_sessions_are_short_where_the_evening_is(options: dict[str, Any], length_ms: int) -> None:
+    assert plan(rate=1, **options).session_length_ms == length_ms
+
+
+def test_there_are_devices_enough() -> None:
+    for options in ({"live": 1}, {"live": 5_000}, {"rate": 0.01}, {"rate": 1_000, "duration": "1m"}):
+        made = plan(**options)
+        assert made.devices >= max(made.live, 10)
+
+
+def test_events_alone_make_the_duration() -> None:
+    assert 100_000 < plan(rate=100, events=10_000, dirt=0).duration_ms < 130_000
+    assert 2_000 <= plan(live=100_000, events=10_000).duration_ms < 3_000
+
+
+@pytest.mark.parametrize(
+    ("text", "pace"), [("real-time", REAL_TIME), ("max", MAX), ("60x", 60), ("0.5x", 0.5), ("1x", REAL_TIME)]
+)
+def test_paces(text: str, pace: float) -> None:
+    assert parse(SimulateSettings, ["--output=o", "--pace", text], "simulate").pace == pace
+
+
+def test_kinds_are_separated_by_commas() -> None:
+    settings = parse(SimulateSettings, ["--output=o", "--dirt-kinds", "repeat,late_end"], "simulate")
+    assert settings.dirt_kinds == (DirtKind.REPEAT, DirtKind.LATE_END)
+    assert settings.output == Path("o")
+
+
+@pytest.mark.parametrize(
+    ("argv", "line"),
+    [
+        ("", "--output is missing: give it, as in --output DIR"),
+        ("--output=o --pace fast", "--pace 'fast' is not a pace: write real-time, max, or a factor such as 60x"),
+        ("--output=o --pace 0x", "--pace '0x' is not a pace"),
+        ("--output=o --pace -1x", "--pace '-1x' is not a pace"),
+        ("--output=o --pace infx", "--pace 'infx' is not a pace"),
+        ("--output=o --rate 0", "--rate '0' is too small: write more than 0"),
+        ("--output=o --rate inf", "--rate 'inf' is not a number"),
+        ("--output=o --live 0", "--live '0' is too small: write at least 1"),
+        ("--output=o --live 1.5", "--live '1.5' is not a whole number"),
+        ("--output=o --duration 10", "--duration '10' is not a duration"),
+        ("--output=o --duration 99ms", "--duration '99ms' is too small: write at least 100ms"),
+        ("--output=o --events 0", "--events '0' is too small: write at least 1"),
+        ("--output=o --dirt 1.1", "--dirt '1.1' is too large: write at most 1"),
+        ("--output=o --dirt nan", "--dirt 'nan' is not a number"),
+        ("--output=o --dirt-kinds repeat,dust", "--dirt-kinds 'dust' is not known: write 'repeat', 'late_end'"),
+        ("--output=o --dirt-kinds repeat,", "--dirt-kinds '' is not known"),
+        ("--output=o --console-share -1", "--console-share '-1' is too small: write at least 0"),
+        ("--output=o --seed -1", "--seed '-1' is too small: write at least 0"),
+        ("--output=o --file-interval 1ms", "--file-interval '1ms' is too small: write at least 10ms"),
+        (
+            "--output=o --devices 9 --live 10",
+            "--devices 9 are too few for 10 live sessions: write at least 10, or a smaller load",
+        ),
+        (
+            "--output=o --rate 10000000",
+            "1200000000 live sessions need 2250000000 devices, at most 50000000 are possible",
+        ),
+        ("--output=o --devices 9 --rate 10", "--devices 9 are too few for 1200 live sessions"),
+        (
+            "--output=o --live 100 --rate 10 --session-length 45m",
+            "--live 100 at --rate 10 makes sessions of 20s on average: leave out --session-length 45m, or one of",
+        ),
+        (
+            "--output=o --live 100 --rate 1000",
+            "--live 100 at --rate 1000 makes sessions of 0.2s on average, too short: write a --rate of at most 200",
+        ),
+        (
+            "--output=o --events 5 --dirt 1 --dirt-kinds lost_start,lost_end",
+            "--events 5 are never reached: with --dirt 1 every message gets lost",
+        ),
+    ],
+)
+def test_what_cannot_be_is_one_line_and_code_2(argv: str, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as leaving:
+        parse(SimulateSettings, argv.split(), "simulate")
+    assert leaving.value.code == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"simulate: {line}")
+    assert told.count("\n") == 1
