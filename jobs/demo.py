@@ -1,0 +1,29 @@
+"""Simulator and job together for a minute, with a live view in the terminal: `make demo`."""
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from sessionization.cli import parse, run
+
+PROG = "demo"
+
+
+class DemoSettings(BaseModel):
+    """Play an evening, sessionize it, and show what to query."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    folder: Path = Field(Path(".demo"), description="where the input, the tables and the checkpoints go")
+
+
+def main() -> int:
+    settings = parse(DemoSettings, None, PROG)
+    from sessionization.local.demo import demo
+
+    demo(settings.folder, Path(__file__).with_name("simulate.py"))
+    return 0
+
+
+if __name__ == "__main__":
+    run(main, PROG)

@@ -1,0 +1,33 @@
+"""Ask the tables a question in SQL, on a laptop: `python jobs/query.py --help`."""
+
+import tempfile
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from sessionization.cli import parse, run
+
+PROG = "query"
+
+
+class QuerySettings(BaseModel):
+    """Run one SQL statement over the tables and views of a warehouse folder, and print the rows."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    warehouse: Path = Field(description="folder of the Delta tables")
+    sql: str = Field(description="a SELECT over session_changes, sessions, live_sessions and the others")
+    rows: int = Field(100, ge=1, description="print at most so many rows")
+
+
+def main() -> int:
+    settings = parse(QuerySettings, None, PROG)
+    from sessionization.local.query import print_query
+
+    with tempfile.TemporaryDirectory() as logs:
+        print_query(settings.warehouse, settings.sql, settings.rows, Path(logs))
+    return 0
+
+
+if __name__ == "__main__":
+    run(main, PROG)

@@ -1,0 +1,31 @@
+"""Turn device events into session tables: `python jobs/sessionize.py --help`."""
+
+import sys
+
+from sessionization.cli import parse, run
+from sessionization.settings import SessionizeSettings
+from sessionization.signals import stop_on_signals
+
+PROG = "sessionize"
+
+
+def say(line: str) -> None:
+    sys.stderr.write(f"{PROG}: {line}\n")
+    sys.stderr.flush()
+
+
+def main() -> int:
+    settings = parse(SessionizeSettings, None, PROG)
+    # Spark is slow to import: a wrong option is told before.
+    from sessionization.spark.run import Watch, summary_lines
+    from sessionization.spark.run import run as run_pipeline
+
+    with stop_on_signals() as stop:
+        summary = run_pipeline(settings, stop, Watch(say))
+    for line in summary_lines(summary):
+        say(line)
+    return 0
+
+
+if __name__ == "__main__":
+    run(main, PROG)

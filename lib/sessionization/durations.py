@@ -1,0 +1,66 @@
+"""Durations as people write them: `500ms`, `30s`, `30m`, `12h`, `7d`."""
+
+import re
+from typing import Annotated
+
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+
+from sessionization.errors import ConfigurationError
+
+_UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
+_LONGEST_MS = 36_500 * _UNITS_MS["d"]
+_WRITTEN = re.compile(r"([0-9]{1,15})(ms|s|m|h|d)")
+
+
+def parse_duration_ms(text: str) -> int:
+    """Read a duration; the result is in milliseconds.
+
+    Raises `ConfigurationError` when `text` is not a whole number with one of the units ms, s, m, h and d, or stands
+    for more than a hundred years, which neither a timestamp nor Spark could take.
+
+    >>> parse_duration_ms("30s")
+    30000
+    """
+    match = _WRITTEN.fullmatch(text)
+    if match is None:
+        msg = f"{text!r} is not a duration: write a number and ms, s, m, h or d, such as 30s"
+        raise ConfigurationError(msg)
+    duration_ms = int(match[1]) * _UNITS_MS[match[2]]
+    if duration_ms > _LONGEST_MS:
+        msg = f"{text!r} is too long a duration: write at most {format_duration(_LONGEST_MS)}"
+        raise ConfigurationError(msg)
+    return duration_ms
+
+
+def format_duration(duration_ms: int) -> str:
+    """Write a duration in the largest unit that keeps it a whole number, so that `parse_duration_ms` reads it back.
+
+    >>> format_duration(90_000), format_duration(1_800_000)
+    ('90s', '30m')
+    """
+    if duration_ms == 0:
+        return "0s"
+    for unit, unit_ms in _UNITS_MS.items():
+        if duration_ms % unit_ms == 0:
+            return f"{duration_ms // unit_ms}{unit}"
+    msg = f"{duration_ms!r} is not a whole number of milliseconds: hand in an int"
+    raise ConfigurationError(msg)
+
+
+def _validate(value: object) -> object:
+    """Let milliseconds through as they are, so that a settings object can be built from another one's fields."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return parse_duration_ms(value)
+    except ConfigurationError as error:
+        raise ValueError(str(error)) from error
+
+
+Duration = Annotated[
+    int,
+    BeforeValidator(_validate),
+    PlainSerializer(format_duration, return_type=str),
+    WithJsonSchema({"type": "string", "format": "duration", "examples": ["500ms", "30s", "30m", "12h", "7d"]}),
+]
+"""A pydantic field in milliseconds that is written, and read, as text such as `30s`; bounds on it are milliseconds."""

@@ -1,0 +1,30 @@
+"""What can go wrong in a way that a person can put right."""
+
+from typing import ClassVar
+
+
+class SessionizationError(Exception):
+    """Raised when a job cannot go on; the message is one line: what, which value, and what to do next.
+
+    The root of every error that this package raises on purpose. `exit_code` is what a job then exits with.
+    """
+
+    exit_code: ClassVar[int] = 2
+
+
+class ConfigurationError(SessionizationError):
+    """Raised when a setting, option or folder cannot be used."""
+
+
+class SetupError(SessionizationError):
+    """Raised when the machine lacks something that a local run needs, such as Java or a jar."""
+
+
+class CheckpointError(SessionizationError):
+    """Raised when a checkpoint and the settings, or a checkpoint and the tables, do not belong together."""
+
+
+class StreamError(SessionizationError):
+    """Raised when a streaming query ended on its own; the message names the query and its first cause."""
+
+    exit_code = 1

@@ -1,0 +1,152 @@
+"""The demo: simulator and job together on this machine, with a live view in the terminal."""
+
+import os
+import subprocess
+import sys
+import threading
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from rich.console import Console, Group
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from sessionization.settings import SessionizeSettings
+from sessionization.spark.run import Summary, Watch, run, summary_lines
+from sessionization.spark.tables import TableHome
+from sessionization.spark.totals import RunningTotals
+
+SECONDS = 60
+_SHOWN_CHANGES = 10
+_REFRESH_S = 2.0
+
+LATEST_CHANGES = f"""
+SELECT date_format(processed_at, 'HH:mm:ss') AS at, platform, device_id, session_id, change, end_reason, beat,
+       cast(duration_ms / 1000 AS int) AS seconds
+FROM session_changes WHERE change_date >= current_date() - 1
+ORDER BY processed_at DESC, change DESC LIMIT {_SHOWN_CHANGES}
+"""
+
+QUERIES = (
+    (
+        "How did sessions end?",
+        "SELECT end_reason, count(*) AS sessions, cast(avg(duration_ms) / 1000 AS int) AS avg_seconds\n"
+        "FROM sessions WHERE status = 'ended' GROUP BY end_reason ORDER BY sessions DESC",
+    ),
+    (
+        "Which sessions are live, and when did they last beat?",
+        "SELECT platform, device_id, session_id, beat, heartbeat_age_ms\n"
+        "FROM live_sessions ORDER BY started_at LIMIT 5",
+    ),
+    (
+        "What was refused, and why?",
+        "SELECT reason, count(*) AS messages FROM quarantine GROUP BY reason ORDER BY messages DESC LIMIT 5",
+    ),
+)
+
+
+@dataclass
+class View:
+    """What the terminal shows while the job runs."""
+
+    totals: RunningTotals = field(default_factory=RunningTotals)
+    notes: deque[str] = field(default_factory=lambda: deque(maxlen=3))
+    latest: list[Row] = field(default_factory=list)
+
+    def __rich__(self) -> Group:
+        totals, last = self.totals.now()
+        counts = Table.grid(padding=(0, 3))
+        counts.add_row("events in", "started", "heartbeats", "ended", "repeated", "quarantined", style="dim")
+        numbers = (totals.events, totals.started, totals.heartbeats, totals.ended, totals.repeated, totals.quarantined)
+        counts.add_row(*(f"{number:,}" for number in numbers), style="bold")
+        changes = Table(title="latest changes", expand=True, title_justify="left")
+        for name in ("at", "platform", "device_id", "session_id", "change", "end_reason", "beat", "seconds"):
+            changes.add_column(name, no_wrap=True, overflow="ellipsis")
+        for row in self.latest:
+            changes.add_row(*(Text("" if value is None else str(value)) for value in row))
+        newest = last.get("sessionize")
+        late = "-" if newest is None or newest.lateness.p99_ms is None else f"{newest.lateness.p99_ms:,} ms"
+        return Group(
+            Panel(counts, title="gaming sessionization", subtitle=f"newest heartbeats in the table {late} after due"),
+            changes,
+            *(Text(note, style="dim") for note in self.notes),
+        )
+
+
+def demo(folder: Path, simulate: Path) -> None:
+    """Play an evening into `folder`/input, run the job on it for a minute, and show what to query next.
+
+    `simulate` is the simulator's script. The tables stay in `folder`/warehouse; a second demo goes on from there.
+    """
+    # A minute is too short for the optimising compiler to pay off on a few cores.
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+    console = Console()
+    view = View()
+    answers: list[tuple[str, str, list[Row]]] = []
+    stop, running = threading.Event(), threading.Event()
+    settings = SessionizeSettings(
+        input=folder / "input",
+        warehouse=folder / "warehouse",
+        checkpoints=folder / "checkpoints",
+        heartbeat=10_000,
+        run_for=SECONDS * 1_000,
+    )
+    (folder / "input").mkdir(parents=True, exist_ok=True)
+
+    def say(line: str) -> None:
+        view.notes.append(line)
+        if not console.is_terminal:
+            console.print(line, markup=False)
+
+    def started(spark: SparkSession, _home: TableHome) -> None:
+        running.set()
+        threading.Thread(target=_refresh, args=(spark, view, running), daemon=True).start()
+
+    def stopped(spark: SparkSession, _home: TableHome) -> None:
+        running.clear()
+        answers.extend((question, query, _rows(spark.sql(query))) for question, query in QUERIES)
+
+    simulator = subprocess.Popen(
+        [sys.executable, simulate, "--output", folder / "input", "--live", "300", "--rate", "20",
+         "--duration", f"{SECONDS + 30}s", "--dirt", "0.1"],
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        with Live(view, console=console, refresh_per_second=4, transient=True):
+            summary = run(settings, stop, Watch(say, started, view.totals.add, stopped))
+    finally:
+        simulator.terminate()
+        simulator.wait()
+    _show(console, settings, summary, answers)
+
+
+def _refresh(spark: SparkSession, view: View, running: threading.Event) -> None:
+    while running.is_set():
+        view.latest = _rows(spark.sql(LATEST_CHANGES))
+        threading.Event().wait(_REFRESH_S)
+
+
+def _rows(frame: DataFrame) -> list[Row]:
+    return frame.collect()
+
+
+def _show(
+    console: Console, settings: SessionizeSettings, summary: Summary, answers: list[tuple[str, str, list[Row]]]
+) -> None:
+    for line in summary_lines(summary):
+        console.print(line, highlight=False, markup=False)
+    for question, query, rows in answers:
+        table = Table(title=question, title_justify="left")
+        for name in rows[0].asDict() if rows else ("(no rows)",):
+            table.add_column(name)
+        for row in rows:
+            table.add_row(*(Text("" if value is None else str(value)) for value in row))
+        console.print()
+        console.print(query, style="cyan", highlight=False, markup=False)
+        console.print(table)
+    console.print(f"\nThe tables are in {settings.warehouse}. Ask your own question:", highlight=False)
+    console.print('  make sql Q="SELECT * FROM concurrent_sessions ORDER BY minute DESC LIMIT 10"', style="cyan")

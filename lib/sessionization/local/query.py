@@ -1,0 +1,40 @@
+"""SQL over a warehouse folder."""
+
+from pathlib import Path
+
+from pyspark.errors import PySparkException
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from sessionization.errors import ConfigurationError
+from sessionization.spark.causes import first_cause
+from sessionization.spark.session import spark_session
+from sessionization.spark.tables import TABLES, TableHome
+from sessionization.spark.views import create_views
+
+
+def print_query(warehouse: Path, sql: str, rows: int, logs: Path) -> None:
+    """Print at most `rows` rows of the answer as a table.
+
+    Raises `ConfigurationError` when the folder holds no tables or the statement is wrong.
+    """
+    home = TableHome(warehouse)
+    if not all((warehouse / table.name / "_delta_log").is_dir() for table in TABLES):
+        msg = f"--warehouse {warehouse} does not hold the tables: give the folder that the sessionize job writes into"
+        raise ConfigurationError(msg)
+    spark = spark_session(logs / "engine.log")
+    try:
+        create_views(spark, home)
+        found = spark.sql(sql).limit(rows).collect()
+    except PySparkException as error:
+        msg = f"--sql: {first_cause(str(error))}"
+        raise ConfigurationError(msg) from error
+    finally:
+        spark.stop()
+    table = Table()
+    for name in found[0].asDict() if found else ("(no rows)",):
+        table.add_column(name)
+    for row in found:
+        table.add_row(*(Text("" if value is None else str(value)) for value in row))
+    Console().print(table)

@@ -1,0 +1,87 @@
+"""A local Spark session with Delta, quiet on the terminal and deaf to the signals that stop a job."""
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from sessionization.local.jars import jar_paths
+from sessionization.local.java import java_home
+
+
+def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
+    """Start Spark in this process's own JVM with `conf` on top of what a laptop needs.
+
+    Args:
+        log_file: where the engine's messages go, rolled at 10 MB.
+        conf: Spark settings by name.
+    """
+    log_file.parent.mkdir(parents=True, exist_ok=True)
+    jars = os.pathsep.join(str(path) for path in jar_paths())
+    log4j = files("sessionization.local") / "log4j2.properties"
+    # Spark matches a failure's text with a regular expression that recurses: give it the stack for a long one.
+    java_options = f'-Xss4m -Dlog4j2.configurationFile=file:{log4j} "-Dsessionization.log={log_file.absolute()}"'
+    settings = {
+        "spark.master": "local[*]",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "2g",
+        "spark.driver.extraClassPath": jars,
+        "spark.driver.extraJavaOptions": java_options,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        # A laptop's table logs are small: one task per core reads them faster than Delta's default of 50.
+        "spark.databricks.delta.snapshotPartitions": "2",
+        # Every append asks which micro-batch was taken last: with this the table's newest checksum file answers.
+        "spark.databricks.delta.setTransactionsInCrc.writeOnCommit": "true",
+        # A laptop's micro-batches are small: generating and compiling code for them takes longer than running them.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.sql.streaming.stateStore.providerClass": (
+            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+        ),
+    } | conf
+    # Spark starts its Python workers, and finds Java, through these.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["JAVA_HOME"] = str(java_home())
+    for engine_logger in ("SQLQueryContextLogger", "py4j"):
+        logging.getLogger(engine_logger).setLevel(logging.CRITICAL + 1)
+    builder = SparkSession.builder.appName("sessionize")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    with _engine_set_apart(log_file.with_suffix(".out")):
+        return builder.getOrCreate()
+
+
+@contextmanager
+def _engine_set_apart(output: Path) -> Iterator[None]:
+    """Start the JVM with its output in a file and without SIGTERM and SIGINT.
+
+    The JVM inherits both from this process. A signal to the whole process group (Ctrl-C, a service manager) would
+    otherwise end the engine while this process is still stopping the queries.
+    """
+    saved = [(number, os.dup(number)) for number in (1, 2)]
+    ignored = [(number, signal.signal(number, signal.SIG_IGN)) for number in (signal.SIGTERM, signal.SIGINT)]
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with output.open("ab") as file:
+        try:
+            for number, _ in saved:
+                os.dup2(file.fileno(), number)
+            yield
+        finally:
+            for number, copy in saved:
+                os.dup2(copy, number)
+                os.close(copy)
+            for number, handler in ignored:
+                signal.signal(number, handler)

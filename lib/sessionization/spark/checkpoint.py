@@ -1,0 +1,192 @@
+"""What a checkpoint folder remembers beside Spark's own logs, and what may change when it is used again."""
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from sessionization.core.sessions import Rules
+from sessionization.durations import format_duration
+from sessionization.errors import CheckpointError, ConfigurationError
+from sessionization.settings import SessionizeSettings
+from sessionization.spark.processor import RulesInForce
+
+LAYOUT_FILE = "layout.json"
+SESSIONIZE = "sessionize"
+ARCHIVE = "archive"
+ROLLUP = "rollup"
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """What a checkpoint keeps for good: another value would lose rows or double them."""
+
+    source: str
+    input: str
+    tables: str
+    device_groups: int | None
+    max_clock_skew_ms: int
+    max_event_age_ms: int
+
+    @classmethod
+    def of(cls, settings: SessionizeSettings, tables: str) -> "Fixed":
+        return cls(
+            source=settings.source,
+            input=str(settings.input.absolute()) if settings.input is not None else "",
+            tables=tables,
+            device_groups=settings.device_groups,
+            max_clock_skew_ms=settings.max_clock_skew,
+            max_event_age_ms=settings.max_event_age,
+        )
+
+    def options(self) -> dict[str, str]:
+        """The fields as a person gives them on the command line."""
+        return {
+            "--source": self.source,
+            "--input": self.input,
+            "--warehouse or --catalog and --schema": self.tables,
+            "--device-groups": "not given" if self.device_groups is None else str(self.device_groups),
+            "--max-clock-skew": format_duration(self.max_clock_skew_ms),
+            "--max-event-age": format_duration(self.max_event_age_ms),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint folder that is safe to use with the settings at hand."""
+
+    folder: Path
+    id: str
+    in_force: RulesInForce
+    is_used: bool
+
+    def of_query(self, query: str) -> str:
+        return str(self.folder / query)
+
+    def newest_batch(self, query: str) -> int:
+        """The newest micro-batch of a query that was begun, -1 before the first."""
+        return _newest_batch(self.folder / query / "offsets")
+
+    def refuse_older_than(self, written: dict[str, int]) -> None:
+        """Check that no table holds a micro-batch (`written`, by query) that the checkpoint does not know of.
+
+        Raises `CheckpointError` otherwise: the queries would begin again with numbers that the tables have seen, and
+        their rows would be taken for repeats and dropped.
+        """
+        for query in (SESSIONIZE, ARCHIVE):  # the rollup may begin again: its MERGE takes repeats
+            batch_id = written.get(query, -1)
+            if self.newest_batch(query) < batch_id:
+                msg = (
+                    f"--checkpoints {self.folder} knows the query {query} up to micro-batch {self.newest_batch(query)}, "
+                    f"but the tables hold micro-batch {batch_id}: part of the checkpoint was deleted, or it is an older "
+                    "copy. Give the newest one, or a new folder and an empty home for the tables"
+                )
+                raise CheckpointError(msg)
+
+    def writer(self, query: str) -> str:
+        """The name under which a query's appends are known to Delta, so that none is taken twice."""
+        return f"sessionization/{self.id}/{query}"
+
+
+def open_checkpoint(folder: Path, fixed: Fixed, rules: Rules) -> Checkpoint:
+    """Open a checkpoint, or begin a new one; changed rules hold for the micro-batches not yet begun.
+
+    Raises `CheckpointError` when `folder` was begun with other fixed settings, or holds something else, and
+    `ConfigurationError` when it cannot be written.
+    """
+    folder = folder.absolute()
+    file = folder / LAYOUT_FILE
+    try:
+        last_ms = _last_micro_batch_ms(folder / SESSIONIZE / "offsets")
+        folder.mkdir(parents=True, exist_ok=True)
+        known = json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
+    except OSError as error:
+        msg = f"--checkpoints {folder} cannot be used ({error.strerror}): give a folder that this user can write"
+        raise ConfigurationError(msg) from error
+    except ValueError as error:
+        raise _not_readable(file, error) from error
+    if known is None and any((folder / query).exists() for query in (SESSIONIZE, ARCHIVE, ROLLUP)):
+        msg = f"--checkpoints {folder} holds queries but no {LAYOUT_FILE}: restore that file, or give a new folder"
+        raise CheckpointError(msg)
+    if known is None:
+        checkpoint = Checkpoint(folder, uuid4().hex, RulesInForce(rules), is_used=False)
+    else:
+        try:
+            begun_with, in_force = Fixed(**known["fixed"]), _rules_in_force(known, rules, last_ms)
+            checkpoint = Checkpoint(folder, str(known["id"]), in_force, is_used=last_ms is not None)
+        except (LookupError, TypeError) as error:
+            raise _not_readable(file, error) from error
+        _refuse_other(folder, begun_with, fixed)
+    try:
+        _save(file, checkpoint, fixed)
+    except OSError as error:
+        msg = f"--checkpoints {folder} cannot be written ({error.strerror}): give a folder that this user can write"
+        raise ConfigurationError(msg) from error
+    return checkpoint
+
+
+def _not_readable(file: Path, error: Exception) -> CheckpointError:
+    msg = f"{file} is not readable ({error}): restore it from a backup; without it the checkpoint cannot be checked"
+    return CheckpointError(msg)
+
+
+def _refuse_other(folder: Path, known: Fixed, wanted: Fixed) -> None:
+    for (option, was), now in zip(known.options().items(), wanted.options().values(), strict=True):
+        if was != now:
+            msg = (
+                f"--checkpoints {folder} was begun with {option} {was}, not {now}: give the same again, "
+                "or start with a new --checkpoints folder and an empty home for the tables"
+            )
+            raise CheckpointError(msg)
+
+
+def _rules_in_force(known: dict[str, Any], rules: Rules, last_ms: int | None) -> RulesInForce:
+    """Keep a begun micro-batch under the rules it was begun with."""
+    in_force = RulesInForce(
+        Rules(**known["rules"]),
+        Rules(**known["previous_rules"]) if known["previous_rules"] else None,
+        known["previous_until_ms"],
+    )
+    if last_ms is None:
+        return RulesInForce(rules)
+    if in_force.rules == rules:
+        return in_force
+    return RulesInForce(rules, previous=in_force.at(last_ms), previous_until_ms=last_ms)
+
+
+def _last_micro_batch_ms(offsets: Path) -> int | None:
+    """The clock of the newest micro-batch that was begun, from Spark's offset log; None where there is none."""
+    number = _newest_batch(offsets)
+    if number < 0:
+        return None
+    newest = offsets / str(number)
+    try:
+        return int(json.loads(newest.read_text(encoding="utf-8").splitlines()[1])["batchTimestampMs"])
+    except (OSError, ValueError, LookupError) as error:
+        msg = f"{newest} is not an offset log ({error}): restore the checkpoint from a backup, or give a new folder"
+        raise CheckpointError(msg) from error
+
+
+def _newest_batch(offsets: Path) -> int:
+    if not offsets.is_dir():
+        return -1
+    return max((int(entry.name) for entry in offsets.iterdir() if entry.name.isdigit()), default=-1)
+
+
+def _save(file: Path, checkpoint: Checkpoint, fixed: Fixed) -> None:
+    in_force = checkpoint.in_force
+    content = {
+        "id": checkpoint.id,
+        "fixed": asdict(fixed),
+        "rules": asdict(in_force.rules),
+        "previous_rules": asdict(in_force.previous) if in_force.previous is not None else None,
+        "previous_until_ms": in_force.previous_until_ms,
+    }
+    written = file.with_suffix(".tmp")
+    with written.open("w", encoding="utf-8") as out:
+        json.dump(content, out, indent=2)
+        out.flush()
+        os.fsync(out.fileno())
+    written.replace(file)

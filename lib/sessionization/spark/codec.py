@@ -1,0 +1,160 @@
+"""The one place where rows and the core's types meet: event rows in, state entries both ways, change rows out."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql import Row
+from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, StructField, StructType
+
+from sessionization.core.events import End, EndReason, Event, Platform, Start
+from sessionization.core.sessions import Closed, Live, Outcome, PendingEnd, SessionState
+
+STATE_SCHEMA = StructType(
+    [
+        StructField("status", StringType()),
+        StructField("platform", StringType()),
+        StructField("account_id", StringType()),
+        StructField("started_ms", LongType()),
+        StructField("opened_ms", LongType()),
+        StructField("ended_ms", LongType()),
+        StructField("end_reason", StringType()),
+        StructField("revision", IntegerType()),
+        StructField("foreground_s", LongType()),
+        StructField("since_ms", LongType()),
+        StructField("place", LongType()),
+    ]
+)
+"""A state entry. `since_ms` is when it was closed or seen; what a status does not have is null."""
+
+StateValue = tuple[Any, ...]
+"""A value of `STATE_SCHEMA`, field by field."""
+
+OUTPUT_SCHEMA = StructType(
+    [
+        StructField("device_id", StringType()),
+        StructField("session_id", LongType()),
+        StructField("account_id", StringType()),
+        StructField("platform", StringType()),
+        StructField("change", StringType()),
+        StructField("end_reason", StringType()),
+        StructField("revision", IntegerType()),
+        StructField("started_ms", LongType()),
+        StructField("ended_ms", LongType()),
+        StructField("duration_ms", LongType()),
+        StructField("foreground_s", LongType()),
+        StructField("beat", IntegerType()),
+        StructField("missed_beats", IntegerType()),
+        StructField("due_ms", LongType()),
+        StructField("event_ms", LongType()),
+        StructField("ingested_ms", LongType()),
+        StructField("processed_ms", LongType()),
+        StructField("events", IntegerType()),
+        StructField("duplicate_start", IntegerType()),
+        StructField("duplicate_end", IntegerType()),
+        StructField("evicted", IntegerType()),
+    ]
+)
+"""What the operator emits: a change (`change` not null), the counts of a device's events, or both in one row."""
+
+_OutputRow = Row(*OUTPUT_SCHEMA.names)
+_NO_TALLY = (None, None, None, None)
+_NO_CHANGE = (None,) * (len(OUTPUT_SCHEMA.names) - len(_NO_TALLY) - 2)
+
+EVENT_SCHEMA = StructType(
+    [
+        StructField("device_id", StringType()),
+        StructField("session_id", LongType()),
+        StructField("is_start", BooleanType()),
+        StructField("event_ms", LongType()),
+        StructField("foreground_s", LongType()),
+        StructField("account_id", StringType()),
+        StructField("platform", StringType()),
+        StructField("ingested_ms", LongType()),
+    ]
+)
+"""A valid event as the operator takes it."""
+
+
+def to_event(row: Row) -> Event:
+    """Read a row of `EVENT_SCHEMA`."""
+    platform = Platform(row.platform)
+    if row.is_start:
+        return Start(row.session_id, row.event_ms, platform, row.ingested_ms, row.account_id)
+    return End(row.session_id, row.event_ms, platform, row.ingested_ms, row.account_id, row.foreground_s)
+
+
+def to_entry(value: StateValue) -> SessionState:
+    """Read a value of `STATE_SCHEMA`."""
+    status, platform, account_id, started_ms, opened_ms, ended_ms, reason, revision, foreground_s, since_ms, place = (
+        value
+    )
+    match status:
+        case "live":
+            return Live(started_ms, opened_ms, account_id, Platform(platform))
+        case "closed":
+            return Closed(
+                started_ms,
+                ended_ms,
+                EndReason(reason),
+                revision,
+                foreground_s,
+                account_id,
+                Platform(platform),
+                since_ms,
+                place,
+            )
+        case "pending_end":
+            return PendingEnd(ended_ms, foreground_s, account_id, Platform(platform), since_ms, place)
+        case _:
+            msg = f"state entry with status {status!r}: it was written by a newer version; deploy that version again"
+            raise ValueError(msg)
+
+
+def from_entry(entry: SessionState) -> StateValue:
+    """Write a value of `STATE_SCHEMA`."""
+    match entry:
+        case Live():
+            return (
+                "live", entry.platform.value, entry.account_id, entry.started_ms, entry.opened_ms,
+                None, None, None, None, None, None,
+            )  # fmt: skip
+        case Closed():
+            return (
+                "closed", entry.platform.value, entry.account_id, entry.started_ms, None, entry.ended_ms,
+                entry.reason.value, entry.revision, entry.foreground_s, entry.closed_ms, entry.place,
+            )  # fmt: skip
+        case PendingEnd():
+            return (
+                "pending_end", entry.platform.value, entry.account_id, None, None, entry.at_ms,
+                None, None, entry.foreground_s, entry.seen_ms, entry.place,
+            )  # fmt: skip
+
+
+def output_rows(device_id: str, outcome: Outcome, now_ms: int) -> Iterator[Row]:
+    """One row per change; the counts, if any, ride on the first, or on a row of their own where there is none."""
+    tally = outcome.tally
+    counts = (tally.events, tally.duplicate_start, tally.duplicate_end, tally.evicted) if tally.events else _NO_TALLY
+    for change in outcome.changes:
+        yield _OutputRow(
+            device_id,
+            change.session_id,
+            change.account_id,
+            change.platform.value,
+            change.kind.value,
+            None if change.end_reason is None else change.end_reason.value,
+            change.revision,
+            change.started_ms,
+            change.ended_ms,
+            change.duration_ms,
+            change.foreground_s,
+            change.beat,
+            change.missed_beats,
+            change.due_ms,
+            change.event_ms,
+            change.ingested_ms,
+            change.processed_ms,
+            *counts,
+        )
+        counts = _NO_TALLY
+    if counts is not _NO_TALLY:
+        yield _OutputRow(device_id, *_NO_CHANGE, now_ms, *counts)

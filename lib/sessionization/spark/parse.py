@@ -1,0 +1,114 @@
+"""Messages as they came -> valid events, or a quarantine reason. Native columns only, no Python per row."""
+
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+MAX_VALUE_BYTES = 64 * 1024
+MAX_ID_CODE_POINTS = 256
+START_EVENT = "ApplicationSessionStart"
+END_EVENT = "ApplicationSessionEndBi"
+
+PC_STREAM = "pc_sessions"
+CONSOLE_STREAM = "console_sessions"
+STREAMS = (PC_STREAM, CONSOLE_STREAM)
+
+# Variant keeps the type that the sender wrote, so that 7, "7" and 7.0 stay apart; unknown fields are skipped unread.
+_WIRE_FIELDS = ("appSessionId", "eventId", "psnAccountId", "hostPcId", "openPsid", "timestamp", "totalFgTime")
+_WIRE_SCHEMA = f"array<struct<{', '.join(f'{name}: variant' for name in _WIRE_FIELDS)}>>"
+_STRICT_JSON = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
+_EVENT_TIME = (
+    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])\z"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EventTimeLimits:
+    """How far an event's time may lie from its ingest time, in milliseconds."""
+
+    max_clock_skew_ms: int
+    max_event_age_ms: int
+
+
+def parse(messages: DataFrame, limits: EventTimeLimits) -> DataFrame:
+    """Add to every message what it says, and `reason`: null for a valid event, else why it is quarantined.
+
+    Args:
+        messages: one row per message, with at least `stream` string, `ingested_at` timestamp, `value` binary.
+        limits: the bounds on event time.
+
+    Returns:
+        The rows and columns of `messages` and `reason` string, `device_id` string, `session_id` bigint, `is_start`
+        boolean, `event_ms` bigint, `foreground_s` bigint, `account_id` string, `platform` string, `ingested_ms`
+        bigint. The reasons are those of docs/tables.md, the first that fits.
+    """
+    text = F.when(F.octet_length("value") <= MAX_VALUE_BYTES, F.col("value").cast("string"))
+    # The reader stops after the first JSON value. What may follow that value inside an array differs from what may
+    # follow it inside an object, so a text that is well-formed in both places holds one value and nothing else.
+    in_array = F.from_json(F.concat(F.lit("["), text, F.lit("]")), _WIRE_SCHEMA, _STRICT_JSON)
+    in_object = F.from_json(F.concat(F.lit('{"value":'), text, F.lit("}")), "map<string, string>", _STRICT_JSON)
+    is_object = F.is_valid_utf8(text) & (F.size(in_array) == 1) & in_object.isNotNull() & text.rlike(r"^\s*\{")
+    parsed = messages.select("*", F.when(is_object, in_array[0]).alias("_wire"))
+
+    device = F.when(F.col("stream") == PC_STREAM, F.col("_wire.hostPcId")).otherwise(F.col("_wire.openPsid"))
+    event_id, event_time = _text("eventId"), _text("timestamp")
+    typed = parsed.select(
+        *messages.columns,
+        F.col("_wire").isNotNull().alias("_is_object"),
+        _text_of(device).alias("device_id"),
+        _long("appSessionId").alias("session_id"),
+        F.when(event_id == START_EVENT, True).when(event_id == END_EVENT, False).alias("is_start"),
+        _epoch_ms(event_time).alias("event_ms"),
+        F.when(event_id == END_EVENT, _long("totalFgTime")).alias("foreground_s"),
+        F.nullif(_text("psnAccountId"), F.lit("")).alias("account_id"),
+        F.when(F.col("stream") == PC_STREAM, "pc").otherwise("console").alias("platform"),
+        F.unix_millis("ingested_at").alias("ingested_ms"),
+    )
+    return typed.withColumn("reason", _reason(limits)).drop("_is_object")
+
+
+def valid_events(parsed: DataFrame) -> DataFrame:
+    """The rows of `parse` that are events, with the event's columns only."""
+    return parsed.where("reason IS NULL").select(
+        "device_id", "session_id", "is_start", "event_ms", "foreground_s", "account_id", "platform", "ingested_ms"
+    )
+
+
+def _reason(limits: EventTimeLimits) -> Column:
+    too_long = (F.length("device_id") > MAX_ID_CODE_POINTS) | (F.length("account_id") > MAX_ID_CODE_POINTS)
+    ahead_ms = F.col("event_ms") - F.col("ingested_ms")
+    return (
+        F.when((F.octet_length("value") > MAX_VALUE_BYTES) | too_long, "oversized")
+        .when(~F.col("_is_object"), "malformed_json")
+        .when(F.col("device_id").isNull() | F.col("device_id").rlike(r"(?U)^\s*\z"), "missing_device_id")
+        .when(F.col("session_id").isNull(), "missing_session_id")
+        .when(F.col("event_ms").isNull(), "missing_event_time")
+        .when(F.col("is_start").isNull(), "unknown_event")
+        .when(ahead_ms > limits.max_clock_skew_ms, "event_time_in_future")
+        .when(ahead_ms < -limits.max_event_age_ms, "event_time_too_old")
+        .when(F.col("foreground_s") < 0, "negative_foreground")
+    )
+
+
+def _text(field: str) -> Column:
+    return _text_of(F.col(f"_wire.{field}"))
+
+
+def _text_of(value: Column) -> Column:
+    return F.when(F.schema_of_variant(value) == "STRING", F.try_variant_get(value, "$", "string"))
+
+
+def _long(field: str) -> Column:
+    value = F.col(f"_wire.{field}")
+    return F.when(F.schema_of_variant(value) == "BIGINT", F.try_variant_get(value, "$", "bigint"))
+
+
+def _epoch_ms(event_time: Column) -> Column:
+    """ISO 8601 text -> UTC milliseconds, digits beyond them cut; null where the text is anything else."""
+    seconds = F.unix_seconds(F.concat(F.substring(event_time, 1, 19), F.lit("Z")).try_cast("timestamp"))
+    fraction = F.rpad(F.substring(F.regexp_extract(event_time, "[.]([0-9]+)", 1), 1, 3), 3, "0").cast("int")
+    offset = F.regexp_extract(event_time, "([+-])([0-9]{2}):([0-9]{2})$", 0)
+    offset_minutes = F.substring(offset, 2, 2).try_cast("int") * 60 + F.substring(offset, 5, 2).try_cast("int")
+    offset_s = F.when(offset == "", 0).otherwise(F.when(offset.startswith("-"), -60).otherwise(60) * offset_minutes)
+    return F.when(event_time.rlike(_EVENT_TIME), (seconds - offset_s) * 1000 + fraction)

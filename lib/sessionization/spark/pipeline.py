@@ -1,0 +1,115 @@
+"""The whole flow on one page: messages -> events -> changes -> sessions, in three queries.
+
+    messages --+-- parse ---------------------------> raw_events, quarantine    (query "archive")
+               +-- parse -- SessionProcessor -------> session_changes           (query "sessionize")
+                            session_changes -- fold -> sessions                 (query "rollup")
+
+Each query has a checkpoint of its own: a slow MERGE never delays a heartbeat, and a bad message never reaches state.
+"""
+
+import time
+from collections.abc import Callable
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from sessionization.settings import SessionizeSettings
+from sessionization.spark import tables
+from sessionization.spark.checkpoint import ARCHIVE, ROLLUP, SESSIONIZE, Checkpoint
+from sessionization.spark.codec import OUTPUT_SCHEMA
+from sessionization.spark.parse import EventTimeLimits, parse, valid_events
+from sessionization.spark.processor import GROUPING_KEY, Layout, RulesInForce, SessionProcessor
+from sessionization.spark.progress import Progress
+from sessionization.spark.session import on_databricks
+from sessionization.spark.sinks import ArchiveSink, ChangesSink, RollupSink, Sink, StateSize
+from sessionization.spark.source import file_messages, ticks
+
+SLOWEST_FRESHNESS_MS = 5_000
+"""`raw_events`, `quarantine` and `sessions` are brought up to date this often, or every trigger if that is longer."""
+_HEAD_START_S = 15
+
+
+def start(
+    spark: SparkSession,
+    settings: SessionizeSettings,
+    checkpoint: Checkpoint,
+    home: tables.TableHome,
+    report: Callable[[Progress], None],
+) -> dict[str, StreamingQuery]:
+    """Start the three queries; `report` is called after every micro-batch of each.
+
+    Heartbeats come first: the other two begin when the sessionize query has got through its first micro-batch, which
+    after an outage is the largest, or after a while.
+
+    Returns:
+        The queries by name.
+    """
+    assert settings.input is not None
+    limits = EventTimeLimits(settings.max_clock_skew, settings.max_event_age)
+    parsed = parse(file_messages(spark, settings.input), limits)
+    changes = sessionize(valid_events(parsed), ticks(spark), Layout(settings.device_groups), checkpoint.in_force)
+    rows = home.read(spark.readStream.option("skipChangeCommits", "true"), tables.SESSION_CHANGES)
+
+    queries: dict[str, StreamingQuery] = {}
+
+    def run(name: str, frame: DataFrame, sink: Sink, trigger_ms: int) -> None:
+        if not on_databricks():
+            spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
+        queries[name] = (
+            frame.writeStream.queryName(name)
+            .foreachBatch(sink)
+            .option("checkpointLocation", checkpoint.of_query(name))
+            .trigger(processingTime=f"{trigger_ms} milliseconds")
+            .start()
+        )
+
+    def common(name: str) -> tuple[tables.TableHome, str, str, Callable[[Progress], None]]:
+        return home, name, checkpoint.writer(name), report
+
+    slow_ms = max(settings.trigger, SLOWEST_FRESHNESS_MS)
+    state_size = lambda: _state_size(queries.get(SESSIONIZE))  # noqa: E731
+    run(SESSIONIZE, changes, ChangesSink(*common(SESSIONIZE), state_size), settings.trigger)
+    _wait_for_first_micro_batch(queries[SESSIONIZE])
+    run(ARCHIVE, parsed, ArchiveSink(*common(ARCHIVE)), slow_ms)
+    run(ROLLUP, rows.where("change != 'heartbeat'"), RollupSink(*common(ROLLUP)), slow_ms)
+    return queries
+
+
+def sessionize(events: DataFrame, ticks: DataFrame, layout: Layout, in_force: RulesInForce) -> DataFrame:
+    """Events -> changes: the stateful operator over the grouping keys.
+
+    Args:
+        events: rows of `codec.EVENT_SCHEMA`.
+        ticks: a stream without rows that keeps micro-batches coming.
+
+    Returns:
+        Rows of `codec.OUTPUT_SCHEMA`.
+    """
+    no_rows = ticks.selectExpr(
+        *(f"CAST(NULL AS {field.dataType.simpleString()}) AS {field.name}" for field in events.schema)
+    )
+    return (
+        events.union(no_rows)
+        .withColumn(GROUPING_KEY, layout.grouping_key())
+        .groupBy(GROUPING_KEY)
+        .transformWithState(
+            statefulProcessor=SessionProcessor(layout, in_force),
+            outputStructType=OUTPUT_SCHEMA,
+            outputMode="Update",
+            timeMode="ProcessingTime",
+        )
+    )
+
+
+def _wait_for_first_micro_batch(query: StreamingQuery) -> None:
+    deadline_s = time.monotonic() + _HEAD_START_S
+    while query.isActive and query.lastProgress is None and time.monotonic() < deadline_s:
+        time.sleep(0.1)
+
+
+def _state_size(query: StreamingQuery | None) -> StateSize:
+    last = query.lastProgress if query is not None else None
+    if not last or not last["stateOperators"]:
+        return StateSize()
+    operator = last["stateOperators"][0]
+    return StateSize(operator["numRowsTotal"], operator["memoryUsedBytes"])

@@ -1,0 +1,70 @@
+"""The row that every query leaves in `stream_progress` for every micro-batch."""
+
+import time
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+
+from pyspark.sql import Column, Row, SparkSession
+from pyspark.sql import functions as F
+
+from sessionization.spark.tables import STREAM_PROGRESS, TableHome
+
+_PERCENTAGES = (0.5, 0.99, 1.0)
+_ACCURACY = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Percentiles:
+    """p50, p99 and the maximum of a delay in milliseconds; None where there was nothing to measure."""
+
+    p50_ms: int | None
+    p99_ms: int | None
+    max_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One micro-batch of one query, named as in `stream_progress`; None where a column is not the query's."""
+
+    query: str
+    batch_id: int
+    processed_ms: int
+    rows_in: int
+    batch_ms: int
+    latency: Percentiles
+    lateness: Percentiles = Percentiles(None, None, None)
+    started: int | None = None
+    heartbeats: int | None = None
+    ended: int | None = None
+    duplicate_start: int | None = None
+    duplicate_end: int | None = None
+    evicted: int | None = None
+    quarantined: int | None = None
+    state_rows: int | None = None
+    state_bytes: int | None = None
+
+    def append(self, spark: SparkSession, home: TableHome, writer: str) -> None:
+        """Append the row; once, however often the micro-batch is repeated."""
+        values = asdict(self)
+        values["processed_at"] = datetime.fromtimestamp(values.pop("processed_ms") / 1000, UTC)
+        for name in ("latency", "lateness"):
+            values |= {f"{name}_{key}": value for key, value in values.pop(name).items()}
+        row = Row(*(values[name] for name in STREAM_PROGRESS.column_names))
+        rows = spark.createDataFrame([row], STREAM_PROGRESS.schema).coalesce(1)
+        home.append_once(rows, STREAM_PROGRESS, writer=writer, batch_id=self.batch_id)
+
+
+def delay_instants(since_ms: Column) -> Column:
+    """An aggregate to hand to `delays`: the instants that the longest, p99 and median delays began at."""
+    return F.percentile_approx(since_ms, [1 - share for share in _PERCENTAGES], _ACCURACY)
+
+
+def delays(instants_ms: list[int] | None, committed_ms: int) -> Percentiles:
+    """The delays up to the commit. It is one instant for all rows, so the earliest start is the longest delay."""
+    if not instants_ms:
+        return Percentiles(None, None, None)
+    return Percentiles(*(max(0, committed_ms - instant_ms) for instant_ms in instants_ms))
+
+
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000

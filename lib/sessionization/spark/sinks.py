@@ -1,0 +1,187 @@
+"""What a micro-batch of each query writes. Every write may be repeated, and is then taken once."""
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sessionization.errors import StreamError
+from sessionization.spark import rollup
+from sessionization.spark.causes import first_cause
+from sessionization.spark.progress import Progress, delay_instants, delays, wall_clock_ms
+from sessionization.spark.tables import QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS, STREAM_PROGRESS, TableHome
+
+_log = logging.getLogger(__name__)
+
+ROWS_PER_FILE = 500_000
+COMPACT_EVERY_BATCHES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class StateSize:
+    """How much state the operator held when the engine last reported it."""
+
+    rows: int | None = None
+    bytes: int | None = None
+
+
+@dataclass
+class Sink(ABC):
+    """A `foreachBatch` function: write the micro-batch, then its row of `stream_progress`, then tell `report`.
+
+    The micro-batch is cached first, so that the stateful operator runs exactly once, also when the tables have the
+    rows already and the engine only repeats the micro-batch to commit its state.
+    """
+
+    home: TableHome
+    query: str
+    writer: str
+    report: Callable[[Progress], None]
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        began_ms = wall_clock_ms()
+        batch = batch.persist()
+        try:
+            progress = self.write(batch, batch_id, began_ms)
+            progress.append(batch.sparkSession, self.home, self.writer)
+        except Exception as error:  # noqa: BLE001 - whatever it was, its text must be short
+            # The engine matches a failure's text against a regular expression that overflows its stack on a long one.
+            raise StreamError(first_cause(str(error))) from None
+        finally:
+            batch.unpersist()
+        self.report(progress)
+
+    @abstractmethod
+    def write(self, batch: DataFrame, batch_id: int, began_ms: int) -> Progress:
+        """Write the rows and say what they were; `began_ms` stands in for the clock of an empty micro-batch."""
+
+
+@dataclass
+class ChangesSink(Sink):
+    """Append the operator's changes to `session_changes`."""
+
+    state_size: Callable[[], StateSize]
+
+    def write(self, batch: DataFrame, batch_id: int, began_ms: int) -> Progress:
+        counts = batch.agg(
+            F.max("processed_ms").alias("processed_ms"),
+            F.coalesce(F.sum("events"), F.lit(0)).alias("rows_in"),
+            *(_count(F.col("change") == change).alias(change) for change in ("started", "heartbeat", "ended")),
+            *(
+                F.coalesce(F.sum(name), F.lit(0)).alias(name)
+                for name in ("duplicate_start", "duplicate_end", "evicted")
+            ),
+            delay_instants(F.col("ingested_ms")).alias("ingested"),
+            delay_instants(F.col("due_ms")).alias("due"),
+        ).first()
+        assert counts is not None
+        changes = counts.started + counts.heartbeat + counts.ended
+        if changes:
+            rows = batch.where("change IS NOT NULL").select(*_change_columns())
+            files = -(-changes // ROWS_PER_FILE)
+            self.home.append_once(rows.coalesce(files), SESSION_CHANGES, writer=self.writer, batch_id=batch_id)
+        committed_ms = wall_clock_ms()
+        processed_ms = counts.processed_ms or began_ms
+        state = self.state_size()
+        return Progress(
+            query=self.query,
+            batch_id=batch_id,
+            processed_ms=processed_ms,
+            rows_in=counts.rows_in,
+            batch_ms=committed_ms - processed_ms,
+            latency=delays(counts.ingested, committed_ms),
+            lateness=delays(counts.due, committed_ms),
+            started=counts.started,
+            heartbeats=counts.heartbeat,
+            ended=counts.ended,
+            duplicate_start=counts.duplicate_start,
+            duplicate_end=counts.duplicate_end,
+            evicted=counts.evicted,
+            state_rows=state.rows,
+            state_bytes=state.bytes,
+        )
+
+
+@dataclass
+class ArchiveSink(Sink):
+    """Append every message to `raw_events`, and those with a reason to `quarantine`."""
+
+    def write(self, batch: DataFrame, batch_id: int, began_ms: int) -> Progress:
+        counts = batch.agg(
+            F.count("*").alias("rows_in"),
+            F.count("reason").alias("quarantined"),
+            delay_instants(F.unix_millis("ingested_at")).alias("ingested"),
+        ).first()
+        assert counts is not None
+        for table, rows, count in (
+            (RAW_EVENTS, batch, counts.rows_in),
+            (QUARANTINE, batch.where("reason IS NOT NULL"), counts.quarantined),
+        ):
+            if count:
+                files = -(-count // ROWS_PER_FILE)
+                in_order = rows.select(*table.column_names).coalesce(files)
+                self.home.append_once(in_order, table, writer=self.writer, batch_id=batch_id)
+        committed_ms = wall_clock_ms()
+        return Progress(
+            query=self.query,
+            batch_id=batch_id,
+            processed_ms=began_ms,
+            rows_in=counts.rows_in,
+            batch_ms=committed_ms - began_ms,
+            latency=delays(counts.ingested, committed_ms),
+            quarantined=counts.quarantined,
+        )
+
+
+@dataclass
+class RollupSink(Sink):
+    """Merge Starts and ends into `sessions`; now and then put the small files of the tables together.
+
+    The compaction is done here because nothing waits for this query, while a pause of the query that writes
+    `session_changes` would be a late heartbeat.
+    """
+
+    def _compact(self, spark: SparkSession) -> None:
+        for table in (SESSION_CHANGES, SESSIONS, STREAM_PROGRESS):
+            try:
+                self.home.delta_table(spark, table).optimize().executeCompaction()
+            except (PySparkException, Py4JError) as error:  # such as a DELETE of the same files; the next time will do
+                _log.warning("compaction of %s was put off: %s", table.name, first_cause(str(error)))
+
+    def write(self, batch: DataFrame, batch_id: int, began_ms: int) -> Progress:
+        counts = batch.agg(
+            F.count("*").alias("rows_in"), delay_instants(F.unix_millis("ingested_at")).alias("ingested")
+        ).first()
+        assert counts is not None
+        if counts.rows_in:
+            rollup.merge(self.home.delta_table(batch.sparkSession, SESSIONS), batch)
+        committed_ms = wall_clock_ms()
+        if batch_id % COMPACT_EVERY_BATCHES == COMPACT_EVERY_BATCHES - 1:
+            self._compact(batch.sparkSession)
+        return Progress(
+            query=self.query,
+            batch_id=batch_id,
+            processed_ms=began_ms,
+            rows_in=counts.rows_in,
+            batch_ms=committed_ms - began_ms,
+            latency=delays(counts.ingested, committed_ms),
+        )
+
+
+def _count(condition: Column) -> Column:
+    return F.coalesce(F.count_if(condition), F.lit(0))
+
+
+def _change_columns() -> list[Column]:
+    """The operator's output in the columns of `session_changes`."""
+    at = {
+        f"{name}_at": F.timestamp_millis(F.col(f"{name}_ms"))
+        for name in ("started", "ended", "due", "event", "ingested", "processed")
+    }
+    derived = at | {"change_date": F.to_date(at["processed_at"])}
+    return [derived.get(name, F.col(name)).alias(name) for name in SESSION_CHANGES.column_names]

@@ -1,0 +1,278 @@
+"""The only home of table and column names: schemas, comments, constraints and layout of the Delta tables."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql.streaming import DataStreamReader
+from pyspark.sql.types import DataType, StructField, StructType
+
+from sessionization.errors import CheckpointError
+
+OWNER_PROPERTY = "sessionization.checkpoint"
+"""Table property that names the checkpoint whose queries write the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table: Spark SQL type, comment, and whether null is allowed."""
+
+    name: str
+    type: str
+    comment: str
+    nullable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A Delta table: its columns, its `CHECK` constraints by name, and how its files are laid out."""
+
+    name: str
+    comment: str
+    columns: tuple[Column, ...]
+    constraints: tuple[tuple[str, str], ...] = ()
+    partitioned_by: tuple[str, ...] = ()
+    clustered_by: tuple[str, ...] = ()
+    properties: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def column_names(self) -> list[str]:
+        return [column.name for column in self.columns]
+
+    @property
+    def schema(self) -> StructType:
+        """The columns as a schema for rows that are made by hand."""
+        fields = [StructField(column.name, DataType.fromDDL(column.type)) for column in self.columns]
+        return StructType(fields)
+
+
+_SMALL_FILES_TOGETHER = ("delta.autoOptimize.autoCompact", "true")
+_PROPERTIES_OF_ALL = (
+    # A commit a second: a checkpoint of the table's log every ten would cost a second of every ten.
+    ("delta.checkpointInterval", "100"),
+)
+
+_MESSAGE_COLUMNS = (
+    Column("stream", "string", "pc_sessions or console_sessions", nullable=False),
+    Column("partition", "int", "Kafka partition; null for files"),
+    Column("offset", "bigint", "Kafka offset; null for files"),
+    Column("file", "string", "file that held the line; null for Kafka"),
+    Column("ingested_at", "timestamp", "broker timestamp, or the file's modification time", nullable=False),
+    Column("value", "binary", "the message as it came; cast it to string to read it"),
+    Column("ingest_date", "date", "date of ingested_at (UTC)", nullable=False),
+)
+
+SESSION_CHANGES = Table(
+    "session_changes",
+    "One row per change of a session, append-only, exactly once",
+    (
+        Column("device_id", "string", "device, as reported", nullable=False),
+        Column("session_id", "bigint", "session, as reported", nullable=False),
+        Column("account_id", "string", "account of the session's Start, or of its End where the Start had none"),
+        Column(
+            "platform", "string", "pc or console: the stream of the Start; of an orphan, of its End", nullable=False
+        ),
+        Column("change", "string", "started, heartbeat or ended", nullable=False),
+        Column("end_reason", "string", "reported, superseded, timed_out or orphaned; null unless ended"),
+        Column("revision", "int", "0 unless a corrected end: 1, 2, ...", nullable=False),
+        Column("started_at", "timestamp", "event time of the Start; null for an orphaned end"),
+        Column("ended_at", "timestamp", "event time of the end; null unless ended"),
+        Column("duration_ms", "bigint", "ended: ended_at - started_at; heartbeat: processed_at - opened; started: 0"),
+        Column("foreground_s", "bigint", "seconds in the foreground, as the End reported"),
+        Column("beat", "int", "heartbeats only: instants of the grid since the session was opened, from 1"),
+        Column("missed_beats", "int", "heartbeats only: how many due instants before this one were skipped"),
+        Column("due_at", "timestamp", "heartbeats only: the instant of the grid that this beat stands for"),
+        Column("event_at", "timestamp", "event time of the event that caused it; null where a timer did"),
+        Column("ingested_at", "timestamp", "ingest time of that event; null where a timer did"),
+        Column("processed_at", "timestamp", "the micro-batch's clock", nullable=False),
+        Column("change_date", "date", "date of processed_at (UTC)", nullable=False),
+    ),
+    constraints=(
+        ("known_platform", "platform IN ('pc', 'console')"),
+        ("known_change", "change IN ('started', 'heartbeat', 'ended')"),
+        ("reason_when_ended", "(change = 'ended') = (end_reason IS NOT NULL)"),
+        ("known_reason", "end_reason IS NULL OR end_reason IN ('reported', 'superseded', 'timed_out', 'orphaned')"),
+        ("end_when_ended", "(change = 'ended') = (ended_at IS NOT NULL)"),
+        ("never_negative", "duration_ms IS NULL OR duration_ms >= 0"),
+        ("beat_when_heartbeat", "(change = 'heartbeat') = (beat IS NOT NULL AND due_at IS NOT NULL)"),
+    ),
+    partitioned_by=("change_date",),
+)
+
+SESSIONS = Table(
+    "sessions",
+    "One row per session, kept up to date by MERGE",
+    (
+        Column("device_id", "string", "device, as reported", nullable=False),
+        Column("session_id", "bigint", "session, as reported", nullable=False),
+        Column("account_id", "string", "account of the Start, else of the end shown"),
+        Column("platform", "string", "pc or console", nullable=False),
+        Column("status", "string", "live until an end is known, then ended", nullable=False),
+        Column("started_at", "timestamp", "event time of the Start; null while only an End is known"),
+        Column("ended_at", "timestamp", "event time of the end; null while live"),
+        Column("duration_ms", "bigint", "ended_at - started_at; null while live or without a Start"),
+        Column("foreground_s", "bigint", "seconds in the foreground, as the End reported"),
+        Column("end_reason", "string", "reported, superseded, timed_out or orphaned; null while live"),
+        Column("revision", "int", "how often the end was corrected; 0 while live", nullable=False),
+        Column("updated_at", "timestamp", "when the newest Start or end was processed", nullable=False),
+        Column("_first_start", "struct<started_at: timestamp, account_id: string, platform: string>", "internal"),
+        Column(
+            "_shown_end",
+            "struct<rank: int, revision: int, ended_at: timestamp, foreground_s: bigint, account_id: string,"
+            " end_reason: string, platform: string>",
+            "internal",
+        ),
+    ),
+    constraints=(
+        ("known_status", "status IN ('live', 'ended')"),
+        ("end_when_ended", "(status = 'ended') = (ended_at IS NOT NULL)"),
+        ("never_negative", "duration_ms IS NULL OR duration_ms >= 0"),
+    ),
+    clustered_by=("device_id", "session_id"),
+)
+
+RAW_EVENTS = Table(
+    "raw_events",
+    "Every message as it came, append-only, exactly once",
+    _MESSAGE_COLUMNS,
+    partitioned_by=("ingest_date",),
+    properties=(_SMALL_FILES_TOGETHER,),
+)
+
+QUARANTINE = Table(
+    "quarantine",
+    "Every message that is not a valid event, and why, append-only, exactly once",
+    (*_MESSAGE_COLUMNS, Column("reason", "string", "why it is here; see docs/tables.md", nullable=False)),
+    partitioned_by=("ingest_date",),
+    properties=(_SMALL_FILES_TOGETHER,),
+)
+
+STREAM_PROGRESS = Table(
+    "stream_progress",
+    "One row per query and micro-batch, append-only, exactly once",
+    (
+        Column("query", "string", "sessionize, archive or rollup", nullable=False),
+        Column("batch_id", "bigint", "the query's micro-batch", nullable=False),
+        Column("processed_at", "timestamp", "the micro-batch's clock, or when its sink began", nullable=False),
+        Column("rows_in", "bigint", "sessionize: valid events; archive: messages; rollup: changes", nullable=False),
+        Column("started", "bigint", "sessionize: changes of this kind"),
+        Column("heartbeats", "bigint", "sessionize: changes of this kind"),
+        Column("ended", "bigint", "sessionize: changes of this kind"),
+        Column("duplicate_start", "bigint", "sessionize: Starts that said nothing new"),
+        Column("duplicate_end", "bigint", "sessionize: Ends that said nothing new"),
+        Column("evicted", "bigint", "sessionize: entries forgotten early because of --max-sessions-per-device"),
+        Column("quarantined", "bigint", "archive: messages put into quarantine"),
+        Column("batch_ms", "bigint", "from the micro-batch's clock to the commit of its rows"),
+        Column("state_rows", "bigint", "sessionize: rows in state, as the engine reported last"),
+        Column("state_bytes", "bigint", "sessionize: memory used by state, as the engine reported last"),
+        Column("latency_p50_ms", "bigint", "from ingest to commit, of the rows that an event caused"),
+        Column("latency_p99_ms", "bigint", "from ingest to commit"),
+        Column("latency_max_ms", "bigint", "from ingest to commit"),
+        Column("lateness_p50_ms", "bigint", "heartbeats: from due_at to commit"),
+        Column("lateness_p99_ms", "bigint", "heartbeats: from due_at to commit"),
+        Column("lateness_max_ms", "bigint", "heartbeats: from due_at to commit"),
+    ),
+)
+
+TABLES = (SESSION_CHANGES, SESSIONS, RAW_EVENTS, QUARANTINE, STREAM_PROGRESS)
+
+
+@dataclass(frozen=True, slots=True)
+class TableHome:
+    """Where the tables are: folders of a warehouse, or tables of a Unity Catalog schema."""
+
+    warehouse: Path | None = None
+    catalog: str | None = None
+    schema: str | None = None
+
+    def __str__(self) -> str:
+        return str(self.warehouse.absolute()) if self.warehouse is not None else f"{self.catalog}.{self.schema}"
+
+    def sql_name(self, name: str) -> str:
+        """The name by which SQL knows a table or a catalog view."""
+        if self.warehouse is not None:
+            return f"delta.{_quoted(self._folder(name))}"
+        return ".".join(_quoted(part) for part in (self.catalog or "", self.schema or "", name))
+
+    def exists(self, spark: SparkSession, table: Table) -> bool:
+        if self.warehouse is not None:
+            return DeltaTable.isDeltaTable(spark, self._folder(table.name))
+        return spark.catalog.tableExists(self.sql_name(table.name))
+
+    def delta_table(self, spark: SparkSession, table: Table) -> DeltaTable:
+        if self.warehouse is not None:
+            return DeltaTable.forPath(spark, self._folder(table.name))
+        return DeltaTable.forName(spark, self.sql_name(table.name))
+
+    def read(self, reader: DataFrameReader | DataStreamReader, table: Table) -> DataFrame:
+        """Read a table as a batch (`spark.read`) or as a stream (`spark.readStream`)."""
+        if self.warehouse is not None:
+            return reader.format("delta").load(self._folder(table.name))
+        return reader.table(self.sql_name(table.name))
+
+    def append_once(self, rows: DataFrame, table: Table, *, writer: str, batch_id: int) -> None:
+        """Append a micro-batch's rows; a second call for the same writer and batch appends nothing."""
+        once = rows.write.format("delta").mode("append").option("txnAppId", writer).option("txnVersion", str(batch_id))
+        if self.warehouse is not None:
+            once.save(self._folder(table.name))
+        else:
+            once.saveAsTable(self.sql_name(table.name))
+
+    def _folder(self, name: str) -> str:
+        assert self.warehouse is not None
+        return str(self.warehouse.absolute() / name)
+
+
+def create_tables(spark: SparkSession, home: TableHome, *, owner: str, may_create: bool) -> None:
+    """Create the tables that are missing, and check that the others belong to the checkpoint `owner`.
+
+    Raises `ConfigurationError` where the tables cannot be created, and `CheckpointError` where a table is another
+    checkpoint's, or is missing though its checkpoint has been used (`may_create` false).
+    """
+    with ThreadPoolExecutor(len(TABLES)) as pool:
+        checks = [pool.submit(_create_or_check, spark, home, table, owner, may_create) for table in TABLES]
+    for check in checks:
+        check.result()
+
+
+def _create_or_check(spark: SparkSession, home: TableHome, table: Table, owner: str, may_create: bool) -> None:  # noqa: FBT001
+    if not home.exists(spark, table):
+        if not may_create:
+            msg = (
+                f"table {table.name} is missing in {home}, but the checkpoint says that it was written: "
+                "bring the table back, or start with a new --checkpoints folder and an empty home for the tables"
+            )
+            raise CheckpointError(msg)
+        _create(spark, home, table, owner)
+    detail = home.delta_table(spark, table).detail().select("properties").first()
+    found = detail.properties.get(OWNER_PROPERTY) if detail is not None else None
+    if found != owner:
+        msg = (
+            f"table {table.name} in {home} is written by another checkpoint ({found}, not {owner}); a second one "
+            "would double every row: give that checkpoint's folder as --checkpoints, or another home for the tables"
+        )
+        raise CheckpointError(msg)
+
+
+def _create(spark: SparkSession, home: TableHome, table: Table, owner: str) -> None:
+    builder = DeltaTable.createIfNotExists(spark).comment(table.comment).property(OWNER_PROPERTY, owner)
+    if home.warehouse is not None:
+        builder = builder.location(str(home.warehouse.absolute() / table.name))
+    else:
+        builder = builder.tableName(home.sql_name(table.name))
+    for column in table.columns:
+        builder = builder.addColumn(column.name, column.type, nullable=column.nullable, comment=column.comment)
+    constraints = [(f"delta.constraints.{name}", condition) for name, condition in table.constraints]
+    for name, value in (*_PROPERTIES_OF_ALL, *table.properties, *constraints):
+        builder = builder.property(name, value)
+    if table.partitioned_by:
+        builder = builder.partitionedBy(*table.partitioned_by)
+    if table.clustered_by:
+        builder = builder.clusterBy(*table.clustered_by)
+    builder.execute()
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

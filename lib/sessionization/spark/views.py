@@ -1,0 +1,131 @@
+"""The four views over the tables: names and SQL."""
+
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from sessionization.spark.tables import TABLES, TableHome
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A view; `{sessions}` and the like in its SQL stand for the tables."""
+
+    name: str
+    comment: str
+    sql: str
+
+
+LIVE_SESSIONS = View(
+    "live_sessions",
+    "The sessions that are live, with their last heartbeat and its age",
+    """
+    SELECT s.device_id, s.session_id, s.account_id, s.platform, s.started_at,
+           h.last.beat, h.last.due_at AS last_due_at, h.last.processed_at AS last_heartbeat_at,
+           unix_millis(current_timestamp()) - unix_millis(h.last.processed_at) AS heartbeat_age_ms
+    FROM {sessions} s
+    LEFT JOIN (
+      SELECT device_id, session_id, max(struct(processed_at, beat, due_at)) AS last
+      FROM {session_changes}
+      WHERE change = 'heartbeat'
+        AND change_date >= (SELECT min(to_date(updated_at)) FROM {sessions} WHERE status = 'live')
+      GROUP BY device_id, session_id
+    ) h USING (device_id, session_id)
+    WHERE s.status = 'live'
+    """,
+)
+
+CONCURRENT_SESSIONS = View(
+    "concurrent_sessions",
+    "How many sessions touched each minute of event time, by platform",
+    """
+    WITH edges AS (
+      SELECT platform, date_trunc('MINUTE', started_at) AS minute, 1 AS step
+      FROM {sessions} WHERE started_at IS NOT NULL
+      UNION ALL
+      SELECT platform, date_trunc('MINUTE', ended_at) + INTERVAL 1 MINUTE, -1
+      FROM {sessions} WHERE started_at IS NOT NULL AND ended_at IS NOT NULL
+    ), steps AS (
+      SELECT platform, minute, sum(step) AS step FROM edges GROUP BY platform, minute
+    ), levels AS (
+      SELECT platform, minute,
+             sum(step) OVER (PARTITION BY platform ORDER BY minute) AS sessions,
+             lead(minute) OVER (PARTITION BY platform ORDER BY minute) AS next_minute
+      FROM steps
+    )
+    SELECT explode(sequence(
+             minute,
+             coalesce(next_minute - INTERVAL 1 MINUTE, greatest(minute, date_trunc('MINUTE', current_timestamp()))),
+             INTERVAL 1 MINUTE)) AS minute,
+           platform, sessions
+    FROM levels
+    WHERE sessions > 0
+    """,
+)
+
+DEVICE_TIMELINE = View(
+    "device_timeline",
+    "The changes of a device in the order in which they happened; filter by device_id",
+    """
+    SELECT device_id,
+           row_number() OVER (
+             PARTITION BY device_id
+             ORDER BY processed_at, event_at NULLS LAST,
+                      CASE WHEN change = 'started' THEN 1 WHEN starts_here THEN 2 ELSE 0 END,
+                      session_id, revision) AS position,
+           processed_at, session_id, change, end_reason, revision, started_at, ended_at, duration_ms, foreground_s,
+           beat, missed_beats, due_at, event_at, account_id, platform
+    FROM (
+      SELECT *, bool_or(change = 'started') OVER (
+                  PARTITION BY device_id, processed_at, event_at, session_id) AS starts_here
+      FROM {session_changes}
+    )
+    """,
+)
+
+SESSION_QUALITY = View(
+    "session_quality",
+    "Per day: ends by reason, corrected ends, missed beats, and quarantined messages by reason",
+    """
+    WITH changes AS (
+      SELECT change_date AS day,
+             count_if(change = 'started') AS started,
+             count_if(end_reason = 'reported' AND revision = 0) AS ended_reported,
+             count_if(end_reason = 'superseded' AND revision = 0) AS ended_superseded,
+             count_if(end_reason = 'timed_out' AND revision = 0) AS ended_timed_out,
+             count_if(end_reason = 'orphaned') AS ended_orphaned,
+             count_if(change = 'ended' AND revision > 0) AS corrected_ends,
+             coalesce(sum(missed_beats), 0) AS missed_beats
+      FROM {session_changes} GROUP BY change_date
+    ), refused AS (
+      SELECT day, sum(messages) AS quarantined, map_from_entries(collect_list(struct(reason, messages))) AS reasons
+      FROM (SELECT ingest_date AS day, reason, count(*) AS messages FROM {quarantine} GROUP BY ALL)
+      GROUP BY day
+    )
+    SELECT day, coalesce(started, 0) AS started,
+           coalesce(ended_reported, 0) AS ended_reported, coalesce(ended_superseded, 0) AS ended_superseded,
+           coalesce(ended_timed_out, 0) AS ended_timed_out, coalesce(ended_orphaned, 0) AS ended_orphaned,
+           coalesce(corrected_ends, 0) AS corrected_ends, coalesce(missed_beats, 0) AS missed_beats,
+           coalesce(quarantined, 0) AS quarantined, reasons AS quarantined_by_reason
+    FROM changes FULL OUTER JOIN refused USING (day)
+    """,
+)
+
+VIEWS = (LIVE_SESSIONS, CONCURRENT_SESSIONS, DEVICE_TIMELINE, SESSION_QUALITY)
+
+
+def create_views(spark: SparkSession, home: TableHome) -> None:
+    """Create or replace the views: in the catalog's schema, or for this session where the tables are folders.
+
+    Without a catalog the tables get session views too, so that `SELECT * FROM sessions` works on a laptop.
+    """
+    tables = {table.name: home.sql_name(table.name) for table in TABLES}
+    if home.warehouse is not None:
+        for name, source in tables.items():
+            spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS SELECT * FROM {source}")
+    for view in VIEWS:
+        body = view.sql.format_map(tables)
+        if home.warehouse is not None:
+            spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view.name} COMMENT '{view.comment}' AS {body}")
+        else:
+            spark.sql(f"CREATE OR REPLACE VIEW {home.sql_name(view.name)} COMMENT '{view.comment}' AS {body}")

@@ -1,0 +1,66 @@
+"""Drives the processor in memory in the order in which Spark does: all events of a micro-batch, then the due timers."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from pyspark.sql import Row
+from pyspark.sql.streaming.tws_tester import TwsTester
+
+from sessionization.core.events import Event, Start
+from sessionization.core.sessions import Rules
+from sessionization.spark.codec import EVENT_SCHEMA
+from sessionization.spark.processor import STATE_NAME, Layout, RulesInForce, SessionProcessor
+
+_EventRow = Row(*EVENT_SCHEMA.names)
+# The tester's own map calls `exists` and `containsKey` within the others, so these two are not counted.
+_MAP_CALLS = ("iterator", "updateValue", "removeKey", "getValue", "clear")
+_TIMER_CALLS = ("registerTimer", "deleteTimer", "listTimers")
+
+
+class Engine:
+    """A processor, its state, its timers, and how many state calls it made."""
+
+    def __init__(self, rules: Rules, device_groups: int | None = None) -> None:
+        self.calls: Counter[str] = Counter()
+        self.processor = SessionProcessor(Layout(device_groups), RulesInForce(rules))
+        self.tester = TwsTester(self.processor, timeMode="ProcessingTime")
+        for name in _MAP_CALLS:
+            self._count(self.processor._sessions, name)
+        for name in _TIMER_CALLS:
+            self._count(self.processor._handle, name)
+
+    def micro_batch(self, now_ms: int, events: Iterable[tuple[str, Event]], key_of=lambda device_id: device_id):
+        """The output rows as dictionaries; `key_of` stands for the grouping that Spark does."""
+        self.calls.clear()
+        # The tester's own setProcessingTime would fire the timers before the events.
+        self.tester._currentProcessingTimeMs = now_ms
+        rows: dict[str, list[Row]] = {}
+        for device_id, event in events:
+            rows.setdefault(key_of(device_id), []).append(event_row(device_id, event))
+        output = [row for key, of_key in rows.items() for row in self.tester.test(key, of_key)]
+        output += self.tester._handleExpiredTimers()
+        return [row.asDict() for row in output]
+
+    def timers(self, key: str) -> list[int]:
+        return sorted(self.tester.handle._timers.listTimers(key))
+
+    def state(self, key: str) -> dict[tuple, tuple]:
+        return self.tester.peekMapState(STATE_NAME, key)
+
+    def _count(self, target: object, name: str) -> None:
+        original = getattr(target, name)
+
+        def counted(*args, **kwargs):
+            self.calls[name] += 1
+            return original(*args, **kwargs)
+
+        setattr(target, name, counted)
+
+
+def event_row(device_id: str, event: Event) -> Row:
+    is_start = isinstance(event, Start)
+    foreground_s = None if is_start else event.foreground_s
+    return _EventRow(
+        device_id, event.session_id, is_start, event.at_ms, foreground_s, event.account_id, event.platform.value,
+        event.ingested_ms,
+    )  # fmt: skip

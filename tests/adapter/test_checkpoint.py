@@ -1,0 +1,126 @@
+"""What a checkpoint folder lets change when it is used again."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sessionization.core.sessions import Rules
+from sessionization.errors import CheckpointError, ConfigurationError
+from sessionization.spark.checkpoint import Checkpoint, Fixed, open_checkpoint
+
+FIXED = Fixed("files", "/in", "/tables", None, 600_000, 604_800_000)
+RULES = Rules()
+SHORTER = replace(RULES, session_timeout_ms=60_000)
+
+
+def begin_micro_batch(folder: Path, number: int, clock_ms: int) -> None:
+    """Leave what Spark leaves when it has begun a micro-batch of the sessionize query."""
+    offsets = folder / "sessionize" / "offsets"
+    offsets.mkdir(parents=True, exist_ok=True)
+    (offsets / str(number)).write_text(f'v1\n{{"batchTimestampMs":{clock_ms}}}\n{{"logOffset":0}}\n')
+    (offsets / f".{number}.crc").touch()
+
+
+def reopened(folder: Path, rules: Rules = RULES, fixed: Fixed = FIXED) -> Checkpoint:
+    return open_checkpoint(folder, fixed, rules)
+
+
+def test_a_new_folder_is_begun_and_then_recognised(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "checkpoints"
+    first = reopened(folder)
+    assert not first.is_used
+    begin_micro_batch(folder, 0, 1_000)
+    again = reopened(folder)
+    assert again.id == first.id
+    assert again.is_used
+    assert again.writer("archive") == f"sessionization/{first.id}/archive"
+
+
+@pytest.mark.parametrize(
+    ("changed", "option", "now"),
+    [
+        ({"source": "kafka"}, "--source", "kafka"),
+        ({"input": "/other"}, "--input", "/other"),
+        ({"tables": "main.games"}, "--warehouse", "main.games"),
+        ({"device_groups": 8}, "--device-groups", "8"),
+        ({"max_clock_skew_ms": 0}, "--max-clock-skew", "0s"),
+        ({"max_event_age_ms": 3_600_000}, "--max-event-age", "1h"),
+    ],
+)
+def test_what_may_not_change_is_refused_by_name_and_value(tmp_path: Path, changed: dict, option: str, now: str) -> None:
+    reopened(tmp_path)
+    with pytest.raises(CheckpointError, match=f"{option}.* not {now}: give the same again"):
+        reopened(tmp_path, fixed=replace(FIXED, **changed))
+    reopened(tmp_path)
+
+
+def test_changed_rules_hold_after_the_newest_micro_batch_only(tmp_path: Path) -> None:
+    reopened(tmp_path)
+    begin_micro_batch(tmp_path, 9, 4_000)
+    begin_micro_batch(tmp_path, 10, 5_000)
+    in_force = reopened(tmp_path, SHORTER).in_force
+    assert [in_force.at(clock_ms) for clock_ms in (4_000, 5_000, 5_001)] == [RULES, RULES, SHORTER]
+
+
+def test_rules_changed_twice_before_a_new_micro_batch_keep_the_first_for_the_old_one(tmp_path: Path) -> None:
+    reopened(tmp_path)
+    begin_micro_batch(tmp_path, 0, 5_000)
+    reopened(tmp_path, SHORTER)
+    in_force = reopened(tmp_path, replace(RULES, heartbeat_ms=1)).in_force
+    assert in_force.at(5_000) == RULES
+    assert in_force.at(5_001).heartbeat_ms == 1
+    in_force = reopened(tmp_path, replace(RULES, heartbeat_ms=1)).in_force
+    assert in_force.at(5_000) == RULES
+
+
+def test_rules_changed_before_the_first_micro_batch_hold_at_once(tmp_path: Path) -> None:
+    reopened(tmp_path)
+    assert reopened(tmp_path, SHORTER).in_force.at(0) == SHORTER
+
+
+def test_a_folder_of_other_queries_is_refused(tmp_path: Path) -> None:
+    begin_micro_batch(tmp_path, 0, 1)
+    with pytest.raises(CheckpointError, match=r"no layout\.json"):
+        reopened(tmp_path)
+
+
+def test_a_torn_layout_file_is_refused(tmp_path: Path) -> None:
+    reopened(tmp_path)
+    (tmp_path / "layout.json").write_text("{")
+    with pytest.raises(CheckpointError, match="restore it from a backup"):
+        reopened(tmp_path)
+
+
+def test_a_torn_offset_log_is_refused(tmp_path: Path) -> None:
+    reopened(tmp_path)
+    begin_micro_batch(tmp_path, 0, 1)
+    (tmp_path / "sessionize" / "offsets" / "1").write_text("v1\n")
+    with pytest.raises(CheckpointError, match="not an offset log"):
+        reopened(tmp_path)
+
+
+def test_a_folder_below_a_file_cannot_be_used(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigurationError, match="give a folder that this user can write"):
+        reopened(tmp_path / "file" / "checkpoints")
+
+
+def test_nothing_of_a_refused_start_is_kept(tmp_path: Path) -> None:
+    reopened(tmp_path)
+    before = json.loads((tmp_path / "layout.json").read_text())
+    with pytest.raises(CheckpointError):
+        reopened(tmp_path, SHORTER, replace(FIXED, device_groups=8))
+    assert json.loads((tmp_path / "layout.json").read_text()) == before
+
+
+def test_a_checkpoint_older_than_its_tables_is_refused(tmp_path: Path) -> None:
+    checkpoint = reopened(tmp_path)
+    begin_micro_batch(tmp_path, 4, 1)
+    checkpoint.refuse_older_than({})
+    checkpoint.refuse_older_than({"sessionize": 4, "rollup": 99})
+    with pytest.raises(CheckpointError, match="sessionize up to micro-batch 4, but the tables hold micro-batch 5"):
+        checkpoint.refuse_older_than({"sessionize": 5})
+    with pytest.raises(CheckpointError, match="archive up to micro-batch -1"):
+        checkpoint.refuse_older_than({"archive": 0})

@@ -1,0 +1,157 @@
+"""The processor under an in-memory engine with a manual clock."""
+
+import random
+from dataclasses import replace
+from zlib import crc32
+
+import pytest
+
+from sessionization.core.events import End, Event, Platform, Start
+from sessionization.core.grid import grid_of
+from sessionization.core.reference import Reference
+from sessionization.core.sessions import Rules
+from sessionization.spark.codec import OUTPUT_SCHEMA, from_entry, to_entry
+from sessionization.spark.processor import RulesInForce
+from tests.adapter.engine import Engine
+
+RULES = Rules(heartbeat_ms=1_000, session_timeout_ms=5_000, late_retention_ms=2_000, max_sessions_per_device=4)
+GRID = grid_of("d", RULES.heartbeat_ms)
+NOW = GRID.after(1_000_000)
+"""An instant of device d's grid, so that the next ones are a second apart."""
+
+
+def start(session_id: int, at_ms: int = NOW) -> tuple[str, Event]:
+    return "d", Start(session_id, at_ms, Platform.PC, at_ms)
+
+
+def end(session_id: int, at_ms: int = NOW) -> tuple[str, Event]:
+    return "d", End(session_id, at_ms, Platform.PC, at_ms, foreground_s=3)
+
+
+def test_one_timer_while_something_is_remembered_and_none_afterwards() -> None:
+    engine = Engine(RULES)
+    engine.micro_batch(NOW, [start(1)])
+    assert engine.timers("d") == [NOW + 1_000]
+    engine.micro_batch(NOW + 100, [end(1)])
+    assert engine.timers("d") == [NOW + 3_000]
+    engine.micro_batch(NOW + 3_000, [])
+    assert engine.timers("d") == []
+    assert engine.state("d") == {}
+
+
+def test_a_due_timer_fires_after_the_events_and_leaves_one_timer() -> None:
+    engine = Engine(RULES)
+    engine.micro_batch(NOW, [start(1)])
+    rows = engine.micro_batch(NOW + 1_000, [end(1)])
+    assert [row["change"] for row in rows] == ["ended"]
+    assert engine.timers("d") == [NOW + 3_000]
+
+
+def test_a_device_that_sends_something_in_every_micro_batch_still_beats_and_times_out() -> None:
+    engine = Engine(RULES)
+    changes = [
+        row["change"]
+        for step in range(6)
+        for row in engine.micro_batch(NOW + step * 1_000, [start(1)])
+        if row["change"] is not None
+    ]
+    assert changes == ["started", *["heartbeat"] * 4, "ended"]
+
+
+def test_repeats_and_pending_ends_are_counted_without_a_change() -> None:
+    engine = Engine(RULES)
+    rows = engine.micro_batch(NOW, [end(1), end(1), ("d", Start(2, NOW, Platform.PC, NOW)), start(2)])
+    assert [row["change"] for row in rows] == ["started"]
+    assert (rows[0]["events"], rows[0]["duplicate_start"], rows[0]["duplicate_end"]) == (4, 1, 1)
+    (row,) = engine.micro_batch(NOW + 1, [end(1)])
+    assert row["change"] is None
+    assert (row["events"], row["duplicate_end"]) == (1, 1)
+
+
+def test_state_calls_beside_setting_the_key() -> None:
+    """With the key's own call, and the engine's delete of a fired timer, that is 4 a heartbeat and at most 5 an event."""
+    engine = Engine(RULES)
+    engine.micro_batch(NOW, [start(1)])
+    assert engine.calls == {"iterator": 1, "updateValue": 1, "registerTimer": 1}
+    engine.micro_batch(NOW + 1_000, [])
+    assert engine.calls == {"iterator": 1, "registerTimer": 1}
+    engine.micro_batch(NOW + 1_100, [start(1)])
+    assert engine.calls == {"iterator": 1}
+    engine.micro_batch(NOW + 1_200, [end(1)])
+    assert engine.calls == {"iterator": 1, "updateValue": 1, "deleteTimer": 1, "registerTimer": 1}
+
+
+def random_histories(seed: int):
+    """Micro-batches (clock, events) of three devices with few ids and few instants, so that everything collides."""
+    rng = random.Random(seed)
+    now_ms = NOW
+    for _ in range(30):
+        now_ms += rng.choice([1, 300, 1_000, 1_001, 2_500, 9_000])
+        events = []
+        for _ in range(rng.randrange(5)):
+            at_ms = now_ms - rng.randrange(0, 4_000, 500)
+            kind = rng.choice([Start, End])
+            events.append((f"d{rng.randrange(3)}", kind(rng.randrange(6), at_ms, rng.choice(list(Platform)), now_ms)))
+        yield now_ms, events
+
+
+def by_group(device_id: str) -> str:
+    return str(crc32(device_id.encode()) % 2)
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_equals_the_reference_on_dirty_histories(grouped) -> None:
+    key_of = by_group if grouped else (lambda device_id: device_id)
+    for seed in range(150):
+        engine = Engine(RULES, 2 if grouped else None)
+        reference = Reference(RULES, key_of)
+        for now_ms, events in random_histories(seed):
+            rows = engine.micro_batch(now_ms, events, key_of)
+            expected = reference.micro_batch(now_ms, events)
+            assert changes_of_rows(rows) == sorted(map(as_row, expected), key=repr), (seed, now_ms)
+            assert sum(row["events"] or 0 for row in rows) == len(events)
+            for key in {key_of(f"d{n}") for n in range(3)}:
+                wanted = reference.timers.get(key)
+                assert engine.timers(key) == ([] if wanted is None else [wanted]), (seed, now_ms, key)
+
+
+CHANGE_COLUMNS = [name for name in OUTPUT_SCHEMA.names if not name.startswith(("events", "duplicate", "evicted"))]
+
+
+def changes_of_rows(rows):
+    return sorted((tuple(row[name] for name in CHANGE_COLUMNS) for row in rows if row["change"]), key=repr)
+
+
+def as_row(device_and_change):
+    device_id, change = device_and_change
+    return (
+        device_id, change.session_id, change.account_id, change.platform.value, change.kind.value,
+        None if change.end_reason is None else change.end_reason.value, change.revision, change.started_ms,
+        change.ended_ms, change.duration_ms, change.foreground_s, change.beat, change.missed_beats, change.due_ms,
+        change.event_ms, change.ingested_ms, change.processed_ms,
+    )  # fmt: skip
+
+
+def test_every_state_entry_survives_the_codec() -> None:
+    engine = Engine(RULES)
+    engine.micro_batch(NOW, [start(1), end(1, NOW + 5), start(2, NOW + 10), end(9, NOW)])
+    entries = [to_entry(value) for value in engine.state("d").values()]
+    assert {type(entry).__name__ for entry in entries} == {"Live", "Closed", "PendingEnd"}
+    assert [to_entry(from_entry(entry)) for entry in entries] == entries
+
+
+def test_an_entry_of_a_newer_version_says_what_to_do() -> None:
+    with pytest.raises(ValueError, match="newer version"):
+        to_entry(("paused", *[None] * 10))
+
+
+def test_a_timer_left_from_older_rules_beats_no_instant_twice() -> None:
+    older = Engine(RULES)
+    older.micro_batch(NOW, [start(1), end(1)])
+    assert older.timers("d") == [NOW + 2_000]
+    older.processor.in_force = RulesInForce(replace(RULES, late_retention_ms=60_000))
+    older.micro_batch(NOW + 100, [start(2, NOW + 100)])
+    assert older.timers("d") == [NOW + 1_000, NOW + 2_000]
+    rows = older.micro_batch(NOW + 4_000, [])
+    assert [(row["change"], row["beat"], row["missed_beats"]) for row in rows] == [("heartbeat", 4, 3)]
+    assert older.timers("d") == [NOW + 5_000]

@@ -1,0 +1,20 @@
+"""One local Spark session for the tier."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionization.local.session import local_session
+from sessionization.spark.session import STREAM_CONF
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    # Tests are too short for the optimising compiler to pay off on a few cores.
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+    conf = {"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2"}
+    session = local_session(tmp_path_factory.mktemp("spark") / "engine.log", STREAM_CONF | conf)
+    yield session
+    session.stop()

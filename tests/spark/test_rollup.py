@@ -1,0 +1,112 @@
+"""`sessions` is the same whatever the order of the changes, and whatever is applied twice."""
+
+import random
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from sessionization.core.events import Change, ChangeKind, EndReason, Platform
+from sessionization.core.reference import session_rows
+from sessionization.spark import rollup
+from sessionization.spark.tables import SESSION_CHANGES, SESSIONS, TableHome, create_tables
+
+T = 1_700_000_000_000
+
+
+def random_changes(seed: int, count: int) -> list[tuple[str, Change]]:
+    """Changes of few sessions that tie and disagree in every column that the order looks at, nulls among them."""
+    rng = random.Random(seed)
+    changes = []
+    for _ in range(count):
+        started_ms = T + rng.randrange(3) * 1_000
+        reason = rng.choice([None, *EndReason])
+        ended_ms = None if reason is None else T + rng.randrange(4) * 1_000
+        is_orphan = reason is EndReason.ORPHANED
+        change = Change(
+            session_id=rng.randrange(8),
+            account_id=rng.choice([None, "ann", "bob", "😀", "\uffff"]),
+            platform=rng.choice(list(Platform)),
+            kind=ChangeKind.STARTED if reason is None else ChangeKind.ENDED,
+            processed_ms=T + rng.randrange(10),
+            started_ms=None if is_orphan else started_ms,
+            end_reason=reason,
+            revision=rng.randrange(2),
+            ended_ms=ended_ms,
+            foreground_s=rng.choice([None, 1, 2]) if reason else None,
+        )
+        changes.append((f"d{rng.randrange(3)}", change))
+    return changes
+
+
+def frame(spark: SparkSession, changes: list[tuple[str, Change]]) -> DataFrame:
+    def row(device_id: str, change: Change) -> dict:
+        def at(ms: int | None) -> datetime | None:
+            return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC)
+
+        return {
+            "device_id": device_id,
+            "session_id": change.session_id,
+            "account_id": change.account_id,
+            "platform": change.platform.value,
+            "change": change.kind.value,
+            "end_reason": change.end_reason and change.end_reason.value,
+            "revision": change.revision,
+            "started_at": at(change.started_ms),
+            "ended_at": at(change.ended_ms),
+            "foreground_s": change.foreground_s,
+            "processed_at": at(change.processed_ms),
+        }
+
+    rows = [row(*change) for change in changes]
+    columns = [field for field in SESSION_CHANGES.schema if field.name in rows[0]]
+    return spark.createDataFrame(
+        [tuple(row[field.name] for field in columns) for row in rows],
+        ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in columns),
+    ).coalesce(1)
+
+
+def shown(spark: SparkSession, home: TableHome) -> dict:
+    rows = (
+        home.read(spark.read, SESSIONS)
+        .selectExpr(
+            "device_id", "session_id", "account_id", "platform", "status", "unix_millis(started_at)",
+            "unix_millis(ended_at)", "duration_ms", "foreground_s", "end_reason", "revision", "unix_millis(updated_at)",
+        )
+        .collect()
+    )  # fmt: skip
+    return {(row[0], row[1]): tuple(row[2:]) for row in rows}
+
+
+def expected(changes: list[tuple[str, Change]]) -> dict:
+    return {
+        key: (
+            row.account_id, row.platform, row.status, row.started_ms, row.ended_ms, row.duration_ms, row.foreground_s,
+            row.end_reason, row.revision, row.updated_ms,
+        )
+        for key, row in session_rows(changes).items()
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_any_order_and_any_repetition_gives_the_reference_table(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    home = TableHome(tmp_path)
+    create_tables(spark, home, owner="test", may_create=True)
+    sessions = home.delta_table(spark, SESSIONS)
+    changes = random_changes(seed, 120)
+    random.Random(seed).shuffle(changes)
+    for piece in (changes[:40], changes[20:90], changes[85:], changes[:50]):
+        rollup.merge(sessions, frame(spark, piece))
+    assert shown(spark, home) == expected(changes)
+
+
+def test_nothing_is_rewritten_when_nothing_changes(spark: SparkSession, tmp_path: Path) -> None:
+    home = TableHome(tmp_path)
+    create_tables(spark, home, owner="test", may_create=True)
+    sessions = home.delta_table(spark, SESSIONS)
+    changes = frame(spark, random_changes(3, 20))
+    rollup.merge(sessions, changes)
+    rollup.merge(sessions, changes)
+    metrics = sessions.history(1).select("operationMetrics").first()[0]
+    assert (metrics["numTargetRowsUpdated"], metrics["numTargetRowsInserted"]) == ("0", "0")

@@ -1,0 +1,154 @@
+"""The three queries on real files, stopped and started again."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from pyspark.sql import Row, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from sessionization.settings import SessionizeSettings
+from sessionization.spark import pipeline
+from sessionization.spark.checkpoint import SESSIONIZE, Fixed, open_checkpoint
+from sessionization.spark.tables import QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS, TableHome, create_tables
+
+DEADLINE_S = 90
+
+
+class Job:
+    """A job in a folder of its own, that can be started again and again."""
+
+    def __init__(self, spark: SparkSession, folder: Path, **settings: object) -> None:
+        self.spark = spark
+        self.input = folder / "in put [1]"
+        self.input.mkdir()
+        self.home = TableHome(folder / "warehouse")
+        defaults = {"heartbeat": "1s", "trigger": "200ms", "late_retention": "1s"}
+        self.settings = SessionizeSettings(
+            input=self.input, warehouse=folder / "warehouse", checkpoints=folder / "checkpoints", **defaults | settings
+        )
+        self.files = 0
+
+    def send(self, *messages: dict | bytes, stream: str = "pc_sessions") -> None:
+        """Deliver one file of messages as a producer should: written hidden, then renamed."""
+        folder = self.input / stream
+        folder.mkdir(exist_ok=True)
+        lines = [message if isinstance(message, bytes) else json.dumps(message).encode() for message in messages]
+        hidden = folder / ".next.tmp"
+        hidden.write_bytes(b"".join(line + b"\n" for line in lines))
+        self.files += 1
+        hidden.rename(folder / f"{self.files}.json")
+
+    @contextmanager
+    def running(self) -> Iterator[dict[str, StreamingQuery]]:
+        settings = self.settings
+        checkpoint = open_checkpoint(settings.checkpoints, Fixed.of(settings, str(self.home)), settings.rules)
+        create_tables(self.spark, self.home, owner=checkpoint.id, may_create=not checkpoint.is_used)
+        queries = pipeline.start(self.spark, settings, checkpoint, self.home, lambda _: None)
+        try:
+            yield queries
+        finally:
+            for query in queries.values():
+                query.stop()
+
+    def changes(self, where: str = "true") -> list[Row]:
+        return self.home.read(self.spark.read, SESSION_CHANGES).where(where).orderBy("processed_at").collect()
+
+    def archived(self) -> int:
+        return self.home.read(self.spark.read, RAW_EVENTS).count()
+
+    def count(self, where: str = "true") -> int:
+        return self.home.read(self.spark.read, SESSION_CHANGES).where(where).count()
+
+
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    deadline_s = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline_s, f"waited {DEADLINE_S} s for {what}"
+        time.sleep(0.2)
+
+
+def message(session_id: int, event: str, device: str = "d1") -> dict:
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    return {"appSessionId": session_id, "eventId": f"ApplicationSession{event}", "hostPcId": device, "timestamp": now}
+
+
+def operator_state(spark: SparkSession, query: StreamingQuery, checkpoints: Path) -> int:
+    return (
+        spark.read.format("statestore").option("stateVarName", "sessions").load(str(checkpoints / SESSIONIZE)).count()
+    )
+
+
+def test_a_session_lives_through_restarts_and_leaves_no_state(spark: SparkSession, tmp_path: Path) -> None:
+    job = Job(spark, tmp_path)
+    with job.running():
+        job.send(message(1, "Start"), b"{broken")
+        wait_for(lambda: job.count("change = 'heartbeat'") >= 2, "two heartbeats")
+
+    beats = job.count("change = 'heartbeat'")
+    with job.running():
+        wait_for(lambda: job.count("change = 'heartbeat'") >= beats + 2, "heartbeats after a restart with no new input")
+    rows = job.changes("change = 'heartbeat'")
+    assert sum(row.missed_beats for row in rows) + len(rows) == rows[-1].beat
+    assert len({row.due_at for row in rows}) == len(rows)
+
+    with job.running() as queries:
+        job.send(message(1, "EndBi"), stream="pc_sessions")
+        wait_for(lambda: job.count("end_reason = 'reported'") == 1, "the end")
+        checkpoints = job.settings.checkpoints
+        wait_for(lambda: operator_state(spark, queries[SESSIONIZE], checkpoints) == 0, "the state to empty")
+        sessions = job.home.read(spark.read, SESSIONS)
+        wait_for(lambda: sessions.where("status = 'ended'").count() == 1, "the session's row")
+        wait_for(lambda: job.archived() == 3, "all messages in the archive")
+
+    assert job.count("change = 'started'") == 1
+    assert [row.reason for row in job.home.read(spark.read, QUARANTINE).collect()] == ["malformed_json"]
+
+
+def test_files_folders_and_lines_of_every_kind(spark: SparkSession, tmp_path: Path) -> None:
+    job = Job(spark, tmp_path)
+    nested = job.input / "pc_sessions" / "nested.json"
+    nested.mkdir(parents=True)
+    start = json.dumps(message(1, "Start")).encode()
+    for name in ("_hidden.json", ".hidden.json", "1.txt", "nested.json/2.json"):
+        (job.input / "pc_sessions" / name).write_bytes(start + b"\n")
+    job.send(start + b"\r", b"", b"\r", b" \t", b"\xff\xfe", b'{"a":1}\r{"b":2}')
+    with job.running():
+        wait_for(lambda: job.archived() == 3, "the three messages")
+        console = message(2, "Start") | {"openPsid": "ps-1"}
+        job.send(console, stream="console_sessions")
+        wait_for(lambda: job.count("platform = 'console'") == 1, "the stream whose folder came later")
+        wait_for(lambda: job.archived() == 4, "its message in the archive")
+    raw = job.home.read(spark.read, RAW_EVENTS)
+    assert {bytes(row.value) for row in raw.where("stream = 'pc_sessions'").collect()} == {
+        start,
+        b"\xff\xfe",
+        b'{"a":1}\r{"b":2}',
+    }
+    assert job.count("change = 'started'") == 2
+
+
+def test_a_failing_micro_batch_ends_the_query_with_its_cause(spark: SparkSession, tmp_path: Path) -> None:
+    job = Job(spark, tmp_path)
+    with job.running() as queries:
+        spark.sql(f"ALTER TABLE {job.home.sql_name('session_changes')} ADD CONSTRAINT no_pc CHECK (platform != 'pc')")
+        job.send(message(1, "Start"))
+        wait_for(lambda: not queries[SESSIONIZE].isActive, "the query to fail")
+        assert "no_pc" in str(queries[SESSIONIZE].exception())
+    spark.sql(f"ALTER TABLE {job.home.sql_name('session_changes')} DROP CONSTRAINT no_pc")
+    with job.running():
+        wait_for(lambda: job.count("change = 'started'") == 1, "the event of the failed micro-batch")
+
+
+@pytest.mark.parametrize("device_groups", [4])
+def test_device_groups_keep_lying_devices_apart(spark: SparkSession, tmp_path: Path, device_groups: int) -> None:
+    job = Job(spark, tmp_path, device_groups=device_groups)
+    with job.running():
+        job.send(*(message(1, "Start", f"d{number}") for number in range(20)))
+        wait_for(lambda: job.count("change = 'heartbeat'") >= 40, "heartbeats of all twenty devices")
+    assert len({row.device_id for row in job.changes("change = 'heartbeat'")}) == 20
+    assert job.count("change = 'started'") == 20

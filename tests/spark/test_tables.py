@@ -1,0 +1,88 @@
+"""Tables: who may write them, what they refuse, and the views over them."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionization.errors import CheckpointError
+from sessionization.spark.codec import OUTPUT_SCHEMA
+from sessionization.spark.sinks import ArchiveSink, ChangesSink, StateSize
+from sessionization.spark.tables import RAW_EVENTS, SESSION_CHANGES, STREAM_PROGRESS, TABLES, TableHome, create_tables
+from sessionization.spark.views import VIEWS, create_views
+
+NOW_MS = 1_763_726_400_000
+
+
+@pytest.fixture(scope="module")
+def home(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> TableHome:
+    home = TableHome(tmp_path_factory.mktemp("warehouse with spaces"))
+    create_tables(spark, home, owner="ours", may_create=True)
+    return home
+
+
+def test_tables_of_another_checkpoint_are_refused(spark: SparkSession, home: TableHome) -> None:
+    with pytest.raises(CheckpointError, match="written by another checkpoint"):
+        create_tables(spark, home, owner="theirs", may_create=True)
+
+
+def test_missing_tables_of_a_used_checkpoint_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="session_changes is missing"):
+        create_tables(spark, TableHome(tmp_path), owner="ours", may_create=False)
+
+
+def test_columns_have_comments_and_constraints_are_on_the_tables(spark: SparkSession, home: TableHome) -> None:
+    for table in TABLES:
+        described = spark.sql(f"DESCRIBE TABLE {home.sql_name(table.name)}").collect()
+        comments = {row.col_name: row.comment for row in described}
+        assert all(comments[column.name] == column.comment for column in table.columns)
+        properties = home.delta_table(spark, table).detail().first().properties
+        assert {f"delta.constraints.{name}" for name, _ in table.constraints} <= properties.keys()
+
+
+def a_change(**changes: object) -> tuple:
+    values = dict.fromkeys(OUTPUT_SCHEMA.names) | {
+        "device_id": "d1", "session_id": 1, "platform": "pc", "change": "started", "revision": 0, "duration_ms": 0,
+        "started_ms": NOW_MS, "event_ms": NOW_MS, "ingested_ms": NOW_MS, "processed_ms": NOW_MS, "events": 1,
+        "duplicate_start": 0, "duplicate_end": 0, "evicted": 0,
+    }  # fmt: skip
+    return tuple((values | changes).values())
+
+
+def changes_sink(home: TableHome, reports: list) -> ChangesSink:
+    return ChangesSink(home, "sessionize", "writer", reports.append, StateSize)
+
+
+def test_a_micro_batch_that_is_repeated_is_taken_once(spark: SparkSession, home: TableHome) -> None:
+    reports: list = []
+    batch = spark.createDataFrame([a_change(), a_change(session_id=2)], OUTPUT_SCHEMA)
+    for _ in range(2):
+        changes_sink(home, reports)(batch, 5)
+    assert home.read(spark.read, SESSION_CHANGES).count() == 2
+    progress = home.read(spark.read, STREAM_PROGRESS).where("query = 'sessionize' AND batch_id = 5").collect()
+    assert [(row.rows_in, row.started) for row in progress] == [(2, 2)]
+    assert [report.started for report in reports] == [2, 2]
+
+
+def test_messages_that_are_repeated_are_taken_once(spark: SparkSession, home: TableHome) -> None:
+    batch = spark.sql(
+        "SELECT 'pc_sessions' AS stream, CAST(NULL AS int) AS partition, CAST(NULL AS bigint) AS offset, 'f' AS file,"
+        " current_timestamp() AS ingested_at, X'FF' AS value, current_date() AS ingest_date, 'malformed_json' AS reason"
+    )
+    for _ in range(2):
+        ArchiveSink(home, "archive", "writer", lambda _: None)(batch, 5)
+    assert [bytes(row.value) for row in home.read(spark.read, RAW_EVENTS).collect()] == [b"\xff"]
+
+
+def test_a_row_that_breaks_a_constraint_stops_the_micro_batch_and_says_which(
+    spark: SparkSession, home: TableHome
+) -> None:
+    batch = spark.createDataFrame([a_change(change="ended")], OUTPUT_SCHEMA)
+    with pytest.raises(Exception, match="reason_when_ended"):
+        changes_sink(home, [])(batch, 6)
+
+
+def test_every_view_can_be_read(spark: SparkSession, home: TableHome) -> None:
+    create_views(spark, home)
+    for view in VIEWS:
+        spark.table(view.name).collect()
