@@ -1,0 +1,69 @@
+"""Where every message went, from the tables alone: no oracle, only the promise that nothing is lost."""
+
+from collections import Counter
+from collections.abc import Collection
+
+from sessionization.core.events import Start
+from tests.e2e.tables import Tables
+from tests.e2e.wire import read
+
+_FROM_ENDS = {"reported", "orphaned"}
+_COUNTS = ("rows_in", "started", "duplicate_start", "duplicate_end", "quarantined")
+
+Session = tuple[str, int]
+
+
+def unaccounted(tables: Tables, waiting: Collection[Session]) -> list[str]:
+    """Messages without a trace, and sums that do not add up.
+
+    Args:
+        tables: all tables of a job that had read all of its input when it stopped.
+        waiting: the pending Ends in its state.
+    """
+    started = {_session(row) for row in tables["session_changes"] if row["change"] == "started"}
+    ended = {_session(row) for row in tables["session_changes"] if row["end_reason"] in _FROM_ENDS} | set(waiting)
+    refused = {(row["file"], row["value"]) for row in tables["quarantine"]}
+    found, starts, ends = [], 0, 0
+    for row in tables["raw_events"]:
+        message = read(row["stream"], row["value"], row["ingested_ms"])
+        if (row["file"], row["value"]) in refused:
+            continue
+        if isinstance(message, str):
+            found.append(f"{message}, and not in quarantine: {row}")
+            continue
+        device_id, event = message
+        if isinstance(event, Start):
+            starts += 1
+        else:
+            ends += 1
+        if (device_id, event.session_id) not in (started if isinstance(event, Start) else ended):
+            found.append(f"without a trace: {row}")
+    sums = sums_of(tables)
+    pairs = {
+        "messages archived": (sums["archive.rows_in"], len(tables["raw_events"])),
+        "messages refused": (sums["archive.quarantined"], len(tables["quarantine"])),
+        "events": (sums["sessionize.rows_in"], sums["archive.rows_in"] - sums["archive.quarantined"]),
+        "Starts and Ends": (sums["sessionize.rows_in"], starts + ends),
+        "Starts": (sums["sessionize.started"] + sums["sessionize.duplicate_start"], starts),
+    }
+    return found + [f"{what}: {one} and {other}" for what, (one, other) in pairs.items() if one != other]
+
+
+def unaccounted_ends(tables: Tables, waiting: Collection[Session]) -> int:
+    """How many valid Ends are neither the end of a session, nor a repeat, nor waiting, where nothing was forgotten."""
+    sums = sums_of(tables)
+    ended = {_session(row) for row in tables["session_changes"] if row["end_reason"] in _FROM_ENDS}
+    ends = sums["sessionize.rows_in"] - sums["sessionize.started"] - sums["sessionize.duplicate_start"]
+    return ends - sums["sessionize.duplicate_end"] - len(ended | set(waiting))
+
+
+def sums_of(tables: Tables) -> Counter[str]:
+    """The counts of `stream_progress` added up, by `query.column`."""
+    sums = Counter[str]()
+    for row in tables["stream_progress"]:
+        sums.update({f"{row['query']}.{name}": row[name] or 0 for name in _COUNTS})
+    return sums
+
+
+def _session(row: dict) -> Session:
+    return row["device_id"], row["session_id"]

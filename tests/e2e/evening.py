@@ -1,0 +1,40 @@
+"""A dirty evening, played beforehand and handed to the job file by file: the same bytes and ingest times every time."""
+
+import os
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+from sessionization.simulate.run import Summary, simulate
+from sessionization.simulate.settings import SimulateSettings
+
+ENDS_MS = 1_767_225_780_000
+"""2026-01-01T00:03:00Z: shortly after midnight, so that the messages of a longer evening have two ingest dates."""
+
+# Finer than a file system's times must not matter: ingest times are whole milliseconds, cut and not rounded.
+_BEYOND_MS_NS = 999_999
+
+
+class Evening:
+    """The files of a simulated evening, hidden from the job until they are released."""
+
+    def __init__(self, staging: Path, **options: Any) -> None:
+        settings = SimulateSettings.model_validate({"output": staging, "pace": "max"} | options)
+        self.written: Summary = simulate(settings, now_ms=ENDS_MS, report=lambda _: None)
+        files = sorted(staging.glob("*/*.json"), key=lambda path: (path.name, path.parent.name))
+        self._waiting = deque(files)
+        last = int(files[-1].stem.rpartition("-")[2])
+        for path in files:
+            ingested_ms = ENDS_MS - (last - int(path.stem.rpartition("-")[2])) * settings.file_interval
+            os.utime(path, ns=(0, ingested_ms * 1_000_000 + _BEYOND_MS_NS))
+
+    def release(self, folder: Path, files: int | None = None) -> None:
+        """Move the next `files`, or all that are left, into the input folder; each appears whole."""
+        for _ in range(len(self._waiting) if files is None else min(files, len(self._waiting))):
+            path = self._waiting.popleft()
+            (folder / path.parent.name).mkdir(parents=True, exist_ok=True)
+            path.rename(folder / path.parent.name / path.name)
+
+    def __len__(self) -> int:
+        """How many files wait to be released."""
+        return len(self._waiting)

@@ -1,0 +1,143 @@
+"""The sessionize job as a child process that can be waited for, stopped and killed, and of which nothing survives."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.e2e.checkpoints import committed_files
+
+ROOT = Path(__file__).parents[2]
+_POLL_S = 0.005
+_LONGEST_S = 300
+_STOP_S = 60
+_DEATH_S = 20
+
+# The oracle reads every micro-batch's clock and files, and Spark would drop those of all but the last hundred.
+_SPARK_DEFAULTS = "spark.sql.streaming.minBatchesToRetain 100000\nspark.sql.streaming.fileSource.log.deletion false\n"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a job ended: its exit code, and what it said on stderr, line by line."""
+
+    code: int
+    lines: list[str]
+
+
+def command(*options: str) -> list[str]:
+    return [sys.executable, str(ROOT / "jobs" / "sessionize.py"), *options]
+
+
+def environment(conf_folder: Path | None = None) -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    conf = {} if conf_folder is None else {"SPARK_CONF_DIR": str(conf_folder)}
+    # A test's job is too short-lived for the optimising compiler to pay off on a few cores.
+    return {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1", **inherited, "PYTHONPATH": str(ROOT / "lib"), **conf}
+
+
+def run_to_end(*options: str, cwd: Path, timeout_s: float = _LONGEST_S) -> Ended:
+    """Run the job until it ends on its own."""
+    done = subprocess.run(
+        command(*options), env=environment(), cwd=cwd, capture_output=True, text=True, timeout=timeout_s, check=False
+    )
+    assert done.stdout == ""
+    return Ended(done.returncode, done.stderr.splitlines())
+
+
+class Job:
+    """A folder with an input, a warehouse and checkpoints, and the job that runs on them again and again."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.input, self.warehouse, self.checkpoints = folder / "input", folder / "warehouse", folder / "checkpoints"
+        self.input.mkdir(parents=True, exist_ok=True)
+        self.stderr = folder / "stderr.txt"
+        self._folder = folder
+        self._options = options
+        self._process: subprocess.Popen[bytes] | None = None
+        (folder / "conf").mkdir()
+        (folder / "conf" / "spark-defaults.conf").write_text(_SPARK_DEFAULTS, encoding="utf-8")
+
+    def start(self) -> None:
+        """Start the job as the leader of a session of its own, by which all of its processes are known."""
+        assert self._process is None
+        folders = ("--input", self.input, "--warehouse", self.warehouse, "--checkpoints", self.checkpoints)
+        with self.stderr.open("ab") as said:
+            self._process = subprocess.Popen(
+                command(*map(str, folders), *self._options),
+                env=environment(self._folder / "conf"),
+                cwd=self._folder,
+                stdin=subprocess.DEVNULL,
+                stderr=said,
+                start_new_session=True,
+            )
+
+    def wait_until(self, reached: Callable[[], bool], what: str, *, poll_s: float = _POLL_S) -> None:
+        """Poll until something has come true; a job that ends before that fails the test."""
+        deadline_s = time.monotonic() + _LONGEST_S
+        while not reached():
+            code = self._running().poll()
+            assert code is None, f"the job ended with code {code} before {what}: {self.said()[-3:]}"
+            assert time.monotonic() < deadline_s, f"not within {_LONGEST_S} s: {what}; it said {self.said()[-3:]}"
+            time.sleep(poll_s)
+
+    def has_read_everything(self) -> bool:
+        """Both queries that read the input are done with every file that is there."""
+        files = set(self.input.glob("*/*.json"))
+        return all(files == committed_files(self.checkpoints / query) for query in ("sessionize", "archive"))
+
+    def kill(self) -> None:
+        """SIGKILL the process group (the driver and its JVM) at once, then what has a group of its own."""
+        process = self._running()
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        deadline_s = time.monotonic() + _DEATH_S
+        while left := processes_of_session(process.pid):
+            assert time.monotonic() < deadline_s, f"processes {left} survive SIGKILL"
+            for pid in left:
+                if _session_of(pid) == process.pid:
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(_POLL_S)
+        self._process = None
+
+    def terminate(self) -> int:
+        """SIGTERM the job's own process, as a service manager does; its exit code, within the promised minute."""
+        process = self._running()
+        process.terminate()
+        code = process.wait(_STOP_S)
+        # The JVM and the Python workers go by themselves once the driver has: give them a moment, and no help.
+        deadline_s = time.monotonic() + _DEATH_S
+        while left := processes_of_session(process.pid):
+            assert time.monotonic() < deadline_s, f"processes {left} are left behind"
+            time.sleep(_POLL_S)
+        self._process = None
+        return code
+
+    def kill_if_running(self) -> None:
+        if self._process is not None:
+            self.kill()
+
+    def said(self) -> list[str]:
+        return self.stderr.read_text(encoding="utf-8").splitlines() if self.stderr.exists() else []
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None
+        return self._process
+
+
+def processes_of_session(session: int) -> list[int]:
+    """The processes of a session that are alive; one that is dead and not yet collected by its parent is not."""
+    pids = subprocess.run(["ps", "-A", "-o", "pid=,stat="], capture_output=True, text=True, check=True).stdout
+    alive = [line.split() for line in pids.splitlines()]
+    return [int(pid) for pid, state in alive if not state.startswith("Z") and _session_of(int(pid)) == session]
+
+
+def _session_of(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return None

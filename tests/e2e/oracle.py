@@ -1,0 +1,179 @@
+"""What every table must hold after a run, from the job's input and checkpoints alone.
+
+Spark's logs say which files each micro-batch took and what its clock was; the contract says what the lines mean, and
+the slow reference implementation of the rules what follows from them.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from sessionization.core.events import Change, ChangeKind, Event
+from sessionization.core.reference import Device, Reference, session_rows
+from sessionization.core.sessions import Rules
+from tests.e2e.checkpoints import Batch, batches_of, path_of
+from tests.e2e.wire import lines_of, read
+
+Row = tuple[Any, ...]
+
+COLUMNS = {
+    "session_changes": (
+        "device_id", "session_id", "account_id", "platform", "change", "end_reason", "revision", "started_ms",
+        "ended_ms", "duration_ms", "foreground_s", "beat", "missed_beats", "due_ms", "event_ms", "ingested_ms",
+        "processed_ms", "change_date",
+    ),
+    "sessions": (
+        "device_id", "session_id", "account_id", "platform", "status", "started_ms", "ended_ms", "duration_ms",
+        "foreground_s", "end_reason", "revision", "updated_ms",
+    ),
+    "raw_events": ("stream", "partition", "offset", "file", "ingested_ms", "value", "ingest_date"),
+    "quarantine": ("stream", "partition", "offset", "file", "ingested_ms", "value", "ingest_date", "reason"),
+    "stream_progress": (
+        "query", "batch_id", "rows_in", "started", "heartbeats", "ended", "duplicate_start", "duplicate_end", "evicted",
+        "quarantined",
+    ),
+}  # fmt: skip
+"""The columns that the oracle knows, times as milliseconds; what else `stream_progress` has, is measured."""
+
+
+@dataclass
+class Rows:
+    """The rows of one table: those of committed micro-batches, and of one begun, which are there together or not at all."""
+
+    certain: Counter[Row] = field(default_factory=Counter)
+    begun: Counter[Row] = field(default_factory=Counter)
+
+    def add(self, batch: Batch, rows: Iterable[Row]) -> None:
+        (self.certain if batch.is_committed else self.begun).update(rows)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the measured columns of a micro-batch's `stream_progress` follow from; `has_clock` if its rows have one."""
+
+    ingested_ms: list[int] = field(default_factory=list)
+    due_ms: list[int] = field(default_factory=list)
+    has_clock: bool = False
+    state_rows_before: int | None = None
+
+
+@dataclass
+class Oracle:
+    """The tables as they must be, and what is remembered after the last committed micro-batch.
+
+    `changes` are those of every micro-batch by its clock, `files` what each query has read.
+    """
+
+    tables: dict[str, Rows] = field(default_factory=lambda: {name: Rows() for name in COLUMNS})
+    changes: dict[int, list[tuple[str, Change]]] = field(default_factory=dict)
+    measured: dict[tuple[str, int], Measured] = field(default_factory=dict)
+    entries: set[tuple[str, int, str]] = field(default_factory=set)
+    timers: dict[str, int] = field(default_factory=dict)
+    files: dict[str, list[Path]] = field(default_factory=dict)
+
+    def sessions(self, processed_ms: set[int]) -> Counter[Row]:
+        """The table `sessions` once the changes of these micro-batches have been applied to it."""
+        applied = (change for clock_ms in processed_ms for change in self.changes.get(clock_ms, ()))
+        return Counter(
+            (*session, row.account_id, row.platform, row.status, row.started_ms, row.ended_ms, row.duration_ms,
+             row.foreground_s, row.end_reason, row.revision, row.updated_ms)
+            for session, row in session_rows(applied).items()
+        )  # fmt: skip
+
+
+class _QuickReference(Reference):
+    """Without device groups, a grouping key is its one device: spare the search through all of them."""
+
+    def _devices(self, key: str) -> list[Device]:
+        return [self.remembered[key]] if key in self.remembered else []
+
+
+def tell(checkpoints: Path, rules: Rules) -> Oracle:
+    """Play everything again that a stopped job has done under constant settings and without device groups."""
+    oracle = Oracle()
+    for query, play in (("sessionize", partial(_sessionize, rules)), ("archive", _archive)):
+        batches = batches_of(checkpoints / query)
+        oracle.files[query] = [path_of(uri) for batch in batches if batch.is_committed for uri in batch.files]
+        play(oracle, batches)
+    return oracle
+
+
+def _sessionize(rules: Rules, oracle: Oracle, batches: list[Batch]) -> None:
+    reference = _QuickReference(rules)
+    for batch in batches:
+        said = [read(stream, line, ingested_ms) for stream, ingested_ms, line in _lines(batch)]
+        events: list[tuple[str, Event]] = [what for what in said if not isinstance(what, str)]
+        before = dict(reference.counters)
+        changes = reference.micro_batch(batch.clock_ms, events)
+        counted = {name: count - before[name] for name, count in reference.counters.items()}
+        kinds = Counter(change.kind for _, change in changes)
+        oracle.changes[batch.clock_ms] = changes
+        oracle.tables["session_changes"].add(batch, (change_row(*change) for change in changes))
+        progress = ("sessionize", batch.batch_id, len(events), *(kinds[kind] for kind in ChangeKind))
+        counts = (counted[name] for name in ("duplicate_start", "duplicate_end", "evicted"))
+        oracle.tables["stream_progress"].add(batch, [(*progress, *counts, None)])
+        oracle.measured["sessionize", batch.batch_id] = Measured(
+            [at_ms for _, change in changes if (at_ms := change.ingested_ms) is not None],
+            [at_ms for _, change in changes if (at_ms := change.due_ms) is not None],
+            has_clock=bool(changes or events),
+            state_rows_before=len(oracle.entries),
+        )
+        if batch.is_committed:
+            oracle.entries, oracle.timers = _entries(reference), dict(reference.timers)
+
+
+def _entries(reference: Reference) -> set[tuple[str, int, str]]:
+    entries = set()
+    for device in reference.remembered.values():
+        live = [] if device.live is None else [(device.live.said.session_id, "live")]
+        closed = [(session.said.session_id, "closed") for session in device.closed]
+        waiting = [(entry.end.session_id, "pending_end") for entry in device.waiting]
+        entries |= {(device.device_id, *entry) for entry in (*live, *closed, *waiting)}
+    return entries
+
+
+def _archive(oracle: Oracle, batches: list[Batch]) -> None:
+    for batch in batches:
+        messages, refused = [], []
+        for uri in batch.files:
+            for stream, ingested_ms, line in _lines_of_file(uri):
+                row = (stream, None, None, f"file:{quote(str(path_of(uri)))}", ingested_ms, line, day(ingested_ms))
+                messages.append(row)
+                reason = read(stream, line, ingested_ms)
+                if isinstance(reason, str):
+                    refused.append((*row, reason))
+        oracle.tables["raw_events"].add(batch, messages)
+        oracle.tables["quarantine"].add(batch, refused)
+        oracle.measured["archive", batch.batch_id] = Measured([row[4] for row in messages])
+        progress = ("archive", batch.batch_id, len(messages), *(None,) * 6, len(refused))
+        oracle.tables["stream_progress"].add(batch, [progress])
+
+
+def _lines(batch: Batch) -> Iterable[tuple[str, int, bytes]]:
+    return (line for uri in batch.files for line in _lines_of_file(uri))
+
+
+def _lines_of_file(uri: str) -> Iterable[tuple[str, int, bytes]]:
+    path = path_of(uri)
+    ingested_ms = path.stat().st_mtime_ns // 1_000_000
+    return ((path.parent.name, ingested_ms, line) for line in lines_of(path.read_bytes()))
+
+
+def change_row(device_id: str, change: Change) -> Row:
+    """A change in the columns of `session_changes`."""
+    return (
+        device_id, change.session_id, change.account_id, change.platform, change.kind, change.end_reason,
+        change.revision, change.started_ms, change.ended_ms, change.duration_ms, change.foreground_s, change.beat,
+        change.missed_beats, change.due_ms, change.event_ms, change.ingested_ms, change.processed_ms,
+        day(change.processed_ms),
+    )  # fmt: skip
+
+
+def day(at_ms: int) -> str:
+    """The UTC date of an instant."""
+    return datetime.fromtimestamp(at_ms // 1_000, UTC).date().isoformat()

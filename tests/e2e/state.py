@@ -1,0 +1,21 @@
+"""What the operator of a stopped job remembers, read from its checkpoint."""
+
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+Entry = tuple[str, int, str]
+"""Device, session, and `live`, `closed` or `pending_end`."""
+
+
+def entries_and_timers(spark: SparkSession, checkpoints: Path) -> tuple[list[Entry], list[tuple[str, int]]]:
+    """The state entries after the last committed micro-batch, and the timers by grouping key (a device, without groups)."""
+    # The state reader needs a part of the engine that only streaming starts.
+    _ = spark.streams.active
+    reader = spark.read.format("statestore").option("path", str(checkpoints / "sessionize"))
+    entries = reader.option("stateVarName", "sessions").load()
+    entries = entries.selectExpr("key.grouping_key", "user_map_key.session_id", "user_map_value.status")
+    reader = spark.read.format("statestore").option("path", str(checkpoints / "sessionize"))
+    timers = reader.option("readRegisteredTimers", "true").load()
+    timers = timers.selectExpr("key.grouping_key", "expiration_timestamp_ms")
+    return [tuple(row) for row in entries.collect()], [tuple(row) for row in timers.collect()]

@@ -1,0 +1,133 @@
+"""The tables as they are, and how they differ from what the oracle says."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.checkpoints import batches_of
+from tests.e2e.delta import rows_of
+from tests.e2e.oracle import COLUMNS, Measured, Oracle, Row, Rows
+
+Tables = dict[str, list[dict[str, Any]]]
+"""The rows of each table by column; timestamps as milliseconds in columns that end in `_ms`, dates as text."""
+
+_SHARES = {"p50": 0.5, "p99": 0.99, "max": 1.0}
+_EXACT_UP_TO = 5_000
+_NAMED_AT_MOST = 3
+
+
+def read_tables(warehouse: Path) -> Tables:
+    """Read all rows of all tables, without the internal columns."""
+    return {name: [_in_ms(row) for row in rows_of(warehouse / name)] for name in COLUMNS}
+
+
+def _in_ms(row: dict[str, Any]) -> dict[str, Any]:
+    """Put timestamps in milliseconds; one that is not a whole number of them keeps its fraction, to be seen."""
+    values = {}
+    for name, value in row.items():
+        if name.endswith("_at"):
+            values[f"{name.removesuffix('_at')}_ms"] = None if value is None else value / 1_000
+        else:
+            values[name] = value
+    return values
+
+
+def differences(oracle: Oracle, actual: Tables, checkpoints: Path) -> list[str]:
+    """What is missing, too much or other in any table; nothing when they are as the oracle says."""
+    found = []
+    for name in ("session_changes", "raw_events", "quarantine"):
+        found += _compared(name, oracle.tables[name], _projected(name, actual[name]))
+    processed_ms = {row["processed_ms"] for row in actual["session_changes"]}
+    sessions = Rows(certain=oracle.sessions(processed_ms))
+    found += _compared("sessions", sessions, _projected("sessions", actual["sessions"]))
+    progress = [row for row in actual["stream_progress"] if row["query"] != "rollup"]
+    found += _compared("stream_progress", oracle.tables["stream_progress"], _projected("stream_progress", progress))
+    found += _rollup_differences(actual, checkpoints)
+    found += _measured_differences(oracle, actual, checkpoints)
+    return found
+
+
+def _projected(table: str, rows: Iterable[dict[str, Any]]) -> Counter[Row]:
+    return Counter(tuple(row[name] for name in COLUMNS[table]) for row in rows)
+
+
+def _compared(table: str, wanted: Rows, found: Counter[Row]) -> list[str]:
+    # What a micro-batch without a commit has written, it has written whole, and in one commit per table.
+    want = wanted.certain + wanted.begun if wanted.begun & found else wanted.certain
+    return [
+        f"{table}: {count}x {verdict} {row}"
+        for verdict, rows in (("missing", want - found), ("too much", found - want))
+        for row, count in list(rows.items())[:_NAMED_AT_MOST]
+    ]
+
+
+def _rollup_differences(actual: Tables, checkpoints: Path) -> list[str]:
+    """One row per micro-batch, and every change but the heartbeats read once."""
+    rows = [row for row in actual["stream_progress"] if row["query"] == "rollup"]
+    batches = batches_of(checkpoints / "rollup")
+    counts = Counter(row["batch_id"] for row in rows)
+    known = {batch.batch_id: batch for batch in batches}
+    found = [
+        f"stream_progress: {counts[batch_id]} rows of rollup {batch_id}"
+        for batch_id in counts.keys() | known.keys()
+        if counts[batch_id] != 1 and (counts[batch_id] or known[batch_id].is_committed)
+    ]
+    found += [f"stream_progress: rollup {batch_id} is unknown" for batch_id in counts.keys() - known.keys()]
+    read = sum(row["rows_in"] for row in rows)
+    written = sum(row["change"] != "heartbeat" for row in actual["session_changes"])
+    if read != written:
+        found.append(f"stream_progress: rollup has read {read} changes of {written}")
+    others = [name for name in COLUMNS["stream_progress"] if name not in {"query", "batch_id", "rows_in"}]
+    found += [f"stream_progress: {name} in {row}" for row in rows for name in others if row[name] is not None]
+    return found
+
+
+def _measured_differences(oracle: Oracle, actual: Tables, checkpoints: Path) -> list[str]:
+    """What `stream_progress` says about time and state must follow from the clocks and from what was read and said."""
+    clocks_ms = {
+        (query, batch.batch_id): batch.clock_ms
+        for query in ("sessionize", "archive", "rollup")
+        for batch in batches_of(checkpoints / query)
+    }
+    found = []
+    for row in actual["stream_progress"]:
+        name, processed_ms = (row["query"], row["batch_id"]), row["processed_ms"]
+        clock_ms = clocks_ms.get(name, math.inf)
+        measured = oracle.measured.get(name, Measured())
+        if processed_ms < clock_ms or (measured.has_clock and processed_ms != clock_ms):
+            found.append(f"stream_progress: {name} processed at {processed_ms}, its clock is {clock_ms}")
+        if row["batch_ms"] < 0:
+            found.append(f"stream_progress: {name} took {row['batch_ms']} ms")
+        # The engine tells the size of the state when a micro-batch is over, and has told none yet after a start.
+        if row["state_rows"] not in (None, measured.state_rows_before):
+            found.append(f"stream_progress: {row['state_rows']} rows in state before {name}")
+        committed_ms = processed_ms + row["batch_ms"]
+        for delay, since_ms in (("latency", measured.ingested_ms), ("lateness", measured.due_ms)):
+            said = {share: row[f"{delay}_{share}_ms"] for share in _SHARES}
+            # Which changes a micro-batch of the rollup has read is not known here.
+            is_open = row["query"] == "rollup" and delay == "latency" and None not in said.values()
+            if not (is_open and said["p50"] <= said["p99"] <= said["max"]) and not _is_percentiles(
+                said, since_ms, committed_ms
+            ):
+                found.append(f"stream_progress: {delay} of {name} is {said}")
+    return found
+
+
+def _is_percentiles(said: dict[str, int | None], since_ms: Sequence[int], committed_ms: float) -> bool:
+    """Each share is the delay of the row at its place; among very many rows Spark may be some places off."""
+    if not since_ms:
+        return set(said.values()) == {None}
+    ordered_ms = sorted(since_ms)
+    leeway = len(ordered_ms) // _EXACT_UP_TO
+
+    def delay_ms(place: int) -> float:
+        return max(0, committed_ms - ordered_ms[min(max(place, 1), len(ordered_ms)) - 1])
+
+    for name, share in _SHARES.items():
+        place = math.ceil((1 - share) * len(ordered_ms))
+        ms = said[name]
+        if ms is None or not delay_ms(place + leeway) <= ms <= delay_ms(place - leeway):
+            return False
+    return said["max"] == delay_ms(1)

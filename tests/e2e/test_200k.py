@@ -1,0 +1,80 @@
+"""A folder full of dirty events: the tables hold exactly what the reference makes of it, and every line is found again.
+
+SESSIONIZATION_E2E_EVENTS=200000 gives the test its size and its name; by default it is a tenth of that.
+"""
+
+import os
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionization.core.sessions import Rules
+from tests.e2e.accounts import Session, unaccounted, unaccounted_ends
+from tests.e2e.evening import Evening
+from tests.e2e.job import Job
+from tests.e2e.oracle import Oracle, tell
+from tests.e2e.state import Entry, entries_and_timers
+from tests.e2e.tables import Tables, differences, read_tables
+
+EVENTS = int(os.environ.get("SESSIONIZATION_E2E_EVENTS", "20000"))
+# Four minutes of an evening, whatever the size: so many files, and so many sessions per device.
+RATE = EVENTS / 200
+EVENING = {"rate": RATE, "session_length": "10s", "devices": round(8 * RATE), "dirt": 0.2, "file_interval": "400ms"}
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a job has left behind."""
+
+    job: Job
+    oracle: Oracle
+    tables: Tables
+    entries: list[Entry]
+
+    @property
+    def waiting(self) -> list[Session]:
+        """The pending Ends."""
+        return [(device_id, session_id) for device_id, session_id, status in self.entries if status == "pending_end"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Run:
+    folder: Path = tmp_path_factory.mktemp("folder")
+    evening = Evening(folder / "staging", events=EVENTS, **EVENING)
+    job = Job(folder)
+    evening.release(job.input, len(evening))
+    try:
+        job.start()
+        job.wait_until(job.has_read_everything, "all input is read", poll_s=0.5)
+        assert job.terminate() == 0
+    finally:
+        job.kill_if_running()
+    entries, _ = entries_and_timers(spark, job.checkpoints)
+    return Run(job, tell(job.checkpoints, Rules()), read_tables(job.warehouse), entries)
+
+
+def test_every_line_of_the_input_is_archived_once(run: Run) -> None:
+    assert len(run.tables["raw_events"]) == EVENTS
+    files = run.job.input.glob("*/*.json")
+    lines = Counter((path.parent.name, line) for path in files for line in path.read_bytes().splitlines())
+    assert Counter((row["stream"], row["value"]) for row in run.tables["raw_events"]) == lines
+
+
+def test_tables_equal_the_reference(run: Run) -> None:
+    assert differences(run.oracle, run.tables, run.job.checkpoints) == []
+    assert {row["status"] for row in run.tables["sessions"]} == {"live", "ended"}
+
+
+def test_every_message_is_found_again(run: Run) -> None:
+    """As a change, as a counted repeat, as a pending End in the state, or in quarantine."""
+    assert run.waiting
+    assert unaccounted(run.tables, run.waiting) == []
+    assert unaccounted_ends(run.tables, run.waiting) == 0
+
+
+def test_the_state_is_the_references(run: Run) -> None:
+    assert Counter(run.entries) == Counter(run.oracle.entries)
+    assert {status for _, _, status in run.entries} == {"live", "closed", "pending_end"}

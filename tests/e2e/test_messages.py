@@ -1,0 +1,139 @@
+"""What a person who starts the job wrongly is told: one line that says what, which value, and what to do."""
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.job import Ended, run_to_end
+from tests.e2e.tables import read_tables
+
+Options = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Rest:
+    """A job that ran on an empty input folder and came to rest: how it was started, and how it ended."""
+
+    folder: Path
+    options: Options
+    ended: Ended
+
+
+@pytest.fixture(scope="module")
+def rest(tmp_path_factory: pytest.TempPathFactory) -> Rest:
+    folder = tmp_path_factory.mktemp("rest")
+    (folder / "input").mkdir()
+    (folder / "other").mkdir()
+    options = {"input": "input", "warehouse": "warehouse", "checkpoints": "checkpoints"}
+    return Rest(folder, options, start(folder, options | {"run-for": "15s"}))
+
+
+def start(folder: Path, options: Options) -> Ended:
+    return run_to_end(*(f"--{name}={value}" for name, value in options.items()), cwd=folder)
+
+
+def refusal(ended: Ended) -> str:
+    """The one line of a job that was refused before it started anything."""
+    assert ended.code == 2
+    assert len(ended.lines) == 1
+    return ended.lines[0].removeprefix("sessionize: ")
+
+
+def late_refusal(ended: Ended) -> str:
+    """The line of a job that was refused by what Spark found, which takes a while and is announced."""
+    assert ended.code == 2
+    announced, line = ended.lines
+    assert announced.startswith("sessionize: starting; tables in ")
+    return line.removeprefix("sessionize: ")
+
+
+def test_an_empty_input_folder_is_fine(rest: Rest) -> None:
+    assert rest.ended.code == 0
+    assert "sessionize: messages in      0, of which quarantined 0" in rest.ended.lines
+    assert not any("rror" in line or "xception" in line for line in rest.ended.lines)
+    tables = read_tables(rest.folder / "warehouse")
+    assert {name for name, rows in tables.items() if rows} == {"stream_progress"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (
+            {"input": "nowhere"},
+            "--input nowhere cannot be read (No such file or directory): create it, or name the folder ",
+        ),
+        ({"input": "a_file"}, "--input a_file cannot be read (Not a directory): create it, or name the folder that "),
+        ({"warehouse": "a_file"}, "--warehouse a_file cannot be written (File exists): give a writable folder"),
+        ({"warehouse": "a_file/below"}, "--warehouse a_file/below cannot be written (Not a directory): give a "),
+        ({"checkpoints": "a_file"}, "/a_file cannot be used (File exists): give a folder that this user can write"),
+        ({"checkpoints": "a_file/below"}, "/a_file/below cannot be used (Not a directory): give a folder "),
+        ({"heartbeat": "30"}, "--heartbeat '30' is not a duration: write a number and ms, s, m, h or d, such as 30s"),
+        ({"heartbeat": "0s"}, "--heartbeat '0s' is too small: write at least 1ms"),
+        ({"hartbeat": "30s"}, "--hartbeat is not an option; did you mean --heartbeat?"),
+        ({"device-groups": "many"}, "--device-groups 'many' is not a whole number: write digits, such as 5"),
+        ({"source": "pigeons"}, "--source 'pigeons' is not known: write "),
+        ({"catalog": "main", "schema": "games"}, "the tables need one home: give --warehouse DIR, or --catalog NAME"),
+        ({"input": ""}, "--input '' is empty: give it a value, or leave it out"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_a_wrong_option_is_told(tmp_path: Path, wrong: Options, told: str) -> None:
+    (tmp_path / "input").mkdir()
+    (tmp_path / "a_file").touch()
+    right = {"input": "input", "warehouse": "warehouse", "checkpoints": "checkpoints"}
+    assert told in refusal(start(tmp_path, right | wrong))
+    # Spark's log would be there.
+    assert not (tmp_path / "checkpoints").exists()
+
+
+@pytest.mark.parametrize("name", ["input", "warehouse", "checkpoints"])
+def test_a_missing_option_is_told(tmp_path: Path, name: str) -> None:
+    (tmp_path / "input").mkdir()
+    options = {"input": "input", "warehouse": "warehouse", "checkpoints": "checkpoints"}
+    del options[name]
+    assert f"--{name}" in refusal(start(tmp_path, options))
+    assert {path.name for path in tmp_path.iterdir()} == {"input"}
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "told"),
+    [
+        ("device-groups", "8", "was begun with --device-groups not given, not 8: "),
+        ("warehouse", "elsewhere", "/warehouse, not "),
+        ("input", "other", "/input, not "),
+        ("max-clock-skew", "1m", "was begun with --max-clock-skew 10m, not 1m: "),
+        ("max-event-age", "1d", "was begun with --max-event-age 7d, not 1d: "),
+    ],
+)
+def test_a_checkpoint_keeps_what_it_was_begun_with(rest: Rest, option: str, value: str, told: str) -> None:
+    before = (rest.folder / "checkpoints" / "layout.json").read_bytes()
+    line = refusal(start(rest.folder, rest.options | {option: value}))
+    assert told in line
+    assert line.endswith(
+        "give the same again, or start with a new --checkpoints folder and an empty home for the tables"
+    )
+    assert (rest.folder / "checkpoints" / "layout.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("damage", ["missing", "cut short"])
+def test_a_checkpoint_that_cannot_be_checked_is_refused(rest: Rest, tmp_path: Path, damage: str) -> None:
+    copy = tmp_path / "checkpoints"
+    shutil.copytree(rest.folder / "checkpoints", copy)
+    layout = copy / "layout.json"
+    if damage == "missing":
+        layout.unlink()
+    else:
+        layout.write_bytes(layout.read_bytes()[:20])
+    line = refusal(start(rest.folder, rest.options | {"checkpoints": str(copy)}))
+    assert "layout.json" in line
+    assert "restore " in line
+
+
+def test_tables_of_another_checkpoint_are_refused(rest: Rest) -> None:
+    owner = json.loads((rest.folder / "checkpoints" / "layout.json").read_bytes())["id"]
+    line = late_refusal(start(rest.folder, rest.options | {"checkpoints": "another"}))
+    assert f"is written by another checkpoint ({owner}, not " in line
+    assert line.endswith("give that checkpoint's folder as --checkpoints, or another home for the tables")
