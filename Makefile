@@ -1,0 +1,60 @@
+# The commands of this repository; each sets up what it needs, once.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+DEMO := .demo
+UNIT := $(BIN)/python -m pytest tests/unit lib/sessionization/core lib/sessionization/durations.py --doctest-modules -q
+
+.PHONY: help setup demo sql test lint check format lock clean
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup: $(READY) ## a virtual environment from the lock, Java if there is none, Delta's jars
+
+$(READY): pyproject.toml requirements.lock requirements-build.lock requirements-java.lock
+	@echo "setting up .venv (once; about a minute)"
+	@$(PYTHON) -m venv --clear .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-build.lock
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-build-isolation --require-hashes -r requirements.lock
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-build-isolation --no-deps --editable .
+	@$(BIN)/python -m sessionization.local.java || \
+	  $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-java.lock
+	@$(BIN)/python -m sessionization.local.jars
+	@touch $@
+
+demo: $(READY) ## simulator and job together for a minute, with a live view
+	@$(BIN)/python jobs/demo.py --folder $(DEMO)
+
+sql: $(READY) ## ask the demo's tables: make sql Q="SELECT * FROM sessions LIMIT 5"
+	@$(BIN)/python jobs/query.py --warehouse $(DEMO)/warehouse --sql "$(Q)"
+
+test: $(READY) ## every test, fast tiers first
+	@$(UNIT)
+	@$(BIN)/python -m pytest tests/adapter tests/spark tests/e2e -q
+
+lint: $(READY) ## format, lint, strict types
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+
+check: lint ## lint and unit tests: the gate before a commit
+	@$(UNIT)
+
+format: $(READY) ## format, and mend what lint can mend
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+lock: ## resolve the locks anew from pyproject.toml
+	@for lock in "--group build -o requirements-build.lock" "--extra local --group dev -o requirements.lock" \
+	  "--extra java --no-deps -o requirements-java.lock"; do \
+	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --upgrade \
+	    pyproject.toml $$lock; \
+	done
+
+clean: ## remove the environment and the demo's tables
+	@rm -rf .venv $(DEMO)
