@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from sessionization.local.session import SHORT_LIVED_JVM
 from tests.e2e.checkpoints import committed_files
 
 ROOT = Path(__file__).parents[2]
@@ -36,8 +37,7 @@ def command(*options: str) -> list[str]:
 def environment(conf_folder: Path | None = None) -> dict[str, str]:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     conf = {} if conf_folder is None else {"SPARK_CONF_DIR": str(conf_folder)}
-    # A test's job is too short-lived for the optimising compiler to pay off on a few cores.
-    return {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1", **inherited, "PYTHONPATH": str(ROOT / "lib"), **conf}
+    return {"JAVA_TOOL_OPTIONS": SHORT_LIVED_JVM, **inherited, "PYTHONPATH": str(ROOT / "lib"), **conf}
 
 
 def run_to_end(*options: str, cwd: Path, timeout_s: float = _LONGEST_S) -> Ended:

@@ -137,7 +137,7 @@ def _half_done(job: Job) -> list[str]:
 
 def test_sigterm_ends_it_with_code_0_and_a_summary(run: Run) -> None:
     # That this took less than a minute and left no process behind, `Job.terminate` has seen to.
-    assert run.exit_code == 0
+    assert run.exit_code == 0, run.job.said()[-8:]
     assert any(line.startswith("sessionize: events in ") for line in run.job.said()[-8:])
 
 

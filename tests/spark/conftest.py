@@ -6,14 +6,13 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionization.local.session import local_session
+from sessionization.local.session import SHORT_LIVED_JVM, local_session
 from sessionization.spark.session import STREAM_CONF
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    # Tests are too short for the optimising compiler to pay off on a few cores.
-    os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", SHORT_LIVED_JVM)
     conf = {"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2"}
     session = local_session(tmp_path_factory.mktemp("spark") / "engine.log", STREAM_CONF | conf)
     yield session

@@ -15,6 +15,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from sessionization.local.session import SHORT_LIVED_JVM
 from sessionization.settings import SessionizeSettings
 from sessionization.spark.run import Summary, Watch, run, summary_lines
 from sessionization.spark.tables import TableHome
@@ -82,8 +83,7 @@ def demo(folder: Path, simulate: Path) -> None:
 
     `simulate` is the simulator's script. The tables stay in `folder`/warehouse; a second demo goes on from there.
     """
-    # A minute is too short for the optimising compiler to pay off on a few cores.
-    os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", SHORT_LIVED_JVM)
     console = Console()
     view = View()
     answers: list[tuple[str, str, list[Row]]] = []

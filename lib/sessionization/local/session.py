@@ -14,6 +14,12 @@ from pyspark.sql import SparkSession
 from sessionization.local.jars import jar_paths
 from sessionization.local.java import java_home
 
+SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+"""`JAVA_TOOL_OPTIONS` for a run of a minute: the optimising compiler would not pay off on a few cores.
+
+Without it the JVM reserves so little for compiled code that it throws Spark's away and compiles it again.
+"""
+
 
 def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
     """Start Spark in this process's own JVM with `conf` on top of what a laptop needs.

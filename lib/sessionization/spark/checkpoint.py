@@ -65,9 +65,12 @@ class Checkpoint:
     def of_query(self, query: str) -> str:
         return str(self.folder / query)
 
-    def newest_batch(self, query: str) -> int:
-        """The newest micro-batch of a query that was begun, -1 before the first."""
-        return _newest_batch(self.folder / query / "offsets")
+    def newest_batches(self) -> dict[str, int]:
+        """The newest micro-batch that was begun of each query whose numbers must go on, -1 before the first.
+
+        The rollup's need not: its MERGE takes repeats.
+        """
+        return {query: _newest_batch(self.folder / query / "offsets") for query in (SESSIONIZE, ARCHIVE)}
 
     def refuse_older_than(self, written: dict[str, int]) -> None:
         """Check that no table holds a micro-batch (`written`, by query) that the checkpoint does not know of.
@@ -75,11 +78,11 @@ class Checkpoint:
         Raises `CheckpointError` otherwise: the queries would begin again with numbers that the tables have seen, and
         their rows would be taken for repeats and dropped.
         """
-        for query in (SESSIONIZE, ARCHIVE):  # the rollup may begin again: its MERGE takes repeats
+        for query, known in self.newest_batches().items():
             batch_id = written.get(query, -1)
-            if self.newest_batch(query) < batch_id:
+            if known < batch_id:
                 msg = (
-                    f"--checkpoints {self.folder} knows the query {query} up to micro-batch {self.newest_batch(query)}, "
+                    f"--checkpoints {self.folder} knows the query {query} up to micro-batch {known}, "
                     f"but the tables hold micro-batch {batch_id}: part of the checkpoint was deleted, or it is an older "
                     "copy. Give the newest one, or a new folder and an empty home for the tables"
                 )

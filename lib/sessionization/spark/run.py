@@ -22,7 +22,7 @@ from sessionization.spark.checkpoint import ARCHIVE, ROLLUP, SESSIONIZE, Fixed, 
 from sessionization.spark.progress import Progress, wall_clock_ms
 from sessionization.spark.session import on_databricks, spark_session
 from sessionization.spark.tables import TableHome, create_tables
-from sessionization.spark.totals import Delays, RunningTotals, Totals, delays_since, live_now, newest_batches
+from sessionization.spark.totals import Delays, RunningTotals, Totals, batches_after, delays_since, live_now
 
 _REPORT_EVERY_S = 5
 _STOP_WITHIN_S = 40
@@ -66,7 +66,7 @@ def run(settings: SessionizeSettings, stop: threading.Event, watch: Watch) -> Su
     try:
         with _plain_errors(f"the tables in {home} cannot be opened or created"):
             create_tables(spark, home, owner=checkpoint.id, may_create=not checkpoint.is_used)
-            checkpoint.refuse_older_than(newest_batches(spark, home))
+            checkpoint.refuse_older_than(batches_after(spark, home, checkpoint.newest_batches()))
         began_ms = wall_clock_ms()
         totals = RunningTotals()
 
@@ -152,12 +152,29 @@ def _stop(queries: dict[str, StreamingQuery]) -> list[StreamingQuery]:
             catch_up = threading.Thread(target=_catch_up, args=(query,), daemon=True)
             catch_up.start()
             catch_up.join(max(0.0, deadline_s - time.monotonic()) / 2)
-        while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline_s:
-            time.sleep(0.01)
+        _wait_for_rest(query, deadline_s)
         if not query.isActive:
             failed.append(query)
         query.stop()
     return failed
+
+
+def _wait_for_rest(query: StreamingQuery, deadline_s: float) -> None:
+    """Wait until the micro-batch that now runs is done.
+
+    Where micro-batches take longer than the trigger there is no pause between two: then the next has just begun, and
+    is cut off before it has done any work.
+    """
+
+    def newest_done() -> int:
+        last = query.lastProgress
+        return -1 if last is None else int(last["batchId"])
+
+    running = newest_done()
+    while query.isActive and query.status["isTriggerActive"] and newest_done() == running:
+        if time.monotonic() >= deadline_s:
+            return
+        time.sleep(0.01)
 
 
 def _catch_up(query: StreamingQuery) -> None:

@@ -206,6 +206,11 @@ class TableHome:
             return DeltaTable.forPath(spark, self._folder(table.name))
         return DeltaTable.forName(spark, self.sql_name(table.name))
 
+    def properties(self, spark: SparkSession, table: Table) -> dict[str, str]:
+        """A table's properties, from its metadata alone: `DESCRIBE DETAIL` would read the whole log."""
+        rows = spark.sql(f"SHOW TBLPROPERTIES {self.sql_name(table.name)}").collect()
+        return {row.key: row.value for row in rows}
+
     def read(self, reader: DataFrameReader | DataStreamReader, table: Table) -> DataFrame:
         """Read a table as a batch (`spark.read`) or as a stream (`spark.readStream`)."""
         if self.warehouse is not None:
@@ -246,8 +251,7 @@ def _create_or_check(spark: SparkSession, home: TableHome, table: Table, owner: 
             )
             raise CheckpointError(msg)
         _create(spark, home, table, owner)
-    detail = home.delta_table(spark, table).detail().select("properties").first()
-    found = detail.properties.get(OWNER_PROPERTY) if detail is not None else None
+    found = home.properties(spark, table).get(OWNER_PROPERTY)
     if found != owner:
         msg = (
             f"table {table.name} in {home} is written by another checkpoint ({found}, not {owner}); a second one "

@@ -90,13 +90,14 @@ def delays_since(spark: SparkSession, home: TableHome, began_ms: int, now_ms: in
     return Delays(*lateness, *latency)
 
 
-def newest_batches(spark: SparkSession, home: TableHome) -> dict[str, int]:
-    """The newest micro-batch that the tables hold of each query."""
+def batches_after(spark: SparkSession, home: TableHome, known: dict[str, int]) -> dict[str, int]:
+    """The newest micro-batch that the tables hold of each query in `known`, where it is newer than the known one.
+
+    The files that hold no newer ones are skipped by their statistics, however long the table has grown.
+    """
+    newer = " OR ".join(f"(query = '{query}' AND batch_id > {batch_id})" for query, batch_id in known.items())
     progress = home.sql_name(STREAM_PROGRESS.name)
-    rows = spark.sql(
-        f"SELECT query, max(batch_id) AS batch_id FROM {progress}"
-        f" WHERE processed_at >= (SELECT max(processed_at) - INTERVAL 1 DAY FROM {progress}) GROUP BY query"
-    ).collect()
+    rows = spark.sql(f"SELECT query, max(batch_id) AS batch_id FROM {progress} WHERE {newer} GROUP BY query").collect()
     return {row.query: row.batch_id for row in rows}
 
 
