@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from sessionization.core.sessions import Rules
+from sessionization.core.state import Rules
 from sessionization.durations import Duration
 
 PositiveDuration = Annotated[Duration, Field(ge=1)]

@@ -7,7 +7,7 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
 from sessionization.core.events import Event, Start
-from sessionization.core.sessions import Rules
+from sessionization.core.state import Rules
 from sessionization.spark.codec import EVENT_SCHEMA
 from sessionization.spark.processor import STATE_NAME, Layout, RulesInForce, SessionProcessor
 

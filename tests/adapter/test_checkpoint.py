@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sessionization.core.sessions import Rules
+from sessionization.core.state import Rules
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.spark.checkpoint import Checkpoint, Fixed, open_checkpoint
 

@@ -9,7 +9,7 @@ import pytest
 from sessionization.core.events import End, Event, Platform, Start
 from sessionization.core.grid import grid_of
 from sessionization.core.reference import Reference
-from sessionization.core.sessions import Rules
+from sessionization.core.state import Rules
 from sessionization.spark.codec import OUTPUT_SCHEMA, from_entry, to_entry
 from sessionization.spark.processor import RulesInForce
 from tests.adapter.engine import Engine

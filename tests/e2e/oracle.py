@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from sessionization.core.events import Change, ChangeKind, Event
 from sessionization.core.reference import Device, Reference, session_rows
-from sessionization.core.sessions import Rules
+from sessionization.core.state import Rules
 from tests.e2e.checkpoints import Batch, batches_of, path_of
 from tests.e2e.wire import lines_of, read
 

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.core.events import EndReason
-from sessionization.core.sessions import Rules
+from sessionization.core.state import Rules
 from tests.e2e import checkpoints
 from tests.e2e.accounts import unaccounted
 from tests.e2e.delta import last_batch_in

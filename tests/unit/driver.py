@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable
 
 from sessionization.core.events import Change, Event
 from sessionization.core.grid import grid_of
-from sessionization.core.sessions import Outcome, Rules, SessionState, Tally, next_timer_ms, on_events, on_timer
+from sessionization.core.sessions import Outcome, Tally, on_events, on_timer
+from sessionization.core.state import Rules, SessionState, next_timer_ms
 
 
 def by_device(device_id: str) -> str:

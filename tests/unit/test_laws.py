@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from sessionization.core.events import Change, ChangeKind, End, EndReason, Start, in_order
 from sessionization.core.grid import grid_of
 from sessionization.core.reference import SessionRow, session_rows
-from sessionization.core.sessions import Live, PendingEnd, Rules, SessionState, deadline_ms, next_timer_ms, on_events
+from sessionization.core.sessions import on_events
+from sessionization.core.state import Live, PendingEnd, Rules, SessionState, deadline_ms, next_timer_ms
 from tests.unit.driver import Driver, by_device
 from tests.unit.random_histories import (
     DEVICES,

@@ -2,7 +2,8 @@
 
 import pytest
 
-from sessionization.core.sessions import Rules, Tally
+from sessionization.core.sessions import Tally
+from sessionization.core.state import Rules
 from tests.unit.histories import (
     EARLIER,
     EIGHT,

@@ -2,7 +2,8 @@
 
 import pytest
 
-from sessionization.core.sessions import SessionState, Tally
+from sessionization.core.sessions import Tally
+from sessionization.core.state import SessionState
 from tests.unit.histories import (
     CONSOLE,
     EIGHT,

@@ -6,7 +6,8 @@ import pytest
 
 from sessionization.core.events import Change, ChangeKind, EndReason
 from sessionization.core.grid import Grid
-from sessionization.core.sessions import Outcome, Sessions, SessionState, Tally, on_timer
+from sessionization.core.sessions import Outcome, Tally, on_timer
+from sessionization.core.state import Sessions, SessionState
 from tests.unit.histories import (
     CONSOLE,
     EARLIER,

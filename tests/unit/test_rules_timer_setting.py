@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sessionization.core.events import ChangeKind
 from sessionization.core.grid import Grid, grid_of
-from sessionization.core.sessions import Rules, next_timer_ms
+from sessionization.core.state import Rules, next_timer_ms
 from tests.unit.driver import Driver
 from tests.unit.histories import (
     EIGHT,

@@ -10,7 +10,7 @@ from typing import Literal
 from zlib import crc32
 
 from sessionization.core.events import Change, ChangeKind, End, EndReason, Event, Platform, Start
-from sessionization.core.sessions import Rules
+from sessionization.core.state import Rules
 
 
 @dataclass(slots=True)

@@ -4,65 +4,12 @@ A device's sessions are a mapping from session id to `SessionState`. Nothing her
 ever modified. The rows S1 to S6, E1 to E4 and T1 to T4 that the comments name are those of docs/session-rules.md.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from sessionization.core.events import Change, ChangeKind, End, EndReason, Event, Platform, Start, in_order
 from sessionization.core.grid import Grid
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """The settings that the rules depend on (docs/session-rules.md, "Settings")."""
-
-    heartbeat_ms: int = 30_000
-    session_timeout_ms: int = 30 * 60_000
-    late_retention_ms: int = 10 * 60_000
-    max_sessions_per_device: int = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Live:
-    """Opened and not over. A device has at most one."""
-
-    started_ms: int
-    opened_ms: int
-    account_id: str | None
-    platform: Platform
-
-
-@dataclass(frozen=True, slots=True)
-class Closed:
-    """Over, and remembered until `closed_ms + late_retention`, so that late and repeated events are recognised.
-
-    `place` orders the closed sessions and pending Ends of a device by when they became so; the bound uses it.
-    """
-
-    started_ms: int
-    ended_ms: int
-    reason: EndReason
-    revision: int
-    foreground_s: int | None
-    account_id: str | None
-    platform: Platform
-    closed_ms: int
-    place: int
-
-
-@dataclass(frozen=True, slots=True)
-class PendingEnd:
-    """An End whose Start has not come, remembered until `seen_ms + late_retention`."""
-
-    at_ms: int
-    foreground_s: int | None
-    account_id: str | None
-    platform: Platform
-    seen_ms: int
-    place: int
-
-
-SessionState = Live | Closed | PendingEnd
-Sessions = Mapping[int, SessionState]
+from sessionization.core.state import Closed, Live, PendingEnd, Rules, Sessions, SessionState, deadline_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,29 +65,6 @@ def on_timer(sessions: Sessions, fired_ms: int, now_ms: int, grid: Grid, rules: 
     return device.outcome()
 
 
-def deadline_ms(entry: Closed | PendingEnd, rules: Rules) -> int:
-    """When a closed session or a pending End may be forgotten (processing time)."""
-    since_ms = entry.closed_ms if isinstance(entry, Closed) else entry.seen_ms
-    return since_ms + rules.late_retention_ms
-
-
-def next_timer_ms(entries: Iterable[SessionState], now_ms: int, grid: Grid, rules: Rules) -> int | None:
-    """The instant that the one timer over `entries` must be set for, always after `now_ms`; None without entries.
-
-    A timer that is not due is always the one that this gives for the entries it was set for, at any `now_ms`
-    before it fires: so a change of entries moves the timer from this of the old to this of the new.
-    """
-    earliest_ms: int | None = None
-    for entry in entries:
-        if isinstance(entry, Live):
-            return grid.after(now_ms)
-        deadline = deadline_ms(entry, rules)
-        earliest_ms = deadline if earliest_ms is None else min(earliest_ms, deadline)
-    if earliest_ms is None:
-        return None
-    return grid.at_or_after(max(earliest_ms, now_ms + 1))
-
-
 class _Device:
     """A working copy of one device's sessions while events or a timer are applied to it."""
 
@@ -172,7 +96,7 @@ class _Device:
             self._duplicate_start += 1
             return
         order = (start.at_ms, start.session_id)
-        live_id, live = self._live()
+        live = self._live()
         account_id = start.account_id
         if known is not None and account_id is None:
             account_id = known.account_id
@@ -180,8 +104,8 @@ class _Device:
         next_start_ms = self._next_start_ms(order)
 
         if known is not None:  # S2
-            if live is not None and (live.started_ms, live_id) < order:
-                self.close(live_id, live, start.at_ms, EndReason.SUPERSEDED)
+            if live is not None and (live[1].started_ms, live[0]) < order:
+                self.close(*live, start.at_ms, EndReason.SUPERSEDED)
             self._emit_started(start.session_id, opened)
             self.close(start.session_id, opened, known.at_ms, EndReason.REPORTED, known.foreground_s)
         elif next_start_ms is not None:  # S3
@@ -189,7 +113,7 @@ class _Device:
             self.close(start.session_id, opened, next_start_ms, EndReason.SUPERSEDED)
         else:
             if live is not None:  # S4
-                self.close(live_id, live, start.at_ms, EndReason.SUPERSEDED)
+                self.close(*live, start.at_ms, EndReason.SUPERSEDED)
             self._sessions[start.session_id] = opened  # S5
             self._emit_started(start.session_id, opened)
         self._cut_session_before(order)
@@ -292,11 +216,12 @@ class _Device:
                 entry.foreground_s,
             )
 
-    def _live(self) -> tuple[int, Live | None]:
+    def _live(self) -> tuple[int, Live] | None:
+        """The device's live session, if it has one, by its id."""
         for session_id, entry in self._sessions.items():
             if isinstance(entry, Live):
                 return session_id, entry
-        return 0, None
+        return None
 
     def _next_start_ms(self, order: tuple[int, int]) -> int | None:
         """`started_at` of the earliest remembered session that is later than `order`."""

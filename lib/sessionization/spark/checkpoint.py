@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from sessionization.core.sessions import Rules
+from sessionization.core.state import Rules
 from sessionization.durations import format_duration
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.settings import SessionizeSettings

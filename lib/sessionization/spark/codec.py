@@ -7,7 +7,8 @@ from pyspark.sql import Row
 from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, StructField, StructType
 
 from sessionization.core.events import End, EndReason, Event, Platform, Start
-from sessionization.core.sessions import Closed, Live, Outcome, PendingEnd, SessionState
+from sessionization.core.sessions import Outcome
+from sessionization.core.state import Closed, Live, PendingEnd, SessionState
 
 STATE_SCHEMA = StructType(
     [

@@ -13,7 +13,8 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from sessionization.core.events import Event
 from sessionization.core.grid import grid_of
-from sessionization.core.sessions import Outcome, Rules, SessionState, next_timer_ms, on_events, on_timer
+from sessionization.core.sessions import Outcome, on_events, on_timer
+from sessionization.core.state import Rules, SessionState, next_timer_ms
 from sessionization.spark.codec import STATE_SCHEMA, from_entry, output_rows, to_entry, to_event
 
 STATE_NAME = "sessions"
