@@ -11,7 +11,7 @@ from sessionization.core.grid import grid_of
 from sessionization.core.reference import Reference
 from sessionization.core.state import Rules
 from sessionization.spark.codec import OUTPUT_SCHEMA, from_entry, to_entry
-from sessionization.spark.processor import RulesInForce
+from sessionization.spark.processor import STATE_NAME, RulesInForce
 from tests.adapter.engine import Engine
 
 RULES = Rules(heartbeat_ms=1_000, session_timeout_ms=5_000, late_retention_ms=2_000, max_sessions_per_device=4)
@@ -140,9 +140,14 @@ def test_every_state_entry_survives_the_codec() -> None:
     assert [to_entry(from_entry(entry)) for entry in entries] == entries
 
 
-def test_an_entry_of_a_newer_version_says_what_to_do() -> None:
-    with pytest.raises(ValueError, match="newer version"):
-        to_entry(("paused", *[None] * 10))
+@pytest.mark.parametrize(
+    ("status", "reason", "named"),
+    [("paused", None, "'paused' is not a valid status"), (None, None, "None"), ("closed", "crashed", "'crashed'")],
+)
+def test_an_entry_of_another_version_says_what_to_do(status: str | None, reason: str | None, named: str) -> None:
+    value = (status, "pc", None, 1, 1, 2, reason, 0, None, 3, 0)
+    with pytest.raises(ValueError, match=f"{named}.*another version wrote it; deploy that version again"):
+        to_entry(value)
 
 
 def test_a_timer_left_from_older_rules_beats_no_instant_twice() -> None:
@@ -155,3 +160,15 @@ def test_a_timer_left_from_older_rules_beats_no_instant_twice() -> None:
     rows = older.micro_batch(NOW + 4_000, [])
     assert [(row["change"], row["beat"], row["missed_beats"]) for row in rows] == [("heartbeat", 4, 3)]
     assert older.timers("d") == [NOW + 5_000]
+
+
+@pytest.mark.parametrize("device_groups", [None, 1])
+def test_a_device_whose_state_cannot_be_read_is_named(device_groups: int | None) -> None:
+    engine = Engine(RULES, device_groups)
+    key_of = (lambda device_id: device_id) if device_groups is None else (lambda _: "0")
+    engine.micro_batch(NOW, [start(1)], key_of)
+    map_key = engine.processor.layout.map_key("d", 1)
+    [value] = engine.state(key_of("d")).values()
+    engine.tester.updateMapState(STATE_NAME, key_of("d"), {map_key: ("paused", *value[1:])})
+    with pytest.raises(Exception, match=r"device 'd': a state entry cannot be read \('paused' .* deploy that version"):
+        engine.micro_batch(NOW + 100, [end(1)], key_of)

@@ -85,30 +85,34 @@ def to_event(row: Row) -> Event:
 
 
 def to_entry(value: StateValue) -> SessionState:
-    """Read a value of `STATE_SCHEMA`."""
+    """Read a value of `STATE_SCHEMA`; raises `ValueError` for one that this version did not write."""
     status, platform, account_id, started_ms, opened_ms, ended_ms, reason, revision, foreground_s, since_ms, place = (
         value
     )
-    match status:
-        case "live":
-            return Live(started_ms, opened_ms, account_id, Platform(platform))
-        case "closed":
-            return Closed(
-                started_ms,
-                ended_ms,
-                EndReason(reason),
-                revision,
-                foreground_s,
-                account_id,
-                Platform(platform),
-                since_ms,
-                place,
-            )
-        case "pending_end":
-            return PendingEnd(ended_ms, foreground_s, account_id, Platform(platform), since_ms, place)
-        case _:
-            msg = f"state entry with status {status!r}: it was written by a newer version; deploy that version again"
-            raise ValueError(msg)
+    try:
+        match status:
+            case "live":
+                return Live(started_ms, opened_ms, account_id, Platform(platform))
+            case "closed":
+                return Closed(
+                    started_ms,
+                    ended_ms,
+                    EndReason(reason),
+                    revision,
+                    foreground_s,
+                    account_id,
+                    Platform(platform),
+                    since_ms,
+                    place,
+                )
+            case "pending_end":
+                return PendingEnd(ended_ms, foreground_s, account_id, Platform(platform), since_ms, place)
+            case _:
+                msg = f"{status!r} is not a valid status"
+                raise ValueError(msg)  # noqa: TRY301 - told below, as what the enums raise
+    except ValueError as error:
+        msg = f"a state entry cannot be read ({error}): another version wrote it; deploy that version again"
+        raise ValueError(msg) from error
 
 
 def from_entry(entry: SessionState) -> StateValue:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,6 +47,14 @@ class Layout:
             return StructType([session_id])
         return StructType([StructField("device_id", StringType()), session_id])
 
+    def map_key(self, device_id: str, session_id: int) -> tuple[str | int, ...]:
+        """A session's key in the map."""
+        return (session_id,) if self.device_groups is None else (device_id, session_id)
+
+    def device_and_session(self, grouping_key: str, map_key: tuple[Any, ...]) -> tuple[str, int]:
+        """What `map_key` was made from, and `grouping_key` for the device."""
+        return (grouping_key, map_key[0]) if self.device_groups is None else (map_key[0], map_key[1])
+
 
 @dataclass(frozen=True, slots=True)
 class RulesInForce:
@@ -67,7 +76,7 @@ class RulesInForce:
 
 @dataclass
 class SessionProcessor(StatefulProcessor):
-    """`MapState<session_id, SessionState>` and one processing-time timer per grouping key.
+    """`MapState<session_id, SessionState>` (in a group: by device and session) and one timer per grouping key.
 
     State calls: a heartbeat costs four (set the key, read the map, register the next timer, and the engine's own
     delete of the fired one); a device's first Start four, an End five (set the key, read, write, move the timer), a
@@ -77,7 +86,7 @@ class SessionProcessor(StatefulProcessor):
     layout: Layout
     in_force: RulesInForce
     _now_ms: int = field(default=-1, init=False)
-    _moved: dict[str, int | None] = field(default_factory=dict, init=False)
+    _registered: dict[str, int | None] = field(default_factory=dict, init=False)
     _fired: set[str] = field(default_factory=set, init=False)
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -94,7 +103,8 @@ class SessionProcessor(StatefulProcessor):
         before = self._load(key)
         after = dict(before)
         for device_id, of_device in events.items():
-            outcome = on_events(before.get(device_id, {}), of_device, now_ms, rules)
+            with _named(device_id):
+                outcome = on_events(before.get(device_id, {}), of_device, now_ms, rules)
             after[device_id] = outcome.sessions
             yield from self._save(device_id, before.get(device_id, {}), outcome, now_ms)
 
@@ -121,10 +131,11 @@ class SessionProcessor(StatefulProcessor):
         before = self._load(key)
         after: _Devices = {}
         for device_id, sessions in before.items():
-            outcome = on_timer(sessions, expiredTimerInfo.getExpiryTimeInMs(), now_ms, grid, rules)
+            with _named(device_id):
+                outcome = on_timer(sessions, expiredTimerInfo.getExpiryTimeInMs(), now_ms, grid, rules)
             after[device_id] = outcome.sessions
             yield from self._save(device_id, sessions, outcome, now_ms)
-        self._move_timer(key, self._moved.get(key[0]), self._wanted(key, after, now_ms))
+        self._move_timer(key, self._registered.get(key[0]), self._wanted(key, after, now_ms))
 
     def close(self) -> None:
         pass
@@ -134,29 +145,25 @@ class SessionProcessor(StatefulProcessor):
         now_ms = timer_values.getCurrentProcessingTimeInMs()
         if now_ms != self._now_ms:
             self._now_ms = now_ms
-            self._moved.clear()
+            self._registered.clear()
             self._fired.clear()
         return now_ms
 
     def _load(self, key: GroupingKey) -> _Devices:
         devices: _Devices = {}
-        if self.layout.device_groups is None:
-            sessions = {session_id: to_entry(value) for (session_id,), value in self._sessions.iterator()}
-            return {key[0]: sessions} if sessions else {}
-        for (device_id, session_id), value in self._sessions.iterator():
-            devices.setdefault(device_id, {})[session_id] = to_entry(value)
+        for map_key, value in self._sessions.iterator():
+            device_id, session_id = self.layout.device_and_session(key[0], map_key)
+            with _named(device_id):
+                devices.setdefault(device_id, {})[session_id] = to_entry(value)
         return devices
 
     def _save(self, device_id: str, before: dict[int, SessionState], outcome: Outcome, now_ms: int) -> Iterator[Row]:
         for session_id, entry in outcome.sessions.items():
-            if before.get(session_id) is not entry:
-                self._sessions.updateValue(self._map_key(device_id, session_id), from_entry(entry))
+            if before.get(session_id) is not entry:  # the core returns what it did not change as the object it got
+                self._sessions.updateValue(self.layout.map_key(device_id, session_id), from_entry(entry))
         for session_id in before.keys() - outcome.sessions.keys():
-            self._sessions.removeKey(self._map_key(device_id, session_id))
+            self._sessions.removeKey(self.layout.map_key(device_id, session_id))
         return output_rows(device_id, outcome, now_ms)
-
-    def _map_key(self, device_id: str, session_id: int) -> tuple[str | int, ...]:
-        return (session_id,) if self.layout.device_groups is None else (device_id, session_id)
 
     def _wanted(self, key: GroupingKey, devices: _Devices, now_ms: int) -> int | None:
         rules = self.in_force.at(now_ms)
@@ -170,4 +177,14 @@ class SessionProcessor(StatefulProcessor):
             self._handle.deleteTimer(from_ms)
         if to_ms is not None:
             self._handle.registerTimer(to_ms)
-        self._moved[key[0]] = to_ms
+        self._registered[key[0]] = to_ms
+
+
+@contextmanager
+def _named(device_id: str) -> Iterator[None]:
+    """Say which device it was that could not be worked on: whoever is on call has to find its messages."""
+    try:
+        yield
+    except Exception as error:
+        msg = f"device {device_id!r}: {error}"
+        raise RuntimeError(msg) from error
