@@ -106,8 +106,17 @@ class Job:
 
     def terminate(self) -> int:
         """SIGTERM the job's own process, as a service manager does; its exit code, within the promised minute."""
+        self._running().terminate()
+        return self.wait_for_end()
+
+    def kill_engine(self) -> None:
+        """SIGKILL the JVM alone, as the kernel does when memory runs out."""
+        [engine] = [pid for pid in processes_of_session(self._running().pid) if _is_engine(pid)]
+        os.kill(engine, signal.SIGKILL)
+
+    def wait_for_end(self) -> int:
+        """The exit code of a job that ends within a minute and leaves no process behind."""
         process = self._running()
-        process.terminate()
         code = process.wait(_STOP_S)
         # The JVM and the Python workers go by themselves once the driver has: give them a moment, and no help.
         deadline_s = time.monotonic() + _DEATH_S
@@ -134,6 +143,10 @@ def processes_of_session(session: int) -> list[int]:
     pids = subprocess.run(["ps", "-A", "-o", "pid=,stat="], capture_output=True, text=True, check=True).stdout
     alive = [line.split() for line in pids.splitlines()]
     return [int(pid) for pid, state in alive if not state.startswith("Z") and _session_of(int(pid)) == session]
+
+
+def _is_engine(pid: int) -> bool:
+    return b"org.apache.spark.deploy.SparkSubmit" in Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 def _session_of(pid: int) -> int | None:

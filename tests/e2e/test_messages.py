@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.job import Ended, run_to_end
+from tests.e2e.checkpoints import last_committed
+from tests.e2e.job import Ended, Job, run_to_end
 from tests.e2e.tables import read_tables
 
 Options = dict[str, str]
@@ -137,3 +138,18 @@ def test_tables_of_another_checkpoint_are_refused(rest: Rest) -> None:
     line = late_refusal(start(rest.folder, rest.options | {"checkpoints": "another"}))
     assert f"is written by another checkpoint ({owner}, not " in line
     assert line.endswith("give that checkpoint's folder as --checkpoints, or another home for the tables")
+
+
+def test_an_engine_that_dies_is_told(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    try:
+        job.start()
+        job.wait_until(lambda: last_committed(job.checkpoints / "sessionize") >= 0, "a micro-batch", poll_s=0.2)
+        job.kill_engine()
+        code = job.wait_for_end()
+    finally:
+        job.kill_if_running()
+    assert code == 1
+    line = job.said()[-1]  # PySpark's own server prints a trace of its lost connection before it
+    assert line.startswith("sessionize: the engine has died (")
+    assert line.endswith("nothing is lost: start again with the same options")

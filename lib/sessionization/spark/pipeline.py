@@ -68,10 +68,15 @@ def start(
 
     slow_ms = max(settings.trigger, SLOWEST_FRESHNESS_MS)
     state_size = lambda: _state_size(queries.get(SESSIONIZE))  # noqa: E731
-    run(SESSIONIZE, changes, ChangesSink(*common(SESSIONIZE), state_size), settings.trigger)
-    _wait_for_first_micro_batch(queries[SESSIONIZE])
-    run(ARCHIVE, parsed, ArchiveSink(*common(ARCHIVE)), slow_ms)
-    run(ROLLUP, rows.where("change != 'heartbeat'"), RollupSink(*common(ROLLUP)), slow_ms)
+    try:
+        run(SESSIONIZE, changes, ChangesSink(*common(SESSIONIZE), state_size), settings.trigger)
+        _wait_for_first_micro_batch(queries[SESSIONIZE])
+        run(ARCHIVE, parsed, ArchiveSink(*common(ARCHIVE)), slow_ms)
+        run(ROLLUP, rows.where("change != 'heartbeat'"), RollupSink(*common(ROLLUP)), slow_ms)
+    except BaseException:  # on a cluster a query that was started would outlive this job
+        for query in queries.values():
+            query.stop()
+        raise
     return queries
 
 

@@ -4,7 +4,6 @@ import contextlib
 import os
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,20 +11,16 @@ from pathlib import Path
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery
 
 from sessionization.errors import ConfigurationError, StreamError
 from sessionization.settings import SessionizeSettings
-from sessionization.spark import pipeline, views
+from sessionization.spark import pipeline, supervise, views
 from sessionization.spark.causes import first_cause
-from sessionization.spark.checkpoint import ARCHIVE, ROLLUP, SESSIONIZE, Fixed, open_checkpoint
+from sessionization.spark.checkpoint import Fixed, open_checkpoint
 from sessionization.spark.progress import Progress, wall_clock_ms
 from sessionization.spark.session import on_databricks, spark_session
 from sessionization.spark.tables import TableHome, create_tables
 from sessionization.spark.totals import Delays, RunningTotals, Totals, batches_after, delays_since, live_now
-
-_REPORT_EVERY_S = 5
-_STOP_WITHIN_S = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +29,7 @@ class Summary:
 
     seconds: float
     totals: Totals
-    live: int
+    live: int | None
     delays: Delays
 
 
@@ -42,7 +37,8 @@ class Summary:
 class Watch:
     """Who is told what while the job runs.
 
-    `started` and `stopped` get the session and the tables' home, once the queries run and once they have stopped.
+    `started` and `stopped` get the session and the tables' home, once the queries run and once they have come to rest
+    without a failure. `progress` is called on the queries' own threads.
     """
 
     say: Callable[[str], None]
@@ -74,24 +70,35 @@ def run(settings: SessionizeSettings, stop: threading.Event, watch: Watch) -> Su
             totals.add(progress)
             watch.progress(progress)
 
-        with _plain_errors("the queries cannot be started"):
-            queries = pipeline.start(spark, settings, checkpoint, home, report)
+        with _plain_errors("the views cannot be created"):
             views.create_views(spark, home)
-        watch.started(spark, home)
+        with supervise.engine_alive(engine_log):
+            with _plain_errors("the queries cannot be started"):
+                queries = pipeline.start(spark, settings, checkpoint, home, report)
+            try:
+                watch.started(spark, home)
+                supervise.watch(queries, totals, settings.run_for, stop, watch.say)
+            finally:
+                causes = supervise.stop(queries, watch.say)
+        if causes:
+            raise StreamError(_told(causes, engine_log))
+        seconds = (wall_clock_ms() - began_ms) / 1000
         try:
-            _watch(queries, totals, settings.run_for, stop, watch.say)
-        finally:
-            watch.say("stopping: finishing the micro-batches that have begun")
-            failed = _stop(queries)
-        if failed:
-            raise StreamError(_told(failed, engine_log))
-        watch.stopped(spark, home)
-        now_ms = wall_clock_ms()
-        delays = delays_since(spark, home, began_ms, now_ms)
-        return Summary((now_ms - began_ms) / 1000, totals.now()[0], live_now(spark, home), delays)
+            watch.stopped(spark, home)
+            delays, live = delays_since(spark, home, began_ms, wall_clock_ms()), live_now(spark, home)
+        except (PySparkException, Py4JError) as error:  # all is written: this takes nothing back
+            watch.say(f"the summary is incomplete, the tables are not: {first_cause(str(error))}")
+            delays, live = Delays(), None
+        return Summary(seconds, totals.now()[0], live, delays)
     finally:
         if not on_databricks():
-            spark.stop()
+            with contextlib.suppress(Py4JError, OSError):  # an engine that is dead need not be stopped
+                spark.stop()
+
+
+def _told(causes: list[str], engine_log: Path) -> str:
+    where = "the cluster's log" if on_databricks() else str(engine_log)
+    return f"{'; '.join(causes)}; nothing is lost: mend the cause, start again with the same options (details: {where})"
 
 
 def _check_folders(settings: SessionizeSettings) -> None:
@@ -115,79 +122,6 @@ def _check_folders(settings: SessionizeSettings) -> None:
             raise ConfigurationError(msg) from error
 
 
-def _watch(
-    queries: dict[str, StreamingQuery],
-    totals: RunningTotals,
-    run_for_ms: int | None,
-    stop: threading.Event,
-    say: Callable[[str], None],
-) -> None:
-    """Wait for the end: of the time, by the signal, or of a query."""
-    ends_s = None if run_for_ms is None else time.monotonic() + run_for_ms / 1000
-    next_report_s = time.monotonic() + _REPORT_EVERY_S
-    while all(query.isActive for query in queries.values()):
-        now_s = time.monotonic()
-        if now_s >= next_report_s:
-            say(_progress_line(*totals.now()))
-            next_report_s = now_s + _REPORT_EVERY_S
-        if ends_s is not None and now_s >= ends_s:
-            return
-        if stop.wait(0.2 if ends_s is None else min(0.2, max(0.0, ends_s - now_s))):
-            return
-
-
-def _stop(queries: dict[str, StreamingQuery]) -> list[StreamingQuery]:
-    """Stop each query between two micro-batches, and let `sessions` catch up with what was written.
-
-    A query that does not come to rest in time is cut off; its micro-batch is repeated at the next start.
-
-    Returns:
-        The queries that had ended on their own.
-    """
-    failed = []
-    deadline_s = time.monotonic() + _STOP_WITHIN_S
-    for name in (SESSIONIZE, ROLLUP, ARCHIVE):
-        query = queries[name]
-        if name == ROLLUP:
-            catch_up = threading.Thread(target=_catch_up, args=(query,), daemon=True)
-            catch_up.start()
-            catch_up.join(max(0.0, deadline_s - time.monotonic()) / 2)
-        _wait_for_rest(query, deadline_s)
-        if not query.isActive:
-            failed.append(query)
-        query.stop()
-    return failed
-
-
-def _wait_for_rest(query: StreamingQuery, deadline_s: float) -> None:
-    """Wait until the micro-batch that now runs is done.
-
-    Where micro-batches take longer than the trigger there is no pause between two: then the next has just begun, and
-    is cut off before it has done any work.
-    """
-
-    def newest_done() -> int:
-        last = query.lastProgress
-        return -1 if last is None else int(last["batchId"])
-
-    running = newest_done()
-    while query.isActive and query.status["isTriggerActive"] and newest_done() == running:
-        if time.monotonic() >= deadline_s:
-            return
-        time.sleep(0.01)
-
-
-def _catch_up(query: StreamingQuery) -> None:
-    with contextlib.suppress(Exception):  # a failed query raises here too, and is found by its having ended
-        query.processAllAvailable()
-
-
-def _told(failed: list[StreamingQuery], engine_log: Path) -> str:
-    causes = "; ".join(f"query {query.name} stopped: {first_cause(str(query.exception() or '?'))}" for query in failed)
-    where = "the cluster's log" if on_databricks() else str(engine_log)
-    return f"{causes}; nothing is lost: mend the cause, start again with the same options (details: {where})"
-
-
 @contextlib.contextmanager
 def _plain_errors(what: str) -> Iterator[None]:
     try:
@@ -195,23 +129,6 @@ def _plain_errors(what: str) -> Iterator[None]:
     except (PySparkException, Py4JError) as error:
         msg = f"{what}: {first_cause(str(error))}"
         raise ConfigurationError(msg) from error
-
-
-def _progress_line(totals: Totals, last: dict[str, Progress]) -> str:
-    newest = last.get(SESSIONIZE)
-    parts = [
-        f"{totals.events:,} events in",
-        f"{totals.started:,} started",
-        f"{totals.heartbeats:,} heartbeats",
-        f"{totals.ended:,} ended",
-        f"{totals.repeated:,} repeated",
-        f"{totals.quarantined:,} quarantined",
-    ]
-    if newest is not None:
-        parts.append(f"micro-batch {newest.batch_id} took {newest.batch_ms:,} ms")
-        if newest.lateness.p99_ms is not None:
-            parts.append(f"heartbeats late by p99 {newest.lateness.p99_ms:,} ms")
-    return ", ".join(parts)
 
 
 def summary_lines(summary: Summary) -> list[str]:
@@ -223,7 +140,7 @@ def summary_lines(summary: Summary) -> list[str]:
         f"events in        {totals.events:,}, of which repeated {totals.repeated:,}"
         f" ({totals.duplicate_start:,} Starts, {totals.duplicate_end:,} Ends)",
         f"changes out      {totals.started:,} started, {totals.heartbeats:,} heartbeats, {totals.ended:,} ended",
-        f"live now         {summary.live:,}",
+        f"live now         {'-' if summary.live is None else f'{summary.live:,}'}",
         f"heartbeat lateness      p50 {_ms(delays.lateness_p50_ms)}, p99 {_ms(delays.lateness_p99_ms)}",
         f"event-to-table latency  p50 {_ms(delays.latency_p50_ms)}, p99 {_ms(delays.latency_p99_ms)}",
     ]

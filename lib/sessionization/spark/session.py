@@ -14,6 +14,8 @@ STREAM_CONF = {
     # A nullable field added to the state by a later version reads as null from an older checkpoint.
     "spark.sql.streaming.stateStore.encodingFormat": "avro",
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # A query that does not let itself be stopped must not keep the job from ending.
+    "spark.sql.streaming.stopTimeout": "5s",
     # Several queries share the cores: a long MERGE must not hold back a heartbeat.
     "spark.scheduler.mode": "FAIR",
 }

@@ -54,7 +54,10 @@ class Sink(ABC):
             raise StreamError(first_cause(str(error))) from None
         finally:
             batch.unpersist()
-        self.report(progress)
+        try:
+            self.report(progress)
+        except Exception:  # noqa: BLE001 - whoever listens must not end the query
+            _log.exception("micro-batch %s of %s is written, but could not be reported", batch_id, self.query)
 
     @abstractmethod
     def write(self, batch: DataFrame, batch_id: int, began_ms: int) -> Progress:

@@ -60,10 +60,10 @@ class RunningTotals:
 class Delays:
     """p50 and p99 in milliseconds over the run's last hour; None where nothing was measured."""
 
-    lateness_p50_ms: int | None
-    lateness_p99_ms: int | None
-    latency_p50_ms: int | None
-    latency_p99_ms: int | None
+    lateness_p50_ms: int | None = None
+    lateness_p99_ms: int | None = None
+    latency_p50_ms: int | None = None
+    latency_p99_ms: int | None = None
 
 
 def delays_since(spark: SparkSession, home: TableHome, began_ms: int, now_ms: int) -> Delays:

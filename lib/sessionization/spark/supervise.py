@@ -1,0 +1,145 @@
+"""Watch the queries while they run, and bring them to rest."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark.errors import PySparkException
+from pyspark.sql.streaming import StreamingQuery
+
+from sessionization.errors import StreamError
+from sessionization.spark.causes import first_cause
+from sessionization.spark.checkpoint import ARCHIVE, ROLLUP, SESSIONIZE
+from sessionization.spark.progress import Progress, wall_clock_ms
+from sessionization.spark.totals import RunningTotals, Totals
+
+REST_WITHIN_S = 25
+"""How long the queries may take to finish what they have begun; each may then take `stopTimeout` to be cut off."""
+_REPORT_EVERY_S = 5
+
+Say = Callable[[str], None]
+
+
+@contextlib.contextmanager
+def engine_alive(log: Path) -> Iterator[None]:
+    """Tell in one line that the engine has died, whatever was asked of it then.
+
+    Raises `StreamError`.
+    """
+    try:
+        yield
+    except (Py4JNetworkError, ConnectionError) as error:
+        msg = (
+            f"the engine has died (was it killed, or out of memory? see the end of {log} and {log.with_suffix('.out')});"
+            " nothing is lost: start again with the same options"
+        )
+        raise StreamError(msg) from error
+
+
+def watch(
+    queries: dict[str, StreamingQuery],
+    totals: RunningTotals,
+    run_for_ms: int | None,
+    stop: threading.Event,
+    say: Say,
+) -> None:
+    """Wait for the end: of the time, by the signal, or of a query."""
+    ends_s = None if run_for_ms is None else time.monotonic() + run_for_ms / 1000
+    next_report_s = time.monotonic() + _REPORT_EVERY_S
+    while all(query.isActive for query in queries.values()):
+        now_s = time.monotonic()
+        if now_s >= next_report_s:
+            say(_progress_line(*totals.now()))
+            next_report_s = now_s + _REPORT_EVERY_S
+        if ends_s is not None and now_s >= ends_s:
+            return
+        if stop.wait(0.2 if ends_s is None else min(0.2, max(0.0, ends_s - now_s))):
+            return
+
+
+def stop(queries: dict[str, StreamingQuery], say: Say) -> list[str]:
+    """Stop each query between two micro-batches, and let `sessions` catch up with what was written.
+
+    A query that does not come to rest in time is cut off; its micro-batch is repeated at the next start.
+
+    Returns:
+        Why queries had ended on their own.
+    """
+    causes: dict[str, str] = {}
+    running = dict(queries)
+
+    def note_ended() -> None:
+        for name, query in running.items():
+            if name not in causes and not query.isActive:
+                causes[name] = f"query {name} stopped: {first_cause(str(query.exception() or 'no cause was given'))}"
+                say(causes[name])
+
+    note_ended()
+    say("stopping: finishing the micro-batches that have begun")
+    deadline_s = time.monotonic() + REST_WITHIN_S
+    for name in (SESSIONIZE, ROLLUP, ARCHIVE):
+        query = running[name]
+        if name == ROLLUP and query.isActive:
+            catch_up = threading.Thread(target=_catch_up, args=(query,), daemon=True)
+            catch_up.start()
+            catch_up.join(max(0.0, deadline_s - time.monotonic()) / 2)
+        if not _comes_to_rest(query, deadline_s):
+            say(f"query {name} is cut off within a micro-batch, which the next start repeats")
+        note_ended()
+        _stop_query(query, say)
+        del running[name]
+    return list(causes.values())
+
+
+def _stop_query(query: StreamingQuery, say: Say) -> None:
+    try:
+        query.stop()
+    except Py4JNetworkError:
+        raise
+    except (PySparkException, Py4JError) as error:
+        say(f"query {query.name} does not stop ({first_cause(str(error))}): it ends with the engine")
+
+
+def _comes_to_rest(query: StreamingQuery, deadline_s: float) -> bool:
+    """Wait until the micro-batch that now runs is done, or the query has ended; false where that takes too long.
+
+    Where micro-batches take longer than the trigger there is no pause between two: then the next has just begun, and
+    can be cut off before it has done any work.
+    """
+
+    def newest_done() -> int | None:
+        last = query.lastProgress
+        return None if last is None else int(last["batchId"])
+
+    before = newest_done()
+    while query.isActive and query.status["isTriggerActive"] and newest_done() == before:
+        if time.monotonic() >= deadline_s:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def _catch_up(query: StreamingQuery) -> None:
+    with contextlib.suppress(Exception):  # a failed query raises here too, and is found by its having ended
+        query.processAllAvailable()
+
+
+def _progress_line(totals: Totals, last: dict[str, Progress]) -> str:
+    newest = last.get(SESSIONIZE)
+    parts = [
+        f"{totals.events:,} events in",
+        f"{totals.started:,} started",
+        f"{totals.heartbeats:,} heartbeats",
+        f"{totals.ended:,} ended",
+        f"{totals.repeated:,} repeated",
+        f"{totals.quarantined:,} quarantined",
+    ]
+    if newest is not None:
+        age_s = max(0, wall_clock_ms() - newest.processed_ms - newest.batch_ms) // 1000
+        parts.append(f"micro-batch {newest.batch_id} took {newest.batch_ms:,} ms, {age_s:,} s ago")
+        if newest.lateness.p99_ms is not None:
+            parts.append(f"heartbeats late by p99 {newest.lateness.p99_ms:,} ms")
+    return ", ".join(parts)
