@@ -1,5 +1,6 @@
 """Turn device events into session tables: `python jobs/sessionize.py --help`."""
 
+import contextlib
 import sys
 
 from sessionization.cli import parse, run
@@ -10,8 +11,9 @@ PROG = "sessionize"
 
 
 def say(line: str) -> None:
-    sys.stderr.write(f"{PROG}: {line}\n")
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):  # nobody reads any more: the job goes on
+        sys.stderr.write(f"{PROG}: {line}\n")
+        sys.stderr.flush()
 
 
 def main() -> int:

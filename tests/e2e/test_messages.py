@@ -140,6 +140,17 @@ def test_tables_of_another_checkpoint_are_refused(rest: Rest) -> None:
     assert line.endswith("give that checkpoint's folder as --checkpoints, or another home for the tables")
 
 
+def test_a_signal_while_the_engine_starts_is_heard(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    try:
+        job.start()
+        job.wait_until(lambda: any("starting" in line for line in job.said()), "it starts the engine", poll_s=0.05)
+        assert job.terminate() == 0
+    finally:
+        job.kill_if_running()
+    assert "sessionize: messages in      0, of which quarantined 0" in job.said()
+
+
 def test_an_engine_that_dies_is_told(tmp_path: Path) -> None:
     job = Job(tmp_path)
     try:

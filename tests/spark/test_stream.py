@@ -1,6 +1,7 @@
 """The three queries on real files, stopped and started again."""
 
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -48,7 +49,7 @@ class Job:
         settings = self.settings
         checkpoint = open_checkpoint(settings.checkpoints, Fixed.of(settings, str(self.home)), settings.rules)
         create_tables(self.spark, self.home, owner=checkpoint.id, may_create=not checkpoint.is_used)
-        queries = pipeline.start(self.spark, settings, checkpoint, self.home, lambda _: None)
+        queries = pipeline.start(self.spark, settings, checkpoint, self.home, lambda _: None, threading.Event())
         try:
             yield queries
         finally:
@@ -113,8 +114,9 @@ def test_files_folders_and_lines_of_every_kind(spark: SparkSession, tmp_path: Pa
     job = Job(spark, tmp_path)
     nested = job.input / "pc_sessions" / "nested.json"
     nested.mkdir(parents=True)
+    (job.input / "pc_sessions" / "date=2026-01-01").mkdir()
     start = json.dumps(message(1, "Start")).encode()
-    for name in ("_hidden.json", ".hidden.json", "1.txt", "nested.json/2.json"):
+    for name in ("_hidden.json", ".hidden.json", "1.txt", "nested.json/2.json", "date=2026-01-01/3.json"):
         (job.input / "pc_sessions" / name).write_bytes(start + b"\n")
     job.send(start + b"\r", b"", b"\r", b" \t", b"\xff\xfe", b'{"a":1}\r{"b":2}')
     with job.running():

@@ -3,12 +3,15 @@
 import logging
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
+from pyspark import java_gateway
 from pyspark.sql import SparkSession
 
 from sessionization.local.jars import jar_paths
@@ -71,23 +74,24 @@ def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
 
 @contextmanager
 def _engine_set_apart(output: Path) -> Iterator[None]:
-    """Start the JVM with its output in a file and without SIGTERM and SIGINT.
+    """Start the JVM with its output in a file and deaf to SIGTERM and SIGINT.
 
-    The JVM inherits both from this process. A signal to the whole process group (Ctrl-C, a service manager) would
-    otherwise end the engine while this process is still stopping the queries.
+    A signal to the whole process group (Ctrl-C, a service manager) would otherwise end the engine while this process
+    is still stopping the queries. This process itself goes on hearing them.
     """
-    saved = [(number, os.dup(number)) for number in (1, 2)]
-    ignored = [(number, signal.signal(number, signal.SIG_IGN)) for number in (signal.SIGTERM, signal.SIGINT)]
-    sys.stdout.flush()
-    sys.stderr.flush()
+    popen = subprocess.Popen
+
+    def deaf() -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+
     with output.open("ab") as file:
+
+        def start(*args: Any, **kwargs: Any) -> Any:
+            return popen(*args, **kwargs | {"preexec_fn": deaf, "stdout": file, "stderr": file})
+
+        setattr(java_gateway, "Popen", start)  # noqa: B010 - PySpark offers no other way to the child's signals
         try:
-            for number, _ in saved:
-                os.dup2(file.fileno(), number)
             yield
         finally:
-            for number, copy in saved:
-                os.dup2(copy, number)
-                os.close(copy)
-            for number, handler in ignored:
-                signal.signal(number, handler)
+            setattr(java_gateway, "Popen", popen)  # noqa: B010

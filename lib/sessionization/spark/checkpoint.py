@@ -62,6 +62,11 @@ class Checkpoint:
     in_force: RulesInForce
     is_used: bool
 
+    @property
+    def engine_log(self) -> Path:
+        """Where a local engine logs."""
+        return self.folder / "engine.log"
+
     def of_query(self, query: str) -> str:
         return str(self.folder / query)
 
@@ -118,7 +123,7 @@ def open_checkpoint(folder: Path, fixed: Fixed, rules: Rules) -> Checkpoint:
     else:
         try:
             begun_with, in_force = Fixed(**known["fixed"]), _rules_in_force(known, rules, last_ms)
-            checkpoint = Checkpoint(folder, str(known["id"]), in_force, is_used=last_ms is not None)
+            checkpoint = Checkpoint(folder, str(known["id"]), in_force, is_used=_is_used(folder))
         except (LookupError, TypeError) as error:
             raise _not_readable(file, error) from error
         _refuse_other(folder, begun_with, fixed)
@@ -170,6 +175,10 @@ def _last_micro_batch_ms(offsets: Path) -> int | None:
     except (OSError, ValueError, LookupError) as error:
         msg = f"{newest} is not an offset log ({error}): restore the checkpoint from a backup, or give a new folder"
         raise CheckpointError(msg) from error
+
+
+def _is_used(folder: Path) -> bool:
+    return any(_newest_batch(folder / query / "offsets") >= 0 for query in (SESSIONIZE, ARCHIVE, ROLLUP))
 
 
 def _newest_batch(offsets: Path) -> int:

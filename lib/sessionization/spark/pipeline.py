@@ -7,6 +7,8 @@
 Each query has a checkpoint of its own: a slow MERGE never delays a heartbeat, and a bad message never reaches state.
 """
 
+import contextlib
+import threading
 import time
 from collections.abc import Callable
 
@@ -19,7 +21,7 @@ from sessionization.spark.checkpoint import ARCHIVE, ROLLUP, SESSIONIZE, Checkpo
 from sessionization.spark.codec import OUTPUT_SCHEMA
 from sessionization.spark.parse import EventTimeLimits, parse, valid_events
 from sessionization.spark.processor import GROUPING_KEY, Layout, RulesInForce, SessionProcessor
-from sessionization.spark.progress import Progress
+from sessionization.spark.progress import Progress, engine_progress
 from sessionization.spark.session import on_databricks
 from sessionization.spark.sinks import ArchiveSink, ChangesSink, RollupSink, Sink, StateSize
 from sessionization.spark.source import file_messages, ticks
@@ -35,8 +37,9 @@ def start(
     checkpoint: Checkpoint,
     home: tables.TableHome,
     report: Callable[[Progress], None],
+    stop: threading.Event,
 ) -> dict[str, StreamingQuery]:
-    """Start the three queries; `report` is called after every micro-batch of each.
+    """Start the three queries; `report` is called after every micro-batch of each, and `stop` cuts the head start short.
 
     Heartbeats come first: the other two begin when the sessionize query has got through its first micro-batch, which
     after an outage is the largest, or after a while.
@@ -70,12 +73,13 @@ def start(
     state_size = lambda: _state_size(queries.get(SESSIONIZE))  # noqa: E731
     try:
         run(SESSIONIZE, changes, ChangesSink(*common(SESSIONIZE), state_size), settings.trigger)
-        _wait_for_first_micro_batch(queries[SESSIONIZE])
+        _wait_for_first_micro_batch(queries[SESSIONIZE], stop)
         run(ARCHIVE, parsed, ArchiveSink(*common(ARCHIVE)), slow_ms)
         run(ROLLUP, rows.where("change != 'heartbeat'"), RollupSink(*common(ROLLUP)), slow_ms)
     except BaseException:  # on a cluster a query that was started would outlive this job
         for query in queries.values():
-            query.stop()
+            with contextlib.suppress(Exception):
+                query.stop()
         raise
     return queries
 
@@ -106,14 +110,15 @@ def sessionize(events: DataFrame, ticks: DataFrame, layout: Layout, in_force: Ru
     )
 
 
-def _wait_for_first_micro_batch(query: StreamingQuery) -> None:
+def _wait_for_first_micro_batch(query: StreamingQuery, stop: threading.Event) -> None:
     deadline_s = time.monotonic() + _HEAD_START_S
-    while query.isActive and query.lastProgress is None and time.monotonic() < deadline_s:
-        time.sleep(0.1)
+    while query.isActive and engine_progress(query) is None and time.monotonic() < deadline_s:
+        if stop.wait(0.1):
+            return
 
 
 def _state_size(query: StreamingQuery | None) -> StateSize:
-    last = query.lastProgress if query is not None else None
+    last = engine_progress(query)
     if not last or not last["stateOperators"]:
         return StateSize()
     operator = last["stateOperators"][0]

@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 
 from pyspark.sql import Column, Row, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from sessionization.spark.tables import STREAM_PROGRESS, TableHome
 
@@ -52,6 +54,17 @@ class Progress:
         row = Row(*(values[name] for name in STREAM_PROGRESS.column_names))
         rows = spark.createDataFrame([row], STREAM_PROGRESS.schema).coalesce(1)
         home.append_once(rows, STREAM_PROGRESS, writer=writer, batch_id=self.batch_id)
+
+
+def engine_progress(query: StreamingQuery | None) -> StreamingQueryProgress | None:
+    """What the engine said last about a query; None before its first micro-batch.
+
+    Where the clock was set back the engine leaves out a rate that it cannot compute, and PySpark cannot read the rest.
+    """
+    try:
+        return None if query is None else query.lastProgress
+    except LookupError:
+        return None
 
 
 def delay_instants(since_ms: Column) -> Column:

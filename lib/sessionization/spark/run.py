@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -16,7 +16,8 @@ from sessionization.errors import ConfigurationError, StreamError
 from sessionization.settings import SessionizeSettings
 from sessionization.spark import pipeline, supervise, views
 from sessionization.spark.causes import first_cause
-from sessionization.spark.checkpoint import Fixed, open_checkpoint
+from sessionization.spark.checkpoint import Checkpoint, Fixed, open_checkpoint
+from sessionization.spark.parse import STREAMS
 from sessionization.spark.progress import Progress, wall_clock_ms
 from sessionization.spark.session import on_databricks, spark_session
 from sessionization.spark.tables import TableHome, create_tables
@@ -56,44 +57,71 @@ def run(settings: SessionizeSettings, stop: threading.Event, watch: Watch) -> Su
     home = TableHome(settings.warehouse, settings.catalog, settings.schema_name)
     _check_folders(settings)
     checkpoint = open_checkpoint(settings.checkpoints, Fixed.of(settings, str(home)), settings.rules)
-    engine_log = checkpoint.folder / "engine.log"
+    engine_log = checkpoint.engine_log
     watch.say(f"starting; tables in {home}, checkpoints in {checkpoint.folder}")
-    spark = spark_session(engine_log)
+    with _plain_errors(f"Spark cannot be started (see {engine_log.with_suffix('.out')})"):
+        spark = spark_session(engine_log)
     try:
-        with _plain_errors(f"the tables in {home} cannot be opened or created"):
-            create_tables(spark, home, owner=checkpoint.id, may_create=not checkpoint.is_used)
-            checkpoint.refuse_older_than(batches_after(spark, home, checkpoint.newest_batches()))
-        began_ms = wall_clock_ms()
-        totals = RunningTotals()
-
-        def report(progress: Progress) -> None:
-            totals.add(progress)
-            watch.progress(progress)
-
-        with _plain_errors("the views cannot be created"):
-            views.create_views(spark, home)
         with supervise.engine_alive(engine_log):
-            with _plain_errors("the queries cannot be started"):
-                queries = pipeline.start(spark, settings, checkpoint, home, report)
-            try:
-                watch.started(spark, home)
-                supervise.watch(queries, totals, settings.run_for, stop, watch.say)
-            finally:
-                causes = supervise.stop(queries, watch.say)
-        if causes:
-            raise StreamError(_told(causes, engine_log))
-        seconds = (wall_clock_ms() - began_ms) / 1000
-        try:
-            watch.stopped(spark, home)
-            delays, live = delays_since(spark, home, began_ms, wall_clock_ms()), live_now(spark, home)
-        except (PySparkException, Py4JError) as error:  # all is written: this takes nothing back
-            watch.say(f"the summary is incomplete, the tables are not: {first_cause(str(error))}")
-            delays, live = Delays(), None
-        return Summary(seconds, totals.now()[0], live, delays)
+            return _run(spark, settings, checkpoint, home, stop, watch)
     finally:
         if not on_databricks():
             with contextlib.suppress(Py4JError, OSError):  # an engine that is dead need not be stopped
                 spark.stop()
+
+
+def _run(
+    spark: SparkSession,
+    settings: SessionizeSettings,
+    checkpoint: Checkpoint,
+    home: TableHome,
+    stop: threading.Event,
+    watch: Watch,
+) -> Summary:
+    with _plain_errors(f"the tables in {home} cannot be opened or created"):
+        create_tables(spark, home, owner=checkpoint.id, may_create=not checkpoint.is_used)
+        checkpoint.refuse_older_than(batches_after(spark, home, checkpoint.newest_batches()))
+        views.create_views(spark, home)
+    began_ms = wall_clock_ms()
+    totals = RunningTotals()
+
+    def report(progress: Progress) -> None:
+        totals.add(progress)
+        watch.progress(progress)
+
+    with _plain_errors("the queries cannot be started"):
+        queries = pipeline.start(spark, settings, checkpoint, home, report, stop)
+    try:
+        watch.started(spark, home)
+        warning = _vanished_streams(settings.input) if settings.input is not None else lambda: None
+        supervise.watch(queries, totals, settings.run_for, stop, watch.say, warning)
+    finally:
+        causes = supervise.stop(queries, watch.say)
+    if causes:
+        raise StreamError(_told(causes, checkpoint.engine_log))
+    seconds = (wall_clock_ms() - began_ms) / 1000
+    try:
+        watch.stopped(spark, home)
+        delays, live = delays_since(spark, home, began_ms, wall_clock_ms()), live_now(spark, home)
+    except (PySparkException, Py4JError) as error:  # all is written: this takes nothing back
+        watch.say(f"the summary is incomplete, the tables are not: {first_cause(str(error))}")
+        delays, live = Delays(), None
+    return Summary(seconds, totals.now()[0], live, delays)
+
+
+def _vanished_streams(folder: Path) -> Callable[[], str | None]:
+    """A check for stream folders that were there and are gone: the engine takes that for silence, and so times out."""
+    seen: set[str] = set()
+
+    def check() -> str | None:
+        there = {stream for stream in STREAMS if (folder / stream).is_dir()}
+        seen.update(there)
+        gone = ", ".join(sorted(seen - there))
+        if not gone:
+            return None
+        return f"--input {folder}: {gone} has disappeared, so no event of it is read; is a mount gone? bring it back"
+
+    return check
 
 
 def _told(causes: list[str], engine_log: Path) -> str:
@@ -126,6 +154,8 @@ def _check_folders(settings: SessionizeSettings) -> None:
 def _plain_errors(what: str) -> Iterator[None]:
     try:
         yield
+    except Py4JNetworkError:
+        raise
     except (PySparkException, Py4JError) as error:
         msg = f"{what}: {first_cause(str(error))}"
         raise ConfigurationError(msg) from error

@@ -155,6 +155,7 @@ class RollupSink(Sink):
                 self.home.delta_table(spark, table).optimize().executeCompaction()
             except (PySparkException, Py4JError) as error:  # such as a DELETE of the same files; the next time will do
                 _log.warning("compaction of %s was put off: %s", table.name, first_cause(str(error)))
+                return
 
     def write(self, batch: DataFrame, batch_id: int, began_ms: int) -> Progress:
         counts = batch.agg(

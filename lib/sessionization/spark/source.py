@@ -25,6 +25,8 @@ def file_messages(spark: SparkSession, input_folder: Path) -> DataFrame:
         spark.readStream.format("text")
         .option("lineSep", "\n")
         .option("pathGlobFilter", "*.json")
+        # Otherwise a folder named like a partition (date=2026-11-21) ends the query. Files in folders are dropped below.
+        .option("recursiveFileLookup", "true")
         .option("maxFilesPerTrigger", str(MAX_FILES_PER_MICRO_BATCH))
         # A file is read however old it is: by default the source drops those a week older than the newest.
         .option("maxFileAge", "36500d")

@@ -13,7 +13,7 @@ from pyspark.sql.streaming import StreamingQuery
 from sessionization.errors import StreamError
 from sessionization.spark.causes import first_cause
 from sessionization.spark.checkpoint import ARCHIVE, ROLLUP, SESSIONIZE
-from sessionization.spark.progress import Progress, wall_clock_ms
+from sessionization.spark.progress import Progress, engine_progress, wall_clock_ms
 from sessionization.spark.totals import RunningTotals, Totals
 
 REST_WITHIN_S = 25
@@ -31,7 +31,7 @@ def engine_alive(log: Path) -> Iterator[None]:
     """
     try:
         yield
-    except (Py4JNetworkError, ConnectionError) as error:
+    except (Py4JNetworkError, ConnectionRefusedError, ConnectionResetError) as error:
         msg = (
             f"the engine has died (was it killed, or out of memory? see the end of {log} and {log.with_suffix('.out')});"
             " nothing is lost: start again with the same options"
@@ -45,14 +45,17 @@ def watch(
     run_for_ms: int | None,
     stop: threading.Event,
     say: Say,
+    warning: Callable[[], str | None],
 ) -> None:
-    """Wait for the end: of the time, by the signal, or of a query."""
+    """Wait for the end: of the time, by the signal, or of a query; say every few seconds how it goes."""
     ends_s = None if run_for_ms is None else time.monotonic() + run_for_ms / 1000
     next_report_s = time.monotonic() + _REPORT_EVERY_S
     while all(query.isActive for query in queries.values()):
         now_s = time.monotonic()
         if now_s >= next_report_s:
             say(_progress_line(*totals.now()))
+            if (warned := warning()) is not None:
+                say(warned)
             next_report_s = now_s + _REPORT_EVERY_S
         if ends_s is not None and now_s >= ends_s:
             return
@@ -111,7 +114,7 @@ def _comes_to_rest(query: StreamingQuery, deadline_s: float) -> bool:
     """
 
     def newest_done() -> int | None:
-        last = query.lastProgress
+        last = engine_progress(query)
         return None if last is None else int(last["batchId"])
 
     before = newest_done()

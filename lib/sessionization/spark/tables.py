@@ -52,6 +52,8 @@ _SMALL_FILES_TOGETHER = ("delta.autoOptimize.autoCompact", "true")
 _PROPERTIES_OF_ALL = (
     # A commit a second: a checkpoint of the table's log every ten would cost a second of every ten.
     ("delta.checkpointInterval", "100"),
+    # Every commit lists the log: a month of it would be millions of files. The rollup reads that of session_changes.
+    ("delta.logRetentionDuration", "interval 7 days"),
 )
 
 _MESSAGE_COLUMNS = (
@@ -173,6 +175,11 @@ STREAM_PROGRESS = Table(
         Column("lateness_p50_ms", "bigint", "heartbeats: from due_at to commit"),
         Column("lateness_p99_ms", "bigint", "heartbeats: from due_at to commit"),
         Column("lateness_max_ms", "bigint", "heartbeats: from due_at to commit"),
+    ),
+    # Three queries commit to it, one of them at every trigger.
+    properties=(
+        ("delta.logRetentionDuration", "interval 6 hours"),
+        ("delta.deletedFileRetentionDuration", "interval 6 hours"),
     ),
 )
 

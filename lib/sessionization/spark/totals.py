@@ -79,7 +79,7 @@ def delays_since(spark: SparkSession, home: TableHome, began_ms: int, now_ms: in
         ), delays AS (
           SELECT committed_ms - unix_millis(due_at) AS lateness_ms, committed_ms - unix_millis(ingested_at) AS latency_ms
           FROM {home.sql_name(SESSION_CHANGES.name)} JOIN commits USING (processed_at)
-          WHERE change_date >= to_date(timestamp_millis({since_ms}))
+          WHERE change_date >= to_date(timestamp_millis({since_ms})) AND processed_at >= timestamp_millis({since_ms})
         )
         SELECT percentile_approx(lateness_ms, array(0.5, 0.99)) AS lateness,
                percentile_approx(latency_ms, array(0.5, 0.99)) AS latency
