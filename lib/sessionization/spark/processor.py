@@ -85,7 +85,7 @@ class SessionProcessor(StatefulProcessor):
 
     layout: Layout
     in_force: RulesInForce
-    _now_ms: int = field(default=-1, init=False)
+    _now_ms: int | None = field(default=None, init=False)
     _registered: dict[str, int | None] = field(default_factory=dict, init=False)
     _fired: set[str] = field(default_factory=set, init=False)
 
@@ -141,7 +141,10 @@ class SessionProcessor(StatefulProcessor):
         pass
 
     def _clock(self, timer_values: TimerValues) -> int:
-        """The micro-batch's clock; a new one means a new micro-batch, in which no timer has moved or fired yet."""
+        """The micro-batch's clock; a new one means a new micro-batch, in which no timer was set or has fired yet.
+
+        Spark makes a new processor for every task, an engine that keeps one (as in tests) is served too.
+        """
         now_ms = timer_values.getCurrentProcessingTimeInMs()
         if now_ms != self._now_ms:
             self._now_ms = now_ms
