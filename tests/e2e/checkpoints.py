@@ -52,6 +52,15 @@ def committed_files(query: Path) -> set[Path]:
     return {path_of(uri) for batch in batches_of(query) if batch.is_committed for uri in batch.files}
 
 
+def merged_before(query: Path) -> int:
+    """The version of the table that a query reads as a stream, before which it is done with all; 0 at first."""
+    batch_id = last_committed(query)
+    if batch_id < 0:
+        return 0
+    _version, _conf, offset = (query / "offsets" / str(batch_id)).read_text(encoding="utf-8").splitlines()
+    return json.loads(offset)["reservoirVersion"]
+
+
 def path_of(uri: str) -> Path:
     return Path(unquote(urlparse(uri).path))
 

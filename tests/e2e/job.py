@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sessionization.local.session import SHORT_LIVED_JVM
-from tests.e2e.checkpoints import committed_files
+from tests.e2e.checkpoints import committed_files, merged_before
 
 ROOT = Path(__file__).parents[2]
 _POLL_S = 0.005
@@ -85,7 +85,16 @@ class Job:
             assert time.monotonic() < deadline_s, f"not within {_LONGEST_S} s: {what}; it said {self.said()[-3:]}"
             time.sleep(poll_s)
 
-    def has_read_everything(self) -> bool:
+    def wait_until_done(self) -> None:
+        """Wait until the tables hold all that follows from the input, `sessions` too; needs a session that beats."""
+        self.wait_until(self._has_read_everything, "all input is read", poll_s=0.2)
+        log = self.warehouse / "session_changes" / "_delta_log"
+        newest = max(int(path.stem) for path in log.glob("*.json"))
+        self.wait_until(
+            lambda: merged_before(self.checkpoints / "rollup") > newest, "all changes are merged", poll_s=0.2
+        )
+
+    def _has_read_everything(self) -> bool:
         """Both queries that read the input are done with every file that is there."""
         files = set(self.input.glob("*/*.json"))
         return all(files == committed_files(self.checkpoints / query) for query in ("sessionize", "archive"))

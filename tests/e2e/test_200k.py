@@ -48,7 +48,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Run:
     evening.release(job.input, len(evening))
     try:
         job.start()
-        job.wait_until(job.has_read_everything, "all input is read", poll_s=0.5)
+        job.wait_until_done()
         assert job.terminate() == 0
     finally:
         job.kill_if_running()

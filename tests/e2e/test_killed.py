@@ -62,7 +62,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
             halves += _half_done(job)
         job.start()
         _play(job, evening, len(evening), lambda: not len(evening))
-        job.wait_until(job.has_read_everything, "all input is read", poll_s=0.2)
+        job.wait_until_done()
         time.sleep(rng.uniform(1, 3))
         exit_code = job.terminate()
     finally:

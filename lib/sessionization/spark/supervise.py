@@ -90,7 +90,8 @@ def stop(queries: dict[str, StreamingQuery], say: Say) -> list[str]:
             catch_up.start()
             catch_up.join(max(0.0, deadline_s - time.monotonic()) / 2)
         if not _comes_to_rest(query, deadline_s):
-            say(f"query {name} is cut off within a micro-batch, which the next start repeats")
+            behind = "; until then `sessions` is behind `session_changes`" if name == ROLLUP else ""
+            say(f"query {name} is cut off within a micro-batch, which the next start repeats{behind}")
         note_ended()
         _stop_query(query, say)
         del running[name]
