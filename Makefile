@@ -31,6 +31,7 @@ demo: $(READY) ## simulator and job together for a minute, with a live view
 	@$(BIN)/python jobs/demo.py --folder $(DEMO)
 
 sql: $(READY) ## ask the demo's tables: make sql Q="SELECT * FROM sessions LIMIT 5"
+	@[ -n "$(Q)" ] || { echo 'give a question: make sql Q="SELECT * FROM sessions LIMIT 5"' >&2; exit 2; }
 	@$(BIN)/python jobs/query.py --warehouse $(DEMO)/warehouse --sql "$(Q)"
 
 test: $(READY) ## every test, fast tiers first

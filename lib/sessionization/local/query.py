@@ -11,7 +11,7 @@ from sessionization.errors import ConfigurationError
 from sessionization.spark.causes import first_cause
 from sessionization.spark.session import spark_session
 from sessionization.spark.tables import TABLES, TableHome
-from sessionization.spark.views import create_views
+from sessionization.spark.views import VIEWS, create_views
 
 
 def print_query(warehouse: Path, sql: str, rows: int, logs: Path) -> None:
@@ -28,7 +28,8 @@ def print_query(warehouse: Path, sql: str, rows: int, logs: Path) -> None:
         create_views(spark, home)
         found = spark.sql(sql).limit(rows).collect()
     except PySparkException as error:
-        msg = f"--sql: {first_cause(str(error))}"
+        names = ", ".join(sorted(known.name for known in (*TABLES, *VIEWS)))
+        msg = f"--sql: {first_cause(str(error))} (tables and views: {names})"
         raise ConfigurationError(msg) from error
     finally:
         spark.stop()
