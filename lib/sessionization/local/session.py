@@ -49,8 +49,6 @@ def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         # A laptop's table logs are small: one task per core reads them faster than Delta's default of 50.
         "spark.databricks.delta.snapshotPartitions": "2",
-        # Every append asks which micro-batch was taken last: with this the table's newest checksum file answers.
-        "spark.databricks.delta.setTransactionsInCrc.writeOnCommit": "true",
         # A laptop's micro-batches are small: generating and compiling code for them takes longer than running them.
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
