@@ -49,15 +49,16 @@ def jar_paths(jars: Sequence[Jar] = DELTA_JARS) -> list[Path]:
     Raises `SetupError` when a jar cannot be fetched or is not the one that was pinned.
     """
     folder = Path(sys.prefix) / "share" / "sessionization" / "jars"
-    if all((folder / jar.file_name).is_file() for jar in jars):  # nothing to write: the folder may be another user's
-        return [folder / jar.file_name for jar in jars]
+    paths = [folder / jar.file_name for jar in jars]
+    if all(path.is_file() for path in paths):  # nothing to write: the folder may be another user's
+        return paths
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         missing = [jar for jar in jars if not (folder / jar.file_name).is_file()]
         if missing:
             _fetch(missing, folder)
-    return [folder / jar.file_name for jar in jars]
+    return paths
 
 
 def _fetch(jars: Sequence[Jar], folder: Path) -> None:

@@ -14,7 +14,15 @@ from sessionization.errors import StreamError
 from sessionization.spark import rollup
 from sessionization.spark.causes import first_cause
 from sessionization.spark.progress import Progress, delay_instants, delays, wall_clock_ms
-from sessionization.spark.tables import QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS, STREAM_PROGRESS, TableHome
+from sessionization.spark.tables import (
+    QUARANTINE,
+    RAW_EVENTS,
+    SESSION_CHANGES,
+    SESSIONS,
+    STREAM_PROGRESS,
+    Table,
+    TableHome,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -59,6 +67,11 @@ class Sink(ABC):
         except Exception:  # noqa: BLE001 - whoever listens must not end the query
             _log.exception("micro-batch %s of %s is written, but could not be reported", batch_id, self.query)
 
+    def _append(self, rows: DataFrame, count: int, table: Table, batch_id: int) -> None:
+        """Append the micro-batch's `count` rows once, in as few files as `ROWS_PER_FILE` allows."""
+        files = -(-count // ROWS_PER_FILE)
+        self.home.append_once(rows.coalesce(files), table, writer=self.writer, batch_id=batch_id)
+
     @abstractmethod
     def write(self, batch: DataFrame, batch_id: int, began_ms: int) -> Progress:
         """Write the rows and say what they were; `began_ms` stands in for the clock of an empty micro-batch."""
@@ -86,8 +99,7 @@ class ChangesSink(Sink):
         changes = counts.started + counts.heartbeat + counts.ended
         if changes:
             rows = batch.where("change IS NOT NULL").select(*_change_columns())
-            files = -(-changes // ROWS_PER_FILE)
-            self.home.append_once(rows.coalesce(files), SESSION_CHANGES, writer=self.writer, batch_id=batch_id)
+            self._append(rows, changes, SESSION_CHANGES, batch_id)
         committed_ms = wall_clock_ms()
         processed_ms = counts.processed_ms or began_ms
         state = self.state_size()
@@ -126,9 +138,7 @@ class ArchiveSink(Sink):
             (QUARANTINE, batch.where("reason IS NOT NULL"), counts.quarantined),
         ):
             if count:
-                files = -(-count // ROWS_PER_FILE)
-                in_order = rows.select(*table.column_names).coalesce(files)
-                self.home.append_once(in_order, table, writer=self.writer, batch_id=batch_id)
+                self._append(rows.select(*table.column_names), count, table, batch_id)
         committed_ms = wall_clock_ms()
         return Progress(
             query=self.query,
