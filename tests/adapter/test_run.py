@@ -1,8 +1,16 @@
 """What the job watches beside its queries."""
 
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
+from pyspark import SparkContext
+
+from sessionization.errors import ConfigurationError, StreamError
 from sessionization.spark.run import _vanished_streams
+from sessionization.spark.supervise import engine_alive
 
 
 def test_a_stream_folder_that_was_there_and_is_gone_is_told(tmp_path: Path) -> None:
@@ -14,3 +22,14 @@ def test_a_stream_folder_that_was_there_and_is_gone_is_told(tmp_path: Path) -> N
     assert "pc_sessions has disappeared" in str(warning())
     (tmp_path / "pc_sessions").mkdir()
     assert warning() is None
+
+
+@pytest.mark.parametrize(("command", "told"), [("pass", StreamError), ("input()", ConfigurationError)])
+def test_an_error_is_the_engines_death_where_its_process_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, told: type[Exception]
+) -> None:
+    with subprocess.Popen([sys.executable, "-c", command], stdin=subprocess.PIPE) as engine:
+        monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=engine))
+        with pytest.raises(told), engine_alive(tmp_path / "engine.log"):
+            raise ConfigurationError
+        engine.kill()
