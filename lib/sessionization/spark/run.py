@@ -59,15 +59,15 @@ def run(settings: SessionizeSettings, stop: threading.Event, watch: Watch) -> Su
     checkpoint = open_checkpoint(settings.checkpoints, Fixed.of(settings, str(home)), settings.rules)
     engine_log = checkpoint.engine_log
     watch.say(f"starting; tables in {home}, checkpoints in {checkpoint.folder}")
-    with _plain_errors(f"Spark cannot be started (see {engine_log.with_suffix('.out')})"):
-        spark = spark_session(engine_log)
-    try:
-        with supervise.engine_alive(engine_log):
+    with supervise.engine_alive(engine_log):
+        with _plain_errors(f"Spark cannot be started (see {engine_log.with_suffix('.out')})"):
+            spark = spark_session(engine_log)
+        try:
             return _run(spark, settings, checkpoint, home, stop, watch)
-    finally:
-        if not on_databricks():
-            with contextlib.suppress(Py4JError, OSError):  # an engine that is dead need not be stopped
-                spark.stop()
+        finally:
+            if not on_databricks():
+                with contextlib.suppress(Py4JError, OSError):  # an engine that is dead need not be stopped
+                    spark.stop()
 
 
 def _run(
