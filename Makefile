@@ -51,7 +51,7 @@ format: $(READY) ## format, and mend what lint can mend
 	@$(BIN)/ruff check --fix .
 
 lock: ## resolve the locks anew from pyproject.toml
-	@for lock in "--group build -o requirements-build.lock" "--extra local --group dev -o requirements.lock" \
+	@for lock in "--group build -o requirements-build.lock" "--extra local --extra kafka --group dev -o requirements.lock" \
 	  "--extra java --no-deps -o requirements-java.lock"; do \
 	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --upgrade \
 	    pyproject.toml $$lock; \
