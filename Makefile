@@ -5,6 +5,7 @@ SHELL := bash
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+BROKER := .venv/.broker
 
 DEMO := .demo
 UNIT := $(BIN)/python -m pytest tests/unit lib/sessionization/core lib/sessionization/durations.py --doctest-modules -q
@@ -14,9 +15,9 @@ UNIT := $(BIN)/python -m pytest tests/unit lib/sessionization/core lib/sessioniz
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
 
-setup: $(READY) ## a virtual environment from the lock, Java if there is none, Delta's jars
+setup: $(READY) ## a virtual environment from the lock, Java if there is none, Spark's jars
 
-$(READY): pyproject.toml requirements.lock requirements-build.lock requirements-java.lock
+$(READY): pyproject.toml requirements.lock requirements-build.lock requirements-java.lock lib/sessionization/local/jars.lock
 	@echo "setting up .venv (once; about a minute)"
 	@$(PYTHON) -m venv --clear .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-build.lock
@@ -24,7 +25,12 @@ $(READY): pyproject.toml requirements.lock requirements-build.lock requirements-
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-build-isolation --no-deps --editable .
 	@$(BIN)/python -m sessionization.local.java || \
 	  $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-java.lock
-	@$(BIN)/python -m sessionization.local.jars
+	@$(BIN)/python -m sessionization.local.jars spark
+	@touch $@
+
+$(BROKER): $(READY) lib/sessionization/local/jars.lock
+	@echo "fetching a Kafka broker (once; 44 MB)"
+	@$(BIN)/python -m sessionization.local.jars broker
 	@touch $@
 
 demo: $(READY) ## simulator and job together for a minute, with a live view
@@ -34,7 +40,7 @@ sql: $(READY) ## ask the demo's tables: make sql Q="SELECT * FROM sessions LIMIT
 	@[ -n "$(Q)" ] || { echo 'give a question: make sql Q="SELECT * FROM sessions LIMIT 5"' >&2; exit 2; }
 	@$(BIN)/python jobs/query.py --warehouse $(DEMO)/warehouse --sql "$(Q)"
 
-test: $(READY) ## every test, fast tiers first
+test: $(READY) $(BROKER) ## every test, fast tiers first
 	@$(UNIT)
 	@$(BIN)/python -m pytest tests/adapter tests/spark tests/e2e -q
 

@@ -8,8 +8,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from configparser import ConfigParser
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
+from typing import Literal, get_args
 from xml.sax.saxutils import quoteattr
 
 import pyspark
@@ -33,22 +36,31 @@ class Jar:
         return f"{self.module}-{self.version}.jar"
 
 
-DELTA_JARS = (
-    Jar(
-        "io.delta", "delta-spark_4.2_2.13", "4.4.0", "27d4fd8b1f879535c573ed1c718177d6a27f24d3e626ba02e216369725721ead"
-    ),
-    Jar("io.delta", "delta-storage", "4.4.0", "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc"),
-)
+JarSet = Literal["spark", "broker"]
+"""What a Spark session needs beside pyspark, and what runs a Kafka broker: the sections of `jars.lock`."""
 
 
-def jar_paths(jars: Sequence[Jar] = DELTA_JARS) -> list[Path]:
+def pinned(wanted: JarSet) -> list[Jar]:
+    """The jars of one section of `jars.lock`."""
+    lock = ConfigParser(allow_no_value=True, delimiters=(" sha256:",), interpolation=None)
+    lock.optionxform = str  # type: ignore[assignment,method-assign] # names keep their case
+    lock.read_string((files("sessionization.local") / "jars.lock").read_text(encoding="utf-8"))
+    jars = []
+    for coordinates, sha256 in lock[wanted].items():
+        organisation, module, version = coordinates.split(":")
+        jars.append(Jar(organisation, module, version, sha256))
+    return jars
+
+
+def jar_paths(wanted: JarSet) -> list[Path]:
     """Where the jars are, fetching those that are missing; only that first call needs the network.
 
     `IVY_SETTINGS` in the environment may name an Ivy settings file, for a mirror.
 
     Raises `SetupError` when a jar cannot be fetched or is not the one that was pinned.
     """
-    folder = Path(sys.prefix) / "share" / "sessionization" / "jars"
+    jars = pinned(wanted)
+    folder = Path(sys.prefix) / "share" / "sessionization" / "jars" / wanted
     paths = [folder / jar.file_name for jar in jars]
     if all(path.is_file() for path in paths):  # nothing to write: the folder may be another user's
         return paths
@@ -106,5 +118,12 @@ def _ivy_file(jars: Sequence[Jar]) -> str:
     )
 
 
+def _main() -> int:
+    for wanted in get_args(JarSet):
+        if wanted in sys.argv[1:]:
+            jar_paths(wanted)
+    return 0
+
+
 if __name__ == "__main__":
-    run(lambda: len(jar_paths()) and 0, "jars")
+    run(_main, "jars")
