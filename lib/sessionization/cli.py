@@ -42,7 +42,7 @@ def parse(model: type[M], argv: Sequence[str] | None, prog: str) -> M:
     A field `max_event_age` is the option `--max-event-age`, a field with an alias takes its name from that, and a
     `bool` is a flag (`--no-…` where it is true by default). Options are written in full and given once; environment
     variables play no part. A description and a default show in `--help`; a field's `json_schema_extra` may name a
-    `metavar`.
+    `metavar`, and says with `repeatable` that the option may be given several times.
 
     Exits with code 0 after `--help`, and with code 2 and one line on stderr when something is wrong with `argv`.
     """
@@ -116,7 +116,7 @@ def _options(model: type[BaseModel], schemas: Mapping[str, _Schema]) -> list[cli
                 # Both forms collect what was given, so that a repeated option can be told from a single one.
                 multiple=not is_flag,
                 count=is_flag,
-                callback=_flag(value=field.default is not True) if is_flag else _once,
+                callback=_flag(value=field.default is not True) if is_flag else _callback(schema),
             )
         )
     return options
@@ -129,6 +129,15 @@ def _metavar(schema: _Schema) -> str:
     if choices:
         return "|".join(map(str, choices))
     return _METAVARS.get(schema.get("format", ""), _METAVARS.get(schema.get("type", ""), "TEXT"))
+
+
+def _callback(schema: _Schema) -> Callable[[click.Context, click.Option, tuple[str, ...]], object]:
+    return _every if schema.get("repeatable") else _once
+
+
+def _every(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...] | None:
+    """All values of an option that may be repeated."""
+    return tuple(str(_once(context, option, (text,))) for text in texts) or None
 
 
 def _once(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> str | None:

@@ -3,10 +3,21 @@
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from sessionization.core.state import Rules
 from sessionization.durations import Duration
+from sessionization.kafka_options import parse_kafka_options
+
+_SOURCE_OPTIONS = ("fetchOffset.", "groupIdPrefix", "kafkaConsumer.pollTimeoutMs", "minPartitions")
+_SET_BY_THE_JOB = {
+    "kafka.bootstrap.servers",
+    "kafka.auto.offset.reset",
+    "kafka.enable.auto.commit",
+    "kafka.interceptor.classes",
+    "kafka.key.deserializer",
+    "kafka.value.deserializer",
+}
 
 PositiveDuration = Annotated[Duration, Field(ge=1)]
 
@@ -16,8 +27,31 @@ class SessionizeSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    source: Literal["files"] = Field("files", description="where device events come from")
-    input: Path | None = Field(None, description="input folder; holds the folders pc_sessions and console_sessions")
+    source: Literal["files", "kafka"] = Field("files", description="where device events come from")
+    input: Path | None = Field(
+        None, description="files: input folder; holds the folders pc_sessions and console_sessions"
+    )
+    bootstrap_servers: str | None = Field(
+        None,
+        description="kafka: brokers of the topics pc_sessions and console_sessions, separated by commas",
+        json_schema_extra={"metavar": "HOST:PORT"},
+    )
+    starting_offsets: Literal["earliest", "latest"] = Field(
+        "earliest", description="kafka: where a new checkpoint begins; later starts go on from where the last one was"
+    )
+    max_offsets_per_trigger: int | None = Field(
+        100_000, ge=1, description="kafka: how many messages a micro-batch of the sessionize query takes at most"
+    )
+    kafka_option: tuple[str, ...] = Field(
+        (),
+        description="kafka: option of the client, as in kafka.security.protocol=SASL_SSL; may be given several times; "
+        "a secret is given as env:NAME or secret:SCOPE/KEY",
+        json_schema_extra={"metavar": "KEY=VALUE", "repeatable": True},
+    )
+    accept_data_loss: bool = Field(
+        default=False,
+        description="kafka: go on where the brokers deleted messages before they were read; for one start",
+    )
     warehouse: Path | None = Field(None, description="folder of the Delta tables, on a laptop")
     catalog: str | None = Field(None, description="Unity Catalog catalog of the tables, on Databricks")
     schema_name: str | None = Field(None, alias="schema", description="schema of the tables in --catalog")
@@ -49,11 +83,34 @@ class SessionizeSettings(BaseModel):
         None, description="stop gracefully after this long; without it, run until SIGTERM or Ctrl-C"
     )
 
+    @field_validator("kafka_option")
+    @classmethod
+    def _are_kafka_options(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
+        for name in parse_kafka_options(texts):
+            if name.lower() in _SET_BY_THE_JOB or not name.startswith(("kafka.", *_SOURCE_OPTIONS)):
+                msg = (
+                    f"{name!r} is not one to set here: write an option of the Kafka client with 'kafka.' before it, or "
+                    f"one of {', '.join(_SOURCE_OPTIONS)}"
+                )
+                raise ValueError(msg)
+        return texts
+
     @model_validator(mode="after")
     def _belong_together(self) -> Self:
-        if self.source == "files" and self.input is None:
-            msg = "--source files needs --input: name the folder that holds pc_sessions and console_sessions"
-            raise ValueError(msg)
+        if self.source == "files":
+            if self.input is None:
+                msg = "--source files needs --input: name the folder that holds pc_sessions and console_sessions"
+                raise ValueError(msg)
+            if self.bootstrap_servers is not None or self.kafka_option or self.accept_data_loss:
+                msg = "--bootstrap-servers, --kafka-option and --accept-data-loss are for --source kafka: add that"
+                raise ValueError(msg)
+        else:
+            if self.bootstrap_servers is None:
+                msg = "--source kafka needs --bootstrap-servers: name the brokers, as in 127.0.0.1:9092"
+                raise ValueError(msg)
+            if self.input is not None:
+                msg = "--source kafka takes no --input: leave it out, or give --source files"
+                raise ValueError(msg)
         if (self.warehouse is None) == (self.catalog is None):
             msg = "the tables need one home: give --warehouse DIR, or --catalog NAME and --schema NAME"
             raise ValueError(msg)
@@ -61,6 +118,11 @@ class SessionizeSettings(BaseModel):
             msg = "--catalog and --schema go together: give both, or neither"
             raise ValueError(msg)
         return self
+
+    @property
+    def kafka_options(self) -> dict[str, str]:
+        """What `--kafka-option` says, by name; references to secrets are still references."""
+        return parse_kafka_options(self.kafka_option)
 
     @property
     def rules(self) -> Rules:

@@ -12,6 +12,7 @@ from sessionization.durations import format_duration
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.settings import SessionizeSettings
 from sessionization.spark.processor import RulesInForce
+from sessionization.spark.progress import wall_clock_ms
 
 LAYOUT_FILE = "layout.json"
 SESSIONIZE = "sessionize"
@@ -59,6 +60,7 @@ class Checkpoint:
 
     folder: Path
     id: str
+    begun_ms: int
     in_force: RulesInForce
     is_used: bool
 
@@ -119,11 +121,13 @@ def open_checkpoint(folder: Path, fixed: Fixed, rules: Rules) -> Checkpoint:
         msg = f"--checkpoints {folder} holds queries but no {LAYOUT_FILE}: restore that file, or give a new folder"
         raise CheckpointError(msg)
     if known is None:
-        checkpoint = Checkpoint(folder, uuid4().hex, RulesInForce(rules), is_used=False)
+        checkpoint = Checkpoint(folder, uuid4().hex, wall_clock_ms(), RulesInForce(rules), is_used=False)
     else:
         try:
             begun_with, in_force = Fixed(**known["fixed"]), _rules_in_force(known, rules, last_ms)
-            checkpoint = Checkpoint(folder, str(known["id"]), in_force, is_used=_is_used(folder))
+            checkpoint = Checkpoint(
+                folder, str(known["id"]), int(known["begun_ms"]), in_force, is_used=_is_used(folder)
+            )
         except (LookupError, TypeError) as error:
             raise _not_readable(file, error) from error
         _refuse_other(folder, begun_with, fixed)
@@ -191,6 +195,7 @@ def _save(file: Path, checkpoint: Checkpoint, fixed: Fixed) -> None:
     in_force = checkpoint.in_force
     content = {
         "id": checkpoint.id,
+        "begun_ms": checkpoint.begun_ms,
         "fixed": asdict(fixed),
         "rules": asdict(in_force.rules),
         "previous_rules": asdict(in_force.previous) if in_force.previous is not None else None,

@@ -24,7 +24,7 @@ from sessionization.spark.processor import GROUPING_KEY, Layout, RulesInForce, S
 from sessionization.spark.progress import Progress, engine_progress
 from sessionization.spark.session import on_databricks
 from sessionization.spark.sinks import ArchiveSink, ChangesSink, RollupSink, Sink, StateSize
-from sessionization.spark.source import file_messages, ticks
+from sessionization.spark.source import messages, ticks
 
 SLOWEST_FRESHNESS_MS = 5_000
 """`raw_events`, `quarantine` and `sessions` are brought up to date this often, or every trigger if that is longer."""
@@ -47,10 +47,17 @@ def start(
     Returns:
         The queries by name.
     """
-    assert settings.input is not None
     limits = EventTimeLimits(settings.max_clock_skew, settings.max_event_age)
-    parsed = parse(file_messages(spark, settings.input), limits)
-    changes = sessionize(valid_events(parsed), ticks(spark), Layout(settings.device_groups), checkpoint.in_force)
+    slow_ms = max(settings.trigger, SLOWEST_FRESHNESS_MS)
+
+    def parsed(every_ms: int) -> DataFrame:
+        bound = settings.max_offsets_per_trigger
+        max_offsets = None if bound is None else bound * every_ms // settings.trigger
+        return parse(messages(spark, settings, checkpoint.begun_ms, max_offsets), limits)
+
+    changes = sessionize(
+        valid_events(parsed(settings.trigger)), ticks(spark), Layout(settings.device_groups), checkpoint.in_force
+    )
     rows = home.read(spark.readStream.option("skipChangeCommits", "true"), tables.SESSION_CHANGES)
 
     queries: dict[str, StreamingQuery] = {}
@@ -69,12 +76,11 @@ def start(
     def common(name: str) -> tuple[tables.TableHome, str, str, Callable[[Progress], None]]:
         return home, name, checkpoint.writer(name), report
 
-    slow_ms = max(settings.trigger, SLOWEST_FRESHNESS_MS)
     state_size = lambda: _state_size(queries.get(SESSIONIZE))  # noqa: E731
     try:
         run(SESSIONIZE, changes, ChangesSink(*common(SESSIONIZE), state_size), settings.trigger)
         _wait_for_first_micro_batch(queries[SESSIONIZE], stop)
-        run(ARCHIVE, parsed, ArchiveSink(*common(ARCHIVE)), slow_ms)
+        run(ARCHIVE, parsed(slow_ms), ArchiveSink(*common(ARCHIVE)), slow_ms)
         run(ROLLUP, rows.where("change != 'heartbeat'"), RollupSink(*common(ROLLUP)), slow_ms)
     except BaseException:  # on a cluster a query that was started would outlive this job
         for query in queries.values():

@@ -17,6 +17,7 @@ from sessionization.settings import SessionizeSettings
 from sessionization.spark import pipeline, supervise, views
 from sessionization.spark.causes import first_cause
 from sessionization.spark.checkpoint import Checkpoint, Fixed, open_checkpoint
+from sessionization.spark.kafka import check_topics
 from sessionization.spark.parse import STREAMS
 from sessionization.spark.progress import Progress, wall_clock_ms
 from sessionization.spark.session import on_databricks, spark_session
@@ -78,6 +79,8 @@ def _run(
     stop: threading.Event,
     watch: Watch,
 ) -> Summary:
+    if settings.source == "kafka":
+        check_topics(spark, settings)
     with _plain_errors(f"the tables in {home} cannot be opened or created"):
         create_tables(spark, home, owner=checkpoint.id, may_create=not checkpoint.is_used)
         checkpoint.refuse_older_than(batches_after(spark, home, checkpoint.newest_batches()))
