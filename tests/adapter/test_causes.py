@@ -2,7 +2,7 @@
 
 import pytest
 
-from sessionization.spark.causes import first_cause
+from sessionization.spark.causes import first_cause, what_to_do
 
 JAVA = """An error occurred while calling o5316.save.
 : org.apache.spark.SparkException: Job aborted.
@@ -34,3 +34,14 @@ def test_first_cause(text: str, cause: str) -> None:
 
 def test_a_huge_message_is_cut() -> None:
     assert len(first_cause("ValueError: " + "x" * 100_000)) == 500
+
+
+def test_the_name_of_our_own_error_is_no_news() -> None:
+    assert first_cause("sessionization.errors.StreamError: java.io.IOException: gone") == "java.io.IOException: gone"
+
+
+def test_a_known_cause_has_a_remedy_and_another_the_general_one() -> None:
+    lost = "org.apache.kafka.clients.consumer.OffsetOutOfRangeException: Fetch position 810 is out of range"
+    assert what_to_do([lost, lost]).endswith("if the messages are gone for good, start once with --accept-data-loss")
+    assert what_to_do(["java.io.IOException: No space left on device"]).startswith("nothing is lost: make room")
+    assert what_to_do(["RuntimeError: no"]).startswith("nothing is lost: mend the cause")

@@ -86,7 +86,8 @@ def _engine_set_apart(output: Path) -> Iterator[None]:
     with output.open("ab") as file:
 
         def start(*args: Any, **kwargs: Any) -> Any:
-            return popen(*args, **kwargs | {"preexec_fn": deaf, "stdout": file, "stderr": file})
+            # It inherits the checkpoint's lock: as long as it lives, no other job may begin.
+            return popen(*args, **kwargs | {"preexec_fn": deaf, "close_fds": False, "stdout": file, "stderr": file})
 
         setattr(java_gateway, "Popen", start)  # noqa: B010 - PySpark offers no other way to the child's signals
         try:

@@ -15,9 +15,10 @@ from pyspark.sql import SparkSession
 from sessionization.errors import ConfigurationError, StreamError
 from sessionization.settings import SessionizeSettings
 from sessionization.spark import pipeline, supervise, views
-from sessionization.spark.causes import first_cause
+from sessionization.spark.causes import first_cause, what_to_do
 from sessionization.spark.checkpoint import Checkpoint, Fixed, open_checkpoint
 from sessionization.spark.kafka import check_topics
+from sessionization.spark.lock import locked
 from sessionization.spark.parse import STREAMS
 from sessionization.spark.progress import Progress, wall_clock_ms
 from sessionization.spark.session import on_databricks, spark_session
@@ -57,18 +58,19 @@ def run(settings: SessionizeSettings, stop: threading.Event, watch: Watch) -> Su
     """
     home = TableHome(settings.warehouse, settings.catalog, settings.schema_name)
     _check_folders(settings)
-    checkpoint = open_checkpoint(settings.checkpoints, Fixed.of(settings, str(home)), settings.rules)
-    engine_log = checkpoint.engine_log
-    watch.say(f"starting; tables in {home}, checkpoints in {checkpoint.folder}")
-    with supervise.engine_alive(engine_log):
-        with _plain_errors(f"Spark cannot be started (see {engine_log.with_suffix('.out')})"):
-            spark = spark_session(engine_log)
-        try:
-            return _run(spark, settings, checkpoint, home, stop, watch)
-        finally:
-            if not on_databricks():
-                with contextlib.suppress(Py4JError, OSError):  # an engine that is dead need not be stopped
-                    spark.stop()
+    with locked(settings.checkpoints, watch.say):
+        checkpoint = open_checkpoint(settings.checkpoints, Fixed.of(settings, str(home)), settings.rules)
+        engine_log = checkpoint.engine_log
+        watch.say(f"starting; tables in {home}, checkpoints in {checkpoint.folder}")
+        with supervise.engine_alive(engine_log):
+            with _plain_errors(f"Spark cannot be started (see {engine_log.with_suffix('.out')})"):
+                spark = spark_session(engine_log)
+            try:
+                return _run(spark, settings, checkpoint, home, stop, watch)
+            finally:
+                if not on_databricks():
+                    with contextlib.suppress(Py4JError, OSError):  # an engine that is dead need not be stopped
+                        spark.stop()
 
 
 def _run(
@@ -129,7 +131,7 @@ def _vanished_streams(folder: Path) -> Callable[[], str | None]:
 
 def _told(causes: list[str], engine_log: Path) -> str:
     where = "the cluster's log" if on_databricks() else str(engine_log)
-    return f"{'; '.join(causes)}; nothing is lost: mend the cause, start again with the same options (details: {where})"
+    return f"{'; '.join(causes)}: {what_to_do(causes)} (details: {where})"
 
 
 def _check_folders(settings: SessionizeSettings) -> None:

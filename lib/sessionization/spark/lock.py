@@ -1,0 +1,86 @@
+"""One job at a time on a checkpoint folder; what a dead job held is free."""
+
+import fcntl
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO
+
+from sessionization.errors import CheckpointError, ConfigurationError
+
+LOCK_FILE = "lock"
+_WAIT_S = 20
+_POLL_S = 0.2
+
+
+@contextmanager
+def locked(folder: Path, say: Callable[[str], None], wait_s: float = _WAIT_S) -> Iterator[None]:
+    """Hold the folder while the body runs; it is made if missing.
+
+    The operating system keeps the lock, and frees it when this process and the engine that it started have both ended,
+    however they end: an engine may outlive its job by a moment, and must not meet the next one. That is what `wait_s`
+    is for.
+
+    Raises `CheckpointError` when another job holds the folder all that time, and `ConfigurationError` when the folder
+    cannot be used.
+    """
+    folder = folder.absolute()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / LOCK_FILE).open("a+", encoding="utf-8")
+    except OSError as error:
+        msg = f"--checkpoints {folder} cannot be used ({error.strerror}): give a folder that this user can write"
+        raise ConfigurationError(msg) from error
+    with file:
+        _wait_for(file, folder, say, wait_s)
+        os.set_inheritable(file.fileno(), True)  # by the engine
+        file.truncate(0)
+        json.dump({"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}, file)
+        file.flush()
+        try:
+            yield
+        finally:
+            fcntl.flock(file, fcntl.LOCK_UN)  # for the engine too, which a notebook keeps for its next run
+
+
+def _wait_for(file: IO[str], folder: Path, say: Callable[[str], None], wait_s: float) -> None:
+    deadline_s = time.monotonic() + wait_s
+    is_told = False
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = _owner(file)
+            if time.monotonic() >= deadline_s:
+                msg = (
+                    f"--checkpoints {folder} is in use by {owner}: stop that job first; "
+                    "a second one beside it needs a --checkpoints folder and tables of its own"
+                )
+                raise CheckpointError(msg) from None
+            if not is_told:
+                say(f"waiting for {owner}, which still uses {folder}")
+                is_told = True
+            time.sleep(_POLL_S)
+        except OSError as error:
+            say(f"{folder} cannot be locked ({error.strerror}): see to it that no second job uses it")
+            return
+        else:
+            return
+
+
+def _owner(file: IO[str]) -> str:
+    file.seek(0)
+    try:
+        owner = json.loads(file.read())
+        return f"process {owner['pid']} on {owner['host']} since {owner['since']}"
+    except (ValueError, LookupError, TypeError):  # it is just being written
+        return "another job"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

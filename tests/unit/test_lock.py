@@ -1,0 +1,70 @@
+"""One job at a time on a checkpoint folder."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sessionization.errors import CheckpointError, ConfigurationError
+from sessionization.spark.lock import locked
+
+HOLDER = """
+import subprocess, sys
+from pathlib import Path
+from sessionization.spark.lock import locked
+with locked(Path(sys.argv[1]), print):
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], close_fds=False)
+    print(child.pid, flush=True)
+    sys.stdin.read()
+"""
+
+
+def said_to_nobody(line: str) -> None:
+    raise AssertionError(line)
+
+
+def test_it_is_free_again_after_the_body(tmp_path: Path) -> None:
+    for _ in range(2):
+        with locked(tmp_path / "new", said_to_nobody):
+            pass
+
+
+def test_an_engine_that_is_kept_does_not_keep_it(tmp_path: Path) -> None:
+    with locked(tmp_path, said_to_nobody):
+        engine = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False)
+    with engine, locked(tmp_path, said_to_nobody):
+        assert engine.poll() is None
+        engine.kill()
+
+
+def test_a_second_job_is_refused_and_told_by_whom(tmp_path: Path) -> None:
+    said: list[str] = []
+    with locked(tmp_path, said_to_nobody):
+        refused = pytest.raises(
+            CheckpointError, match=r"is in use by process \d+ on \S+ since \S+: stop that job first"
+        )
+        with refused, locked(tmp_path, said.append, wait_s=0.3):
+            pytest.fail("two jobs at once")
+    assert len(said) == 1
+    assert said[0].startswith("waiting for process ")
+
+
+def test_a_killed_job_holds_it_until_its_engine_has_ended(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None
+        engine = int(holder.stdout.readline())
+        holder.kill()
+    with pytest.raises(CheckpointError), locked(tmp_path, lambda _: None, wait_s=0):
+        pytest.fail("the engine still runs")
+    subprocess.run(["kill", "-9", str(engine)], check=True)
+    with locked(tmp_path, lambda _: None, wait_s=10):
+        pass
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigurationError, match="cannot be used"), locked(tmp_path / "file", said_to_nobody):
+        pytest.fail("not a folder")
