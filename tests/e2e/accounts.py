@@ -22,11 +22,11 @@ def unaccounted(tables: Tables, waiting: Collection[Session]) -> list[str]:
     """
     started = {_session(row) for row in tables["session_changes"] if row["change"] == "started"}
     ended = {_session(row) for row in tables["session_changes"] if row["end_reason"] in _FROM_ENDS} | set(waiting)
-    refused = {(row["file"], row["value"]) for row in tables["quarantine"]}
+    refused = {_position(row) for row in tables["quarantine"]}
     found, starts, ends = [], 0, 0
     for row in tables["raw_events"]:
         message = read(row["stream"], row["value"], row["ingested_ms"])
-        if (row["file"], row["value"]) in refused:
+        if _position(row) in refused:
             continue
         if isinstance(message, str):
             found.append(f"{message}, and not in quarantine: {row}")
@@ -63,6 +63,10 @@ def sums_of(tables: Tables) -> Counter[str]:
     for row in tables["stream_progress"]:
         sums.update({f"{row['query']}.{name}": row[name] or 0 for name in _COUNTS})
     return sums
+
+
+def _position(row: dict) -> tuple[object, ...]:
+    return row["file"], row["stream"], row["partition"], row["offset"], row["value"]
 
 
 def _session(row: dict) -> Session:

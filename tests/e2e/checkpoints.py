@@ -5,14 +5,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
+Range = tuple[str, int, int, int]
+Offsets = dict[tuple[str, int], int]
+
 
 @dataclass(frozen=True)
 class Batch:
-    """A micro-batch that was begun: its clock, the files that were new in it (as URIs), and whether it was committed."""
+    """A micro-batch that was begun: its clock, what was new in it, and whether it was committed.
+
+    New were files (as URIs), or ranges of topics: topic, partition, first offset, offset after the last.
+    """
 
     batch_id: int
     clock_ms: int
     files: tuple[str, ...]
+    ranges: tuple[Range, ...]
     is_committed: bool
 
 
@@ -24,14 +31,17 @@ def batches_of(query: Path) -> list[Batch]:
     assert list(committed) in (list(begun), list(begun)[:-1])
     source, entries = _file_source(query / "sources")
     batches, taken = [], 0
+    read = _initial_offsets(query / "sources" / "0" / "0")
     for batch_id, path in begun.items():
         _version, conf, *offsets = path.read_text(encoding="utf-8").splitlines()
         until = taken
         if source is not None and offsets[source] != "-":
             until = json.loads(offsets[source])["logOffset"] + 1
         files = tuple(file for at in range(taken, until) for file in entries.get(at, ()))
-        batches.append(Batch(batch_id, json.loads(conf)["batchTimestampMs"], files, batch_id in committed))
-        taken = until
+        reached = topic_offsets(offsets[0])
+        ranges = tuple((*position, read.get(position, 0), offset) for position, offset in reached.items())
+        batches.append(Batch(batch_id, json.loads(conf)["batchTimestampMs"], files, ranges, batch_id in committed))
+        taken, read = until, read | reached
     clocks_ms = [batch.clock_ms for batch in batches]
     assert clocks_ms == sorted(set(clocks_ms))
     return batches
@@ -50,6 +60,28 @@ def last_committed(query: Path) -> int:
 def committed_files(query: Path) -> set[Path]:
     """The files that a query is done with."""
     return {path_of(uri) for batch in batches_of(query) if batch.is_committed for uri in batch.files}
+
+
+def committed_offsets(query: Path) -> Offsets:
+    """How far a query is done with each partition of its topics."""
+    done = [batch for batch in batches_of(query) if batch.is_committed]
+    return {(topic, partition): until for batch in done for topic, partition, _, until in batch.ranges}
+
+
+def topic_offsets(line: str) -> Offsets:
+    """What an offset log says of topics: the offset after the last one read, by topic and partition."""
+    offsets = json.loads(line) if line.startswith("{") else {}
+    return {
+        (topic, int(partition)): offset
+        for topic, partitions in offsets.items()
+        if isinstance(partitions, dict)
+        for partition, offset in partitions.items()
+    }
+
+
+def _initial_offsets(log: Path) -> Offsets:
+    """Where a query has begun to read topics."""
+    return topic_offsets(log.read_text(encoding="utf-8").rpartition("\n")[2]) if log.is_file() else {}
 
 
 def merged_before(query: Path) -> int:

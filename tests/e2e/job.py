@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sessionization.local.session import SHORT_LIVED_JVM
-from tests.e2e.checkpoints import committed_files, merged_before
+from tests.e2e.checkpoints import committed_files, committed_offsets, merged_before
+from tests.e2e.topics import Topics
 
 ROOT = Path(__file__).parents[2]
 _POLL_S = 0.005
@@ -52,7 +53,9 @@ def run_to_end(*options: str, cwd: Path, timeout_s: float = _LONGEST_S) -> Ended
 class Job:
     """A folder with an input, a warehouse and checkpoints, and the job that runs on them again and again."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path, *options: str, topics: Topics | None = None) -> None:
+        """Read from the folder's input, or from Kafka topics."""
+        self.topics = topics
         self.input, self.warehouse, self.checkpoints = folder / "input", folder / "warehouse", folder / "checkpoints"
         self.input.mkdir(parents=True, exist_ok=True)
         self.stderr = folder / "stderr.txt"
@@ -65,10 +68,11 @@ class Job:
     def start(self) -> None:
         """Start the job as the leader of a session of its own, by which all of its processes are known."""
         assert self._process is None
-        folders = ("--input", self.input, "--warehouse", self.warehouse, "--checkpoints", self.checkpoints)
+        folders = ("--warehouse", self.warehouse, "--checkpoints", self.checkpoints)
+        source = ("--input", self.input) if self.topics is None else self.topics.options
         with self.stderr.open("ab") as said:
             self._process = subprocess.Popen(
-                command(*map(str, folders), *self._options),
+                command(*map(str, (*source, *folders)), *self._options),
                 env=environment(self._folder / "conf"),
                 cwd=self._folder,
                 stdin=subprocess.DEVNULL,
@@ -95,9 +99,13 @@ class Job:
         )
 
     def _has_read_everything(self) -> bool:
-        """Both queries that read the input are done with every file that is there."""
+        """Both queries that read the input are done with all that is there."""
+        queries = [self.checkpoints / query for query in ("sessionize", "archive")]
+        if self.topics is not None:
+            ends = self.topics.ends()
+            return all(committed_offsets(query) == ends for query in queries)
         files = set(self.input.glob("*/*.json"))
-        return all(files == committed_files(self.checkpoints / query) for query in ("sessionize", "archive"))
+        return all(files == committed_files(query) for query in queries)
 
     def kill(self) -> None:
         """SIGKILL the process group (the driver and its JVM) at once, then what has a group of its own."""

@@ -6,18 +6,18 @@ the slow reference implementation of the rules what follows from them.
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from sessionization.core.events import Change, ChangeKind, Event
 from sessionization.core.reference import Device, Reference, session_rows
 from sessionization.core.state import Rules
 from tests.e2e.checkpoints import Batch, batches_of, path_of
-from tests.e2e.wire import lines_of, read
+from tests.e2e.messages import Files, Source
+from tests.e2e.wire import read
 
 Row = tuple[Any, ...]
 
@@ -93,20 +93,21 @@ class _QuickReference(Reference):
         return [self.remembered[key]] if key in self.remembered else []
 
 
-def tell(checkpoints: Path, rules: Rules) -> Oracle:
+def tell(checkpoints: Path, rules: Rules, source: Source | None = None) -> Oracle:
     """Play everything again that a stopped job has done under constant settings and without device groups."""
     oracle = Oracle()
+    source = source or Files()
     for query, play in (("sessionize", partial(_sessionize, rules)), ("archive", _archive)):
         batches = batches_of(checkpoints / query)
         oracle.files[query] = [path_of(uri) for batch in batches if batch.is_committed for uri in batch.files]
-        play(oracle, batches)
+        play(source, oracle, batches)
     return oracle
 
 
-def _sessionize(rules: Rules, oracle: Oracle, batches: list[Batch]) -> None:
+def _sessionize(rules: Rules, source: Source, oracle: Oracle, batches: list[Batch]) -> None:
     reference = _QuickReference(rules)
     for batch in batches:
-        said = [read(stream, line, ingested_ms) for stream, ingested_ms, line in _lines(batch)]
+        said = [read(message.stream, message.value, message.ingested_ms) for message in source.of(batch)]
         events: list[tuple[str, Event]] = [what for what in said if not isinstance(what, str)]
         before = dict(reference.counters)
         changes = reference.micro_batch(batch.clock_ms, events)
@@ -137,31 +138,20 @@ def _entries(reference: Reference) -> set[tuple[str, int, str]]:
     return entries
 
 
-def _archive(oracle: Oracle, batches: list[Batch]) -> None:
+def _archive(source: Source, oracle: Oracle, batches: list[Batch]) -> None:
     for batch in batches:
         messages, refused = [], []
-        for uri in batch.files:
-            for stream, ingested_ms, line in _lines_of_file(uri):
-                row = (stream, None, None, f"file:{quote(str(path_of(uri)))}", ingested_ms, line, day(ingested_ms))
-                messages.append(row)
-                reason = read(stream, line, ingested_ms)
-                if isinstance(reason, str):
-                    refused.append((*row, reason))
+        for message in source.of(batch):
+            row = (*astuple(message), day(message.ingested_ms))
+            messages.append(row)
+            reason = read(message.stream, message.value, message.ingested_ms)
+            if isinstance(reason, str):
+                refused.append((*row, reason))
         oracle.tables["raw_events"].add(batch, messages)
         oracle.tables["quarantine"].add(batch, refused)
         oracle.measured["archive", batch.batch_id] = Measured([row[4] for row in messages])
         progress = ("archive", batch.batch_id, len(messages), *(None,) * 6, len(refused))
         oracle.tables["stream_progress"].add(batch, [progress])
-
-
-def _lines(batch: Batch) -> Iterable[tuple[str, int, bytes]]:
-    return (line for uri in batch.files for line in _lines_of_file(uri))
-
-
-def _lines_of_file(uri: str) -> Iterable[tuple[str, int, bytes]]:
-    path = path_of(uri)
-    ingested_ms = path.stat().st_mtime_ns // 1_000_000
-    return ((path.parent.name, ingested_ms, line) for line in lines_of(path.read_bytes()))
 
 
 def change_row(device_id: str, change: Change) -> Row:

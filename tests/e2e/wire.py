@@ -35,8 +35,9 @@ def lines_of(content: bytes) -> list[bytes]:
     return [line for line in lines if line.strip(b" \t\r")]
 
 
-def read(stream: str, line: bytes, ingested_ms: int) -> tuple[str, Event] | str:  # noqa: PLR0911 - one row, one return
+def read(stream: str, value: bytes | None, ingested_ms: int) -> tuple[str, Event] | str:  # noqa: PLR0911 - one row, one return
     """The device and the event, or the first reason of the contract's table that fits."""
+    line = value or b""
     device_field, platform = STREAMS[stream]
     fields = _object(line) if len(line) <= _MAX_VALUE_BYTES else None
     device_id = _text(fields, device_field)

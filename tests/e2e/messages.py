@@ -1,0 +1,50 @@
+"""What the source of a job holds, message by message: lines of files, or records of topics."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+from urllib.parse import quote
+
+from tests.e2e.checkpoints import Batch, path_of
+from tests.e2e.wire import lines_of
+
+
+@dataclass(frozen=True)
+class Message:
+    """The columns of `raw_events`, without the date."""
+
+    stream: str
+    partition: int | None
+    offset: int | None
+    file: str | None
+    ingested_ms: int
+    value: bytes | None
+
+
+class Source(Protocol):
+    """Hands out the messages of a micro-batch."""
+
+    def of(self, batch: Batch) -> Iterable[Message]: ...
+
+
+class Files:
+    """Lines of the files that a micro-batch took."""
+
+    def of(self, batch: Batch) -> Iterable[Message]:
+        for uri in batch.files:
+            path = path_of(uri)
+            ingested_ms = path.stat().st_mtime_ns // 1_000_000
+            for line in lines_of(path.read_bytes()):
+                yield Message(path.parent.name, None, None, f"file:{quote(str(path))}", ingested_ms, line)
+
+
+@dataclass(frozen=True)
+class Records:
+    """All records of the topics, by topic, partition and offset."""
+
+    by_position: dict[tuple[str, int, int], Message]
+
+    def of(self, batch: Batch) -> Iterable[Message]:
+        for topic, partition, first, until in batch.ranges:
+            for offset in range(first, until):
+                yield self.by_position[topic, partition, offset]
