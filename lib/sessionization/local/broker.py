@@ -1,0 +1,250 @@
+"""A real Apache Kafka broker of one node as a child process, for tests and the demo."""
+
+import atexit
+import ctypes
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Self
+
+from sessionization.errors import SetupError
+from sessionization.local.jars import jar_paths
+from sessionization.local.java import java_executable
+
+# Below the ports that systems give to outgoing connections: a client that keeps trying to reach a killed broker would
+# otherwise sooner or later get the broker's own port, connect to itself and keep the broker from coming back.
+_PORTS = range(20_000, 32_000)
+_PORT_TRIES = 5
+_PORT_TAKEN = "java.net.BindException"
+_READY = "Kafka Server started"
+_READY_S = 60
+_STOP_S = 10
+_TOPIC_S = 20
+_POLL_S = 0.05
+_PR_SET_PDEATHSIG = 1
+_CLUSTER = "c2Vzc2lvbml6YXRpb24tMQ"  # "sessionization-1" as Kafka writes identifiers
+
+_JVM = (
+    "-Xmx384m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:-UsePerfData",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+    "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info",  # says when the broker is ready
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSSXXX",
+)
+
+_SETTINGS = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "inter.broker.listener.name": "BROKER",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "log.dirs": "log",  # below the working folder: in this file a path's commas and accents would not survive
+    "auto.create.topics.enable": "false",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "num.network.threads": "2",
+    "num.io.threads": "2",
+    "log.cleaner.dedupe.buffer.size": str(2 * 1024 * 1024),  # by default a third of the heap
+    "message.max.bytes": str(12 * 1024 * 1024),
+    "controlled.shutdown.enable": "false",  # there is no other node to hand over to
+    # A broker that was killed may register anew only once its old session is over; by default that takes 9 s.
+    "broker.session.timeout.ms": "1200",
+    "broker.heartbeat.interval.ms": "300",
+}
+
+
+class Broker:
+    """One broker, its folder and its port, which stay the same from the first start on.
+
+    It listens on 127.0.0.1 only. `stop` and `kill` leave the records, and the next `start` goes on with them.
+
+    On Linux the kernel ends the broker when the thread that started it ends, whatever ended it, SIGKILL included: start
+    it from a thread that lives as long as the broker shall, such as the main one. Elsewhere it ends when Python exits.
+    """
+
+    def __init__(self, folder: Path, config: Mapping[str, str] | None = None) -> None:
+        """Records and `broker.log` go below `folder`; one that another broker left is taken over.
+
+        `config` are settings by their Kafka names, on top of what a laptop needs.
+        """
+        self.log_file = folder.absolute() / "broker.log"
+        self._folder = folder.absolute()
+        self._config = dict(config or {})
+        self._ports: tuple[int, int] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Raises `SetupError` before the first start."""
+        if self._ports is None:
+            msg = f"the Kafka broker in {self._folder} has no address yet: start it first"
+            raise SetupError(msg)
+        return f"127.0.0.1:{self._ports[0]}"
+
+    @property
+    def pid(self) -> int | None:
+        """The broker's process while it is alive."""
+        return self._process.pid if self._process is not None and self._process.poll() is None else None
+
+    def start(self) -> None:
+        """Return once clients are served; do nothing when it runs already.
+
+        Raises `SetupError` when it does not come up within a minute.
+        """
+        if self.pid is not None:
+            return
+        self._folder.mkdir(parents=True, exist_ok=True)
+        tries = _PORT_TRIES if self._ports is None else 1
+        for left in reversed(range(tries)):
+            ports = self._ports or _free_ports()
+            position = self.log_file.stat().st_size if self.log_file.exists() else 0
+            try:
+                self._start(ports, position)
+            except SetupError:
+                if left == 0 or _PORT_TAKEN not in self._logged_since(position):
+                    raise
+            else:
+                self._ports = ports
+                return
+
+    def stop(self) -> None:
+        """Shut down in order; a broker that takes more than 10 s over it is killed."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL it; what it has acknowledged is there again at the next start, for the system's caches outlive it."""
+        self._end(signal.SIGKILL)
+
+    def create_topics(self, partitions: Mapping[str, int], **config: str) -> None:
+        """Create topics; one that exists stays as it is.
+
+        `config` are topic settings with underscores for dots, such as `retention_ms="1000"`. Unless they say otherwise,
+        records carry the broker's own time, which is their ingest time.
+
+        Raises `SetupError` when the broker refuses.
+        """
+        from confluent_kafka import KafkaError
+        from confluent_kafka.admin import AdminClient, NewTopic
+
+        settings = {"message.timestamp.type": "LogAppendTime"}
+        settings |= {name.replace("_", "."): value for name, value in config.items()}
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+        topics = [NewTopic(name, number, replication_factor=1, config=settings) for name, number in partitions.items()]
+        asked = admin.create_topics(topics, operation_timeout=_TOPIC_S, request_timeout=_TOPIC_S)
+        for name, created in asked.items():
+            error = created.exception()  # raised, it would keep the client and its connection alive
+            if error is not None and error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                msg = f"topic {name} could not be created ({error.args[0].str()}): see {self.log_file}"
+                raise SetupError(msg)
+
+    def _start(self, ports: tuple[int, int], position: int) -> None:
+        self._write_settings(ports)
+        with ExitStack() as unless_it_starts:
+            unless_it_starts.callback(self.kill)
+            if not (self._folder / "log" / "meta.properties").exists():
+                arguments = ("format", "--cluster-id", _CLUSTER, "--config", "server.properties")
+                process = self._launch("kafka.tools.StorageTool", *arguments)
+                self._wait_until(process, lambda: process.poll() == 0)
+            process = self._launch("kafka.Kafka", "server.properties")
+            self._wait_until(process, lambda: _READY in self._logged_since(position))
+            unless_it_starts.pop_all()
+
+    def _write_settings(self, ports: tuple[int, int]) -> None:
+        broker, controller = (f"127.0.0.1:{port}" for port in ports)
+        settings = {
+            "listeners": f"BROKER://{broker},CONTROLLER://{controller}",
+            "advertised.listeners": f"BROKER://{broker}",
+            "controller.quorum.voters": f"1@{controller}",
+        }
+        lines = (f"{name}={value}\n" for name, value in (_SETTINGS | settings | self._config).items())
+        (self._folder / "server.properties").write_text("".join(lines), encoding="utf-8")
+
+    def _launch(self, main_class: str, *arguments: str) -> subprocess.Popen[bytes]:
+        class_path = os.pathsep.join(str(path) for path in jar_paths("broker"))
+        atexit.register(self.kill)
+        with self.log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                [java_executable(), *_JVM, "-cp", class_path, main_class, *arguments],
+                cwd=self._folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C in a terminal is for whoever started the broker
+                preexec_fn=_tie_to_this_process(),  # noqa: PLW1509 - two system calls, no lock among them
+            )
+        return self._process
+
+    def _wait_until(self, process: subprocess.Popen[bytes], reached: Callable[[], bool]) -> None:
+        deadline_s = time.monotonic() + _READY_S
+        while True:
+            code = process.poll()
+            if reached():
+                return
+            if code is not None or time.monotonic() > deadline_s:
+                what = f"did not start in {_READY_S} s" if code is None else f"ended with code {code} while starting"
+                msg = f"the Kafka broker {what}: see why at the end of {self.log_file}"
+                raise SetupError(msg)
+            time.sleep(_POLL_S)
+
+    def _logged_since(self, position: int) -> str:
+        with self.log_file.open("rb") as log:
+            log.seek(position)
+            return log.read().decode(errors="replace")
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+            try:
+                self._process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        self._process = None
+        atexit.unregister(self.kill)
+
+
+def _free_ports() -> tuple[int, int]:
+    """Two ports that nobody uses just now, for clients and for the controller."""
+    free: list[int] = []
+    for port in random.sample(_PORTS, len(_PORTS)):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            free.append(port)
+        if len(free) > 1:
+            break
+    return free[0], free[1]
+
+
+def _tie_to_this_process() -> Callable[[], None] | None:
+    """What a child runs first so that the kernel ends it when the thread that started it ends."""
+    if sys.platform != "linux":
+        return None
+    prctl, parent = ctypes.CDLL(None).prctl, os.getpid()
+
+    def tie() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before the kernel was told
+            os._exit(1)
+
+    return tie
