@@ -1,0 +1,160 @@
+"""From Kafka to the tables: a producer, a broker and a job as they are, the last two killed and started again."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import TopicPartition
+from pyspark.sql import SparkSession
+
+from sessionization.core.state import Rules
+from sessionization.local.broker import Broker
+from sessionization.spark.parse import STREAMS
+from tests.e2e import checkpoints
+from tests.e2e.accounts import unaccounted
+from tests.e2e.job import ROOT, Job
+from tests.e2e.oracle import Oracle, tell
+from tests.e2e.state import entries_and_timers
+from tests.e2e.tables import Tables, differences, read_tables
+from tests.e2e.topics import Topics
+
+PARTITIONS = 2
+RULES = Rules(heartbeat_ms=2_000, session_timeout_ms=60_000, late_retention_ms=10_000)
+OPTIONS = ("--heartbeat=2s", "--session-timeout=60s", "--late-retention=10s", "--max-offsets-per-trigger=400")
+EVENING = ("--live=100", "--rate=60", "--dirt=0.2", "--duration=1h", "--seed=4")
+TEN_MEGABYTES = 10 * 1024 * 1024
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(tmp_path_factory.mktemp("broker")) as broker:
+        broker.create_topics(dict.fromkeys(STREAMS, PARTITIONS), max_message_bytes=str(TEN_MEGABYTES + 1_000))
+        yield broker
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a job has left behind, and what it should have."""
+
+    job: Job
+    oracle: Oracle
+    tables: Tables
+
+
+@pytest.fixture(scope="module")
+def run(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    topics = Topics(broker.bootstrap_servers, PARTITIONS)
+    job = Job(tmp_path_factory.mktemp("kafka"), *OPTIONS, topics=topics)
+    sessionize = job.checkpoints / "sessionize"
+
+    def wait_for_micro_batches(count: int) -> None:
+        before = checkpoints.last_committed(sessionize)
+        job.wait_until(lambda: checkpoints.last_committed(sessionize) >= before + count, "micro-batches")
+
+    try:
+        with _simulator(broker) as simulator:
+            job.start()
+            wait_for_micro_batches(4)
+            begun = checkpoints.last_begun(sessionize)
+            job.wait_until(lambda: checkpoints.last_begun(sessionize) > begun, "a micro-batch begins")
+            job.kill()
+            job.start()
+            wait_for_micro_batches(3)
+            os.kill(simulator.pid, signal.SIGSTOP)  # else what it cannot deliver would end it
+            broker.kill()
+            broker.start()
+            os.kill(simulator.pid, signal.SIGCONT)
+            wait_for_micro_batches(4)
+        _produce_broken(broker)
+        job.wait_until_done()
+        assert job.terminate() == 0
+    finally:
+        job.kill_if_running()
+    return Run(job, tell(job.checkpoints, RULES, topics.records()), read_tables(job.warehouse))
+
+
+class _simulator:  # noqa: N801 - reads as what it is
+    """The simulator producing in the background until the body is over."""
+
+    def __init__(self, broker: Broker) -> None:
+        options = ("--sink=kafka", f"--bootstrap-servers={broker.bootstrap_servers}", *EVENING)
+        self._command = [sys.executable, str(ROOT / "jobs" / "simulate.py"), *options]
+
+    def __enter__(self) -> subprocess.Popen[bytes]:
+        environment = os.environ | {"PYTHONPATH": str(ROOT / "lib")}
+        self._process = subprocess.Popen(self._command, env=environment, stderr=subprocess.PIPE)
+        return self._process
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        _, said = self._process.communicate(timeout=30)
+        assert self._process.returncode == 0, said
+
+
+def _produce_broken(broker: Broker) -> None:
+    """What no simulator sends: no value, an empty one, and one that is far too large."""
+    options = {"bootstrap.servers": broker.bootstrap_servers, "message.max.bytes": TEN_MEGABYTES + 1_000}
+    producer = Producer(options)
+    for value in (None, b"", b"\xff", b'{"appSessionId":1', b"x" * TEN_MEGABYTES):
+        producer.produce("pc_sessions", value, key=b"broken")
+    assert producer.flush(30) == 0
+
+
+def test_tables_equal_the_reference(run: Run) -> None:
+    assert differences(run.oracle, run.tables, run.job.checkpoints) == []
+
+
+def test_every_record_is_archived_once_with_its_position(run: Run) -> None:
+    archived = Counter((row["stream"], row["partition"], row["offset"]) for row in run.tables["raw_events"])
+    ends = run.job.topics.ends()
+    assert archived == Counter((*place, offset) for place, end in ends.items() for offset in range(end))
+    assert min(ends.values()) > 0
+    assert {row["file"] for row in run.tables["raw_events"]} == {None}
+
+
+def test_state_and_timers_equal_the_reference(run: Run, spark: SparkSession) -> None:
+    entries, timers = entries_and_timers(spark, run.job.checkpoints)
+    assert Counter(entries) == Counter(run.oracle.entries)
+    assert Counter(timers) == Counter(run.oracle.timers.items())
+
+
+def test_every_message_is_accounted_for(run: Run) -> None:
+    waiting = [(device_id, session_id) for device_id, session_id, what in run.oracle.entries if what == "pending_end"]
+    assert unaccounted(run.tables, waiting) == []
+
+
+def test_broken_records_are_in_quarantine_as_they_came(run: Run) -> None:
+    refused = Counter((row["reason"], row["value"]) for row in run.tables["quarantine"])
+    for value in (None, b"", b"\xff", b'{"appSessionId":1'):
+        assert refused["malformed_json", value] == 1
+    assert refused["oversized", b"x" * TEN_MEGABYTES] == 1
+
+
+def test_a_micro_batch_takes_no_more_than_it_may(run: Run) -> None:
+    rows_in = [row["rows_in"] for row in run.tables["stream_progress"] if row["query"] == "sessionize"]
+    assert 0 < max(rows_in) <= 400
+
+
+def test_records_that_are_deleted_before_they_are_read_stop_the_job(run: Run, broker: Broker) -> None:
+    """And the message says how to go on without them."""
+    places = [TopicPartition(topic, partition) for topic, partition in run.job.topics.ends()]
+    _produce_broken(broker)
+    ends = run.job.topics.ends()
+    for place in places:
+        place.offset = ends[place.topic, place.partition]
+    deleted = AdminClient({"bootstrap.servers": broker.bootstrap_servers}).delete_records(places)
+    for partition in deleted.values():
+        partition.result(30)
+    run.job.start()
+    try:
+        assert run.job.wait_for_end() == 1
+    finally:
+        run.job.kill_if_running()
+    assert "start once with --accept-data-loss" in run.job.said()[-1]

@@ -1,0 +1,103 @@
+"""The Kafka source against a real broker."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import DataFrame, SparkSession
+
+from sessionization.errors import ConfigurationError
+from sessionization.local.broker import Broker
+from sessionization.settings import SessionizeSettings
+from sessionization.spark import kafka
+from sessionization.spark.parse import STREAMS
+from sessionization.spark.progress import wall_clock_ms
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(tmp_path_factory.mktemp("broker")) as broker:
+        broker.create_topics(dict.fromkeys(STREAMS, 1))
+        yield broker
+
+
+def settings(servers: str, **options: object) -> SessionizeSettings:
+    homes = {"warehouse": Path("w"), "checkpoints": Path("c")}
+    return SessionizeSettings.model_validate({"source": "kafka", "bootstrap_servers": servers, **homes, **options})
+
+
+def test_topics_that_are_there_pass(spark: SparkSession, broker: Broker) -> None:
+    kafka.check_topics(spark, settings(broker.bootstrap_servers))
+
+
+def refusal(spark: SparkSession, servers: str, **options: object) -> str:
+    with pytest.raises(ConfigurationError) as told:
+        kafka.check_topics(spark, settings(servers, **options))
+    assert "\n" not in str(told.value)
+    return str(told.value).removeprefix(f"--bootstrap-servers {servers}")
+
+
+def test_a_missing_topic_is_named(spark: SparkSession, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka, "STREAMS", ("pc_sessions", "nowhere"))
+    assert refusal(spark, broker.bootstrap_servers).startswith(" has no topic nowhere: create it")
+
+
+@pytest.mark.parametrize("servers", ["nowhere.invalid:9092", "nowhere"])
+def test_no_address_is_told(spark: SparkSession, servers: str) -> None:
+    assert refusal(spark, servers).startswith(" is no broker's address: write HOST:PORT")
+
+
+def test_a_broker_that_is_down_is_told_soon(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka, "_ANSWER_WITHIN_MS", 1_000)
+    assert refusal(spark, "127.0.0.1:9").startswith(" does not answer within")
+
+
+def test_a_wrong_option_of_the_client_is_told(spark: SparkSession, broker: Broker) -> None:
+    line = refusal(spark, broker.bootstrap_servers, kafka_option=("kafka.security.protocol=TELNET",))
+    assert "Invalid value TELNET for configuration security.protocol" in line
+
+
+Read = Callable[[SessionizeSettings, int], list[bytes]]
+
+
+@pytest.fixture
+def read(spark: SparkSession, tmp_path: Path) -> Read:
+    def read(chosen: SessionizeSettings, begun_ms: int) -> list[bytes]:
+        found: list[bytes] = []
+
+        def keep(batch: DataFrame, _batch_id: int) -> None:
+            found.extend(bytes(row.value) for row in batch.select("value").collect())
+
+        records = kafka.kafka_messages(spark, chosen, begun_ms, None)
+        writer = records.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.trigger(availableNow=True).start()
+        try:
+            assert query.awaitTermination(60)
+        finally:
+            query.stop()
+        return found
+
+    return read
+
+
+def test_latest_begins_where_the_checkpoint_was_begun(broker: Broker, read: Read) -> None:
+    """Whenever the query itself starts: two queries that start one after the other must see the same."""
+
+    def produce(value: bytes) -> None:
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+        producer.produce("console_sessions", value)
+        assert producer.flush(20) == 0
+
+    produce(b"early")
+    begun_ms = wall_clock_ms() + kafka.CLOCKS_DIFFER_MS + 1
+    while wall_clock_ms() <= begun_ms - kafka.CLOCKS_DIFFER_MS:
+        pass
+    produce(b"late")
+    latest = settings(broker.bootstrap_servers, starting_offsets="latest")
+    assert read(latest, begun_ms) == [b"late"]
+
+
+def test_latest_of_topics_without_anything_newer_is_their_end(broker: Broker, read: Read) -> None:
+    latest = settings(broker.bootstrap_servers, starting_offsets="latest")
+    assert read(latest, wall_clock_ms() + 2 * kafka.CLOCKS_DIFFER_MS) == []

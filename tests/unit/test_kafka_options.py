@@ -1,0 +1,103 @@
+"""Options of the Kafka client: KEY=VALUE, and secrets by reference only."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sessionization.cli import parse
+from sessionization.errors import ConfigurationError
+from sessionization.kafka_options import parse_kafka_options, resolved
+from sessionization.settings import SessionizeSettings
+
+KAFKA = ("--source=kafka", "--bootstrap-servers=a:9092,b:9092", "--warehouse=w", "--checkpoints=c")
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *options: str) -> str:
+    with pytest.raises(SystemExit) as ended:
+        parse(SessionizeSettings, options, "sessionize")
+    assert ended.value.code == 2
+    [line] = capsys.readouterr().err.splitlines()
+    return line.removeprefix("sessionize: ")
+
+
+def test_an_option_may_be_given_several_times() -> None:
+    options = ("--kafka-option", "kafka.security.protocol=SASL_SSL", "--kafka-option=kafka.sasl.mechanism=PLAIN")
+    settings = parse(SessionizeSettings, (*KAFKA, *options), "sessionize")
+    assert settings.kafka_options == {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"}
+    assert settings.bootstrap_servers == "a:9092,b:9092"
+    assert (settings.starting_offsets, settings.accept_data_loss) == ("earliest", False)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("kafka.security.protocol", "'kafka.security.protocol' is not KEY=VALUE: write it as in "),
+        ("=x", "'' is not KEY=VALUE"),
+        ("security.protocol=SSL", "'security.protocol' is not one to set here: write an option of the Kafka client"),
+        ("kafka.bootstrap.servers=x:1", "'kafka.bootstrap.servers' is not one to set here"),
+        ("startingOffsets=latest", "'startingOffsets' is not one to set here"),
+        ("failOnDataLoss=false", "'failOnDataLoss' is not one to set here"),
+        ("kafka.ssl.key.password=hunter2", "'kafka.ssl.key.password' would show a secret: give it by reference"),
+        ("kafka.sasl.jaas.config=hunter2", "'kafka.sasl.jaas.config' would show a secret"),
+    ],
+)
+def test_a_wrong_option_is_told_without_its_value(capsys: pytest.CaptureFixture[str], text: str, told: str) -> None:
+    line = refusal(capsys, *KAFKA, "--kafka-option", text)
+    assert line.startswith(f"--kafka-option {told}")
+    assert "hunter2" not in line
+
+
+def test_an_option_given_twice_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    twice = ("--kafka-option=minPartitions=2", "--kafka-option=minPartitions=3")
+    assert "'minPartitions' is given more than once" in refusal(capsys, *KAFKA, *twice)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ((KAFKA[0], *KAFKA[2:]), "--source kafka needs --bootstrap-servers"),
+        ((*KAFKA, "--input=x"), "--source kafka takes no --input"),
+        (("--input=x", *KAFKA[1:]), "are for --source kafka: add that"),
+        ((*KAFKA, "--starting-offsets=newest"), "--starting-offsets 'newest' is not known"),
+        ((*KAFKA, "--max-offsets-per-trigger=0"), "--max-offsets-per-trigger '0' is too small"),
+    ],
+)
+def test_options_that_do_not_belong_together_are_told(
+    capsys: pytest.CaptureFixture[str], options: tuple[str, ...], told: str
+) -> None:
+    assert told in refusal(capsys, *options)
+
+
+def test_references_are_replaced_by_what_they_refer_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAAS", "a b=c;")
+    options = parse_kafka_options(["kafka.sasl.jaas.config=env:JAAS", "kafka.ssl.key.password=secret:games/key", "a=b"])
+    assert resolved(options, lambda scope, key: f"{scope}-{key}") == {
+        "kafka.sasl.jaas.config": "a b=c;",
+        "kafka.ssl.key.password": "games-key",
+        "a": "b",
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "secret", "told"),
+    [
+        ("env:NOT_SET_ANYWHERE", None, "the environment variable 'NOT_SET_ANYWHERE' is not set: export it"),
+        ("secret:games/key", None, "secret scopes are on Databricks only"),
+        ("secret:games", lambda *_: "x", "is not a reference: write secret:SCOPE/KEY"),
+    ],
+)
+def test_a_reference_that_leads_nowhere_is_told(value: str, secret: Any, told: str) -> None:
+    with pytest.raises(ConfigurationError, match=told):
+        resolved({"kafka.ssl.key.password": value}, secret)
+
+
+def test_settings_show_references_only() -> None:
+    settings = SessionizeSettings(
+        source="kafka",
+        bootstrap_servers="a:1",
+        warehouse=Path("w"),
+        checkpoints=Path("c"),
+        kafka_option=("kafka.ssl.key.password=env:SECRET",),
+    )
+    assert "env:SECRET" in repr(settings)
