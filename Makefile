@@ -10,10 +10,10 @@ BROKER := .venv/.broker
 DEMO := .demo
 UNIT := $(BIN)/python -m pytest tests/unit lib/sessionization/core lib/sessionization/durations.py --doctest-modules -q
 
-.PHONY: help setup demo sql test lint check format lock clean
+.PHONY: help setup demo demo-kafka sql test lint check format lock clean
 
 help: ## show this list
-	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup: $(READY) ## a virtual environment from the lock, Java if there is none, Spark's jars
 
@@ -35,6 +35,9 @@ $(BROKER): $(READY) lib/sessionization/local/jars.lock
 
 demo: $(READY) ## simulator and job together for a minute, with a live view
 	@$(BIN)/python jobs/demo.py --folder $(DEMO)
+
+demo-kafka: $(READY) $(BROKER) ## the same through a Kafka broker of its own
+	@$(BIN)/python jobs/demo.py --folder $(DEMO)-kafka --source kafka
 
 sql: $(READY) ## ask the demo's tables: make sql Q="SELECT * FROM sessions LIMIT 5"
 	@[ -n "$(Q)" ] || { echo 'give a question: make sql Q="SELECT * FROM sessions LIMIT 5"' >&2; exit 2; }
@@ -64,4 +67,4 @@ lock: ## resolve the locks anew from pyproject.toml
 	done
 
 clean: ## remove the environment and the demo's tables
-	@rm -rf .venv $(DEMO)
+	@rm -rf .venv $(DEMO) $(DEMO)-kafka

@@ -1,6 +1,7 @@
-"""Simulator and job together for a minute, with a live view in the terminal: `make demo`."""
+"""Simulator and job together for a minute, with a live view in the terminal: `make demo` or `make demo-kafka`."""
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -14,6 +15,7 @@ class DemoSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    source: Literal["files", "kafka"] = Field("files", description="what the evening is played through")
     folder: Path = Field(Path(".demo"), description="where the input, the tables and the checkpoints go")
 
 
@@ -21,7 +23,7 @@ def main() -> int:
     settings = parse(DemoSettings, None, PROG)
     from sessionization.local.demo import demo
 
-    demo(settings.folder, Path(__file__).with_name("simulate.py"))
+    demo(settings.folder, Path(__file__).with_name("simulate.py"), settings.source)
     return 0
 
 

@@ -5,8 +5,11 @@ import subprocess
 import sys
 import threading
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Literal
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from rich.console import Console, Group
@@ -15,8 +18,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from sessionization.local.broker import Broker
 from sessionization.local.session import SHORT_LIVED_JVM
 from sessionization.settings import SessionizeSettings
+from sessionization.spark.parse import STREAMS
 from sessionization.spark.run import Summary, Watch, run, summary_lines
 from sessionization.spark.tables import TableHome
 from sessionization.spark.totals import RunningTotals
@@ -78,24 +83,45 @@ class View:
         )
 
 
-def demo(folder: Path, simulate: Path) -> None:
-    """Play an evening into `folder`/input, run the job on it for a minute, and show what to query next.
+Source = Literal["files", "kafka"]
+_TOPIC_PARTITIONS = 2
+
+
+def demo(folder: Path, simulate: Path, source: Source) -> None:
+    """Play an evening into files or a Kafka broker, run the job on it for a minute, and show what to query next.
 
     `simulate` is the simulator's script. The tables stay in `folder`/warehouse; a second demo goes on from there.
     """
+    with _played_through(source, folder) as (sink, reading):
+        _demo(folder, [simulate, *sink], reading)
+
+
+@contextmanager
+def _played_through(source: Source, folder: Path) -> Iterator[tuple[list[str], dict[str, Any]]]:
+    """The simulator's options and the job's settings for a source, and the broker where that needs one."""
+    if source == "files":
+        (folder / "input").mkdir(parents=True, exist_ok=True)
+        yield ["--output", str(folder / "input")], {"input": folder / "input"}
+        return
+    with Broker(folder / "kafka") as broker:
+        broker.create_topics(dict.fromkeys(STREAMS, _TOPIC_PARTITIONS))
+        servers = broker.bootstrap_servers
+        yield ["--sink", "kafka", "--bootstrap-servers", servers], {"source": "kafka", "bootstrap_servers": servers}
+
+
+def _demo(folder: Path, simulator: list[str | Path], reading: dict[str, Any]) -> None:
     os.environ.setdefault("JAVA_TOOL_OPTIONS", SHORT_LIVED_JVM)
     console = Console()
     view = View()
     answers: list[tuple[str, str, list[Row]]] = []
     stop, running = threading.Event(), threading.Event()
     settings = SessionizeSettings(
-        input=folder / "input",
+        **reading,
         warehouse=folder / "warehouse",
         checkpoints=folder / "checkpoints",
         heartbeat=10_000,
         run_for=SECONDS * 1_000,
     )
-    (folder / "input").mkdir(parents=True, exist_ok=True)
 
     def say(line: str) -> None:
         view.notes.append(line)
@@ -110,17 +136,14 @@ def demo(folder: Path, simulate: Path) -> None:
         running.clear()
         answers.extend((question, query, _rows(spark.sql(query))) for question, query in QUERIES)
 
-    simulator = subprocess.Popen(
-        [sys.executable, simulate, "--output", folder / "input", "--live", "300", "--rate", "20",
-         "--duration", f"{SECONDS + 30}s", "--dirt", "0.1"],
-        stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    evening = ("--live", "300", "--rate", "20", "--duration", f"{SECONDS + 30}s", "--dirt", "0.1")
+    simulation = subprocess.Popen([sys.executable, *simulator, *evening], stderr=subprocess.DEVNULL)
     try:
         with Live(view, console=console, refresh_per_second=4, transient=True):
             summary = run(settings, stop, Watch(say, started, view.totals.add, stopped))
     finally:
-        simulator.terminate()
-        simulator.wait()
+        simulation.terminate()
+        simulation.wait()
     _show(console, settings, summary, answers)
 
 
