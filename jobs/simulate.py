@@ -1,4 +1,4 @@
-"""Play an evening of gaming into the input folder of the sessionize job: `python jobs/simulate.py --help`."""
+"""Play an evening of gaming into the input of the sessionize job: `python jobs/simulate.py --help`."""
 
 from sessionization.cli import parse, run
 from sessionization.signals import stop_on_signals

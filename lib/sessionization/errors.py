@@ -28,3 +28,9 @@ class StreamError(SessionizationError):
     """Raised when a streaming query ended on its own; the message names the query and its first cause."""
 
     exit_code = 1
+
+
+class DeliveryError(SessionizationError):
+    """Raised when brokers that took messages at first take no more of them; the message tells the cause."""
+
+    exit_code = 1

@@ -75,7 +75,7 @@ def test_kinds_are_separated_by_commas() -> None:
 @pytest.mark.parametrize(
     ("argv", "line"),
     [
-        ("", "--output is missing: give it, as in --output DIR"),
+        ("", "--sink files needs --output: name the folder, as in --output events"),
         ("--output=o --pace fast", "--pace 'fast' is not a pace: write real-time, max, or a factor such as 60x"),
         ("--output=o --pace 0x", "--pace '0x' is not a pace"),
         ("--output=o --pace -1x", "--pace '-1x' is not a pace"),

@@ -1,24 +1,13 @@
 """Where the lines go: files that appear whole, and never replace one that is there."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Self
 
 from sessionization.errors import ConfigurationError
-
-
-@dataclass(frozen=True, slots=True)
-class Stream:
-    """One of the two streams: its folder, and the name that its messages have for the device."""
-
-    folder: str
-    device_field: str
-
-
-PC = Stream("pc_sessions", "hostPcId")
-CONSOLE = Stream("console_sessions", "openPsid")
+from sessionization.simulate import wire
+from sessionization.simulate.fleet import Fleet
+from sessionization.simulate.messages import Messages
+from sessionization.simulate.streams import STREAMS, by_stream
 
 
 class FileSink:
@@ -28,48 +17,57 @@ class FileSink:
     is its modification time: that of the moment when it was written, at every pace.
     """
 
-    def __init__(self, output: Path, run: str) -> None:
-        self._output = output
-        self._run = run
-        self.files = 0
-        """How many files were written so far."""
+    step_ms = None
 
-    @classmethod
-    def open(cls, output: Path, now_ms: int) -> Self:
+    def __init__(self, output: Path, fleet: Fleet) -> None:
+        self._output = output
+        self._fleet = fleet
+        self._run = ""
+        self._number = 0
+        self._files = 0
+
+    def begin(self, now_ms: int) -> None:
         """Make the folders, and choose a name that no earlier run has used.
 
         Raises `ConfigurationError` when the folders cannot be made.
         """
         started = datetime.fromtimestamp(now_ms / 1_000, UTC).strftime("%Y%m%dT%H%M%S")
-        run = first = f"{started}.{now_ms % 1_000:03d}Z"
+        self._run = first = f"{started}.{now_ms % 1_000:03d}Z"
         try:
-            for stream in (PC, CONSOLE):
-                (output / stream.folder).mkdir(parents=True, exist_ok=True)
+            for stream in STREAMS:
+                (self._output / stream.name).mkdir(parents=True, exist_ok=True)
             again = 1
-            while any(True for stream in (PC, CONSOLE) for _ in (output / stream.folder).glob(f"*{run}-*")):
+            while any(True for stream in STREAMS for _ in (self._output / stream.name).glob(f"*{self._run}-*")):
                 again += 1
-                run = f"{first}.{again:03d}"
+                self._run = f"{first}.{again:03d}"
         except OSError as error:
-            raise _unusable(output, error) from error
-        return cls(output, run)
+            raise _unusable(self._output, error) from error
 
-    def write(self, stream: Stream, number: int, chunks: Iterable[bytes]) -> None:
-        """Write one file.
+    def write(self, messages: Messages) -> None:
+        """Write one file per stream that has messages.
 
         Raises `ConfigurationError` when the folder does not take it.
         """
-        name = f"{self._run}-{number:08d}.json"
-        path = self._output / stream.folder / name
-        hidden = path.with_name(f".{name}.tmp")
-        try:
-            with hidden.open("xb") as file:
-                file.writelines(chunks)
-            hidden.rename(path)
-        except OSError as error:
-            if not isinstance(error, FileExistsError):
-                hidden.unlink(missing_ok=True)
-            raise _unusable(path.parent, error) from error
-        self.files += 1
+        name = f"{self._run}-{self._number:08d}.json"
+        for stream, some in by_stream(messages, self._fleet):
+            path = self._output / stream.name / name
+            hidden = path.with_name(f".{name}.tmp")
+            try:
+                with hidden.open("xb") as file:
+                    file.writelines(wire.chunks(some, self._fleet, stream.device_field))
+                hidden.rename(path)
+            except OSError as error:
+                if not isinstance(error, FileExistsError):
+                    hidden.unlink(missing_ok=True)
+                raise _unusable(path.parent, error) from error
+            self._files += 1
+        self._number += 1
+
+    def close(self) -> None:
+        """A file is complete as soon as it is written."""
+
+    def told(self) -> str:
+        return f"{self._files:,} files"
 
 
 def _unusable(folder: Path, error: OSError) -> ConfigurationError:

@@ -1,36 +1,40 @@
-"""Play an evening into files, at a pace."""
+"""Play an evening into a sink, at a pace."""
 
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from sessionization.simulate import wire
 from sessionization.simulate.dirt import Dirt
 from sessionization.simulate.evening import Evening
-from sessionization.simulate.files import CONSOLE, PC, FileSink
 from sessionization.simulate.fleet import Fleet
 from sessionization.simulate.kinds import DirtKind
 from sessionization.simulate.messages import Messages, Schedule, joined
 from sessionization.simulate.pace import MAX
 from sessionization.simulate.settings import SimulateSettings
+from sessionization.simulate.sink import Sink, open_sink
 
 _SECONDS_PER_REPORT = 5
-_SOON_FILES = 8
+_SOON_INTERVALS = 8
+_WORTH_TELLING_S = 1
 _NEVER_MS = 2**62
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What was written: `messages` lines in `files` files, `dirt` of them by kind (lost ones besides)."""
+    """What was written: `messages` lines, `dirt` of them by kind (lost ones besides), in `seconds` of the wall clock.
+
+    `behind_s` is by how much the last of them came too late: more than a moment, and the pace was not held.
+    """
 
     messages: int
-    files: int
     live: int
     dirt: Mapping[DirtKind, int]
+    seconds: float
+    behind_s: float
 
 
 def simulate(
@@ -43,11 +47,14 @@ def simulate(
     """Play one evening, and return when it is over, `settings.events` are written or `stop` is set.
 
     `now_ms` is the start instant of the run, by default the wall clock's. The same settings and start instant give
-    the same files, byte for byte.
+    the same files, byte for byte, and as many messages in Kafka with the same bytes, those of a device in their order.
 
-    Raises `ConfigurationError` when the output folder cannot be written into.
+    Raises `ConfigurationError` when the output folder, the brokers or the topics cannot be used, and `DeliveryError`
+    when the brokers go away for good.
     """
-    run = _Run(settings, time.time_ns() // 1_000_000 if now_ms is None else now_ms, report or _to_stderr)
+    fleet = Fleet(settings.plan().devices, settings.console_share, settings.seed)
+    sink = open_sink(settings, fleet)
+    run = _Run(settings, sink, time.time_ns() // 1_000_000 if now_ms is None else now_ms, report or _to_stderr)
     return run.play(stop or threading.Event())
 
 
@@ -57,39 +64,58 @@ def _to_stderr(line: str) -> None:
 
 
 class _Run:
-    def __init__(self, settings: SimulateSettings, now_ms: int, report: Callable[[str], None]) -> None:
-        self._began_s = self._reported_s = time.monotonic()
+    def __init__(self, settings: SimulateSettings, sink: Sink, now_ms: int, report: Callable[[str], None]) -> None:
+        self._began_s = self._reported_s = self._due_s = time.monotonic()
         plan = settings.plan()
         self._settings = settings
+        self._sink = sink
         self._report = report
-        self._sink = FileSink.open(settings.output, now_ms)
-        self._fleet = Fleet(plan.devices, settings.console_share, settings.seed)
         # Faster than the wall clock, the evening begins as much earlier as it will catch up until it ends.
         self._start_ms = now_ms - max(plan.duration_ms - round(plan.duration_ms / settings.pace), 0)
         self._ends_ms = self._start_ms + plan.duration_ms
-        file_ms = settings.file_interval if settings.pace == MAX else settings.file_interval * settings.pace
-        self._file_ms = max(round(file_ms), 1)
+        self._interval_ms = self._simulated_ms(settings.file_interval)
         # A generator each, so that the same evening is played whatever the dirt.
-        evening_rng, dirt_rng, self._rng = np.random.default_rng([settings.seed, now_ms]).spawn(3)
+        evening_rng, dirt_rng = np.random.default_rng([settings.seed, now_ms]).spawn(2)
         self._evening = Evening(plan, self._start_ms, evening_rng)
         kinds = settings.dirt_kinds or tuple(DirtKind)
         self._dirt = Dirt(settings.dirt, kinds, plan.session_length_ms, self._ends_ms, dirt_rng)
-        self._on_the_way = Schedule("deliver_ms", _SOON_FILES * self._file_ms)
+        self._on_the_way = Schedule("deliver_ms", _SOON_INTERVALS * self._interval_ms)
         self._written_by_code = np.zeros(len(DirtKind) + 1, np.int64)
+        sink.begin(now_ms)
 
     def play(self, stop: threading.Event) -> Summary:
         until_ms = self._start_ms
-        number = 0
         while not self._is_over(until_ms) and not stop.is_set():
-            until_ms = self._next_instant(until_ms)
-            messages = self._arriving(until_ms)
-            self._wait_for(until_ms, stop)
-            if not stop.is_set():
-                self._write(messages, number)
-                number += 1
+            from_ms, until_ms = until_ms, self._next_instant(until_ms)
+            for due_ms, messages in self._steps(self._arriving(until_ms), from_ms, until_ms):
+                self._wait_for(due_ms, stop)
+                if stop.is_set():
+                    break
+                self._sink.write(messages)
+                self._written_by_code += np.bincount(messages["dirt"], minlength=len(self._written_by_code))
                 self._report_progress()
-        self._report(f"done: {self._told()}, {self._sink.files:,} files; {self._told_dirt()}")
-        return Summary(self._messages_written, self._sink.files, self._evening.live, self._dirt_counts())
+        self._sink.close()
+        self._report(f"done: {self._told()}, {self._sink.told()}; {self._told_dirt()}")
+        return Summary(
+            self._messages_written, self._evening.live, self._dirt_counts(), self._seconds(), self._behind_s()
+        )
+
+    def _simulated_ms(self, wall_ms: int) -> int:
+        """How much of the evening passes in a time of the wall clock; at pace max, that time."""
+        pace = self._settings.pace
+        return max(round(wall_ms if pace == MAX else wall_ms * pace), 1)
+
+    def _steps(self, arriving: Messages, from_ms: int, until_ms: int) -> Iterator[tuple[int, Messages]]:
+        """What arrives in an interval as the sink wants it: each part with the instant before which it arrives."""
+        step_ms = self._sink.step_ms
+        if step_ms is not None and self._settings.pace != MAX:
+            first = 0
+            for due_ms in range(from_ms + self._simulated_ms(step_ms), until_ms, self._simulated_ms(step_ms)):
+                end = int(np.searchsorted(arriving["deliver_ms"], due_ms))
+                yield due_ms, arriving[first:end]
+                first = end
+            arriving = arriving[first:]
+        yield until_ms, arriving
 
     def _is_over(self, at_ms: int) -> bool:
         settings = self._settings
@@ -103,7 +129,7 @@ class _Run:
         return int(self._written_by_code.sum())
 
     def _next_instant(self, at_ms: int) -> int:
-        next_ms = at_ms + self._file_ms
+        next_ms = at_ms + self._interval_ms
         return next_ms if at_ms >= self._ends_ms else min(next_ms, self._ends_ms)
 
     def _arriving(self, until_ms: int) -> Messages:
@@ -118,17 +144,16 @@ class _Run:
         return arriving
 
     def _wait_for(self, at_ms: int, stop: threading.Event) -> None:
-        """Wait until the wall clock has come to a simulated instant."""
-        due_s = self._began_s + (at_ms - self._start_ms) / 1_000 / self._settings.pace
-        stop.wait(max(due_s - time.monotonic(), 0))
+        """Wait until the wall clock has come to a simulated instant; counted from the start, so that no delay adds up."""
+        self._due_s = self._began_s + (at_ms - self._start_ms) / 1_000 / self._settings.pace
+        stop.wait(max(self._due_s - time.monotonic(), 0))
 
-    def _write(self, messages: Messages, number: int) -> None:
-        is_console = self._fleet.are_consoles(messages["device"])
-        for stream, some in ((PC, messages[~is_console]), (CONSOLE, messages[is_console])):
-            if len(some):
-                lines = wire.chunks(some, self._fleet, stream.device_field, self._rng)
-                self._sink.write(stream, number, lines)
-        self._written_by_code += np.bincount(messages["dirt"], minlength=len(self._written_by_code))
+    def _seconds(self) -> float:
+        return time.monotonic() - self._began_s
+
+    def _behind_s(self) -> float:
+        """By how much the wall clock is ahead of what was due last; nothing is due at pace max."""
+        return 0.0 if self._settings.pace == MAX else max(time.monotonic() - self._due_s, 0.0)
 
     def _report_progress(self) -> None:
         now_s = time.monotonic()
@@ -137,8 +162,10 @@ class _Run:
             self._report(self._told())
 
     def _told(self) -> str:
-        rate = self._messages_written / max(time.monotonic() - self._began_s, 1e-3)
-        return f"{self._messages_written:,} events written, {rate:,.0f}/s, {self._evening.live:,} sessions live"
+        rate = self._messages_written / max(self._seconds(), 1e-3)
+        told = f"{self._messages_written:,} events written, {rate:,.0f}/s, {self._evening.live:,} sessions live"
+        behind_s = self._behind_s()
+        return f"{told}, {behind_s:,.1f} s behind" if behind_s >= _WORTH_TELLING_S else told
 
     def _told_dirt(self) -> str:
         counts = ", ".join(f"{kind} {count:,}" for kind, count in self._dirt_counts().items() if count)

@@ -1,11 +1,12 @@
 """The settings of `jobs/simulate.py`: one field an option, checked once, here."""
 
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from sessionization.durations import Duration
+from sessionization.simulate.kafka_options import checked
 from sessionization.simulate.kinds import DirtKind
 from sessionization.simulate.pace import REAL_TIME, Pace
 from sessionization.simulate.plan import MOST_DEVICES, Plan, plan_of
@@ -19,16 +20,31 @@ def _split(value: object) -> object:
 class SimulateSettings(BaseModel):
     """Play an evening of gaming: devices start and end sessions, most messages arrive well, some do not.
 
-    Writes JSON lines into DIR/pc_sessions and DIR/console_sessions, the input of the sessionize job. Without --rate
-    and --live a third of the devices play on average; with one of them the other follows from the mean session
-    length; with both the mean session length follows from them (Little's law).
+    Writes JSON lines into DIR/pc_sessions and DIR/console_sessions, or sends each as a message to the Kafka topics of
+    those names: the input of the sessionize job. Without --rate and --live a third of the devices play on average;
+    with one of them the other follows from the mean session length; with both the mean session length follows from
+    them (Little's law).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    output: Path = Field(
-        description="folder to write into, the --input of the sessionize job; made if missing",
+    sink: Literal["files", "kafka"] = Field("files", description="where the messages go")
+    output: Path | None = Field(
+        None,
+        description="with --sink files: folder to write into, the --input of the sessionize job; made if missing",
         json_schema_extra={"metavar": "DIR"},
+    )
+    bootstrap_servers: str | None = Field(
+        None,
+        description="with --sink kafka: brokers to begin with, separated by commas; the topics pc_sessions and "
+        "console_sessions must exist",
+        json_schema_extra={"metavar": "HOST:PORT"},
+    )
+    kafka_option: Annotated[tuple[str, ...], AfterValidator(checked)] = Field(
+        (),
+        description="with --sink kafka: an option of librdkafka, such as security.protocol=SASL_SSL; may be given "
+        "several times; env:NAME as its value is read from the environment, and passwords and keys must be",
+        json_schema_extra={"metavar": "NAME=VALUE", "repeatable": True},
     )
     devices: int | None = Field(
         None, ge=1, le=MOST_DEVICES, description="how many devices there are; without it, enough for the load"
@@ -82,8 +98,27 @@ class SimulateSettings(BaseModel):
     file_interval: Duration = Field(
         1_000,
         ge=10,
-        description="write a file per stream this often; of the wall clock's time, at pace max of simulated time",
+        description="write a file per stream this often; of the wall clock's time, at pace max of simulated time; "
+        "with --sink kafka the evening is thought out in such steps, and messages are sent when they are due",
     )
+
+    @model_validator(mode="after")
+    def _sink_is_whole(self) -> Self:
+        is_kafka = self.sink == "kafka"
+        msg = None
+        if is_kafka and self.bootstrap_servers is None:
+            msg = "--sink kafka needs --bootstrap-servers: name the brokers, as in --bootstrap-servers 127.0.0.1:9092"
+        elif is_kafka and self.output is not None:
+            msg = "--sink kafka takes no --output: leave it out, or write --sink files"
+        elif not is_kafka and self.bootstrap_servers is not None:
+            msg = "--sink files takes no --bootstrap-servers: leave it out, or write --sink kafka"
+        elif not is_kafka and self.kafka_option:
+            msg = "--sink files takes no --kafka-option: leave it out, or write --sink kafka"
+        elif not is_kafka and self.output is None:
+            msg = "--sink files needs --output: name the folder, as in --output events"
+        if msg:
+            raise ValueError(msg)
+        return self
 
     @model_validator(mode="after")
     def _load_is_possible(self) -> Self:

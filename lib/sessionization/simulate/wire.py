@@ -21,15 +21,20 @@ _LONGEST_FOREGROUND = 12
 _KINDS = dict(enumerate(DirtKind, start=CLEAN + 1))
 
 
-def chunks(messages: Messages, fleet: Fleet, device_field: str, rng: np.random.Generator) -> Iterator[bytes]:
-    """The messages as lines, a few ten thousand at a time, written as wrongly as their `dirt` says."""
+def chunks(messages: Messages, fleet: Fleet, device_field: str) -> Iterator[bytes]:
+    """The messages as lines, a few ten thousand at a time, written as wrongly as their `dirt` says.
+
+    A line follows from its message alone, so that it is the same however the messages are divided.
+    """
     for first in range(0, len(messages), _LINES_AT_ONCE):
         some = messages[first : first + _LINES_AT_ONCE]
         text = _valid_lines(some, fleet, device_field)
         rows = np.flatnonzero(some["dirt"])
         if len(rows):
             lines = text.splitlines()
-            for row, turn in zip(rows.tolist(), rng.integers(0, 2**32, len(rows)).tolist(), strict=True):
+            for row in rows.tolist():
+                # Session ids are random already; the End is written in another way than its Start.
+                turn = int(some["session_id"][row]) + int(some["is_end"][row])
                 lines[row] = write_wrongly(lines[row], _KINDS[some["dirt"][row]], turn)
             text = b"\n".join([*lines, b""])
         yield text

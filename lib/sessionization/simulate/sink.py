@@ -1,0 +1,46 @@
+"""Where the messages of a run go."""
+
+from typing import Protocol
+
+from sessionization.errors import ConfigurationError
+from sessionization.simulate.files import FileSink
+from sessionization.simulate.fleet import Fleet
+from sessionization.simulate.messages import Messages
+from sessionization.simulate.settings import SimulateSettings
+
+
+class Sink(Protocol):
+    """Takes messages in the order of their delivery, each when its time has come."""
+
+    @property
+    def step_ms(self) -> int | None:
+        """How often it wants those that are due, of the wall clock's time; None: once a `file_interval`."""
+
+    def begin(self, now_ms: int) -> None:
+        """Get ready for a run that starts at an instant."""
+
+    def write(self, messages: Messages) -> None:
+        """Take what is due, or nothing."""
+
+    def close(self) -> None:
+        """Return once everything has arrived."""
+
+    def told(self) -> str:
+        """What was written to, for the last line of a run."""
+
+
+def open_sink(settings: SimulateSettings, fleet: Fleet) -> Sink:
+    """The sink that the settings ask for, ready to begin.
+
+    Raises `ConfigurationError` when the output folder, the brokers or the topics cannot be used.
+    """
+    if settings.output is not None:
+        return FileSink(settings.output, fleet)
+    try:
+        from sessionization.simulate.kafka import KafkaSink
+    except ModuleNotFoundError as error:
+        if error.name != "confluent_kafka":
+            raise
+        msg = "--sink kafka needs the package confluent-kafka: run pip install 'sessionization[kafka]'"
+        raise ConfigurationError(msg) from error
+    return KafkaSink.open(settings, fleet)
