@@ -9,7 +9,11 @@ from typing import Any
 
 import pytest
 
+from sessionization.simulate import run
+from sessionization.simulate.files import FileSink
+from sessionization.simulate.fleet import Fleet
 from sessionization.simulate.kinds import DirtKind
+from sessionization.simulate.messages import Messages
 from sessionization.simulate.run import simulate
 from tests.unit.simulated import NOW_MS, STREAMS, Written, contents, play, settings_of, written
 
@@ -222,3 +226,39 @@ def test_no_event_comes_before_it_happens(tmp_path: Path, pace: str) -> None:
         last_ms = max(line.at_ms for line in lines if (line.stream, line.file) == (path.parent.name, path.name))
         # The kernel takes modification times from a clock that it sets only every few milliseconds.
         assert last_ms <= path.stat().st_mtime * 1_000 + 10
+
+
+def test_a_sink_that_takes_small_steps_gets_the_same_messages_as_they_fall_due(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Steps(FileSink):
+        step_ms = 20
+
+        def __init__(self, output: Path, fleet: Fleet) -> None:
+            super().__init__(output, fleet)
+            self.taken: list[Messages] = []
+
+        def write(self, messages: Messages) -> None:
+            self.taken.append(messages)
+            super().write(messages)
+
+    options = {"pace": "10x", "rate": 100, "duration": "5s", "session_length": "1s", "dirt": 0.3}
+    play(tmp_path / "whole", **options, file_interval="250ms")
+    sinks: list[Steps] = []
+
+    def open_steps(_: object, fleet: Fleet) -> Steps:
+        sinks.append(Steps(tmp_path / "steps", fleet))
+        return sinks[-1]
+
+    monkeypatch.setattr(run, "open_sink", open_steps)
+    play(tmp_path / "steps", **options, file_interval="250ms")
+    whole, steps = ([(line.stream, line.line) for line in written(tmp_path / name)] for name in ("whole", "steps"))
+    for stream in STREAMS:
+        assert [line for line in steps if line[0] == stream] == [line for line in whole if line[0] == stream]
+    # Intervals of 2.5 s of simulated time, in steps of 200 ms: a shorter one ends each.
+    start_ms = NOW_MS - 4_500
+    due_ms = [start_ms + first + step for first in (0, 2_500) for step in (*range(200, 2_500, 200), 2_500)]
+    (sink,) = sinks
+    assert len(sink.taken) == len(due_ms)
+    for before_ms, until_ms, taken in zip([start_ms, *due_ms], due_ms[:-1], sink.taken, strict=False):
+        assert all(before_ms <= at_ms < until_ms for at_ms in taken["deliver_ms"].tolist())

@@ -6,10 +6,24 @@ from typing import Any
 import pytest
 
 from sessionization.cli import parse
+from sessionization.errors import ConfigurationError
+from sessionization.simulate.kafka_options import resolved
 from sessionization.simulate.kinds import DirtKind
 from sessionization.simulate.pace import MAX, REAL_TIME
 from sessionization.simulate.plan import Plan
 from sessionization.simulate.settings import SimulateSettings
+
+KAFKA = "--sink kafka --bootstrap-servers h:9092"
+SECRETS = (
+    "sasl.password",
+    "ssl.key.password",
+    "ssl.key.pem",
+    "ssl.keystore.password",
+    "sasl.oauthbearer.config",
+    "sasl.oauthbearer.client.secret",
+    "sasl.oauthbearer.assertion.private.key.passphrase",
+    "sasl.oauthbearer.assertion.private.key.pem",
+)
 
 
 def plan(**options: Any) -> Plan:
@@ -76,6 +90,38 @@ def test_kinds_are_separated_by_commas() -> None:
     ("argv", "line"),
     [
         ("", "--sink files needs --output: name the folder, as in --output events"),
+        ("--sink files", "--sink files needs --output: name the folder, as in --output events"),
+        (
+            "--sink kafka",
+            "--sink kafka needs --bootstrap-servers: name the brokers, as in --bootstrap-servers 127.0.0.1:9092",
+        ),
+        (f"{KAFKA} --output=o", "--sink kafka takes no --output: leave it out, or write --sink files"),
+        (
+            "--output=o --bootstrap-servers h:9092",
+            "--sink files takes no --bootstrap-servers: leave it out, or write --sink kafka",
+        ),
+        (
+            "--output=o --kafka-option debug=all",
+            "--sink files takes no --kafka-option: leave it out, or write --sink kafka",
+        ),
+        (f"{KAFKA} --kafka-option hidden", "--kafka-option is not of the form NAME=VALUE: write it as in"),
+        (f"{KAFKA} --kafka-option =hidden", "--kafka-option is not of the form NAME=VALUE"),
+        (f"{KAFKA} --kafka-option debug=", "--kafka-option is not of the form NAME=VALUE"),
+        (f"{KAFKA} --kafka-option debug=env:", "--kafka-option debug names no variable: write debug=env:NAME"),
+        (f"{KAFKA} --kafka-option acks=0", "--kafka-option acks is not to be chosen here: leave it out"),
+        (f"{KAFKA} --kafka-option error_cb=hidden", "--kafka-option error_cb is not to be chosen here"),
+        (f"{KAFKA} --kafka-option bootstrap.servers=h:1", "--kafka-option bootstrap.servers is an option of its own"),
+        (
+            f"{KAFKA} --kafka-option debug=all --kafka-option debug=msg",
+            "--kafka-option debug is given more than once: give it once",
+        ),
+        *(
+            (
+                f"{KAFKA} --kafka-option {name}=hidden",
+                f"--kafka-option {name} is a secret, and others can read a command line: write {name}=env:NAME",
+            )
+            for name in SECRETS
+        ),
         ("--output=o --pace fast", "--pace 'fast' is not a pace: write real-time, max, or a factor such as 60x"),
         ("--output=o --pace 0x", "--pace '0x' is not a pace"),
         ("--output=o --pace -1x", "--pace '-1x' is not a pace"),
@@ -123,4 +169,21 @@ def test_what_cannot_be_is_one_line_and_code_2(argv: str, line: str, capsys: pyt
     assert leaving.value.code == 2
     told = capsys.readouterr().err
     assert told.startswith(f"simulate: {line}")
+    assert "hidden" not in told
     assert told.count("\n") == 1
+
+
+def test_kafka_options_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = "--kafka-option security.protocol=SASL_SSL --kafka-option sasl.password=env:GAMES_PASSWORD"
+    settings = parse(SimulateSettings, f"{KAFKA} {given}".split(), "simulate")
+    assert (settings.sink, settings.bootstrap_servers) == ("kafka", "h:9092")
+    assert settings.kafka_option == ("security.protocol=SASL_SSL", "sasl.password=env:GAMES_PASSWORD")
+    monkeypatch.setenv("GAMES_PASSWORD", "a=b c")
+    assert resolved(settings.kafka_option) == {"security.protocol": "SASL_SSL", "sasl.password": "a=b c"}
+    for value in (None, ""):
+        if value is None:
+            monkeypatch.delenv("GAMES_PASSWORD")
+        else:
+            monkeypatch.setenv("GAMES_PASSWORD", value)
+        with pytest.raises(ConfigurationError, match="GAMES_PASSWORD is not set: export it"):
+            resolved(settings.kafka_option)

@@ -1,0 +1,178 @@
+"""The evening that the load generator sends to a real broker: the one that lies in the files, message for message."""
+
+import sys
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from confluent_kafka import Consumer, Message, TopicPartition
+
+from sessionization import cli
+from sessionization.errors import ConfigurationError, DeliveryError
+from sessionization.local.broker import Broker
+from sessionization.simulate import kafka
+from sessionization.simulate.fleet import Fleet
+from sessionization.simulate.run import Summary, simulate
+from sessionization.simulate.settings import SimulateSettings
+from sessionization.simulate.streams import Stream
+from tests.unit.simulated import NOW_MS, STREAMS, Written, settings_of, written
+
+PARTITIONS = 4
+# Timestamps are whole milliseconds, and the wall clock may be set while the test runs.
+CLOCK_MS = 50
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One message as the broker has it."""
+
+    written: Written
+    key: bytes
+    partition: int
+    arrived_ms: int
+
+
+class Topics:
+    """The two topics, and what has come into them since the last look."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        broker.create_topics(dict.fromkeys(STREAMS, PARTITIONS))
+        reader = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "tests", "fetch.wait.max.ms": 10}
+        self._consumer = Consumer(reader)
+        self._ends = {(topic, partition): 0 for topic in STREAMS for partition in range(PARTITIONS)}
+
+    def play(self, **options: Any) -> Summary:
+        return simulate(self.settings(**options), now_ms=options.get("now_ms"), report=lambda _: None)
+
+    def settings(self, **options: Any) -> SimulateSettings:
+        given = {name: value for name, value in options.items() if name != "now_ms"}
+        defaults = {"sink": "kafka", "bootstrap_servers": self.broker.bootstrap_servers, "dirt": 0}
+        return SimulateSettings.model_validate(defaults | given)
+
+    def news(self) -> list[Sent]:
+        """What came since the last look, the messages of a partition in their order."""
+        begins = dict(self._ends)
+        for topic, partition in begins:
+            _, self._ends[topic, partition] = self._consumer.get_watermark_offsets(TopicPartition(topic, partition))
+        self._consumer.assign([TopicPartition(*place, begin) for place, begin in begins.items()])
+        count = sum(self._ends.values()) - sum(begins.values())
+        messages: list[Message] = []
+        while len(messages) < count:
+            more = self._consumer.consume(count - len(messages), timeout=10)
+            assert more, f"{count - len(messages)} messages cannot be read"
+            messages += more
+        return [
+            Sent(Written(one.topic(), "", one.value()), one.key(), one.partition(), one.timestamp()[1])
+            for one in messages
+        ]
+
+
+@pytest.fixture(scope="module")
+def topics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topics]:
+    with Broker(tmp_path_factory.mktemp("broker")) as broker:
+        yield Topics(broker)
+
+
+@pytest.mark.parametrize("pace", ["max", "20x"])
+def test_the_messages_are_the_lines_of_the_files(topics: Topics, tmp_path: Path, pace: str) -> None:
+    evening = {"rate": 100, "duration": "30s", "session_length": "5s", "dirt": 0.3, "devices": 500, "pace": pace}
+    settings = settings_of(tmp_path, **evening | {"file_interval": "500ms"})
+    simulate(settings, now_ms=NOW_MS, report=lambda _: None)
+    summary = topics.play(**evening, file_interval="500ms", now_ms=NOW_MS)
+    in_files, sent = written(tmp_path), topics.news()
+    assert len(sent) == summary.messages > 2_000
+    assert Counter((one.written.stream, one.written.line) for one in sent) == Counter(
+        (line.stream, line.line) for line in in_files
+    )
+
+    often = Counter(line.line for line in in_files)
+    places = {line.line: place for place, line in enumerate(in_files) if often[line.line] == 1}
+    by_device = defaultdict(list)
+    for one in sent:
+        if one.written.line in places:
+            by_device[one.key].append(places[one.written.line])
+    assert len(by_device) > 200
+    assert all(device == sorted(device) for device in by_device.values())
+
+    fleet = Fleet(500, settings.console_share, settings.seed)
+    ids = {row.tobytes() for row in fleet.ids(np.arange(500, dtype=np.int32))}
+    assert {one.key for one in sent} <= ids
+
+
+def test_the_key_is_the_device_and_a_device_has_one_partition(topics: Topics) -> None:
+    topics.play(rate=100, duration="20s", session_length="2s", devices=300, pace="max")
+    sent = topics.news()
+    partitions = defaultdict(set)
+    for one in sent:
+        assert one.key == one.written.device.encode()
+        partitions[one.key].add((one.written.stream, one.partition))
+    assert len(partitions) > 100
+    assert all(len(places) == 1 for places in partitions.values())
+    assert {partition for places in partitions.values() for _, partition in places} == set(range(PARTITIONS))
+
+
+def test_the_rate_is_held_and_nothing_comes_before_it_happens(topics: Topics) -> None:
+    summary = topics.play(rate=300, duration="3s", session_length="1s")
+    sent = topics.news()
+    assert len(sent) == summary.messages == 900
+    assert summary.seconds >= 2.9
+    assert all(one.arrived_ms >= one.written.at_ms - CLOCK_MS for one in sent)
+    assert len({one.arrived_ms // 100 for one in sent}) > 10
+
+
+def test_a_stop_delivers_what_was_sent(topics: Topics) -> None:
+    stop = threading.Event()
+    threading.Timer(0.5, stop.set).start()
+    settings = topics.settings(live=200, session_length="1s", duration="1h")
+    summary = simulate(settings, stop=stop, report=lambda _: None)
+    assert len(topics.news()) == summary.messages > 200
+
+
+def test_a_missing_topic_is_told(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka, "STREAMS", (Stream("pc_sessions", ""), Stream("no_sessions", "")))
+    with pytest.raises(ConfigurationError, match="has no topic no_sessions: create it"):
+        topics.play(duration="1s")
+
+
+def test_no_broker_is_one_line_and_code_2(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(kafka, "_ANSWER_S", 1)
+    settings = SimulateSettings.model_validate({"sink": "kafka", "bootstrap_servers": "127.0.0.1:1"})
+    with pytest.raises(SystemExit) as leaving:
+        cli.run(lambda: simulate(settings).messages, "simulate")
+    assert leaving.value.code == 2
+    told = capfd.readouterr().err
+    assert told.startswith("simulate: no broker answers at '127.0.0.1:1' within 1 s (")
+    assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize("option", ["no.such.option=1", "linger.ms=soon", "retries=0", "max.in.flight=50"])
+def test_an_option_that_cannot_be_is_told(topics: Topics, option: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"cannot be used .*: correct it"):
+        topics.play(kafka_option=(option,), duration="100ms")
+
+
+def test_without_the_client_it_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "sessionization.simulate.kafka")
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    settings = SimulateSettings.model_validate({"sink": "kafka", "bootstrap_servers": "127.0.0.1:1"})
+    with pytest.raises(ConfigurationError, match=r"run pip install 'sessionization\[kafka\]'"):
+        simulate(settings)
+
+
+def test_a_broker_that_goes_away_for_good_ends_the_run_with_code_1(topics: Topics) -> None:
+    threading.Timer(1, topics.broker.kill).start()
+    began_s = time.monotonic()
+    try:
+        with pytest.raises(DeliveryError, match=r"does not take the messages any more \(.*: see that the broker runs"):
+            topics.play(rate=100, duration="1h", session_length="1s", kafka_option=("delivery.timeout.ms=1000",))
+    finally:
+        topics.broker.start()
+    assert DeliveryError.exit_code == 1
+    assert time.monotonic() - began_s < 30
