@@ -158,6 +158,18 @@ def test_an_option_that_cannot_be_is_told(topics: Topics, option: str) -> None:
         topics.play(kafka_option=(option,), duration="100ms")
 
 
+def test_a_message_that_the_client_does_not_take_is_told(topics: Topics) -> None:
+    with pytest.raises(DeliveryError, match="Message size too large"):
+        topics.play(
+            rate=100,
+            duration="2s",
+            pace="max",
+            dirt=1,
+            dirt_kinds=("oversized",),
+            kafka_option=("message.max.bytes=1000",),
+        )
+
+
 def test_without_the_client_it_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "sessionization.simulate.kafka")
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)

@@ -16,7 +16,7 @@ from sessionization.simulate.streams import STREAMS, by_stream
 
 _ANSWER_S = 10
 _NO_CAUSE = "_ALL_BROKERS_DOWN"
-_FLUSH_S = 60
+_LEAST_FLUSH_S = 60
 _POLL_S = 0.1
 _TUNED: Final[dict[str, Any]] = {
     "linger.ms": 20,
@@ -43,9 +43,12 @@ class KafkaSink:
         self._failure: KafkaError | None = None
         self._complaint: KafkaError | None = None
         options = {"bootstrap.servers": self._brokers, **_TUNED, **resolved(settings.kafka_option), **FIXED}
+        timeout_ms = options.get("message.timeout.ms", options["delivery.timeout.ms"])
         own = {"error_cb": self._complain, "on_delivery": self._note_failure, "logger": _silent()}
         try:
             self._producer = Producer({**options, **own})
+            # Longer than a message may take, so that one that cannot be delivered tells why.
+            self._flush_s = max(2 * int(timeout_ms) / 1_000, _LEAST_FLUSH_S)
         except (KafkaException, TypeError, ValueError) as error:
             cause = error.args[0].str() if isinstance(error, KafkaException) else str(error)
             msg = f"--kafka-option or --bootstrap-servers cannot be used ({_plain(cause)}): correct it"
@@ -67,8 +70,32 @@ class KafkaSink:
     def write(self, messages: Messages) -> None:
         """Hand messages over to be sent, and wait where too many are on their way.
 
-        Raises `DeliveryError` when one of those before could not be delivered.
+        Raises `DeliveryError` when one of them cannot be sent, or one of those before could not be delivered.
         """
+        try:
+            self._produce(messages)
+        except KafkaException as error:
+            raise self._undelivered(_plain(error.args[0].str())) from error
+        self._producer.poll(0)
+        self._raise_failure()
+
+    def close(self) -> None:
+        """Wait until everything is delivered.
+
+        Raises `DeliveryError` when that cannot be.
+        """
+        deadline_s = time.monotonic() + self._flush_s
+        while self._producer.flush(_POLL_S) and time.monotonic() < deadline_s:
+            self._raise_failure()
+        self._raise_failure()
+        if len(self._producer):
+            cause = f"{len(self._producer):,} messages are still on their way after {self._flush_s:.0f} s"
+            raise self._undelivered(cause)
+
+    def told(self) -> str:
+        return f"topics {' and '.join(stream.name for stream in STREAMS)} of {self._brokers}"
+
+    def _produce(self, messages: Messages) -> None:
         produce = self._producer.produce
         for stream, some in by_stream(messages, self._fleet):
             keys = iter(self._keys(some))
@@ -79,24 +106,6 @@ class KafkaSink:
                         produce(stream.name, line, key)
                     except BufferError:
                         self._produce_with_patience(stream.name, line, key)
-        self._producer.poll(0)
-        self._raise_failure()
-
-    def close(self) -> None:
-        """Wait until everything is delivered.
-
-        Raises `DeliveryError` when that cannot be.
-        """
-        deadline_s = time.monotonic() + _FLUSH_S
-        while self._producer.flush(_POLL_S) and time.monotonic() < deadline_s:
-            self._raise_failure()
-        self._raise_failure()
-        if len(self._producer):
-            cause = f"{len(self._producer):,} messages are still on their way after {_FLUSH_S} s"
-            raise self._undelivered(cause)
-
-    def told(self) -> str:
-        return f"topics {' and '.join(stream.name for stream in STREAMS)} of {self._brokers}"
 
     def _keys(self, messages: Messages) -> list[bytes]:
         ids = self._fleet.ids(messages["device"])
@@ -148,7 +157,7 @@ class KafkaSink:
         complaint = f"; {_plain(self._complaint.str())}" if self._complaint else ""
         return DeliveryError(
             f"{self._brokers} does not take the messages any more ({cause}{complaint}): "
-            "see that the broker runs, and start again"
+            "see that the broker runs and takes them, and start again"
         )
 
 
