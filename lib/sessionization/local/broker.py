@@ -56,7 +56,6 @@ _SETTINGS = {
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
-    "num.network.threads": "2",
     "num.io.threads": "2",
     "log.cleaner.dedupe.buffer.size": str(2 * 1024 * 1024),  # by default a third of the heap
     "message.max.bytes": str(12 * 1024 * 1024),
@@ -151,8 +150,8 @@ class Broker:
         settings |= {name.replace("_", "."): value for name, value in config.items()}
         admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
         topics = [NewTopic(name, number, replication_factor=1, config=settings) for name, number in partitions.items()]
-        asked = admin.create_topics(topics, operation_timeout=_TOPIC_S, request_timeout=_TOPIC_S)
-        for name, created in asked.items():
+        within = {"operation_timeout": _TOPIC_S, "request_timeout": _TOPIC_S}
+        for name, created in admin.create_topics(topics, **within).items():
             error = created.exception()  # raised, it would keep the client and its connection alive
             if error is not None and error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 msg = f"topic {name} could not be created ({error.args[0].str()}): see {self.log_file}"
