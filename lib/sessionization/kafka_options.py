@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from sessionization.errors import ConfigurationError
 
-_SECRET_PARTS = ("password", "secret", "jaas", "keystore.key", "key.pem", "oauthbearer.config")
+_SECRET_PARTS = ("password", "passphrase", "secret", "jaas", "keystore.key", "key.pem", "oauthbearer.config")
 _FROM_ENVIRONMENT = "env:"
 _FROM_SCOPE = "secret:"
 
@@ -20,18 +20,20 @@ def parse_kafka_options(texts: Iterable[str]) -> dict[str, str]:
         name, equals, value = text.partition("=")
         name, value = name.strip(), value.strip()
         if not equals or not name or not value:
-            msg = f"{name!r} is not KEY=VALUE: write it as in kafka.security.protocol=SASL_SSL"
-            raise ValueError(msg)
-        if name in options:
-            msg = f"{name!r} is given more than once: give it once"
-            raise ValueError(msg)
-        if any(part in name for part in _SECRET_PARTS) and not value.startswith((_FROM_ENVIRONMENT, _FROM_SCOPE)):
+            msg = "is not KEY=VALUE: write it as in security.protocol=SASL_SSL"
+        elif name in options:
+            msg = f"{name} is given more than once: give it once"
+        elif value in {_FROM_ENVIRONMENT, _FROM_SCOPE}:
+            msg = f"{name} refers to nothing: write {name}={_FROM_ENVIRONMENT}NAME or {name}={_FROM_SCOPE}SCOPE/KEY"
+        elif any(part in name for part in _SECRET_PARTS) and not value.startswith((_FROM_ENVIRONMENT, _FROM_SCOPE)):
             msg = (
-                f"{name!r} would show a secret: give it by reference, as {_FROM_ENVIRONMENT}NAME of an environment "
-                f"variable, or as {_FROM_SCOPE}SCOPE/KEY of a Databricks secret"
+                f"{name} is a secret, and others can read a command line: write {name}={_FROM_ENVIRONMENT}NAME of an "
+                f"environment variable, or {name}={_FROM_SCOPE}SCOPE/KEY of a Databricks secret"
             )
-            raise ValueError(msg)
-        options[name] = value
+        else:
+            options[name] = value
+            continue
+        raise ValueError(msg)
     return options
 
 
@@ -51,7 +53,7 @@ def _value(name: str, value: str, secret: Callable[[str, str], str] | None) -> s
     if value.startswith(_FROM_ENVIRONMENT):
         variable = value.removeprefix(_FROM_ENVIRONMENT)
         if not os.environ.get(variable):
-            msg = f"--kafka-option {name}={value}: the environment variable {variable!r} is not set: export it"
+            msg = f"--kafka-option {name}={value}: {variable} is not set: export it, and start again"
             raise ConfigurationError(msg)
         return os.environ[variable]
     if value.startswith(_FROM_SCOPE):

@@ -89,7 +89,7 @@ class SessionizeSettings(BaseModel):
         for name in parse_kafka_options(texts):
             if name.lower() in _SET_BY_THE_JOB or not name.startswith(("kafka.", *_SOURCE_OPTIONS)):
                 msg = (
-                    f"{name!r} is not one to set here: write an option of the Kafka client with 'kafka.' before it, or "
+                    f"{name} is not one to set here: write an option of the Kafka client with 'kafka.' before it, or "
                     f"one of {', '.join(_SOURCE_OPTIONS)}"
                 )
                 raise ValueError(msg)

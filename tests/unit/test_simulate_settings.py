@@ -7,7 +7,7 @@ import pytest
 
 from sessionization.cli import parse
 from sessionization.errors import ConfigurationError
-from sessionization.simulate.kafka_options import resolved
+from sessionization.kafka_options import resolved
 from sessionization.simulate.kinds import DirtKind
 from sessionization.simulate.pace import MAX, REAL_TIME
 from sessionization.simulate.plan import Plan
@@ -104,10 +104,10 @@ def test_kinds_are_separated_by_commas() -> None:
             "--output=o --kafka-option debug=all",
             "--sink files takes no --kafka-option: leave it out, or write --sink kafka",
         ),
-        (f"{KAFKA} --kafka-option hidden", "--kafka-option is not of the form NAME=VALUE: write it as in"),
-        (f"{KAFKA} --kafka-option =hidden", "--kafka-option is not of the form NAME=VALUE"),
-        (f"{KAFKA} --kafka-option debug=", "--kafka-option is not of the form NAME=VALUE"),
-        (f"{KAFKA} --kafka-option debug=env:", "--kafka-option debug names no variable: write debug=env:NAME"),
+        (f"{KAFKA} --kafka-option hidden", "--kafka-option is not KEY=VALUE: write it as in"),
+        (f"{KAFKA} --kafka-option =hidden", "--kafka-option is not KEY=VALUE"),
+        (f"{KAFKA} --kafka-option debug=", "--kafka-option is not KEY=VALUE"),
+        (f"{KAFKA} --kafka-option debug=env:", "--kafka-option debug refers to nothing: write debug=env:NAME"),
         (f"{KAFKA} --kafka-option acks=0", "--kafka-option acks is not to be chosen here: leave it out"),
         (f"{KAFKA} --kafka-option error_cb=hidden", "--kafka-option error_cb is not to be chosen here"),
         (f"{KAFKA} --kafka-option bootstrap.servers=h:1", "--kafka-option bootstrap.servers is an option of its own"),
@@ -179,11 +179,8 @@ def test_kafka_options_may_come_from_the_environment(monkeypatch: pytest.MonkeyP
     assert (settings.sink, settings.bootstrap_servers) == ("kafka", "h:9092")
     assert settings.kafka_option == ("security.protocol=SASL_SSL", "sasl.password=env:GAMES_PASSWORD")
     monkeypatch.setenv("GAMES_PASSWORD", "a=b c")
-    assert resolved(settings.kafka_option) == {"security.protocol": "SASL_SSL", "sasl.password": "a=b c"}
-    for value in (None, ""):
-        if value is None:
-            monkeypatch.delenv("GAMES_PASSWORD")
-        else:
-            monkeypatch.setenv("GAMES_PASSWORD", value)
+    assert resolved(settings.kafka_options, None) == {"security.protocol": "SASL_SSL", "sasl.password": "a=b c"}
+    for unset in (lambda: monkeypatch.setenv("GAMES_PASSWORD", ""), lambda: monkeypatch.delenv("GAMES_PASSWORD")):
+        unset()
         with pytest.raises(ConfigurationError, match="GAMES_PASSWORD is not set: export it"):
-            resolved(settings.kafka_option)
+            resolved(settings.kafka_options, None)

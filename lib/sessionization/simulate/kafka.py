@@ -7,11 +7,11 @@ from typing import Any, Final, Self
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from sessionization.errors import ConfigurationError, DeliveryError
+from sessionization.kafka_options import resolved
 from sessionization.simulate import wire
 from sessionization.simulate.fleet import Fleet
-from sessionization.simulate.kafka_options import FIXED, resolved
 from sessionization.simulate.messages import Messages
-from sessionization.simulate.settings import SimulateSettings
+from sessionization.simulate.settings import PROMISES, SimulateSettings
 from sessionization.simulate.streams import STREAMS, by_stream
 
 _ANSWER_S = 10
@@ -42,7 +42,7 @@ class KafkaSink:
         self._fleet = fleet
         self._failure: KafkaError | None = None
         self._complaint: KafkaError | None = None
-        options = {"bootstrap.servers": self._brokers, **_TUNED, **resolved(settings.kafka_option), **FIXED}
+        options = {"bootstrap.servers": self._brokers, **_TUNED, **resolved(settings.kafka_options, None), **PROMISES}
         timeout_ms = options.get("message.timeout.ms", options["delivery.timeout.ms"])
         own = {"error_cb": self._complain, "on_delivery": self._note_failure, "logger": _silent()}
         try:

@@ -1,15 +1,26 @@
 """The settings of `jobs/simulate.py`: one field an option, checked once, here."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from sessionization.durations import Duration
-from sessionization.simulate.kafka_options import checked
+from sessionization.kafka_options import parse_kafka_options
 from sessionization.simulate.kinds import DirtKind
 from sessionization.simulate.pace import REAL_TIME, Pace
 from sessionization.simulate.plan import MOST_DEVICES, Plan, plan_of
+
+PROMISES: Final[Mapping[str, str | bool]] = {
+    "acks": "all",
+    "delivery.report.only.error": True,
+    "enable.idempotence": True,
+    # What Java clients do, so that a device is in the same partition whoever sends.
+    "partitioner": "murmur2_random",
+}
+"""Options of librdkafka that the promises of the Kafka sink rest on: order, no repeats, no loss in silence."""
+_BROKERS = frozenset({"bootstrap.servers", "metadata.broker.list"})
 
 
 def _split(value: object) -> object:
@@ -40,11 +51,11 @@ class SimulateSettings(BaseModel):
         "console_sessions must exist",
         json_schema_extra={"metavar": "HOST:PORT"},
     )
-    kafka_option: Annotated[tuple[str, ...], AfterValidator(checked)] = Field(
+    kafka_option: tuple[str, ...] = Field(
         (),
         description="with --sink kafka: an option of librdkafka, such as security.protocol=SASL_SSL; may be given "
-        "several times; env:NAME as its value is read from the environment, and passwords and keys must be",
-        json_schema_extra={"metavar": "NAME=VALUE", "repeatable": True},
+        "several times; a secret is given as env:NAME of an environment variable",
+        json_schema_extra={"metavar": "KEY=VALUE", "repeatable": True},
     )
     devices: int | None = Field(
         None, ge=1, le=MOST_DEVICES, description="how many devices there are; without it, enough for the load"
@@ -101,6 +112,24 @@ class SimulateSettings(BaseModel):
         description="write a file per stream this often; of the wall clock's time, at pace max of simulated time; "
         "with --sink kafka the evening is thought out in such steps, and messages are sent when they are due",
     )
+
+    @field_validator("kafka_option")
+    @classmethod
+    def _are_kafka_options(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
+        for name in parse_kafka_options(texts):
+            if name in _BROKERS:
+                msg = f"{name} is an option of its own: write --bootstrap-servers HOST:PORT"
+                raise ValueError(msg)
+            # With an underscore librdkafka names what only a program can give it.
+            if name in {*PROMISES, "request.required.acks", "logger", "opaque"} or "_" in name:
+                msg = f"{name} is not to be chosen here: leave it out"
+                raise ValueError(msg)
+        return texts
+
+    @property
+    def kafka_options(self) -> dict[str, str]:
+        """What `--kafka-option` says, by name; references to secrets are still references."""
+        return parse_kafka_options(self.kafka_option)
 
     @model_validator(mode="after")
     def _sink_is_whole(self) -> Self:
