@@ -172,4 +172,8 @@ def _show(
         console.print(query, style="cyan", highlight=False, markup=False)
         console.print(table)
     console.print(f"\nThe tables are in {settings.warehouse}. Ask your own question:", highlight=False)
-    console.print('  make sql Q="SELECT * FROM concurrent_sessions ORDER BY minute DESC LIMIT 10"', style="cyan")
+    folder = settings.warehouse.parent if settings.warehouse is not None else None
+    where = "" if folder is None or folder.name == ".demo" else f"DEMO={folder} "
+    console.print(
+        f'  make sql {where}Q="SELECT * FROM concurrent_sessions ORDER BY minute DESC LIMIT 10"', style="cyan"
+    )
