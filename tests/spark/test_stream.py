@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from sessionization.core.grid import grid_of
 from sessionization.settings import SessionizeSettings
 from sessionization.spark import pipeline
 from sessionization.spark.checkpoint import SESSIONIZE, Fixed, open_checkpoint
@@ -34,6 +35,10 @@ class Job:
         )
         self.files = 0
 
+    def change(self, **settings: object) -> None:
+        """Other settings from the next start on."""
+        self.settings = SessionizeSettings.model_validate(self.settings.model_dump(by_alias=True) | settings)
+
     def send(self, *messages: dict | bytes, stream: str = "pc_sessions") -> None:
         """Deliver one file of messages as a producer should: written hidden, then renamed."""
         folder = self.input / stream
@@ -48,6 +53,7 @@ class Job:
     def running(self) -> Iterator[dict[str, StreamingQuery]]:
         settings = self.settings
         checkpoint = open_checkpoint(settings.checkpoints, Fixed.of(settings, str(self.home)), settings.rules)
+        self.rules = checkpoint.in_force
         create_tables(self.spark, self.home, owner=checkpoint.id, may_create=not checkpoint.is_used)
         queries = pipeline.start(self.spark, settings, checkpoint, self.home, lambda _: None, threading.Event())
         try:
@@ -58,6 +64,11 @@ class Job:
 
     def changes(self, where: str = "true") -> list[Row]:
         return self.home.read(self.spark.read, SESSION_CHANGES).where(where).orderBy("processed_at").collect()
+
+    def beats_under_the_rules(self) -> list[Row]:
+        """The heartbeats of micro-batches that were begun under the newest rules."""
+        beats = self.changes("change = 'heartbeat'")
+        return [row for row in beats if _ms(row.processed_at) > self.rules.previous_until_ms]
 
     def archived(self) -> int:
         return self.home.read(self.spark.read, RAW_EVENTS).count()
@@ -108,6 +119,37 @@ def test_a_session_lives_through_restarts_and_leaves_no_state(spark: SparkSessio
 
     assert job.count("change = 'started'") == 1
     assert [row.reason for row in job.home.read(spark.read, QUARANTINE).collect()] == ["malformed_json"]
+
+
+def test_changed_rules_take_effect_at_a_restart(spark: SparkSession, tmp_path: Path) -> None:
+    job = Job(spark, tmp_path, session_timeout="1h", late_retention="1h")
+    with job.running():
+        job.send(message(1, "Start", "d1"), message(2, "EndBi", "d2"))
+        wait_for(lambda: job.count("change = 'heartbeat'") >= 1, "a heartbeat")
+        wait_for(lambda: job.archived() == 2, "the archive")
+    assert job.count("change = 'ended'") == 0
+
+    job.change(heartbeat="700ms")
+    with job.running():
+        wait_for(lambda: len(job.beats_under_the_rules()) >= 2, "heartbeats on the new grid")
+    grid = grid_of("d1", 700)
+    # A timer that was set before the change still fires at its own instant, once; its beat is one of the new grid.
+    assert [row for row in job.beats_under_the_rules() if grid.at_or_before(_ms(row.due_at)) != _ms(row.due_at)] == []
+
+    job.change(session_timeout="4s", late_retention="1s")
+    with job.running():
+        # The End from before keeps the timer that was set for it, unless its device says something.
+        job.send(message(3, "Start", "d3"), message(4, "EndBi", "d4"))
+        wait_for(lambda: job.count("end_reason = 'orphaned'") == 1, "the new End to be given up")
+        wait_for(lambda: job.count("end_reason = 'timed_out'") == 2, "both sessions to time out")
+    [orphan] = job.changes("end_reason = 'orphaned'")
+    assert orphan.device_id == "d4"
+    for row in job.changes("end_reason = 'timed_out'"):
+        assert _ms(row.ended_at) - _ms(row.started_at) == 4_000
+
+
+def _ms(at: datetime) -> int:
+    return round(at.timestamp() * 1_000)
 
 
 def test_files_folders_and_lines_of_every_kind(spark: SparkSession, tmp_path: Path) -> None:
