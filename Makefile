@@ -8,9 +8,11 @@ READY := .venv/.ready
 BROKER := .venv/.broker
 
 DEMO := .demo
+SEEDS ?= 3
+KILLS ?= 70
 UNIT := $(BIN)/python -m pytest tests/unit lib/sessionization/core lib/sessionization/durations.py --doctest-modules -q
 
-.PHONY: help setup demo demo-kafka sql test lint check format lock clean
+.PHONY: help setup demo demo-kafka sql test test-faults lint check format lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -45,7 +47,10 @@ sql: $(READY) ## ask the demo's tables: make sql Q="SELECT * FROM sessions LIMIT
 
 test: $(READY) $(BROKER) ## every test, fast tiers first
 	@$(UNIT)
-	@$(BIN)/python -m pytest tests/adapter tests/spark tests/e2e -q
+	@$(BIN)/python -m pytest tests/adapter tests/spark tests/e2e tests/faults -q
+
+test-faults: $(READY) ## kill the job at every boundary: make test-faults SEEDS=3 KILLS=70
+	@$(BIN)/python -m tests.faults --seeds $(SEEDS) --kills $(KILLS)
 
 lint: $(READY) ## format, lint, strict types
 	@$(BIN)/ruff format --check .

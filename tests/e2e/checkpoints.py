@@ -42,8 +42,8 @@ def batches_of(query: Path) -> list[Batch]:
         ranges = tuple((*position, read.get(position, 0), offset) for position, offset in reached.items())
         batches.append(Batch(batch_id, json.loads(conf)["batchTimestampMs"], files, ranges, batch_id in committed))
         taken, read = until, read | reached
-    clocks_ms = [batch.clock_ms for batch in batches]
-    assert clocks_ms == sorted(set(clocks_ms))
+    # They may run backwards, as the wall clock may; but a clock names its micro-batch.
+    assert len({batch.clock_ms for batch in batches}) == len(batches)
     return batches
 
 

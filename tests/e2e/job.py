@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,13 +14,17 @@ from tests.e2e.checkpoints import committed_files, committed_offsets, merged_bef
 from tests.e2e.topics import Topics
 
 ROOT = Path(__file__).parents[2]
+ENTRY = ROOT / "jobs" / "sessionize.py"
 _POLL_S = 0.005
 _LONGEST_S = 300
 _STOP_S = 60
 _DEATH_S = 20
 
 # The oracle reads every micro-batch's clock and files, and Spark would drop those of all but the last hundred.
-_SPARK_DEFAULTS = "spark.sql.streaming.minBatchesToRetain 100000\nspark.sql.streaming.fileSource.log.deletion false\n"
+_KEEP_LOGS = {
+    "spark.sql.streaming.minBatchesToRetain": "100000",
+    "spark.sql.streaming.fileSource.log.deletion": "false",
+}
 
 
 @dataclass(frozen=True)
@@ -31,14 +35,14 @@ class Ended:
     lines: list[str]
 
 
-def command(*options: str) -> list[str]:
-    return [sys.executable, str(ROOT / "jobs" / "sessionize.py"), *options]
+def command(*options: str, entry: Sequence[str | Path] = (ENTRY,)) -> list[str]:
+    return [sys.executable, *map(str, entry), *options]
 
 
-def environment(conf_folder: Path | None = None) -> dict[str, str]:
+def environment(**spark: str) -> dict[str, str]:
+    """The environment of a job: this process's own, of which nothing about Spark but what is given."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
-    conf = {} if conf_folder is None else {"SPARK_CONF_DIR": str(conf_folder)}
-    return {"JAVA_TOOL_OPTIONS": SHORT_LIVED_JVM, **inherited, "PYTHONPATH": str(ROOT / "lib"), **conf}
+    return {"JAVA_TOOL_OPTIONS": SHORT_LIVED_JVM, **inherited, "PYTHONPATH": str(ROOT / "lib"), **spark}
 
 
 def run_to_end(*options: str, cwd: Path, timeout_s: float = _LONGEST_S) -> Ended:
@@ -51,29 +55,39 @@ def run_to_end(*options: str, cwd: Path, timeout_s: float = _LONGEST_S) -> Ended
 
 
 class Job:
-    """A folder with an input, a warehouse and checkpoints, and the job that runs on them again and again."""
+    """A folder with an input, a warehouse and checkpoints, and the job that runs on them again and again.
 
-    def __init__(self, folder: Path, *options: str, topics: Topics | None = None) -> None:
-        """Read from the folder's input, or from Kafka topics."""
+    Reads from the folder's input, or from Kafka topics. `entry` is the script that is run, with its first arguments;
+    `jvm` are options of the engine's Java that the next start takes.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *options: str,
+        topics: Topics | None = None,
+        entry: Sequence[str | Path] = (ENTRY,),
+    ) -> None:
         self.topics = topics
         self.input, self.warehouse, self.checkpoints = folder / "input", folder / "warehouse", folder / "checkpoints"
         self.input.mkdir(parents=True, exist_ok=True)
         self.stderr = folder / "stderr.txt"
+        self.jvm: tuple[str, ...] = ()
         self._folder = folder
-        self._options = options
+        self._entry, self._options = entry, options
         self._process: subprocess.Popen[bytes] | None = None
-        (folder / "conf").mkdir()
-        (folder / "conf" / "spark-defaults.conf").write_text(_SPARK_DEFAULTS, encoding="utf-8")
 
     def start(self) -> None:
         """Start the job as the leader of a session of its own, by which all of its processes are known."""
         assert self._process is None
         folders = ("--warehouse", self.warehouse, "--checkpoints", self.checkpoints)
         source = ("--input", self.input) if self.topics is None else self.topics.options
+        kept = [f"--conf {name}={value}" for name, value in _KEEP_LOGS.items()]
+        spark = {"PYSPARK_SUBMIT_ARGS": " ".join((*kept, "pyspark-shell")), "SPARK_SUBMIT_OPTS": " ".join(self.jvm)}
         with self.stderr.open("ab") as said:
             self._process = subprocess.Popen(
-                command(*map(str, (*source, *folders)), *self._options),
-                env=environment(self._folder / "conf"),
+                command(*map(str, (*source, *folders)), *self._options, entry=self._entry),
+                env=environment(**spark),
                 cwd=self._folder,
                 stdin=subprocess.DEVNULL,
                 stderr=said,
@@ -121,22 +135,22 @@ class Job:
             time.sleep(_POLL_S)
         self._process = None
 
-    def terminate(self) -> int:
+    def terminate(self, death_s: float = _DEATH_S) -> int:
         """SIGTERM the job's own process, as a service manager does; its exit code, within the promised minute."""
         self._running().terminate()
-        return self.wait_for_end()
+        return self.wait_for_end(death_s)
 
     def kill_engine(self) -> None:
         """SIGKILL the JVM alone, as the kernel does when memory runs out."""
         [engine] = [pid for pid in processes_of_session(self._running().pid) if _is_engine(pid)]
         os.kill(engine, signal.SIGKILL)
 
-    def wait_for_end(self) -> int:
-        """The exit code of a job that ends within a minute and leaves no process behind."""
+    def wait_for_end(self, death_s: float = _DEATH_S, *, within_s: float = _STOP_S) -> int:
+        """The exit code of a job that ends in time, by default within a minute, and leaves no process behind."""
         process = self._running()
-        code = process.wait(_STOP_S)
+        code = process.wait(within_s)
         # The JVM and the Python workers go by themselves once the driver has: give them a moment, and no help.
-        deadline_s = time.monotonic() + _DEATH_S
+        deadline_s = time.monotonic() + death_s
         while left := processes_of_session(process.pid):
             assert time.monotonic() < deadline_s, f"processes {left} are left behind"
             time.sleep(_POLL_S)

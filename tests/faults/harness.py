@@ -1,0 +1,207 @@
+"""An evening during which the job is killed again and again, and what its tables and its state must be then."""
+
+import random
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from sessionization.core.state import Rules
+from tests.e2e.accounts import unaccounted
+from tests.e2e.checkpoints import batches_of
+from tests.e2e.evening import Evening
+from tests.e2e.job import ENTRY, Job
+from tests.e2e.oracle import Oracle, tell
+from tests.e2e.state import entries_and_timers
+from tests.e2e.tables import Tables, differences, read_tables
+from tests.faults.boundaries import Boundary, moment
+from tests.faults.traces import Stage, Traces
+
+RULES = Rules(heartbeat_ms=2_000, session_timeout_ms=40_000, late_retention_ms=4_000, max_sessions_per_device=3)
+OPTIONS = (
+    "--trigger=500ms", "--heartbeat=2s", "--session-timeout=40s", "--late-retention=4s", "--max-sessions-per-device=3",
+)  # fmt: skip
+# Many sessions per device, so that they meet; a kill every minute of the evening, played in a quarter of it.
+EVENING = {"rate": 8, "session_length": "40s", "devices": 260, "dirt": 0.3, "file_interval": "10s"}
+FILES_PER_START = 12
+_QUIET_FILES = 24
+_FILES_BEFORE_START = 2
+_RELEASE_S = 0.5
+_REACHED_WITHIN_S = 45
+_POLL_S = 0.001
+_CLASSES_ARE_ARCHIVED_WITHIN_S = 120
+
+
+@dataclass(frozen=True)
+class Cut:
+    """One kill: at which boundary, whether that was reached in time, and whether the kill left exactly that behind.
+
+    `stage` is what it left of a micro-batch of `sessionize`, whatever the boundary; `up_s` is how long the start took
+    to its first commit, None where it was killed before.
+    """
+
+    boundary: Boundary
+    reached: bool
+    left: bool
+    batch_id: int
+    stage: Stage
+    up_s: float | None
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a job has left behind after its last stop, and what it should have."""
+
+    job: Job
+    oracle: Oracle
+    actual: Tables
+    exit_code: int
+    cuts: Sequence[Cut]
+    seconds: float
+
+
+class Scene:
+    """An evening, and the job that it is played to over several starts."""
+
+    def __init__(self, seed: int, kills: int, folder: Path, *, entry: Sequence[str | Path] = (ENTRY,)) -> None:
+        intervals = ((kills + 1) * FILES_PER_START + _QUIET_FILES) // 2
+        self._began_s = time.monotonic()
+        self._evening = Evening(folder / "staging", seed=seed, **EVENING | {"duration": f"{intervals * 10}s"})
+        self._rng = random.Random(seed)
+        self._cuts: list[Cut] = []
+        self.job = Job(folder, *OPTIONS, entry=entry)
+        self.traces = Traces(self.job)
+
+    def archive_classes(self, classes: Path) -> None:
+        """Let starts take the engine's classes from an archive, after one that makes it where there is none."""
+        if not classes.exists():
+            self.job.jvm = (f"-XX:ArchiveClassesAtExit={classes}", "-Xlog:disable")
+            self._evening.release(self.job.input, FILES_PER_START)
+            self.job.start()
+            self.job.wait_until_done()
+            assert self.job.terminate(_CLASSES_ARE_ARCHIVED_WITHIN_S) == 0
+        # An archive that does not fit, or could not be made, is passed over in silence.
+        self.job.jvm = (f"-XX:SharedArchiveFile={classes}", "-Xshare:auto", "-Xlog:disable")
+
+    def cut(self, boundary: Boundary) -> None:
+        """Start the job, and kill it at a boundary; where that is not reached in time, then."""
+        self._evening.release(self.job.input, _FILES_BEFORE_START)
+        committed = self.traces.committed()
+        wanted = moment(boundary, self.traces, self._rng)
+        files = 0 if wanted.is_quiet else FILES_PER_START - _FILES_BEFORE_START
+        started_s = time.monotonic()
+        next_s = started_s
+        up_s: float | None = None
+        reached = False
+
+        def over() -> bool:
+            nonlocal files, next_s, up_s, reached
+            reached = wanted.reached()
+            if reached:
+                return True
+            now_s = time.monotonic()
+            if up_s is None and self.traces.committed() > committed:
+                up_s = now_s - started_s
+            if up_s is not None and files and now_s >= next_s:
+                self._evening.release(self.job.input, 2)
+                files, next_s = files - 2, now_s + _RELEASE_S
+            return up_s is not None and now_s >= started_s + up_s + _REACHED_WITHIN_S
+
+        self.job.start()
+        self.job.wait_until(over, f"the boundary {boundary}", poll_s=_POLL_S)
+        self.job.kill()
+        batch_id, stage = self.traces.stage()
+        self._cuts.append(Cut(boundary, reached, reached and wanted.left(), batch_id, stage, up_s))
+
+    def play_on(self) -> None:
+        """Start the job, and let it read the rest of the evening."""
+        step = max(2, len(self._evening) // 10)
+        next_s = time.monotonic() + _RELEASE_S
+
+        def released() -> bool:
+            nonlocal next_s
+            if time.monotonic() >= next_s:
+                self._evening.release(self.job.input, step)
+                next_s = time.monotonic() + _RELEASE_S
+            return not len(self._evening)
+
+        self.job.start()
+        self.job.wait_until(released, "the end of the evening")
+        self.job.wait_until_done()
+        time.sleep(self._rng.uniform(1, 3))
+
+    def end(self) -> Run:
+        """Start the job for the last time, play the rest of the evening to it, and stop it gracefully."""
+        self.play_on()
+        exit_code = self.job.terminate()
+        oracle = tell(self.job.checkpoints, RULES)
+        cuts = _confirmed(self._cuts, self.job, oracle)
+        return Run(self.job, oracle, read_tables(self.job.warehouse), exit_code, cuts, time.monotonic() - self._began_s)
+
+
+def play(
+    seed: int,
+    kills: int,
+    folder: Path,
+    *,
+    boundaries: Sequence[Boundary] = tuple(Boundary),
+    classes: Path | None = None,
+    entry: Sequence[str | Path] = (ENTRY,),
+) -> Run:
+    """Play an evening to a job that is killed so many times, at all boundaries equally often, and then left in peace.
+
+    Args:
+        seed: decides the evening, the order of the boundaries, and the random moments.
+        kills: how many; the evening is as long as they need.
+        folder: an empty one.
+        boundaries: where to kill.
+        classes: an archive of the engine's Java classes, by which it starts faster; where it is missing the evening
+            begins with a start that is not killed, and makes it.
+        entry: the script to run, and its first arguments.
+    """
+    scene = Scene(seed, kills, folder, entry=entry)
+    order = [boundaries[at % len(boundaries)] for at in range(kills)]
+    random.Random(seed).shuffle(order)
+    try:
+        if classes is not None:
+            scene.archive_classes(classes)
+        for boundary in order:
+            scene.cut(boundary)
+        return scene.end()
+    finally:
+        scene.job.kill_if_running()
+
+
+def compare(run: Run, spark: SparkSession) -> list[str]:
+    """All that is not as it must be: tables, files read, state, timers, and messages without a trace."""
+    found = differences(run.oracle, run.actual, run.job.checkpoints)
+    files = Counter(run.job.input.glob("*/*.json"))
+    found += [
+        f"{query} has not read every file once" for query, read in run.oracle.files.items() if Counter(read) != files
+    ]
+    entries, timers = entries_and_timers(spark, run.job.checkpoints)
+    if Counter(entries) != Counter(run.oracle.entries):
+        found.append(f"state: {sorted(set(entries) ^ run.oracle.entries)[:3]}")
+    if Counter(timers) != Counter(run.oracle.timers.items()):
+        found.append(f"timers: {sorted(set(timers) ^ set(run.oracle.timers.items()))[:3]}")
+    found += unaccounted(run.actual, waiting(run.oracle))
+    return found if run.exit_code == 0 else [*found, f"the last stop ended with exit code {run.exit_code}"]
+
+
+def waiting(oracle: Oracle) -> list[tuple[str, int]]:
+    """The Ends whose Start may still come."""
+    return [(device_id, session_id) for device_id, session_id, what in oracle.entries if what == "pending_end"]
+
+
+def _confirmed(cuts: Sequence[Cut], job: Job, oracle: Oracle) -> list[Cut]:
+    """A timer batch is one only if something was due in it: then it has changes, though it has no input."""
+    clocks_ms = {batch.batch_id: batch.clock_ms for batch in batches_of(job.checkpoints / "sessionize")}
+    return [
+        replace(cut, left=cut.left and bool(oracle.changes[clocks_ms[cut.batch_id]]))
+        if cut.boundary is Boundary.TIMER_BATCH
+        else cut
+        for cut in cuts
+    ]

@@ -1,0 +1,111 @@
+"""The job killed at every boundary of a micro-batch: its tables are those of a job that was never disturbed."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionization.core.events import EndReason
+from tests.e2e.accounts import unaccounted
+from tests.e2e.oracle import COLUMNS
+from tests.e2e.state import entries_and_timers
+from tests.e2e.tables import differences
+from tests.e2e.wire import REASONS
+from tests.faults.boundaries import Boundary
+from tests.faults.harness import Run, play, waiting
+
+SEED = 20_260_101
+KILLS = 2 * len(Boundary)
+UNCHECKED = {("stream_progress", "state_bytes")}
+# Those that last long enough not to be missed twice.
+HIT = {Boundary.OFFSET_LOGGED, Boundary.STATE_COMMITTED, Boundary.PROGRESS_HALF, Boundary.RAW_EVENTS_COMMITTED}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    folder = tmp_path_factory.mktemp("killed")
+    classes = folder / "classes.jsa"
+    yield play(SEED, KILLS, folder, classes=classes)
+    classes.unlink(missing_ok=True)
+
+
+def test_sigterm_ends_it_with_code_0_and_a_summary(run: Run) -> None:
+    # That this took less than a minute and left no process behind, `Job.terminate` has seen to.
+    assert run.exit_code == 0, run.job.said()[-8:]
+    assert any(line.startswith("sessionize: events in ") for line in run.job.said()[-8:])
+
+
+def test_the_kills_left_micro_batches_half_done(run: Run) -> None:
+    assert len(run.cuts) == KILLS
+    assert {cut.boundary for cut in run.cuts if cut.left} >= HIT
+
+
+def test_tables_equal_the_reference(run: Run) -> None:
+    assert differences(run.oracle, run.actual, run.job.checkpoints) == []
+
+
+@pytest.mark.parametrize("query", ["sessionize", "archive"])
+def test_every_file_is_read_once(run: Run, query: str) -> None:
+    assert Counter(run.oracle.files[query]) == Counter(run.job.input.glob("*/*.json"))
+
+
+def test_state_and_timers_equal_the_reference(run: Run, spark: SparkSession) -> None:
+    entries, timers = entries_and_timers(spark, run.job.checkpoints)
+    assert Counter(entries) == Counter(run.oracle.entries)
+    assert Counter(timers) == Counter(run.oracle.timers.items())
+
+
+def test_every_message_is_accounted_for(run: Run) -> None:
+    """Archived, and then in quarantine, or an event that started or ended something, waits, or is a repeat."""
+    assert unaccounted(run.actual, waiting(run.oracle)) == []
+
+
+def test_every_rule_was_needed(run: Run) -> None:
+    """The equality above is worth as much as the evening that it was found with."""
+    changes, progress = run.actual["session_changes"], run.actual["stream_progress"]
+    assert {change["end_reason"] for change in changes} == {None, *EndReason}
+    assert max(change["revision"] for change in changes) > 0
+    assert max(change["missed_beats"] or 0 for change in changes) > 0
+    assert {row["reason"] for row in run.actual["quarantine"]} == REASONS
+    assert len({row["ingest_date"] for row in run.actual["raw_events"]}) == 2
+    for name in ("duplicate_start", "duplicate_end", "evicted"):
+        assert sum(row[name] or 0 for row in progress) > 0
+    remembered = {(device_id, session_id) for device_id, session_id, _ in run.oracle.entries}
+    assert remembered < {(row["device_id"], row["session_id"]) for row in run.actual["sessions"]}
+
+
+@pytest.mark.parametrize("table", COLUMNS)
+@pytest.mark.parametrize("times", [0, 2])
+def test_a_row_dropped_or_doubled_is_found(run: Run, table: str, times: int) -> None:
+    for place in (0, len(run.actual[table]) // 2, -1):
+        rows = list(run.actual[table])
+        rows += [rows.pop(place)] * times
+        found = differences(run.oracle, run.actual | {table: rows}, run.job.checkpoints)
+        assert any(line.startswith(table) for line in found)
+
+
+@pytest.mark.parametrize("table", COLUMNS)
+def test_a_value_altered_is_found(run: Run, table: str) -> None:
+    rows = run.actual[table]
+    # A row of which as much as possible is known.
+    place = max(range(len(rows)), key=lambda at: sum(value is not None for value in rows[at].values()))
+    unnoticed = []
+    for name, value in rows[place].items():
+        altered = [*rows[:place], rows[place] | {name: _altered(value)}, *rows[place + 1 :]]
+        if not differences(run.oracle, run.actual | {table: altered}, run.job.checkpoints):
+            unnoticed.append((table, name))
+    assert set(unnoticed) <= UNCHECKED
+
+
+def _altered(value: Any) -> Any:
+    match value:
+        case None:
+            return 1
+        case str():
+            return f"{value}x"
+        case bytes():
+            return value + b" "
+        case _:
+            return value + 1

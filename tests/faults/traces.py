@@ -1,0 +1,131 @@
+"""What a running job has left in its folders so far, asked cheaply enough to be asked every millisecond."""
+
+import json
+import os
+from enum import StrEnum
+from pathlib import Path
+
+from tests.e2e.job import Job
+
+
+class Stage(StrEnum):
+    """How far the first micro-batch of `sessionize` that is not committed has got; a committed one has left no other."""
+
+    NOT_BEGUN = "not_begun"
+    OFFSET_LOGGED = "offset_logged"
+    STATE_HALF_COMMITTED = "state_half_committed"
+    STATE_COMMITTED = "state_committed"
+    PROGRESS_HALF = "progress_half"
+    CHANGES_COMMITTED = "changes_committed"
+
+
+class _Numbered:
+    """The newest of files numbered without a gap and never removed; one system call while nothing is new."""
+
+    def __init__(self, folder: Path, name: str = "{}") -> None:
+        self._pattern = str(folder / name)
+        self._newest = -1
+
+    def newest(self) -> int:
+        while os.path.exists(self.path(self._newest + 1)):  # noqa: PTH110 - half the time of the same through pathlib
+            self._newest += 1
+        return self._newest
+
+    def path(self, number: int) -> str:
+        return self._pattern.format(number)
+
+
+class _TableLog:
+    """A Delta log: the newest micro-batch that each query says it has written, and the files that it ever named."""
+
+    def __init__(self, table: Path) -> None:
+        self._versions = _Numbered(table / "_delta_log", "{:020}.json")
+        self._read = -1
+        self._batches: dict[str, int] = {}
+        self._files: set[str] = set()
+
+    def last_batch(self, query: str) -> int:
+        self._read_on()
+        return self._batches.get(query, -1)
+
+    def files(self) -> set[str]:
+        self._read_on()
+        return self._files
+
+    def _read_on(self) -> None:
+        while self._read < self._versions.newest():
+            self._read += 1
+            for line in Path(self._versions.path(self._read)).read_text(encoding="utf-8").splitlines():
+                match json.loads(line):
+                    case {"txn": {"appId": writer, "version": batch_id}}:
+                        self._batches[writer.rpartition("/")[2]] = batch_id
+                    case {"add": {"path": path}}:
+                        self._files.add(path)
+
+
+class Traces:
+    """The folders of a job, over all of its starts."""
+
+    def __init__(self, job: Job) -> None:
+        self._begun = {query: _Numbered(job.checkpoints / query / "offsets") for query in ("sessionize", "archive")}
+        self._committed = {query: _Numbered(job.checkpoints / query / "commits") for query in ("sessionize", "archive")}
+        self._sessions = job.warehouse / "sessions"
+        self._tables = {
+            name: _TableLog(job.warehouse / name)
+            for name in ("session_changes", "stream_progress", "raw_events", "sessions")
+        }
+        self._state = job.checkpoints / "sessionize" / "state" / "0"
+        self._partitions: list[str] = []
+
+    def begun(self, query: str = "sessionize") -> int:
+        """The newest micro-batch that was planned, -1 before the first."""
+        return self._begun[query].newest()
+
+    def committed(self, query: str = "sessionize") -> int:
+        """The newest micro-batch that is done, -1 before the first."""
+        return self._committed[query].newest()
+
+    def written(self, table: str, query: str) -> int:
+        """The newest micro-batch of a query whose rows a table has, -1 before the first."""
+        return self._tables[table].last_batch(query)
+
+    def stage(self) -> tuple[int, Stage]:
+        """The first micro-batch that is not committed, and how far it has got."""
+        batch_id = self.committed() + 1
+        if self.begun() < batch_id:
+            return batch_id, Stage.NOT_BEGUN
+        if self.written("stream_progress", "sessionize") >= batch_id:
+            # A commit may have come since it was looked for.
+            return batch_id, Stage.CHANGES_COMMITTED if self.committed() < batch_id else Stage.NOT_BEGUN
+        if self.written("session_changes", "sessionize") >= batch_id:
+            return batch_id, Stage.PROGRESS_HALF
+        changelogs = self._changelogs(batch_id)
+        if not any(changelogs):
+            return batch_id, Stage.OFFSET_LOGGED
+        return batch_id, Stage.STATE_COMMITTED if all(changelogs) else Stage.STATE_HALF_COMMITTED
+
+    def takes_no_files(self, batch_id: int) -> bool:
+        """Whether a micro-batch that was begun takes no file that the one before it has not taken."""
+        return batch_id > 0 and self._files_taken(batch_id) == self._files_taken(batch_id - 1)
+
+    def unnamed_files(self) -> set[str]:
+        """The files of `sessions` that no version of it names: what a MERGE has written and not committed."""
+        try:
+            found = [name for name in os.listdir(self._sessions) if name.endswith(".parquet") and name[0] != "."]  # noqa: PTH208 - half the time of the same through pathlib
+        except FileNotFoundError:
+            return set()
+        return set(found) - self._tables["sessions"].files()
+
+    def _changelogs(self, batch_id: int) -> list[bool]:
+        """For every partition of the state, whether it has committed a micro-batch."""
+        if not self._partitions and self._state.is_dir():
+            # The first micro-batch makes the folders one by one, and only then is it known how many there are.
+            found = [str(path) for path in self._state.iterdir() if path.name.isdigit()]
+            if batch_id > 0:
+                self._partitions = found
+            return [os.path.exists(f"{path}/{batch_id + 1}.changelog") for path in found]  # noqa: PTH110
+        return [os.path.exists(f"{path}/{batch_id + 1}.changelog") for path in self._partitions]  # noqa: PTH110
+
+    def _files_taken(self, batch_id: int) -> list[str]:
+        lines = Path(self._begun["sessionize"].path(batch_id)).read_text(encoding="utf-8").splitlines()
+        return [line for line in lines if line.startswith('{"logOffset"')]
