@@ -68,3 +68,9 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigurationError, match="cannot be used"), locked(tmp_path / "file", said_to_nobody):
         pytest.fail("not a folder")
+
+
+def test_a_full_disk_is_left_to_who_has_something_to_write(tmp_path: Path) -> None:
+    (tmp_path / "lock").symlink_to("/dev/full")
+    with locked(tmp_path, said_to_nobody):
+        pass

@@ -6,7 +6,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
@@ -39,9 +39,7 @@ def locked(folder: Path, say: Callable[[str], None], wait_s: float = _WAIT_S) ->
     with file:
         _wait_for(file, folder, say, wait_s)
         os.set_inheritable(file.fileno(), True)  # by the engine
-        file.truncate(0)
-        json.dump({"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}, file)
-        file.flush()
+        _sign(file)
         try:
             yield
         finally:
@@ -71,6 +69,14 @@ def _wait_for(file: IO[str], folder: Path, say: Callable[[str], None], wait_s: f
             return
         else:
             return
+
+
+def _sign(file: IO[str]) -> None:
+    """Say who holds it: a courtesy, for which nobody is refused on a disk that is full."""
+    owner = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": _now()})
+    with suppress(OSError):
+        os.ftruncate(file.fileno(), 0)
+        os.write(file.fileno(), owner.encode())  # past the file's buffer, whose rest would fail again when it is closed
 
 
 def _owner(file: IO[str]) -> str:
