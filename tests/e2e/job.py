@@ -94,13 +94,20 @@ class Job:
                 start_new_session=True,
             )
 
-    def wait_until(self, reached: Callable[[], bool], what: str, *, poll_s: float = _POLL_S) -> None:
+    @property
+    def pid(self) -> int:
+        """The process of the job, which leads a session of its own."""
+        return self._running().pid
+
+    def wait_until(
+        self, reached: Callable[[], bool], what: str, *, poll_s: float = _POLL_S, within_s: float = _LONGEST_S
+    ) -> None:
         """Poll until something has come true; a job that ends before that fails the test."""
-        deadline_s = time.monotonic() + _LONGEST_S
+        deadline_s = time.monotonic() + within_s
         while not reached():
             code = self._running().poll()
             assert code is None, f"the job ended with code {code} before {what}: {self.said()[-3:]}"
-            assert time.monotonic() < deadline_s, f"not within {_LONGEST_S} s: {what}; it said {self.said()[-3:]}"
+            assert time.monotonic() < deadline_s, f"not within {within_s} s: {what}; it said {self.said()[-3:]}"
             time.sleep(poll_s)
 
     def wait_until_done(self) -> None:

@@ -1,0 +1,177 @@
+"""Hold a load from Kafka for some minutes, and say what it cost: `python -m tests.bench.soak --minutes 5`."""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from sessionization.core.state import Rules
+from sessionization.local.broker import Broker
+from sessionization.spark.parse import STREAMS
+from tests.e2e.accounts import unaccounted
+from tests.e2e.delta import live_files
+from tests.e2e.job import ROOT, Job, processes_of_session
+from tests.e2e.oracle import COLUMNS, tell
+from tests.e2e.tables import differences, read_tables
+from tests.e2e.topics import Topics
+
+PARTITIONS = 4
+_SAMPLE_S = 15
+_SHOWN = 20
+_MB = 1024 * 1024
+
+Samples = dict[str, list[float]]
+
+
+def main() -> int:
+    """Exits with code 1 where the tables are not what the reference makes of the topics; then the folder is kept."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=5)
+    parser.add_argument("--rate", type=float, default=2_000, help="events per second, before dirt")
+    parser.add_argument("--live", type=int, default=50_000, help="live sessions to hold")
+    parser.add_argument("--dirt", type=float, default=0.02)
+    parser.add_argument("--trigger", default="1s")
+    parser.add_argument("--device-groups", type=int, help="as the job's option")
+    parser.add_argument("--warm-up-s", type=float, default=60, help="not counted in the figures")
+    options = parser.parse_args()
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:+UseG1GC")  # a long run: the compiler has time to optimise
+    folder = Path(tempfile.mkdtemp(prefix="soak-"))
+    grouping = () if options.device_groups is None else (f"--device-groups={options.device_groups}",)
+    with Broker(folder / "broker") as broker:
+        broker.create_topics(dict.fromkeys(STREAMS, PARTITIONS))
+        topics = Topics(broker.bootstrap_servers, PARTITIONS)
+        job = Job(folder, f"--trigger={options.trigger}", *grouping, topics=topics)
+        try:
+            samples, began_ms = _play(job, broker, options)
+            code = job.terminate()
+        finally:
+            job.kill_if_running()
+        lines = [line.removeprefix("sessionize: ") for line in job.said()[-8:]]
+        tables = read_tables(job.warehouse)
+        found = [] if code == 0 else [f"the job ended with code {code}"]
+        if not grouping:  # the oracle knows one device per key
+            oracle = tell(job.checkpoints, Rules(), topics.records())
+            pending = [entry[:2] for entry in oracle.entries if entry[2] == "pending_end"]
+            found += differences(oracle, tables, job.checkpoints) + unaccounted(tables, pending)
+    for line in (*lines, *_report(samples), *_phases(job), *_delays(tables, began_ms)):
+        sys.stdout.write(f"{line}\n")
+    sys.stdout.write(f"{len(found)} differences\n" + "".join(f"  DIFFERENCE {line}\n" for line in found[:_SHOWN]))
+    if found:
+        sys.stdout.write(f"kept: {folder}\n")
+        return 1
+    shutil.rmtree(folder)
+    return 0
+
+
+def _play(job: Job, broker: Broker, options: argparse.Namespace) -> tuple[Samples, float]:
+    """Returns the samples of the time after the warm-up, and when that was over in milliseconds since 1970."""
+    job.start()
+    job.wait_until((job.checkpoints / "archive" / "commits" / "0").exists, "the archive", poll_s=0.2)
+    seconds = options.warm_up_s + options.minutes * 60
+    simulator = subprocess.Popen(
+        [
+            *(sys.executable, str(ROOT / "jobs" / "simulate.py"), "--sink=kafka"),
+            f"--bootstrap-servers={broker.bootstrap_servers}",
+            *(f"--rate={options.rate}", f"--live={options.live}", f"--dirt={options.dirt}"),
+            f"--duration={round(seconds)}s",
+        ],
+        env=os.environ | {"PYTHONPATH": str(ROOT / "lib")},
+    )
+    samples: Samples = defaultdict(list)
+    warm_s = time.monotonic() + options.warm_up_s
+    began_ms = (time.time() + options.warm_up_s) * 1_000
+    next_s = warm_s
+
+    def over() -> bool:
+        nonlocal next_s
+        if time.monotonic() >= next_s:
+            next_s += _SAMPLE_S
+            for name, value in _measured(job):
+                samples[name].append(value)
+        return simulator.poll() is not None
+
+    try:
+        job.wait_until(over, "the end of the load", poll_s=0.5, within_s=seconds + 300)
+        job.wait_until_done()
+    finally:
+        simulator.kill()
+        simulator.wait()
+    return samples, began_ms
+
+
+def _measured(job: Job) -> Iterator[tuple[str, float]]:
+    rss_mb: dict[str, float] = defaultdict(float)
+    for pid in processes_of_session(job.pid):
+        try:
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+            pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+        except OSError:  # it has just ended
+            continue
+        kind = "JVM" if b"SparkSubmit" in command else "driver" if b"sessionize.py" in command else "workers"
+        rss_mb[kind] += pages * os.sysconf("SC_PAGE_SIZE") / _MB
+    yield from ((f"{kind} MB", mb) for kind, mb in sorted(rss_mb.items()))
+    state = job.checkpoints / "sessionize" / "state"
+    yield "state on disk MB", sum(path.stat().st_size for path in state.rglob("*") if path.is_file()) / _MB
+    for table in COLUMNS:
+        yield f"live files of {table}", len(live_files(job.warehouse / table))
+
+
+def _report(samples: Samples) -> Iterator[str]:
+    yield f"{'':32}{'first quarter':>14}{'last quarter':>14}{'most':>10}  (medians of samples)"
+    for name, values in samples.items():
+        quarter = max(1, len(values) // 4)
+        yield f"{name:32}{median(values[:quarter]):14,.0f}{median(values[-quarter:]):14,.0f}{max(values):10,.0f}"
+
+
+def _phases(job: Job) -> Iterator[str]:
+    """Where a micro-batch's time goes, by the clocks that the files of a query keep."""
+    for query in ("sessionize", "archive", "rollup"):
+        folder = job.checkpoints / query
+        offsets = sorted((folder / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+        took_ms, cycle_ms, last = [], [], None
+        for path in offsets:
+            clock_ms = json.loads(path.read_text(encoding="utf-8").splitlines()[1])["batchTimestampMs"]
+            commit = folder / "commits" / path.name
+            if commit.exists():
+                took_ms.append(commit.stat().st_mtime * 1_000 - clock_ms)
+            if last is not None:
+                cycle_ms.append(clock_ms - last)
+            last = clock_ms
+        yield f"{query}: {len(offsets)} micro-batches, {_shares(took_ms)} long, {_shares(cycle_ms)} from one to the next"
+
+
+def _delays(tables: dict[str, list[dict[str, Any]]], began_ms: float) -> Iterator[str]:
+    """Event to row and heartbeat lateness, row by row, after the warm-up."""
+    committed_ms = {
+        row["processed_ms"]: row["processed_ms"] + row["batch_ms"]
+        for row in tables["stream_progress"]
+        if row["query"] == "sessionize"
+    }
+    rows = [row for row in tables["session_changes"] if row["processed_ms"] >= began_ms]
+    for name, since, of in (
+        ("event to row", "ingested_ms", lambda row: row["change"] != "heartbeat"),
+        ("heartbeat lateness", "due_ms", lambda row: row["change"] == "heartbeat"),
+    ):
+        delays = [committed_ms[row["processed_ms"]] - row[since] for row in rows if of(row) and row[since] is not None]
+        yield f"{name}: {_shares(delays)}, {len(delays):,} rows"
+
+
+def _shares(values: Sequence[float]) -> str:
+    if not values:
+        return "nothing"
+    ordered = sorted(values)
+    p50, p99 = (ordered[min(len(ordered) - 1, int(len(ordered) * share))] for share in (0.5, 0.99))
+    return f"p50 {p50:,.0f} ms, p99 {p99:,.0f} ms, most {ordered[-1]:,.0f} ms"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
