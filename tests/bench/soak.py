@@ -43,7 +43,7 @@ def main() -> int:
     parser.add_argument("--device-groups", type=int, help="as the job's option")
     parser.add_argument("--warm-up-s", type=float, default=60, help="not counted in the figures")
     options = parser.parse_args()
-    os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:+UseG1GC")  # a long run: the compiler has time to optimise
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", "-Dfile.encoding=UTF-8")  # not those that suit a run of a minute
     folder = Path(tempfile.mkdtemp(prefix="soak-"))
     grouping = () if options.device_groups is None else (f"--device-groups={options.device_groups}",)
     with Broker(folder / "broker") as broker:

@@ -60,9 +60,10 @@ _SETTINGS = {
     "log.cleaner.dedupe.buffer.size": str(2 * 1024 * 1024),  # by default a third of the heap
     "message.max.bytes": str(12 * 1024 * 1024),
     "controlled.shutdown.enable": "false",  # there is no other node to hand over to
-    # A broker that was killed may register anew only once its old session is over; by default that takes 9 s.
-    "broker.session.timeout.ms": "1200",
-    "broker.heartbeat.interval.ms": "300",
+    # A broker that was killed may register anew only once its old session is over; by default that takes 9 s. One that
+    # a busy machine keeps from its heartbeats for as long loses its partitions for a moment.
+    "broker.session.timeout.ms": "5000",
+    "broker.heartbeat.interval.ms": "500",
 }
 
 
@@ -186,6 +187,8 @@ class Broker:
             self._process = subprocess.Popen(
                 [java_executable(), *_JVM, "-cp", class_path, main_class, *arguments],
                 cwd=self._folder,
+                # What is asked of the engine's Java there, such as its collector, need not go with ours.
+                env={name: value for name, value in os.environ.items() if name != "JAVA_TOOL_OPTIONS"},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
