@@ -124,3 +124,24 @@ def test_a_checkpoint_older_than_its_tables_is_refused(tmp_path: Path) -> None:
         checkpoint.refuse_older_than({"sessionize": 5})
     with pytest.raises(CheckpointError, match="archive up to micro-batch -1"):
         checkpoint.refuse_older_than({"archive": 0})
+
+
+def test_a_first_entry_that_was_cut_off_is_swept_away(tmp_path: Path) -> None:
+    """Spark would never begin the query: it takes the rest for the micro-batches of another."""
+    reopened(tmp_path)
+    offsets = tmp_path / "rollup" / "offsets"
+    offsets.mkdir(parents=True)
+    rest = {".0.5a6d.tmp", "..0.5a6d.tmp.crc"}
+    for name in (*rest, "foreign"):
+        (offsets / name).touch()
+    assert not reopened(tmp_path).is_used
+    assert {path.name for path in offsets.iterdir()} == {"foreign"}
+
+
+def test_what_was_cut_off_beside_a_whole_entry_is_left_alone(tmp_path: Path) -> None:
+    reopened(tmp_path)
+    begin_micro_batch(tmp_path, 0, 1_000)
+    rest = tmp_path / "sessionize" / "offsets" / ".1.5a6d.tmp"
+    rest.touch()
+    reopened(tmp_path)
+    assert rest.exists()

@@ -132,6 +132,8 @@ def open_checkpoint(folder: Path, fixed: Fixed, rules: Rules) -> Checkpoint:
             raise _not_readable(file, error) from error
         _refuse_other(folder, begun_with, fixed)
     try:
+        for query in (SESSIONIZE, ARCHIVE, ROLLUP):
+            _clear_unbegun(folder / query / "offsets")
         _save(file, checkpoint, fixed)
     except OSError as error:
         msg = f"--checkpoints {folder} cannot be written ({error.strerror}): give a folder that this user can write"
@@ -189,6 +191,17 @@ def _newest_batch(offsets: Path) -> int:
     if not offsets.is_dir():
         return -1
     return max((int(entry.name) for entry in offsets.iterdir() if entry.name.isdigit()), default=-1)
+
+
+def _clear_unbegun(offsets: Path) -> None:
+    """Remove what a full disk or a kill in its very first entry leaves of an offset log.
+
+    Spark refuses for good to begin a query beside such a file, which it would pass over beside any later entry.
+    """
+    if offsets.is_dir() and _newest_batch(offsets) < 0:
+        for entry in offsets.iterdir():
+            if entry.name.startswith(".") and entry.name.endswith((".tmp", ".tmp.crc")):
+                entry.unlink()
 
 
 def _save(file: Path, checkpoint: Checkpoint, fixed: Fixed) -> None:
