@@ -45,3 +45,15 @@ def test_a_known_cause_has_a_remedy_and_another_the_general_one() -> None:
     assert what_to_do([lost, lost]).endswith("if the messages are gone for good, start once with --accept-data-loss")
     assert what_to_do(["java.io.IOException: No space left on device"]).startswith("nothing is lost: make room")
     assert what_to_do(["RuntimeError: no"]).startswith("nothing is lost: mend the cause")
+
+
+def test_a_damaged_state_is_called_so() -> None:
+    engine = """An error occurred while calling o1.collectToPython.
+: org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state.
+\tat org.apache.spark.Foo.bar(Foo.scala:1)
+Caused by: java.io.EOFException: Stream ended prematurely
+"""
+    cause = first_cause(engine)
+    assert cause == "the state cannot be loaded: java.io.EOFException: Stream ended prematurely"
+    assert first_cause(f"sessionization.errors.StreamError: {cause}") == cause
+    assert "docs/runbook.md" in what_to_do([cause])

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 _NAMED = re.compile(r"^(?:Caused by: |: )?((?:[\w$]+\.)*\w*(?:Error|Exception)\b(?:: .+)?)$", re.MULTILINE)
 _OWN = re.compile(r"^sessionization\.errors\.\w+: ")
 _LONGEST = 500
+_STATE_IS_DAMAGED = "the state cannot be loaded: "
 
 _REMEDIES = (
     (
@@ -19,6 +20,10 @@ _REMEDIES = (
         "the brokers do not answer; nothing is lost: once they do, start again with the same options",
     ),
     (
+        _STATE_IS_DAMAGED,
+        "a file below sessionize/state in the checkpoint is damaged: see docs/runbook.md, 'A file of the state is damaged'",
+    ),
+    (
         r"No space left on device|Disk quota exceeded|File too large",
         "nothing is lost: make room on that disk, start again with the same options",
     ),
@@ -29,7 +34,11 @@ _START_AGAIN = "nothing is lost: mend the cause, start again with the same optio
 def first_cause(text: str) -> str:
     """The innermost cause in an engine's message: the last line that names an exception, else the first line."""
     named = _NAMED.findall(text)
-    return _OWN.sub("", named[-1] if named else text.strip().partition("\n")[0])[:_LONGEST]
+    cause = _OWN.sub("", named[-1] if named else text.strip().partition("\n")[0])
+    # What is innermost then, such as the end of a stream, does not say what could not be read.
+    if "[CANNOT_LOAD_STATE_STORE" in text and not cause.startswith(_STATE_IS_DAMAGED):
+        cause = f"{_STATE_IS_DAMAGED}{cause}"
+    return cause[:_LONGEST]
 
 
 def what_to_do(causes: Iterable[str]) -> str:
