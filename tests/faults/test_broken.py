@@ -1,0 +1,25 @@
+"""The harness is worth something: a sink that doubles rows, or drops them, is found with few kills."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.tables import differences
+from tests.faults.boundaries import Boundary
+from tests.faults.harness import play
+
+BROKEN_JOB = Path(__file__).with_name("broken_job.py")
+
+
+@pytest.mark.parametrize(
+    ("mutation", "boundaries", "verdict"),
+    [
+        ("not-idempotent", (Boundary.PROGRESS_HALF, Boundary.CHANGES_COMMITTED), "too much"),
+        ("dropping", (Boundary.AT_RANDOM,), "missing"),
+    ],
+)
+def test_a_broken_sink_is_found(tmp_path: Path, mutation: str, boundaries: Sequence[Boundary], verdict: str) -> None:
+    run = play(1, len(boundaries), tmp_path, boundaries=boundaries, entry=(BROKEN_JOB, mutation))
+    found = differences(run.oracle, run.actual, run.job.checkpoints)
+    assert any(line.startswith("session_changes: ") and f"x {verdict} (" in line for line in found), found
