@@ -10,9 +10,12 @@ BROKER := .venv/.broker
 DEMO := .demo
 SEEDS ?= 3
 KILLS ?= 70
+MINUTES ?= 5
+RATE ?= 2000
+LIVE ?= 50000
 UNIT := $(BIN)/python -m pytest tests/unit lib/sessionization/core lib/sessionization/durations.py --doctest-modules -q
 
-.PHONY: help setup demo demo-kafka sql test test-faults lint check format lock clean
+.PHONY: help setup demo demo-kafka sql test test-faults soak lint check format lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -49,8 +52,12 @@ test: $(READY) $(BROKER) ## every test, fast tiers first
 	@$(UNIT)
 	@$(BIN)/python -m pytest tests/adapter tests/spark tests/e2e tests/faults -q
 
-test-faults: $(READY) ## kill the job at every boundary: make test-faults SEEDS=3 KILLS=70
+test-faults: $(READY) $(BROKER) ## kill the job at every boundary, and every other fault: make test-faults SEEDS=3 KILLS=70
+	@$(BIN)/python -m pytest tests/e2e tests/faults -q -m long
 	@$(BIN)/python -m tests.faults --seeds $(SEEDS) --kills $(KILLS)
+
+soak: $(READY) $(BROKER) ## hold a load from Kafka: make soak MINUTES=5 RATE=2000 LIVE=50000
+	@$(BIN)/python -m tests.bench.soak --minutes $(MINUTES) --rate $(RATE) --live $(LIVE)
 
 lint: $(READY) ## format, lint, strict types
 	@$(BIN)/ruff format --check .

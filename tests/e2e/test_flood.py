@@ -8,12 +8,16 @@ import os
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from sessionization.core.state import Rules
 from tests.e2e.accounts import unaccounted
 from tests.e2e.evening import ENDS_MS
 from tests.e2e.job import Job
 from tests.e2e.oracle import tell
 from tests.e2e.tables import differences, read_tables
+
+pytestmark = pytest.mark.long
 
 SHARE = float(os.environ.get("SESSIONIZATION_E2E_FLOOD", "0.05"))
 MALFORMED = round(1_000_000 * SHARE)
