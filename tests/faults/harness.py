@@ -136,6 +136,10 @@ class Scene:
     def end(self) -> Run:
         """Start the job for the last time, play the rest of the evening to it, and stop it gracefully."""
         self.play_on()
+        return self.stop()
+
+    def stop(self) -> Run:
+        """Stop the job gracefully, and work out what it must have left behind."""
         exit_code = self.job.terminate()
         oracle = tell(self.job.checkpoints, RULES)
         cuts = _confirmed(self._cuts, self.job, oracle)

@@ -1,0 +1,46 @@
+"""Somebody else writes into `session_changes`: nothing of the job's own is lost or doubled by it."""
+
+from pathlib import Path
+
+import pytest
+from delta.tables import DeltaTable
+from pyspark.sql import SparkSession
+
+from tests.e2e.delta import rows_of
+from tests.e2e.tables import differences
+from tests.faults.boundaries import Boundary
+from tests.faults.harness import Scene
+
+pytestmark = pytest.mark.long
+
+STRANGER = "f" * 16
+
+
+def test_another_writer(tmp_path: Path, spark: SparkSession) -> None:
+    """A row deleted and one added after a kill, an `OPTIMIZE` then, and another while the job runs."""
+    scene = Scene(1, 2, tmp_path)
+    table = scene.job.warehouse / "session_changes"
+    try:
+        scene.cut(Boundary.AT_RANDOM)
+        changes = DeltaTable.forPath(spark, str(table))
+        changes.optimize().executeCompaction()
+        [*_, last] = (row for row in rows_of(table) if row["change"] == "started")
+        changes.delete(
+            f"device_id = '{last['device_id']}' AND session_id = {last['session_id']} AND change = 'started'"
+        )
+        row = changes.toDF().where("change = 'started'").limit(1)
+        foreign = (f"'{STRANGER}' AS device_id" if name == "device_id" else name for name in row.columns)
+        row.selectExpr(*foreign).write.format("delta").mode("append").save(str(table))
+
+        scene.play_on()
+        changes.optimize().executeCompaction()
+        run = scene.stop()
+    finally:
+        scene.job.kill_if_running()
+    assert run.exit_code == 0
+    # `sessions` keeps what was deleted, as after a deletion by retention, and takes what was added for a change.
+    found = [line.split(" (")[0] for line in differences(run.oracle, run.actual, run.job.checkpoints)]
+    assert found == ["session_changes: 1x missing", "session_changes: 1x too much", "sessions: 1x too much"]
+    keys = [(row["device_id"], row["session_id"]) for row in run.actual["sessions"]]
+    assert (last["device_id"], last["session_id"]) in keys
+    assert sum(device_id == STRANGER for device_id, _ in keys) == 1
