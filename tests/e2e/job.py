@@ -119,6 +119,15 @@ class Job:
             lambda: merged_before(self.checkpoints / "rollup") > newest, "all changes are merged", poll_s=0.2
         )
 
+    def run_until_done(self) -> None:
+        """From a start to a graceful stop, once the tables hold all that follows from the input."""
+        try:
+            self.start()
+            self.wait_until_done()
+            assert self.terminate() == 0
+        finally:
+            self.kill_if_running()
+
     def _has_read_everything(self) -> bool:
         """Both queries that read the input are done with all that is there."""
         queries = [self.checkpoints / query for query in ("sessionize", "archive")]

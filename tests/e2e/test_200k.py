@@ -46,12 +46,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Run:
     evening = Evening(folder / "staging", events=EVENTS, **EVENING)
     job = Job(folder)
     evening.release(job.input, len(evening))
-    try:
-        job.start()
-        job.wait_until_done()
-        assert job.terminate() == 0
-    finally:
-        job.kill_if_running()
+    job.run_until_done()
     entries, _ = entries_and_timers(spark, job.checkpoints)
     return Run(job, tell(job.checkpoints, Rules()), read_tables(job.warehouse), entries)
 

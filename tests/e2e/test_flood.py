@@ -44,12 +44,7 @@ def test_a_flood_is_survived_and_accounted_for(tmp_path: Path) -> None:
     deliver(pc, "malformed", [b'{"appSessionId":%d,' % number for number in range(MALFORMED)])
     deliver(pc, "one-device", [start(number, "one") for number in range(SESSIONS)])
     deliver(pc, "others", [start(number, f"device-{number}") for number in range(100)])
-    try:
-        job.start()
-        job.wait_until_done()
-        assert job.terminate() == 0
-    finally:
-        job.kill_if_running()
+    job.run_until_done()
     tables, oracle = read_tables(job.warehouse), tell(job.checkpoints, Rules())
     assert differences(oracle, tables, job.checkpoints) == []
     assert unaccounted(tables, []) == []
