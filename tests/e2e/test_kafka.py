@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
@@ -59,7 +60,7 @@ def run(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Run:
         job.wait_until(lambda: checkpoints.last_committed(sessionize) >= before + count, "micro-batches")
 
     try:
-        with _simulator(broker) as simulator:
+        with simulator(broker) as producing:
             job.start()
             wait_for_micro_batches(4)
             begun = checkpoints.last_begun(sessionize)
@@ -67,10 +68,10 @@ def run(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Run:
             job.kill()
             job.start()
             wait_for_micro_batches(3)
-            os.kill(simulator.pid, signal.SIGSTOP)  # else what it cannot deliver would end it
+            os.kill(producing.pid, signal.SIGSTOP)  # else what it cannot deliver would end it
             broker.kill()
             broker.start()
-            os.kill(simulator.pid, signal.SIGCONT)
+            os.kill(producing.pid, signal.SIGCONT)
             wait_for_micro_batches(4)
         _produce_broken(broker)
         job.wait_until_done()
@@ -80,22 +81,20 @@ def run(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Run:
     return Run(job, tell(job.checkpoints, RULES, topics.records()), read_tables(job.warehouse))
 
 
-class _simulator:  # noqa: N801 - reads as what it is
+@contextmanager
+def simulator(broker: Broker) -> Iterator[subprocess.Popen[bytes]]:
     """The simulator producing in the background until the body is over."""
-
-    def __init__(self, broker: Broker) -> None:
-        options = ("--sink=kafka", f"--bootstrap-servers={broker.bootstrap_servers}", *EVENING)
-        self._command = [sys.executable, str(ROOT / "jobs" / "simulate.py"), *options]
-
-    def __enter__(self) -> subprocess.Popen[bytes]:
-        environment = os.environ | {"PYTHONPATH": str(ROOT / "lib")}
-        self._process = subprocess.Popen(self._command, env=environment, stderr=subprocess.PIPE)
-        return self._process
-
-    def __exit__(self, *_: object) -> None:
-        self._process.terminate()
-        _, said = self._process.communicate(timeout=30)
-        assert self._process.returncode == 0, said
+    options = ("--sink=kafka", f"--bootstrap-servers={broker.bootstrap_servers}", *EVENING)
+    command = [sys.executable, str(ROOT / "jobs" / "simulate.py"), *options]
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "lib")}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE) as process:
+        try:
+            yield process
+            process.terminate()
+            _, said = process.communicate(timeout=60)
+            assert process.returncode == 0, said
+        finally:
+            process.kill()
 
 
 def _produce_broken(broker: Broker) -> None:

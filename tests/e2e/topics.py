@@ -1,8 +1,9 @@
 """The two topics on a broker, seen from outside of the job."""
 
+import time
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from sessionization.spark.parse import STREAMS
 from tests.e2e.checkpoints import Offsets
@@ -24,13 +25,19 @@ class Topics:
         return "--source", "kafka", "--bootstrap-servers", self.bootstrap_servers
 
     def ends(self) -> Offsets:
-        """The offset after the last record of each partition."""
+        """The offset after the last record of each partition; a broker that has just started is given time."""
+        deadline_s = time.monotonic() + _ANSWER_S
         consumer = self._consumer()
         try:
-            return {
-                (place.topic, place.partition): consumer.get_watermark_offsets(place, timeout=_ANSWER_S)[1]
-                for place in self._places()
-            }
+            while True:
+                try:
+                    return {
+                        (place.topic, place.partition): consumer.get_watermark_offsets(place, timeout=_ANSWER_S)[1]
+                        for place in self._places()
+                    }
+                except KafkaException:
+                    if time.monotonic() >= deadline_s:
+                        raise
         finally:
             consumer.close()
 
