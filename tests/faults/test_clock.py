@@ -69,5 +69,5 @@ def test_a_clock_that_comes_back(tmp_path: Path, spark: SparkSession) -> None:
     assert unaccounted(run.actual, pending) == []
 
     # Whoever is silent has a timer still, to speak again when the clock has caught up.
-    assert {device_id for device_id, _, _ in entries} == {device_id for device_id, _ in timers}
+    assert {device_id for device_id, _, _ in entries} <= {device_id for device_id, _ in timers}
     assert any(timer_ms > ahead_ms for _, timer_ms in timers)
