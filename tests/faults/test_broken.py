@@ -16,7 +16,7 @@ BROKEN_JOB = Path(__file__).with_name("broken_job.py")
     ("mutation", "boundaries", "verdict"),
     [
         ("not-idempotent", (Boundary.PROGRESS_HALF, Boundary.CHANGES_COMMITTED), "too much"),
-        ("dropping", (Boundary.AT_RANDOM,), "missing"),
+        pytest.param("dropping", (Boundary.AT_RANDOM,), "missing", marks=pytest.mark.long),
     ],
 )
 def test_a_broken_sink_is_found(tmp_path: Path, mutation: str, boundaries: Sequence[Boundary], verdict: str) -> None:
