@@ -25,7 +25,9 @@ def parse_kafka_options(texts: Iterable[str]) -> dict[str, str]:
             msg = f"{name} is given more than once: give it once"
         elif value in {_FROM_ENVIRONMENT, _FROM_SCOPE}:
             msg = f"{name} refers to nothing: write {name}={_FROM_ENVIRONMENT}NAME or {name}={_FROM_SCOPE}SCOPE/KEY"
-        elif any(part in name for part in _SECRET_PARTS) and not value.startswith((_FROM_ENVIRONMENT, _FROM_SCOPE)):
+        elif any(part in name.lower() for part in _SECRET_PARTS) and not value.startswith(
+            (_FROM_ENVIRONMENT, _FROM_SCOPE)
+        ):
             msg = (
                 f"{name} is a secret, and others can read a command line: write {name}={_FROM_ENVIRONMENT}NAME of an "
                 f"environment variable, or {name}={_FROM_SCOPE}SCOPE/KEY of a Databricks secret"
@@ -53,17 +55,17 @@ def _value(name: str, value: str, secret: Callable[[str, str], str] | None) -> s
     if value.startswith(_FROM_ENVIRONMENT):
         variable = value.removeprefix(_FROM_ENVIRONMENT)
         if not os.environ.get(variable):
-            msg = f"--kafka-option {name}={value}: {variable} is not set: export it, and start again"
+            msg = f"--kafka-option {name}: {variable} is not set: export it, and start again"
             raise ConfigurationError(msg)
         return os.environ[variable]
     if value.startswith(_FROM_SCOPE):
         scope, _slash, key = value.removeprefix(_FROM_SCOPE).partition("/")
         if not scope or not key:
-            msg = f"--kafka-option {name}={value} is not a reference: write {_FROM_SCOPE}SCOPE/KEY"
+            msg = f"--kafka-option {name} is not a reference: write {name}={_FROM_SCOPE}SCOPE/KEY"
             raise ConfigurationError(msg)
         if secret is None:
             msg = (
-                f"--kafka-option {name}={value}: secret scopes are on Databricks only: "
+                f"--kafka-option {name}: secret scopes are on Databricks only: "
                 f"export an environment variable and write {_FROM_ENVIRONMENT}NAME"
             )
             raise ConfigurationError(msg)

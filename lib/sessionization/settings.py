@@ -9,7 +9,14 @@ from sessionization.core.state import Rules
 from sessionization.durations import Duration
 from sessionization.kafka_options import parse_kafka_options
 
-_SOURCE_OPTIONS = ("fetchOffset.", "groupIdPrefix", "kafkaConsumer.pollTimeoutMs", "minPartitions")
+_SOURCE_OPTIONS = ("groupIdPrefix", "kafkaConsumer.pollTimeoutMs", "minPartitions")
+_KAFKA_ONLY = (
+    "bootstrap_servers",
+    "starting_offsets",
+    "max_offsets_per_trigger",
+    "kafka_option",
+    "accept_data_loss",
+)
 _SET_BY_THE_JOB = {
     "kafka.bootstrap.servers",
     "kafka.auto.offset.reset",
@@ -37,7 +44,8 @@ class SessionizeSettings(BaseModel):
         json_schema_extra={"metavar": "HOST:PORT"},
     )
     starting_offsets: Literal["earliest", "latest"] = Field(
-        "earliest", description="kafka: where a new checkpoint begins; later starts go on from where the last one was"
+        "earliest",
+        description="kafka: where a new checkpoint begins; give the same at later starts, which go on from where the last one was",
     )
     max_offsets_per_trigger: int | None = Field(
         100_000, ge=1, description="kafka: how many messages a micro-batch of the sessionize query takes at most"
@@ -87,10 +95,11 @@ class SessionizeSettings(BaseModel):
     @classmethod
     def _are_kafka_options(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
         for name in parse_kafka_options(texts):
-            if name.lower() in _SET_BY_THE_JOB or not name.startswith(("kafka.", *_SOURCE_OPTIONS)):
+            is_known = name.startswith(("kafka.", "fetchOffset.")) or name in _SOURCE_OPTIONS
+            if name.lower() in _SET_BY_THE_JOB or not is_known:
                 msg = (
                     f"{name} is not one to set here: write an option of the Kafka client with 'kafka.' before it, or "
-                    f"one of {', '.join(_SOURCE_OPTIONS)}"
+                    f"one of {', '.join(_SOURCE_OPTIONS)} and fetchOffset.*"
                 )
                 raise ValueError(msg)
         return texts
@@ -101,8 +110,9 @@ class SessionizeSettings(BaseModel):
             if self.input is None:
                 msg = "--source files needs --input: name the folder that holds pc_sessions and console_sessions"
                 raise ValueError(msg)
-            if self.bootstrap_servers is not None or self.kafka_option or self.accept_data_loss:
-                msg = "--bootstrap-servers, --kafka-option and --accept-data-loss are for --source kafka: add that"
+            given = [f"--{name.replace('_', '-')}" for name in _KAFKA_ONLY if name in self.model_fields_set]
+            if given:
+                msg = f"{', '.join(given)} is for --source kafka: add that, or leave it out"
                 raise ValueError(msg)
         else:
             if self.bootstrap_servers is None:

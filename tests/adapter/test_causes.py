@@ -42,7 +42,7 @@ def test_the_name_of_our_own_error_is_no_news() -> None:
 
 def test_a_known_cause_has_a_remedy_and_another_the_general_one() -> None:
     lost = "org.apache.kafka.clients.consumer.OffsetOutOfRangeException: Fetch position 810 is out of range"
-    assert what_to_do([lost, lost]).endswith("if the messages are gone for good, start once with --accept-data-loss")
+    assert what_to_do([lost, lost]).startswith("the brokers have deleted messages that were not read yet: if")
     assert what_to_do(["java.io.IOException: No space left on device"]).startswith("nothing is lost: make room")
     assert what_to_do(["RuntimeError: no"]).startswith("nothing is lost: mend the cause")
 
@@ -57,3 +57,14 @@ Caused by: java.io.EOFException: Stream ended prematurely
     assert cause == "the state cannot be loaded: java.io.EOFException: Stream ended prematurely"
     assert first_cause(f"sessionization.errors.StreamError: {cause}") == cause
     assert "docs/runbook.md" in what_to_do([cause])
+
+
+@pytest.mark.parametrize("cause", ["java.io.IOException: No space left on device", "java.lang.Exception: UNRELEASED"])
+def test_what_else_keeps_a_state_from_being_loaded_is_no_damage(cause: str) -> None:
+    text = f": org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error\nCaused by: {cause}\n"
+    assert first_cause(text) == cause
+    assert "damaged" not in what_to_do([first_cause(text)])
+
+
+def test_a_cause_has_one_remedy() -> None:
+    assert what_to_do(["the state cannot be loaded: java.io.IOException: No space left on device"]).count(";") == 0

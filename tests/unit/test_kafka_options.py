@@ -38,6 +38,8 @@ def test_an_option_may_be_given_several_times() -> None:
         ("security.protocol=SSL", "security.protocol is not one to set here: write an option of the Kafka client"),
         ("kafka.bootstrap.servers=x:1", "kafka.bootstrap.servers is not one to set here"),
         ("startingOffsets=latest", "startingOffsets is not one to set here"),
+        ("minPartitionsX=3", "minPartitionsX is not one to set here"),
+        ("kafka.ssl.truststore.Password=hunter2", "kafka.ssl.truststore.Password is a secret"),
         ("failOnDataLoss=false", "failOnDataLoss is not one to set here"),
         ("kafka.ssl.key.password=hunter2", "kafka.ssl.key.password is a secret, and others can read a command line"),
         ("kafka.sasl.jaas.config=hunter2", "kafka.sasl.jaas.config is a secret"),
@@ -59,7 +61,8 @@ def test_an_option_given_twice_is_told(capsys: pytest.CaptureFixture[str]) -> No
     [
         ((KAFKA[0], *KAFKA[2:]), "--source kafka needs --bootstrap-servers"),
         ((*KAFKA, "--input=x"), "--source kafka takes no --input"),
-        (("--input=x", *KAFKA[1:]), "are for --source kafka: add that"),
+        (("--input=x", *KAFKA[1:]), "--bootstrap-servers is for --source kafka: add that, or leave it out"),
+        (("--input=x", *KAFKA[2:], "--starting-offsets=latest"), "--starting-offsets is for --source kafka"),
         ((*KAFKA, "--starting-offsets=newest"), "--starting-offsets 'newest' is not known"),
         ((*KAFKA, "--max-offsets-per-trigger=0"), "--max-offsets-per-trigger '0' is too small"),
     ],
@@ -85,7 +88,7 @@ def test_references_are_replaced_by_what_they_refer_to(monkeypatch: pytest.Monke
     [
         ("env:NOT_SET_ANYWHERE", None, "NOT_SET_ANYWHERE is not set: export it"),
         ("secret:games/key", None, "secret scopes are on Databricks only"),
-        ("secret:games", lambda *_: "x", "is not a reference: write secret:SCOPE/KEY"),
+        ("secret:games", lambda *_: "x", "is not a reference: write kafka.ssl.key.password=secret:SCOPE/KEY"),
     ],
 )
 def test_a_reference_that_leads_nowhere_is_told(value: str, secret: Any, told: str) -> None:

@@ -1,5 +1,7 @@
 """One job at a time on a checkpoint folder."""
 
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -62,6 +64,17 @@ def test_a_killed_job_holds_it_until_its_engine_has_ended(tmp_path: Path) -> Non
     subprocess.run(["kill", "-9", str(engine)], check=True)
     with locked(tmp_path, lambda _: None, wait_s=10):
         pass
+
+
+def test_where_locks_are_not_known_it_goes_on_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr("fcntl.flock", unknown)
+    said: list[str] = []
+    with locked(tmp_path, said.append):
+        pass
+    assert "cannot be locked (Function not implemented): see to it that no second job uses it" in said[0]
 
 
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:

@@ -6,13 +6,24 @@ from collections.abc import Iterable
 _NAMED = re.compile(r"^(?:Caused by: |: )?((?:[\w$]+\.)*\w*(?:Error|Exception)\b(?:: .+)?)$", re.MULTILINE)
 _OWN = re.compile(r"^sessionization\.errors\.\w+: ")
 _LONGEST = 500
+# What keeps a state from being loaded though its files are whole.
+_NOT_OF_A_FILE = r"No space left|quota|UNRELEASED|[Ii]nterrupted|[Tt]imeout|OutOfMemory|Too many open files|Permission"
 _STATE_IS_DAMAGED = "the state cannot be loaded: "
 
 _REMEDIES = (
     (
+        r"No space left on device|Disk quota exceeded|File too large",
+        "nothing is lost: make room on that disk, start again with the same options",
+    ),
+    (
         r"OffsetOutOfRangeException|KAFKA_DATA_LOSS",
-        "the brokers have deleted messages that were not read yet (retention too short, or the topic was made anew), or "
-        "these are other brokers: if the messages are gone for good, start once with --accept-data-loss",
+        "the brokers have deleted messages that were not read yet: if they are gone for good, start once with "
+        "--accept-data-loss; if the topic was made anew, or these are other brokers, begin a new checkpoint and new tables",
+    ),
+    (
+        r"KAFKA_MALFORMED_RECORD_TIMESTAMP",
+        "a producer gave that record a time that is none: delete the partition's records up to it "
+        "(kafka-delete-records), start once with --accept-data-loss, and set message.timestamp.type=LogAppendTime",
     ),
     (r"UnknownTopicOrPartitionException", "a topic is gone: bring it back, start again with the same options"),
     (
@@ -23,10 +34,6 @@ _REMEDIES = (
         _STATE_IS_DAMAGED,
         "a file below sessionize/state in the checkpoint is damaged: see docs/runbook.md, 'A file of the state is damaged'",
     ),
-    (
-        r"No space left on device|Disk quota exceeded|File too large",
-        "nothing is lost: make room on that disk, start again with the same options",
-    ),
 )
 _START_AGAIN = "nothing is lost: mend the cause, start again with the same options"
 
@@ -36,12 +43,13 @@ def first_cause(text: str) -> str:
     named = _NAMED.findall(text)
     cause = _OWN.sub("", named[-1] if named else text.strip().partition("\n")[0])
     # What is innermost then, such as the end of a stream, does not say what could not be read.
-    if "[CANNOT_LOAD_STATE_STORE" in text and not cause.startswith(_STATE_IS_DAMAGED):
+    is_of_a_file = "[CANNOT_LOAD_STATE_STORE" in text and not re.search(_NOT_OF_A_FILE, cause)
+    if is_of_a_file and not cause.startswith(_STATE_IS_DAMAGED):
         cause = f"{_STATE_IS_DAMAGED}{cause}"
     return cause[:_LONGEST]
 
 
 def what_to_do(causes: Iterable[str]) -> str:
-    """The remedies of those causes that are known, each once."""
-    known = [remedy for cause in causes for pattern, remedy in _REMEDIES if re.search(pattern, cause)]
-    return "; ".join(dict.fromkeys(known)) or _START_AGAIN
+    """What helps against the causes that are known, each remedy once."""
+    known = [next((remedy for pattern, remedy in _REMEDIES if re.search(pattern, cause)), None) for cause in causes]
+    return "; ".join(dict.fromkeys(filter(None, known))) or _START_AGAIN

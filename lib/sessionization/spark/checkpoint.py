@@ -30,6 +30,7 @@ class Fixed:
     device_groups: int | None
     max_clock_skew_ms: int
     max_event_age_ms: int
+    starting_offsets: str = "earliest"
 
     @classmethod
     def of(cls, settings: SessionizeSettings, tables: str) -> "Fixed":
@@ -40,6 +41,7 @@ class Fixed:
             device_groups=settings.device_groups,
             max_clock_skew_ms=settings.max_clock_skew,
             max_event_age_ms=settings.max_event_age,
+            starting_offsets=settings.starting_offsets,
         )
 
     def options(self) -> dict[str, str]:
@@ -51,6 +53,7 @@ class Fixed:
             "--device-groups": "not given" if self.device_groups is None else str(self.device_groups),
             "--max-clock-skew": format_duration(self.max_clock_skew_ms),
             "--max-event-age": format_duration(self.max_event_age_ms),
+            "--starting-offsets": self.starting_offsets,
         }
 
 
@@ -126,7 +129,7 @@ def open_checkpoint(folder: Path, fixed: Fixed, rules: Rules) -> Checkpoint:
         try:
             begun_with, in_force = Fixed(**known["fixed"]), _rules_in_force(known, rules, last_ms)
             checkpoint = Checkpoint(
-                folder, str(known["id"]), int(known["begun_ms"]), in_force, is_used=_is_used(folder)
+                folder, str(known["id"]), int(known.get("begun_ms", 0)), in_force, is_used=_is_used(folder)
             )
         except (LookupError, TypeError) as error:
             raise _not_readable(file, error) from error

@@ -93,7 +93,9 @@ def check_topics(spark: SparkSession, settings: SessionizeSettings) -> None:
     }
     for topic in STREAMS:
         try:
-            spark.read.format("kafka").options(**options).option("subscribe", topic).load().limit(1).collect()
+            spark.read.format("kafka").options(**options).option("subscribe", topic).load().select("offset").limit(
+                1
+            ).collect()
         except Py4JNetworkError:
             raise
         except (PySparkException, Py4JError) as error:

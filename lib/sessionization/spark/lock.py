@@ -43,7 +43,8 @@ def locked(folder: Path, say: Callable[[str], None], wait_s: float = _WAIT_S) ->
         try:
             yield
         finally:
-            fcntl.flock(file, fcntl.LOCK_UN)  # for the engine too, which a notebook keeps for its next run
+            with suppress(OSError):  # where locks are not known there is none to give back
+                fcntl.flock(file, fcntl.LOCK_UN)  # for the engine too, which a notebook keeps for its next run
 
 
 def _wait_for(file: IO[str], folder: Path, say: Callable[[str], None], wait_s: float) -> None:
