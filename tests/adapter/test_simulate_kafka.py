@@ -25,7 +25,7 @@ from tests.unit.simulated import NOW_MS, STREAMS, Written, settings_of, written
 
 PARTITIONS = 4
 # Timestamps are whole milliseconds, and the wall clock may be set while the test runs.
-CLOCK_MS = 50
+CLOCK_MS = 500
 
 
 @dataclass(frozen=True)
