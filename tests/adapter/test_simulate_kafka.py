@@ -121,7 +121,8 @@ def test_the_key_is_the_device_and_a_device_has_one_partition(topics: Topics) ->
 def test_the_rate_is_held_and_nothing_comes_before_it_happens(topics: Topics) -> None:
     summary = topics.play(rate=300, duration="3s", session_length="1s")
     sent = topics.news()
-    assert len(sent) == summary.messages == 900
+    assert len(sent) == summary.messages
+    assert 800 < summary.messages < 1_000  # 900 on average: the evening differs with its start instant
     assert summary.seconds >= 2.9
     assert all(one.arrived_ms >= one.written.at_ms - CLOCK_MS for one in sent)
     assert len({one.arrived_ms // 100 for one in sent}) > 3  # in many steps, even where the machine is busy
