@@ -37,7 +37,9 @@ class Job:
 
     def change(self, **settings: object) -> None:
         """Other settings from the next start on."""
-        self.settings = SessionizeSettings.model_validate(self.settings.model_dump(by_alias=True) | settings)
+        self.settings = SessionizeSettings.model_validate(
+            self.settings.model_dump(by_alias=True, exclude_unset=True) | settings
+        )
 
     def send(self, *messages: dict | bytes, stream: str = "pc_sessions") -> None:
         """Deliver one file of messages as a producer should: written hidden, then renamed."""
