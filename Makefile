@@ -8,8 +8,8 @@ READY := .venv/.ready
 BROKER := .venv/.broker
 
 DEMO := .demo
-SEEDS ?= 3
-KILLS ?= 70
+SEEDS ?= 4
+KILLS ?= 50
 MINUTES ?= 5
 RATE ?= 2000
 LIVE ?= 50000
@@ -52,7 +52,7 @@ test: $(READY) $(BROKER) ## every test, fast tiers first
 	@$(UNIT)
 	@$(BIN)/python -m pytest tests/adapter tests/spark tests/e2e tests/faults -q
 
-test-faults: $(READY) $(BROKER) ## kill the job at every boundary, and every other fault: make test-faults SEEDS=3 KILLS=70
+test-faults: $(READY) $(BROKER) ## kill the job at every boundary, and every other fault: make test-faults SEEDS=4 KILLS=50
 	@$(BIN)/python -m pytest tests/e2e tests/faults -q -m long
 	@$(BIN)/python -m tests.faults --seeds $(SEEDS) --kills $(KILLS)
 

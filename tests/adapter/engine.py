@@ -9,11 +9,13 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 from sessionization.core.events import Event, Start
 from sessionization.core.state import Rules
 from sessionization.spark.codec import EVENT_SCHEMA
-from sessionization.spark.processor import STATE_NAME, Layout, RulesInForce, SessionProcessor
+from sessionization.spark.layout import STATE_NAME, Layout
+from sessionization.spark.processor import RulesInForce, SessionProcessor
 
 _EventRow = Row(*EVENT_SCHEMA.names)
 # The tester's own map calls `exists` and `containsKey` within the others, so these two are not counted.
 _MAP_CALLS = ("iterator", "updateValue", "removeKey", "getValue", "clear")
+_VALUE_CALLS = ("get", "update")
 _TIMER_CALLS = ("registerTimer", "deleteTimer", "listTimers")
 
 
@@ -24,8 +26,12 @@ class Engine:
         self.calls: Counter[str] = Counter()
         self.processor = SessionProcessor(Layout(device_groups), RulesInForce(rules))
         self.tester = TwsTester(self.processor, timeMode="ProcessingTime")
+        state = self.processor._state
         for name in _MAP_CALLS:
-            self._count(self.processor._sessions, name)
+            self._count(state._sessions if device_groups is None else state._devices, name)
+        if device_groups is not None:
+            for name in _VALUE_CALLS:
+                self._count(state._live, name)
         for name in _TIMER_CALLS:
             self._count(self.processor._handle, name)
 

@@ -11,7 +11,8 @@ from sessionization.core.grid import grid_of
 from sessionization.core.reference import Reference
 from sessionization.core.state import Rules
 from sessionization.spark.codec import OUTPUT_SCHEMA, from_entry, to_entry
-from sessionization.spark.processor import STATE_NAME, RulesInForce
+from sessionization.spark.layout import STATE_NAME
+from sessionization.spark.processor import RulesInForce
 from tests.adapter.engine import Engine
 
 RULES = Rules(heartbeat_ms=1_000, session_timeout_ms=5_000, late_retention_ms=2_000, max_sessions_per_device=4)
@@ -79,6 +80,23 @@ def test_state_calls_beside_setting_the_key() -> None:
     assert engine.calls == {"iterator": 1}
     engine.micro_batch(NOW + 1_200, [end(1)])
     assert engine.calls == {"iterator": 1, "updateValue": 1, "deleteTimer": 1, "registerTimer": 1}
+
+
+def test_state_calls_of_a_group() -> None:
+    """An event reads its own device, however many others there are; a beat reads all of them at once."""
+    engine = Engine(RULES, 1)
+    others = [(f"other {n}", Start(n, NOW, Platform.PC, NOW)) for n in range(20)]
+
+    def calls(now_ms: int, *events: tuple[str, Event]) -> dict[str, int]:
+        engine.micro_batch(now_ms, events, lambda _: "0")
+        return engine.calls
+
+    at_ms = grid_of("0", RULES.heartbeat_ms).after(NOW)
+    calls(at_ms, *others)
+    assert calls(at_ms + 1, start(1)) == {"getValue": 1, "updateValue": 1, "get": 1, "update": 1}
+    assert calls(at_ms + 2, start(1)) == {"getValue": 1, "get": 1}
+    assert calls(at_ms + 1_000) == {"iterator": 1, "registerTimer": 1}
+    assert calls(at_ms + 1_001, end(1)) == {"getValue": 1, "updateValue": 1, "get": 1, "update": 1}
 
 
 def random_histories(seed: int):
@@ -167,8 +185,8 @@ def test_a_device_whose_state_cannot_be_read_is_named(device_groups: int | None)
     engine = Engine(RULES, device_groups)
     key_of = (lambda device_id: device_id) if device_groups is None else (lambda _: "0")
     engine.micro_batch(NOW, [start(1)], key_of)
-    map_key = engine.processor.layout.map_key("d", 1)
-    [value] = engine.state(key_of("d")).values()
-    engine.tester.updateMapState(STATE_NAME, key_of("d"), {map_key: ("paused", *value[1:])})
+    [[map_key, value]] = engine.state(key_of("d")).items()
+    broken = ("paused", *value[1:]) if device_groups is None else ([(1, "paused", *value[0][0][2:])],)
+    engine.tester.updateMapState(STATE_NAME, key_of("d"), {map_key: broken})
     with pytest.raises(Exception, match=r"device 'd': a state entry cannot be read \('paused' .* deploy that version"):
         engine.micro_batch(NOW + 100, [end(1)], key_of)

@@ -1,25 +1,68 @@
 """Delta tables read without Spark: any reader must be able to, and it takes a fraction of the time."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow.parquet import ParquetFile
 
+_CHUNK = 50_000
 
-def rows_of(table: Path) -> list[dict[str, Any]]:
-    """The rows by column, internal columns left out; timestamps as microseconds since 1970, dates as text."""
-    names: list[str] = []
+
+@dataclass(frozen=True)
+class Stored:
+    """Rows of a table, in as little memory as Arrow takes; timestamps as milliseconds in columns that end in `_ms`."""
+
+    content: pa.Table
+
+    def __len__(self) -> int:
+        return int(self.content.num_rows)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for part in self.content.to_batches(max_chunksize=_CHUNK):
+            yield from part.to_pylist()
+
+    def of(self, *names: str) -> Iterator[tuple[Any, ...]]:
+        """The rows with only these columns, in this order."""
+        for part in self.content.select(names).to_batches(max_chunksize=_CHUNK):
+            yield from zip(*(column.to_pylist() for column in part.columns), strict=True)
+
+
+def read_table(table: Path) -> Stored:
+    """A table's rows, without its internal columns."""
+    fields: list[dict[str, Any]] = []
     for action in _actions(table):
         if "metaData" in action:
-            names = [field["name"] for field in json.loads(action["metaData"]["schemaString"])["fields"]]
-    rows = []
-    for path, partition in live_files(table).items():
-        rows += [partition | row for row in _rows_of_file(table / unquote(path))]
-    return [{name: row[name] for name in names if not name.startswith("_")} for row in rows]
+            fields = json.loads(action["metaData"]["schemaString"])["fields"]
+    names = [field["name"] for field in fields if not field["name"].startswith("_")]
+    parts = [
+        _normal(ParquetFile(table / unquote(path)).read(), partition, names)
+        for path, partition in live_files(table).items()
+    ]
+    return Stored(pa.concat_tables(parts) if parts else pa.table({}))
+
+
+def _normal(content: pa.Table, partition: dict[str, Any], names: Sequence[str]) -> pa.Table:
+    """One file's rows with the values of its partition, dates as text."""
+    columns = {}
+    for name in names:
+        if name in partition:
+            column = pa.repeat(pa.scalar(partition[name], pa.string()), content.num_rows)
+        else:
+            column = content[name]
+        if pa.types.is_date(column.type):
+            column = column.cast(pa.string())
+        if pa.types.is_timestamp(column.type):
+            # One that is not a whole number of milliseconds keeps its fraction, to be seen.
+            column = pc.divide(column.cast(pa.timestamp("us")).cast(pa.int64()).cast(pa.float64()), 1_000.0)
+            name = f"{name.removesuffix('_at')}_ms"  # noqa: PLW2901
+        columns[name] = column
+    return pa.table(columns)
 
 
 def live_files(table: Path) -> dict[str, dict[str, Any]]:
@@ -41,19 +84,6 @@ def _actions(table: Path) -> Iterator[dict[str, Any]]:
     for version, path in enumerate(sorted((table / "_delta_log").glob("*.json"))):
         assert int(path.stem) == version
         yield from map(json.loads, path.read_text(encoding="utf-8").splitlines())
-
-
-def _rows_of_file(path: Path) -> list[dict[str, Any]]:
-    columns = {}
-    content = ParquetFile(path).read()
-    for name in content.column_names:
-        column = content[name]
-        if pa.types.is_timestamp(column.type):
-            column = column.cast(pa.timestamp("us")).cast(pa.int64())
-        elif pa.types.is_date(column.type):
-            column = column.cast(pa.string())
-        columns[name] = column
-    return pa.table(columns).to_pylist()
 
 
 def last_batch_in(table: Path, query: str) -> int:

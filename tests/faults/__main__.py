@@ -1,11 +1,14 @@
 """Kill the job many times on several evenings, and say what that did: `python -m tests.faults --seeds 3 --kills 70`."""
 
 import argparse
+import multiprocessing
 import shutil
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from statistics import median
 
@@ -19,28 +22,36 @@ _SHOWN = 20
 def main() -> int:
     """Exits with code 1 where anything differs; then the folder of that evening is kept, and named."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=3, help="how many evenings; each has its own seed, from 1")
-    parser.add_argument("--kills", type=int, default=70, help="how many kills an evening")
+    parser.add_argument("--seeds", type=int, default=4, help="how many evenings; each has its own seed, from 1")
+    parser.add_argument("--kills", type=int, default=50, help="how many kills an evening")
+    parser.add_argument("--lanes", type=int, default=2, help="how many evenings side by side")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="faults-"))
-    kept = []
-    for seed in range(1, options.seeds + 1):
-        evening = folder / str(seed)
-        evening.mkdir()
-        run = play(seed, options.kills, evening, classes=folder / "classes.jsa")
-        spark = spark_session(folder / "engine.log")
-        found = compare(run, spark)
-        for line in report(seed, run, found):
-            sys.stdout.write(f"{line}\n")
-        sys.stdout.flush()
-        if found:
-            kept.append(evening)
-        else:
-            shutil.rmtree(evening)
-    (folder / "classes.jsa").unlink(missing_ok=True)
-    if not kept:
-        shutil.rmtree(folder, ignore_errors=True)
-    return 1 if kept else 0
+    began_s = time.monotonic()
+    differences = 0
+    with ProcessPoolExecutor(options.lanes, multiprocessing.get_context("spawn")) as lanes:
+        seeds = range(1, options.seeds + 1)
+        for evening in as_completed(lanes.submit(_evening, seed, options.kills, folder / str(seed)) for seed in seeds):
+            found, lines = evening.result()
+            differences += found
+            sys.stdout.write("".join(f"{line}\n" for line in lines))
+            sys.stdout.flush()
+    kills = options.seeds * options.kills
+    took_s = time.monotonic() - began_s
+    sys.stdout.write(f"{kills} kills, {options.seeds} seeds, {differences} differences, {took_s / 60:,.0f} min\n")
+    if not differences:
+        shutil.rmtree(folder)
+    return 1 if differences else 0
+
+
+def _evening(seed: int, kills: int, folder: Path) -> tuple[int, list[str]]:
+    """Play an evening; how many differences it has left, and the report."""
+    folder.mkdir()
+    run = play(seed, kills, folder, classes=folder / "classes.jsa")
+    found = compare(run, spark_session(folder / "engine.log"))
+    if not found:
+        shutil.rmtree(folder)
+    return len(found), list(report(seed, run, found))
 
 
 def report(seed: int, run: Run, found: Sequence[str]) -> Iterator[str]:

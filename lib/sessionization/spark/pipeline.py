@@ -19,8 +19,9 @@ from sessionization.settings import SessionizeSettings
 from sessionization.spark import tables
 from sessionization.spark.checkpoint import ARCHIVE, ROLLUP, SESSIONIZE, Checkpoint
 from sessionization.spark.codec import OUTPUT_SCHEMA
+from sessionization.spark.layout import Layout
 from sessionization.spark.parse import EventTimeLimits, parse, valid_events
-from sessionization.spark.processor import GROUPING_KEY, Layout, RulesInForce, SessionProcessor
+from sessionization.spark.processor import GROUPING_KEY, RulesInForce, SessionProcessor
 from sessionization.spark.progress import Progress, engine_progress
 from sessionization.spark.session import on_databricks
 from sessionization.spark.sinks import ArchiveSink, ChangesSink, RollupSink, Sink, StateSize

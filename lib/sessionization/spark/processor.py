@@ -2,58 +2,23 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspark.sql import Column, Row
-from pyspark.sql import functions as F
+from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues
-from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from sessionization.core.events import Event
 from sessionization.core.grid import grid_of
 from sessionization.core.sessions import Outcome, on_events, on_timer
-from sessionization.core.state import Rules, SessionState, next_timer_ms
-from sessionization.spark.codec import STATE_SCHEMA, from_entry, output_rows, to_entry, to_event
+from sessionization.core.state import Rules, Sessions, next_timer_ms
+from sessionization.spark.codec import output_rows, to_event
+from sessionization.spark.layout import Devices, Layout, live_in, named
 
-STATE_NAME = "sessions"
 GROUPING_KEY = "grouping_key"
 
 GroupingKey = tuple[str]
-_Devices = dict[str, dict[int, SessionState]]
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """What one grouping key holds: one device, or with `device_groups` all devices of one hash group.
-
-    A checkpoint keeps its layout for good (docs/adr/0003-device-grouping.md).
-    """
-
-    device_groups: int | None = None
-
-    def grouping_key(self) -> Column:
-        """The text that events are grouped by, from the column `device_id`."""
-        if self.device_groups is None:
-            return F.col("device_id")
-        return F.pmod(F.crc32(F.col("device_id").cast("binary")), F.lit(self.device_groups)).cast("string")
-
-    def map_key_schema(self) -> StructType:
-        """The map's key; in a group two devices may use the same session id, so the device id is part of it."""
-        session_id = StructField("session_id", LongType())
-        if self.device_groups is None:
-            return StructType([session_id])
-        return StructType([StructField("device_id", StringType()), session_id])
-
-    def map_key(self, device_id: str, session_id: int) -> tuple[str | int, ...]:
-        """A session's key in the map."""
-        return (session_id,) if self.device_groups is None else (device_id, session_id)
-
-    def device_and_session(self, grouping_key: str, map_key: tuple[Any, ...]) -> tuple[str, int]:
-        """What `map_key` was made from, and `grouping_key` for the device."""
-        return (grouping_key, map_key[0]) if self.device_groups is None else (map_key[0], map_key[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +41,12 @@ class RulesInForce:
 
 @dataclass
 class SessionProcessor(StatefulProcessor):
-    """`MapState<session_id, SessionState>` (in a group: by device and session) and one timer per grouping key.
+    """The sessions of a grouping key's devices (`Layout` says how they are laid out), and one timer for all of them.
 
-    State calls: a heartbeat costs four (set the key, read the map, register the next timer, and the engine's own
-    delete of the fired one); a device's first Start four, an End five (set the key, read, write, move the timer), a
-    repeat two. One more write comes with an event that changes two sessions.
+    State calls of one device per key: a heartbeat costs four (set the key, read the map, register the next timer, and
+    the engine's own delete of the fired one); a device's first Start four, an End five (set the key, read, write, move
+    the timer), a repeat two. One more write comes with an event that changes two sessions. In a group a device's
+    events of one micro-batch cost two (read, write), and the group two or three more; all its heartbeats together four.
     """
 
     layout: Layout
@@ -91,7 +57,7 @@ class SessionProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
-        self._sessions = handle.getMapState(STATE_NAME, self.layout.map_key_schema(), STATE_SCHEMA)
+        self._state = self.layout.open(handle)
 
     def handleInputRows(self, key: GroupingKey, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803
         """Apply a grouping key's events of one micro-batch."""
@@ -100,16 +66,23 @@ class SessionProcessor(StatefulProcessor):
         events: defaultdict[str, list[Event]] = defaultdict(list)
         for row in rows:
             events[row.device_id].append(to_event(row))
-        before = self._load(key)
+        before = self._state.of(key[0], events)
         after = dict(before)
         for device_id, of_device in events.items():
-            with _named(device_id):
+            with named(device_id):
                 outcome = on_events(before.get(device_id, {}), of_device, now_ms, rules)
             after[device_id] = outcome.sessions
             yield from self._save(device_id, before.get(device_id, {}), outcome, now_ms)
 
-        # A timer that is not due yet is the one wanted before; one that is due fires later in this micro-batch.
-        self._move_timer(key, self._wanted(key, before, now_ms), self._wanted(key, after, now_ms))
+        live = self._state.live(before)
+        elsewhere = live - live_in(before)
+        self._state.save_live(live, elsewhere + live_in(after))
+        if not elsewhere:
+            if not live or not live_in(after):
+                rest = self._state.rest(key[0], events)
+                before, after = before | rest, after | rest
+            # A timer that is not due yet is the one wanted before; one that is due fires later in this micro-batch.
+            self._move_timer(key, self._wanted(key, before, now_ms), self._wanted(key, after, now_ms))
 
     def handleExpiredTimer(  # noqa: N802
         self,
@@ -128,13 +101,14 @@ class SessionProcessor(StatefulProcessor):
         self._fired.add(key[0])
         rules = self.in_force.at(now_ms)
         grid = grid_of(key[0], rules.heartbeat_ms)
-        before = self._load(key)
-        after: _Devices = {}
+        before = self._state.all(key[0])
+        after: Devices = {}
         for device_id, sessions in before.items():
-            with _named(device_id):
+            with named(device_id):
                 outcome = on_timer(sessions, expiredTimerInfo.getExpiryTimeInMs(), now_ms, grid, rules)
             after[device_id] = outcome.sessions
             yield from self._save(device_id, sessions, outcome, now_ms)
+        self._state.save_live(live_in(before), live_in(after))
         self._move_timer(key, self._registered.get(key[0]), self._wanted(key, after, now_ms))
 
     def close(self) -> None:
@@ -152,23 +126,11 @@ class SessionProcessor(StatefulProcessor):
             self._fired.clear()
         return now_ms
 
-    def _load(self, key: GroupingKey) -> _Devices:
-        devices: _Devices = {}
-        for map_key, value in self._sessions.iterator():
-            device_id, session_id = self.layout.device_and_session(key[0], map_key)
-            with _named(device_id):
-                devices.setdefault(device_id, {})[session_id] = to_entry(value)
-        return devices
-
-    def _save(self, device_id: str, before: dict[int, SessionState], outcome: Outcome, now_ms: int) -> Iterator[Row]:
-        for session_id, entry in outcome.sessions.items():
-            if before.get(session_id) is not entry:  # the core returns what it did not change as the object it got
-                self._sessions.updateValue(self.layout.map_key(device_id, session_id), from_entry(entry))
-        for session_id in before.keys() - outcome.sessions.keys():
-            self._sessions.removeKey(self.layout.map_key(device_id, session_id))
+    def _save(self, device_id: str, before: Sessions, outcome: Outcome, now_ms: int) -> Iterator[Row]:
+        self._state.save(device_id, before, outcome.sessions)
         return output_rows(device_id, outcome, now_ms)
 
-    def _wanted(self, key: GroupingKey, devices: _Devices, now_ms: int) -> int | None:
+    def _wanted(self, key: GroupingKey, devices: Devices, now_ms: int) -> int | None:
         rules = self.in_force.at(now_ms)
         entries = (entry for sessions in devices.values() for entry in sessions.values())
         return next_timer_ms(entries, now_ms, grid_of(key[0], rules.heartbeat_ms), rules)
@@ -181,13 +143,3 @@ class SessionProcessor(StatefulProcessor):
         if to_ms is not None:
             self._handle.registerTimer(to_ms)
         self._registered[key[0]] = to_ms
-
-
-@contextmanager
-def _named(device_id: str) -> Iterator[None]:
-    """Say which device it was that could not be worked on: whoever is on call has to find its messages."""
-    try:
-        yield
-    except Exception as error:
-        msg = f"device {device_id!r}: {error}"
-        raise RuntimeError(msg) from error

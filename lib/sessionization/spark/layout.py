@@ -1,0 +1,166 @@
+"""How the operator's state is laid out: one device per grouping key, or a group of devices."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import StatefulProcessorHandle
+from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
+
+from sessionization.core.state import Live, Sessions, SessionState
+from sessionization.spark.codec import STATE_SCHEMA, from_entry, to_entry
+
+STATE_NAME = "sessions"
+LIVE_NAME = "live"
+
+Devices = dict[str, dict[int, SessionState]]
+"""The sessions of devices."""
+
+_SESSION_ID = StructField("session_id", LongType())
+_DEVICE_ID = StructField("device_id", StringType())
+_GROUP_VALUE = StructType([StructField("sessions", ArrayType(StructType([_SESSION_ID, *STATE_SCHEMA.fields])))])
+_LIVE_VALUE = StructType([StructField("sessions", LongType())])
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What one grouping key holds: one device, or with `device_groups` all devices of one hash group.
+
+    A checkpoint keeps its layout for good (docs/adr/0003-device-grouping.md).
+    """
+
+    device_groups: int | None = None
+
+    def grouping_key(self) -> Column:
+        """The text that events are grouped by, from the column `device_id`."""
+        if self.device_groups is None:
+            return F.col("device_id")
+        return F.pmod(F.crc32(F.col("device_id").cast("binary")), F.lit(self.device_groups)).cast("string")
+
+    def open(self, handle: StatefulProcessorHandle) -> "State":
+        """The operator's state variables."""
+        return OneDevice(handle) if self.device_groups is None else Group(handle)
+
+
+class State(ABC):
+    """What is remembered under the grouping key at hand, device by device."""
+
+    @abstractmethod
+    def of(self, key: str, device_ids: Iterable[str]) -> Devices:
+        """The sessions of those of these devices that are known."""
+
+    @abstractmethod
+    def all(self, key: str) -> Devices:
+        """The sessions of every device that is known."""
+
+    @abstractmethod
+    def rest(self, key: str, device_ids: Collection[str]) -> Devices:
+        """The sessions of every other device that is known."""
+
+    @abstractmethod
+    def live(self, devices: Devices) -> int:
+        """How many sessions are live under the key, those of `devices`, as they were read, among them."""
+
+    @abstractmethod
+    def save(self, device_id: str, before: Sessions, after: Sessions) -> None:
+        """Write what has changed; the core returns an entry that it did not change as the object that it got."""
+
+    @abstractmethod
+    def save_live(self, before: int, after: int) -> None:
+        """Write how many sessions are live, if that has changed."""
+
+
+class OneDevice(State):
+    """`MapState<session_id, SessionState>`; the grouping key is the device."""
+
+    def __init__(self, handle: StatefulProcessorHandle) -> None:
+        self._sessions = handle.getMapState(STATE_NAME, StructType([_SESSION_ID]), STATE_SCHEMA)
+
+    def of(self, key: str, device_ids: Iterable[str]) -> Devices:  # noqa: ARG002 - it is always the same one
+        return self.all(key)
+
+    def all(self, key: str) -> Devices:
+        with named(key):
+            sessions = {session_id: to_entry(value) for (session_id,), value in self._sessions.iterator()}
+        return {key: sessions} if sessions else {}
+
+    def rest(self, key: str, device_ids: Collection[str]) -> Devices:  # noqa: ARG002
+        return {}
+
+    def live(self, devices: Devices) -> int:
+        return live_in(devices)
+
+    def save(self, device_id: str, before: Sessions, after: Sessions) -> None:  # noqa: ARG002
+        for session_id, entry in after.items():
+            if before.get(session_id) is not entry:
+                self._sessions.updateValue((session_id,), from_entry(entry))
+        for session_id in before.keys() - after.keys():
+            self._sessions.removeKey((session_id,))
+
+    def save_live(self, before: int, after: int) -> None:
+        pass
+
+
+class Group(State):
+    """`MapState<device_id, list of SessionState>`, and how many of the group's sessions are live.
+
+    An event reads and writes its own device alone, a timer reads all devices at once. The count spares an event to read
+    the others for the sake of the timer: as long as one session is live anywhere, that is the next grid instant.
+    """
+
+    def __init__(self, handle: StatefulProcessorHandle) -> None:
+        self._devices = handle.getMapState(STATE_NAME, StructType([_DEVICE_ID]), _GROUP_VALUE)
+        self._live = handle.getValueState(LIVE_NAME, _LIVE_VALUE)
+
+    def of(self, key: str, device_ids: Iterable[str]) -> Devices:  # noqa: ARG002
+        return {
+            device_id: _sessions(device_id, value)
+            for device_id in device_ids
+            if (value := self._devices.getValue((device_id,))) is not None
+        }
+
+    def all(self, key: str) -> Devices:  # noqa: ARG002
+        return {device_id: _sessions(device_id, value) for (device_id,), value in self._devices.iterator()}
+
+    def rest(self, key: str, device_ids: Collection[str]) -> Devices:
+        return {device_id: sessions for device_id, sessions in self.all(key).items() if device_id not in device_ids}
+
+    def live(self, devices: Devices) -> int:  # noqa: ARG002
+        value = self._live.get()
+        return 0 if value is None else int(value[0])
+
+    def save(self, device_id: str, before: Sessions, after: Sessions) -> None:
+        if not after:
+            if before:
+                self._devices.removeKey((device_id,))
+        elif before.keys() != after.keys() or any(before[session_id] is not after[session_id] for session_id in after):
+            entries = [(session_id, *from_entry(entry)) for session_id, entry in after.items()]
+            self._devices.updateValue((device_id,), (entries,))
+
+    def save_live(self, before: int, after: int) -> None:
+        if after != before:
+            self._live.update((after,))
+
+
+def live_in(devices: Devices) -> int:
+    """How many sessions are live on these devices."""
+    return sum(isinstance(entry, Live) for sessions in devices.values() for entry in sessions.values())
+
+
+@contextmanager
+def named(device_id: str) -> Iterator[None]:
+    """Say which device it was that could not be worked on: whoever is on call has to find its messages."""
+    try:
+        yield
+    except Exception as error:
+        msg = f"device {device_id!r}: {error}"
+        raise RuntimeError(msg) from error
+
+
+def _sessions(device_id: str, value: tuple[Any, ...]) -> dict[int, SessionState]:
+    with named(device_id):
+        return {session_id: to_entry(entry) for session_id, *entry in value[0]}
