@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from sessionization.core.state import Rules
 from sessionization.local.broker import Broker
@@ -21,13 +20,15 @@ from tests.e2e.accounts import unaccounted
 from tests.e2e.delta import live_files
 from tests.e2e.job import ROOT, Job, processes_of_session
 from tests.e2e.oracle import COLUMNS, tell
-from tests.e2e.tables import differences, read_tables
+from tests.e2e.tables import Tables, differences, read_tables
 from tests.e2e.topics import Topics
 
 PARTITIONS = 4
 _SAMPLE_S = 15
 _SHOWN = 20
 _MB = 1024 * 1024
+# As on a cluster: code is generated and compiled, which pays off in a run of more than a few minutes.
+_LONG_LIVED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 
 Samples = dict[str, list[float]]
 
@@ -41,6 +42,7 @@ def main() -> int:
     parser.add_argument("--dirt", type=float, default=0.02)
     parser.add_argument("--trigger", default="1s")
     parser.add_argument("--device-groups", type=int, help="as the job's option")
+    parser.add_argument("--conf", action="append", default=[], help="a setting of Spark, name=value; may be repeated")
     parser.add_argument("--warm-up-s", type=float, default=60, help="not counted in the figures")
     options = parser.parse_args()
     os.environ.setdefault("JAVA_TOOL_OPTIONS", "-Dfile.encoding=UTF-8")  # not those that suit a run of a minute
@@ -50,6 +52,7 @@ def main() -> int:
         broker.create_topics(dict.fromkeys(STREAMS, PARTITIONS))
         topics = Topics(broker.bootstrap_servers, PARTITIONS)
         job = Job(folder, f"--trigger={options.trigger}", *grouping, topics=topics)
+        job.conf = _LONG_LIVED | dict(setting.split("=", 1) for setting in options.conf)
         try:
             samples, began_ms = _play(job, broker, options)
             code = job.terminate()
@@ -57,13 +60,14 @@ def main() -> int:
             job.kill_if_running()
         lines = [line.removeprefix("sessionize: ") for line in job.said()[-8:]]
         tables = read_tables(job.warehouse)
+        for line in (*lines, *_report(samples), *_phases(job), *_delays(tables, began_ms)):
+            sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
         found = [] if code == 0 else [f"the job ended with code {code}"]
-        if not grouping:  # the oracle knows one device per key
-            oracle = tell(job.checkpoints, Rules(), topics.records())
-            pending = [entry[:2] for entry in oracle.entries if entry[2] == "pending_end"]
-            found += differences(oracle, tables, job.checkpoints) + unaccounted(tables, pending)
-    for line in (*lines, *_report(samples), *_phases(job), *_delays(tables, began_ms)):
-        sys.stdout.write(f"{line}\n")
+        with topics.records() as records:
+            oracle = tell(job.checkpoints, Rules(), records, groups=options.device_groups, digest=hash)
+        pending = [entry[:2] for entry in oracle.entries if entry[2] == "pending_end"]
+        found += differences(oracle, tables, job.checkpoints) + unaccounted(tables, pending)
     sys.stdout.write(f"{len(found)} differences\n" + "".join(f"  DIFFERENCE {line}\n" for line in found[:_SHOWN]))
     if found:
         sys.stdout.write(f"kept: {folder}\n")
@@ -149,19 +153,20 @@ def _phases(job: Job) -> Iterator[str]:
         yield f"{query}: {len(offsets)} micro-batches, {_shares(took_ms)} long, {_shares(cycle_ms)} from one to the next"
 
 
-def _delays(tables: dict[str, list[dict[str, Any]]], began_ms: float) -> Iterator[str]:
+def _delays(tables: Tables, began_ms: float) -> Iterator[str]:
     """Event to row and heartbeat lateness, row by row, after the warm-up."""
-    committed_ms = {
-        row["processed_ms"]: row["processed_ms"] + row["batch_ms"]
-        for row in tables["stream_progress"]
-        if row["query"] == "sessionize"
-    }
-    rows = [row for row in tables["session_changes"] if row["processed_ms"] >= began_ms]
-    for name, since, of in (
-        ("event to row", "ingested_ms", lambda row: row["change"] != "heartbeat"),
-        ("heartbeat lateness", "due_ms", lambda row: row["change"] == "heartbeat"),
+    progress = tables["stream_progress"].of("query", "processed_ms", "batch_ms")
+    committed_ms = {clock_ms: clock_ms + took_ms for query, clock_ms, took_ms in progress if query == "sessionize"}
+    for name, since, is_beat in (
+        ("event to row", "ingested_ms", False),
+        ("heartbeat lateness", "due_ms", True),
     ):
-        delays = [committed_ms[row["processed_ms"]] - row[since] for row in rows if of(row) and row[since] is not None]
+        rows = tables["session_changes"].of("processed_ms", since, "change")
+        delays = [
+            committed_ms[clock_ms] - since_ms
+            for clock_ms, since_ms, change in rows
+            if clock_ms >= began_ms and since_ms is not None and (change == "heartbeat") is is_beat
+        ]
         yield f"{name}: {_shares(delays)}, {len(delays):,} rows"
 
 

@@ -8,6 +8,7 @@ from tests.e2e.tables import Tables
 from tests.e2e.wire import read
 
 _FROM_ENDS = {"reported", "orphaned"}
+_POSITION = ("stream", "value", "ingested_ms", "file", "partition", "offset")
 _COUNTS = ("rows_in", "started", "duplicate_start", "duplicate_end", "quarantined")
 
 Session = tuple[str, int]
@@ -20,16 +21,18 @@ def unaccounted(tables: Tables, waiting: Collection[Session]) -> list[str]:
         tables: all tables of a job that had read all of its input when it stopped.
         waiting: the pending Ends in its state.
     """
-    started = {_session(row) for row in tables["session_changes"] if row["change"] == "started"}
-    ended = {_session(row) for row in tables["session_changes"] if row["end_reason"] in _FROM_ENDS} | set(waiting)
-    refused = {_position(row) for row in tables["quarantine"]}
+    changes = tables["session_changes"].of("change", "device_id", "session_id")
+    started = {(device_id, session_id) for change, device_id, session_id in changes if change == "started"}
+    ended = _ended(tables) | set(waiting)
+    refused = set(tables["quarantine"].of(*_POSITION))
     found, starts, ends = [], 0, 0
-    for row in tables["raw_events"]:
-        message = read(row["stream"], row["value"], row["ingested_ms"])
-        if _position(row) in refused:
+    for position in tables["raw_events"].of(*_POSITION):
+        if position in refused:
             continue
+        stream, value, ingested_ms, *_ = position
+        message = read(stream, value, ingested_ms)
         if isinstance(message, str):
-            found.append(f"{message}, and not in quarantine: {row}")
+            found.append(f"{message}, and not in quarantine: {position}")
             continue
         device_id, event = message
         if isinstance(event, Start):
@@ -37,7 +40,7 @@ def unaccounted(tables: Tables, waiting: Collection[Session]) -> list[str]:
         else:
             ends += 1
         if (device_id, event.session_id) not in (started if isinstance(event, Start) else ended):
-            found.append(f"without a trace: {row}")
+            found.append(f"without a trace: {position}")
     sums = sums_of(tables)
     pairs = {
         "messages archived": (sums["archive.rows_in"], len(tables["raw_events"])),
@@ -52,9 +55,8 @@ def unaccounted(tables: Tables, waiting: Collection[Session]) -> list[str]:
 def unaccounted_ends(tables: Tables, waiting: Collection[Session]) -> int:
     """How many valid Ends are neither the end of a session, nor a repeat, nor waiting, where nothing was forgotten."""
     sums = sums_of(tables)
-    ended = {_session(row) for row in tables["session_changes"] if row["end_reason"] in _FROM_ENDS}
     ends = sums["sessionize.rows_in"] - sums["sessionize.started"] - sums["sessionize.duplicate_start"]
-    return ends - sums["sessionize.duplicate_end"] - len(ended | set(waiting))
+    return ends - sums["sessionize.duplicate_end"] - len(_ended(tables) | set(waiting))
 
 
 def sums_of(tables: Tables) -> Counter[str]:
@@ -65,9 +67,7 @@ def sums_of(tables: Tables) -> Counter[str]:
     return sums
 
 
-def _position(row: dict) -> tuple[object, ...]:
-    return row["file"], row["stream"], row["partition"], row["offset"], row["value"]
-
-
-def _session(row: dict) -> Session:
-    return row["device_id"], row["session_id"]
+def _ended(tables: Tables) -> set[Session]:
+    """The sessions of which an End was told."""
+    changes = tables["session_changes"].of("end_reason", "device_id", "session_id")
+    return {(device_id, session_id) for reason, device_id, session_id in changes if reason in _FROM_ENDS}

@@ -58,7 +58,7 @@ class Job:
     """A folder with an input, a warehouse and checkpoints, and the job that runs on them again and again.
 
     Reads from the folder's input, or from Kafka topics. `entry` is the script that is run, with its first arguments;
-    `jvm` are options of the engine's Java that the next start takes.
+    `jvm` are options of the engine's Java, and `conf` settings of Spark, that the next start takes.
     """
 
     def __init__(
@@ -73,6 +73,7 @@ class Job:
         self.input.mkdir(parents=True, exist_ok=True)
         self.stderr = folder / "stderr.txt"
         self.jvm: tuple[str, ...] = ()
+        self.conf: dict[str, str] = {}
         self._folder = folder
         self._entry, self._options = entry, options
         self._process: subprocess.Popen[bytes] | None = None
@@ -82,7 +83,7 @@ class Job:
         assert self._process is None
         folders = ("--warehouse", self.warehouse, "--checkpoints", self.checkpoints)
         source = ("--input", self.input) if self.topics is None else self.topics.options
-        kept = [f"--conf {name}={value}" for name, value in _KEEP_LOGS.items()]
+        kept = [f"--conf {name}={value}" for name, value in (_KEEP_LOGS | self.conf).items()]
         spark = {"PYSPARK_SUBMIT_ARGS": " ".join((*kept, "pyspark-shell")), "SPARK_SUBMIT_OPTS": " ".join(self.jvm)}
         with self.stderr.open("ab") as said:
             self._process = subprocess.Popen(

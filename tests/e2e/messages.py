@@ -36,15 +36,3 @@ class Files:
             ingested_ms = path.stat().st_mtime_ns // 1_000_000
             for line in lines_of(path.read_bytes()):
                 yield Message(path.parent.name, None, None, f"file:{quote(str(path))}", ingested_ms, line)
-
-
-@dataclass(frozen=True)
-class Records:
-    """All records of the topics, by topic, partition and offset."""
-
-    by_position: dict[tuple[str, int, int], Message]
-
-    def of(self, batch: Batch) -> Iterable[Message]:
-        for topic, partition, first, until in batch.ranges:
-            for offset in range(first, until):
-                yield self.by_position[topic, partition, offset]

@@ -4,13 +4,14 @@ Spark's logs say which files each micro-batch took and what its clock was; the c
 the slow reference implementation of the rules what follows from them.
 """
 
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import astuple, dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from sessionization.core.events import Change, ChangeKind, Event
 from sessionization.core.reference import Device, Reference, session_rows
@@ -20,6 +21,8 @@ from tests.e2e.messages import Files, Source
 from tests.e2e.wire import read
 
 Row = tuple[Any, ...]
+Counted = Counter[Any]
+"""How often each row is there; of very many, their hashes in place of the rows."""
 
 COLUMNS = {
     "session_changes": (
@@ -45,11 +48,8 @@ COLUMNS = {
 class Rows:
     """The rows of one table: those of committed micro-batches, and of one begun, which are there together or not at all."""
 
-    certain: Counter[Row] = field(default_factory=Counter)
-    begun: Counter[Row] = field(default_factory=Counter)
-
-    def add(self, batch: Batch, rows: Iterable[Row]) -> None:
-        (self.certain if batch.is_committed else self.begun).update(rows)
+    certain: Counted = field(default_factory=Counter)
+    begun: Counted = field(default_factory=Counter)
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,11 @@ class Measured:
 class Oracle:
     """The tables as they must be, and what is remembered after the last committed micro-batch.
 
-    `changes` are those of every micro-batch by its clock, `files` what each query has read.
+    `changes` are those of every micro-batch by its clock, without the heartbeats; `files` is what each query has read.
+    `digest` stands for a row where they are counted: a `hash` takes a fraction of the memory.
     """
+
+    digest: Callable[[Row], Any] = tuple
 
     tables: dict[str, Rows] = field(default_factory=lambda: {name: Rows() for name in COLUMNS})
     changes: dict[int, list[tuple[str, Change]]] = field(default_factory=dict)
@@ -76,10 +79,18 @@ class Oracle:
     timers: dict[str, int] = field(default_factory=dict)
     files: dict[str, list[Path]] = field(default_factory=dict)
 
-    def sessions(self, processed_ms: set[int]) -> Counter[Row]:
+    def counted(self, rows: Iterable[Row]) -> Counted:
+        return Counter(map(self.digest, rows))
+
+    def add(self, table: str, batch: Batch, rows: Iterable[Row]) -> None:
+        """Add what a micro-batch writes into a table."""
+        known = self.tables[table]
+        (known.certain if batch.is_committed else known.begun).update(map(self.digest, rows))
+
+    def sessions(self, processed_ms: set[int]) -> Counted:
         """The table `sessions` once the changes of these micro-batches have been applied to it."""
         applied = (change for clock_ms in processed_ms for change in self.changes.get(clock_ms, ()))
-        return Counter(
+        return self.counted(
             (*session, row.account_id, row.platform, row.status, row.started_ms, row.ended_ms, row.duration_ms,
              row.foreground_s, row.end_reason, row.revision, row.updated_ms)
             for session, row in session_rows(applied).items()
@@ -87,45 +98,105 @@ class Oracle:
 
 
 class _QuickReference(Reference):
-    """Without device groups, a grouping key is its one device: spare the search through all of them."""
+    """Spares the search for the devices of a grouping key, and most of the work on those that nothing happens to."""
+
+    def __init__(self, rules: Rules, groups: int | None) -> None:
+        super().__init__(rules, (lambda device_id: device_id) if groups is None else partial(group_of, groups))
+        self._groups = groups
+        self._were_live: set[str] = set()
+        self._known: defaultdict[str, dict[str, Device]] = defaultdict(dict)
+        self._touched: defaultdict[str, dict[str, Device]] = defaultdict(dict)
+
+    def state_rows(self) -> int:
+        """The rows of the operator's state: an entry each, or with groups a device each and the counts of the live."""
+        if self._groups is not None:
+            return len(self.remembered) + len(self._were_live)
+        devices = self.remembered.values()
+        return sum(len(device.closed) + len(device.waiting) + (device.live is not None) for device in devices)
+
+    def micro_batch(self, now_ms: int, events: Iterable[tuple[str, Event]]) -> list[tuple[str, Change]]:
+        self._touched.clear()
+        for key, timer_ms in self.timers.items():
+            if timer_ms <= now_ms:
+                self._touched[key] = self._known[key]
+        return super().micro_batch(now_ms, events)
+
+    def _apply(self, device: Device, event: Event) -> None:
+        key = self.key_of(device.device_id)
+        self._known[key][device.device_id] = self._touched[key][device.device_id] = device
+        super()._apply(device, event)
 
     def _devices(self, key: str) -> list[Device]:
-        return [self.remembered[key]] if key in self.remembered else []
+        return list(self._touched[key].values())
+
+    def _set_timer(self, key: str) -> None:
+        of_key = self._known[key]
+        for device_id in self._touched[key].keys() - self.remembered.keys():
+            del of_key[device_id]
+        live = next((device for device in of_key.values() if device.live), None)
+        self._touched[key] = of_key if live is None else {live.device_id: live}
+        if live is not None:
+            self._were_live.add(key)
+        super()._set_timer(key)
 
 
-def tell(checkpoints: Path, rules: Rules, source: Source | None = None) -> Oracle:
-    """Play everything again that a stopped job has done under constant settings and without device groups."""
-    oracle = Oracle()
+def group_of(groups: int, device_id: str) -> str:
+    """The grouping key of a device with `--device-groups`."""
+    return str(crc32(device_id.encode()) % groups)
+
+
+def tell(
+    checkpoints: Path,
+    rules: Rules,
+    source: Source | None = None,
+    *,
+    groups: int | None = None,
+    digest: Callable[[Row], Any] = tuple,
+) -> Oracle:
+    """Play everything again that a stopped job has done under constant settings.
+
+    Args:
+        checkpoints: of the job.
+        rules: that it ran under.
+        source: what it read, by default files.
+        groups: its `--device-groups`.
+        digest: what to count in place of a row.
+    """
+    oracle = Oracle(digest)
     source = source or Files()
-    for query, play in (("sessionize", partial(_sessionize, rules)), ("archive", _archive)):
+    reference = _QuickReference(rules, groups)
+    for query, play in (("sessionize", partial(_sessionize, reference)), ("archive", _archive)):
         batches = batches_of(checkpoints / query)
         oracle.files[query] = [path_of(uri) for batch in batches if batch.is_committed for uri in batch.files]
         play(source, oracle, batches)
     return oracle
 
 
-def _sessionize(rules: Rules, source: Source, oracle: Oracle, batches: list[Batch]) -> None:
-    reference = _QuickReference(rules)
+def _sessionize(reference: _QuickReference, source: Source, oracle: Oracle, batches: list[Batch]) -> None:
+    rows = 0
     for batch in batches:
+        if not batch.is_committed:
+            oracle.entries, oracle.timers = _entries(reference), dict(reference.timers)
         said = [read(message.stream, message.value, message.ingested_ms) for message in source.of(batch)]
         events: list[tuple[str, Event]] = [what for what in said if not isinstance(what, str)]
         before = dict(reference.counters)
         changes = reference.micro_batch(batch.clock_ms, events)
         counted = {name: count - before[name] for name, count in reference.counters.items()}
         kinds = Counter(change.kind for _, change in changes)
-        oracle.changes[batch.clock_ms] = changes
-        oracle.tables["session_changes"].add(batch, (change_row(*change) for change in changes))
+        oracle.changes[batch.clock_ms] = [told for told in changes if told[1].kind is not ChangeKind.HEARTBEAT]
+        oracle.add("session_changes", batch, (change_row(*change) for change in changes))
         progress = ("sessionize", batch.batch_id, len(events), *(kinds[kind] for kind in ChangeKind))
         counts = (counted[name] for name in ("duplicate_start", "duplicate_end", "evicted"))
-        oracle.tables["stream_progress"].add(batch, [(*progress, *counts, None)])
+        oracle.add("stream_progress", batch, [(*progress, *counts, None)])
         oracle.measured["sessionize", batch.batch_id] = Measured(
             [at_ms for _, change in changes if (at_ms := change.ingested_ms) is not None],
             [at_ms for _, change in changes if (at_ms := change.due_ms) is not None],
             has_clock=bool(changes or events),
-            state_rows_before=len(oracle.entries),
+            state_rows_before=rows,
         )
-        if batch.is_committed:
-            oracle.entries, oracle.timers = _entries(reference), dict(reference.timers)
+        rows = reference.state_rows()
+    if all(batch.is_committed for batch in batches):
+        oracle.entries, oracle.timers = _entries(reference), dict(reference.timers)
 
 
 def _entries(reference: Reference) -> set[tuple[str, int, str]]:
@@ -147,11 +218,11 @@ def _archive(source: Source, oracle: Oracle, batches: list[Batch]) -> None:
             reason = read(message.stream, message.value, message.ingested_ms)
             if isinstance(reason, str):
                 refused.append((*row, reason))
-        oracle.tables["raw_events"].add(batch, messages)
-        oracle.tables["quarantine"].add(batch, refused)
+        oracle.add("raw_events", batch, messages)
+        oracle.add("quarantine", batch, refused)
         oracle.measured["archive", batch.batch_id] = Measured([row[4] for row in messages])
         progress = ("archive", batch.batch_id, len(messages), *(None,) * 6, len(refused))
-        oracle.tables["stream_progress"].add(batch, [progress])
+        oracle.add("stream_progress", batch, [progress])
 
 
 def change_row(device_id: str, change: Change) -> Row:

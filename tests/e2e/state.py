@@ -14,7 +14,11 @@ def entries_and_timers(spark: SparkSession, checkpoints: Path) -> tuple[list[Ent
     _ = spark.streams.active
     reader = spark.read.format("statestore").option("path", str(checkpoints / "sessionize"))
     entries = reader.option("stateVarName", "sessions").load()
-    entries = entries.selectExpr("key.grouping_key", "user_map_key.session_id", "user_map_value.status")
+    if "device_id" in entries.schema["user_map_key"].dataType.names:
+        entries = entries.selectExpr("user_map_key.device_id", "inline(user_map_value.sessions)")
+        entries = entries.select("device_id", "session_id", "status")
+    else:
+        entries = entries.selectExpr("key.grouping_key", "user_map_key.session_id", "user_map_value.status")
     reader = spark.read.format("statestore").option("path", str(checkpoints / "sessionize"))
     timers = reader.option("readRegisteredTimers", "true").load()
     timers = timers.selectExpr("key.grouping_key", "expiration_timestamp_ms")

@@ -2,16 +2,15 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from tests.e2e.checkpoints import batches_of
-from tests.e2e.delta import rows_of
-from tests.e2e.oracle import COLUMNS, Measured, Oracle, Row, Rows
+from tests.e2e.delta import Stored, read_table
+from tests.e2e.oracle import COLUMNS, Counted, Measured, Oracle, Rows
 
-Tables = dict[str, list[dict[str, Any]]]
-"""The rows of each table by column; timestamps as milliseconds in columns that end in `_ms`, dates as text."""
+Tables = dict[str, Stored]
+"""The rows of each table; timestamps as milliseconds in columns that end in `_ms`, dates as text."""
 
 _SHARES = {"p50": 0.5, "p99": 0.99, "max": 1.0}
 _EXACT_UP_TO = 5_000
@@ -20,40 +19,25 @@ _NAMED_AT_MOST = 3
 
 def read_tables(warehouse: Path) -> Tables:
     """Read all rows of all tables, without the internal columns."""
-    return {name: [_in_ms(row) for row in rows_of(warehouse / name)] for name in COLUMNS}
-
-
-def _in_ms(row: dict[str, Any]) -> dict[str, Any]:
-    """Put timestamps in milliseconds; one that is not a whole number of them keeps its fraction, to be seen."""
-    values = {}
-    for name, value in row.items():
-        if name.endswith("_at"):
-            values[f"{name.removesuffix('_at')}_ms"] = None if value is None else value / 1_000
-        else:
-            values[name] = value
-    return values
+    return {name: read_table(warehouse / name) for name in COLUMNS}
 
 
 def differences(oracle: Oracle, actual: Tables, checkpoints: Path) -> list[str]:
     """What is missing, too much or other in any table; nothing when they are as the oracle says."""
     found = []
     for name in ("session_changes", "raw_events", "quarantine"):
-        found += _compared(name, oracle.tables[name], _projected(name, actual[name]))
-    processed_ms = {row["processed_ms"] for row in actual["session_changes"]}
+        found += _compared(name, oracle.tables[name], oracle.counted(actual[name].of(*COLUMNS[name])))
+    processed_ms = {clock_ms for (clock_ms,) in actual["session_changes"].of("processed_ms")}
     sessions = Rows(certain=oracle.sessions(processed_ms))
-    found += _compared("sessions", sessions, _projected("sessions", actual["sessions"]))
-    progress = [row for row in actual["stream_progress"] if row["query"] != "rollup"]
-    found += _compared("stream_progress", oracle.tables["stream_progress"], _projected("stream_progress", progress))
+    found += _compared("sessions", sessions, oracle.counted(actual["sessions"].of(*COLUMNS["sessions"])))
+    progress = (row for row in actual["stream_progress"].of(*COLUMNS["stream_progress"]) if row[0] != "rollup")
+    found += _compared("stream_progress", oracle.tables["stream_progress"], oracle.counted(progress))
     found += _rollup_differences(actual, checkpoints)
     found += _measured_differences(oracle, actual, checkpoints)
     return found
 
 
-def _projected(table: str, rows: Iterable[dict[str, Any]]) -> Counter[Row]:
-    return Counter(tuple(row[name] for name in COLUMNS[table]) for row in rows)
-
-
-def _compared(table: str, wanted: Rows, found: Counter[Row]) -> list[str]:
+def _compared(table: str, wanted: Rows, found: Counted) -> list[str]:
     # What a micro-batch without a commit has written, it has written whole, and in one commit per table.
     want = wanted.certain + wanted.begun if wanted.begun & found else wanted.certain
     return [
@@ -76,7 +60,7 @@ def _rollup_differences(actual: Tables, checkpoints: Path) -> list[str]:
     ]
     found += [f"stream_progress: rollup {batch_id} is unknown" for batch_id in counts.keys() - known.keys()]
     read = sum(row["rows_in"] for row in rows)
-    written = sum(row["change"] != "heartbeat" for row in actual["session_changes"])
+    written = sum(change != "heartbeat" for (change,) in actual["session_changes"].of("change"))
     if read != written:
         found.append(f"stream_progress: rollup has read {read} changes of {written}")
     others = [name for name in COLUMNS["stream_progress"] if name not in {"query", "batch_id", "rows_in"}]

@@ -78,7 +78,8 @@ def run(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Run:
         assert job.terminate() == 0
     finally:
         job.kill_if_running()
-    return Run(job, tell(job.checkpoints, RULES, topics.records()), read_tables(job.warehouse))
+    with topics.records() as records:
+        return Run(job, tell(job.checkpoints, RULES, records), read_tables(job.warehouse))
 
 
 @contextmanager

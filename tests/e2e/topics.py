@@ -1,15 +1,19 @@
 """The two topics on a broker, seen from outside of the job."""
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from sessionization.spark.parse import STREAMS
-from tests.e2e.checkpoints import Offsets
-from tests.e2e.messages import Message, Records
+from tests.e2e.checkpoints import Batch, Offsets
+from tests.e2e.messages import Message
 
 _ANSWER_S = 20
+_PATIENCE_S = 120
+_AT_ONCE = 10_000
 
 
 @dataclass(frozen=True)
@@ -25,8 +29,8 @@ class Topics:
         return "--source", "kafka", "--bootstrap-servers", self.bootstrap_servers
 
     def ends(self) -> Offsets:
-        """The offset after the last record of each partition; a broker that has just started is given time."""
-        deadline_s = time.monotonic() + _ANSWER_S
+        """The offset after the last record of each partition; a broker that has just started, or is busy, is given time."""
+        deadline_s = time.monotonic() + _PATIENCE_S
         consumer = self._consumer()
         try:
             while True:
@@ -41,26 +45,55 @@ class Topics:
         finally:
             consumer.close()
 
-    def records(self) -> Records:
-        """All records, which must not have been deleted."""
-        ends = self.ends()
-        consumer = self._consumer()
-        found: dict[tuple[str, int, int], Message] = {}
+    @contextmanager
+    def records(self) -> Iterator["Records"]:
+        """All records, of which none may have been deleted."""
+        records = Records(self._consumer)
         try:
-            consumer.assign([TopicPartition(place.topic, place.partition, 0) for place in self._places()])
-            while len(found) < sum(ends.values()):
-                records = consumer.consume(10_000, timeout=_ANSWER_S)
-                assert records, f"{len(found)} of {sum(ends.values())} records within {_ANSWER_S} s"
-                for record in records:
-                    assert record.error() is None
-                    position = (record.topic(), record.partition(), record.offset())
-                    found[position] = Message(*position, None, record.timestamp()[1], record.value())
+            yield records
         finally:
-            consumer.close()
-        return Records(found)
+            records.close()
 
     def _places(self) -> list[TopicPartition]:
         return [TopicPartition(topic, partition) for topic in STREAMS for partition in range(self.partitions)]
 
     def _consumer(self) -> Consumer:
-        return Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": "tests", "enable.auto.commit": False})
+        settings = {
+            "bootstrap.servers": self.bootstrap_servers,
+            "group.id": "tests",
+            "enable.auto.commit": False,
+            "queued.max.messages.kbytes": 16_384,
+        }
+        return Consumer(settings)
+
+
+class Records:
+    """The records that micro-batches took, read from the broker once more, most cheaply in the order of the batches."""
+
+    def __init__(self, consumer: Callable[[], Consumer]) -> None:
+        self._consumer = consumer
+        self._consumers: dict[tuple[str, int], Consumer] = {}
+        self._next: dict[tuple[str, int], int] = {}
+
+    def of(self, batch: Batch) -> Iterator[Message]:
+        for topic, partition, first, until in batch.ranges:
+            yield from self._read(topic, partition, first, until)
+
+    def close(self) -> None:
+        for consumer in self._consumers.values():
+            consumer.close()
+
+    def _read(self, topic: str, partition: int, first: int, until: int) -> Iterator[Message]:
+        place = topic, partition
+        if place not in self._consumers:
+            self._consumers[place] = self._consumer()
+        if self._next.get(place) != first:
+            self._consumers[place].assign([TopicPartition(topic, partition, first)])
+        for offset in range(first, until, _AT_ONCE):
+            count = min(_AT_ONCE, until - offset)
+            records = self._consumers[place].consume(count, timeout=_ANSWER_S)
+            assert len(records) == count, f"{len(records)} of {count} records of {place} at {offset}"
+            for at, record in enumerate(records, offset):
+                assert (record.error(), record.offset()) == (None, at)
+                yield Message(topic, partition, at, None, record.timestamp()[1], record.value())
+        self._next[place] = until

@@ -11,7 +11,6 @@ from pyspark.sql import SparkSession
 
 from sessionization.core.state import Rules
 from tests.e2e.accounts import unaccounted
-from tests.e2e.checkpoints import batches_of
 from tests.e2e.evening import Evening
 from tests.e2e.job import ENTRY, Job
 from tests.e2e.oracle import Oracle, tell
@@ -142,7 +141,7 @@ class Scene:
         """Stop the job gracefully, and work out what it must have left behind."""
         exit_code = self.job.terminate()
         oracle = tell(self.job.checkpoints, RULES)
-        cuts = _confirmed(self._cuts, self.job, oracle)
+        cuts = _confirmed(self._cuts, oracle)
         return Run(self.job, oracle, read_tables(self.job.warehouse), exit_code, cuts, time.monotonic() - self._began_s)
 
 
@@ -200,11 +199,10 @@ def waiting(oracle: Oracle) -> list[tuple[str, int]]:
     return [(device_id, session_id) for device_id, session_id, what in oracle.entries if what == "pending_end"]
 
 
-def _confirmed(cuts: Sequence[Cut], job: Job, oracle: Oracle) -> list[Cut]:
+def _confirmed(cuts: Sequence[Cut], oracle: Oracle) -> list[Cut]:
     """A timer batch is one only if something was due in it: then it has changes, though it has no input."""
-    clocks_ms = {batch.batch_id: batch.clock_ms for batch in batches_of(job.checkpoints / "sessionize")}
     return [
-        replace(cut, left=cut.left and bool(oracle.changes[clocks_ms[cut.batch_id]]))
+        replace(cut, left=cut.left and oracle.measured["sessionize", cut.batch_id].has_clock)
         if cut.boundary is Boundary.TIMER_BATCH
         else cut
         for cut in cuts

@@ -6,7 +6,7 @@ import pytest
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
-from tests.e2e.delta import rows_of
+from tests.e2e.delta import read_table
 from tests.e2e.tables import differences
 from tests.faults.boundaries import Boundary
 from tests.faults.harness import Scene
@@ -24,7 +24,7 @@ def test_another_writer(tmp_path: Path, spark: SparkSession) -> None:
         scene.cut(Boundary.AT_RANDOM)
         changes = DeltaTable.forPath(spark, str(table))
         changes.optimize().executeCompaction()
-        [*_, last] = (row for row in rows_of(table) if row["change"] == "started")
+        [*_, last] = (row for row in read_table(table) if row["change"] == "started")
         changes.delete(
             f"device_id = '{last['device_id']}' AND session_id = {last['session_id']} AND change = 'started'"
         )

@@ -27,6 +27,8 @@ Without it the JVM reserves so little for compiled code that it throws Spark's a
 def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
     """Start Spark in this process's own JVM with `conf` on top of what a laptop needs.
 
+    A setting that is given in `PYSPARK_SUBMIT_ARGS` (`--conf name=value pyspark-shell`) is taken from there.
+
     Args:
         log_file: where the engine's messages go, rolled at 10 MB.
         conf: Spark settings by name.
@@ -64,8 +66,10 @@ def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
     for engine_logger in ("SQLQueryContextLogger", "py4j"):
         logging.getLogger(engine_logger).setLevel(logging.CRITICAL + 1)
     builder = SparkSession.builder.appName("sessionize")
+    given = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
     for name, value in settings.items():
-        builder = builder.config(name, value)
+        if f" {name}=" not in given:
+            builder = builder.config(name, value)
     with _engine_set_apart(log_file.with_suffix(".out")):
         return builder.getOrCreate()
 
