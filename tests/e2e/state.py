@@ -15,8 +15,9 @@ def entries_and_timers(spark: SparkSession, checkpoints: Path) -> tuple[list[Ent
     reader = spark.read.format("statestore").option("path", str(checkpoints / "sessionize"))
     entries = reader.option("stateVarName", "sessions").load()
     if "device_id" in entries.schema["user_map_key"].dataType.names:
-        entries = entries.selectExpr("user_map_key.device_id", "inline(user_map_value.sessions)")
-        entries = entries.select("device_id", "session_id", "status")
+        sessions = "explode(from_json(user_map_value.sessions, 'array<array<string>>')) AS session"
+        entries = entries.selectExpr("user_map_key.device_id", sessions)
+        entries = entries.selectExpr("device_id", "CAST(session[0] AS BIGINT)", "session[1]")
     else:
         entries = entries.selectExpr("key.grouping_key", "user_map_key.session_id", "user_map_value.status")
     reader = spark.read.format("statestore").option("path", str(checkpoints / "sessionize"))

@@ -1,5 +1,6 @@
 """How the operator's state is laid out: one device per grouping key, or a group of devices."""
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessorHandle
-from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from sessionization.core.state import Live, Sessions, SessionState
 from sessionization.spark.codec import STATE_SCHEMA, from_entry, to_entry
@@ -22,7 +23,7 @@ Devices = dict[str, dict[int, SessionState]]
 
 _SESSION_ID = StructField("session_id", LongType())
 _DEVICE_ID = StructField("device_id", StringType())
-_GROUP_VALUE = StructType([StructField("sessions", ArrayType(StructType([_SESSION_ID, *STATE_SCHEMA.fields])))])
+_GROUP_VALUE = StructType([StructField("sessions", StringType())])
 _LIVE_VALUE = StructType([StructField("sessions", LongType())])
 
 
@@ -106,7 +107,10 @@ class OneDevice(State):
 
 
 class Group(State):
-    """`MapState<device_id, list of SessionState>`, and how many of the group's sessions are live.
+    """`MapState<device_id, sessions>`, and how many of the group's sessions are live.
+
+    A device's sessions are one JSON text, `[[session_id, fields of STATE_SCHEMA ...], ...]`: PySpark would hand over
+    nested columns together with their schema, and parse that for every value.
 
     An event reads and writes its own device alone, a timer reads all devices at once. The count spares an event to read
     the others for the sake of the timer: as long as one session is live anywhere, that is the next grid instant.
@@ -139,7 +143,7 @@ class Group(State):
                 self._devices.removeKey((device_id,))
         elif before.keys() != after.keys() or any(before[session_id] is not after[session_id] for session_id in after):
             entries = [(session_id, *from_entry(entry)) for session_id, entry in after.items()]
-            self._devices.updateValue((device_id,), (entries,))
+            self._devices.updateValue((device_id,), (json.dumps(entries, separators=(",", ":")),))
 
     def save_live(self, before: int, after: int) -> None:
         if after != before:
@@ -163,4 +167,4 @@ def named(device_id: str) -> Iterator[None]:
 
 def _sessions(device_id: str, value: tuple[Any, ...]) -> dict[int, SessionState]:
     with named(device_id):
-        return {session_id: to_entry(entry) for session_id, *entry in value[0]}
+        return {session_id: to_entry(entry) for session_id, *entry in json.loads(value[0])}
