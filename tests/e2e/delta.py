@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow.parquet import ParquetFile
+
+from tests.e2e.deletion_vectors import deleted_rows
 
 _CHUNK = 50_000
 
@@ -40,11 +43,17 @@ def read_table(table: Path) -> Stored:
         if "metaData" in action:
             fields = json.loads(action["metaData"]["schemaString"])["fields"]
     names = [field["name"] for field in fields if not field["name"].startswith("_")]
-    parts = [
-        _normal(ParquetFile(table / unquote(path)).read(), partition, names)
-        for path, partition in live_files(table).items()
-    ]
+    parts = [_normal(_rows_of_file(table, file), file["partitionValues"], names) for file in live_files(table).values()]
     return Stored(pa.concat_tables(parts) if parts else pa.table({}))
+
+
+def _rows_of_file(table: Path, file: dict[str, Any]) -> pa.Table:
+    content = ParquetFile(table / unquote(file["path"])).read()
+    if file.get("deletionVector") is None:
+        return content
+    there = np.ones(content.num_rows, dtype=bool)
+    there[deleted_rows(table, file["deletionVector"])] = False
+    return content.filter(pa.array(there))
 
 
 def _normal(content: pa.Table, partition: dict[str, Any], names: Sequence[str]) -> pa.Table:
@@ -66,16 +75,17 @@ def _normal(content: pa.Table, partition: dict[str, Any], names: Sequence[str]) 
 
 
 def live_files(table: Path) -> dict[str, dict[str, Any]]:
-    """The files that hold the table's rows, with the values of their partition."""
+    """What the log says of the files that hold the table's rows, by path."""
     live: dict[str, dict[str, Any]] = {}
     for action in _actions(table):
         match action:
             case {"add": file}:
-                # Nothing here knows how to skip the rows that such a vector marks as deleted.
-                assert file.get("deletionVector") is None
-                live[file["path"]] = file["partitionValues"]
+                live[file["path"]] = file
             case {"remove": file}:
-                del live[file["path"]]
+                # Another deletion vector of a file is an `add` and a `remove` of the same path.
+                removed = live.get(file["path"])
+                if removed is not None and removed.get("deletionVector") == file.get("deletionVector"):
+                    del live[file["path"]]
     return live
 
 

@@ -34,7 +34,6 @@ class Table:
     columns: tuple[Column, ...]
     constraints: tuple[tuple[str, str], ...] = ()
     partitioned_by: tuple[str, ...] = ()
-    clustered_by: tuple[str, ...] = ()
     properties: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -132,7 +131,8 @@ SESSIONS = Table(
         ("end_when_ended", "(status = 'ended') = (ended_at IS NOT NULL)"),
         ("never_negative", "duration_ms IS NULL OR duration_ms >= 0"),
     ),
-    clustered_by=("device_id", "session_id"),
+    # A session that ends changes one row: without these its whole file would be written again.
+    properties=(("delta.enableDeletionVectors", "true"),),
 )
 
 RAW_EVENTS = Table(
@@ -280,8 +280,6 @@ def _create(spark: SparkSession, home: TableHome, table: Table, owner: str) -> N
         builder = builder.property(name, value)
     if table.partitioned_by:
         builder = builder.partitionedBy(*table.partitioned_by)
-    if table.clustered_by:
-        builder = builder.clusterBy(*table.clustered_by)
     builder.execute()
 
 
