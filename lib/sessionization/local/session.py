@@ -52,8 +52,8 @@ def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
         # A laptop's table logs are small: one task per core reads them faster than Delta's default of 50.
         "spark.databricks.delta.snapshotPartitions": "2",
         # Compaction leaves files of this size alone: with the default of 1 GB it would write nearly all rows every time.
-        "spark.databricks.delta.optimize.minFileSize": "32m",
-        "spark.databricks.delta.optimize.maxFileSize": "64m",
+        "spark.databricks.delta.optimize.minFileSize": str(32 * 1024 * 1024),
+        "spark.databricks.delta.optimize.maxFileSize": str(64 * 1024 * 1024),
         # A laptop's micro-batches are small: generating and compiling code for them takes longer than running them.
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
