@@ -1,4 +1,4 @@
-"""Kill the job many times on several evenings, and say what that did: `python -m tests.faults --seeds 3 --kills 70`."""
+"""Kill the job many times on several evenings, and say what that did: `python -m tests.faults --seeds 4 --kills 50`."""
 
 import argparse
 import multiprocessing
