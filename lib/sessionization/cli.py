@@ -19,7 +19,7 @@ from sessionization.errors import SessionizationError
 M = TypeVar("M", bound=BaseModel)
 _Schema = Mapping[str, Any]
 
-_CONTEXT = {"max_content_width": 100}
+_CONTEXT = {"max_content_width": 100, "allow_extra_args": True}
 _METAVARS = {"duration": "DURATION", "path": "PATH", "integer": "N", "number": "X", "array": "A,B,..."}
 _BOUNDS = {
     "greater_than_equal": ("ge", "too small", "at least"),
@@ -49,7 +49,11 @@ def parse(model: type[M], argv: Sequence[str] | None, prog: str) -> M:
     schemas = _schemas(model)
     command = click.Command(prog, params=_options(model, schemas), help=model.__doc__, context_settings=_CONTEXT)
     try:
-        given = command.make_context(prog, list(sys.argv[1:] if argv is None else argv)).params
+        context = command.make_context(prog, list(sys.argv[1:] if argv is None else argv))
+        if context.args:  # not repeated: they may be the rest of a secret
+            words = "1 word belongs" if len(context.args) == 1 else f"{len(context.args)} words belong"
+            _fail(prog, f"{words} to no option: quote a value that holds spaces ({prog} --help lists the options)")
+        given = context.params
         return model.model_validate({field: text for field, text in given.items() if text is not None})
     except click.exceptions.Exit as request:
         raise SystemExit(request.exit_code) from None

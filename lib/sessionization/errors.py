@@ -34,3 +34,9 @@ class DeliveryError(SessionizationError):
     """Raised when brokers that took messages at first take no more of them; the message tells the cause."""
 
     exit_code = 1
+
+
+class StoppedError(SessionizationError):
+    """Raised when a job is told to stop before it has begun anything; that is what was wanted, so it exits with 0."""
+
+    exit_code = 0

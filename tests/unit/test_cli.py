@@ -136,7 +136,8 @@ def test_help_shows_each_option_its_default_and_description(capsys: pytest.Captu
         ("--output=a --schema_name s", "--schema_name is not an option; did you mean --schema"),
         ("--output=a --schema-name s", "--schema-name is not an option; did you mean --schema"),
         ("--output=a --zzz", "--zzz is not an option (job --help"),
-        ("--output=a extra", "Got unexpected extra argument (extra)"),
+        ("--output=a extra", "1 word belongs to no option: quote a value that holds spaces (job --help"),
+        ("--output=a extra words", "2 words belong to no option: quote a value"),
     ],
 )
 def test_what_is_wrong_is_one_line_and_code_2(argv: str, line: str, capsys: pytest.CaptureFixture[str]) -> None:

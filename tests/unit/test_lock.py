@@ -4,11 +4,12 @@ import errno
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
-from sessionization.errors import CheckpointError, ConfigurationError
+from sessionization.errors import CheckpointError, ConfigurationError, StoppedError
 from sessionization.spark.lock import locked
 
 HOLDER = """
@@ -50,6 +51,15 @@ def test_a_second_job_is_refused_and_told_by_whom(tmp_path: Path) -> None:
             pytest.fail("two jobs at once")
     assert len(said) == 1
     assert said[0].startswith("waiting for process ")
+
+
+def test_a_stop_ends_the_wait(tmp_path: Path) -> None:
+    stop = threading.Event()
+    with locked(tmp_path, said_to_nobody):
+        stopped = pytest.raises(StoppedError, match=r"stopped while waiting for process \d+ .*; nothing was begun")
+        with stopped as told, locked(tmp_path, lambda _: stop.set(), stop):
+            pytest.fail("two jobs at once")
+    assert told.value.exit_code == 0
 
 
 def test_a_killed_job_holds_it_until_its_engine_has_ended(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -11,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
-from sessionization.errors import CheckpointError, ConfigurationError
+from sessionization.errors import CheckpointError, ConfigurationError, StoppedError
 
 LOCK_FILE = "lock"
 _WAIT_S = 20
@@ -19,15 +20,17 @@ _POLL_S = 0.2
 
 
 @contextmanager
-def locked(folder: Path, say: Callable[[str], None], wait_s: float = _WAIT_S) -> Iterator[None]:
+def locked(
+    folder: Path, say: Callable[[str], None], stop: threading.Event | None = None, wait_s: float = _WAIT_S
+) -> Iterator[None]:
     """Hold the folder while the body runs; it is made if missing.
 
     The operating system keeps the lock, and frees it when this process and the engine that it started have both ended,
     however they end: an engine may outlive its job by a moment, and must not meet the next one. That is what `wait_s`
     is for.
 
-    Raises `CheckpointError` when another job holds the folder all that time, and `ConfigurationError` when the folder
-    cannot be used.
+    Raises `CheckpointError` when another job holds the folder all that time, `StoppedError` when `stop` is set before
+    that, and `ConfigurationError` when the folder cannot be used.
     """
     folder = folder.absolute()
     try:
@@ -37,7 +40,7 @@ def locked(folder: Path, say: Callable[[str], None], wait_s: float = _WAIT_S) ->
         msg = f"--checkpoints {folder} cannot be used ({error.strerror}): give a folder that this user can write"
         raise ConfigurationError(msg) from error
     with file:
-        _wait_for(file, folder, say, wait_s)
+        _wait_for(file, folder, say, stop or threading.Event(), wait_s)
         os.set_inheritable(file.fileno(), True)  # by the engine
         _sign(file)
         try:
@@ -47,7 +50,7 @@ def locked(folder: Path, say: Callable[[str], None], wait_s: float = _WAIT_S) ->
                 fcntl.flock(file, fcntl.LOCK_UN)  # for the engine too, which a notebook keeps for its next run
 
 
-def _wait_for(file: IO[str], folder: Path, say: Callable[[str], None], wait_s: float) -> None:
+def _wait_for(file: IO[str], folder: Path, say: Callable[[str], None], stop: threading.Event, wait_s: float) -> None:
     deadline_s = time.monotonic() + wait_s
     is_told = False
     while True:
@@ -64,7 +67,9 @@ def _wait_for(file: IO[str], folder: Path, say: Callable[[str], None], wait_s: f
             if not is_told:
                 say(f"waiting for {owner}, which still uses {folder}")
                 is_told = True
-            time.sleep(_POLL_S)
+            if stop.wait(_POLL_S):
+                msg = f"stopped while waiting for {owner}; nothing was begun"
+                raise StoppedError(msg) from None
         except OSError as error:
             say(f"{folder} cannot be locked ({error.strerror}): see to it that no second job uses it")
             return

@@ -12,7 +12,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from sessionization.errors import ConfigurationError, StreamError
+from sessionization.errors import ConfigurationError, StoppedError, StreamError
 from sessionization.settings import SessionizeSettings
 from sessionization.spark import pipeline, supervise, views
 from sessionization.spark.causes import first_cause, what_to_do
@@ -53,12 +53,12 @@ class Watch:
 def run(settings: SessionizeSettings, stop: threading.Event, watch: Watch) -> Summary:
     """Run until `stop` is set or `settings.run_for` is over; a restart with the same checkpoint goes on from there.
 
-    Raises `ConfigurationError` or `CheckpointError` before anything is started, and `StreamError` when a query
-    ended on its own.
+    Raises `ConfigurationError`, `CheckpointError` or `StoppedError` before anything is started, and `StreamError` when
+    a query ended on its own.
     """
     home = TableHome(settings.warehouse, settings.catalog, settings.schema_name)
     _check_folders(settings)
-    with locked(settings.checkpoints, watch.say):
+    with locked(settings.checkpoints, watch.say, stop):
         checkpoint = open_checkpoint(settings.checkpoints, Fixed.of(settings, str(home)), settings.rules)
         engine_log = checkpoint.engine_log
         watch.say(f"starting; tables in {home}, checkpoints in {checkpoint.folder}")
@@ -82,8 +82,9 @@ def _run(
     watch: Watch,
 ) -> Summary:
     if settings.source == "kafka":
-        check_topics(spark, settings)
-    with _plain_errors(f"the tables in {home} cannot be opened or created"):
+        with _unless_stopped(stop):
+            check_topics(spark, settings)
+    with _unless_stopped(stop), _plain_errors(f"the tables in {home} cannot be opened or created"):
         create_tables(spark, home, owner=checkpoint.id, may_create=not checkpoint.is_used)
         checkpoint.refuse_older_than(batches_after(spark, home, checkpoint.newest_batches()))
         views.create_views(spark, home)
@@ -153,6 +154,17 @@ def _check_folders(settings: SessionizeSettings) -> None:
         except OSError as error:
             msg = f"--warehouse {settings.warehouse} cannot be written ({error.strerror}): give a writable folder"
             raise ConfigurationError(msg) from error
+
+
+@contextlib.contextmanager
+def _unless_stopped(stop: threading.Event) -> Iterator[None]:
+    """Whoever has asked for a stop meanwhile need not hear what else is wrong."""
+    try:
+        yield
+    finally:
+        if stop.is_set():
+            msg = "stopped before the queries were started"
+            raise StoppedError(msg)
 
 
 @contextlib.contextmanager
