@@ -2,14 +2,15 @@
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from pyspark import SparkContext
 
-from sessionization.errors import ConfigurationError, StreamError
-from sessionization.spark.run import _vanished_streams
+from sessionization.errors import ConfigurationError, StoppedError, StreamError
+from sessionization.spark.run import _unless_stopped, _vanished_streams
 from sessionization.spark.supervise import engine_alive
 
 
@@ -33,3 +34,13 @@ def test_an_error_is_the_engines_death_where_its_process_has_ended(
         with pytest.raises(told), engine_alive(tmp_path / "engine.log"):
             raise ConfigurationError
         engine.kill()
+
+
+def test_a_stop_while_starting_is_no_failure_even_if_something_is_wrong() -> None:
+    stop = threading.Event()
+    with pytest.raises(ConfigurationError), _unless_stopped(stop):
+        raise ConfigurationError
+    with pytest.raises(StoppedError) as told, _unless_stopped(stop):
+        stop.set()
+        raise ConfigurationError
+    assert told.value.exit_code == 0
