@@ -13,6 +13,7 @@ KILLS ?= 50
 MINUTES ?= 5
 RATE ?= 2000
 LIVE ?= 50000
+GROUPS ?= 64
 UNIT := $(BIN)/python -m pytest tests/unit lib/sessionization/core lib/sessionization/durations.py --doctest-modules -q
 
 .PHONY: help setup demo demo-kafka sql test test-faults soak lint check format lock clean
@@ -57,7 +58,7 @@ test-faults: $(READY) $(BROKER) ## kill the job at every boundary, and every oth
 	@$(BIN)/python -m tests.faults --seeds $(SEEDS) --kills $(KILLS)
 
 soak: $(READY) $(BROKER) ## hold a load from Kafka: make soak MINUTES=5 RATE=2000 LIVE=50000
-	@$(BIN)/python -m tests.bench.soak --minutes $(MINUTES) --rate $(RATE) --live $(LIVE)
+	@$(BIN)/python -m tests.bench.soak --minutes $(MINUTES) --rate $(RATE) --live $(LIVE) --device-groups $(GROUPS)
 
 lint: $(READY) ## format, lint, strict types
 	@$(BIN)/ruff format --check .

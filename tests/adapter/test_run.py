@@ -40,7 +40,7 @@ def test_a_stop_while_starting_is_no_failure_even_if_something_is_wrong() -> Non
     stop = threading.Event()
     with pytest.raises(ConfigurationError), _unless_stopped(stop):
         raise ConfigurationError
+    stop.set()
     with pytest.raises(StoppedError) as told, _unless_stopped(stop):
-        stop.set()
         raise ConfigurationError
     assert told.value.exit_code == 0
