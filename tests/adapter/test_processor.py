@@ -6,11 +6,11 @@ from zlib import crc32
 
 import pytest
 
-from sessionization.core.events import End, Event, Platform, Start
+from sessionization.core.events import End, EndReason, Event, Platform, Start
 from sessionization.core.grid import grid_of
 from sessionization.core.reference import Reference
-from sessionization.core.state import Rules
-from sessionization.spark.codec import OUTPUT_SCHEMA, from_entry, to_entry
+from sessionization.core.state import Closed, Live, PendingEnd, Rules
+from sessionization.spark.codec import OUTPUT_SCHEMA, from_entries, from_entry, to_entries, to_entry
 from sessionization.spark.layout import STATE_NAME
 from sessionization.spark.processor import RulesInForce
 from tests.adapter.engine import Engine
@@ -156,6 +156,27 @@ def test_every_state_entry_survives_the_codec() -> None:
     entries = [to_entry(value) for value in engine.state("d").values()]
     assert {type(entry).__name__ for entry in entries} == {"Live", "Closed", "PendingEnd"}
     assert [to_entry(from_entry(entry)) for entry in entries] == entries
+
+
+GROUP_VALUE = (
+    '[[1,"live","pc","anna",10,20,null,null,null,null,null,null],'
+    '[2,"closed","console",null,5,null,9,"timed_out",1,null,30,0],'
+    '[-3,"pending_end","pc",null,null,null,7,null,null,3,40,1]]'
+)
+
+
+def test_a_groups_text_stays_readable() -> None:
+    """As written by version 0.1.0; what a version adds later is missing in it, and reads as null."""
+    entries = to_entries(GROUP_VALUE)
+    assert entries == {
+        1: Live(10, 20, "anna", Platform.PC),
+        2: Closed(5, 9, EndReason.TIMED_OUT, 1, None, None, Platform.CONSOLE, 30, 0),
+        -3: PendingEnd(7, 3, None, Platform.PC, 40, 1),
+    }
+    assert from_entries(entries) == GROUP_VALUE
+    assert to_entries(GROUP_VALUE.replace(",null,null]", ",null]")) == entries
+    with pytest.raises(ValueError, match="another version wrote it"):
+        to_entries(GROUP_VALUE.replace(",0]", ",0,null]"))
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ class Oracle:
         )  # fmt: skip
 
 
-class _QuickReference(Reference):
+class QuickReference(Reference):
     """Spares the search for the devices of a grouping key, and most of the work on those that nothing happens to."""
 
     def __init__(self, rules: Rules, groups: int | None) -> None:
@@ -164,7 +164,7 @@ def tell(
     """
     oracle = Oracle(digest)
     source = source or Files()
-    reference = _QuickReference(rules, groups)
+    reference = QuickReference(rules, groups)
     for query, play in (("sessionize", partial(_sessionize, reference)), ("archive", _archive)):
         batches = batches_of(checkpoints / query)
         oracle.files[query] = [path_of(uri) for batch in batches if batch.is_committed for uri in batch.files]
@@ -172,7 +172,7 @@ def tell(
     return oracle
 
 
-def _sessionize(reference: _QuickReference, source: Source, oracle: Oracle, batches: list[Batch]) -> None:
+def _sessionize(reference: QuickReference, source: Source, oracle: Oracle, batches: list[Batch]) -> None:
     rows = 0
     for batch in batches:
         if not batch.is_committed:

@@ -31,6 +31,7 @@ _FILES_BEFORE_START = 2
 _RELEASE_S = 0.5
 _REACHED_WITHIN_S = 45
 _POLL_S = 0.001
+_NAMED = 3
 _CLASSES_ARE_ARCHIVED_WITHIN_S = 120
 
 
@@ -65,13 +66,17 @@ class Run:
 class Scene:
     """An evening, and the job that it is played to over several starts."""
 
-    def __init__(self, seed: int, kills: int, folder: Path, *, entry: Sequence[str | Path] = (ENTRY,)) -> None:
+    def __init__(
+        self, seed: int, kills: int, folder: Path, *, entry: Sequence[str | Path] = (ENTRY,), groups: int | None = None
+    ) -> None:
         intervals = ((kills + 1) * FILES_PER_START + _QUIET_FILES) // 2
         self._began_s = time.monotonic()
         self._evening = Evening(folder / "staging", seed=seed, **EVENING | {"duration": f"{intervals * 10}s"})
         self._rng = random.Random(seed)
         self._cuts: list[Cut] = []
-        self.job = Job(folder, *OPTIONS, entry=entry)
+        self._groups = groups
+        grouping = () if groups is None else (f"--device-groups={groups}",)
+        self.job = Job(folder, *OPTIONS, *grouping, entry=entry)
         self.traces = Traces(self.job)
 
     def archive_classes(self, classes: Path) -> None:
@@ -140,7 +145,7 @@ class Scene:
     def stop(self) -> Run:
         """Stop the job gracefully, and work out what it must have left behind."""
         exit_code = self.job.terminate()
-        oracle = tell(self.job.checkpoints, RULES)
+        oracle = tell(self.job.checkpoints, RULES, groups=self._groups)
         cuts = _confirmed(self._cuts, oracle)
         return Run(self.job, oracle, read_tables(self.job.warehouse), exit_code, cuts, time.monotonic() - self._began_s)
 
@@ -153,6 +158,7 @@ def play(
     boundaries: Sequence[Boundary] = tuple(Boundary),
     classes: Path | None = None,
     entry: Sequence[str | Path] = (ENTRY,),
+    groups: int | None = None,
 ) -> Run:
     """Play an evening to a job that is killed so many times, at all boundaries equally often, and then left in peace.
 
@@ -164,8 +170,9 @@ def play(
         classes: an archive of the engine's Java classes, by which it starts faster; where it is missing the evening
             begins with a start that is not killed, and makes it.
         entry: the script to run, and its first arguments.
+        groups: the job's `--device-groups`.
     """
-    scene = Scene(seed, kills, folder, entry=entry)
+    scene = Scene(seed, kills, folder, entry=entry, groups=groups)
     order = [boundaries[at % len(boundaries)] for at in range(kills)]
     random.Random(seed).shuffle(order)
     try:
@@ -186,10 +193,10 @@ def compare(run: Run, spark: SparkSession) -> list[str]:
         f"{query} has not read every file once" for query, read in run.oracle.files.items() if Counter(read) != files
     ]
     entries, timers = entries_and_timers(spark, run.job.checkpoints)
-    if Counter(entries) != Counter(run.oracle.entries):
-        found.append(f"state: {sorted(set(entries) ^ run.oracle.entries)[:3]}")
-    if Counter(timers) != Counter(run.oracle.timers.items()):
-        found.append(f"timers: {sorted(set(timers) ^ set(run.oracle.timers.items()))[:3]}")
+    for what, there, wanted in (("state", entries, run.oracle.entries), ("timers", timers, run.oracle.timers.items())):
+        missing, too_much = Counter(wanted) - Counter(there), Counter(there) - Counter(wanted)
+        if missing or too_much:
+            found.append(f"{what}: missing {list(missing)[:_NAMED]}, too much {list(too_much)[:_NAMED]}")
     found += unaccounted(run.actual, waiting(run.oracle))
     return found if run.exit_code == 0 else [*found, f"the last stop ended with exit code {run.exit_code}"]
 

@@ -1,6 +1,7 @@
 """The one place where rows and the core's types meet: event rows in, state entries both ways, change rows out."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pyspark.sql import Row
@@ -25,7 +26,10 @@ STATE_SCHEMA = StructType(
         StructField("place", LongType()),
     ]
 )
-"""A state entry. `since_ms` is when it was closed or seen; what a status does not have is null."""
+"""A state entry. `since_ms` is when it was closed or seen; what a status does not have is null.
+
+A later version adds fields at the end only: `to_entries` reads them by place.
+"""
 
 StateValue = tuple[Any, ...]
 """A value of `STATE_SCHEMA`, field by field."""
@@ -86,10 +90,10 @@ def to_event(row: Row) -> Event:
 
 def to_entry(value: StateValue) -> SessionState:
     """Read a value of `STATE_SCHEMA`; raises `ValueError` for one that this version did not write."""
-    status, platform, account_id, started_ms, opened_ms, ended_ms, reason, revision, foreground_s, since_ms, place = (
-        value
-    )
     try:
+        (
+            status, platform, account_id, started_ms, opened_ms, ended_ms, reason, revision, foreground_s, since_ms, place
+        ) = value  # fmt: skip
         match status:
             case "live":
                 return Live(started_ms, opened_ms, account_id, Platform(platform))
@@ -133,6 +137,21 @@ def from_entry(entry: SessionState) -> StateValue:
                 "pending_end", entry.platform.value, entry.account_id, None, None, entry.at_ms,
                 None, None, entry.foreground_s, entry.seen_ms, entry.place,
             )  # fmt: skip
+
+
+def to_entries(text: str) -> dict[int, SessionState]:
+    """Read a device's entries by session id, as `from_entries` wrote them; fields that were added since are null.
+
+    Raises `ValueError` for what this version did not write, nor one before it.
+    """
+    width = len(STATE_SCHEMA.fields)
+    return {session_id: to_entry((*value, *(None,) * (width - len(value)))) for session_id, *value in json.loads(text)}
+
+
+def from_entries(entries: Mapping[int, SessionState]) -> str:
+    """Write a device's entries as one JSON text: `[[session_id, fields of STATE_SCHEMA ...], ...]`."""
+    rows = [(session_id, *from_entry(entry)) for session_id, entry in entries.items()]
+    return json.dumps(rows, separators=(",", ":"))
 
 
 def output_rows(device_id: str, outcome: Outcome, now_ms: int) -> Iterator[Row]:

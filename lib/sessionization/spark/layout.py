@@ -1,11 +1,9 @@
 """How the operator's state is laid out: one device per grouping key, or a group of devices."""
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -13,7 +11,7 @@ from pyspark.sql.streaming import StatefulProcessorHandle
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from sessionization.core.state import Live, Sessions, SessionState
-from sessionization.spark.codec import STATE_SCHEMA, from_entry, to_entry
+from sessionization.spark.codec import STATE_SCHEMA, from_entries, from_entry, to_entries, to_entry
 
 STATE_NAME = "sessions"
 LIVE_NAME = "live"
@@ -48,23 +46,23 @@ class Layout:
 
 
 class State(ABC):
-    """What is remembered under the grouping key at hand, device by device."""
+    """What is remembered under the grouping key at hand, device by device; a device that is not known is left out."""
 
     @abstractmethod
-    def of(self, key: str, device_ids: Iterable[str]) -> Devices:
-        """The sessions of those of these devices that are known."""
+    def read(self, key: str, device_ids: Iterable[str]) -> Devices:
+        """The sessions of these devices."""
 
     @abstractmethod
-    def all(self, key: str) -> Devices:
-        """The sessions of every device that is known."""
+    def read_all(self, key: str) -> Devices:
+        """The sessions of all devices."""
 
     @abstractmethod
-    def rest(self, key: str, device_ids: Collection[str]) -> Devices:
-        """The sessions of every other device that is known."""
+    def read_others(self, key: str, device_ids: Collection[str]) -> Devices:
+        """The sessions of all devices but these."""
 
     @abstractmethod
-    def live(self, devices: Devices) -> int:
-        """How many sessions are live under the key, those of `devices`, as they were read, among them."""
+    def live_among_others(self, devices: Devices) -> int:
+        """How many sessions of other devices are live, `devices` being those that were read and not yet saved."""
 
     @abstractmethod
     def save(self, device_id: str, before: Sessions, after: Sessions) -> None:
@@ -72,7 +70,7 @@ class State(ABC):
 
     @abstractmethod
     def save_live(self, before: int, after: int) -> None:
-        """Write how many sessions are live, if that has changed."""
+        """Write how many sessions of the key are live, if that has changed."""
 
 
 class OneDevice(State):
@@ -81,19 +79,20 @@ class OneDevice(State):
     def __init__(self, handle: StatefulProcessorHandle) -> None:
         self._sessions = handle.getMapState(STATE_NAME, StructType([_SESSION_ID]), STATE_SCHEMA)
 
-    def of(self, key: str, device_ids: Iterable[str]) -> Devices:  # noqa: ARG002 - it is always the same one
-        return self.all(key)
+    def read(self, key: str, device_ids: Iterable[str]) -> Devices:  # noqa: ARG002 - it is always the same one
+        return self.read_all(key)
 
-    def all(self, key: str) -> Devices:
+    def read_all(self, key: str) -> Devices:
+        values = list(self._sessions.iterator())
         with named(key):
-            sessions = {session_id: to_entry(value) for (session_id,), value in self._sessions.iterator()}
+            sessions = {session_id: to_entry(value) for (session_id,), value in values}
         return {key: sessions} if sessions else {}
 
-    def rest(self, key: str, device_ids: Collection[str]) -> Devices:  # noqa: ARG002
+    def read_others(self, key: str, device_ids: Collection[str]) -> Devices:  # noqa: ARG002
         return {}
 
-    def live(self, devices: Devices) -> int:
-        return live_in(devices)
+    def live_among_others(self, devices: Devices) -> int:  # noqa: ARG002
+        return 0
 
     def save(self, device_id: str, before: Sessions, after: Sessions) -> None:  # noqa: ARG002
         for session_id, entry in after.items():
@@ -109,8 +108,8 @@ class OneDevice(State):
 class Group(State):
     """`MapState<device_id, sessions>`, and how many of the group's sessions are live.
 
-    A device's sessions are one JSON text, `[[session_id, fields of STATE_SCHEMA ...], ...]`: PySpark would hand over
-    nested columns together with their schema, and parse that for every value.
+    A device's sessions are one JSON text: PySpark would hand over nested columns together with their schema, and parse
+    that for every value.
 
     An event reads and writes its own device alone, a timer reads all devices at once. The count spares an event to read
     the others for the sake of the timer: as long as one session is live anywhere, that is the next grid instant.
@@ -120,30 +119,27 @@ class Group(State):
         self._devices = handle.getMapState(STATE_NAME, StructType([_DEVICE_ID]), _GROUP_VALUE)
         self._live = handle.getValueState(LIVE_NAME, _LIVE_VALUE)
 
-    def of(self, key: str, device_ids: Iterable[str]) -> Devices:  # noqa: ARG002
-        return {
-            device_id: _sessions(device_id, value)
-            for device_id in device_ids
-            if (value := self._devices.getValue((device_id,))) is not None
-        }
+    def read(self, key: str, device_ids: Iterable[str]) -> Devices:  # noqa: ARG002
+        values = {device_id: self._devices.getValue((device_id,)) for device_id in device_ids}
+        return {device_id: _sessions(device_id, value[0]) for device_id, value in values.items() if value is not None}
 
-    def all(self, key: str) -> Devices:  # noqa: ARG002
-        return {device_id: _sessions(device_id, value) for (device_id,), value in self._devices.iterator()}
+    def read_all(self, key: str) -> Devices:  # noqa: ARG002
+        return {device_id: _sessions(device_id, text) for (device_id,), (text,) in self._devices.iterator()}
 
-    def rest(self, key: str, device_ids: Collection[str]) -> Devices:
-        return {device_id: sessions for device_id, sessions in self.all(key).items() if device_id not in device_ids}
+    def read_others(self, key: str, device_ids: Collection[str]) -> Devices:
+        every = self.read_all(key)
+        return {device_id: sessions for device_id, sessions in every.items() if device_id not in device_ids}
 
-    def live(self, devices: Devices) -> int:  # noqa: ARG002
+    def live_among_others(self, devices: Devices) -> int:
         value = self._live.get()
-        return 0 if value is None else int(value[0])
+        return (0 if value is None else int(value[0])) - live_in(devices)
 
     def save(self, device_id: str, before: Sessions, after: Sessions) -> None:
         if not after:
             if before:
                 self._devices.removeKey((device_id,))
         elif before.keys() != after.keys() or any(before[session_id] is not after[session_id] for session_id in after):
-            entries = [(session_id, *from_entry(entry)) for session_id, entry in after.items()]
-            self._devices.updateValue((device_id,), (json.dumps(entries, separators=(",", ":")),))
+            self._devices.updateValue((device_id,), (from_entries(after),))
 
     def save_live(self, before: int, after: int) -> None:
         if after != before:
@@ -165,6 +161,6 @@ def named(device_id: str) -> Iterator[None]:
         raise RuntimeError(msg) from error
 
 
-def _sessions(device_id: str, value: tuple[Any, ...]) -> dict[int, SessionState]:
+def _sessions(device_id: str, text: str) -> dict[int, SessionState]:
     with named(device_id):
-        return {session_id: to_entry(entry) for session_id, *entry in json.loads(value[0])}
+        return to_entries(text)

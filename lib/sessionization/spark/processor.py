@@ -66,7 +66,7 @@ class SessionProcessor(StatefulProcessor):
         events: defaultdict[str, list[Event]] = defaultdict(list)
         for row in rows:
             events[row.device_id].append(to_event(row))
-        before = self._state.of(key[0], events)
+        before = self._state.read(key[0], events)
         after = dict(before)
         for device_id, of_device in events.items():
             with named(device_id):
@@ -74,15 +74,7 @@ class SessionProcessor(StatefulProcessor):
             after[device_id] = outcome.sessions
             yield from self._save(device_id, before.get(device_id, {}), outcome, now_ms)
 
-        live = self._state.live(before)
-        elsewhere = live - live_in(before)
-        self._state.save_live(live, elsewhere + live_in(after))
-        if not elsewhere:
-            if not live or not live_in(after):
-                rest = self._state.rest(key[0], events)
-                before, after = before | rest, after | rest
-            # A timer that is not due yet is the one wanted before; one that is due fires later in this micro-batch.
-            self._move_timer(key, self._wanted(key, before, now_ms), self._wanted(key, after, now_ms))
+        self._reschedule(key, before, after, now_ms)
 
     def handleExpiredTimer(  # noqa: N802
         self,
@@ -101,7 +93,7 @@ class SessionProcessor(StatefulProcessor):
         self._fired.add(key[0])
         rules = self.in_force.at(now_ms)
         grid = grid_of(key[0], rules.heartbeat_ms)
-        before = self._state.all(key[0])
+        before = self._state.read_all(key[0])
         after: Devices = {}
         for device_id, sessions in before.items():
             with named(device_id):
@@ -129,6 +121,23 @@ class SessionProcessor(StatefulProcessor):
     def _save(self, device_id: str, before: Sessions, outcome: Outcome, now_ms: int) -> Iterator[Row]:
         self._state.save(device_id, before, outcome.sessions)
         return output_rows(device_id, outcome, now_ms)
+
+    def _reschedule(self, key: GroupingKey, before: Devices, after: Devices, now_ms: int) -> None:
+        """Move the timer as the change of these devices wants it.
+
+        One live session anywhere fixes the timer: it is the next grid instant. So the other devices are read only where
+        none of them is live, and one of these was not, or is no more.
+        """
+        others = self._state.live_among_others(before)
+        lived, live = others + live_in(before), others + live_in(after)
+        self._state.save_live(lived, live)
+        if others:
+            return
+        if not lived or not live:
+            unchanged = self._state.read_others(key[0], after)
+            before, after = before | unchanged, after | unchanged
+        # A timer that is not due yet is the one wanted before; one that is due fires later in this micro-batch.
+        self._move_timer(key, self._wanted(key, before, now_ms), self._wanted(key, after, now_ms))
 
     def _wanted(self, key: GroupingKey, devices: Devices, now_ms: int) -> int | None:
         rules = self.in_force.at(now_ms)
