@@ -24,8 +24,9 @@ from tests.e2e.tables import Tables, differences, read_tables
 from tests.e2e.topics import Topics
 
 PARTITIONS = 4
-_SAMPLE_S = 15
+_SAMPLES = 60
 _SHOWN = 20
+_CATCH_UP_S = 1_800
 _MB = 1024 * 1024
 # As on a cluster: code is generated and compiled, which pays off in a run of more than a few minutes.
 _LONG_LIVED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
@@ -53,6 +54,7 @@ def main() -> int:
         topics = Topics(broker.bootstrap_servers, PARTITIONS)
         job = Job(folder, f"--trigger={options.trigger}", *grouping, topics=topics)
         job.conf = _LONG_LIVED | dict(setting.split("=", 1) for setting in options.conf)
+        sys.stdout.write(f"in {folder}\n")
         try:
             samples, began_ms = _play(job, broker, options)
             code = job.terminate()
@@ -60,7 +62,7 @@ def main() -> int:
             job.kill_if_running()
         lines = [line.removeprefix("sessionize: ") for line in job.said()[-8:]]
         tables = read_tables(job.warehouse)
-        for line in (*lines, *_report(samples), *_phases(job), *_delays(tables, began_ms)):
+        for line in (*lines, *_report(samples), *_state(tables, began_ms), *_phases(job), *_delays(tables, began_ms)):
             sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
         found = [] if code == 0 else [f"the job ended with code {code}"]
@@ -98,14 +100,15 @@ def _play(job: Job, broker: Broker, options: argparse.Namespace) -> tuple[Sample
     def over() -> bool:
         nonlocal next_s
         if time.monotonic() >= next_s:
-            next_s += _SAMPLE_S
+            next_s += options.minutes * 60 / _SAMPLES
             for name, value in _measured(job):
                 samples[name].append(value)
         return simulator.poll() is not None
 
     try:
         job.wait_until(over, "the end of the load", poll_s=0.5, within_s=seconds + 300)
-        job.wait_until_done()
+        assert simulator.returncode == 0, f"the simulator ended with code {simulator.returncode}"
+        job.wait_until_done(_CATCH_UP_S)
     finally:
         simulator.kill()
         simulator.wait()
@@ -123,8 +126,6 @@ def _measured(job: Job) -> Iterator[tuple[str, float]]:
         kind = "JVM" if b"SparkSubmit" in command else "driver" if b"sessionize.py" in command else "workers"
         rss_mb[kind] += pages * os.sysconf("SC_PAGE_SIZE") / _MB
     yield from ((f"{kind} MB", mb) for kind, mb in sorted(rss_mb.items()))
-    state = job.checkpoints / "sessionize" / "state"
-    yield "state on disk MB", sum(path.stat().st_size for path in state.rglob("*") if path.is_file()) / _MB
     for table in COLUMNS:
         yield f"live files of {table}", len(live_files(job.warehouse / table))
 
@@ -132,8 +133,21 @@ def _measured(job: Job) -> Iterator[tuple[str, float]]:
 def _report(samples: Samples) -> Iterator[str]:
     yield f"{'':32}{'first quarter':>14}{'last quarter':>14}{'most':>10}  (medians of samples)"
     for name, values in samples.items():
-        quarter = max(1, len(values) // 4)
-        yield f"{name:32}{median(values[:quarter]):14,.0f}{median(values[-quarter:]):14,.0f}{max(values):10,.0f}"
+        yield _quarters(name, values)
+
+
+def _state(tables: Tables, began_ms: float) -> Iterator[str]:
+    """The size of the state as the engine told it, after the warm-up."""
+    for name in ("state_rows", "state_bytes"):
+        rows = (row for row in tables["stream_progress"].of("processed_ms", name) if row[1] is not None)
+        yield _quarters(name, [size for clock_ms, size in sorted(rows) if clock_ms >= began_ms])
+
+
+def _quarters(name: str, values: Sequence[float]) -> str:
+    if not values:
+        return f"{name:32}{'nothing':>14}"
+    quarter = max(1, len(values) // 4)
+    return f"{name:32}{median(values[:quarter]):14,.0f}{median(values[-quarter:]):14,.0f}{max(values):10,.0f}"
 
 
 def _phases(job: Job) -> Iterator[str]:
@@ -165,7 +179,8 @@ def _delays(tables: Tables, began_ms: float) -> Iterator[str]:
         delays = [
             committed_ms[clock_ms] - since_ms
             for clock_ms, since_ms, change in rows
-            if clock_ms >= began_ms and since_ms is not None and (change == "heartbeat") is is_beat
+            if clock_ms >= began_ms and clock_ms in committed_ms
+            if since_ms is not None and (change == "heartbeat") is is_beat
         ]
         yield f"{name}: {_shares(delays)}, {len(delays):,} rows"
 

@@ -111,13 +111,16 @@ class Job:
             assert time.monotonic() < deadline_s, f"not within {within_s} s: {what}; it said {self.said()[-3:]}"
             time.sleep(poll_s)
 
-    def wait_until_done(self) -> None:
+    def wait_until_done(self, within_s: float = _LONGEST_S) -> None:
         """Wait until the tables hold all that follows from the input, `sessions` too; needs a session that beats."""
-        self.wait_until(self._has_read_everything, "all input is read", poll_s=0.2)
+        self.wait_until(self._has_read_everything, "all input is read", poll_s=0.2, within_s=within_s)
         log = self.warehouse / "session_changes" / "_delta_log"
         newest = max(int(path.stem) for path in log.glob("*.json"))
         self.wait_until(
-            lambda: merged_before(self.checkpoints / "rollup") > newest, "all changes are merged", poll_s=0.2
+            lambda: merged_before(self.checkpoints / "rollup") > newest,
+            "all changes are merged",
+            poll_s=0.2,
+            within_s=within_s,
         )
 
     def run_until_done(self) -> None:

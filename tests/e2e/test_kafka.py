@@ -28,7 +28,11 @@ from tests.e2e.topics import Topics
 
 PARTITIONS = 2
 RULES = Rules(heartbeat_ms=2_000, session_timeout_ms=60_000, late_retention_ms=10_000)
-OPTIONS = ("--heartbeat=2s", "--session-timeout=60s", "--late-retention=10s", "--max-offsets-per-trigger=500")
+GROUPS = 8
+OPTIONS = (
+    "--heartbeat=2s", "--session-timeout=60s", "--late-retention=10s", "--max-offsets-per-trigger=500",
+    f"--device-groups={GROUPS}",
+)  # fmt: skip
 EVENING = ("--live=60", "--rate=30", "--dirt=0.2", "--duration=1h", "--seed=4")
 TEN_MEGABYTES = 10 * 1024 * 1024
 
@@ -79,7 +83,7 @@ def run(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Run:
     finally:
         job.kill_if_running()
     with topics.records() as records:
-        return Run(job, tell(job.checkpoints, RULES, records), read_tables(job.warehouse))
+        return Run(job, tell(job.checkpoints, RULES, records, groups=GROUPS), read_tables(job.warehouse))
 
 
 @contextmanager
