@@ -20,7 +20,7 @@ def parse_kafka_options(texts: Iterable[str]) -> dict[str, str]:
         name, equals, value = text.partition("=")
         name, value = name.strip(), value.strip()
         if not equals or not name or not value:
-            msg = "is not KEY=VALUE: write it as in security.protocol=SASL_SSL"
+            msg = "is not KEY=VALUE: write it as in kafka.security.protocol=SASL_SSL"
         elif name in options:
             msg = f"{name} is given more than once: give it once"
         elif value in {_FROM_ENVIRONMENT, _FROM_SCOPE}:

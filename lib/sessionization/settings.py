@@ -9,7 +9,13 @@ from sessionization.core.state import Rules
 from sessionization.durations import Duration
 from sessionization.kafka_options import parse_kafka_options
 
-_SOURCE_OPTIONS = ("groupIdPrefix", "kafkaConsumer.pollTimeoutMs", "minPartitions")
+_SOURCE_OPTIONS = (
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "groupIdPrefix",
+    "kafkaConsumer.pollTimeoutMs",
+    "minPartitions",
+)
 _KAFKA_ONLY = (
     "bootstrap_servers",
     "starting_offsets",
@@ -21,6 +27,7 @@ _SET_BY_THE_JOB = {
     "kafka.bootstrap.servers",
     "kafka.auto.offset.reset",
     "kafka.enable.auto.commit",
+    "kafka.group.id",
     "kafka.interceptor.classes",
     "kafka.key.deserializer",
     "kafka.value.deserializer",
@@ -95,11 +102,11 @@ class SessionizeSettings(BaseModel):
     @classmethod
     def _are_kafka_options(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
         for name in parse_kafka_options(texts):
-            is_known = name.startswith(("kafka.", "fetchOffset.")) or name in _SOURCE_OPTIONS
+            is_known = name.startswith("kafka.") or name in _SOURCE_OPTIONS
             if name.lower() in _SET_BY_THE_JOB or not is_known:
                 msg = (
                     f"{name} is not one to set here: write an option of the Kafka client with 'kafka.' before it, or "
-                    f"one of {', '.join(_SOURCE_OPTIONS)} and fetchOffset.*"
+                    f"one of {', '.join(_SOURCE_OPTIONS)}"
                 )
                 raise ValueError(msg)
         return texts
