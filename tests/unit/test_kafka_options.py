@@ -32,7 +32,7 @@ def test_an_option_may_be_given_several_times() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("hunter2", "is not KEY=VALUE: write it as in security.protocol=SASL_SSL"),
+        ("hunter2", "is not KEY=VALUE: write it as in kafka.security.protocol=SASL_SSL"),
         ("=hunter2", "is not KEY=VALUE"),
         ("minPartitions=env:", "minPartitions refers to nothing: write minPartitions=env:NAME or "),
         ("security.protocol=SSL", "security.protocol is not one to set here: write an option of the Kafka client"),

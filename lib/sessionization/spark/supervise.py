@@ -100,13 +100,11 @@ def stop(queries: dict[str, StreamingQuery], say: Say) -> list[str]:
     deadline_s = time.monotonic() + REST_WITHIN_S
     for name in (SESSIONIZE, ROLLUP, ARCHIVE):
         query = running[name]
-        if name == ROLLUP and query.isActive:
-            catch_up = threading.Thread(target=_catch_up, args=(query,), daemon=True)
-            catch_up.start()
-            catch_up.join(max(0.0, deadline_s - time.monotonic()) / 2)
+        is_behind = name == ROLLUP and not _has_caught_up(query, (deadline_s - time.monotonic()) / 2)
         if not _comes_to_rest(query, deadline_s):
-            behind = "; until then `sessions` is behind `session_changes`" if name == ROLLUP else ""
-            say(f"query {name} is cut off within a micro-batch, which the next start repeats{behind}")
+            say(f"query {name} is cut off within a micro-batch, which the next start repeats")
+        if is_behind:
+            say("`sessions` is behind `session_changes` until the next start")
         note_ended()
         _stop_query(query, say)
         del running[name]
@@ -141,9 +139,19 @@ def _comes_to_rest(query: StreamingQuery, deadline_s: float) -> bool:
     return True
 
 
-def _catch_up(query: StreamingQuery) -> None:
-    with contextlib.suppress(Exception):  # a failed query raises here too, and is found by its having ended
-        query.processAllAvailable()
+def _has_caught_up(query: StreamingQuery, within_s: float) -> bool:
+    """Let a query work off all that there is, as far as time allows; one that has ended says so itself."""
+
+    def catch_up() -> None:
+        with contextlib.suppress(Exception):  # a failed query raises here too, and is found by its having ended
+            query.processAllAvailable()
+
+    if not query.isActive:
+        return True
+    working = threading.Thread(target=catch_up, daemon=True)
+    working.start()
+    working.join(max(0.0, within_s))
+    return not working.is_alive()
 
 
 def _progress_line(totals: Totals, last: dict[str, Progress]) -> str:
