@@ -11,7 +11,7 @@ from pyspark import SparkContext
 
 from sessionization.errors import ConfigurationError, StoppedError, StreamError
 from sessionization.spark.run import _unless_stopped, _vanished_streams
-from sessionization.spark.supervise import engine_alive
+from sessionization.spark.supervise import _has_caught_up, engine_alive
 
 
 def test_a_stream_folder_that_was_there_and_is_gone_is_told(tmp_path: Path) -> None:
@@ -44,3 +44,11 @@ def test_a_stop_while_starting_is_no_failure_even_if_something_is_wrong() -> Non
     with pytest.raises(StoppedError) as told, _unless_stopped(stop):
         raise ConfigurationError
     assert told.value.exit_code == 0
+
+
+@pytest.mark.parametrize(("takes_s", "in_time"), [(0, True), (10, False)])
+def test_a_query_that_cannot_catch_up_in_time_is_not_waited_for(takes_s: float, in_time: bool) -> None:  # noqa: FBT001
+    done = threading.Event()
+    query = SimpleNamespace(isActive=True, processAllAvailable=lambda: done.wait(takes_s))
+    assert _has_caught_up(query, within_s=0.2) is in_time
+    done.set()
