@@ -27,7 +27,7 @@ Without it the JVM reserves so little for compiled code that it throws Spark's a
 def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
     """Start Spark in this process's own JVM with `conf` on top of what a laptop needs.
 
-    A setting that is given in `PYSPARK_SUBMIT_ARGS` (`--conf name=value pyspark-shell`) is taken from there.
+    What only a laptop needs may be set otherwise in `PYSPARK_SUBMIT_ARGS` (`--conf name=value pyspark-shell`); `conf` not.
 
     Args:
         log_file: where the engine's messages go, rolled at 10 MB.
@@ -62,7 +62,7 @@ def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
         "spark.sql.streaming.stateStore.providerClass": (
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
         ),
-    } | conf
+    }
     # Spark starts its Python workers, and finds Java, through these.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["JAVA_HOME"] = str(java_home())
@@ -70,9 +70,8 @@ def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
         logging.getLogger(engine_logger).setLevel(logging.CRITICAL + 1)
     builder = SparkSession.builder.appName("sessionize")
     given = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
-    for name, value in settings.items():
-        if f" {name}=" not in given:
-            builder = builder.config(name, value)
+    for name, value in ({name: value for name, value in settings.items() if f" {name}=" not in given} | conf).items():
+        builder = builder.config(name, value)
     with _engine_set_apart(log_file.with_suffix(".out")):
         return builder.getOrCreate()
 

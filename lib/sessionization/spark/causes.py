@@ -25,7 +25,10 @@ _REMEDIES = (
         "a producer gave that record a time that is none: delete the partition's records up to it "
         "(kafka-delete-records), start once with --accept-data-loss, and set message.timestamp.type=LogAppendTime",
     ),
-    (r"UnknownTopicOrPartitionException", "a topic is gone: if these are other brokers, name the right ones; if it was deleted, begin a new checkpoint and new tables"),
+    (
+        r"UnknownTopicOrPartitionException",
+        "a topic is gone: if these are other brokers, name the right ones; if it was deleted, begin a new checkpoint and new tables",
+    ),
     (
         r"kafka\.common\.errors\.(?:Timeout|Disconnect)Exception",
         "the brokers do not answer; nothing is lost: once they do, start again with the same options",
