@@ -70,7 +70,8 @@ def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
         logging.getLogger(engine_logger).setLevel(logging.CRITICAL + 1)
     builder = SparkSession.builder.appName("sessionize")
     given = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
-    for name, value in ({name: value for name, value in settings.items() if f" {name}=" not in given} | conf).items():
+    settings = {name: value for name, value in settings.items() if f" {name}=" not in given} | conf
+    for name, value in settings.items():
         builder = builder.config(name, value)
     with _engine_set_apart(log_file.with_suffix(".out")):
         return builder.getOrCreate()
