@@ -19,7 +19,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--seeds", type=int, default=4, help="how many evenings; each has its own seed, from 1")
     parser.add_argument("--kills", type=int, default=50, help="how many kills an evening")
-    parser.add_argument("--lanes", type=int, default=1, help="how many evenings side by side; on two cores one is faster")
+    parser.add_argument(
+        "--lanes", type=int, default=1, help="how many evenings side by side; on two cores one is faster"
+    )
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="faults-"))
     began_s = time.monotonic()
