@@ -2,7 +2,7 @@
 
 import random
 from dataclasses import replace
-from zlib import crc32
+from functools import partial
 
 import pytest
 
@@ -14,6 +14,7 @@ from sessionization.spark.codec import OUTPUT_SCHEMA, from_entries, from_entry, 
 from sessionization.spark.layout import STATE_NAME
 from sessionization.spark.processor import RulesInForce
 from tests.adapter.engine import Engine
+from tests.e2e.oracle import group_of
 
 RULES = Rules(heartbeat_ms=1_000, session_timeout_ms=5_000, late_retention_ms=2_000, max_sessions_per_device=4)
 GRID = grid_of("d", RULES.heartbeat_ms)
@@ -113,8 +114,7 @@ def random_histories(seed: int):
         yield now_ms, events
 
 
-def by_group(device_id: str) -> str:
-    return str(crc32(device_id.encode()) % 2)
+by_group = partial(group_of, 2)
 
 
 @pytest.mark.parametrize("grouped", [False, True])

@@ -32,6 +32,8 @@ class Stored:
 
     def of(self, *names: str) -> Iterator[tuple[Any, ...]]:
         """The rows with only these columns, in this order."""
+        if not len(self):  # a table without files has no columns either
+            return
         for part in self.content.select(names).to_batches(max_chunksize=_CHUNK):
             yield from zip(*(column.to_pylist() for column in part.columns), strict=True)
 

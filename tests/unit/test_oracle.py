@@ -3,11 +3,13 @@
 import random
 from functools import partial
 
+import pyarrow as pa
 import pytest
 
 from sessionization.core.events import End, Platform, Start
 from sessionization.core.reference import Reference
 from sessionization.core.state import Rules
+from tests.e2e.delta import Stored
 from tests.e2e.oracle import QuickReference, group_of
 
 RULES = Rules(heartbeat_ms=1_000, session_timeout_ms=5_000, late_retention_ms=2_000, max_sessions_per_device=4)
@@ -32,3 +34,7 @@ def test_the_quick_reference_is_the_reference(groups: int | None) -> None:
             said = quick.micro_batch(now_ms, events)
             assert sorted(said, key=repr) == sorted(plain.micro_batch(now_ms, events), key=repr)
             assert (quick.timers, quick.remembered) == (plain.timers, plain.remembered)
+
+
+def test_a_table_without_files_has_no_rows() -> None:
+    assert list(Stored(pa.table({})).of("device_id")) == []
