@@ -20,11 +20,11 @@ class Boundary(StrEnum):
     OFFSET_LOGGED = "offset_logged"
     STATE_HALF_COMMITTED = "state_half_committed"
     STATE_COMMITTED = "state_committed"
-    PROGRESS_HALF = "progress_half"
     CHANGES_COMMITTED = "changes_committed"
     TIMER_BATCH = "timer_batch"
     RAW_EVENTS_COMMITTED = "raw_events_committed"
     MERGING = "merging"
+    PROGRESS_APPENDED = "progress_appended"
     AT_RANDOM = "at_random"
 
 
@@ -101,6 +101,22 @@ class _Merging(Moment):
         return bool(self.traces.unnamed_files() - self._before)
 
 
+class _ProgressAppended(Moment):
+    """Rows of `stream_progress` are in the table, and wait in the checkpoint still."""
+
+    def __init__(self, traces: Traces, rng: random.Random) -> None:
+        super().__init__(traces, rng)
+        self._before = traces.progress_commits()
+
+    def reached(self) -> bool:
+        commits = self.traces.progress_commits()
+        is_new, self._before = commits > self._before, commits
+        return is_new and bool(self.traces.waiting_progress())
+
+    def left(self) -> bool:
+        return not self.traces.waiting_progress().isdisjoint(self.traces.appended_progress())
+
+
 class _Starting(Moment):
     """Some time after the start, and before any micro-batch is done."""
 
@@ -134,6 +150,7 @@ _OTHERS: dict[Boundary, Callable[[Traces, random.Random], Moment]] = {
     Boundary.TIMER_BATCH: _TimerBatch,
     Boundary.RAW_EVENTS_COMMITTED: _RawEventsCommitted,
     Boundary.MERGING: _Merging,
+    Boundary.PROGRESS_APPENDED: _ProgressAppended,
     Boundary.AT_RANDOM: _AtRandom,
 }
 

@@ -20,7 +20,7 @@ SEED = 20_260_101
 KILLS = 2 * len(Boundary)
 UNCHECKED = {("stream_progress", "state_bytes")}
 # Those that last long enough not to be missed twice.
-HIT = {Boundary.OFFSET_LOGGED, Boundary.STATE_COMMITTED, Boundary.PROGRESS_HALF, Boundary.RAW_EVENTS_COMMITTED}
+HIT = {Boundary.OFFSET_LOGGED, Boundary.STATE_COMMITTED, Boundary.CHANGES_COMMITTED, Boundary.RAW_EVENTS_COMMITTED}
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ import os
 from enum import StrEnum
 from pathlib import Path
 
+from tests.e2e.delta import read_table
 from tests.e2e.job import Job
 
 
@@ -15,7 +16,6 @@ class Stage(StrEnum):
     OFFSET_LOGGED = "offset_logged"
     STATE_HALF_COMMITTED = "state_half_committed"
     STATE_COMMITTED = "state_committed"
-    PROGRESS_HALF = "progress_half"
     CHANGES_COMMITTED = "changes_committed"
 
 
@@ -70,10 +70,10 @@ class Traces:
         self._begun = {query: _Numbered(job.checkpoints / query / "offsets") for query in ("sessionize", "archive")}
         self._committed = {query: _Numbered(job.checkpoints / query / "commits") for query in ("sessionize", "archive")}
         self._sessions = job.warehouse / "sessions"
-        self._tables = {
-            name: _TableLog(job.warehouse / name)
-            for name in ("session_changes", "stream_progress", "raw_events", "sessions")
-        }
+        self._tables = {name: _TableLog(job.warehouse / name) for name in ("session_changes", "raw_events", "sessions")}
+        self._progress = job.warehouse / "stream_progress"
+        self._progress_commits = _Numbered(self._progress / "_delta_log", "{:020}.json")
+        self._progress_waiting = job.checkpoints / "progress"
         self._state = job.checkpoints / "sessionize" / "state" / "0"
         self._partitions: list[str] = []
 
@@ -89,16 +89,27 @@ class Traces:
         """The newest micro-batch of a query whose rows a table has, -1 before the first."""
         return self._tables[table].last_batch(query)
 
+    def progress_commits(self) -> int:
+        """The newest version of `stream_progress`."""
+        return self._progress_commits.newest()
+
+    def waiting_progress(self) -> set[tuple[str, int]]:
+        """Query and micro-batch of the rows of `stream_progress` that wait in the checkpoint."""
+        names = (path.stem.rpartition("-") for path in self._progress_waiting.glob("[!.]*.json"))
+        return {(query, int(batch_id)) for query, _, batch_id in names}
+
+    def appended_progress(self) -> set[tuple[str, int]]:
+        """Query and micro-batch of the rows that `stream_progress` has; the whole table is read for it."""
+        return set(read_table(self._progress).of("query", "batch_id"))
+
     def stage(self) -> tuple[int, Stage]:
         """The first micro-batch that is not committed, and how far it has got."""
         batch_id = self.committed() + 1
         if self.begun() < batch_id:
             return batch_id, Stage.NOT_BEGUN
-        if self.written("stream_progress", "sessionize") >= batch_id:
+        if self.written("session_changes", "sessionize") >= batch_id:
             # A commit may have come since it was looked for.
             return batch_id, Stage.CHANGES_COMMITTED if self.committed() < batch_id else Stage.NOT_BEGUN
-        if self.written("session_changes", "sessionize") >= batch_id:
-            return batch_id, Stage.PROGRESS_HALF
         changelogs = self._changelogs(batch_id)
         if not any(changelogs):
             return batch_id, Stage.OFFSET_LOGGED

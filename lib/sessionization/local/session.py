@@ -56,6 +56,8 @@ def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
         "spark.databricks.delta.optimize.maxFileSize": str(64 * 1024 * 1024),
         # A laptop's micro-batches are small: generating and compiling code for them takes longer than running them.
         "spark.sql.codegen.wholeStage": "false",
+        # Where it is generated after all, as in a long run: by default Spark compiles most of it anew every time.
+        "spark.sql.codegen.cache.maxEntries": "5000",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
         "spark.python.unix.domain.socket.enabled": "true",

@@ -1,7 +1,6 @@
 """What a checkpoint folder remembers beside Spark's own logs, and what may change when it is used again."""
 
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from uuid import uuid4
 from sessionization.core.state import Rules
 from sessionization.durations import format_duration
 from sessionization.errors import CheckpointError, ConfigurationError
+from sessionization.files import write_whole
 from sessionization.settings import SessionizeSettings
 from sessionization.spark.processor import RulesInForce
 from sessionization.spark.progress import wall_clock_ms
@@ -18,6 +18,7 @@ LAYOUT_FILE = "layout.json"
 SESSIONIZE = "sessionize"
 ARCHIVE = "archive"
 ROLLUP = "rollup"
+QUERIES = (SESSIONIZE, ARCHIVE, ROLLUP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,25 +73,27 @@ class Checkpoint:
         """Where a local engine logs."""
         return self.folder / "engine.log"
 
+    @property
+    def progress(self) -> Path:
+        """Where the rows of `stream_progress` wait."""
+        return self.folder / "progress"
+
     def of_query(self, query: str) -> str:
         return str(self.folder / query)
 
     def newest_batches(self) -> dict[str, int]:
-        """The newest micro-batch that was begun of each query whose numbers must go on, -1 before the first.
-
-        The rollup's need not: its MERGE takes repeats.
-        """
-        return {query: _newest_batch(self.folder / query / "offsets") for query in (SESSIONIZE, ARCHIVE)}
+        """The newest micro-batch of each query that was begun, -1 before the first."""
+        return {query: _newest_batch(self.folder / query / "offsets") for query in QUERIES}
 
     def refuse_older_than(self, written: dict[str, int]) -> None:
         """Check that no table holds a micro-batch (`written`, by query) that the checkpoint does not know of.
 
         Raises `CheckpointError` otherwise: the queries would begin again with numbers that the tables have seen, and
-        their rows would be taken for repeats and dropped.
+        their rows would be taken for repeats and dropped. The rollup's MERGE takes repeats.
         """
         for query, known in self.newest_batches().items():
             batch_id = written.get(query, -1)
-            if known < batch_id:
+            if known < batch_id and query != ROLLUP:
                 msg = (
                     f"--checkpoints {self.folder} knows the query {query} up to micro-batch {known}, "
                     f"but the tables hold micro-batch {batch_id}: part of the checkpoint was deleted, or it is an older "
@@ -120,7 +123,7 @@ def open_checkpoint(folder: Path, fixed: Fixed, rules: Rules) -> Checkpoint:
         raise ConfigurationError(msg) from error
     except ValueError as error:
         raise _not_readable(file, error) from error
-    if known is None and any((folder / query).exists() for query in (SESSIONIZE, ARCHIVE, ROLLUP)):
+    if known is None and any((folder / query).exists() for query in QUERIES):
         msg = f"--checkpoints {folder} holds queries but no {LAYOUT_FILE}: restore that file, or give a new folder"
         raise CheckpointError(msg)
     if known is None:
@@ -135,7 +138,7 @@ def open_checkpoint(folder: Path, fixed: Fixed, rules: Rules) -> Checkpoint:
             raise _not_readable(file, error) from error
         _refuse_other(folder, begun_with, fixed)
     try:
-        for query in (SESSIONIZE, ARCHIVE, ROLLUP):
+        for query in QUERIES:
             _clear_unbegun(folder / query / "offsets")
         _save(file, checkpoint, fixed)
     except OSError as error:
@@ -187,7 +190,7 @@ def _last_micro_batch_ms(offsets: Path) -> int | None:
 
 
 def _is_used(folder: Path) -> bool:
-    return any(_newest_batch(folder / query / "offsets") >= 0 for query in (SESSIONIZE, ARCHIVE, ROLLUP))
+    return any(_newest_batch(folder / query / "offsets") >= 0 for query in QUERIES)
 
 
 def _newest_batch(offsets: Path) -> int:
@@ -217,9 +220,4 @@ def _save(file: Path, checkpoint: Checkpoint, fixed: Fixed) -> None:
         "previous_rules": asdict(in_force.previous) if in_force.previous is not None else None,
         "previous_until_ms": in_force.previous_until_ms,
     }
-    written = file.with_suffix(".tmp")
-    with written.open("w", encoding="utf-8") as out:
-        json.dump(content, out, indent=2)
-        out.flush()
-        os.fsync(out.fileno())
-    written.replace(file)
+    write_whole(file, json.dumps(content, indent=2))

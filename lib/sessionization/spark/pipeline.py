@@ -37,10 +37,13 @@ def start(
     settings: SessionizeSettings,
     checkpoint: Checkpoint,
     home: tables.TableHome,
+    keep: Callable[[Progress], None],
     report: Callable[[Progress], None],
     stop: threading.Event,
 ) -> dict[str, StreamingQuery]:
-    """Start the three queries; `report` is called after every micro-batch of each, and `stop` cuts the head start short.
+    """Start the three queries; `stop` cuts the head start short.
+
+    Of every micro-batch `keep` gets the row before it is done, and `report` hears after that.
 
     Heartbeats come first: the other two begin when the sessionize query has got through its first micro-batch, which
     after an outage is the largest, or after a while.
@@ -74,8 +77,8 @@ def start(
             .start()
         )
 
-    def common(name: str) -> tuple[tables.TableHome, str, str, Callable[[Progress], None]]:
-        return home, name, checkpoint.writer(name), report
+    def common(name: str) -> tuple[tables.TableHome, str, str, Callable[[Progress], None], Callable[[Progress], None]]:
+        return home, name, checkpoint.writer(name), keep, report
 
     state_size = lambda: _state_size(queries.get(SESSIONIZE))  # noqa: E731
     try:

@@ -2,14 +2,12 @@
 
 import time
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from typing import Any
 
-from pyspark.sql import Column, Row, SparkSession
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.listener import StreamingQueryProgress
-
-from sessionization.spark.tables import STREAM_PROGRESS, TableHome
 
 _PERCENTAGES = (0.5, 0.99, 1.0)
 _ACCURACY = 10_000
@@ -45,15 +43,12 @@ class Progress:
     state_rows: int | None = None
     state_bytes: int | None = None
 
-    def append(self, spark: SparkSession, home: TableHome, writer: str) -> None:
-        """Append the row; once, however often the micro-batch is repeated."""
+    def row(self) -> dict[str, Any]:
+        """The columns of `stream_progress` by name, but `processed_ms` for `processed_at`; made of JSON's types."""
         values = asdict(self)
-        values["processed_at"] = datetime.fromtimestamp(values.pop("processed_ms") / 1000, UTC)
         for name in ("latency", "lateness"):
             values |= {f"{name}_{key}": value for key, value in values.pop(name).items()}
-        row = Row(*(values[name] for name in STREAM_PROGRESS.column_names))
-        rows = spark.createDataFrame([row], STREAM_PROGRESS.schema).coalesce(1)
-        home.append_once(rows, STREAM_PROGRESS, writer=writer, batch_id=self.batch_id)
+        return values
 
 
 def engine_progress(query: StreamingQuery | None) -> StreamingQueryProgress | None:

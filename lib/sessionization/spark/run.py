@@ -21,9 +21,10 @@ from sessionization.spark.kafka import check_topics
 from sessionization.spark.lock import locked
 from sessionization.spark.parse import STREAMS
 from sessionization.spark.progress import Progress, wall_clock_ms
+from sessionization.spark.progress_log import ProgressLog
 from sessionization.spark.session import on_databricks, spark_session
 from sessionization.spark.tables import TableHome, create_tables
-from sessionization.spark.totals import Delays, RunningTotals, Totals, batches_after, delays_since, live_now
+from sessionization.spark.totals import Delays, RunningTotals, Totals, delays_since, live_now
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,8 @@ def _run(
             check_topics(spark, settings)
     with _unless_stopped(stop), _plain_errors(f"the tables in {home} cannot be opened or created"):
         create_tables(spark, home, owner=checkpoint.id, may_create=not checkpoint.is_used)
-        checkpoint.refuse_older_than(batches_after(spark, home, checkpoint.newest_batches()))
+        progress_log = ProgressLog(checkpoint.progress, checkpoint.newest_batches())
+        checkpoint.refuse_older_than(progress_log.open(spark, home))
         views.create_views(spark, home)
     began_ms = wall_clock_ms()
     totals = RunningTotals()
@@ -95,14 +97,15 @@ def _run(
         totals.add(progress)
         watch.progress(progress)
 
-    with _plain_errors("the queries cannot be started"):
-        queries = pipeline.start(spark, settings, checkpoint, home, report, stop)
-    try:
-        watch.started(spark, home)
-        warning = _vanished_streams(settings.input) if settings.input is not None else lambda: None
-        supervise.watch(queries, totals, settings.run_for, stop, watch.say, warning)
-    finally:
-        causes = supervise.stop(queries, watch.say)
+    with progress_log.appended(spark, home, watch.say):
+        with _plain_errors("the queries cannot be started"):
+            queries = pipeline.start(spark, settings, checkpoint, home, progress_log.keep, report, stop)
+        try:
+            watch.started(spark, home)
+            warning = _vanished_streams(settings.input) if settings.input is not None else lambda: None
+            supervise.watch(queries, totals, settings.run_for, stop, watch.say, warning)
+        finally:
+            causes = supervise.stop(queries, watch.say)
     if causes:
         raise StreamError(_told(causes, checkpoint.engine_log))
     seconds = (wall_clock_ms() - began_ms) / 1000

@@ -40,7 +40,7 @@ class StateSize:
 
 @dataclass
 class Sink(ABC):
-    """A `foreachBatch` function: write the micro-batch, then its row of `stream_progress`, then tell `report`.
+    """A `foreachBatch` function: write the micro-batch, `keep` its row of `stream_progress`, then tell `report`.
 
     The micro-batch is cached first, so that the stateful operator runs exactly once, also when the tables have the
     rows already and the engine only repeats the micro-batch to commit its state.
@@ -49,6 +49,7 @@ class Sink(ABC):
     home: TableHome
     query: str
     writer: str
+    keep: Callable[[Progress], None]
     report: Callable[[Progress], None]
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
@@ -56,7 +57,7 @@ class Sink(ABC):
         batch = batch.persist()
         try:
             progress = self.write(batch, batch_id, began_ms)
-            progress.append(batch.sparkSession, self.home, self.writer)
+            self.keep(progress)
         except Exception as error:  # noqa: BLE001 - whatever it was, its text must be short
             # The engine matches a failure's text against a regular expression that overflows its stack on a long one.
             raise StreamError(first_cause(str(error))) from None

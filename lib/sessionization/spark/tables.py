@@ -226,11 +226,14 @@ class TableHome:
 
     def append_once(self, rows: DataFrame, table: Table, *, writer: str, batch_id: int) -> None:
         """Append a micro-batch's rows; a second call for the same writer and batch appends nothing."""
-        once = rows.write.format("delta").mode("append").option("txnAppId", writer).option("txnVersion", str(batch_id))
+        self.append(rows, table, txnAppId=writer, txnVersion=str(batch_id))
+
+    def append(self, rows: DataFrame, table: Table, **options: str) -> None:
+        append = rows.write.format("delta").mode("append").options(**options)
         if self.warehouse is not None:
-            once.save(self._folder(table.name))
+            append.save(self._folder(table.name))
         else:
-            once.saveAsTable(self.sql_name(table.name))
+            append.saveAsTable(self.sql_name(table.name))
 
     def _folder(self, name: str) -> str:
         assert self.warehouse is not None

@@ -90,17 +90,6 @@ def delays_since(spark: SparkSession, home: TableHome, began_ms: int, now_ms: in
     return Delays(*lateness, *latency)
 
 
-def batches_after(spark: SparkSession, home: TableHome, known: dict[str, int]) -> dict[str, int]:
-    """The newest micro-batch that the tables hold of each query in `known`, where it is newer than the known one.
-
-    The files that hold no newer ones are skipped by their statistics, however long the table has grown.
-    """
-    newer = " OR ".join(f"(query = '{query}' AND batch_id > {batch_id})" for query, batch_id in known.items())
-    progress = home.sql_name(STREAM_PROGRESS.name)
-    rows = spark.sql(f"SELECT query, max(batch_id) AS batch_id FROM {progress} WHERE {newer} GROUP BY query").collect()
-    return {row.query: row.batch_id for row in rows}
-
-
 def live_now(spark: SparkSession, home: TableHome) -> int:
     """How many sessions the table `sessions` shows as live."""
     return home.read(spark.read, SESSIONS).where("status = 'live'").count()

@@ -1,0 +1,159 @@
+"""The row of a micro-batch reaches `stream_progress` once, whatever comes between."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+
+from sessionization.errors import CheckpointError
+from sessionization.spark.progress import Percentiles, Progress
+from sessionization.spark.progress_log import ProgressLog
+from sessionization.spark.tables import STREAM_PROGRESS, TableHome, create_tables
+
+NOTHING = Percentiles(None, None, None)
+BEGUN = {"sessionize": -1, "archive": -1, "rollup": -1}
+
+
+def row(batch_id: int, query: str = "archive", rows_in: int = 1) -> Progress:
+    return Progress(query, batch_id, 1_763_726_400_123, rows_in, batch_ms=7, latency=NOTHING)
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> TableHome:
+    home = TableHome(tmp_path_factory.mktemp("warehouse"))
+    create_tables(spark, home, owner="ours", may_create=True)
+    return home
+
+
+@pytest.fixture
+def home(spark: SparkSession, tables: TableHome) -> TableHome:
+    """The tables, of which `stream_progress` is empty."""
+    tables.delta_table(spark, STREAM_PROGRESS).delete()
+    return tables
+
+
+def started(spark: SparkSession, home: TableHome, tmp_path: Path) -> ProgressLog:
+    log = ProgressLog(tmp_path / "progress", BEGUN)
+    log.open(spark, home)
+    return log
+
+
+def in_table(spark: SparkSession, home: TableHome) -> list[tuple[Any, ...]]:
+    rows = home.read(spark.read, STREAM_PROGRESS).orderBy("query", "batch_id").collect()
+    return [(row.query, row.batch_id, row.rows_in) for row in rows]
+
+
+def test_rows_that_wait_are_appended_in_one_commit_and_wait_no_more(
+    spark: SparkSession, home: TableHome, tmp_path: Path
+) -> None:
+    commits = home.delta_table(spark, STREAM_PROGRESS).history().count()
+    log = started(spark, home, tmp_path)
+    delay = Percentiles(1, 2, 3)
+    log.keep(Progress("sessionize", 0, 1_763_726_400_123, 5, batch_ms=7, latency=delay, lateness=delay, heartbeats=4))
+    log.keep(row(0))
+    log.append(spark, home)
+    log.append(spark, home)
+    assert in_table(spark, home) == [("archive", 0, 1), ("sessionize", 0, 5)]
+    assert home.delta_table(spark, STREAM_PROGRESS).history().count() == commits + 1
+    [stored] = home.read(spark.read, STREAM_PROGRESS).where("query = 'sessionize'").selectExpr(
+        "unix_millis(processed_at) AS processed_ms", "latency_p50_ms", "lateness_max_ms", "heartbeats", "evicted"
+    ).collect()  # fmt: skip
+    assert tuple(stored) == (1_763_726_400_123, 1, 3, 4, None)
+    assert list((tmp_path / "progress").iterdir()) == []
+
+
+def test_of_a_micro_batch_that_is_repeated_the_first_row_stays(
+    spark: SparkSession, home: TableHome, tmp_path: Path
+) -> None:
+    log = started(spark, home, tmp_path)
+    log.keep(row(0))
+    log.keep(row(0, rows_in=2))
+    started(spark, home, tmp_path).keep(row(0, rows_in=3))
+    log = started(spark, home, tmp_path)
+    log.append(spark, home)
+    log.keep(row(0, rows_in=4))
+    log = started(spark, home, tmp_path)
+    log.keep(row(0, rows_in=5))
+    log.keep(row(1))
+    log.append(spark, home)
+    assert in_table(spark, home) == [("archive", 0, 1), ("archive", 1, 1)]
+
+
+def test_a_kill_between_the_commit_and_the_removal_of_the_files_doubles_nothing(
+    spark: SparkSession, home: TableHome, tmp_path: Path
+) -> None:
+    log = started(spark, home, tmp_path)
+    for batch_id in (0, 1):
+        log.keep(row(batch_id))
+    files = {file: file.read_bytes() for file in (tmp_path / "progress").iterdir()}
+    log.append(spark, home)
+    for file, content in files.items():
+        file.write_bytes(content)
+    log = started(spark, home, tmp_path)
+    log.keep(row(2))
+    log.append(spark, home)
+    assert in_table(spark, home) == [("archive", 0, 1), ("archive", 1, 1), ("archive", 2, 1)]
+    assert list((tmp_path / "progress").iterdir()) == []
+
+
+@pytest.mark.parametrize("fails_after", [False, True])
+def test_an_append_that_fails_is_tried_again_and_doubles_nothing(
+    spark: SparkSession, home: TableHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, fails_after: bool
+) -> None:
+    """Whether the commit was made before the failure, only the table knows."""
+    log = started(spark, home, tmp_path)
+    log.keep(row(0))
+    append = TableHome.append
+
+    def failing(*args: Any) -> None:
+        if fails_after:
+            append(*args)
+        raise AnalysisException(message="no")
+
+    said: list[str] = []
+    with monkeypatch.context() as patched, log.appended(spark, home, said.append):
+        patched.setattr(TableHome, "append", failing)
+    assert [line.split(":")[0] for line in said] == ["`stream_progress` is behind"]
+    log.keep(row(1))
+    with log.appended(spark, home, said.append):
+        pass
+    assert in_table(spark, home) == [("archive", 0, 1), ("archive", 1, 1)]
+    assert len(said) == 1
+
+
+def test_a_start_knows_the_newest_rows_in_the_table_and_in_the_folder(
+    spark: SparkSession, home: TableHome, tmp_path: Path
+) -> None:
+    log = started(spark, home, tmp_path)
+    for batch_id in range(12):
+        log.keep(row(batch_id))
+    log.append(spark, home)
+    log.keep(row(4, "sessionize"))
+    assert ProgressLog(tmp_path / "progress", BEGUN).open(spark, home) == {"archive": 11, "sessionize": 4}
+    # Older than what has been begun, and so of no interest.
+    assert ProgressLog(tmp_path / "progress", BEGUN | {"archive": 12}).open(spark, home) == {"sessionize": 4}
+
+
+def test_a_file_that_is_not_readable_is_named(tmp_path: Path) -> None:
+    (tmp_path / "rollup-3.json").write_text("{")
+    with pytest.raises(CheckpointError, match=r"rollup-3\.json is not readable .* delete it"):
+        ProgressLog(tmp_path, BEGUN)
+
+
+def test_rows_are_appended_while_the_job_runs(
+    spark: SparkSession, home: TableHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sessionization.spark.progress_log.APPEND_EVERY_S", 0.01)
+    log = started(spark, home, tmp_path)
+    log.keep(row(0))
+
+    def read() -> DataFrame:
+        return home.read(spark.read, STREAM_PROGRESS)
+
+    with log.appended(spark, home, lambda _: None):
+        for _ in range(1_000):
+            if read().count():
+                break
+        assert read().count() == 1
