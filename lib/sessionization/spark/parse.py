@@ -43,25 +43,42 @@ def parse(messages: DataFrame, limits: EventTimeLimits) -> DataFrame:
         boolean, `event_ms` bigint, `foreground_s` bigint, `account_id` string, `platform` string, `ingested_ms`
         bigint. The reasons are those of docs/tables.md, the first that fits.
     """
+    # What is used more than once is a column of its own: Spark would work out an expression anew wherever it stands.
+    known = messages.columns
     text = F.when(F.octet_length("value") <= MAX_VALUE_BYTES, F.col("value").cast("string"))
-    # The reader stops after the first JSON value. What may follow that value inside an array differs from what may
-    # follow it inside an object, so a text that is well-formed in both places holds one value and nothing else.
-    in_array = F.from_json(F.concat(F.lit("["), text, F.lit("]")), _WIRE_SCHEMA, _STRICT_JSON)
-    in_object = F.from_json(F.concat(F.lit('{"value":'), text, F.lit("}")), "map<string, string>", _STRICT_JSON)
-    is_object = F.is_valid_utf8(text) & (F.size(in_array) == 1) & in_object.isNotNull() & text.rlike(r"^\s*\{")
-    parsed = messages.select("*", F.when(is_object, in_array[0]).alias("_wire"))
+    read = messages.select(*known, text.alias("_text")).select(
+        *known,
+        "_text",
+        # The reader stops after the first JSON value. What may follow that value inside an array differs from what may
+        # follow it inside an object, so a text that is well-formed in both places holds one value and nothing else.
+        F.from_json(F.concat(F.lit("["), "_text", F.lit("]")), _WIRE_SCHEMA, _STRICT_JSON).alias("_array"),
+        F.from_json(F.concat(F.lit('{"value":'), "_text", F.lit("}")), "map<string, string>", _STRICT_JSON)
+        .isNotNull()
+        .alias("_is_one_value"),
+    )
+    is_object = (
+        F.is_valid_utf8("_text") & (F.size("_array") == 1) & F.col("_is_one_value") & F.col("_text").rlike(r"^\s*\{")
+    )
+    wire = read.select(*known, F.when(is_object, F.col("_array")[0]).alias("_wire"))
 
     device = F.when(F.col("stream") == PC_STREAM, F.col("_wire.hostPcId")).otherwise(F.col("_wire.openPsid"))
-    event_id, event_time = _text("eventId"), _text("timestamp")
-    typed = parsed.select(
-        *messages.columns,
+    texts = wire.select(*known, "_wire", device.alias("_device")).select(
+        *known,
+        "_wire",
+        _text_of(F.col("_device")).alias("device_id"),
+        _text_of(F.col("_wire.eventId")).alias("_event_id"),
+        _text_of(F.col("_wire.timestamp")).alias("_event_time"),
+        _text_of(F.col("_wire.psnAccountId")).alias("_account_id"),
+    )
+    typed = texts.withColumn("_offset", F.regexp_extract("_event_time", "([+-])([0-9]{2}):([0-9]{2})$", 0)).select(
+        *known,
         F.col("_wire").isNotNull().alias("_is_object"),
-        _text_of(device).alias("device_id"),
+        "device_id",
         _long("appSessionId").alias("session_id"),
-        F.when(event_id == START_EVENT, True).when(event_id == END_EVENT, False).alias("is_start"),
-        _epoch_ms(event_time).alias("event_ms"),
-        F.when(event_id == END_EVENT, _long("totalFgTime")).alias("foreground_s"),
-        F.nullif(_text("psnAccountId"), F.lit("")).alias("account_id"),
+        F.when(F.col("_event_id") == START_EVENT, True).when(F.col("_event_id") == END_EVENT, False).alias("is_start"),
+        _epoch_ms().alias("event_ms"),
+        F.when(F.col("_event_id") == END_EVENT, _long("totalFgTime")).alias("foreground_s"),
+        F.when(F.col("_account_id") != "", F.col("_account_id")).alias("account_id"),
         F.when(F.col("stream") == PC_STREAM, "pc").otherwise("console").alias("platform"),
         F.unix_millis("ingested_at").alias("ingested_ms"),
     )
@@ -91,10 +108,6 @@ def _reason(limits: EventTimeLimits) -> Column:
     )
 
 
-def _text(field: str) -> Column:
-    return _text_of(F.col(f"_wire.{field}"))
-
-
 def _text_of(value: Column) -> Column:
     return F.when(F.schema_of_variant(value) == "STRING", F.try_variant_get(value, "$", "string"))
 
@@ -104,11 +117,11 @@ def _long(field: str) -> Column:
     return F.when(F.schema_of_variant(value) == "BIGINT", F.try_variant_get(value, "$", "bigint"))
 
 
-def _epoch_ms(event_time: Column) -> Column:
+def _epoch_ms() -> Column:
     """ISO 8601 text -> UTC milliseconds, digits beyond them cut; null where the text is anything else."""
+    event_time, offset = F.col("_event_time"), F.col("_offset")
     seconds = F.unix_seconds(F.concat(F.substring(event_time, 1, 19), F.lit("Z")).try_cast("timestamp"))
     fraction = F.rpad(F.substring(F.regexp_extract(event_time, "[.]([0-9]+)", 1), 1, 3), 3, "0").cast("int")
-    offset = F.regexp_extract(event_time, "([+-])([0-9]{2}):([0-9]{2})$", 0)
     offset_minutes = F.substring(offset, 2, 2).try_cast("int") * 60 + F.substring(offset, 5, 2).try_cast("int")
     offset_s = F.when(offset == "", 0).otherwise(F.when(offset.startswith("-"), -60).otherwise(60) * offset_minutes)
     return F.when(event_time.rlike(_EVENT_TIME), (seconds - offset_s) * 1000 + fraction)
