@@ -1,5 +1,6 @@
 """Drives the processor in memory in the order in which Spark does: all events of a micro-batch, then the due timers."""
 
+import json
 from collections import Counter
 from collections.abc import Iterable
 
@@ -8,11 +9,11 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 
 from sessionization.core.events import Event, Start
 from sessionization.core.state import Rules
-from sessionization.spark.codec import EVENT_SCHEMA
+from sessionization.spark.codec import OUTPUT_SCHEMA
 from sessionization.spark.layout import STATE_NAME, Layout
 from sessionization.spark.processor import RulesInForce, SessionProcessor
 
-_EventRow = Row(*EVENT_SCHEMA.names)
+_EventRow = Row("grouping_key", "event")
 # The tester's own map calls `exists` and `containsKey` within the others, so these two are not counted.
 _MAP_CALLS = ("iterator", "updateValue", "removeKey", "getValue", "clear")
 _VALUE_CALLS = ("get", "update")
@@ -28,7 +29,7 @@ class Engine:
         self.tester = TwsTester(self.processor, timeMode="ProcessingTime")
         state = self.processor._state
         for name in _MAP_CALLS:
-            self._count(state._sessions if device_groups is None else state._devices, name)
+            self._count(state._sessions if device_groups is None else state._buckets, name)
         if device_groups is not None:
             for name in _VALUE_CALLS:
                 self._count(state._live, name)
@@ -42,10 +43,12 @@ class Engine:
         self.tester._currentProcessingTimeMs = now_ms
         rows: dict[str, list[Row]] = {}
         for device_id, event in events:
-            rows.setdefault(key_of(device_id), []).append(event_row(device_id, event))
+            rows.setdefault(key_of(device_id), []).append(event_row(key_of(device_id), device_id, event))
         output = [row for key, of_key in rows.items() for row in self.tester.test(key, of_key)]
         output += self.tester._handleExpiredTimers()
-        return [row.asDict() for row in output]
+        return [
+            dict(zip(OUTPUT_SCHEMA.names, values, strict=True)) for row in output for values in zip(*row, strict=True)
+        ]
 
     def timers(self, key: str) -> list[int]:
         return sorted(self.tester.handle._timers.listTimers(key))
@@ -63,10 +66,15 @@ class Engine:
         setattr(target, name, counted)
 
 
-def event_row(device_id: str, event: Event) -> Row:
+def event_row(key: str, device_id: str, event: Event) -> Row:
+    """As `packed_event` writes it: what is not null is text."""
     is_start = isinstance(event, Start)
     foreground_s = None if is_start else event.foreground_s
-    return _EventRow(
+    values = (
         device_id, event.session_id, is_start, event.at_ms, foreground_s, event.account_id, event.platform.value,
         event.ingested_ms,
     )  # fmt: skip
+    said = [
+        json.dumps(value) if isinstance(value, bool) else value if value is None else str(value) for value in values
+    ]
+    return _EventRow(key, json.dumps(said))

@@ -14,9 +14,11 @@ def entries_and_timers(spark: SparkSession, checkpoints: Path) -> tuple[list[Ent
     _ = spark.streams.active
     reader = spark.read.format("statestore").option("path", str(checkpoints / "sessionize"))
     entries = reader.option("stateVarName", "sessions").load()
-    if "device_id" in entries.schema["user_map_key"].dataType.names:
-        sessions = "explode(from_json(user_map_value.sessions, 'array<array<string>>')) AS session"
-        entries = entries.selectExpr("user_map_key.device_id", sessions)
+    if "bucket" in entries.schema["user_map_key"].dataType.names:
+        devices = (
+            "explode(from_json(user_map_value.devices, 'map<string, array<array<string>>>')) AS (device_id, sessions)"
+        )
+        entries = entries.selectExpr(devices).selectExpr("device_id", "explode(sessions) AS session")
         entries = entries.selectExpr("device_id", "CAST(session[0] AS BIGINT)", "session[1]")
     else:
         entries = entries.selectExpr("key.grouping_key", "user_map_key.session_id", "user_map_value.status")

@@ -1,11 +1,12 @@
 """The one place where rows and the core's types meet: event rows in, state entries both ways, change rows out."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from pyspark.sql import Row
-from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, BooleanType, IntegerType, LongType, StringType, StructField, StructType
 
 from sessionization.core.events import End, EndReason, Event, Platform, Start
 from sessionization.core.sessions import Outcome
@@ -61,7 +62,14 @@ OUTPUT_SCHEMA = StructType(
 )
 """What the operator emits: a change (`change` not null), the counts of a device's events, or both in one row."""
 
-_OutputRow = Row(*OUTPUT_SCHEMA.names)
+PACKED_OUTPUT_SCHEMA = StructType([StructField(field.name, ArrayType(field.dataType)) for field in OUTPUT_SCHEMA])
+"""What the operator hands over: an array per column of `OUTPUT_SCHEMA`, so that many rows travel as one."""
+
+OutputRow = tuple[Any, ...]
+"""A row of `OUTPUT_SCHEMA`, field by field."""
+
+_PackedRow = Row(*OUTPUT_SCHEMA.names)
+_PACKED_ROWS = 10_000
 _NO_TALLY = (None, None, None, None)
 _NO_CHANGE = (None,) * (len(OUTPUT_SCHEMA.names) - len(_NO_TALLY) - 2)
 
@@ -80,12 +88,21 @@ EVENT_SCHEMA = StructType(
 """A valid event as the operator takes it."""
 
 
-def to_event(row: Row) -> Event:
-    """Read a row of `EVENT_SCHEMA`."""
-    platform = Platform(row.platform)
-    if row.is_start:
-        return Start(row.session_id, row.event_ms, platform, row.ingested_ms, row.account_id)
-    return End(row.session_id, row.event_ms, platform, row.ingested_ms, row.account_id, row.foreground_s)
+_PLATFORMS = {platform.value: platform for platform in Platform}
+
+
+def packed_event() -> Column:
+    """The columns of `EVENT_SCHEMA` as one JSON text: PySpark takes an event apart cell by cell, which costs the most."""
+    return F.to_json(F.array(*(F.col(name).cast("string") for name in EVENT_SCHEMA.names)))
+
+
+def to_event(text: str) -> tuple[str, Event]:
+    """Read the device and the event that `packed_event` wrote."""
+    device_id, session_id, is_start, event_ms, foreground_s, account_id, platform, ingested_ms = json.loads(text)
+    said = int(session_id), int(event_ms), _PLATFORMS[platform], int(ingested_ms), account_id
+    if is_start == "true":
+        return device_id, Start(*said)
+    return device_id, End(*said, None if foreground_s is None else int(foreground_s))
 
 
 def to_entry(value: StateValue) -> SessionState:
@@ -139,27 +156,26 @@ def from_entry(entry: SessionState) -> StateValue:
             )  # fmt: skip
 
 
-def to_entries(text: str) -> dict[int, SessionState]:
+def to_entries(rows: Iterable[Sequence[Any]]) -> dict[int, SessionState]:
     """Read a device's entries by session id, as `from_entries` wrote them; fields that were added since are null.
 
     Raises `ValueError` for what this version did not write, nor one before it.
     """
     width = len(STATE_SCHEMA.fields)
-    return {session_id: to_entry((*value, *(None,) * (width - len(value)))) for session_id, *value in json.loads(text)}
+    return {session_id: to_entry((*value, *(None,) * (width - len(value)))) for session_id, *value in rows}
 
 
-def from_entries(entries: Mapping[int, SessionState]) -> str:
-    """Write a device's entries as one JSON text: `[[session_id, fields of STATE_SCHEMA ...], ...]`."""
-    rows = [(session_id, *from_entry(entry)) for session_id, entry in entries.items()]
-    return json.dumps(rows, separators=(",", ":"))
+def from_entries(entries: Mapping[int, SessionState]) -> list[Sequence[Any]]:
+    """Write a device's entries as lists for JSON: `[[session_id, fields of STATE_SCHEMA ...], ...]`."""
+    return [(session_id, *from_entry(entry)) for session_id, entry in entries.items()]
 
 
-def output_rows(device_id: str, outcome: Outcome, now_ms: int) -> Iterator[Row]:
+def output_rows(device_id: str, outcome: Outcome, now_ms: int) -> Iterator[OutputRow]:
     """One row per change; the counts, if any, ride on the first, or on a row of their own where there is none."""
     tally = outcome.tally
     counts = (tally.events, tally.duplicate_start, tally.duplicate_end, tally.evicted) if tally.events else _NO_TALLY
     for change in outcome.changes:
-        yield _OutputRow(
+        yield (
             device_id,
             change.session_id,
             change.account_id,
@@ -181,4 +197,15 @@ def output_rows(device_id: str, outcome: Outcome, now_ms: int) -> Iterator[Row]:
         )
         counts = _NO_TALLY
     if counts is not _NO_TALLY:
-        yield _OutputRow(device_id, *_NO_CHANGE, now_ms, *counts)
+        yield (device_id, *_NO_CHANGE, now_ms, *counts)
+
+
+def packed(rows: Sequence[OutputRow]) -> Iterator[Row]:
+    """Rows of `PACKED_OUTPUT_SCHEMA` for these of `OUTPUT_SCHEMA`."""
+    for at in range(0, len(rows), _PACKED_ROWS):
+        yield _PackedRow(*zip(*rows[at : at + _PACKED_ROWS], strict=True))
+
+
+def unpacked(packed_rows: DataFrame) -> DataFrame:
+    """Rows of `OUTPUT_SCHEMA` for those of `PACKED_OUTPUT_SCHEMA`."""
+    return packed_rows.select(F.inline(F.arrays_zip(*OUTPUT_SCHEMA.names)))

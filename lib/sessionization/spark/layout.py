@@ -1,9 +1,12 @@
 """How the operator's state is laid out: one device per grouping key, or a group of devices."""
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
+from zlib import crc32
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -20,9 +23,12 @@ Devices = dict[str, dict[int, SessionState]]
 """The sessions of devices."""
 
 _SESSION_ID = StructField("session_id", LongType())
-_DEVICE_ID = StructField("device_id", StringType())
-_GROUP_VALUE = StructType([StructField("sessions", StringType())])
+_BUCKET = StructField("bucket", LongType())
+_BUCKET_VALUE = StructType([StructField("devices", StringType())])
 _LIVE_VALUE = StructType([StructField("sessions", LongType())])
+
+_BUCKETS = 16
+"""Into how many parts the devices of a group are spread. A checkpoint keeps it for good, as it keeps the groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +48,14 @@ class Layout:
 
     def open(self, handle: StatefulProcessorHandle) -> "State":
         """The operator's state variables."""
-        return OneDevice(handle) if self.device_groups is None else Group(handle)
+        return OneDevice(handle) if self.device_groups is None else Group(handle, self.device_groups)
 
 
 class State(ABC):
-    """What is remembered under the grouping key at hand, device by device; a device that is not known is left out."""
+    """What is remembered under the grouping key at hand, device by device; a device that is not known is left out.
+
+    What was saved is written, at the latest, by `flush`; then the next key may come.
+    """
 
     @abstractmethod
     def read(self, key: str, device_ids: Iterable[str]) -> Devices:
@@ -66,11 +75,14 @@ class State(ABC):
 
     @abstractmethod
     def save(self, device_id: str, before: Sessions, after: Sessions) -> None:
-        """Write what has changed; the core returns an entry that it did not change as the object that it got."""
+        """Save what has changed of a device that was read.
+
+        The core returns an entry that it did not change as the object that it got.
+        """
 
     @abstractmethod
-    def save_live(self, before: int, after: int) -> None:
-        """Write how many sessions of the key are live, if that has changed."""
+    def flush(self, live_before: int, live_after: int) -> None:
+        """Write what is not written yet, and how many sessions of the key are live, if that has changed."""
 
 
 class OneDevice(State):
@@ -101,49 +113,78 @@ class OneDevice(State):
         for session_id in before.keys() - after.keys():
             self._sessions.removeKey((session_id,))
 
-    def save_live(self, before: int, after: int) -> None:
+    def flush(self, live_before: int, live_after: int) -> None:
         pass
 
 
 class Group(State):
-    """`MapState<device_id, sessions>`, and how many of the group's sessions are live.
+    """`MapState<bucket, devices>`, and how many of the group's sessions are live.
 
-    A device's sessions are one JSON text: PySpark would hand over nested columns together with their schema, and parse
-    that for every value.
+    The devices of a group are spread over buckets, and a bucket is one JSON text: `{device_id: sessions, ...}`. So the
+    devices of a bucket share a read and a write, and PySpark need not convert nested columns: it would parse their
+    schema for every value.
 
-    An event reads and writes its own device alone, a timer reads all devices at once. The count spares an event to read
+    An event reads and writes its own bucket alone, a timer reads all of them at once. The count spares an event to read
     the others for the sake of the timer: as long as one session is live anywhere, that is the next grid instant.
     """
 
-    def __init__(self, handle: StatefulProcessorHandle) -> None:
-        self._devices = handle.getMapState(STATE_NAME, StructType([_DEVICE_ID]), _GROUP_VALUE)
+    def __init__(self, handle: StatefulProcessorHandle, device_groups: int) -> None:
+        self._groups = device_groups
+        self._buckets = handle.getMapState(STATE_NAME, StructType([_BUCKET]), _BUCKET_VALUE)
         self._live = handle.getValueState(LIVE_NAME, _LIVE_VALUE)
+        self._read: dict[int, dict[str, Any]] = {}
+        self._changed: set[int] = set()
 
-    def read(self, key: str, device_ids: Iterable[str]) -> Devices:  # noqa: ARG002
-        values = {device_id: self._devices.getValue((device_id,)) for device_id in device_ids}
-        return {device_id: _sessions(device_id, value[0]) for device_id, value in values.items() if value is not None}
+    def read(self, key: str, device_ids: Iterable[str]) -> Devices:
+        places = [(device_id, self._bucket_of(device_id)) for device_id in device_ids]
+        self._read = {}
+        for bucket in {bucket for _, bucket in places}:
+            value = self._buckets.getValue((bucket,))
+            self._read[bucket] = {} if value is None else _devices(key, value[0])
+        return {
+            device_id: _sessions(device_id, self._read[bucket][device_id])
+            for device_id, bucket in places
+            if device_id in self._read[bucket]
+        }
 
-    def read_all(self, key: str) -> Devices:  # noqa: ARG002
-        return {device_id: _sessions(device_id, text) for (device_id,), (text,) in self._devices.iterator()}
+    def read_all(self, key: str) -> Devices:
+        self._read = {bucket: _devices(key, text) for (bucket,), (text,) in self._buckets.iterator()}
+        devices = (item for bucket in self._read.values() for item in bucket.items())
+        return {device_id: _sessions(device_id, rows) for device_id, rows in devices}
 
     def read_others(self, key: str, device_ids: Collection[str]) -> Devices:
-        every = self.read_all(key)
-        return {device_id: sessions for device_id, sessions in every.items() if device_id not in device_ids}
+        stored = (_devices(key, text) for _, (text,) in self._buckets.iterator())
+        others = (item for bucket in stored for item in bucket.items() if item[0] not in device_ids)
+        return {device_id: _sessions(device_id, rows) for device_id, rows in others}
 
     def live_among_others(self, devices: Devices) -> int:
         value = self._live.get()
         return (0 if value is None else int(value[0])) - live_in(devices)
 
     def save(self, device_id: str, before: Sessions, after: Sessions) -> None:
-        if not after:
-            if before:
-                self._devices.removeKey((device_id,))
-        elif before.keys() != after.keys() or any(before[session_id] is not after[session_id] for session_id in after):
-            self._devices.updateValue((device_id,), (from_entries(after),))
+        if before.keys() == after.keys() and all(before[session_id] is after[session_id] for session_id in after):
+            return
+        bucket = self._bucket_of(device_id)
+        self._changed.add(bucket)
+        if after:
+            self._read[bucket][device_id] = from_entries(after)
+        else:
+            self._read[bucket].pop(device_id, None)
 
-    def save_live(self, before: int, after: int) -> None:
-        if after != before:
-            self._live.update((after,))
+    def flush(self, live_before: int, live_after: int) -> None:
+        for bucket in self._changed:
+            if self._read[bucket]:
+                text = json.dumps(self._read[bucket], ensure_ascii=False, separators=(",", ":"))
+                self._buckets.updateValue((bucket,), (text,))
+            else:
+                self._buckets.removeKey((bucket,))
+        self._changed.clear()
+        if live_after != live_before:
+            self._live.update((live_after,))
+
+    def _bucket_of(self, device_id: str) -> int:
+        """Of the hash whose remainder is the group, the quotient decides: the remainder is the same for all of it."""
+        return crc32(device_id.encode()) // self._groups % _BUCKETS
 
 
 def live_in(devices: Devices) -> int:
@@ -161,6 +202,17 @@ def named(device_id: str) -> Iterator[None]:
         raise RuntimeError(msg) from error
 
 
-def _sessions(device_id: str, text: str) -> dict[int, SessionState]:
+def _devices(key: str, text: str) -> dict[str, Any]:
+    """The devices of a bucket, their sessions not looked at yet."""
+    try:
+        devices = json.loads(text)
+    except ValueError as error:
+        msg = f"group {key}: a bucket of the state cannot be read ({error})"
+        raise RuntimeError(msg) from error
+    assert isinstance(devices, dict)
+    return devices
+
+
+def _sessions(device_id: str, rows: Any) -> dict[int, SessionState]:
     with named(device_id):
-        return to_entries(text)
+        return to_entries(rows)

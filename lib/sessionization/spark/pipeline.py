@@ -18,7 +18,7 @@ from pyspark.sql.streaming import StreamingQuery
 from sessionization.settings import SessionizeSettings
 from sessionization.spark import tables
 from sessionization.spark.checkpoint import ARCHIVE, ROLLUP, SESSIONIZE, Checkpoint
-from sessionization.spark.codec import OUTPUT_SCHEMA
+from sessionization.spark.codec import PACKED_OUTPUT_SCHEMA, packed_event, unpacked
 from sessionization.spark.layout import Layout
 from sessionization.spark.parse import EventTimeLimits, parse, valid_events
 from sessionization.spark.processor import GROUPING_KEY, RulesInForce, SessionProcessor
@@ -107,17 +107,18 @@ def sessionize(events: DataFrame, ticks: DataFrame, layout: Layout, in_force: Ru
     no_rows = ticks.selectExpr(
         *(f"CAST(NULL AS {field.dataType.simpleString()}) AS {field.name}" for field in events.schema)
     )
-    return (
+    changes = (
         events.union(no_rows)
-        .withColumn(GROUPING_KEY, layout.grouping_key())
+        .select(layout.grouping_key().alias(GROUPING_KEY), packed_event().alias("event"))
         .groupBy(GROUPING_KEY)
         .transformWithState(
             statefulProcessor=SessionProcessor(layout, in_force),
-            outputStructType=OUTPUT_SCHEMA,
+            outputStructType=PACKED_OUTPUT_SCHEMA,
             outputMode="Update",
             timeMode="ProcessingTime",
         )
     )
+    return unpacked(changes)
 
 
 def _wait_for_first_micro_batch(query: StreamingQuery, stop: threading.Event) -> None:

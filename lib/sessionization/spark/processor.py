@@ -13,7 +13,7 @@ from sessionization.core.events import Event
 from sessionization.core.grid import grid_of
 from sessionization.core.sessions import Outcome, on_events, on_timer
 from sessionization.core.state import Rules, Sessions, next_timer_ms
-from sessionization.spark.codec import output_rows, to_event
+from sessionization.spark.codec import OutputRow, output_rows, packed, to_event
 from sessionization.spark.layout import Devices, Layout, live_in, named
 
 GROUPING_KEY = "grouping_key"
@@ -45,7 +45,7 @@ class SessionProcessor(StatefulProcessor):
 
     State calls of one device per key: a heartbeat costs four (set the key, read the map, register the next timer, and
     the engine's own delete of the fired one); a device's first Start four, an End five (set the key, read, write, move
-    the timer), a repeat two. One more write comes with an event that changes two sessions. In a group a device's
+    the timer), a repeat two. One more write comes with an event that changes two sessions. In a group a bucket's
     events of one micro-batch cost two (read, write), and the group two or three more; all its heartbeats together four.
     """
 
@@ -60,21 +60,23 @@ class SessionProcessor(StatefulProcessor):
         self._state = self.layout.open(handle)
 
     def handleInputRows(self, key: GroupingKey, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803
-        """Apply a grouping key's events of one micro-batch."""
+        """Apply a grouping key's events of one micro-batch: rows whose last column is `codec.packed_event`."""
         now_ms = self._clock(timerValues)
         rules = self.in_force.at(now_ms)
         events: defaultdict[str, list[Event]] = defaultdict(list)
         for row in rows:
-            events[row.device_id].append(to_event(row))
+            device_id, event = to_event(row[-1])
+            events[device_id].append(event)
         before = self._state.read(key[0], events)
         after = dict(before)
+        output: list[OutputRow] = []
         for device_id, of_device in events.items():
             with named(device_id):
                 outcome = on_events(before.get(device_id, {}), of_device, now_ms, rules)
             after[device_id] = outcome.sessions
-            yield from self._save(device_id, before.get(device_id, {}), outcome, now_ms)
-
+            output += self._saved(device_id, before.get(device_id, {}), outcome, now_ms)
         self._reschedule(key, before, after, now_ms)
+        yield from packed(output)
 
     def handleExpiredTimer(  # noqa: N802
         self,
@@ -95,13 +97,15 @@ class SessionProcessor(StatefulProcessor):
         grid = grid_of(key[0], rules.heartbeat_ms)
         before = self._state.read_all(key[0])
         after: Devices = {}
+        output: list[OutputRow] = []
         for device_id, sessions in before.items():
             with named(device_id):
                 outcome = on_timer(sessions, expiredTimerInfo.getExpiryTimeInMs(), now_ms, grid, rules)
             after[device_id] = outcome.sessions
-            yield from self._save(device_id, sessions, outcome, now_ms)
-        self._state.save_live(live_in(before), live_in(after))
+            output += self._saved(device_id, sessions, outcome, now_ms)
+        self._state.flush(live_in(before), live_in(after))
         self._move_timer(key, self._registered.get(key[0]), self._wanted(key, after, now_ms))
+        yield from packed(output)
 
     def close(self) -> None:
         pass
@@ -118,7 +122,7 @@ class SessionProcessor(StatefulProcessor):
             self._fired.clear()
         return now_ms
 
-    def _save(self, device_id: str, before: Sessions, outcome: Outcome, now_ms: int) -> Iterator[Row]:
+    def _saved(self, device_id: str, before: Sessions, outcome: Outcome, now_ms: int) -> Iterator[OutputRow]:
         self._state.save(device_id, before, outcome.sessions)
         return output_rows(device_id, outcome, now_ms)
 
@@ -130,7 +134,7 @@ class SessionProcessor(StatefulProcessor):
         """
         others = self._state.live_among_others(before)
         lived, live = others + live_in(before), others + live_in(after)
-        self._state.save_live(lived, live)
+        self._state.flush(lived, live)
         if others:
             return
         if not lived or not live:
