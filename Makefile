@@ -13,7 +13,7 @@ KILLS ?= 50
 MINUTES ?= 5
 RATE ?= 2000
 LIVE ?= 50000
-GROUPS ?= 64
+GROUPS ?= 512
 UNIT := $(BIN)/python -m pytest tests/unit lib/sessionization/core lib/sessionization/durations.py --doctest-modules -q
 
 .PHONY: help setup demo demo-kafka sql test test-faults soak lint check format lock clean

@@ -101,6 +101,27 @@ def test_state_calls_of_a_group() -> None:
     assert calls(at_ms + 1_001, end(1)) == {"getValue": 1, "updateValue": 1, "get": 1, "update": 1}
 
 
+def test_the_devices_of_a_bucket_share_a_read_and_a_write() -> None:
+    engine = Engine(RULES, 1)
+    buckets = 16
+    starts = [(f"device {n}", Start(n, NOW, Platform.PC, NOW)) for n in range(500)]
+    engine.micro_batch(NOW, starts, lambda _: "0")
+    assert (engine.calls["getValue"], engine.calls["updateValue"]) == (buckets, buckets)
+    assert {tuple(key) for key in engine.state("0")} == {(bucket,) for bucket in range(buckets)}
+    engine.micro_batch(NOW + 10_000, [], lambda _: "0")
+    assert engine.calls["updateValue"] == buckets
+    assert {entry[1] for entry in stored(engine)} == {"closed"}
+    engine.micro_batch(NOW + 20_000, [], lambda _: "0")
+    assert engine.calls["removeKey"] == buckets
+    assert engine.state("0") == {}
+
+
+def stored(engine: Engine) -> list[list]:
+    """Every entry in the state of a group."""
+    buckets = (json.loads(text) for (text,) in engine.state("0").values())
+    return [entry for bucket in buckets for entries in bucket.values() for entry in entries]
+
+
 def random_histories(seed: int):
     """Micro-batches (clock, events) of three devices with few ids and few instants, so that everything collides."""
     rng = random.Random(seed)

@@ -57,7 +57,8 @@ class Job:
         checkpoint = open_checkpoint(settings.checkpoints, Fixed.of(settings, str(self.home)), settings.rules)
         self.rules = checkpoint.in_force
         create_tables(self.spark, self.home, owner=checkpoint.id, may_create=not checkpoint.is_used)
-        queries = pipeline.start(self.spark, settings, checkpoint, self.home, lambda _: None, threading.Event())
+        nobody = lambda _: None  # noqa: E731
+        queries = pipeline.start(self.spark, settings, checkpoint, self.home, nobody, nobody, threading.Event())
         try:
             yield queries
         finally:
