@@ -97,6 +97,9 @@ class Oracle:
         )  # fmt: skip
 
 
+_BUCKETS = 16
+
+
 class QuickReference(Reference):
     """Spares the search for the devices of a grouping key, and most of the work on those that nothing happens to."""
 
@@ -108,9 +111,9 @@ class QuickReference(Reference):
         self._touched: defaultdict[str, dict[str, Device]] = defaultdict(dict)
 
     def state_rows(self) -> int:
-        """The rows of the operator's state: an entry each, or with groups a device each and the counts of the live."""
+        """The rows of the operator's state: an entry each, or with groups a bucket each and the counts of the live."""
         if self._groups is not None:
-            return len(self.remembered) + len(self._were_live)
+            return len({_bucket_of(self._groups, device_id) for device_id in self.remembered}) + len(self._were_live)
         devices = self.remembered.values()
         return sum(len(device.closed) + len(device.waiting) + (device.live is not None) for device in devices)
 
@@ -143,6 +146,12 @@ class QuickReference(Reference):
 def group_of(groups: int, device_id: str) -> str:
     """The grouping key of a device with `--device-groups`."""
     return str(crc32(device_id.encode()) % groups)
+
+
+def _bucket_of(groups: int, device_id: str) -> tuple[int, int]:
+    """Where a device's sessions are stored with `--device-groups`."""
+    bucket, group = divmod(crc32(device_id.encode()), groups)
+    return group, bucket % _BUCKETS
 
 
 def tell(
