@@ -29,6 +29,8 @@ _LIVE_VALUE = StructType([StructField("sessions", LongType())])
 
 _BUCKETS = 16
 """Into how many parts the devices of a group are spread. A checkpoint keeps it for good, as it keeps the groups."""
+_READ_ALONE = 2
+"""So many buckets are read one by one, more of them all at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +139,9 @@ class Group(State):
 
     def read(self, key: str, device_ids: Iterable[str]) -> Devices:
         places = [(device_id, self._bucket_of(device_id)) for device_id in device_ids]
-        self._read = {}
-        for bucket in {bucket for _, bucket in places}:
-            value = self._buckets.getValue((bucket,))
-            self._read[bucket] = {} if value is None else _devices(key, value[0])
+        self._read = {bucket: {} for _, bucket in places}
+        for bucket, text in self._texts(self._read.keys()):
+            self._read[bucket] = _devices(key, text)
         return {
             device_id: _sessions(device_id, self._read[bucket][device_id])
             for device_id, bucket in places
@@ -181,6 +182,14 @@ class Group(State):
         self._changed.clear()
         if live_after != live_before:
             self._live.update((live_after,))
+
+    def _texts(self, buckets: Collection[int]) -> Iterator[tuple[int, str]]:
+        """Buckets as they are stored; a state call costs more than to hand over some buckets that nobody asked for."""
+        if len(buckets) > _READ_ALONE:
+            yield from ((bucket, text) for (bucket,), (text,) in self._buckets.iterator() if bucket in buckets)
+        else:
+            values = ((bucket, self._buckets.getValue((bucket,))) for bucket in buckets)
+            yield from ((bucket, value[0]) for bucket, value in values if value is not None)
 
     def _bucket_of(self, device_id: str) -> int:
         """Of the hash whose remainder is the group, the quotient decides: the remainder is the same for all of it."""
