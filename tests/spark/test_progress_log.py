@@ -1,5 +1,7 @@
 """The row of a micro-batch reaches `stream_progress` once, whatever comes between."""
 
+import re
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +9,7 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from sessionization.errors import CheckpointError
+from sessionization.errors import ConfigurationError
 from sessionization.spark.progress import Percentiles, Progress
 from sessionization.spark.progress_log import ProgressLog
 from sessionization.spark.tables import STREAM_PROGRESS, TableHome, create_tables
@@ -136,10 +138,72 @@ def test_a_start_knows_the_newest_rows_in_the_table_and_in_the_folder(
     assert ProgressLog(tmp_path / "progress", BEGUN | {"archive": 12}).open(spark, home) == {"sessionize": 4}
 
 
-def test_a_file_that_is_not_readable_is_named(tmp_path: Path) -> None:
-    (tmp_path / "rollup-3.json").write_text("{")
-    with pytest.raises(CheckpointError, match=r"rollup-3\.json is not readable .* delete it"):
-        ProgressLog(tmp_path, BEGUN)
+@pytest.mark.parametrize("content", ["{", "[]", "{}"])
+def test_a_file_that_is_not_readable_is_named_and_stops_nothing(
+    spark: SparkSession, home: TableHome, tmp_path: Path, content: str
+) -> None:
+    (tmp_path / "progress").mkdir()
+    damaged = tmp_path / "progress" / "rollup-3.json"
+    damaged.write_text(content)
+    log = started(spark, home, tmp_path)
+    said: list[str] = []
+    with log.appended(spark, home, said.append):
+        log.keep(row(0))
+    assert [re.sub(r".*/|\(.*\)", "", line) for line in said] == [
+        "rollup-3.json is not readable : delete it; `stream_progress` will lack that one row"
+    ]
+    damaged.unlink()
+    with log.appended(spark, home, said.append):
+        pass
+    assert in_table(spark, home) == [("archive", 0, 1)]
+
+
+def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "progress").touch()
+    with pytest.raises(ConfigurationError, match="progress cannot be used"):
+        ProgressLog(tmp_path / "progress", BEGUN)
+
+
+def test_a_row_that_is_listed_before_an_older_one_waits(spark: SparkSession, home: TableHome, tmp_path: Path) -> None:
+    """A listing need not show a file that appears meanwhile, though it shows one that appears after that."""
+    log = started(spark, home, tmp_path)
+    log.keep(row(5))
+    started(spark, home, tmp_path).keep(row(7))
+    log.append(spark, home)
+    assert in_table(spark, home) == [("archive", 5, 1)]
+    for batch_id in (6, 7):
+        log.keep(row(batch_id))
+    log.append(spark, home)
+    assert in_table(spark, home) == [("archive", 5, 1), ("archive", 6, 1), ("archive", 7, 1)]
+
+
+def test_very_many_rows_are_appended_bit_by_bit(
+    spark: SparkSession, home: TableHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sessionization.spark.progress_log._ROWS_AT_ONCE", 5)
+    log = started(spark, home, tmp_path)
+    for batch_id in range(12):
+        log.keep(row(batch_id))
+    assert log.append(spark, home)
+    assert [batch_id for _, batch_id, _ in in_table(spark, home)] == [0, 1, 2, 3, 4]
+    with log.appended(spark, home, lambda _: None):
+        pass
+    assert [batch_id for _, batch_id, _ in in_table(spark, home)] == list(range(12))
+
+
+def test_an_append_that_hangs_does_not_hold_up_the_stop(
+    spark: SparkSession, home: TableHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sessionization.spark.progress_log.LAST_APPEND_WITHIN_S", 0.1)
+    log = started(spark, home, tmp_path)
+    log.keep(row(0))
+    goes_on = threading.Event()
+    monkeypatch.setattr(TableHome, "append", lambda *_: goes_on.wait())
+    said: list[str] = []
+    with log.appended(spark, home, said.append):
+        pass
+    goes_on.set()
+    assert said == ["`stream_progress` is behind until the next start"]
 
 
 def test_rows_are_appended_while_the_job_runs(

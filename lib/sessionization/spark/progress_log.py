@@ -3,6 +3,7 @@
 import contextlib
 import json
 import logging
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -10,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 
-from sessionization.errors import CheckpointError
+from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.files import write_whole
 from sessionization.spark.causes import first_cause
 from sessionization.spark.progress import Progress
@@ -23,6 +23,9 @@ from sessionization.spark.tables import STREAM_PROGRESS, TableHome
 _log = logging.getLogger(__name__)
 
 APPEND_EVERY_S = 10
+LAST_APPEND_WITHIN_S = 10
+_ROWS_AT_ONCE = 5_000
+_NAME = re.compile(r"(?P<query>[a-z]+)-(?P<batch_id>[0-9]+)\.json")
 
 
 class ProgressLog:
@@ -34,13 +37,18 @@ class ProgressLog:
     """
 
     def __init__(self, folder: Path, begun: Mapping[str, int]) -> None:
-        """Raises `CheckpointError` for a file that cannot be read; `begun` is the newest micro-batch of each query."""
+        """Raises `ConfigurationError` for a folder that cannot be used; `begun` is each query's newest micro-batch."""
         self._folder, self._begun = folder, begun
         self._newest: dict[str, int] = {}
         self._in_table: dict[str, int] | None = None
-        folder.mkdir(exist_ok=True)
-        for row in self._waiting().values():
-            _raise_to(self._newest, row)
+        try:
+            folder.mkdir(exist_ok=True)
+            waiting = self._waiting()
+        except OSError as error:
+            msg = f"{folder} cannot be used ({error.strerror}): it must be a folder that this user can write"
+            raise ConfigurationError(msg) from error
+        for query, batch_id in waiting:
+            _raise_to(self._newest, query, batch_id)
 
     def open(self, spark: SparkSession, home: TableHome) -> dict[str, int]:
         """Look up which rows the table has.
@@ -50,33 +58,39 @@ class ProgressLog:
         """
         self._in_table = self._look_up(spark, home)
         for query, batch_id in self._in_table.items():
-            self._newest[query] = max(batch_id, self._newest.get(query, -1))
+            _raise_to(self._newest, query, batch_id)
         return dict(self._newest)
 
     def keep(self, progress: Progress) -> None:
         """Keep the row of a micro-batch; of one that is repeated the first row stays."""
         if progress.batch_id > self._newest.get(progress.query, -1):
-            row = progress.row()
-            write_whole(self._folder / f"{progress.query}-{progress.batch_id}.json", json.dumps(row))
-            _raise_to(self._newest, row)
+            write_whole(self._folder / f"{progress.query}-{progress.batch_id}.json", json.dumps(progress.row()))
+            _raise_to(self._newest, progress.query, progress.batch_id)
 
-    def append(self, spark: SparkSession, home: TableHome) -> None:
-        """Append the rows that wait; after a failure it is looked up again which of them the table has."""
-        waiting = self._waiting()
+    def append(self, spark: SparkSession, home: TableHome) -> bool:
+        """Append the rows that wait, the oldest of them if they are very many, and say whether there are more.
+
+        After a failure it is looked up again which of them the table has.
+        """
+        # A file that appears while the folder is listed may be listed without the one before it.
+        known = dict(self._newest)
+        listed = self._waiting()
+        waiting = {of: file for of, file in listed.items() if of[1] <= known.get(of[0], -1)}
+        waiting = dict(list(waiting.items())[:_ROWS_AT_ONCE])
         if not waiting:
-            return
+            return False
         in_table = self._look_up(spark, home) if self._in_table is None else self._in_table
-        rows = [row for row in waiting.values() if row["batch_id"] > in_table.get(row["query"], -1)]
+        new = {of: file for of, file in waiting.items() if of[1] > in_table.get(of[0], -1)}
+        rows = [_table_row(_read(file)) for file in new.values()]
         self._in_table = None
         if rows:
-            home.append(
-                spark.createDataFrame(map(_table_row, rows), STREAM_PROGRESS.schema).coalesce(1), STREAM_PROGRESS
-            )
-        for row in rows:
-            _raise_to(in_table, row)
+            home.append(spark.createDataFrame(rows, STREAM_PROGRESS.schema).coalesce(1), STREAM_PROGRESS)
+        for query, batch_id in new:
+            _raise_to(in_table, query, batch_id)
         self._in_table = in_table
-        for file in waiting:
+        for file in waiting.values():
             file.unlink()
+        return len(listed) > len(waiting)
 
     @contextlib.contextmanager
     def appended(self, spark: SparkSession, home: TableHome, say: Callable[[str], None]) -> Iterator[None]:
@@ -84,10 +98,12 @@ class ProgressLog:
         over = threading.Event()
 
         def append() -> None:
-            if not on_databricks():
-                spark.sparkContext.setLocalProperty("spark.scheduler.pool", STREAM_PROGRESS.name)
+            with contextlib.suppress(Py4JError, OSError):  # an engine that is dead is told elsewhere
+                if not on_databricks():
+                    spark.sparkContext.setLocalProperty("spark.scheduler.pool", STREAM_PROGRESS.name)
             while not over.wait(APPEND_EVERY_S):
                 self._try_append(spark, home, _log.warning)
+            self._try_append(spark, home, say)
 
         thread = threading.Thread(target=append, daemon=True)
         thread.start()
@@ -95,24 +111,22 @@ class ProgressLog:
             yield
         finally:
             over.set()
-            thread.join()
-            self._try_append(spark, home, say)
+            thread.join(LAST_APPEND_WITHIN_S)
+            if thread.is_alive():
+                say("`stream_progress` is behind until the next start")
 
     def _try_append(self, spark: SparkSession, home: TableHome, say: Callable[[str], None]) -> None:
         try:
-            self.append(spark, home)
-        except (PySparkException, Py4JError, OSError) as error:  # the rows stay here; the next time will do
+            while self.append(spark, home):
+                pass
+        except Exception as error:  # noqa: BLE001 - the rows stay here, the next time will do, and the queries go on
             say(f"`stream_progress` is behind: {first_cause(str(error))}")
 
-    def _waiting(self) -> dict[Path, dict[str, Any]]:
-        waiting = {}
-        for file in self._folder.glob("[!.]*.json"):
-            try:
-                waiting[file] = json.loads(file.read_text(encoding="utf-8"))
-            except ValueError as error:
-                msg = f"{file} is not readable ({error}): delete it; `stream_progress` will lack that one row"
-                raise CheckpointError(msg) from error
-        return waiting
+    def _waiting(self) -> dict[tuple[str, int], Path]:
+        """The files by query and micro-batch, in order of micro-batches."""
+        named = ((_NAME.fullmatch(file.name), file) for file in self._folder.iterdir())
+        waiting = {(match["query"], int(match["batch_id"])): file for match, file in named if match is not None}
+        return dict(sorted(waiting.items(), key=lambda item: item[0][1]))
 
     def _look_up(self, spark: SparkSession, home: TableHome) -> dict[str, int]:
         """The newest micro-batch of each query in the table; none where it is older than all that matter.
@@ -120,8 +134,8 @@ class ProgressLog:
         The files that hold older ones are skipped by their statistics, however long the table has grown.
         """
         first = dict(self._begun)
-        for row in self._waiting().values():
-            first[row["query"]] = min(row["batch_id"], first.get(row["query"], row["batch_id"]))
+        for query, batch_id in self._waiting():
+            first[query] = min(batch_id, first.get(query, batch_id))
         matters = " OR ".join(f"(query = '{query}' AND batch_id >= {batch_id})" for query, batch_id in first.items())
         table = home.sql_name(STREAM_PROGRESS.name)
         found = spark.sql(
@@ -130,8 +144,17 @@ class ProgressLog:
         return {row.query: row.batch_id for row in found}
 
 
-def _raise_to(newest: dict[str, int], row: Mapping[str, Any]) -> None:
-    newest[row["query"]] = max(row["batch_id"], newest.get(row["query"], -1))
+def _raise_to(newest: dict[str, int], query: str, batch_id: int) -> None:
+    newest[query] = max(batch_id, newest.get(query, -1))
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        row = json.loads(file.read_text(encoding="utf-8"))
+        return {name: row[name] for name in ("processed_ms", *STREAM_PROGRESS.column_names) if name != "processed_at"}
+    except (ValueError, LookupError, TypeError) as error:
+        msg = f"{file} is not readable ({error}): delete it; `stream_progress` will lack that one row"
+        raise CheckpointError(msg) from error
 
 
 def _table_row(row: Mapping[str, Any]) -> Row:
