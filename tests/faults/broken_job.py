@@ -8,7 +8,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from sessionization.spark.tables import SESSION_CHANGES, Table, TableHome
+from sessionization.spark.table_home import TableHome
+from sessionization.spark.tables import SESSION_CHANGES, Table
 
 _ENTRY = Path(__file__).parents[2] / "jobs" / "sessionize.py"
 _DROPPED_EVERY = 4

@@ -12,7 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from sessionization.errors import ConfigurationError
 from sessionization.spark.progress import Percentiles, Progress
 from sessionization.spark.progress_log import ProgressLog
-from sessionization.spark.tables import STREAM_PROGRESS, TableHome, create_tables
+from sessionization.spark.table_home import TableHome, create_tables
+from sessionization.spark.tables import STREAM_PROGRESS
 
 NOTHING = Percentiles(None, None, None)
 BEGUN = {"sessionize": -1, "archive": -1, "rollup": -1}

@@ -10,7 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from sessionization.core.events import Change, ChangeKind, EndReason, Platform
 from sessionization.core.reference import session_rows
 from sessionization.spark import rollup
-from sessionization.spark.tables import SESSION_CHANGES, SESSIONS, TableHome, create_tables
+from sessionization.spark.table_home import TableHome, create_tables
+from sessionization.spark.tables import SESSION_CHANGES, SESSIONS
 
 T = 1_700_000_000_000
 

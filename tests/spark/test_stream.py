@@ -16,7 +16,8 @@ from sessionization.core.grid import grid_of
 from sessionization.settings import SessionizeSettings
 from sessionization.spark import pipeline
 from sessionization.spark.checkpoint import SESSIONIZE, Fixed, open_checkpoint
-from sessionization.spark.tables import QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS, TableHome, create_tables
+from sessionization.spark.table_home import TableHome, create_tables
+from sessionization.spark.tables import QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS
 
 DEADLINE_S = 90
 

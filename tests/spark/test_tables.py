@@ -8,7 +8,8 @@ from pyspark.sql import SparkSession
 from sessionization.errors import CheckpointError
 from sessionization.spark.codec import OUTPUT_SCHEMA
 from sessionization.spark.sinks import ArchiveSink, ChangesSink, StateSize
-from sessionization.spark.tables import RAW_EVENTS, SESSION_CHANGES, TABLES, TableHome, create_tables
+from sessionization.spark.table_home import TableHome, create_tables
+from sessionization.spark.tables import RAW_EVENTS, SESSION_CHANGES, TABLES
 from sessionization.spark.views import VIEWS, create_views
 
 NOW_MS = 1_763_726_400_000

@@ -23,7 +23,7 @@ from sessionization.local.session import SHORT_LIVED_JVM
 from sessionization.settings import SessionizeSettings
 from sessionization.spark.parse import STREAMS
 from sessionization.spark.run import Summary, Watch, run, summary_lines
-from sessionization.spark.tables import TableHome
+from sessionization.spark.table_home import TableHome
 from sessionization.spark.totals import RunningTotals
 
 SECONDS = 60

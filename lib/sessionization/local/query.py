@@ -10,7 +10,8 @@ from rich.text import Text
 from sessionization.errors import ConfigurationError
 from sessionization.spark.causes import first_cause
 from sessionization.spark.session import spark_session
-from sessionization.spark.tables import TABLES, TableHome
+from sessionization.spark.table_home import TableHome
+from sessionization.spark.tables import TABLES
 from sessionization.spark.views import VIEWS, create_views
 
 

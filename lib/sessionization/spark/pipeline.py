@@ -26,6 +26,7 @@ from sessionization.spark.progress import Progress, engine_progress
 from sessionization.spark.session import on_databricks
 from sessionization.spark.sinks import ArchiveSink, ChangesSink, RollupSink, Sink, StateSize
 from sessionization.spark.source import messages, ticks
+from sessionization.spark.table_home import TableHome
 
 SLOWEST_FRESHNESS_MS = 5_000
 """`raw_events`, `quarantine` and `sessions` are brought up to date this often, or every trigger if that is longer."""
@@ -36,7 +37,7 @@ def start(
     spark: SparkSession,
     settings: SessionizeSettings,
     checkpoint: Checkpoint,
-    home: tables.TableHome,
+    home: TableHome,
     keep: Callable[[Progress], None],
     report: Callable[[Progress], None],
     stop: threading.Event,
@@ -77,7 +78,7 @@ def start(
             .start()
         )
 
-    def common(name: str) -> tuple[tables.TableHome, str, str, Callable[[Progress], None], Callable[[Progress], None]]:
+    def common(name: str) -> tuple[TableHome, str, str, Callable[[Progress], None], Callable[[Progress], None]]:
         return home, name, checkpoint.writer(name), keep, report
 
     state_size = lambda: _state_size(queries.get(SESSIONIZE))  # noqa: E731

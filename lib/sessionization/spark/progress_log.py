@@ -18,7 +18,8 @@ from sessionization.files import write_whole
 from sessionization.spark.causes import first_cause
 from sessionization.spark.progress import Progress
 from sessionization.spark.session import on_databricks
-from sessionization.spark.tables import STREAM_PROGRESS, TableHome
+from sessionization.spark.table_home import TableHome
+from sessionization.spark.tables import STREAM_PROGRESS
 
 _log = logging.getLogger(__name__)
 

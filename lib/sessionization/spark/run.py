@@ -23,7 +23,7 @@ from sessionization.spark.parse import STREAMS
 from sessionization.spark.progress import Progress, wall_clock_ms
 from sessionization.spark.progress_log import ProgressLog
 from sessionization.spark.session import on_databricks, spark_session
-from sessionization.spark.tables import TableHome, create_tables
+from sessionization.spark.table_home import TableHome, create_tables
 from sessionization.spark.totals import Delays, RunningTotals, Totals, delays_since, live_now
 
 

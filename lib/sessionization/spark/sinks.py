@@ -14,15 +14,8 @@ from sessionization.errors import StreamError
 from sessionization.spark import rollup
 from sessionization.spark.causes import first_cause
 from sessionization.spark.progress import Progress, delay_instants, delays, wall_clock_ms
-from sessionization.spark.tables import (
-    QUARANTINE,
-    RAW_EVENTS,
-    SESSION_CHANGES,
-    SESSIONS,
-    STREAM_PROGRESS,
-    Table,
-    TableHome,
-)
+from sessionization.spark.table_home import TableHome
+from sessionization.spark.tables import QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS, STREAM_PROGRESS, Table
 
 _log = logging.getLogger(__name__)
 

@@ -1,18 +1,8 @@
 """The only home of table and column names: schemas, comments, constraints and layout of the Delta tables."""
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
-from delta.tables import DeltaTable
-from pyspark.sql import DataFrame, DataFrameReader, SparkSession
-from pyspark.sql.streaming import DataStreamReader
 from pyspark.sql.types import DataType, StructField, StructType
-
-from sessionization.errors import CheckpointError
-
-OWNER_PROPERTY = "sessionization.checkpoint"
-"""Table property that names the checkpoint whose queries write the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +38,7 @@ class Table:
 
 
 _SMALL_FILES_TOGETHER = ("delta.autoOptimize.autoCompact", "true")
-_PROPERTIES_OF_ALL = (
+PROPERTIES_OF_ALL = (
     # A commit a second: a checkpoint of the table's log every ten would cost a second of every ten.
     ("delta.checkpointInterval", "100"),
     # Every commit lists the log: a month of it would be millions of files. The rollup reads that of session_changes.
@@ -184,107 +174,3 @@ STREAM_PROGRESS = Table(
 )
 
 TABLES = (SESSION_CHANGES, SESSIONS, RAW_EVENTS, QUARANTINE, STREAM_PROGRESS)
-
-
-@dataclass(frozen=True, slots=True)
-class TableHome:
-    """Where the tables are: folders of a warehouse, or tables of a Unity Catalog schema."""
-
-    warehouse: Path | None = None
-    catalog: str | None = None
-    schema: str | None = None
-
-    def __str__(self) -> str:
-        return str(self.warehouse.absolute()) if self.warehouse is not None else f"{self.catalog}.{self.schema}"
-
-    def sql_name(self, name: str) -> str:
-        """The name by which SQL knows a table or a catalog view."""
-        if self.warehouse is not None:
-            return f"delta.{_quoted(self._folder(name))}"
-        return ".".join(_quoted(part) for part in (self.catalog or "", self.schema or "", name))
-
-    def exists(self, spark: SparkSession, table: Table) -> bool:
-        if self.warehouse is not None:
-            return DeltaTable.isDeltaTable(spark, self._folder(table.name))
-        return spark.catalog.tableExists(self.sql_name(table.name))
-
-    def delta_table(self, spark: SparkSession, table: Table) -> DeltaTable:
-        if self.warehouse is not None:
-            return DeltaTable.forPath(spark, self._folder(table.name))
-        return DeltaTable.forName(spark, self.sql_name(table.name))
-
-    def properties(self, spark: SparkSession, table: Table) -> dict[str, str]:
-        """A table's properties, from its metadata alone: `DESCRIBE DETAIL` would read the whole log."""
-        rows = spark.sql(f"SHOW TBLPROPERTIES {self.sql_name(table.name)}").collect()
-        return {row.key: row.value for row in rows}
-
-    def read(self, reader: DataFrameReader | DataStreamReader, table: Table) -> DataFrame:
-        """Read a table as a batch (`spark.read`) or as a stream (`spark.readStream`)."""
-        if self.warehouse is not None:
-            return reader.format("delta").load(self._folder(table.name))
-        return reader.table(self.sql_name(table.name))
-
-    def append_once(self, rows: DataFrame, table: Table, *, writer: str, batch_id: int) -> None:
-        """Append a micro-batch's rows; a second call for the same writer and batch appends nothing."""
-        self.append(rows, table, txnAppId=writer, txnVersion=str(batch_id))
-
-    def append(self, rows: DataFrame, table: Table, **options: str) -> None:
-        append = rows.write.format("delta").mode("append").options(**options)
-        if self.warehouse is not None:
-            append.save(self._folder(table.name))
-        else:
-            append.saveAsTable(self.sql_name(table.name))
-
-    def _folder(self, name: str) -> str:
-        assert self.warehouse is not None
-        return str(self.warehouse.absolute() / name)
-
-
-def create_tables(spark: SparkSession, home: TableHome, *, owner: str, may_create: bool) -> None:
-    """Create the tables that are missing, and check that the others belong to the checkpoint `owner`.
-
-    Raises `ConfigurationError` where the tables cannot be created, and `CheckpointError` where a table is another
-    checkpoint's, or is missing though its checkpoint has been used (`may_create` false).
-    """
-    with ThreadPoolExecutor(len(TABLES)) as pool:
-        checks = [pool.submit(_create_or_check, spark, home, table, owner, may_create) for table in TABLES]
-    for check in checks:
-        check.result()
-
-
-def _create_or_check(spark: SparkSession, home: TableHome, table: Table, owner: str, may_create: bool) -> None:  # noqa: FBT001
-    if not home.exists(spark, table):
-        if not may_create:
-            msg = (
-                f"table {table.name} is missing in {home}, but the checkpoint says that it was written: "
-                "bring the table back, or start with a new --checkpoints folder and an empty home for the tables"
-            )
-            raise CheckpointError(msg)
-        _create(spark, home, table, owner)
-    found = home.properties(spark, table).get(OWNER_PROPERTY)
-    if found != owner:
-        msg = (
-            f"table {table.name} in {home} is written by another checkpoint ({found}, not {owner}); a second one "
-            "would double every row: give that checkpoint's folder as --checkpoints, or another home for the tables"
-        )
-        raise CheckpointError(msg)
-
-
-def _create(spark: SparkSession, home: TableHome, table: Table, owner: str) -> None:
-    builder = DeltaTable.createIfNotExists(spark).comment(table.comment).property(OWNER_PROPERTY, owner)
-    if home.warehouse is not None:
-        builder = builder.location(str(home.warehouse.absolute() / table.name))
-    else:
-        builder = builder.tableName(home.sql_name(table.name))
-    for column in table.columns:
-        builder = builder.addColumn(column.name, column.type, nullable=column.nullable, comment=column.comment)
-    constraints = [(f"delta.constraints.{name}", condition) for name, condition in table.constraints]
-    for name, value in (*_PROPERTIES_OF_ALL, *table.properties, *constraints):
-        builder = builder.property(name, value)
-    if table.partitioned_by:
-        builder = builder.partitionedBy(*table.partitioned_by)
-    builder.execute()
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

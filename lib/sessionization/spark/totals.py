@@ -6,7 +6,8 @@ from dataclasses import dataclass, fields, replace
 from pyspark.sql import SparkSession
 
 from sessionization.spark.progress import Progress
-from sessionization.spark.tables import SESSION_CHANGES, SESSIONS, STREAM_PROGRESS, TableHome
+from sessionization.spark.table_home import TableHome
+from sessionization.spark.tables import SESSION_CHANGES, SESSIONS, STREAM_PROGRESS
 
 _DELAYS_OVER_MS = 3_600_000
 

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from sessionization.spark.tables import TABLES, TableHome
+from sessionization.spark.table_home import TableHome
+from sessionization.spark.tables import TABLES
 
 
 @dataclass(frozen=True, slots=True)
