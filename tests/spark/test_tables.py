@@ -9,7 +9,7 @@ from sessionization.errors import CheckpointError
 from sessionization.spark.codec import OUTPUT_SCHEMA
 from sessionization.spark.sinks import ArchiveSink, ChangesSink, StateSize
 from sessionization.spark.table_home import TableHome, create_tables
-from sessionization.spark.tables import RAW_EVENTS, SESSION_CHANGES, TABLES
+from sessionization.spark.tables import RAW_EVENTS, SESSION_CHANGES, STREAM_PROGRESS, TABLES
 from sessionization.spark.views import VIEWS, create_views
 
 NOW_MS = 1_763_726_400_000
@@ -50,8 +50,8 @@ def a_change(**changes: object) -> tuple:
     return tuple((values | changes).values())
 
 
-def changes_sink(home: TableHome, reports: list) -> ChangesSink:
-    return ChangesSink(home, "sessionize", "writer", lambda _: None, reports.append, StateSize)
+def changes_sink(home: TableHome, reports: list, writer: str = "writer") -> ChangesSink:
+    return ChangesSink(home, "sessionize", writer, lambda _: None, reports.append, StateSize)
 
 
 def test_a_micro_batch_that_is_repeated_is_taken_once(spark: SparkSession, home: TableHome) -> None:
@@ -61,6 +61,16 @@ def test_a_micro_batch_that_is_repeated_is_taken_once(spark: SparkSession, home:
         changes_sink(home, reports)(batch, 5)
     assert home.read(spark.read, SESSION_CHANGES).count() == 2
     assert [(report.batch_id, report.rows_in, report.started) for report in reports] == [(5, 2, 2)] * 2
+
+
+def test_a_table_names_the_newest_micro_batch_of_each_writer(spark: SparkSession, home: TableHome) -> None:
+    batch = spark.createDataFrame([a_change(session_id=3)], OUTPUT_SCHEMA)
+    for batch_id in (9, 10):
+        changes_sink(home, [], "its writer")(batch, batch_id)
+    home.delta_table(spark, SESSION_CHANGES).optimize().executeCompaction()
+    assert home.last_append(spark, SESSION_CHANGES, "its writer") == 10
+    assert home.last_append(spark, SESSION_CHANGES, "its") == -1
+    assert home.last_append(spark, STREAM_PROGRESS, "its writer") == -1
 
 
 def test_messages_that_are_repeated_are_taken_once(spark: SparkSession, home: TableHome) -> None:

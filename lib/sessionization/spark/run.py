@@ -23,6 +23,7 @@ from sessionization.spark.parse import STREAMS
 from sessionization.spark.progress import Progress, wall_clock_ms
 from sessionization.spark.progress_log import ProgressLog
 from sessionization.spark.session import on_databricks, spark_session
+from sessionization.spark.sinks import APPENDED
 from sessionization.spark.table_home import TableHome, create_tables
 from sessionization.spark.totals import Delays, RunningTotals, Totals, delays_since, live_now
 
@@ -87,9 +88,11 @@ def _run(
             check_topics(spark, settings)
     with _unless_stopped(stop), _plain_errors(f"the tables in {home} cannot be opened or created"):
         create_tables(spark, home, owner=checkpoint.id, may_create=not checkpoint.is_used)
-        progress_log = ProgressLog(checkpoint.progress, checkpoint.newest_batches())
-        checkpoint.refuse_older_than(progress_log.open(spark, home))
+        checkpoint.refuse_older_than(
+            {query: home.last_append(spark, table, checkpoint.writer(query)) for query, table in APPENDED.items()}
+        )
         views.create_views(spark, home)
+    progress_log = ProgressLog(checkpoint.progress, checkpoint.newest_batches())
     began_ms = wall_clock_ms()
     totals = RunningTotals()
 

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from sessionization.errors import StreamError
 from sessionization.spark import rollup
 from sessionization.spark.causes import first_cause
+from sessionization.spark.checkpoint import ARCHIVE, SESSIONIZE
 from sessionization.spark.progress import Progress, delay_instants, delays, wall_clock_ms
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS, STREAM_PROGRESS, Table
@@ -21,6 +22,8 @@ _log = logging.getLogger(__name__)
 
 ROWS_PER_FILE = 500_000
 COMPACT_EVERY_BATCHES = 100
+APPENDED = {SESSIONIZE: SESSION_CHANGES, ARCHIVE: RAW_EVENTS}
+"""By query the table that gets its rows first: what the table has, a checkpoint that fits it has begun."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,8 @@ from sessionization.spark.tables import PROPERTIES_OF_ALL, TABLES, Table
 OWNER_PROPERTY = "sessionization.checkpoint"
 """Table property that names the checkpoint whose queries write the table."""
 
+_COMMITS_LOOKED_AT = 100
+
 
 @dataclass(frozen=True, slots=True)
 class TableHome:
@@ -55,7 +57,13 @@ class TableHome:
 
     def append_once(self, rows: DataFrame, table: Table, *, writer: str, batch_id: int) -> None:
         """Append a micro-batch's rows; a second call for the same writer and batch appends nothing."""
-        self.append(rows, table, txnAppId=writer, txnVersion=str(batch_id))
+        self.append(rows, table, txnAppId=writer, txnVersion=str(batch_id), userMetadata=f"{writer} {batch_id}")
+
+    def last_append(self, spark: SparkSession, table: Table, writer: str) -> int:
+        """The newest micro-batch that a writer has appended, -1 where the table's last commits name none."""
+        commits = self.delta_table(spark, table).history(_COMMITS_LOOKED_AT).select("userMetadata").collect()
+        named = ((row.userMetadata or "").rpartition(" ") for row in commits)
+        return max((int(batch_id) for name, _, batch_id in named if name == writer), default=-1)
 
     def append(self, rows: DataFrame, table: Table, **options: str) -> None:
         append = rows.write.format("delta").mode("append").options(**options)
