@@ -25,6 +25,7 @@ from sessionization.spark.parse import STREAMS
 from sessionization.spark.run import Summary, Watch, run, summary_lines
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.totals import RunningTotals
+from sessionization.spark.views import create_views
 
 SECONDS = 60
 _SHOWN_CHANGES = 10
@@ -128,7 +129,8 @@ def _demo(folder: Path, simulator: list[str | Path], reading: dict[str, Any]) ->
         if not console.is_terminal:
             console.print(line, markup=False)
 
-    def started(spark: SparkSession, _home: TableHome) -> None:
+    def started(spark: SparkSession, home: TableHome) -> None:
+        create_views(spark, home)
         running.set()
         threading.Thread(target=_refresh, args=(spark, view, running), daemon=True).start()
 

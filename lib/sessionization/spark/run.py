@@ -91,7 +91,8 @@ def _run(
         checkpoint.refuse_older_than(
             {query: home.last_append(spark, table, checkpoint.writer(query)) for query, table in APPENDED.items()}
         )
-        views.create_views(spark, home)
+        if home.warehouse is None:
+            views.create_views(spark, home)
     progress_log = ProgressLog(checkpoint.progress, checkpoint.newest_batches())
     began_ms = wall_clock_ms()
     totals = RunningTotals()
