@@ -68,6 +68,7 @@ PACKED_OUTPUT_SCHEMA = StructType([StructField(field.name, ArrayType(field.dataT
 OutputRow = tuple[Any, ...]
 """A row of `OUTPUT_SCHEMA`, field by field."""
 
+_PLATFORMS = {platform.value: platform for platform in Platform}
 _PackedRow = Row(*OUTPUT_SCHEMA.names)
 _PACKED_ROWS = 10_000
 _NO_TALLY = (None, None, None, None)
@@ -86,9 +87,6 @@ EVENT_SCHEMA = StructType(
     ]
 )
 """A valid event as the operator takes it."""
-
-
-_PLATFORMS = {platform.value: platform for platform in Platform}
 
 
 def packed_event() -> Column:
