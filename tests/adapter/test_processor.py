@@ -11,7 +11,7 @@ from sessionization.core.events import End, EndReason, Event, Platform, Start
 from sessionization.core.grid import grid_of
 from sessionization.core.reference import Reference
 from sessionization.core.state import Closed, Live, PendingEnd, Rules
-from sessionization.spark.codec import OUTPUT_SCHEMA, from_entries, from_entry, to_entries, to_entry
+from sessionization.spark.codec import OUTPUT_SCHEMA, at_rest, from_entries, from_entry, to_entries, to_entry
 from sessionization.spark.layout import STATE_NAME
 from sessionization.spark.processor import RulesInForce
 from tests.adapter.engine import Engine
@@ -202,6 +202,34 @@ def test_a_groups_text_stays_readable() -> None:
     assert to_entries(json.loads(GROUP_VALUE.replace(",null,null]", ",null]"))) == entries
     with pytest.raises(ValueError, match="another version wrote it"):
         to_entries(json.loads(GROUP_VALUE.replace(",0]", ",0,null]")))
+
+
+def test_a_device_is_at_rest_while_nothing_of_it_is_live_or_to_be_forgotten() -> None:
+    _, closed, pending = rows = json.loads(GROUP_VALUE)
+    assert not at_rest(rows, 0)
+    assert at_rest([closed, pending], 29)
+    assert not at_rest([closed, pending], 30)
+    assert at_rest([pending], 30)
+    assert not at_rest([pending], 40)
+    unknown = [4, "paused", *pending[2:]]
+    assert not at_rest([unknown], 0)
+
+
+def test_a_group_of_which_nothing_is_live_forgets_each_device_in_its_time() -> None:
+    engine = Engine(RULES, 1)
+    in_one = lambda _: "0"  # noqa: E731
+    grid = grid_of("0", RULES.heartbeat_ms)
+    now = grid.after(NOW)
+    for name, at_ms in (("early", now), ("late", now + 1_500)):
+        said = Start(1, at_ms, Platform.PC, at_ms), End(1, at_ms, Platform.PC, at_ms, foreground_s=3)
+        engine.micro_batch(at_ms, [(name, event) for event in said], in_one)
+    assert engine.timers("0") == [now + 2_000]
+    engine.micro_batch(now + 2_000, [], in_one)
+    assert engine.timers("0") == [now + 4_000]
+    assert engine.state("0") != {}
+    engine.micro_batch(now + 4_000, [], in_one)
+    assert engine.timers("0") == []
+    assert engine.state("0") == {}
 
 
 @pytest.mark.parametrize(

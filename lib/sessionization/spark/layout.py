@@ -1,6 +1,5 @@
 """How the operator's state is laid out: one device per grouping key, or a group of devices."""
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -8,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
 
+import orjson
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessorHandle
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from sessionization.core.state import Live, Sessions, SessionState
-from sessionization.spark.codec import STATE_SCHEMA, from_entries, from_entry, to_entries, to_entry
+from sessionization.spark.codec import STATE_SCHEMA, at_rest, from_entries, from_entry, to_entries, to_entry
 
 STATE_NAME = "sessions"
 LIVE_NAME = "live"
@@ -64,8 +64,8 @@ class State(ABC):
         """The sessions of these devices."""
 
     @abstractmethod
-    def read_all(self, key: str) -> Devices:
-        """The sessions of all devices."""
+    def read_due(self, key: str, until_ms: int) -> Devices:
+        """The sessions of the devices of which one is live, or was closed or came to wait at or before an instant."""
 
     @abstractmethod
     def read_others(self, key: str, device_ids: Collection[str]) -> Devices:
@@ -94,13 +94,13 @@ class OneDevice(State):
         self._sessions = handle.getMapState(STATE_NAME, StructType([_SESSION_ID]), STATE_SCHEMA)
 
     def read(self, key: str, device_ids: Iterable[str]) -> Devices:  # noqa: ARG002 - it is always the same one
-        return self.read_all(key)
-
-    def read_all(self, key: str) -> Devices:
         values = list(self._sessions.iterator())
         with named(key):
             sessions = {session_id: to_entry(value) for (session_id,), value in values}
         return {key: sessions} if sessions else {}
+
+    def read_due(self, key: str, until_ms: int) -> Devices:  # noqa: ARG002 - there is no other device to leave out
+        return self.read(key, (key,))
 
     def read_others(self, key: str, device_ids: Collection[str]) -> Devices:  # noqa: ARG002
         return {}
@@ -148,10 +148,10 @@ class Group(State):
             if device_id in self._read[bucket]
         }
 
-    def read_all(self, key: str) -> Devices:
+    def read_due(self, key: str, until_ms: int) -> Devices:
         self._read = {bucket: _devices(key, text) for (bucket,), (text,) in self._buckets.iterator()}
         devices = (item for bucket in self._read.values() for item in bucket.items())
-        return {device_id: _sessions(device_id, rows) for device_id, rows in devices}
+        return {device_id: _sessions(device_id, rows) for device_id, rows in devices if not at_rest(rows, until_ms)}
 
     def read_others(self, key: str, device_ids: Collection[str]) -> Devices:
         stored = (_devices(key, text) for _, (text,) in self._buckets.iterator())
@@ -175,7 +175,7 @@ class Group(State):
     def flush(self, live_before: int, live_after: int) -> None:
         for bucket in self._changed:
             if self._read[bucket]:
-                text = json.dumps(self._read[bucket], ensure_ascii=False, separators=(",", ":"))
+                text = orjson.dumps(self._read[bucket]).decode()
                 self._buckets.updateValue((bucket,), (text,))
             else:
                 self._buckets.removeKey((bucket,))
@@ -214,7 +214,7 @@ def named(device_id: str) -> Iterator[None]:
 def _devices(key: str, text: str) -> dict[str, Any]:
     """The devices of a bucket, their sessions not looked at yet."""
     try:
-        devices = json.loads(text)
+        devices = orjson.loads(text)
     except ValueError as error:
         msg = f"group {key}: a bucket of the state cannot be read ({error})"
         raise RuntimeError(msg) from error
