@@ -28,8 +28,12 @@ _SAMPLES = 60
 _SHOWN = 20
 _CATCH_UP_S = 1_800
 _MB = 1024 * 1024
-# As on a cluster: code is generated and compiled, which pays off in a run of more than a few minutes.
-_LONG_LIVED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+# As on a cluster: memory enough, and code is generated and compiled, which pays off in a run of more than a few minutes.
+_LONG_LIVED = {
+    "spark.driver.memory": "4g",
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+}
 
 Samples = dict[str, list[float]]
 
