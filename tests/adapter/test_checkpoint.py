@@ -118,7 +118,7 @@ def test_nothing_of_a_refused_start_is_kept(tmp_path: Path) -> None:
 def test_a_checkpoint_older_than_its_tables_is_refused(tmp_path: Path) -> None:
     checkpoint = reopened(tmp_path)
     begin_micro_batch(tmp_path, 4, 1)
-    checkpoint.refuse_older_than({"archive": -1})
+    checkpoint.refuse_older_than({})
     checkpoint.refuse_older_than({"sessionize": 4})
     with pytest.raises(CheckpointError, match="sessionize up to micro-batch 4, but the tables hold micro-batch 5"):
         checkpoint.refuse_older_than({"sessionize": 5})

@@ -37,8 +37,10 @@ def home(spark: SparkSession, tables: TableHome) -> TableHome:
     return tables
 
 
-def started(tmp_path: Path, **begun: int) -> ProgressLog:
-    return ProgressLog(tmp_path / "progress", BEGUN | begun)
+def started(spark: SparkSession, home: TableHome, tmp_path: Path) -> ProgressLog:
+    log = ProgressLog(tmp_path / "progress", BEGUN)
+    log.open(spark, home)
+    return log
 
 
 def in_table(spark: SparkSession, home: TableHome) -> list[tuple[Any, ...]]:
@@ -50,7 +52,7 @@ def test_rows_that_wait_are_appended_in_one_commit_and_wait_no_more(
     spark: SparkSession, home: TableHome, tmp_path: Path
 ) -> None:
     commits = home.delta_table(spark, STREAM_PROGRESS).history().count()
-    log = started(tmp_path)
+    log = started(spark, home, tmp_path)
     delay = Percentiles(1, 2, 3)
     log.keep(Progress("sessionize", 0, 1_763_726_400_123, 5, batch_ms=7, latency=delay, lateness=delay, heartbeats=4))
     log.keep(row(0))
@@ -68,14 +70,14 @@ def test_rows_that_wait_are_appended_in_one_commit_and_wait_no_more(
 def test_of_a_micro_batch_that_is_repeated_the_first_row_stays(
     spark: SparkSession, home: TableHome, tmp_path: Path
 ) -> None:
-    log = started(tmp_path)
+    log = started(spark, home, tmp_path)
     log.keep(row(0))
     log.keep(row(0, rows_in=2))
-    started(tmp_path).keep(row(0, rows_in=3))
-    log = started(tmp_path)
+    started(spark, home, tmp_path).keep(row(0, rows_in=3))
+    log = started(spark, home, tmp_path)
     log.append(spark, home)
     log.keep(row(0, rows_in=4))
-    log = started(tmp_path)
+    log = started(spark, home, tmp_path)
     log.keep(row(0, rows_in=5))
     log.keep(row(1))
     log.append(spark, home)
@@ -85,14 +87,14 @@ def test_of_a_micro_batch_that_is_repeated_the_first_row_stays(
 def test_a_kill_between_the_commit_and_the_removal_of_the_files_doubles_nothing(
     spark: SparkSession, home: TableHome, tmp_path: Path
 ) -> None:
-    log = started(tmp_path)
+    log = started(spark, home, tmp_path)
     for batch_id in (0, 1):
         log.keep(row(batch_id))
     files = {file: file.read_bytes() for file in (tmp_path / "progress").iterdir()}
     log.append(spark, home)
     for file, content in files.items():
         file.write_bytes(content)
-    log = started(tmp_path)
+    log = started(spark, home, tmp_path)
     log.keep(row(2))
     log.append(spark, home)
     assert in_table(spark, home) == [("archive", 0, 1), ("archive", 1, 1), ("archive", 2, 1)]
@@ -104,7 +106,7 @@ def test_an_append_that_fails_is_tried_again_and_doubles_nothing(
     spark: SparkSession, home: TableHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, fails_after: bool
 ) -> None:
     """Whether the commit was made before the failure, only the table knows."""
-    log = started(tmp_path)
+    log = started(spark, home, tmp_path)
     log.keep(row(0))
     append = TableHome.append
 
@@ -124,16 +126,17 @@ def test_an_append_that_fails_is_tried_again_and_doubles_nothing(
     assert len(said) == 1
 
 
-def test_a_start_looks_only_for_rows_that_may_come_again(spark: SparkSession, home: TableHome, tmp_path: Path) -> None:
-    log = started(tmp_path)
+def test_a_start_knows_the_newest_rows_in_the_table_and_in_the_folder(
+    spark: SparkSession, home: TableHome, tmp_path: Path
+) -> None:
+    log = started(spark, home, tmp_path)
     for batch_id in range(12):
         log.keep(row(batch_id))
     log.append(spark, home)
-    log = started(tmp_path, archive=11)
-    log.keep(row(11, rows_in=2))
-    log.keep(row(12))
-    log.append(spark, home)
-    assert in_table(spark, home)[10:] == [("archive", batch_id, 1) for batch_id in (10, 11, 12)]
+    log.keep(row(4, "sessionize"))
+    assert ProgressLog(tmp_path / "progress", BEGUN).open(spark, home) == {"archive": 11, "sessionize": 4}
+    # Older than what has been begun, and so of no interest.
+    assert ProgressLog(tmp_path / "progress", BEGUN | {"archive": 12}).open(spark, home) == {"sessionize": 4}
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "{}"])
@@ -143,7 +146,7 @@ def test_a_file_that_is_not_readable_is_named_and_stops_nothing(
     (tmp_path / "progress").mkdir()
     damaged = tmp_path / "progress" / "rollup-3.json"
     damaged.write_text(content)
-    log = started(tmp_path)
+    log = started(spark, home, tmp_path)
     said: list[str] = []
     with log.appended(spark, home, said.append):
         log.keep(row(0))
@@ -164,9 +167,9 @@ def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
 
 def test_a_row_that_is_listed_before_an_older_one_waits(spark: SparkSession, home: TableHome, tmp_path: Path) -> None:
     """A listing need not show a file that appears meanwhile, though it shows one that appears after that."""
-    log = started(tmp_path)
+    log = started(spark, home, tmp_path)
     log.keep(row(5))
-    started(tmp_path).keep(row(7))
+    started(spark, home, tmp_path).keep(row(7))
     log.append(spark, home)
     assert in_table(spark, home) == [("archive", 5, 1)]
     for batch_id in (6, 7):
@@ -179,7 +182,7 @@ def test_very_many_rows_are_appended_bit_by_bit(
     spark: SparkSession, home: TableHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sessionization.spark.progress_log._ROWS_AT_ONCE", 5)
-    log = started(tmp_path)
+    log = started(spark, home, tmp_path)
     for batch_id in range(12):
         log.keep(row(batch_id))
     assert log.append(spark, home)
@@ -193,7 +196,7 @@ def test_an_append_that_hangs_does_not_hold_up_the_stop(
     spark: SparkSession, home: TableHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sessionization.spark.progress_log.LAST_APPEND_WITHIN_S", 0.1)
-    log = started(tmp_path)
+    log = started(spark, home, tmp_path)
     log.keep(row(0))
     goes_on = threading.Event()
     monkeypatch.setattr(TableHome, "append", lambda *_: goes_on.wait())
@@ -208,7 +211,7 @@ def test_rows_are_appended_while_the_job_runs(
     spark: SparkSession, home: TableHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sessionization.spark.progress_log.APPEND_EVERY_S", 0.01)
-    log = started(tmp_path)
+    log = started(spark, home, tmp_path)
     log.keep(row(0))
 
     def read() -> DataFrame:

@@ -51,8 +51,19 @@ class ProgressLog:
         for query, batch_id in waiting:
             _raise_to(self._newest, query, batch_id)
 
+    def open(self, spark: SparkSession, home: TableHome) -> dict[str, int]:
+        """Look up which rows the table has.
+
+        Returns:
+            The newest micro-batch of each query that has left a row, in the table or here.
+        """
+        self._in_table = self._look_up(spark, home)
+        for query, batch_id in self._in_table.items():
+            _raise_to(self._newest, query, batch_id)
+        return dict(self._newest)
+
     def keep(self, progress: Progress) -> None:
-        """Keep the row of a micro-batch, unless it is here already; one that the table has is dropped by `append`."""
+        """Keep the row of a micro-batch; of one that is repeated the first row stays."""
         if progress.batch_id > self._newest.get(progress.query, -1):
             write_whole(self._folder / f"{progress.query}-{progress.batch_id}.json", json.dumps(progress.row()))
             _raise_to(self._newest, progress.query, progress.batch_id)
@@ -60,7 +71,7 @@ class ProgressLog:
     def append(self, spark: SparkSession, home: TableHome) -> bool:
         """Append the rows that wait, the oldest of them if they are very many, and say whether there are more.
 
-        The first time, and after a failure, it is looked up which of them the table has.
+        After a failure it is looked up again which of them the table has.
         """
         # A file that appears while the folder is listed may be listed without the one before it.
         known = dict(self._newest)

@@ -88,12 +88,13 @@ def _run(
             check_topics(spark, settings)
     with _unless_stopped(stop), _plain_errors(f"the tables in {home} cannot be opened or created"):
         create_tables(spark, home, owner=checkpoint.id, may_create=not checkpoint.is_used)
+        progress_log = ProgressLog(checkpoint.progress, checkpoint.newest_batches())
+        checkpoint.refuse_older_than(progress_log.open(spark, home))
         checkpoint.refuse_older_than(
             {query: home.last_append(spark, table, checkpoint.writer(query)) for query, table in APPENDED.items()}
         )
         if home.warehouse is None:
             views.create_views(spark, home)
-    progress_log = ProgressLog(checkpoint.progress, checkpoint.newest_batches())
     began_ms = wall_clock_ms()
     totals = RunningTotals()
 
