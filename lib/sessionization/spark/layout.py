@@ -135,11 +135,12 @@ class Group(State):
         self._buckets = handle.getMapState(STATE_NAME, StructType([_BUCKET]), _BUCKET_VALUE)
         self._live = handle.getValueState(LIVE_NAME, _LIVE_VALUE)
         self._read: dict[int, dict[str, Any]] = {}
+        self._has_read_all = False
         self._changed: set[int] = set()
 
     def read(self, key: str, device_ids: Iterable[str]) -> Devices:
         places = [(device_id, self._bucket_of(device_id)) for device_id in device_ids]
-        self._read = {bucket: {} for _, bucket in places}
+        self._read, self._has_read_all = {bucket: {} for _, bucket in places}, False
         for bucket, text in self._texts(self._read.keys()):
             self._read[bucket] = _devices(key, text)
         return {
@@ -149,13 +150,13 @@ class Group(State):
         }
 
     def read_due(self, key: str, until_ms: int) -> Devices:
-        self._read = {bucket: _devices(key, text) for (bucket,), (text,) in self._buckets.iterator()}
+        self._read, self._has_read_all = self._all(key), True
         devices = (item for bucket in self._read.values() for item in bucket.items())
         return {device_id: _sessions(device_id, rows) for device_id, rows in devices if not at_rest(rows, until_ms)}
 
     def read_others(self, key: str, device_ids: Collection[str]) -> Devices:
-        stored = (_devices(key, text) for _, (text,) in self._buckets.iterator())
-        others = (item for bucket in stored for item in bucket.items() if item[0] not in device_ids)
+        stored = self._read if self._has_read_all else self._all(key)
+        others = (item for bucket in stored.values() for item in bucket.items() if item[0] not in device_ids)
         return {device_id: _sessions(device_id, rows) for device_id, rows in others}
 
     def live_among_others(self, devices: Devices) -> int:
@@ -182,6 +183,9 @@ class Group(State):
         self._changed.clear()
         if live_after != live_before:
             self._live.update((live_after,))
+
+    def _all(self, key: str) -> dict[int, dict[str, Any]]:
+        return {bucket: _devices(key, text) for (bucket,), (text,) in self._buckets.iterator()}
 
     def _texts(self, buckets: Collection[int]) -> Iterator[tuple[int, str]]:
         """Buckets as they are stored; a state call costs more than to hand over some buckets that nobody asked for."""
