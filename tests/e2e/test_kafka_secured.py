@@ -1,0 +1,97 @@
+"""A broker that asks who comes: simulator and job get in with the right password, and the job says so with a wrong one."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from sessionization.local.broker import Broker
+from sessionization.spark.parse import STREAMS
+from tests.e2e.job import ROOT, Job, run_to_end
+from tests.e2e.tables import read_tables
+
+pytestmark = pytest.mark.long
+
+MESSAGES = 300
+PASSWORD = "correct horse"
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+ASKING = {
+    "listener.security.protocol.map": "BROKER:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "sasl.mechanism.inter.broker.protocol": "PLAIN",
+    "listener.name.broker.plain.sasl.jaas.config": (
+        f'{PLAIN} username="broker" password="battery" user_broker="battery" user_studio="{PASSWORD}";'
+    ),
+}
+CLIENT = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "studio"}
+
+
+def options(prefix: str, given: dict[str, str]) -> list[str]:
+    return [f"--kafka-option={prefix}{name}={value}" for name, value in given.items()]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """With messages in both topics, which the simulator has sent."""
+    with Broker(tmp_path_factory.mktemp("broker"), ASKING) as broker:
+        servers = {"bootstrap.servers": broker.bootstrap_servers}
+        admin = AdminClient(servers | CLIENT | {"sasl.password": PASSWORD})
+        for created in admin.create_topics([NewTopic(topic, 1, replication_factor=1) for topic in STREAMS]).values():
+            created.result(30)
+        simulator = [sys.executable, str(ROOT / "jobs" / "simulate.py"), "--sink=kafka"]
+        played = ["--live=20", "--rate=20", "--dirt=0", f"--duration={MESSAGES // 20}s"]
+        secret = {"PYTHONPATH": str(ROOT / "lib"), "STUDIO_PASSWORD": PASSWORD}
+        subprocess.run(
+            [
+                *simulator,
+                f"--bootstrap-servers={broker.bootstrap_servers}",
+                *played,
+                *options("", CLIENT | {"sasl.password": "env:STUDIO_PASSWORD"}),
+            ],
+            env=os.environ | secret,
+            check=True,
+        )
+        yield broker
+
+
+@pytest.fixture
+def secured() -> list[str]:
+    client = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": "env:STUDIO_JAAS"}
+    return options("kafka.", client)
+
+
+def jaas(password: str) -> str:
+    return f'{PLAIN} username="studio" password="{password}";'
+
+
+def folders(folder: Path) -> list[str]:
+    return [f"--warehouse={folder / 'warehouse'}", f"--checkpoints={folder / 'checkpoints'}"]
+
+
+def test_the_right_password_lets_the_job_read_everything(
+    broker: Broker, secured: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STUDIO_JAAS", jaas(PASSWORD))
+    source = ("--source=kafka", f"--bootstrap-servers={broker.bootstrap_servers}", *secured, "--run-for=30s")
+    ended = run_to_end(*source, *folders(tmp_path), cwd=tmp_path)
+    assert ended.code == 0, ended.lines[-3:]
+    job = Job(tmp_path)
+    archived = read_tables(job.warehouse)["raw_events"]
+    assert {row["stream"] for row in archived} == set(STREAMS)
+    assert len(archived) >= MESSAGES
+    everything = (path for path in tmp_path.rglob("*") if path.is_file())
+    assert [path for path in everything if PASSWORD.encode() in path.read_bytes()] == []
+
+
+def test_a_wrong_password_is_one_line_that_says_where_to_look(
+    broker: Broker, secured: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STUDIO_JAAS", jaas("wrong"))
+    source = ("--source=kafka", f"--bootstrap-servers={broker.bootstrap_servers}", *secured)
+    ended = run_to_end(*source, *folders(tmp_path), cwd=tmp_path)
+    assert ended.code == 2
+    assert "does not let this job read pc_sessions: check the --kafka-option values" in ended.lines[-1]
