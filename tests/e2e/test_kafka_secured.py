@@ -3,20 +3,22 @@
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.cimpl import TopicPartition
 
 from sessionization.local.broker import Broker
 from sessionization.spark.parse import STREAMS
-from tests.e2e.job import ROOT, Job, run_to_end
+from tests.e2e.job import ROOT, run_to_end
 from tests.e2e.tables import read_tables
 
 pytestmark = pytest.mark.long
 
-MESSAGES = 300
 PASSWORD = "correct horse"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 ASKING = {
@@ -43,7 +45,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         for created in admin.create_topics([NewTopic(topic, 1, replication_factor=1) for topic in STREAMS]).values():
             created.result(30)
         simulator = [sys.executable, str(ROOT / "jobs" / "simulate.py"), "--sink=kafka"]
-        played = ["--live=20", "--rate=20", "--dirt=0", f"--duration={MESSAGES // 20}s"]
+        played = ["--live=20", "--rate=20", "--dirt=0", "--duration=15s"]
         secret = {"PYTHONPATH": str(ROOT / "lib"), "STUDIO_PASSWORD": PASSWORD}
         subprocess.run(
             [
@@ -56,6 +58,16 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
             check=True,
         )
         yield broker
+
+
+def ends(broker: Broker) -> dict[str, int]:
+    """How many messages each topic has."""
+    servers = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "tests"}
+    consumer = Consumer(servers | CLIENT | {"sasl.password": PASSWORD})
+    try:
+        return {topic: consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=20)[1] for topic in STREAMS}
+    finally:
+        consumer.close()
 
 
 @pytest.fixture
@@ -79,10 +91,9 @@ def test_the_right_password_lets_the_job_read_everything(
     source = ("--source=kafka", f"--bootstrap-servers={broker.bootstrap_servers}", *secured, "--run-for=30s")
     ended = run_to_end(*source, *folders(tmp_path), cwd=tmp_path)
     assert ended.code == 0, ended.lines[-3:]
-    job = Job(tmp_path)
-    archived = read_tables(job.warehouse)["raw_events"]
-    assert {row["stream"] for row in archived} == set(STREAMS)
-    assert len(archived) >= MESSAGES
+    archived = Counter(row["stream"] for row in read_tables(tmp_path / "warehouse")["raw_events"])
+    assert archived == ends(broker)
+    assert min(archived.values()) > 0
     everything = (path for path in tmp_path.rglob("*") if path.is_file())
     assert [path for path in everything if PASSWORD.encode() in path.read_bytes()] == []
 
