@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from sessionization.core.events import Change, Event
-from sessionization.core.grid import grid_of
+from sessionization.core.grid import Firing, grid_of
 from sessionization.core.sessions import Outcome, Tally, on_events, on_timer
 from sessionization.core.state import Rules, SessionState, next_timer_ms
 
@@ -41,7 +41,9 @@ class Driver:
         devices = [device_id for device_id in self.sessions if self.key_of(device_id) == key]
         if key in self.fired:
             for device_id in devices:
-                self._keep(device_id, on_timer(self.sessions[device_id], self.fired[key], now_ms, grid, self.rules))
+                self._keep(
+                    device_id, on_timer(self.sessions[device_id], Firing.of(self.fired[key], now_ms, grid), self.rules)
+                )
         entries = [entry for device_id in devices for entry in self.sessions.get(device_id, {}).values()]
         timer_ms = next_timer_ms(entries, now_ms, grid, self.rules)
         if timer_ms is None:

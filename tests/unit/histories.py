@@ -93,7 +93,7 @@ def ended(
 
 def caused_by(event: Event, changes: Iterable[Change]) -> list[Change]:
     """The same changes with the columns that name the event being applied."""
-    return [replace(change, event_ms=event.at_ms, ingested_ms=event.ingested_ms) for change in changes]
+    return [change._replace(event_ms=event.at_ms, ingested_ms=event.ingested_ms) for change in changes]
 
 
 def without_places(sessions: Sessions) -> dict[int, SessionState]:

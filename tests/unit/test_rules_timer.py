@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from sessionization.core.events import Change, ChangeKind, EndReason
-from sessionization.core.grid import Grid
+from sessionization.core.grid import Firing, Grid
 from sessionization.core.sessions import Outcome, Tally, on_timer
 from sessionization.core.state import Sessions, SessionState
 from tests.unit.histories import (
@@ -44,11 +44,11 @@ DEADLINE = EARLIER + RULES.late_retention_ms
 def fire(given: Sessions, now_ms: int, set_for_ms: int | None = None) -> Outcome:
     """The timer fires at `now_ms`; it was set for the newest instant, unless it is late."""
     fired_ms = GRID.at_or_before(now_ms) if set_for_ms is None else set_for_ms
-    return on_timer(given, fired_ms, now_ms, GRID, RULES)
+    return on_timer(given, Firing.of(fired_ms, now_ms, GRID), RULES)
 
 
 def told(now_ms: int, change: Change) -> Change:
-    return replace(change, processed_ms=now_ms)
+    return change._replace(processed_ms=now_ms)
 
 
 def heartbeat(now_ms: int, due_ms: int, beat: int, missed_beats: int = 0) -> Change:
@@ -85,7 +85,7 @@ def test_t1_counts_from_the_opening_not_from_the_start_that_the_device_told() ->
 
 def test_t1_is_the_one_row_of_that_firing_even_without_any_retention() -> None:
     forgetful = replace(RULES, late_retention_ms=0)
-    outcome = on_timer(LIVE, FIRST, TIMEOUT, GRID, forgetful)
+    outcome = on_timer(LIVE, Firing.of(FIRST, TIMEOUT, GRID), forgetful)
     assert set(outcome.sessions) == {1}
 
 

@@ -36,7 +36,7 @@ def row_of(*changes: Change) -> SessionRow:
 
 
 def at(processed_ms: int, change: Change) -> Change:
-    return replace(change, processed_ms=processed_ms)
+    return change._replace(processed_ms=processed_ms)
 
 
 def test_a_started_session_is_live() -> None:

@@ -29,6 +29,24 @@ class Grid:
         return (to_ms - from_ms) // self.step_ms
 
 
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """A timer that was set for one instant and fires at `now_ms`, maybe much later.
+
+    `due_ms` is the newest instant of the grid, and `first_due_ms` the first that was not emitted yet: the one the timer
+    was set for, which so stands for the last beat.
+    """
+
+    now_ms: int
+    due_ms: int
+    first_due_ms: int
+    grid: Grid
+
+    @classmethod
+    def of(cls, set_for_ms: int, now_ms: int, grid: Grid) -> "Firing":
+        return cls(now_ms, grid.at_or_before(now_ms), grid.at_or_after(set_for_ms), grid)
+
+
 def grid_of(grouping_key: str, heartbeat_ms: int) -> Grid:
     """The grid of a grouping key: its checksum spreads the keys' beats evenly over the heartbeat interval.
 

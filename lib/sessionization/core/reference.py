@@ -5,7 +5,7 @@ share the types of `events.py` and the settings, and nothing else: a misreading 
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 from zlib import crc32
 
@@ -106,7 +106,7 @@ class Reference:
     def _start(self, device: Device, start: Start, waiting: list[WaitingEnd]) -> None:
         account_id = first_known([start.account_id, *(entry.end.account_id for entry in waiting)])
         started = Change(start.session_id, account_id, start.platform, ChangeKind.STARTED, self._now_ms, start.at_ms)
-        new = Session(start.at_ms, self._now_ms, replace(started, duration_ms=0))
+        new = Session(start.at_ms, self._now_ms, started._replace(duration_ms=0))
         earlier = [session for session in device.sessions() if session.place() < new.place()]
         later = [session for session in device.sessions() if session.place() > new.place()]
         if device.live is not None and device.live not in later and (waiting or not later):  # S2, S4
@@ -125,20 +125,20 @@ class Reference:
 
     def _reported(self, device: Device, session: Session, end: End) -> None:
         account_id = first_known([session.said.account_id, end.account_id])
-        session.said = replace(session.said, account_id=account_id, foreground_s=end.foreground_s)
+        session.said = session.said._replace(account_id=account_id, foreground_s=end.foreground_s)
         self._end(device, session, EndReason.REPORTED, end.at_ms)
 
     def _end(self, device: Device, session: Session, reason: EndReason, at_ms: int) -> None:
         later_ms = [other.started_ms for other in device.sessions() if other.place() > session.place()]
         ended_ms = max(session.started_ms, min([at_ms, *later_ms]))
-        said = replace(session.said, kind=ChangeKind.ENDED, end_reason=reason, ended_ms=ended_ms)
+        said = session.said._replace(kind=ChangeKind.ENDED, end_reason=reason, ended_ms=ended_ms)
         if session.said.kind is ChangeKind.ENDED:
-            said = replace(said, revision=said.revision + 1)
+            said = said._replace(revision=said.revision + 1)
         else:
             session.deadline_ms = self._now_ms + self.rules.late_retention_ms
             device.closed.append(session)
             device.live = None if device.live is session else device.live
-        session.said = replace(said, duration_ms=ended_ms - session.started_ms)
+        session.said = said._replace(duration_ms=ended_ms - session.started_ms)
         self._emit(device, session.said)
 
     def _fire(self, device: Device, key: str) -> None:
@@ -153,9 +153,9 @@ class Reference:
             last = opened if live.last_beat is None else live.last_beat
             if newest > last:  # T2
                 live.last_beat = newest
-                beat = replace(live.said, kind=ChangeKind.HEARTBEAT, due_ms=self._instant_ms(key, newest))
-                beat = replace(beat, beat=newest - opened, missed_beats=newest - last - 1)
-                self._emit(device, replace(beat, duration_ms=now_ms - live.opened_ms))
+                beat = live.said._replace(kind=ChangeKind.HEARTBEAT, due_ms=self._instant_ms(key, newest))
+                beat = beat._replace(beat=newest - opened, missed_beats=newest - last - 1)
+                self._emit(device, beat._replace(duration_ms=now_ms - live.opened_ms))
 
     def _set_timer(self, key: str) -> None:
         self.timers.pop(key, None)
@@ -179,12 +179,12 @@ class Reference:
         device.waiting.remove(entry)
         end = entry.end
         orphan = Change(end.session_id, end.account_id, end.platform, ChangeKind.ENDED, self._now_ms, started_ms=None)
-        orphan = replace(orphan, end_reason=EndReason.ORPHANED, ended_ms=end.at_ms, foreground_s=end.foreground_s)
+        orphan = orphan._replace(end_reason=EndReason.ORPHANED, ended_ms=end.at_ms, foreground_s=end.foreground_s)
         self._emit(device, orphan)
 
     def _emit(self, device: Device, change: Change) -> None:
         event_ms, ingested_ms = (self._cause.at_ms, self._cause.ingested_ms) if self._cause else (None, None)
-        change = replace(change, processed_ms=self._now_ms, event_ms=event_ms, ingested_ms=ingested_ms)
+        change = change._replace(processed_ms=self._now_ms, event_ms=event_ms, ingested_ms=ingested_ms)
         self._changes.append((device.device_id, change))
 
 

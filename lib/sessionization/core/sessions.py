@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from sessionization.core.events import Change, ChangeKind, End, EndReason, Event, Platform, Start, in_order
-from sessionization.core.grid import Grid
+from sessionization.core.grid import Firing
 from sessionization.core.state import Closed, Live, PendingEnd, Rules, Sessions, SessionState, deadline_ms
 
 
@@ -20,6 +20,9 @@ class Tally:
     duplicate_start: int = 0
     duplicate_end: int = 0
     evicted: int = 0
+
+
+_NO_TALLY = Tally()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,23 +48,21 @@ def on_events(sessions: Sessions, events: Iterable[Event], now_ms: int, rules: R
     return device.outcome()
 
 
-def on_timer(sessions: Sessions, fired_ms: int, now_ms: int, grid: Grid, rules: Rules) -> Outcome:
-    """Let a timer that was set for `fired_ms` fire at `now_ms`, after the events of the same micro-batch.
+def on_timer(sessions: Sessions, firing: Firing, rules: Rules) -> Outcome:
+    """Let a timer fire, after the events of the same micro-batch.
 
-    Emit at most one row per entry, and so at most one heartbeat per session, however late the timer fires. The
-    timer was set for the first grid instant not yet emitted, so `fired_ms` stands for the last beat.
+    Emit at most one row per entry, and so at most one heartbeat per session, however late the timer fires.
     """
-    device = _Device(dict(sessions), now_ms)
+    device = _Device(dict(sessions), firing.now_ms)
     for session_id in sorted(sessions):
-        match sessions[session_id]:
-            case Live(opened_ms=opened_ms) as live if now_ms - opened_ms >= rules.session_timeout_ms:  # T1
-                device.close(session_id, live, live.started_ms + rules.session_timeout_ms, EndReason.TIMED_OUT)
-            case Live() as live:  # T2
-                device.beat(session_id, live, fired_ms, grid)
-            case Closed() | PendingEnd() as entry if deadline_ms(entry, rules) <= now_ms:  # T3, T4
+        entry = sessions[session_id]
+        if not isinstance(entry, Live):
+            if deadline_ms(entry, rules) <= firing.now_ms:  # T3, T4
                 device.forget(session_id, entry)
-            case _:
-                pass
+        elif firing.now_ms - entry.opened_ms >= rules.session_timeout_ms:  # T1
+            device.close(session_id, entry, entry.started_ms + rules.session_timeout_ms, EndReason.TIMED_OUT)
+        else:  # T2
+            device.beat(session_id, entry, firing)
     return device.outcome()
 
 
@@ -76,6 +77,8 @@ class _Device:
         self._events = self._duplicate_start = self._duplicate_end = self._evicted = 0
 
     def outcome(self) -> Outcome:
+        if not self._events:
+            return Outcome(self._sessions, self._changes, _NO_TALLY)
         tally = Tally(self._events, self._duplicate_start, self._duplicate_end, self._evicted)
         return Outcome(self._sessions, self._changes, tally)
 
@@ -179,12 +182,12 @@ class _Device:
         )
         self._end_again(session_id, closed)
 
-    def beat(self, session_id: int, live: Live, fired_ms: int, grid: Grid) -> None:
+    def beat(self, session_id: int, live: Live, firing: Firing) -> None:
         """Emit the newest due heartbeat of a live session, if there is one that was not emitted before."""
-        due_ms = grid.at_or_before(self._now_ms)
+        grid = firing.grid
         first_beat_ms = grid.after(live.opened_ms)
-        first_due_ms = max(first_beat_ms, grid.at_or_after(fired_ms))
-        if due_ms < first_due_ms:
+        first_due_ms = max(first_beat_ms, firing.first_due_ms)
+        if firing.due_ms < first_due_ms:
             return
         self._changes.append(
             Change(
@@ -195,9 +198,9 @@ class _Device:
                 processed_ms=self._now_ms,
                 started_ms=live.started_ms,
                 duration_ms=self._now_ms - live.opened_ms,
-                beat=grid.steps(first_beat_ms, due_ms) + 1,
-                missed_beats=grid.steps(first_due_ms, due_ms),
-                due_ms=due_ms,
+                beat=grid.steps(first_beat_ms, firing.due_ms) + 1,
+                missed_beats=grid.steps(first_due_ms, firing.due_ms),
+                due_ms=firing.due_ms,
             )
         )
 

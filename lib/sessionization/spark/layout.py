@@ -1,10 +1,9 @@
 """How the operator's state is laid out: one device per grouping key, or a group of devices."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 from zlib import crc32
 
 import orjson
@@ -95,7 +94,8 @@ class OneDevice(State):
 
     def read(self, key: str, device_ids: Iterable[str]) -> Devices:  # noqa: ARG002 - it is always the same one
         values = list(self._sessions.iterator())
-        with named(key):
+        with Named() as at:
+            at.device_id = key
             sessions = {session_id: to_entry(value) for (session_id,), value in values}
         return {key: sessions} if sessions else {}
 
@@ -143,21 +143,17 @@ class Group(State):
         self._read, self._has_read_all = {bucket: {} for _, bucket in places}, False
         for bucket, text in self._texts(self._read.keys()):
             self._read[bucket] = _devices(key, text)
-        return {
-            device_id: _sessions(device_id, self._read[bucket][device_id])
-            for device_id, bucket in places
-            if device_id in self._read[bucket]
-        }
+        found = ((device_id, self._read[bucket].get(device_id)) for device_id, bucket in places)
+        return _sessions((device_id, rows) for device_id, rows in found if rows is not None)
 
     def read_due(self, key: str, until_ms: int) -> Devices:
         self._read, self._has_read_all = self._all(key), True
         devices = (item for bucket in self._read.values() for item in bucket.items())
-        return {device_id: _sessions(device_id, rows) for device_id, rows in devices if not at_rest(rows, until_ms)}
+        return _sessions(devices, but=lambda rows: at_rest(rows, until_ms))
 
     def read_others(self, key: str, device_ids: Collection[str]) -> Devices:
         stored = self._read if self._has_read_all else self._all(key)
-        others = (item for bucket in stored.values() for item in bucket.items() if item[0] not in device_ids)
-        return {device_id: _sessions(device_id, rows) for device_id, rows in others}
+        return _sessions(item for bucket in stored.values() for item in bucket.items() if item[0] not in device_ids)
 
     def live_among_others(self, devices: Devices) -> int:
         value = self._live.get()
@@ -205,13 +201,18 @@ def live_in(devices: Devices) -> int:
     return sum(isinstance(entry, Live) for sessions in devices.values() for entry in sessions.values())
 
 
-@contextmanager
-def named(device_id: str) -> Iterator[None]:
-    """Say which device it was that could not be worked on: whoever is on call has to find its messages."""
-    try:
-        yield
-    except Exception as error:
-        msg = f"device {device_id!r}: {error}"
+class Named:
+    """Says which device was at hand when something failed: whoever is on call has to find its messages."""
+
+    device_id = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
+        if not isinstance(error, Exception):
+            return
+        msg = f"device {self.device_id!r}: {error}"
         raise RuntimeError(msg) from error
 
 
@@ -226,6 +227,11 @@ def _devices(key: str, text: str) -> dict[str, Any]:
     return devices
 
 
-def _sessions(device_id: str, rows: Any) -> dict[int, SessionState]:
-    with named(device_id):
-        return to_entries(rows)
+def _sessions(devices: Iterable[tuple[str, Any]], but: Callable[[Any], bool] = lambda _: False) -> Devices:
+    """Read devices as they are stored, except those whose rows `but` is true of."""
+    read: Devices = {}
+    with Named() as at:
+        for at.device_id, rows in devices:
+            if not but(rows):
+                read[at.device_id] = to_entries(rows)
+    return read

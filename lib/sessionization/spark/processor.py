@@ -11,11 +11,11 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues
 
 from sessionization.core.events import Event
-from sessionization.core.grid import grid_of
+from sessionization.core.grid import Firing, grid_of
 from sessionization.core.sessions import Outcome, on_events, on_timer
 from sessionization.core.state import Rules, Sessions, next_timer_ms
 from sessionization.spark.codec import OutputRow, output_rows, packed, to_event
-from sessionization.spark.layout import Devices, Layout, live_in, named
+from sessionization.spark.layout import Devices, Layout, Named, live_in
 
 GROUPING_KEY = "grouping_key"
 
@@ -74,11 +74,12 @@ class SessionProcessor(StatefulProcessor):
         before = self._state.read(key[0], events)
         after = dict(before)
         output: list[OutputRow] = []
-        for device_id, of_device in events.items():
-            with named(device_id):
-                outcome = on_events(before.get(device_id, {}), of_device, now_ms, rules)
-            after[device_id] = outcome.sessions
-            output += self._saved(device_id, before.get(device_id, {}), outcome, now_ms)
+        with Named() as at:
+            for at.device_id, of_device in events.items():
+                sessions = before.get(at.device_id, {})
+                outcome = on_events(sessions, of_device, now_ms, rules)
+                after[at.device_id] = outcome.sessions
+                output += self._saved(at.device_id, sessions, outcome, now_ms)
         self._reschedule(key, before, after, now_ms)
         yield from packed(output)
 
@@ -99,14 +100,15 @@ class SessionProcessor(StatefulProcessor):
         self._fired.add(key[0])
         rules = self.in_force.at(now_ms)
         grid = grid_of(key[0], rules.heartbeat_ms)
+        firing = Firing.of(expiredTimerInfo.getExpiryTimeInMs(), now_ms, grid)
         before = self._state.read_due(key[0], now_ms - rules.late_retention_ms)
         after: Devices = {}
         output: list[OutputRow] = []
-        for device_id, sessions in before.items():
-            with named(device_id):
-                outcome = on_timer(sessions, expiredTimerInfo.getExpiryTimeInMs(), now_ms, grid, rules)
-            after[device_id] = outcome.sessions
-            output += self._saved(device_id, sessions, outcome, now_ms)
+        with Named() as at:
+            for at.device_id, sessions in before.items():
+                outcome = on_timer(sessions, firing, rules)
+                after[at.device_id] = outcome.sessions
+                output += self._saved(at.device_id, sessions, outcome, now_ms)
         live = live_in(after)
         self._state.flush(live_in(before), live)
         if not live:  # then what is to be forgotten first decides
