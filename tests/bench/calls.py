@@ -1,0 +1,44 @@
+"""Python's calls to the state, counted in the workers and added up over files."""
+
+import os
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql.streaming import StatefulProcessorHandle
+
+from sessionization.spark import pipeline
+from sessionization.spark.processor import SessionProcessor
+
+FOLDER = "SESSIONIZATION_BENCH_CALLS"
+"""Environment variable: the folder that every task leaves its number of calls in. It costs time: for counting only."""
+
+
+class CountingProcessor(SessionProcessor):
+    """The product's processor; it counts the messages that go to the JVM."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        client = handle._statefulProcessorApiClient
+        send = client._send_proto_message
+        self._calls = 0
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            self._calls += 1
+            return send(*args, **kwargs)
+
+        client._send_proto_message = counted
+        super().init(handle)
+
+    def close(self) -> None:
+        super().close()
+        Path(os.environ[FOLDER], f"{uuid.uuid4().hex}-{self._calls}").touch()
+
+
+def counter() -> Callable[[], int | None]:
+    """How many calls were made up to now; None where they are not counted. To be called before queries are made."""
+    folder = os.environ.get(FOLDER)
+    if folder is None:
+        return lambda: None
+    setattr(pipeline, "SessionProcessor", CountingProcessor)  # noqa: B010
+    return lambda: sum(int(file.name.rpartition("-")[2]) for file in Path(folder).iterdir())

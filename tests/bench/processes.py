@@ -1,0 +1,50 @@
+"""What this process and all that descend from it have used, by kind."""
+
+import os
+from collections import Counter
+from pathlib import Path
+
+_KB_IN_MB = 1024
+
+
+def cpu_s() -> Counter[str]:
+    """CPU seconds by kind of process, those of children that they have outlived included."""
+    used: Counter[str] = Counter()
+    for pid, kind in _family():
+        if fields := _stat(pid):
+            used[kind] += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    return used
+
+
+def memory_mb() -> Counter[str]:
+    """Proportional set size by kind of process: pages that processes share count once."""
+    used: Counter[str] = Counter()
+    for pid, kind in _family():
+        for line in _lines(pid, "smaps_rollup"):
+            if line.startswith("Pss:"):
+                used[kind] += int(line.split()[1]) / _KB_IN_MB
+    return used
+
+
+def _family() -> list[tuple[int, str]]:
+    """This process and its descendants; `jvm` is the engine, `python` everything else."""
+    parents: dict[int, int] = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit() and (fields := _stat(int(folder.name))):
+            parents[int(folder.name)] = int(fields[1])
+    found = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return [(pid, "jvm" if "SparkSubmit" in " ".join(_lines(pid, "cmdline")) else "python") for pid in sorted(found)]
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat from the third on; none of a process that has ended."""
+    return " ".join(_lines(pid, "stat")).rpartition(")")[2].split()
+
+
+def _lines(pid: int, name: str) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []

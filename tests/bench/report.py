@@ -1,0 +1,142 @@
+"""Results as text: medians over the runs of a scenario, and from the least to the most."""
+
+import os
+import platform
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+
+from tests.bench.scenario import YARDSTICK, Result, Scenario
+
+Results = Mapping[tuple[Scenario, str], Sequence[Result]]
+"""The runs of each scenario by side: the tree they were made of."""
+
+_BEGIN, _END = "<!-- bench: begin -->", "<!-- bench: end -->"
+_COST = {
+    "cores": "cores",
+    "CPU s per million changes": "cpu_s_per_million_changes",
+    "of it Python": "cpu_s_per_million_changes_python",
+    "state calls per change": "state_calls_per_change",
+}
+_SIZE = {
+    "JVM MB": "peak_mb_jvm",
+    "Python MB": "peak_mb_python",
+    "state MB": "state_mb",
+    "checkpoint MB": "checkpoint_mb",
+}
+_FLAT_OUT = {"starts/s": "starts_per_s", "heartbeats/s": "heartbeats_per_s"} | _COST | _SIZE
+_HELD = (
+    {
+        "changes/s": "changes_per_s",
+        "micro-batch p50 ms": "tick_p50_ms",
+        "longest ms": "tick_max_ms",
+        "lateness p50 ms": "lateness_p50_ms",
+        "p99 ms": "lateness_p99_ms",
+        "most ms": "lateness_max_ms",
+        "event to row p50 ms": "event_to_row_p50_ms",
+        "p99 ms ": "event_to_row_p99_ms",
+    }
+    | _COST
+    | _SIZE
+)
+_RATES = {"starts": "starts_per_s", "beats": "heartbeats_per_s"}
+_GB_IN_KB = 1024 * 1024
+
+
+def tables(results: Results) -> Iterator[str]:
+    """Markdown: a table of what went through at full speed, and one of what was held, a row per scenario and side."""
+    for columns, is_held in ((_FLAT_OUT, False), (_HELD, True)):
+        yield from _table(columns, {key: runs for key, runs in results.items() if (key[0].load == "mix") is is_held})
+
+
+def _table(columns: Mapping[str, str], results: Results) -> Iterator[str]:
+    """Columns that nothing was measured for are left out."""
+    figures = {key: [result.figures() for result in runs] for key, runs in results.items()}
+    shown = {
+        title: name for title, name in columns.items() if any(name in run for runs in figures.values() for run in runs)
+    }
+    if not figures:
+        return
+    yield f"| | {' | '.join(title.strip() for title in shown)} |"
+    yield f"|---|{'---:|' * len(shown)}"
+    for (scenario, side), runs in figures.items():
+        cells = (_spread([run[name] for run in runs if name in run]) for name in shown.values())
+        yield f"| {titled(scenario, side, results)} | {' | '.join(cells)} |"
+    yield ""
+
+
+def ratios(results: Results) -> Iterator[str]:
+    """How each layout compares with the yardstick under the same load, run by run."""
+    for (scenario, side), runs in results.items():
+        rate = _RATES.get(scenario.load)
+        beside = [
+            reference
+            for (other, its_side), reference in results.items()
+            if (other.layout, other.load, other.live, its_side) == (YARDSTICK, scenario.load, scenario.live, side)
+        ]
+        if rate is None or scenario.layout == YARDSTICK or not beside:
+            continue
+        pairs = zip(runs, beside[0], strict=False)
+        shares = [run.figures()[rate] / yardstick.figures()[rate] for run, yardstick in pairs]
+        yield f"- {scenario.name}: {_spread(shares)} x the yardstick"
+
+
+def titled(scenario: Scenario, side: str, results: Results) -> str:
+    """The scenario's name, with the side where results have more than one."""
+    return scenario.name if len({side for _, side in results}) == 1 else f"{scenario.name}, {side}"
+
+
+def occasion() -> str:
+    """Machine, command, commit and date."""
+    model = re.search(r"model name\s*: (.*)", _read("/proc/cpuinfo"))
+    memory = re.search(r"MemTotal: *(\d+)", _read("/proc/meminfo"))
+    parts = [
+        f"{os.cpu_count()} cores",
+        model.group(1).strip() if model else platform.machine(),
+        f"{int(memory.group(1)) / _GB_IN_KB:,.0f} GB" if memory else "",
+        f"Spark {version('pyspark')}",
+        f"commit {_git('rev-parse', '--short', 'HEAD')}",
+        f"{datetime.now(UTC):%Y-%m-%d}",
+    ]
+    return f"`{shlex.join(['python', '-m', 'tests.bench', *sys.argv[1:]])}`: {', '.join(filter(None, parts))}."
+
+
+def write_between_marks(page: Path, text: str) -> None:
+    """Put the text in place of what an earlier run has left in a page.
+
+    Raises `ValueError` where the page has no place for it.
+    """
+    before, begin, rest = page.read_text(encoding="utf-8").partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not begin or not end:
+        msg = f"{page} needs the lines {_BEGIN!r} and {_END!r}, to be filled between them"
+        raise ValueError(msg)
+    page.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
+
+
+def _spread(values: Sequence[float]) -> str:
+    if not values:
+        return "-"
+    shown = _number(median(values))
+    return shown if len(values) == 1 else f"{shown} ({_number(min(values))} to {_number(max(values))})"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.2f}" if abs(value) < 10 else f"{value:,.0f}"
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError:  # not Linux
+        return ""
+
+
+def _git(*words: str) -> str:
+    return subprocess.run(["git", *words], capture_output=True, text=True, check=True).stdout.strip()

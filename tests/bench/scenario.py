@@ -1,0 +1,121 @@
+"""What is run: a load, a layout and a sink, and what one run of it has measured."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Literal
+
+YARDSTICK = "jvm"
+ONE_DEVICE = "device"
+
+Load = Literal["starts", "beats", "mix"]
+Sink = Literal["noop", "delta"]
+Weighted = list[tuple[int, int]]
+"""Delays in milliseconds, and how many rows each stands for."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One run in a process of its own.
+
+    `layout` is a number of device groups, `device` for one device per key, or `jvm` for the yardstick. Loads:
+
+    - `starts`: Starts of new devices, `per_batch` of them a micro-batch, as fast as they go, with hardly a heartbeat.
+    - `beats`: `live` sessions that beat every second, which is more often than micro-batches come: in each of them every
+      session beats.
+    - `mix`: `live` sessions that beat every 30 s, and per 16 heartbeats an event: an End and a Start in turn.
+
+    `heap` is the memory of the JVM as Spark writes it.
+    """
+
+    load: Load
+    layout: str
+    live: int
+    sink: Sink = "noop"
+    per_batch: int = 20_000
+    warm_up_s: int = 60
+    seconds: int = 60
+    heap: str = "2g"
+
+    @property
+    def name(self) -> str:
+        layout = {YARDSTICK: "JVM", ONE_DEVICE: "a device per key"}.get(self.layout, f"{self.layout} groups")
+        return f"{self.load}, {self.live:,} live, {layout}, {self.sink}"
+
+    @property
+    def device_groups(self) -> int | None:
+        return None if self.layout == ONE_DEVICE else int(self.layout)
+
+
+@dataclass(frozen=True)
+class Delays:
+    """p50, p99 and the longest in milliseconds."""
+
+    p50_ms: int
+    p99_ms: int
+    max_ms: int
+
+    @classmethod
+    def of(cls, weighted: Iterable[tuple[int, int]]) -> "Delays | None":
+        """The value that half, and 99 in 100, of the rows do not exceed; None where there are no rows."""
+        ordered = sorted((delay, rows) for delay, rows in weighted if rows)
+        if not ordered:
+            return None
+        return cls(_within(ordered, 0.5), _within(ordered, 0.99), ordered[-1][0])
+
+
+@dataclass
+class Result:
+    """What a run has measured between the end of its warm-up and its end.
+
+    `ticks_ms` is how long each micro-batch took, in their order. `late` and `waited` are heartbeat lateness and event to
+    row. `cpu_s` is by kind of process (`jvm`, `python`), and so is `peak_mb`, in proportional set size: pages that
+    processes share count once. `calls` are Python's calls to the state, where they were counted.
+    """
+
+    seconds: float = 0
+    ticks_ms: list[int] = field(default_factory=list)
+    started: int = 0
+    heartbeats: int = 0
+    ended: int = 0
+    late: Weighted = field(default_factory=list)
+    waited: Weighted = field(default_factory=list)
+    cpu_s: dict[str, float] = field(default_factory=dict)
+    peak_mb: dict[str, float] = field(default_factory=dict)
+    state_rows: int = 0
+    state_mb: float = 0
+    checkpoint_mb: float = 0
+    calls: int | None = None
+
+    def figures(self) -> dict[str, float]:
+        """The figures of a report by name; what was not measured is left out."""
+        changes = max(1, self.started + self.heartbeats + self.ended)
+        figures: dict[str, float] = {
+            "starts_per_s": self.started / self.seconds,
+            "heartbeats_per_s": self.heartbeats / self.seconds,
+            "changes_per_s": changes / self.seconds,
+            "cores": sum(self.cpu_s.values()) / self.seconds,
+            "cpu_s_per_million_changes": sum(self.cpu_s.values()) / changes * 1e6,
+            **{f"cpu_s_per_million_changes_{kind}": cpu_s / changes * 1e6 for kind, cpu_s in self.cpu_s.items()},
+            **{f"peak_mb_{kind}": mb for kind, mb in self.peak_mb.items()},
+            "peak_mb": sum(self.peak_mb.values()),
+            "state_rows": self.state_rows,
+            "state_mb": self.state_mb,
+            "checkpoint_mb": self.checkpoint_mb,
+            "ticks": len(self.ticks_ms),
+        }
+        if self.calls is not None:
+            figures["state_calls_per_change"] = self.calls / changes
+        ticks = [(tick_ms, 1) for tick_ms in self.ticks_ms]
+        for name, delays in (("tick", ticks), ("lateness", self.late), ("event_to_row", self.waited)):
+            if found := Delays.of(delays):
+                figures |= {f"{name}_{share}": value for share, value in asdict(found).items()}
+        return figures
+
+
+def _within(ordered: Sequence[tuple[int, int]], share: float) -> int:
+    left = share * sum(rows for _, rows in ordered)
+    for delay, rows in ordered:
+        left -= rows
+        if left <= 0:
+            return delay
+    return ordered[-1][0]

@@ -1,0 +1,72 @@
+"""What a benchmark's report makes of what was measured."""
+
+import pytest
+
+from tests.bench.report import ratios, tables, write_between_marks
+from tests.bench.scenario import Delays, Result, Scenario
+from tests.bench.scenarios import QUICK, WHOLE, groups_for
+
+YARDSTICK = Scenario("beats", "jvm", 1_000)
+GROUPS = Scenario("beats", "4", 1_000)
+
+
+def beats(per_s: int) -> Result:
+    return Result(seconds=10, ticks_ms=[900, 1_100], heartbeats=per_s * 10, cpu_s={"jvm": 8, "python": 4})
+
+
+@pytest.mark.parametrize(
+    ("weighted", "expected"),
+    [
+        ([], None),
+        ([(5, 0)], None),
+        ([(7, 1)], Delays(7, 7, 7)),
+        ([(30, 1), (10, 98), (20, 1)], Delays(10, 20, 30)),
+        ([(10, 50), (20, 50)], Delays(10, 20, 20)),
+    ],
+    ids=["nothing", "no rows", "one", "by weight", "half is enough"],
+)
+def test_delays_are_shares_of_the_rows(weighted: list[tuple[int, int]], expected: Delays | None):
+    assert Delays.of(weighted) == expected
+
+
+def test_figures_are_per_second_and_per_change():
+    figures = beats(100).figures()
+    assert figures["heartbeats_per_s"] == 100
+    assert figures["cores"] == 1.2
+    assert figures["cpu_s_per_million_changes"] == 12_000
+    assert "lateness_p99_ms" not in figures
+
+
+def test_a_table_has_the_median_and_the_spread_and_no_column_without_figures():
+    head, _, row, _ = tables({(GROUPS, "here"): [beats(120), beats(90), beats(100)]})
+    assert "heartbeats/s" in head
+    assert "lateness" not in head
+    assert row.startswith("| beats, 1,000 live, 4 groups, noop | ")
+    assert "| 100 (90 to 120) |" in row
+
+
+def test_layouts_are_compared_with_the_yardstick_of_the_same_round():
+    results = {(YARDSTICK, "here"): [beats(100), beats(50)], (GROUPS, "here"): [beats(200), beats(150)]}
+    assert list(ratios(results)) == ["- beats, 1,000 live, 4 groups, noop: 2.50 (2.00 to 3.00) x the yardstick"]
+
+
+def test_results_replace_those_of_an_earlier_run(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- bench: begin -->\nold\n<!-- bench: end -->\nafter\n", encoding="utf-8")
+    write_between_marks(page, "new")
+    write_between_marks(page, "newer")
+    assert page.read_text(encoding="utf-8") == "before\n<!-- bench: begin -->\nnewer\n<!-- bench: end -->\nafter\n"
+
+
+def test_a_page_without_a_place_is_refused_and_left_alone(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("<!-- bench: begin -->\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="bench: end"):
+        write_between_marks(page, "new")
+    assert page.read_text(encoding="utf-8") == "<!-- bench: begin -->\n"
+
+
+def test_scenarios_are_told_apart_by_their_names():
+    for scenarios in (QUICK, WHOLE):
+        assert len({scenario.name for scenario in scenarios}) == len(scenarios)
+    assert groups_for(1_000_000) == "1000"
