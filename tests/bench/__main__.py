@@ -32,6 +32,7 @@ def main() -> int:
     if options.list:
         sys.stdout.write("".join(f"{scenario.name}\n" for scenario in scenarios))
         return 0
+    page = report.Page.of(_PAGE) if options.write else None  # now, and not after some hours
     results: defaultdict[tuple[Scenario, str], list[Result]] = defaultdict(list)
     with _sides(options.against) as sides:
         for repeat in range(options.repeats or (1 if options.quick else 3)):
@@ -40,7 +41,7 @@ def main() -> int:
                     result = _run(scenario, tree, count_calls=options.count_calls)
                     results[scenario, side].append(result)
                     _say(f"{repeat + 1}: {scenario.name}, {side}: {_short(result)}")
-    _tell(results, write=options.write)
+    _tell(results, page)
     return 0
 
 
@@ -93,18 +94,18 @@ def _run(scenario: Scenario, tree: Path, *, count_calls: bool) -> Result:
     return Result(**json.loads(done.stdout.splitlines()[-1]))
 
 
-def _tell(results: report.Results, *, write: bool) -> None:
-    """Print the results and keep them in MLflow; `write` puts them and their pictures into the documentation."""
+def _tell(results: report.Results, page: report.Page | None) -> None:
+    """Print the results, keep them in MLflow and, with their pictures, in a page of the documentation."""
     from tests.bench.plots import draw
     from tests.bench.record import record
 
     title = report.occasion()
     told = "\n".join([title, "", *report.tables(results), *report.ratios(results)])
     sys.stdout.write(f"{told}\n")
-    pictures = list(draw(results, _PAGE.with_suffix("") if write else _STORE))
-    if write:
+    pictures = list(draw(results, _PAGE.with_suffix("") if page else _STORE))
+    if page:
         shown = "\n".join(f"![{file.stem}]({file.relative_to(_PAGE.parent)})" for file in pictures)
-        report.write_between_marks(_PAGE, f"{told}\n\n{shown}")
+        _PAGE.write_text(page.with_results(f"{told}\n\n{shown}"), encoding="utf-8")
     record(results, title, pictures, _STORE)
 
 

@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -107,17 +108,26 @@ def occasion() -> str:
     return f"`{shlex.join(['python', '-m', 'tests.bench', *sys.argv[1:]])}`: {', '.join(filter(None, parts))}."
 
 
-def write_between_marks(page: Path, text: str) -> None:
-    """Put the text in place of what an earlier run has left in a page.
+@dataclass(frozen=True)
+class Page:
+    """A page of the documentation with a place for results."""
 
-    Raises `ValueError` where the page has no place for it.
-    """
-    before, begin, rest = page.read_text(encoding="utf-8").partition(_BEGIN)
-    _, end, after = rest.partition(_END)
-    if not begin or not end:
-        msg = f"{page} needs the lines {_BEGIN!r} and {_END!r}, to be filled between them"
-        raise ValueError(msg)
-    page.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
+    before: str
+    after: str
+
+    @classmethod
+    def of(cls, file: Path) -> "Page":
+        """Raises `ValueError` where the file has no place for results."""
+        before, begin, rest = file.read_text(encoding="utf-8").partition(_BEGIN)
+        _, end, after = rest.partition(_END)
+        if not begin or not end:
+            msg = f"{file} needs the lines {_BEGIN!r} and {_END!r}, to be filled between them"
+            raise ValueError(msg)
+        return cls(before, after)
+
+    def with_results(self, text: str) -> str:
+        """The page with the text in place of what an earlier run has left there."""
+        return f"{self.before}{_BEGIN}\n\n{text}\n\n{_END}{self.after}"
 
 
 def _spread(values: Sequence[float]) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.bench.report import ratios, tables, write_between_marks
+from tests.bench.report import Page, ratios, tables
 from tests.bench.scenario import Delays, Result, Scenario
 from tests.bench.scenarios import QUICK, WHOLE, groups_for
 
@@ -51,19 +51,18 @@ def test_layouts_are_compared_with_the_yardstick_of_the_same_round():
 
 
 def test_results_replace_those_of_an_earlier_run(tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text("before\n<!-- bench: begin -->\nold\n<!-- bench: end -->\nafter\n", encoding="utf-8")
-    write_between_marks(page, "new")
-    write_between_marks(page, "newer")
-    assert page.read_text(encoding="utf-8") == "before\n<!-- bench: begin -->\nnewer\n<!-- bench: end -->\nafter\n"
+    file = tmp_path / "page.md"
+    file.write_text("before\n<!-- bench: begin -->\nold\n<!-- bench: end -->\nafter\n", encoding="utf-8")
+    file.write_text(Page.of(file).with_results("new"), encoding="utf-8")
+    page = Page.of(file).with_results("newer")
+    assert page == "before\n<!-- bench: begin -->\n\nnewer\n\n<!-- bench: end -->\nafter\n"
 
 
-def test_a_page_without_a_place_is_refused_and_left_alone(tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text("<!-- bench: begin -->\n", encoding="utf-8")
+def test_a_page_without_a_place_is_refused(tmp_path):
+    file = tmp_path / "page.md"
+    file.write_text("<!-- bench: begin -->\n", encoding="utf-8")
     with pytest.raises(ValueError, match="bench: end"):
-        write_between_marks(page, "new")
-    assert page.read_text(encoding="utf-8") == "<!-- bench: begin -->\n"
+        Page.of(file)
 
 
 def test_scenarios_are_told_apart_by_their_names():
