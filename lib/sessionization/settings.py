@@ -94,6 +94,13 @@ class SessionizeSettings(BaseModel):
         le=1_000_000,
         description="group devices by hash into this many state keys; without it, one a device",
     )
+    expected_devices: int | None = Field(
+        None,
+        ge=1,
+        le=1_000_000_000,
+        description="in place of --device-groups: how many devices to expect with a session that is live or still remembered; "
+        "a new checkpoint begins with the groups that suit them, an old one keeps those it has",
+    )
     run_for: PositiveDuration | None = Field(
         None, description="stop gracefully after this long; without it, run until SIGTERM or Ctrl-C"
     )
@@ -133,6 +140,9 @@ class SessionizeSettings(BaseModel):
             raise ValueError(msg)
         if (self.catalog is None) != (self.schema_name is None):
             msg = "--catalog and --schema go together: give both, or neither"
+            raise ValueError(msg)
+        if self.device_groups is not None and self.expected_devices is not None:
+            msg = "--expected-devices chooses the device groups: leave it or --device-groups out"
             raise ValueError(msg)
         return self
 

@@ -8,7 +8,9 @@ import pytest
 
 from sessionization.core.state import Rules
 from sessionization.errors import CheckpointError, ConfigurationError
+from sessionization.settings import SessionizeSettings
 from sessionization.spark.checkpoint import Checkpoint, Fixed, open_checkpoint
+from sessionization.spark.layout import Layout
 
 FIXED = Fixed("files", "/in", "/tables", None, 600_000, 604_800_000)
 RULES = Rules()
@@ -54,6 +56,37 @@ def test_what_may_not_change_is_refused_by_name_and_value(tmp_path: Path, change
     with pytest.raises(CheckpointError, match=f"{option}.* not {now}: give the same again"):
         reopened(tmp_path, fixed=replace(FIXED, **changed))
     reopened(tmp_path)
+
+
+def test_expected_devices_choose_the_groups_of_a_new_checkpoint_only(tmp_path: Path) -> None:
+    wanted = replace(FIXED, device_groups=4_000)
+    begun = open_checkpoint(tmp_path, wanted, RULES, keep_groups=True)
+    assert begun.layout == Layout(4_000)
+    grown = replace(FIXED, device_groups=9_000)
+    assert open_checkpoint(tmp_path, grown, RULES, keep_groups=True).layout == Layout(4_000)
+    assert reopened(tmp_path, fixed=wanted).layout == Layout(4_000)
+    with pytest.raises(CheckpointError, match="--device-groups 4000, not 9000"):
+        reopened(tmp_path, fixed=grown)
+
+
+def test_a_checkpoint_of_one_device_per_key_stays_so_whatever_is_expected(tmp_path: Path) -> None:
+    reopened(tmp_path)
+    assert open_checkpoint(tmp_path, replace(FIXED, device_groups=7), RULES, keep_groups=True).layout == Layout()
+
+
+@pytest.mark.parametrize(
+    ("options", "groups"),
+    [
+        ({}, None),
+        ({"device_groups": 3}, 3),
+        ({"expected_devices": 1_999}, None),
+        ({"expected_devices": 2_000}, 2),
+        ({"expected_devices": 4_000_001}, 4_001),
+    ],
+)
+def test_the_groups_that_settings_ask_for(options: dict[str, int], groups: int | None) -> None:
+    settings = SessionizeSettings(input="in", warehouse="tables", checkpoints="checkpoints", **options)
+    assert Fixed.of(settings, "tables").device_groups == groups
 
 
 def test_changed_rules_hold_after_the_newest_micro_batch_only(tmp_path: Path) -> None:

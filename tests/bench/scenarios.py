@@ -1,13 +1,7 @@
 """What `make bench` and `make bench-quick` run."""
 
+from sessionization.spark.layout import groups_for
 from tests.bench.scenario import ONE_DEVICE, YARDSTICK, Scenario, Sink
-
-_DEVICES_PER_GROUP = 1_000
-
-
-def groups_for(live: int) -> str:
-    """As many groups as docs/architecture.md advises."""
-    return str(max(2, live // _DEVICES_PER_GROUP))
 
 
 def flat_out(live: int, warm_up_s: int, seconds: int, per_batch: dict[str, int]) -> list[Scenario]:
@@ -24,13 +18,13 @@ def held(live: int, layouts: tuple[str, ...], sink: Sink = "noop", seconds: int 
     return [Scenario("mix", layout, live, sink, warm_up_s=240, seconds=seconds, heap="6g") for layout in layouts]
 
 
-QUICK = flat_out(20_000, 15, 10, {YARDSTICK: 20_000, groups_for(20_000): 20_000})
+QUICK = flat_out(20_000, 15, 10, {YARDSTICK: 20_000, str(groups_for(20_000)): 20_000})
 WHOLE = [
-    *flat_out(100_000, 60, 60, {YARDSTICK: 50_000, groups_for(100_000): 50_000, ONE_DEVICE: 5_000}),
-    *held(100_000, (YARDSTICK, groups_for(100_000), ONE_DEVICE), seconds=180),
-    *held(100_000, (groups_for(100_000),), "delta", seconds=180),
-    *held(500_000, (YARDSTICK, groups_for(500_000)), seconds=180),
-    *held(500_000, (groups_for(500_000),), "delta"),
+    *flat_out(100_000, 60, 60, {YARDSTICK: 50_000, str(groups_for(100_000)): 50_000, ONE_DEVICE: 5_000}),
+    *held(100_000, (YARDSTICK, str(groups_for(100_000)), ONE_DEVICE), seconds=180),
+    *held(100_000, (str(groups_for(100_000)),), "delta", seconds=180),
+    *held(500_000, (YARDSTICK, str(groups_for(500_000))), seconds=180),
+    *held(500_000, (str(groups_for(500_000)),), "delta"),
     *held(1_000_000, (YARDSTICK,), seconds=180),
-    *held(1_000_000, (groups_for(1_000_000),)),
+    *held(1_000_000, (str(groups_for(1_000_000)),)),
 ]

@@ -63,6 +63,7 @@ def test_an_option_given_twice_is_told(capsys: pytest.CaptureFixture[str]) -> No
         ((*KAFKA, "--input=x"), "--source kafka takes no --input"),
         (("--input=x", *KAFKA[1:]), "--bootstrap-servers is for --source kafka: add that, or leave it out"),
         (("--input=x", *KAFKA[2:], "--starting-offsets=latest"), "--starting-offsets is for --source kafka"),
+        ((*KAFKA, "--device-groups=8", "--expected-devices=9000"), "--expected-devices chooses the device groups"),
         ((*KAFKA, "--starting-offsets=newest"), "--starting-offsets 'newest' is not known"),
         ((*KAFKA, "--max-offsets-per-trigger=0"), "--max-offsets-per-trigger '0' is too small"),
     ],

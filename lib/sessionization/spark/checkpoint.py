@@ -1,7 +1,7 @@
 """What a checkpoint folder remembers beside Spark's own logs, and what may change when it is used again."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -11,6 +11,7 @@ from sessionization.durations import format_duration
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.files import write_whole
 from sessionization.settings import SessionizeSettings
+from sessionization.spark.layout import Layout, groups_for
 from sessionization.spark.processor import RulesInForce
 from sessionization.spark.progress import wall_clock_ms
 
@@ -39,7 +40,7 @@ class Fixed:
             source=settings.source,
             input=str(settings.input.absolute()) if settings.input is not None else "",
             tables=tables,
-            device_groups=settings.device_groups,
+            device_groups=settings.device_groups or groups_for(settings.expected_devices),
             max_clock_skew_ms=settings.max_clock_skew,
             max_event_age_ms=settings.max_event_age,
             starting_offsets=settings.starting_offsets,
@@ -66,6 +67,7 @@ class Checkpoint:
     id: str
     begun_ms: int
     in_force: RulesInForce
+    layout: Layout
     is_used: bool
 
     @property
@@ -106,8 +108,10 @@ class Checkpoint:
         return f"sessionization/{self.id}/{query}"
 
 
-def open_checkpoint(folder: Path, fixed: Fixed, rules: Rules) -> Checkpoint:
+def open_checkpoint(folder: Path, fixed: Fixed, rules: Rules, *, keep_groups: bool = False) -> Checkpoint:
     """Open a checkpoint, or begin a new one; changed rules hold for the micro-batches not yet begun.
+
+    `keep_groups` takes the device groups that it was begun with, whatever `fixed` says of them.
 
     Raises `CheckpointError` when `folder` was begun with other fixed settings, or holds something else, and
     `ConfigurationError` when it cannot be written.
@@ -127,15 +131,23 @@ def open_checkpoint(folder: Path, fixed: Fixed, rules: Rules) -> Checkpoint:
         msg = f"--checkpoints {folder} holds queries but no {LAYOUT_FILE}: restore that file, or give a new folder"
         raise CheckpointError(msg)
     if known is None:
-        checkpoint = Checkpoint(folder, uuid4().hex, wall_clock_ms(), RulesInForce(rules), is_used=False)
+        layout = Layout(fixed.device_groups)
+        checkpoint = Checkpoint(folder, uuid4().hex, wall_clock_ms(), RulesInForce(rules), layout, is_used=False)
     else:
         try:
             begun_with, in_force = Fixed(**known["fixed"]), _rules_in_force(known, rules, last_ms)
             checkpoint = Checkpoint(
-                folder, str(known["id"]), int(known.get("begun_ms", 0)), in_force, is_used=_is_used(folder)
+                folder=folder,
+                id=str(known["id"]),
+                begun_ms=int(known.get("begun_ms", 0)),
+                in_force=in_force,
+                layout=Layout(begun_with.device_groups),
+                is_used=_is_used(folder),
             )
         except (LookupError, TypeError) as error:
             raise _not_readable(file, error) from error
+        if keep_groups:
+            fixed = replace(fixed, device_groups=begun_with.device_groups)
         _refuse_other(folder, begun_with, fixed)
     try:
         for query in QUERIES:

@@ -28,6 +28,7 @@ _LIVE_VALUE = StructType([StructField("sessions", LongType())])
 
 _BUCKETS = 16
 """Into how many parts the devices of a group are spread. A checkpoint keeps it for good, as it keeps the groups."""
+_DEVICES_PER_GROUP = 1_000
 _READ_ALONE = 2
 """So many buckets are read one by one, more of them all at once."""
 
@@ -41,6 +42,9 @@ class Layout:
 
     device_groups: int | None = None
 
+    def __str__(self) -> str:
+        return "by device" if self.device_groups is None else f"in {self.device_groups:,} device groups"
+
     def grouping_key(self) -> Column:
         """The text that events are grouped by, from the column `device_id`."""
         if self.device_groups is None:
@@ -50,6 +54,16 @@ class Layout:
     def open(self, handle: StatefulProcessorHandle) -> "State":
         """The operator's state variables."""
         return OneDevice(handle) if self.device_groups is None else Group(handle, self.device_groups)
+
+
+def groups_for(devices: int | None) -> int | None:
+    """How many device groups suit so many devices, of which few have more than one session that is remembered.
+
+    A thousand a group (docs/performance.md); for fewer than two thousand, or an unknown number, none.
+    """
+    if devices is None or devices < 2 * _DEVICES_PER_GROUP:
+        return None
+    return -(-devices // _DEVICES_PER_GROUP)
 
 
 class State(ABC):

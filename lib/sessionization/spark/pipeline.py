@@ -60,9 +60,8 @@ def start(
         max_offsets = None if bound is None else bound * every_ms // settings.trigger
         return parse(messages(spark, settings, checkpoint.begun_ms, max_offsets), limits)
 
-    changes = sessionize(
-        valid_events(parsed(settings.trigger)), ticks(spark), Layout(settings.device_groups), checkpoint.in_force
-    )
+    events = valid_events(parsed(settings.trigger))
+    changes = sessionize(events, ticks(spark), checkpoint.layout, checkpoint.in_force)
     rows = home.read(spark.readStream.option("skipChangeCommits", "true"), tables.SESSION_CHANGES)
 
     queries: dict[str, StreamingQuery] = {}

@@ -61,9 +61,14 @@ def run(settings: SessionizeSettings, stop: threading.Event, watch: Watch) -> Su
     home = TableHome(settings.warehouse, settings.catalog, settings.schema_name)
     _check_folders(settings)
     with locked(settings.checkpoints, watch.say, stop):
-        checkpoint = open_checkpoint(settings.checkpoints, Fixed.of(settings, str(home)), settings.rules)
+        checkpoint = open_checkpoint(
+            settings.checkpoints,
+            Fixed.of(settings, str(home)),
+            settings.rules,
+            keep_groups=settings.expected_devices is not None,
+        )
         engine_log = checkpoint.engine_log
-        watch.say(f"starting; tables in {home}, checkpoints in {checkpoint.folder}")
+        watch.say(f"starting; tables in {home}, checkpoints in {checkpoint.folder}, state {checkpoint.layout}")
         with supervise.engine_alive(engine_log):
             with _plain_errors(f"Spark cannot be started (see {engine_log.with_suffix('.out')})"):
                 spark = spark_session(engine_log)
