@@ -1,4 +1,5 @@
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import org.apache.spark.api.java.function.MapFunction;
 import org.apache.spark.sql.Dataset;
@@ -7,12 +8,12 @@ import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.streaming.ExpiredTimerInfo;
-import org.apache.spark.sql.streaming.MapState;
 import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.StatefulProcessor;
 import org.apache.spark.sql.streaming.TTLConfig;
 import org.apache.spark.sql.streaming.TimeMode;
 import org.apache.spark.sql.streaming.TimerValues;
+import org.apache.spark.sql.streaming.ValueState;
 import org.apache.spark.sql.types.StructType;
 import scala.collection.Iterator;
 import scala.collection.JavaConverters;
@@ -21,7 +22,7 @@ import scala.collection.JavaConverters;
 public final class Yardstick {
   private static final StructType CHANGE = StructType.fromDDL(
       "device_id STRING, session_id BIGINT, account_id STRING, platform STRING, change STRING, "
-      + "started_ms BIGINT, processed_ms BIGINT, duration_ms BIGINT, due_ms BIGINT, ingested_ms BIGINT");
+      + "started_ms BIGINT, processed_ms BIGINT, duration_ms BIGINT, due_ms BIGINT, missed_beats INT, ingested_ms BIGINT");
 
   private Yardstick() {}
 
@@ -34,11 +35,14 @@ public final class Yardstick {
 
   /** A live session. */
   public static final class Session implements java.io.Serializable {
+    private long id;
     private long startedMs;
     private long openedMs;
     private String accountId;
     private String platform;
 
+    public long getId() { return id; }
+    public void setId(long value) { id = value; }
     public long getStartedMs() { return startedMs; }
     public void setStartedMs(long value) { startedMs = value; }
     public long getOpenedMs() { return openedMs; }
@@ -51,7 +55,7 @@ public final class Yardstick {
 
   private static final class Sessions extends StatefulProcessor<String, Row, Row> {
     private final long heartbeatMs;
-    private transient MapState<Long, Session> sessions;
+    private transient ValueState<Session> live;
 
     Sessions(long heartbeatMs) {
       this.heartbeatMs = heartbeatMs;
@@ -59,36 +63,41 @@ public final class Yardstick {
 
     @Override
     public void init(OutputMode outputMode, TimeMode timeMode) {
-      sessions = getHandle().getMapState("sessions", Encoders.LONG(), Encoders.bean(Session.class), TTLConfig.NONE());
+      live = getHandle().getValueState("live", Encoders.bean(Session.class), TTLConfig.NONE());
     }
 
     @Override
     public Iterator<Row> handleInputRows(String device, Iterator<Row> events, TimerValues clock) {
       long nowMs = clock.getCurrentProcessingTimeInMs();
-      boolean wasLive = sessions.exists();
+      Session before = live.get();
+      Session session = before;
       List<Row> changes = new ArrayList<>();
       while (events.hasNext()) {
         Row event = events.next();
         long id = event.getLong(1);
         if (event.getBoolean(2)) {
-          Session session = new Session();
+          session = new Session();
+          session.setId(id);
           session.setStartedMs(event.getLong(3));
           session.setOpenedMs(nowMs);
           session.setAccountId(event.getString(4));
           session.setPlatform(event.getString(5));
-          sessions.updateValue(id, session);
-          changes.add(change(device, id, session, "started", nowMs, 0L, null, event.getLong(6)));
-        } else if (sessions.containsKey(id)) {
-          Session session = sessions.getValue(id);
-          sessions.removeKey(id);
-          changes.add(change(device, id, session, "ended", nowMs, event.getLong(3) - session.getStartedMs(), null, event.getLong(6)));
+          changes.add(change(device, session, "started", nowMs, 0L, null, null, event.getLong(6)));
+        } else if (session != null && session.getId() == id) {
+          long lastedMs = event.getLong(3) - session.getStartedMs();
+          changes.add(change(device, session, "ended", nowMs, lastedMs, null, null, event.getLong(6)));
+          session = null;
         }
       }
-      boolean isLive = sessions.exists();
-      if (isLive && !wasLive) {
-        getHandle().registerTimer(next(device, nowMs));
-      } else if (wasLive && !isLive) {
-        getHandle().deleteTimer(next(device, nowMs));
+      if (session != null && session != before) {
+        live.update(session);
+      } else if (session == null && before != null) {
+        live.clear();
+      }
+      if (session != null && before == null) {
+        getHandle().registerTimer(due(device, nowMs) + heartbeatMs);
+      } else if (session == null && before != null) {
+        getHandle().deleteTimer(due(device, nowMs) + heartbeatMs);
       }
       return JavaConverters.asScalaIterator(changes.iterator());
     }
@@ -96,29 +105,28 @@ public final class Yardstick {
     @Override
     public Iterator<Row> handleExpiredTimer(String device, TimerValues clock, ExpiredTimerInfo timer) {
       long nowMs = clock.getCurrentProcessingTimeInMs();
-      List<Row> changes = new ArrayList<>();
-      Iterator<scala.Tuple2<Long, Session>> live = sessions.iterator();
-      while (live.hasNext()) {
-        scala.Tuple2<Long, Session> one = live.next();
-        changes.add(change(
-            device, one._1(), one._2(), "heartbeat", nowMs, nowMs - one._2().getOpenedMs(), timer.getExpiryTimeInMs(), null));
+      Session session = live.get();
+      if (session == null) {
+        return JavaConverters.asScalaIterator(Collections.<Row>emptyIterator());
       }
-      if (!changes.isEmpty()) {
-        getHandle().registerTimer(next(device, nowMs));
-      }
-      return JavaConverters.asScalaIterator(changes.iterator());
+      long dueMs = due(device, nowMs);
+      int missed = (int) ((dueMs - timer.getExpiryTimeInMs()) / heartbeatMs);
+      getHandle().registerTimer(dueMs + heartbeatMs);
+      Row beat = change(device, session, "heartbeat", nowMs, nowMs - session.getOpenedMs(), dueMs, missed, null);
+      return JavaConverters.asScalaIterator(Collections.singletonList(beat).iterator());
     }
 
-    /** The device's next instant: every device has its own phase. */
-    private long next(String device, long nowMs) {
+    /** The device's newest instant: every device has its own phase. */
+    private long due(String device, long nowMs) {
       long phase = Math.floorMod(device.hashCode(), heartbeatMs);
-      return (Math.floorDiv(nowMs - phase, heartbeatMs) + 1) * heartbeatMs + phase;
+      return Math.floorDiv(nowMs - phase, heartbeatMs) * heartbeatMs + phase;
     }
 
-    private static Row change(String device, long id, Session session, String kind, long nowMs, long durationMs, Long dueMs, Long ingestedMs) {
+    private static Row change(
+        String device, Session session, String kind, long nowMs, long durationMs, Long dueMs, Integer missed, Long ingestedMs) {
       return RowFactory.create(
-          device, id, session.getAccountId(), session.getPlatform(), kind, session.getStartedMs(), nowMs, durationMs,
-          dueMs, ingestedMs);
+          device, session.getId(), session.getAccountId(), session.getPlatform(), kind, session.getStartedMs(), nowMs,
+          durationMs, dueMs, missed, ingestedMs);
     }
   }
 }

@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -13,36 +14,47 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tests.bench import calls, report
+from tests.bench.plots import draw
+from tests.bench.record import record
 from tests.bench.scenario import Result, Scenario
 from tests.bench.scenarios import QUICK, WHOLE
 
 _ROOT = Path(__file__).parents[2]
 _PAGE = _ROOT / "docs" / "benchmarks.md"
 _STORE = _ROOT / ".bench"
+_RUNS = _STORE / "runs.jsonl"
 _HERE = "here"
 
 
 def main() -> int:
+    """Exits with code 1 where a run has failed; the others are told all the same."""
     options = _options()
-    scenarios = [
-        scenario
-        for scenario in (QUICK if options.quick else WHOLE)
-        if not options.only or any(part in scenario.name for part in options.only)
-    ]
     if options.list:
-        sys.stdout.write("".join(f"{scenario.name}\n" for scenario in scenarios))
+        sys.stdout.write("".join(f"{scenario.name}\n" for scenario in _chosen(options)))
         return 0
-    page = report.Page.of(_PAGE) if options.write else None  # now, and not after some hours
+    if options.write:
+        report.Page.of(_PAGE)  # now, and not after some hours
+    if options.tell is not None:
+        _tell(*_read(options.tell), write=options.write)
+        return 0
+    title = report.occasion(_ROOT)
     results: defaultdict[tuple[Scenario, str], list[Result]] = defaultdict(list)
+    failed = 0
     with _sides(options.against) as sides:
         for repeat in range(options.repeats or (1 if options.quick else 3)):
-            for scenario in scenarios:
-                for side, tree in sides.items():
-                    result = _run(scenario, tree, count_calls=options.count_calls)
+            for scenario in _chosen(options):
+                for side, paths in sides.items():
+                    try:
+                        result = _run(scenario, paths, count_calls=options.count_calls)
+                    except subprocess.CalledProcessError as error:
+                        failed += 1
+                        _say(f"{repeat + 1}: {scenario.name}, {side}: FAILED, exit code {error.returncode}")
+                        continue
                     results[scenario, side].append(result)
+                    _keep(title, scenario, side, result)
                     _say(f"{repeat + 1}: {scenario.name}, {side}: {_short(result)}")
-    _tell(results, page)
-    return 0
+    _tell([title], results, write=options.write)
+    return 1 if failed else 0
 
 
 def _options() -> argparse.Namespace:
@@ -54,38 +66,47 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--against", help="a commit whose lib/ every scenario is run with in turn with this one's")
     parser.add_argument("--count-calls", action="store_true", help="count the calls to the state, which costs time")
     parser.add_argument("--write", action="store_true", help="put the results into docs/benchmarks.md")
+    parser.add_argument("--tell", type=Path, help="run nothing, and tell of runs that were kept (.bench/runs.jsonl)")
     return parser.parse_args()
 
 
+def _chosen(options: argparse.Namespace) -> list[Scenario]:
+    return [
+        scenario
+        for scenario in (QUICK if options.quick else WHOLE)
+        if not options.only or any(part in scenario.name for part in options.only)
+    ]
+
+
 @contextmanager
-def _sides(commit: str | None) -> Iterator[dict[str, Path]]:
-    """The tree of the commit to compare with, and this one."""
-    if commit is None:
-        yield {_HERE: _ROOT}
-        return
-    with tempfile.TemporaryDirectory(prefix="bench-tree-") as folder:
-        tree = Path(folder, "tree")
-        git = ("git", "-C", str(_ROOT), "worktree")
-        subprocess.run([*git, "add", "--detach", "--quiet", str(tree), commit], check=True)
-        try:
-            yield {commit: tree, _HERE: _ROOT}
-        finally:
-            subprocess.run([*git, "remove", "--force", str(tree)], check=True)
+def _sides(commit: str | None) -> Iterator[dict[str, list[Path]]]:
+    """Where Python finds the library and the benchmarks, by side: copies, for a tree may be worked on for hours."""
+    with tempfile.TemporaryDirectory(prefix="bench-trees-") as folder:
+        here = Path(folder, "here")
+        for part in ("lib", "tests"):
+            shutil.copytree(_ROOT / part, here / part, ignore=shutil.ignore_patterns("__pycache__"))
+        sides = {_HERE: [here / "lib", here]}
+        if commit is not None:
+            other = Path(folder, "other")
+            other.mkdir()
+            archive = subprocess.run(["git", "archive", commit, "lib"], cwd=_ROOT, stdout=subprocess.PIPE, check=True)
+            subprocess.run(["tar", "-x", "-C", str(other)], input=archive.stdout, check=True)
+            sides = {commit: [other / "lib", here]} | sides
+        yield sides
 
 
-def _run(scenario: Scenario, tree: Path, *, count_calls: bool) -> Result:
-    """Run a scenario of this tree with the library of `tree`."""
+def _run(scenario: Scenario, paths: Sequence[Path], *, count_calls: bool) -> Result:
     with tempfile.TemporaryDirectory(prefix="bench-run-") as folder:
         file = Path(folder, "scenario.json")
         file.write_text(json.dumps(asdict(scenario)), encoding="utf-8")
-        environment = os.environ | {"PYTHONPATH": f"{tree / 'lib'}{os.pathsep}{_ROOT}"}
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths))}
         if count_calls:
             counted = Path(folder, "calls")
             counted.mkdir()
             environment[calls.FOLDER] = str(counted)
         done = subprocess.run(
             [sys.executable, "-m", "tests.bench.run", str(file)],
-            cwd=_ROOT,
+            cwd=paths[-1],
             env=environment,
             stdout=subprocess.PIPE,
             text=True,
@@ -94,19 +115,33 @@ def _run(scenario: Scenario, tree: Path, *, count_calls: bool) -> Result:
     return Result(**json.loads(done.stdout.splitlines()[-1]))
 
 
-def _tell(results: report.Results, page: report.Page | None) -> None:
-    """Print the results, keep them in MLflow and, with their pictures, in a page of the documentation."""
-    from tests.bench.plots import draw
-    from tests.bench.record import record
+def _keep(title: str, scenario: Scenario, side: str, result: Result) -> None:
+    _STORE.mkdir(exist_ok=True)
+    kept = {"title": title, "scenario": asdict(scenario), "side": side, "result": asdict(result)}
+    with _RUNS.open("a", encoding="utf-8") as runs:
+        runs.write(f"{json.dumps(kept)}\n")
 
-    title = report.occasion()
-    told = "\n".join([title, "", *report.tables(results), *report.ratios(results)])
+
+def _read(file: Path) -> tuple[list[str], report.Results]:
+    """Runs that were kept, and the occasions of them."""
+    results: defaultdict[tuple[Scenario, str], list[Result]] = defaultdict(list)
+    titles: dict[str, None] = {}
+    for line in file.read_text(encoding="utf-8").splitlines():
+        kept = json.loads(line)
+        titles[kept["title"]] = None
+        results[Scenario(**kept["scenario"]), kept["side"]].append(Result(**kept["result"]))
+    return list(titles), results
+
+
+def _tell(titles: Sequence[str], results: report.Results, *, write: bool) -> None:
+    """Print the results, keep them in MLflow and, if asked for, with their pictures in the documentation."""
+    told = "\n".join([*titles, "", *report.tables(results), *report.ratios(results)])
     sys.stdout.write(f"{told}\n")
-    pictures = list(draw(results, _PAGE.with_suffix("") if page else _STORE))
-    if page:
+    pictures = list(draw(results, _PAGE.with_suffix("") if write else _STORE))
+    if write:
         shown = "\n".join(f"![{file.stem}]({file.relative_to(_PAGE.parent)})" for file in pictures)
-        _PAGE.write_text(page.with_results(f"{told}\n\n{shown}"), encoding="utf-8")
-    record(results, title, pictures, _STORE)
+        _PAGE.write_text(report.Page.of(_PAGE).with_results(f"{told}\n\n{shown}"), encoding="utf-8")
+    record(results, "\n".join(titles), pictures, _STORE)
 
 
 def _short(result: Result) -> str:

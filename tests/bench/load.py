@@ -25,7 +25,8 @@ def starts(spark: SparkSession, per_batch: int, devices: int | None) -> DataFram
 def mix(spark: SparkSession, live: int, heartbeat_ms: int) -> DataFrame:
     """`live` devices start within the first minute; then each in turn ends and starts anew.
 
-    Ends and Starts are balanced, so the number of live sessions stays. Ingest time is when Spark made the row.
+    Ends and Starts are balanced, so the number of live sessions stays. Ingest times are spread over the seconds, and the
+    source gives a second's rows out when it is over: event to row holds half a second of waiting for that.
     """
     per_s = max(1, live * 1_000 // heartbeat_ms // HEARTBEATS_PER_EVENT)
     made = spark.readStream.format("rate").option("rowsPerSecond", per_s).option("numPartitions", _PARTITIONS).load()

@@ -40,6 +40,7 @@ _HELD = (
         "lateness p50 ms": "lateness_p50_ms",
         "p99 ms": "lateness_p99_ms",
         "most ms": "lateness_max_ms",
+        "beats missed %": "missed_percent",
         "event to row p50 ms": "event_to_row_p50_ms",
         "p99 ms ": "event_to_row_p99_ms",
     }
@@ -76,16 +77,17 @@ def ratios(results: Results) -> Iterator[str]:
     """How each layout compares with the yardstick under the same load, run by run."""
     for (scenario, side), runs in results.items():
         rate = _RATES.get(scenario.load)
+        if rate is None or scenario.layout == YARDSTICK:
+            continue
         beside = [
             reference
-            for (other, its_side), reference in results.items()
+            for (other, its_side), references in results.items()
             if (other.layout, other.load, other.live, its_side) == (YARDSTICK, scenario.load, scenario.live, side)
+            for reference in references
         ]
-        if rate is None or scenario.layout == YARDSTICK or not beside:
-            continue
-        pairs = zip(runs, beside[0], strict=False)
-        shares = [run.figures()[rate] / yardstick.figures()[rate] for run, yardstick in pairs]
-        yield f"- {scenario.name}: {_spread(shares)} x the yardstick"
+        pairs = ((run.figures()[rate], yardstick.figures()[rate]) for run, yardstick in zip(runs, beside, strict=False))
+        if shares := [of_run / of_yardstick for of_run, of_yardstick in pairs if of_yardstick]:
+            yield f"- {titled(scenario, side, results)}: {_spread(shares)} x the yardstick"
 
 
 def titled(scenario: Scenario, side: str, results: Results) -> str:
@@ -93,8 +95,9 @@ def titled(scenario: Scenario, side: str, results: Results) -> str:
     return scenario.name if len({side for _, side in results}) == 1 else f"{scenario.name}, {side}"
 
 
-def occasion() -> str:
+def occasion(root: Path) -> str:
     """Machine, command, commit and date."""
+    changed = ", with changes" if _git(root, "status", "--porcelain", "lib", "tests") else ""
     model = re.search(r"model name\s*: (.*)", _read("/proc/cpuinfo"))
     memory = re.search(r"MemTotal: *(\d+)", _read("/proc/meminfo"))
     parts = [
@@ -102,7 +105,7 @@ def occasion() -> str:
         model.group(1).strip() if model else platform.machine(),
         f"{int(memory.group(1)) / _GB_IN_KB:,.0f} GB" if memory else "",
         f"Spark {version('pyspark')}",
-        f"commit {_git('rev-parse', '--short', 'HEAD')}",
+        f"commit {_git(root, 'rev-parse', '--short', 'HEAD')}{changed}",
         f"{datetime.now(UTC):%Y-%m-%d}",
     ]
     return f"`{shlex.join(['python', '-m', 'tests.bench', *sys.argv[1:]])}`: {', '.join(filter(None, parts))}."
@@ -148,5 +151,5 @@ def _read(path: str) -> str:
         return ""
 
 
-def _git(*words: str) -> str:
-    return subprocess.run(["git", *words], capture_output=True, text=True, check=True).stdout.strip()
+def _git(root: Path, *words: str) -> str:
+    return subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, check=True).stdout.strip()

@@ -8,12 +8,16 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pyspark
-from pyspark.sql import DataFrame, SparkSession
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
@@ -36,59 +40,114 @@ LONG_LIVED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factory
 """As on a cluster: code is generated and compiled."""
 
 _YARDSTICK = Path(__file__).with_name("Yardstick.java")
-_HEARTBEAT_MS = {"starts": 3_600_000, "beats": 1_000, "mix": 30_000}
+_HEARTBEAT_MS = {"starts": 3_600_000, "beats": 100, "mix": 30_000}
+_LATE_RETENTION_MS = 120_000  # so that as much is forgotten as is closed once the warm-up is over
+_TRIGGER = {"starts": "0 seconds", "beats": "0 seconds", "mix": "1 second"}
 _KINDS = {"started": "started", "heartbeat": "heartbeats", "ended": "ended"}
 """Fields of a result by kind of change."""
 _QUANTILES = [step / 50 for step in range(51)]
 _ACCURACY = 1_000
-_POLL_S = 1
-_WEIGHED_EVERY = 5
+_POLL_S = 0.5
+_WEIGHED_EVERY_S = 5
+_KEPT_TICKS = 20  # each poll makes JSON of all that the engine keeps
+_FILLED_WITHIN_S = 900
 _MB = 1024 * 1024
 
 
 def main() -> int:
     os.environ.setdefault("JAVA_TOOL_OPTIONS", "-Dfile.encoding=UTF-8")  # not those that suit a run of a minute
     scenario = Scenario(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
-    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        result = measured(scenario, Path(folder))
-    sys.stdout.write(f"{json.dumps(asdict(result))}\n")
+    # The engine may still be writing to it when the result is there.
+    with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as folder:
+        sys.stdout.write(f"{json.dumps(asdict(measured(scenario, Path(folder))))}\n")
+        sys.stdout.flush()
     return 0
 
 
 def measured(scenario: Scenario, folder: Path) -> Result:
-    """Run the scenario in a new Spark session of this process, its files below `folder`."""
+    """Run the scenario in a new Spark session of this process, its files below `folder`.
+
+    What is measured begins and ends with a micro-batch, so that a long one counts whole or not at all.
+    """
     made = calls.counter()
     spark = _session(scenario, folder)
-    rules = Rules(heartbeat_ms=_HEARTBEAT_MS[scenario.load])
+    rules = Rules(heartbeat_ms=_HEARTBEAT_MS[scenario.load], late_retention_ms=_LATE_RETENTION_MS)
     progress: list[Progress] = []
     query = _started(spark, _changes(spark, scenario, rules), scenario, folder, progress)
-    _wait(query, scenario.warm_up_s)
+    ticks = _Ticks(query)
+    began_ms = _warmed_up(ticks, scenario, progress)
     result = Result()
-    began_s, cpu_before, made_before = time.monotonic(), processes.cpu_s(), made()
-    newest = max((tick["batchId"] for tick in query.recentProgress), default=-1)
+    cpu, made_before = processes.cpu_s(), made()
     progress.clear()
     peak = Counter[str]()
-    polls = 0
-    while time.monotonic() < began_s + scenario.seconds:
-        _wait(query, _POLL_S)
-        if polls % _WEIGHED_EVERY == 0:
+    weighed_s = 0.0
+    while True:
+        if time.monotonic() >= weighed_s + _WEIGHED_EVERY_S:
+            weighed_s = time.monotonic()
             peak |= processes.memory_mb()
-        polls += 1
-        for tick in query.recentProgress:
-            if tick["batchId"] > newest:
-                newest = tick["batchId"]
-                _add_tick(result, tick)
-    result.seconds = time.monotonic() - began_s
-    result.cpu_s = dict(processes.cpu_s() - cpu_before)
+        fresh = ticks.fresh()
+        for tick in fresh:
+            _add_tick(result, tick)
+        if fresh and _end_ms(fresh[-1]) >= began_ms + scenario.seconds * 1_000:
+            break
+    result.seconds = (_end_ms(fresh[-1]) - began_ms) / 1_000
+    result.cpu_s = {kind: used - cpu[kind] for kind, used in processes.cpu_s().items()}
     result.peak_mb = dict(peak)
     if made_before is not None:
         result.calls = made() - made_before
-    query.stop()
+    done = list(progress)
+    with suppress(PySparkException, Py4JError):  # one that takes long to stop has been measured all the same
+        query.stop()
     if scenario.sink == "delta":
-        _add_rows(result, progress, TableHome(folder / "warehouse").read(spark.read, SESSION_CHANGES))
+        _add_rows(result, done, TableHome(folder / "warehouse").read(spark.read, SESSION_CHANGES))
     spark.stop()
     result.checkpoint_mb = _size_mb(folder / "checkpoint")
     return result
+
+
+class _Ticks:
+    """The micro-batches of a query, each given out once, and how many Starts they have made of late."""
+
+    def __init__(self, query: StreamingQuery) -> None:
+        self._query = query
+        self._newest = -1
+        self.started = 0
+
+    def fresh(self) -> list[Any]:
+        """Wait a moment; returns the micro-batches that ended since the last call, in their order."""
+        _wait(self._query, _POLL_S)
+        fresh = [tick for tick in self._recent() if tick["batchId"] > self._newest]
+        if fresh:
+            self._newest = fresh[-1]["batchId"]
+        observed = (tick["observedMetrics"].get("changes") for tick in fresh)
+        self.started += sum(counts["started"] for counts in observed if counts is not None)
+        return fresh
+
+    def _recent(self) -> list[Any]:
+        try:
+            return self._query.recentProgress
+        except LookupError:  # as in sessionization.spark.progress: the clock was set back
+            return []
+
+
+def _warmed_up(ticks: _Ticks, scenario: Scenario, progress: list[Progress]) -> int:
+    """Wait until the warm-up is over and as many sessions live as shall; returns when the last micro-batch ended."""
+    wanted = 1 if scenario.load == "starts" else scenario.live
+    began_s = time.monotonic()
+    while True:
+        fresh = ticks.fresh()
+        passed_s = time.monotonic() - began_s
+        started = ticks.started + sum(done.started or 0 for done in progress)
+        if fresh and passed_s >= scenario.warm_up_s and started >= wanted:
+            return _end_ms(fresh[-1])
+        if passed_s > scenario.warm_up_s + _FILLED_WITHIN_S:
+            msg = f"only {started:,} of {wanted:,} sessions were started within {passed_s:,.0f} s"
+            raise RuntimeError(msg)
+
+
+def _end_ms(tick: Any) -> int:
+    began = datetime.fromisoformat(tick["timestamp"])
+    return int(began.timestamp() * 1_000) + tick["durationMs"]["triggerExecution"]
 
 
 def _session(scenario: Scenario, folder: Path) -> SparkSession:
@@ -99,6 +158,7 @@ def _session(scenario: Scenario, folder: Path) -> SparkSession:
     settings = LONG_LIVED | {
         "spark.driver.extraClassPath": os.pathsep.join(class_path),
         "spark.driver.memory": scenario.heap,
+        "spark.sql.streaming.numRecentProgressUpdates": _KEPT_TICKS,
     }
     given = " ".join(f"--conf {name}={value}" for name, value in settings.items())
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"{given} pyspark-shell"
@@ -108,7 +168,9 @@ def _session(scenario: Scenario, folder: Path) -> SparkSession:
 def _compiled(classes: Path) -> Path:
     jars = Path(pyspark.__file__).parent / "jars"
     try:
-        subprocess.run(["javac", "-nowarn", "-cp", f"{jars}/*", "-d", str(classes), str(_YARDSTICK)], check=True)
+        subprocess.run(
+            ["javac", "--release", "17", "-nowarn", "-cp", f"{jars}/*", "-d", str(classes), str(_YARDSTICK)], check=True
+        )
     except FileNotFoundError:
         msg = "the yardstick needs javac on the PATH: install a JDK, version 17 or 21"
         raise SystemExit(msg) from None
@@ -138,15 +200,23 @@ def _started(
         sink = ChangesSink(home, "sessionize", "bench", lambda _: None, progress.append, StateSize)
         writer = changes.writeStream.foreachBatch(sink)
     else:
-        counts = [F.count_if(F.col("change") == kind).alias(name) for kind, name in _KINDS.items()]
         # The yardstick knows them by the same names.
         instants = [_instants(name) for name in ("due_ms", "ingested_ms")] if scenario.load == "mix" else []
-        seen = changes.observe("changes", *counts, *instants, F.max("processed_ms").alias("processed_ms"))
+        seen = changes.observe("changes", *_counts(), *instants, F.max("processed_ms").alias("processed_ms"))
         writer = seen.writeStream.format("noop").outputMode("update")
-    return writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(processingTime="1 second").start()
+    return (
+        writer.option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(processingTime=_TRIGGER[scenario.load])
+        .start()
+    )
 
 
-def _instants(since_ms: str) -> Any:
+def _counts() -> list[Column]:
+    counts = [F.count_if(F.col("change") == kind).alias(name) for kind, name in _KINDS.items()]
+    return [*counts, F.coalesce(F.sum("missed_beats"), F.lit(0)).alias("missed_beats")]
+
+
+def _instants(since_ms: str) -> Column:
     """An aggregate: the shape of the instants that delays begin at."""
     return F.percentile_approx(since_ms, _QUANTILES, _ACCURACY).alias(since_ms)
 
@@ -168,18 +238,22 @@ def _add_tick(result: Result, tick: Any) -> None:
 
 
 def _add_rows(result: Result, progress: Iterable[Progress], rows: DataFrame) -> None:
-    """The same, of rows in the table, by the clocks of their micro-batches."""
+    """The same, of rows in the table, by the clocks of their micro-batches.
+
+    Delays end when the rows are committed there; into nowhere they end with the micro-batch, a commit of state later.
+    """
     done_ms = {done.processed_ms: done.processed_ms + done.batch_ms for done in progress}
     instants = ("processed", "due", "ingested")
-    since = rows.select("change", *(F.unix_millis(f"{name}_at").alias(f"{name}_ms") for name in instants))
-    counts = (F.count_if(F.col("change") == kind).alias(name) for kind, name in _KINDS.items())
-    for row in since.groupBy("processed_ms").agg(*counts, _instants("due_ms"), _instants("ingested_ms")).collect():
+    since = rows.select(
+        "change", "missed_beats", *(F.unix_millis(f"{name}_at").alias(f"{name}_ms") for name in instants)
+    )
+    for row in since.groupBy("processed_ms").agg(*_counts(), _instants("due_ms"), _instants("ingested_ms")).collect():
         if row.processed_ms in done_ms:
             _add_changes(result, row.asDict(), done_ms[row.processed_ms])
 
 
 def _add_changes(result: Result, counts: dict[str, Any], done_ms: int) -> None:
-    for name in _KINDS.values():
+    for name in (*_KINDS.values(), "missed_beats"):
         setattr(result, name, getattr(result, name) + counts[name])
     result.late += _delays(counts.get("due_ms"), done_ms, counts["heartbeats"])
     result.waited += _delays(counts.get("ingested_ms"), done_ms, counts["started"] + counts["ended"])

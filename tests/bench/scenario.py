@@ -19,9 +19,9 @@ class Scenario:
 
     `layout` is a number of device groups, `device` for one device per key, or `jvm` for the yardstick. Loads:
 
-    - `starts`: Starts of new devices, `per_batch` of them a micro-batch, as fast as they go, with hardly a heartbeat.
-    - `beats`: `live` sessions that beat every second, which is more often than micro-batches come: in each of them every
-      session beats.
+    - `starts`: Starts of new devices, `per_batch` of them a micro-batch, as fast as they go, with hardly a heartbeat;
+      `live` of them or more in the end.
+    - `beats`: `live` sessions that beat more often than micro-batches come: in each of them every session beats.
     - `mix`: `live` sessions that beat every 30 s, and per 16 heartbeats an event: an End and a Start in turn.
 
     `heap` is the memory of the JVM as Spark writes it.
@@ -77,6 +77,7 @@ class Result:
     started: int = 0
     heartbeats: int = 0
     ended: int = 0
+    missed_beats: int = 0
     late: Weighted = field(default_factory=list)
     waited: Weighted = field(default_factory=list)
     cpu_s: dict[str, float] = field(default_factory=dict)
@@ -102,6 +103,7 @@ class Result:
             "state_mb": self.state_mb,
             "checkpoint_mb": self.checkpoint_mb,
             "ticks": len(self.ticks_ms),
+            "missed_percent": 100 * self.missed_beats / max(1, self.missed_beats + self.heartbeats),
         }
         if self.calls is not None:
             figures["state_calls_per_change"] = self.calls / changes

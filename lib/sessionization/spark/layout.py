@@ -157,8 +157,11 @@ class Group(State):
         self._read, self._has_read_all = {bucket: {} for _, bucket in places}, False
         for bucket, text in self._texts(self._read.keys()):
             self._read[bucket] = _devices(key, text)
-        found = ((device_id, self._read[bucket].get(device_id)) for device_id, bucket in places)
-        return _sessions((device_id, rows) for device_id, rows in found if rows is not None)
+        return _sessions(
+            (device_id, self._read[bucket][device_id])
+            for device_id, bucket in places
+            if device_id in self._read[bucket]
+        )
 
     def read_due(self, key: str, until_ms: int) -> Devices:
         self._read, self._has_read_all = self._all(key), True

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValu
 from sessionization.core.events import Event
 from sessionization.core.grid import Firing, grid_of
 from sessionization.core.sessions import Outcome, on_events, on_timer
-from sessionization.core.state import Rules, Sessions, next_timer_ms
+from sessionization.core.state import Rules, next_timer_ms
 from sessionization.spark.codec import OutputRow, output_rows, packed, to_event
 from sessionization.spark.layout import Devices, Layout, Named, live_in
 
@@ -72,14 +72,11 @@ class SessionProcessor(StatefulProcessor):
             device_id, event = to_event(row[-1])
             events[device_id].append(event)
         before = self._state.read(key[0], events)
-        after = dict(before)
-        output: list[OutputRow] = []
+        outcomes: dict[str, Outcome] = {}
         with Named() as at:
             for at.device_id, of_device in events.items():
-                sessions = before.get(at.device_id, {})
-                outcome = on_events(sessions, of_device, now_ms, rules)
-                after[at.device_id] = outcome.sessions
-                output += self._saved(at.device_id, sessions, outcome, now_ms)
+                outcomes[at.device_id] = on_events(before.get(at.device_id, {}), of_device, now_ms, rules)
+        output, after = self._saved(before, outcomes, now_ms)
         self._reschedule(key, before, after, now_ms)
         yield from packed(output)
 
@@ -102,13 +99,11 @@ class SessionProcessor(StatefulProcessor):
         grid = grid_of(key[0], rules.heartbeat_ms)
         firing = Firing.of(expiredTimerInfo.getExpiryTimeInMs(), now_ms, grid)
         before = self._state.read_due(key[0], now_ms - rules.late_retention_ms)
-        after: Devices = {}
-        output: list[OutputRow] = []
+        outcomes: dict[str, Outcome] = {}
         with Named() as at:
             for at.device_id, sessions in before.items():
-                outcome = on_timer(sessions, firing, rules)
-                after[at.device_id] = outcome.sessions
-                output += self._saved(at.device_id, sessions, outcome, now_ms)
+                outcomes[at.device_id] = on_timer(sessions, firing, rules)
+        output, after = self._saved(before, outcomes, now_ms)
         live = live_in(after)
         self._state.flush(live_in(before), live)
         if not live:  # then what is to be forgotten first decides
@@ -131,9 +126,15 @@ class SessionProcessor(StatefulProcessor):
             self._fired.clear()
         return now_ms
 
-    def _saved(self, device_id: str, before: Sessions, outcome: Outcome, now_ms: int) -> Iterator[OutputRow]:
-        self._state.save(device_id, before, outcome.sessions)
-        return output_rows(device_id, outcome, now_ms)
+    def _saved(self, before: Devices, outcomes: dict[str, Outcome], now_ms: int) -> tuple[list[OutputRow], Devices]:
+        """Save what has changed; returns the rows to emit, and all devices that were read as they are now."""
+        after = dict(before)
+        output: list[OutputRow] = []
+        for device_id, outcome in outcomes.items():
+            self._state.save(device_id, before.get(device_id, {}), outcome.sessions)
+            after[device_id] = outcome.sessions
+            output += output_rows(device_id, outcome, now_ms)
+        return output, after
 
     def _reschedule(self, key: GroupingKey, before: Devices, after: Devices, now_ms: int) -> None:
         """Move the timer as the change of these devices wants it.
