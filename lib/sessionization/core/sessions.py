@@ -77,9 +77,8 @@ class _Device:
         self._events = self._duplicate_start = self._duplicate_end = self._evicted = 0
 
     def outcome(self) -> Outcome:
-        if not self._events:
-            return Outcome(self._sessions, self._changes, _NO_TALLY)
-        tally = Tally(self._events, self._duplicate_start, self._duplicate_end, self._evicted)
+        counts = self._events, self._duplicate_start, self._duplicate_end, self._evicted
+        tally = Tally(*counts) if self._events else _NO_TALLY
         return Outcome(self._sessions, self._changes, tally)
 
     def apply(self, event: Event, rules: Rules) -> None:
@@ -208,16 +207,8 @@ class _Device:
         """Drop an entry; a pending End leaves as an orphan, so that it is not lost."""
         del self._sessions[session_id]
         if isinstance(entry, PendingEnd):
-            self._emit_ended(
-                session_id,
-                entry.account_id,
-                entry.platform,
-                EndReason.ORPHANED,
-                0,
-                None,
-                entry.at_ms,
-                entry.foreground_s,
-            )
+            said = entry.account_id, entry.platform
+            self._emit_ended(session_id, *said, EndReason.ORPHANED, 0, None, entry.at_ms, entry.foreground_s)
 
     def _live(self) -> tuple[int, Live] | None:
         """The device's live session, if it has one, by its id."""
