@@ -34,10 +34,7 @@ from sessionization.spark.source import ticks
 from sessionization.spark.table_home import TableHome, create_tables
 from sessionization.spark.tables import SESSION_CHANGES
 from tests.bench import calls, load, processes
-from tests.bench.scenario import YARDSTICK, Result, Scenario, Weighted
-
-LONG_LIVED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
-"""As on a cluster: code is generated and compiled."""
+from tests.bench.scenario import LONG_LIVED, YARDSTICK, Result, Scenario, Weighted
 
 _YARDSTICK = Path(__file__).with_name("Yardstick.java")
 _HEARTBEAT_MS = {"starts": 3_600_000, "beats": 100, "mix": 30_000}

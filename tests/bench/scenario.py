@@ -7,6 +7,9 @@ from typing import Literal
 YARDSTICK = "jvm"
 ONE_DEVICE = "device"
 
+LONG_LIVED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+"""As on a cluster: code is generated and compiled, which pays off in a run of more than a few minutes."""
+
 Load = Literal["starts", "beats", "mix"]
 Sink = Literal["noop", "delta"]
 Weighted = list[tuple[int, int]]

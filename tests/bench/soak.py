@@ -16,6 +16,7 @@ from statistics import median
 from sessionization.core.state import Rules
 from sessionization.local.broker import Broker
 from sessionization.spark.parse import STREAMS
+from tests.bench.scenario import LONG_LIVED
 from tests.e2e.accounts import unaccounted
 from tests.e2e.delta import live_files
 from tests.e2e.job import ROOT, Job, processes_of_session
@@ -28,13 +29,6 @@ _SAMPLES = 60
 _SHOWN = 20
 _CATCH_UP_S = 1_800
 _MB = 1024 * 1024
-# As on a cluster: memory enough, and code is generated and compiled, which pays off in a run of more than a few minutes.
-_LONG_LIVED = {
-    "spark.driver.memory": "4g",
-    "spark.sql.codegen.wholeStage": "true",
-    "spark.sql.codegen.factoryMode": "FALLBACK",
-}
-
 Samples = dict[str, list[float]]
 
 
@@ -57,7 +51,7 @@ def main() -> int:
         broker.create_topics(dict.fromkeys(STREAMS, PARTITIONS))
         topics = Topics(broker.bootstrap_servers, PARTITIONS)
         job = Job(folder, f"--trigger={options.trigger}", *grouping, topics=topics)
-        job.conf = _LONG_LIVED | dict(setting.split("=", 1) for setting in options.conf)
+        job.conf = LONG_LIVED | {"spark.driver.memory": "4g"} | dict(setting.split("=", 1) for setting in options.conf)
         sys.stdout.write(f"in {folder}\n")
         try:
             samples, began_ms = _play(job, broker, options)
