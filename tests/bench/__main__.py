@@ -23,7 +23,7 @@ _ROOT = Path(__file__).parents[2]
 _PAGE = _ROOT / "docs" / "benchmarks.md"
 _STORE = _ROOT / ".bench"
 _RUNS = _STORE / "runs.jsonl"
-_HERE = "here"
+_Results = defaultdict[tuple[Scenario, str], dict[str, Result]]
 
 
 def main() -> int:
@@ -38,7 +38,7 @@ def main() -> int:
         _tell(*_read(options.tell), write=options.write)
         return 0
     title = report.occasion(_ROOT)
-    results: defaultdict[tuple[Scenario, str], list[Result]] = defaultdict(list)
+    results: _Results = defaultdict(dict)
     failed = 0
     with _sides(options.against) as sides:
         for repeat in range(options.repeats or (1 if options.quick else 3)):
@@ -50,8 +50,9 @@ def main() -> int:
                         failed += 1
                         _say(f"{repeat + 1}: {scenario.name}, {side}: FAILED, exit code {error.returncode}")
                         continue
-                    results[scenario, side].append(result)
-                    _keep(title, scenario, side, result)
+                    round_ = f"{title} {repeat}"
+                    results[scenario, side][round_] = result
+                    _keep(title, round_, scenario, side, result)
                     _say(f"{repeat + 1}: {scenario.name}, {side}: {_short(result)}")
     _tell([title], results, write=options.write)
     return 1 if failed else 0
@@ -85,7 +86,7 @@ def _sides(commit: str | None) -> Iterator[dict[str, list[Path]]]:
         here = Path(folder, "here")
         for part in ("lib", "tests"):
             shutil.copytree(_ROOT / part, here / part, ignore=shutil.ignore_patterns("__pycache__"))
-        sides = {_HERE: [here / "lib", here]}
+        sides = {report.HERE: [here / "lib", here]}
         if commit is not None:
             other = Path(folder, "other")
             other.mkdir()
@@ -115,21 +116,21 @@ def _run(scenario: Scenario, paths: Sequence[Path], *, count_calls: bool) -> Res
     return Result(**json.loads(done.stdout.splitlines()[-1]))
 
 
-def _keep(title: str, scenario: Scenario, side: str, result: Result) -> None:
+def _keep(title: str, round_: str, scenario: Scenario, side: str, result: Result) -> None:
     _STORE.mkdir(exist_ok=True)
-    kept = {"title": title, "scenario": asdict(scenario), "side": side, "result": asdict(result)}
+    kept = {"title": title, "round": round_, "scenario": asdict(scenario), "side": side, "result": asdict(result)}
     with _RUNS.open("a", encoding="utf-8") as runs:
         runs.write(f"{json.dumps(kept)}\n")
 
 
 def _read(file: Path) -> tuple[list[str], report.Results]:
     """Runs that were kept, and the occasions of them."""
-    results: defaultdict[tuple[Scenario, str], list[Result]] = defaultdict(list)
+    results: _Results = defaultdict(dict)
     titles: dict[str, None] = {}
     for line in file.read_text(encoding="utf-8").splitlines():
         kept = json.loads(line)
         titles[kept["title"]] = None
-        results[Scenario(**kept["scenario"]), kept["side"]].append(Result(**kept["result"]))
+        results[Scenario(**kept["scenario"]), kept["side"]][kept["round"]] = Result(**kept["result"])
     return list(titles), results
 
 

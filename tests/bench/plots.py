@@ -1,6 +1,6 @@
 """Pictures of results."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from statistics import median
 
@@ -32,7 +32,7 @@ def draw(results: Results, folder: Path) -> Iterator[Path]:
     if held:
         figure, axes = plt.subplots(len(held), 1, figsize=(11, 2 * len(held) + 0.5), squeeze=False, sharex=True)
         for one, ((scenario, side), runs) in zip(axes[:, 0], held.items(), strict=True):
-            _ticks(one, titled(scenario, side, held), runs)
+            _ticks(one, titled(scenario, side, held), runs.values())
         axes[-1, 0].set_xlabel("seconds after the warm-up")
         yield _saved(figure, folder / "held.svg")
 
@@ -40,7 +40,7 @@ def draw(results: Results, folder: Path) -> Iterator[Path]:
 def _rates(axes: Axes, load: str, results: Results) -> None:
     """A bar per layout: the median, and the least and the most as a line."""
     name, title = _RATES[load]
-    rates = [[run.figures()[name] for run in runs] for runs in results.values()]
+    rates = [[run.figures()[name] for run in runs.values()] for runs in results.values()]
     middles = [median(values) for values in rates]
     reach = [[middle - min(values) for middle, values in zip(middles, rates, strict=True)],
              [max(values) - middle for middle, values in zip(middles, rates, strict=True)]]  # fmt: skip
@@ -57,7 +57,7 @@ def _rates(axes: Axes, load: str, results: Results) -> None:
     axes.xaxis.set_major_formatter("{x:,.0f}")
 
 
-def _ticks(axes: Axes, title: str, runs: Sequence[Result]) -> None:
+def _ticks(axes: Axes, title: str, runs: Iterable[Result]) -> None:
     """How long each micro-batch took over the time, a line per run."""
     for run in runs:
         ends_s, at_s = [], 0.0

@@ -25,7 +25,7 @@ def record(results: Results, title: str, pictures: Iterable[Path], folder: Path)
         for picture in pictures:
             mlflow.log_artifact(str(picture))
         for (scenario, side), runs in results.items():
-            for result in runs:
+            for result in runs.values():
                 with mlflow.start_run(run_name=scenario.name, nested=True) as run:
                     mlflow.log_params(asdict(scenario) | {"side": side})
                     mlflow.log_metrics(result.figures())

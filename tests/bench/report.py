@@ -15,8 +15,11 @@ from statistics import median
 
 from tests.bench.scenario import YARDSTICK, Result, Scenario
 
-Results = Mapping[tuple[Scenario, str], Sequence[Result]]
-"""The runs of each scenario by side: the tree they were made of."""
+Results = Mapping[tuple[Scenario, str], Mapping[str, Result]]
+"""The runs of each scenario by side, which is the tree they were made of, and by the round they were made in."""
+
+HERE = "here"
+"""The side that is this tree, with what is not committed yet."""
 
 _BEGIN, _END = "<!-- bench: begin -->", "<!-- bench: end -->"
 _COST = {
@@ -47,7 +50,8 @@ _HELD = (
     | _COST
     | _SIZE
 )
-_RATES = {"starts": "starts_per_s", "beats": "heartbeats_per_s"}
+_COMPARED = {"starts": "starts_per_s", "beats": "heartbeats_per_s", "mix": "cpu_s_per_million_changes"}
+"""The figure that tells which of two is better, by load: what is held flat out, and what it costs to hold the same."""
 _GB_IN_KB = 1024 * 1024
 
 
@@ -59,7 +63,7 @@ def tables(results: Results) -> Iterator[str]:
 
 def _table(columns: Mapping[str, str], results: Results) -> Iterator[str]:
     """Columns that nothing was measured for are left out."""
-    figures = {key: [result.figures() for result in runs] for key, runs in results.items()}
+    figures = {key: [result.figures() for result in runs.values()] for key, runs in results.items()}
     shown = {
         title: name for title, name in columns.items() if any(name in run for runs in figures.values() for run in runs)
     }
@@ -74,20 +78,27 @@ def _table(columns: Mapping[str, str], results: Results) -> Iterator[str]:
 
 
 def ratios(results: Results) -> Iterator[str]:
-    """How each layout compares with the yardstick under the same load, run by run."""
+    """How each layout compares with the yardstick under the same load, and each side with the others, round by round."""
     for (scenario, side), runs in results.items():
-        rate = _RATES.get(scenario.load)
-        if rate is None or scenario.layout == YARDSTICK:
-            continue
-        beside = [
-            reference
-            for (other, its_side), references in results.items()
-            if (other.layout, other.load, other.live, its_side) == (YARDSTICK, scenario.load, scenario.live, side)
-            for reference in references
-        ]
-        pairs = ((run.figures()[rate], yardstick.figures()[rate]) for run, yardstick in zip(runs, beside, strict=False))
-        if shares := [of_run / of_yardstick for of_run, of_yardstick in pairs if of_yardstick]:
-            yield f"- {titled(scenario, side, results)}: {_spread(shares)} x the yardstick"
+        for (other, other_side), beside in results.items():
+            if scenario != other and other.layout == YARDSTICK and side == other_side:
+                if (scenario.load, scenario.live, scenario.sink) == (other.load, other.live, other.sink):
+                    yield from _ratio(titled(scenario, side, results), "the yardstick", scenario, runs, beside)
+            elif scenario == other and side == HERE != other_side:
+                yield from _ratio(titled(scenario, side, results), other_side, scenario, runs, beside)
+
+
+def _ratio(
+    title: str, other_title: str, scenario: Scenario, runs: Mapping[str, Result], beside: Mapping[str, Result]
+) -> Iterator[str]:
+    name = _COMPARED[scenario.load]
+    rounds = ((runs[number].figures(), beside[number].figures()) for number in runs if number in beside)
+    if shares := [here[name] / there[name] for here, there in rounds if there[name]]:
+        yield f"- {title}: {_spread(shares)} x {other_title} ({_title_of(name)})"
+
+
+def _title_of(name: str) -> str:
+    return next(title for title, its_name in (_FLAT_OUT | _HELD).items() if its_name == name)
 
 
 def titled(scenario: Scenario, side: str, results: Results) -> str:

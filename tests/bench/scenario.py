@@ -42,7 +42,8 @@ class Scenario:
     @property
     def name(self) -> str:
         layout = {YARDSTICK: "JVM", ONE_DEVICE: "a device per key"}.get(self.layout, f"{self.layout} groups")
-        return f"{self.load}, {self.live:,} live, {layout}, {self.sink}"
+        size = f"{self.per_batch:,} a micro-batch" if self.load == "starts" else f"{self.live:,} live"
+        return f"{self.load}, {size}, {layout}, {self.sink}"
 
     @property
     def device_groups(self) -> int | None:

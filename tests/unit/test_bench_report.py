@@ -10,6 +10,11 @@ YARDSTICK = Scenario("beats", "jvm", 1_000)
 GROUPS = Scenario("beats", "4", 1_000)
 
 
+def rounds(*per_s: int | None) -> dict[str, Result]:
+    """A run per round, except where it failed."""
+    return {str(number): beats(rate) for number, rate in enumerate(per_s) if rate is not None}
+
+
 def beats(per_s: int) -> Result:
     return Result(seconds=10, ticks_ms=[900, 1_100], heartbeats=per_s * 10, cpu_s={"jvm": 8, "python": 4})
 
@@ -38,7 +43,7 @@ def test_figures_are_per_second_and_per_change():
 
 
 def test_a_table_has_the_median_and_the_spread_and_no_column_without_figures():
-    head, _, row, _ = tables({(GROUPS, "here"): [beats(120), beats(90), beats(100)]})
+    head, _, row, _ = tables({(GROUPS, "here"): rounds(120, 90, 100)})
     assert "heartbeats/s" in head
     assert "lateness" not in head
     assert row.startswith("| beats, 1,000 live, 4 groups, noop | ")
@@ -46,8 +51,14 @@ def test_a_table_has_the_median_and_the_spread_and_no_column_without_figures():
 
 
 def test_layouts_are_compared_with_the_yardstick_of_the_same_round():
-    results = {(YARDSTICK, "here"): [beats(100), beats(50)], (GROUPS, "here"): [beats(200), beats(150)]}
-    assert list(ratios(results)) == ["- beats, 1,000 live, 4 groups, noop: 2.50 (2.00 to 3.00) x the yardstick"]
+    results = {(YARDSTICK, "here"): rounds(100, None, 50), (GROUPS, "here"): rounds(200, 500, 150)}
+    (told,) = ratios(results)
+    assert told == "- beats, 1,000 live, 4 groups, noop: 2.50 (2.00 to 3.00) x the yardstick (heartbeats/s)"
+
+
+def test_sides_are_compared_with_one_another():
+    results = {(GROUPS, "abc"): rounds(100), (GROUPS, "here"): rounds(150)}
+    assert list(ratios(results)) == ["- beats, 1,000 live, 4 groups, noop, here: 1.50 x abc (heartbeats/s)"]
 
 
 def test_results_replace_those_of_an_earlier_run(tmp_path):
