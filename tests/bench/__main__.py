@@ -23,6 +23,8 @@ _ROOT = Path(__file__).parents[2]
 _PAGE = _ROOT / "docs" / "benchmarks.md"
 _STORE = _ROOT / ".bench"
 _RUNS = _STORE / "runs.jsonl"
+_Side = tuple[list[Path], list[str]]
+"""Where Python finds the library and the benchmarks, and Spark settings beside the usual ones."""
 _Results = defaultdict[tuple[Scenario, str], dict[str, Result]]
 
 
@@ -40,12 +42,12 @@ def main() -> int:
     title = report.occasion(_ROOT)
     results: _Results = defaultdict(dict)
     failed = 0
-    with _sides(options.against) as sides:
+    with _sides(options.against, options.conf) as sides:
         for repeat in range(options.repeats or (1 if options.quick else 3)):
             for scenario in _chosen(options):
-                for side, paths in sides.items():
+                for side, (paths, conf) in sides.items():
                     try:
-                        result = _run(scenario, paths, count_calls=options.count_calls)
+                        result = _run(scenario, paths, conf, count_calls=options.count_calls)
                     except subprocess.CalledProcessError as error:
                         failed += 1
                         _say(f"{repeat + 1}: {scenario.name}, {side}: FAILED, exit code {error.returncode}")
@@ -65,6 +67,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", action="append", default=[], help="scenarios whose name holds this; may be repeated")
     parser.add_argument("--list", action="store_true", help="name the scenarios, and run none")
     parser.add_argument("--against", help="a commit whose lib/ every scenario is run with in turn with this one's")
+    parser.add_argument(
+        "--conf",
+        action="append",
+        default=[],
+        help="name=value: run every scenario in turn with this Spark setting as well",
+    )
     parser.add_argument("--count-calls", action="store_true", help="count the calls to the state, which costs time")
     parser.add_argument("--write", action="store_true", help="put the results into docs/benchmarks.md")
     parser.add_argument("--tell", type=Path, help="run nothing, and tell of runs that were kept (.bench/runs.jsonl)")
@@ -80,23 +88,23 @@ def _chosen(options: argparse.Namespace) -> list[Scenario]:
 
 
 @contextmanager
-def _sides(commit: str | None) -> Iterator[dict[str, list[Path]]]:
-    """Where Python finds the library and the benchmarks, by side: copies, for a tree may be worked on for hours."""
+def _sides(commit: str | None, conf: Sequence[str]) -> Iterator[dict[str, _Side]]:
+    """By name the sides to run in turn: copies of the trees, for a tree may be worked on for hours."""
     with tempfile.TemporaryDirectory(prefix="bench-trees-") as folder:
         here = Path(folder, "here")
         for part in ("lib", "tests"):
             shutil.copytree(_ROOT / part, here / part, ignore=shutil.ignore_patterns("__pycache__"))
-        sides = {report.HERE: [here / "lib", here]}
+        sides: dict[str, _Side] = {report.HERE: ([here / "lib", here], [])}
         if commit is not None:
             other = Path(folder, "other")
             other.mkdir()
             archive = subprocess.run(["git", "archive", commit, "lib"], cwd=_ROOT, stdout=subprocess.PIPE, check=True)
             subprocess.run(["tar", "-x", "-C", str(other)], input=archive.stdout, check=True)
-            sides = {commit: [other / "lib", here]} | sides
-        yield sides
+            sides = {commit: ([other / "lib", here], [])} | sides
+        yield sides | {setting: ([here / "lib", here], [setting]) for setting in conf}
 
 
-def _run(scenario: Scenario, paths: Sequence[Path], *, count_calls: bool) -> Result:
+def _run(scenario: Scenario, paths: Sequence[Path], conf: Sequence[str], *, count_calls: bool) -> Result:
     with tempfile.TemporaryDirectory(prefix="bench-run-") as folder:
         file = Path(folder, "scenario.json")
         file.write_text(json.dumps(asdict(scenario)), encoding="utf-8")
@@ -106,7 +114,7 @@ def _run(scenario: Scenario, paths: Sequence[Path], *, count_calls: bool) -> Res
             counted.mkdir()
             environment[calls.FOLDER] = str(counted)
         done = subprocess.run(
-            [sys.executable, "-m", "tests.bench.run", str(file)],
+            [sys.executable, "-m", "tests.bench.run", str(file), *conf],
             cwd=paths[-1],
             env=environment,
             stdout=subprocess.PIPE,

@@ -19,7 +19,7 @@ Results = Mapping[tuple[Scenario, str], Mapping[str, Result]]
 """The runs of each scenario by side, which is the tree they were made of, and by the round they were made in."""
 
 HERE = "here"
-"""The side that is this tree, with what is not committed yet."""
+"""The side that is this tree, with what is not committed yet, and with the usual settings."""
 
 _BEGIN, _END = "<!-- bench: begin -->", "<!-- bench: end -->"
 _COST = {

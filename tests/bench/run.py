@@ -1,4 +1,4 @@
-"""One scenario in this process: `python -m tests.bench.run FILE` prints what it has measured as JSON."""
+"""One scenario in this process: `python -m tests.bench.run FILE [name=value ...]` prints its result as JSON."""
 
 import json
 import os
@@ -56,18 +56,18 @@ def main() -> int:
     scenario = Scenario(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
     # The engine may still be writing to it when the result is there.
     with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as folder:
-        sys.stdout.write(f"{json.dumps(asdict(measured(scenario, Path(folder))))}\n")
+        sys.stdout.write(f"{json.dumps(asdict(measured(scenario, Path(folder), sys.argv[2:])))}\n")
         sys.stdout.flush()
     return 0
 
 
-def measured(scenario: Scenario, folder: Path) -> Result:
-    """Run the scenario in a new Spark session of this process, its files below `folder`.
+def measured(scenario: Scenario, folder: Path, conf: Sequence[str] = ()) -> Result:
+    """Run the scenario in a new Spark session of this process, its files below `folder`, `conf` on top of its settings.
 
     What is measured begins and ends with a micro-batch, so that a long one counts whole or not at all.
     """
     made = calls.counter()
-    spark = _session(scenario, folder)
+    spark = _session(scenario, folder, dict(setting.split("=", 1) for setting in conf))
     rules = Rules(heartbeat_ms=_HEARTBEAT_MS[scenario.load], late_retention_ms=_LATE_RETENTION_MS)
     progress: list[Progress] = []
     query = _started(spark, _changes(spark, scenario, rules), scenario, folder, progress)
@@ -147,7 +147,7 @@ def _end_ms(tick: Any) -> int:
     return int(began.timestamp() * 1_000) + tick["durationMs"]["triggerExecution"]
 
 
-def _session(scenario: Scenario, folder: Path) -> SparkSession:
+def _session(scenario: Scenario, folder: Path, conf: dict[str, str]) -> SparkSession:
     """A session whose JVM knows the yardstick's classes."""
     class_path = list(map(str, jar_paths("spark")))
     if scenario.layout == YARDSTICK:
@@ -159,7 +159,7 @@ def _session(scenario: Scenario, folder: Path) -> SparkSession:
     }
     given = " ".join(f"--conf {name}={value}" for name, value in settings.items())
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"{given} pyspark-shell"
-    return local_session(folder / "engine.log", STREAM_CONF)
+    return local_session(folder / "engine.log", STREAM_CONF | conf)
 
 
 def _compiled(classes: Path) -> Path:
