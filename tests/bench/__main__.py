@@ -17,7 +17,7 @@ from tests.bench import calls, report
 from tests.bench.plots import draw
 from tests.bench.record import record
 from tests.bench.scenario import Result, Scenario
-from tests.bench.scenarios import QUICK, WHOLE
+from tests.bench.scenarios import QUICK, SCALING, WHOLE
 
 _ROOT = Path(__file__).parents[2]
 _PAGE = _ROOT / "docs" / "benchmarks.md"
@@ -63,6 +63,7 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small loads, once each; three minutes")
+    parser.add_argument("--scaling", action="store_true", help="the cost of a live session by sessions and groups")
     parser.add_argument("--repeats", type=int, help="runs of each scenario; 3 by default")
     parser.add_argument("--only", action="append", default=[], help="scenarios whose name holds this; may be repeated")
     parser.add_argument("--list", action="store_true", help="name the scenarios, and run none")
@@ -71,7 +72,7 @@ def _options() -> argparse.Namespace:
         "--conf",
         action="append",
         default=[],
-        help="name=value: run every scenario in turn with this Spark setting as well",
+        help="'name=value ...': run every scenario in turn with these Spark settings as well",
     )
     parser.add_argument("--count-calls", action="store_true", help="count the calls to the state, which costs time")
     parser.add_argument("--write", action="store_true", help="put the results into docs/benchmarks.md")
@@ -82,7 +83,7 @@ def _options() -> argparse.Namespace:
 def _chosen(options: argparse.Namespace) -> list[Scenario]:
     return [
         scenario
-        for scenario in (QUICK if options.quick else WHOLE)
+        for scenario in (QUICK if options.quick else SCALING if options.scaling else WHOLE)
         if not options.only or any(part in scenario.name for part in options.only)
     ]
 
@@ -101,7 +102,7 @@ def _sides(commit: str | None, conf: Sequence[str]) -> Iterator[dict[str, _Side]
             archive = subprocess.run(["git", "archive", commit, "lib"], cwd=_ROOT, stdout=subprocess.PIPE, check=True)
             subprocess.run(["tar", "-x", "-C", str(other)], input=archive.stdout, check=True)
             sides = {commit: ([other / "lib", here], [])} | sides
-        yield sides | {setting: ([here / "lib", here], [setting]) for setting in conf}
+        yield sides | {settings: ([here / "lib", here], settings.split()) for settings in conf}
 
 
 def _run(scenario: Scenario, paths: Sequence[Path], conf: Sequence[str], *, count_calls: bool) -> Result:

@@ -27,7 +27,7 @@ def memory_mb() -> Counter[str]:
 
 
 def _family() -> list[tuple[int, str]]:
-    """This process and its descendants; `jvm` is the engine, `python` everything else."""
+    """This process and its descendants; `jvm` is the engine, its executors included, `python` everything else."""
     parents: dict[int, int] = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit() and (fields := _stat(int(folder.name))):
@@ -35,7 +35,11 @@ def _family() -> list[tuple[int, str]]:
     found = {os.getpid()}
     while more := {pid for pid, parent in parents.items() if parent in found} - found:
         found |= more
-    return [(pid, "jvm" if "SparkSubmit" in " ".join(_lines(pid, "cmdline")) else "python") for pid in sorted(found)]
+    return [(pid, "jvm" if _program(pid) == "java" else "python") for pid in sorted(found)]
+
+
+def _program(pid: int) -> str:
+    return Path(" ".join(_lines(pid, "cmdline")).partition("\0")[0]).name
 
 
 def _stat(pid: int) -> list[str]:

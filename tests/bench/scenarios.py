@@ -12,9 +12,9 @@ def flat_out(load: Load, live: int, per_batch: dict[str, int], warm_up_s: int, s
     ]
 
 
-def held(live: int, layouts: tuple[str, ...], sink: Sink = "noop", seconds: int = 600) -> list[Scenario]:
+def held(live: int, *layouts: str, sink: Sink = "noop", warm_up_s: int = 180, seconds: int = 180) -> list[Scenario]:
     """The published mix: what it costs, and whether heartbeats come in time."""
-    return [Scenario("mix", layout, live, sink, warm_up_s=240, seconds=seconds, heap="6g") for layout in layouts]
+    return [Scenario("mix", layout, live, sink, warm_up_s=warm_up_s, seconds=seconds, heap="6g") for layout in layouts]
 
 
 def _groups(live: int) -> str:
@@ -26,12 +26,20 @@ QUICK = [
     *flat_out("beats", 50_000, {YARDSTICK: 50_000, _groups(50_000): 50_000}, 15, 10),
 ]
 WHOLE = [
-    *flat_out("starts", 1_000_000, {YARDSTICK: 50_000, _groups(1_000_000): 50_000, ONE_DEVICE: 10_000}, 60, 60),
-    *flat_out("beats", 100_000, {YARDSTICK: 50_000, _groups(100_000): 50_000, ONE_DEVICE: 50_000}, 60, 60),
-    *held(100_000, (YARDSTICK, _groups(100_000), ONE_DEVICE), seconds=180),
-    *held(100_000, (_groups(100_000),), "delta", seconds=180),
-    *held(500_000, (YARDSTICK, _groups(500_000)), seconds=180),
-    *held(500_000, (_groups(500_000),), "delta"),
-    *held(1_000_000, (YARDSTICK,), seconds=180),
-    *held(1_000_000, (_groups(1_000_000),)),
+    *flat_out("starts", 1_000_000, {YARDSTICK: 50_000, _groups(1_000_000): 50_000, ONE_DEVICE: 10_000}, 45, 30),
+    *flat_out("beats", 100_000, {YARDSTICK: 50_000, _groups(100_000): 50_000, ONE_DEVICE: 50_000}, 45, 30),
+    *held(100_000, YARDSTICK, _groups(100_000), ONE_DEVICE),
+    *held(100_000, _groups(100_000), sink="delta"),
+    *held(500_000, YARDSTICK, _groups(500_000)),
+    *held(500_000, _groups(500_000), sink="delta", seconds=600),
+    *held(1_000_000, YARDSTICK),
+    *held(1_000_000, _groups(1_000_000), seconds=600),
+]
+SCALING = [
+    *(
+        scenario
+        for live in (25_000, 100_000, 400_000)
+        for scenario in held(live, _groups(live), warm_up_s=100, seconds=45)
+    ),
+    *held(100_000, "25", "400", "1600", warm_up_s=100, seconds=45),
 ]

@@ -4,7 +4,7 @@ import pytest
 
 from tests.bench.report import Page, ratios, tables
 from tests.bench.scenario import Delays, Result, Scenario
-from tests.bench.scenarios import QUICK, WHOLE
+from tests.bench.scenarios import QUICK, SCALING, WHOLE
 
 YARDSTICK = Scenario("beats", "jvm", 1_000)
 GROUPS = Scenario("beats", "4", 1_000)
@@ -77,5 +77,5 @@ def test_a_page_without_a_place_is_refused(tmp_path):
 
 
 def test_scenarios_are_told_apart_by_their_names():
-    for scenarios in (QUICK, WHOLE):
+    for scenarios in (QUICK, SCALING, WHOLE):
         assert len({scenario.name for scenario in scenarios}) == len(scenarios)
