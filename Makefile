@@ -17,7 +17,7 @@ LIVE ?= 50000
 GROUPS ?= 512
 UNIT := $(BIN)/python -m pytest tests/unit lib/sessionization/core lib/sessionization/durations.py --doctest-modules -q
 
-.PHONY: help setup demo demo-kafka sql test test-faults soak bench bench-quick lint check format lock clean
+.PHONY: help setup demo demo-kafka sql test test-faults soak bench bench-quick profile lint check format lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -41,7 +41,7 @@ $(BROKER): $(READY) lib/sessionization/local/jars.lock
 	@touch $@
 
 $(BENCH): $(READY) requirements-bench.lock
-	@echo "fetching MLflow and Matplotlib (once)"
+	@echo "fetching MLflow, Matplotlib and py-spy (once)"
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-build-isolation --require-hashes -r requirements-bench.lock
 	@touch $@
 
@@ -71,6 +71,9 @@ bench: $(BENCH) ## measure the operator, three times each, some hours: make benc
 
 bench-quick: $(BENCH) ## the same with small loads, once: three minutes
 	@$(BIN)/python -m tests.bench --quick $(ARGS)
+
+profile: $(BENCH) ## where a scenario's CPU time goes: make profile S="beats, 100,000 live, 100 groups, noop"
+	@PATH="$(BIN):$$PATH" $(BIN)/python -m tests.bench.profile "$(S)"
 
 lint: $(READY) ## format, lint, strict types
 	@$(BIN)/ruff format --check .

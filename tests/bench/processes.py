@@ -12,7 +12,19 @@ def cpu_s() -> Counter[str]:
     used: Counter[str] = Counter()
     for pid, kind in _family():
         if fields := _stat(pid):
-            used[kind] += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+            used[kind] += _seconds(fields[11:15])
+    return used
+
+
+def threads_cpu_s() -> dict[tuple[str, int, int], float]:
+    """CPU seconds by kind of process and name of the thread, process id and thread id; of threads that live."""
+    used = {}
+    for pid, kind in _family():
+        for task in Path(f"/proc/{pid}/task").glob("*"):
+            text = " ".join(_lines(f"{pid}/task/{task.name}", "stat"))
+            name, fields = text.partition("(")[2].rpartition(")")[0], text.rpartition(")")[2].split()
+            if fields:
+                used[f"{kind}: {name}", pid, int(task.name)] = _seconds(fields[11:13])
     return used
 
 
@@ -47,7 +59,11 @@ def _stat(pid: int) -> list[str]:
     return " ".join(_lines(pid, "stat")).rpartition(")")[2].split()
 
 
-def _lines(pid: int, name: str) -> list[str]:
+def _seconds(fields: list[str]) -> float:
+    return sum(map(int, fields)) / os.sysconf("SC_CLK_TCK")
+
+
+def _lines(pid: int | str, name: str) -> list[str]:
     try:
         return Path(f"/proc/{pid}/{name}").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -74,7 +75,7 @@ def measured(scenario: Scenario, folder: Path, conf: Sequence[str] = ()) -> Resu
     ticks = _Ticks(query)
     began_ms = _warmed_up(ticks, scenario, progress)
     result = Result()
-    cpu, made_before = processes.cpu_s(), made()
+    cpu, threads, made_before = processes.cpu_s(), processes.threads_cpu_s(), made()
     progress.clear()
     peak = Counter[str]()
     weighed_s = 0.0
@@ -89,6 +90,7 @@ def measured(scenario: Scenario, folder: Path, conf: Sequence[str] = ()) -> Resu
             break
     result.seconds = (_end_ms(fresh[-1]) - began_ms) / 1_000
     result.cpu_s = {kind: used - cpu[kind] for kind, used in processes.cpu_s().items()}
+    result.threads_s = _by_name(threads, processes.threads_cpu_s())
     result.peak_mb = dict(peak)
     if made_before is not None:
         result.calls = made() - made_before
@@ -229,9 +231,19 @@ def _add_tick(result: Result, tick: Any) -> None:
     result.ticks_ms.append(took_ms)
     state = tick["stateOperators"][0]
     result.state_rows, result.state_mb = state["numRowsTotal"], state["memoryUsedBytes"] / _MB
+    for name, value in state["customMetrics"].items():
+        if "Latency" in name:
+            result.state_ms[name] = result.state_ms.get(name, 0) + value
     observed = tick["observedMetrics"].get("changes")
     if observed is not None and observed["processed_ms"] is not None:
         _add_changes(result, observed.asDict(), observed["processed_ms"] + took_ms)
+
+
+def _by_name(before: dict[tuple[str, int, int], float], after: dict[tuple[str, int, int], float]) -> dict[str, float]:
+    used = Counter[str]()
+    for thread, cpu_s in after.items():
+        used[re.sub(r"[\d#.:]*\d", "", thread[0])] += cpu_s - before.get(thread, 0.0)
+    return {name: cpu_s for name, cpu_s in used.most_common() if cpu_s > 0}
 
 
 def _add_rows(result: Result, progress: Iterable[Progress], rows: DataFrame) -> None:

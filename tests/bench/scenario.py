@@ -73,7 +73,8 @@ class Result:
 
     `ticks_ms` is how long each micro-batch took, in their order. `late` and `waited` are heartbeat lateness and event to
     row. `cpu_s` is by kind of process (`jvm`, `python`), and so is `peak_mb`, in proportional set size: pages that
-    processes share count once. `calls` are Python's calls to the state, where they were counted.
+    processes share count once. `threads_s` is CPU by name of the thread, `state_ms` what the state store says of its own
+    time. `calls` are Python's calls to the state, where they were counted.
     """
 
     seconds: float = 0
@@ -85,6 +86,8 @@ class Result:
     late: Weighted = field(default_factory=list)
     waited: Weighted = field(default_factory=list)
     cpu_s: dict[str, float] = field(default_factory=dict)
+    threads_s: dict[str, float] = field(default_factory=dict)
+    state_ms: dict[str, int] = field(default_factory=dict)
     peak_mb: dict[str, float] = field(default_factory=dict)
     state_rows: int = 0
     state_mb: float = 0

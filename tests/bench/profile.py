@@ -1,0 +1,134 @@
+"""Where a scenario's CPU time goes: `python -m tests.bench.profile "beats, 100,000 live, 100 groups, noop"`.
+
+By thread (the kernel's count), by what Java threads do (Java Flight Recorder) and by what Python does (py-spy), each as
+microseconds a change.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tests.bench.scenario import Result, Scenario
+from tests.bench.scenarios import QUICK, SCALING, WHOLE
+
+_JAVA = {
+    "RocksDB": r"org/rocksdb",
+    "Avro of the state": r"avro|Avro|StateStoreEncoder|StateEncoder|StateTypesEncoder",
+    "state calls: protocol and sockets": r"StateServer|StateMessage|protobuf",
+    "rows to and from Python (Arrow)": r"arrow|Arrow|PythonRunner|PythonArrow|PickledPython",
+    "Parquet": r"parquet",
+    "Delta": r"delta",
+    "state store": r"streaming/state|RocksDB",
+    "shuffle, sort": r"[sS]huffle|sort/|Sorter|Exchange",
+    "planning": r"catalyst/(analysis|optimizer|trees|plans|rules|parser)|codegen|janino|QueryExecution|QueryPlan",
+    "rows": r"catalyst|spark/sql/execution",
+    "scheduling, files, network": r"spark|hadoop|netty|log4j",
+}
+_PYTHON = {
+    "rules": r"sessionization/core",
+    "entries, rows": r"sessionization/spark/codec",
+    "buckets": r"sessionization/spark/layout",
+    "processor": r"sessionization/spark/processor",
+    "state calls": r"stateful_processor_api_client|(map|value|list)_state_client|StateMessage|protobuf|stateful_processor\.py",
+    "rows from and to Arrow": r"serializers|conversion|pyarrow|pandas|types\.py",
+    "the rest of PySpark": r"pyspark",
+}
+_COMPILER_AND_COLLECTOR = re.compile(r"jvm: (C\d Compiler|G\d|GC|VM Thread|VM Periodic)")
+_RATE = 100
+
+
+def main() -> int:
+    scenarios = {scenario.name: scenario for scenario in (*QUICK, *SCALING, *WHOLE)}
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.profile", description=__doc__)
+    parser.add_argument("scenario", choices=scenarios, metavar="SCENARIO", help="; ".join(scenarios))
+    scenario = scenarios[parser.parse_args().scenario]
+    with tempfile.TemporaryDirectory(prefix="bench-profile-") as folder:
+        result, java, python = _profiled(scenario, Path(folder))
+        sys.stdout.writelines(f"{line}\n" for line in _told(scenario, result, java, python))
+    return 0
+
+
+def _profiled(scenario: Scenario, folder: Path) -> tuple[Result, Counter[str], Counter[str]]:
+    """The run's result, and the samples of its Java threads and of its Python processes by what they did."""
+    file, recording, stacks = folder / "scenario.json", folder / "jvm.jfr", folder / "python.txt"
+    file.write_text(json.dumps(asdict(scenario)), encoding="utf-8")
+    record = f"-Dfile.encoding=UTF-8 -XX:StartFlightRecording=filename={recording},settings=profile"
+    done = subprocess.run(
+        ["py-spy", "record", "--subprocesses", "--format", "raw", "--rate", str(_RATE), "--output", str(stacks), "--",
+         sys.executable, "-m", "tests.bench.run", str(file)],
+        env=os.environ | {"JAVA_TOOL_OPTIONS": record},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )  # fmt: skip
+    result = Result(**json.loads(next(line for line in reversed(done.stdout.splitlines()) if line.startswith("{"))))
+    return result, _java(recording), _python(stacks)
+
+
+def _java(recording: Path) -> Counter[str]:
+    """Samples by what the innermost frame that says so was doing."""
+    text = subprocess.run(
+        ["jfr", "print", "--json", "--stack-depth", "64", "--events", "jdk.ExecutionSample", str(recording)],
+        stdout=subprocess.PIPE,
+        check=True,
+    ).stdout
+    events = json.loads(text)["recording"]["events"]
+    return Counter(_doing(_frames(event), _JAVA) for event in events)
+
+
+def _frames(event: Any) -> Iterator[str]:
+    for frame in event["values"]["stackTrace"]["frames"]:
+        yield f"{frame['method']['type']['name']}.{frame['method']['name']}"
+
+
+def _python(stacks: Path) -> Counter[str]:
+    """Samples of the workers; the driver of a run waits."""
+    found = Counter[str]()
+    for line in stacks.read_text(encoding="utf-8").splitlines():
+        stack, _, samples = line.rpartition(" ")
+        if "worker.py" in stack:
+            found[_doing(reversed(stack.split(";")), _PYTHON)] += int(samples)
+    return found
+
+
+def _doing(frames: Iterable[str], kinds: Mapping[str, str]) -> str:
+    for frame in frames:
+        for kind, pattern in kinds.items():
+            if re.search(pattern, frame):
+                return kind
+    return "other"
+
+
+def _told(scenario: Scenario, result: Result, java: Counter[str], python: Counter[str]) -> Iterator[str]:
+    changes = result.started + result.heartbeats + result.ended
+    threads = Counter(result.threads_s)
+    not_java = sum(cpu_s for name, cpu_s in threads.items() if _COMPILER_AND_COLLECTOR.match(name))
+    yield f"{scenario.name}: {changes:,} changes in {result.seconds:,.0f} s; us of CPU a change"
+    for kind, cpu_s in result.cpu_s.items():
+        yield f"  {1e6 * cpu_s / changes:8.2f} {kind}"
+    yield "by thread"
+    for name, cpu_s in threads.most_common(14):
+        yield f"  {1e6 * cpu_s / changes:8.2f} {name}"
+    yield "the state store's own count (waiting included)"
+    for name, spent_ms in Counter(result.state_ms).most_common(8):
+        yield f"  {1e3 * spent_ms / changes:8.2f} {name}"
+    for title, samples, cpu_s in (
+        ("Java threads", java, result.cpu_s["jvm"] - not_java),
+        ("Python", python, result.cpu_s["python"]),
+    ):
+        yield f"{title}: {samples.total():,} samples"
+        for kind, count in samples.most_common():
+            yield f"  {1e6 * cpu_s / changes * count / samples.total():8.2f} {kind}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
