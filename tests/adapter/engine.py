@@ -16,7 +16,6 @@ from sessionization.spark.processor import RulesInForce, SessionProcessor
 _EventRow = Row("grouping_key", "event")
 # The tester's own map calls `exists` and `containsKey` within the others, so these two are not counted.
 _MAP_CALLS = ("iterator", "updateValue", "removeKey", "getValue", "clear")
-_VALUE_CALLS = ("get", "update")
 _TIMER_CALLS = ("registerTimer", "deleteTimer", "listTimers")
 
 
@@ -30,9 +29,6 @@ class Engine:
         state = self.processor._state
         for name in _MAP_CALLS:
             self._count(state._sessions if device_groups is None else state._buckets, name)
-        if device_groups is not None:
-            for name in _VALUE_CALLS:
-                self._count(state._live, name)
         for name in _TIMER_CALLS:
             self._count(self.processor._handle, name)
 

@@ -85,9 +85,9 @@ def test_state_calls_beside_setting_the_key() -> None:
 
 
 def test_state_calls_of_a_group() -> None:
-    """An event reads its own device, however many others there are; a beat reads all of them at once."""
+    """An event reads its own bucket, as long as another device there is live; a beat reads all of them at once."""
     engine = Engine(RULES, 1)
-    others = [(f"other {n}", Start(n, NOW, Platform.PC, NOW)) for n in range(20)]
+    others = [(f"other {n}", Start(n, NOW, Platform.PC, NOW)) for n in range(200)]
 
     def calls(now_ms: int, *events: tuple[str, Event]) -> dict[str, int]:
         engine.micro_batch(now_ms, events, lambda _: "0")
@@ -95,10 +95,22 @@ def test_state_calls_of_a_group() -> None:
 
     at_ms = grid_of("0", RULES.heartbeat_ms).after(NOW)
     calls(at_ms, *others)
-    assert calls(at_ms + 1, start(1)) == {"getValue": 1, "updateValue": 1, "get": 1, "update": 1}
-    assert calls(at_ms + 2, start(1)) == {"getValue": 1, "get": 1}
+    assert calls(at_ms + 1, start(1)) == {"getValue": 1, "updateValue": 1}
+    assert calls(at_ms + 2, start(1)) == {"getValue": 1}
     assert calls(at_ms + 1_000) == {"iterator": 1, "registerTimer": 1}
-    assert calls(at_ms + 1_001, end(1)) == {"getValue": 1, "updateValue": 1, "get": 1, "update": 1}
+    assert calls(at_ms + 1_001, end(1)) == {"getValue": 1, "updateValue": 1}
+
+
+def test_an_event_reads_the_group_where_it_sees_no_other_live_session() -> None:
+    """The timer is the next instant of the grid if one is live anywhere, and later if none is."""
+    engine = Engine(RULES, 1)
+    engine.micro_batch(
+        NOW, [start(1), *((f"far {n}", Start(n, NOW, Platform.PC, NOW)) for n in range(2))], lambda _: "0"
+    )
+    (timer_ms,) = engine.timers("0")
+    engine.micro_batch(NOW + 1, [end(1)], lambda _: "0")
+    assert engine.calls == {"getValue": 1, "updateValue": 1, "iterator": 1}
+    assert engine.timers("0") == [timer_ms]
 
 
 def test_the_devices_of_a_bucket_share_a_read_and_a_write() -> None:
@@ -107,9 +119,9 @@ def test_the_devices_of_a_bucket_share_a_read_and_a_write() -> None:
     starts = [(f"device {n}", Start(n, NOW, Platform.PC, NOW)) for n in range(500)]
     engine.micro_batch(NOW, starts, lambda _: "0")
     # One of the reads is because nothing was live yet.
-    assert engine.calls == {"iterator": 2, "updateValue": buckets, "get": 1, "update": 1, "registerTimer": 1}
+    assert engine.calls == {"iterator": 2, "updateValue": buckets, "registerTimer": 1}
     engine.micro_batch(NOW + 1, starts, lambda _: "0")
-    assert engine.calls == {"iterator": 1, "get": 1}
+    assert engine.calls == {"iterator": 1}
     assert {tuple(key) for key in engine.state("0")} == {(bucket,) for bucket in range(buckets)}
     engine.micro_batch(NOW + 10_000, [], lambda _: "0")
     assert engine.calls["updateValue"] == buckets

@@ -106,14 +106,13 @@ class QuickReference(Reference):
     def __init__(self, rules: Rules, groups: int | None) -> None:
         super().__init__(rules, (lambda device_id: device_id) if groups is None else partial(group_of, groups))
         self._groups = groups
-        self._were_live: set[str] = set()
         self._known: defaultdict[str, dict[str, Device]] = defaultdict(dict)
         self._touched: defaultdict[str, dict[str, Device]] = defaultdict(dict)
 
     def state_rows(self) -> int:
-        """The rows of the operator's state: an entry each, or with groups a bucket each and the counts of the live."""
+        """The rows of the operator's state: an entry each, or with groups a bucket each."""
         if self._groups is not None:
-            return len({_bucket_of(self._groups, device_id) for device_id in self.remembered}) + len(self._were_live)
+            return len({_bucket_of(self._groups, device_id) for device_id in self.remembered})
         devices = self.remembered.values()
         return sum(len(device.closed) + len(device.waiting) + (device.live is not None) for device in devices)
 
@@ -138,8 +137,6 @@ class QuickReference(Reference):
             del of_key[device_id]
         live = next((device for device in of_key.values() if device.live), None)
         self._touched[key] = of_key if live is None else {live.device_id: live}
-        if live is not None:
-            self._were_live.add(key)
         super()._set_timer(key)
 
 

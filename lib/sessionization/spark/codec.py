@@ -179,6 +179,11 @@ def at_rest(rows: Iterable[Sequence[Any]], until_ms: int) -> bool:
     return all(row[_STATUS_AT] in _AT_REST and row[_SINCE_AT] > until_ms for row in rows)
 
 
+def has_live(rows: Iterable[Sequence[Any]]) -> bool:
+    """Whether one of the entries, as `from_entries` wrote them, is live; told without making entries of them."""
+    return any(row[_STATUS_AT] == "live" for row in rows)
+
+
 def output_rows(device_id: str, outcome: Outcome, now_ms: int) -> Iterator[OutputRow]:
     """One row per change; the counts, if any, ride on the first, or on a row of their own where there is none."""
     tally = outcome.tally

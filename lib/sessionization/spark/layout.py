@@ -13,10 +13,9 @@ from pyspark.sql.streaming import StatefulProcessorHandle
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from sessionization.core.state import Live, Sessions, SessionState
-from sessionization.spark.codec import STATE_SCHEMA, at_rest, from_entries, from_entry, to_entries, to_entry
+from sessionization.spark.codec import STATE_SCHEMA, at_rest, from_entries, from_entry, has_live, to_entries, to_entry
 
 STATE_NAME = "sessions"
-LIVE_NAME = "live"
 
 Devices = dict[str, dict[int, SessionState]]
 """The sessions of devices."""
@@ -24,7 +23,6 @@ Devices = dict[str, dict[int, SessionState]]
 _SESSION_ID = StructField("session_id", LongType())
 _BUCKET = StructField("bucket", LongType())
 _BUCKET_VALUE = StructType([StructField("devices", StringType())])
-_LIVE_VALUE = StructType([StructField("sessions", LongType())])
 
 _BUCKETS = 16
 """Into how many parts the devices of a group are spread. A checkpoint keeps it for good, as it keeps the groups."""
@@ -85,8 +83,8 @@ class State(ABC):
         """The sessions of all devices but these."""
 
     @abstractmethod
-    def live_among_others(self, devices: Devices) -> int:
-        """How many sessions of other devices are live, `devices` being those that were read and not yet saved."""
+    def live_beside(self, device_ids: Collection[str]) -> bool:
+        """Whether a session of another device is seen to be live; one that was not read is not seen."""
 
     @abstractmethod
     def save(self, device_id: str, before: Sessions, after: Sessions) -> None:
@@ -96,8 +94,8 @@ class State(ABC):
         """
 
     @abstractmethod
-    def flush(self, live_before: int, live_after: int) -> None:
-        """Write what is not written yet, and how many sessions of the key are live, if that has changed."""
+    def flush(self) -> None:
+        """Write what is not written yet."""
 
 
 class OneDevice(State):
@@ -119,8 +117,8 @@ class OneDevice(State):
     def read_others(self, key: str, device_ids: Collection[str]) -> Devices:  # noqa: ARG002
         return {}
 
-    def live_among_others(self, devices: Devices) -> int:  # noqa: ARG002
-        return 0
+    def live_beside(self, device_ids: Collection[str]) -> bool:  # noqa: ARG002
+        return False
 
     def save(self, device_id: str, before: Sessions, after: Sessions) -> None:  # noqa: ARG002
         for session_id, entry in after.items():
@@ -129,25 +127,25 @@ class OneDevice(State):
         for session_id in before.keys() - after.keys():
             self._sessions.removeKey((session_id,))
 
-    def flush(self, live_before: int, live_after: int) -> None:
+    def flush(self) -> None:
         pass
 
 
 class Group(State):
-    """`MapState<bucket, devices>`, and how many of the group's sessions are live.
+    """`MapState<bucket, devices>`.
 
     The devices of a group are spread over buckets, and a bucket is one JSON text: `{device_id: sessions, ...}`. So the
     devices of a bucket share a read and a write, and PySpark need not convert nested columns: it would parse their
     schema for every value.
 
-    An event reads and writes its own bucket alone, a timer reads all of them at once. The count spares an event to read
-    the others for the sake of the timer: as long as one session is live anywhere, that is the next grid instant.
+    An event reads and writes its own bucket alone, a timer reads all of them at once. As long as one session is live
+    anywhere the timer is the next grid instant, and in a bucket of many devices one mostly is: so an event seldom has to
+    read the others for the sake of the timer.
     """
 
     def __init__(self, handle: StatefulProcessorHandle, device_groups: int) -> None:
         self._groups = device_groups
         self._buckets = handle.getMapState(STATE_NAME, StructType([_BUCKET]), _BUCKET_VALUE)
-        self._live = handle.getValueState(LIVE_NAME, _LIVE_VALUE)
         self._read: dict[int, dict[str, Any]] = {}
         self._has_read_all = False
         self._changed: set[int] = set()
@@ -172,9 +170,9 @@ class Group(State):
         stored = self._read if self._has_read_all else self._all(key)
         return _sessions(item for bucket in stored.values() for item in bucket.items() if item[0] not in device_ids)
 
-    def live_among_others(self, devices: Devices) -> int:
-        value = self._live.get()
-        return (0 if value is None else int(value[0])) - live_in(devices)
+    def live_beside(self, device_ids: Collection[str]) -> bool:
+        devices = (item for bucket in self._read.values() for item in bucket.items())
+        return any(device_id not in device_ids and has_live(rows) for device_id, rows in devices)
 
     def save(self, device_id: str, before: Sessions, after: Sessions) -> None:
         if before.keys() == after.keys() and all(before[session_id] is after[session_id] for session_id in after):
@@ -186,7 +184,7 @@ class Group(State):
         else:
             self._read[bucket].pop(device_id, None)
 
-    def flush(self, live_before: int, live_after: int) -> None:
+    def flush(self) -> None:
         for bucket in self._changed:
             if self._read[bucket]:
                 text = orjson.dumps(self._read[bucket]).decode()
@@ -194,8 +192,6 @@ class Group(State):
             else:
                 self._buckets.removeKey((bucket,))
         self._changed.clear()
-        if live_after != live_before:
-            self._live.update((live_after,))
 
     def _all(self, key: str) -> dict[int, dict[str, Any]]:
         return {bucket: _devices(key, text) for (bucket,), (text,) in self._buckets.iterator()}
@@ -213,9 +209,9 @@ class Group(State):
         return crc32(device_id.encode()) // self._groups % _BUCKETS
 
 
-def live_in(devices: Devices) -> int:
-    """How many sessions are live on these devices."""
-    return sum(isinstance(entry, Live) for sessions in devices.values() for entry in sessions.values())
+def any_live(devices: Devices) -> bool:
+    """Whether a session is live on one of these devices."""
+    return any(isinstance(entry, Live) for sessions in devices.values() for entry in sessions.values())
 
 
 class Named:

@@ -15,7 +15,7 @@ from sessionization.core.grid import Firing, grid_of
 from sessionization.core.sessions import Outcome, on_events, on_timer
 from sessionization.core.state import Rules, next_timer_ms
 from sessionization.spark.codec import OutputRow, output_rows, packed, to_event
-from sessionization.spark.layout import Devices, Layout, Named, live_in
+from sessionization.spark.layout import Devices, Layout, Named, any_live
 
 GROUPING_KEY = "grouping_key"
 
@@ -49,7 +49,7 @@ class SessionProcessor(StatefulProcessor):
     State calls of one device per key: a heartbeat costs four (set the key, read the map, register the next timer, and
     the engine's own delete of the fired one); a device's first Start four, an End five (set the key, read, write, move
     the timer), a repeat two. One more write comes with an event that changes two sessions. In a group a bucket's
-    events of one micro-batch cost at most two (read, write), and the group two or three more; all its heartbeats together four.
+    events of one micro-batch cost at most two (read, write), and the group one or two more; all its heartbeats together four.
     """
 
     layout: Layout
@@ -104,9 +104,8 @@ class SessionProcessor(StatefulProcessor):
             for at.device_id, sessions in before.items():
                 outcomes[at.device_id] = on_timer(sessions, firing, rules)
         output, after = self._saved(before, outcomes, now_ms)
-        live = live_in(after)
-        self._state.flush(live_in(before), live)
-        if not live:  # then what is to be forgotten first decides
+        self._state.flush()
+        if not any_live(after):  # then what is to be forgotten first decides
             after |= self._state.read_others(key[0], before)
         self._move_timer(key, self._registered.get(key[0]), self._wanted(key, after, now_ms))
         yield from packed(output)
@@ -140,16 +139,13 @@ class SessionProcessor(StatefulProcessor):
         """Move the timer as the change of these devices wants it.
 
         One live session anywhere fixes the timer: it is the next grid instant. So the other devices are read only where
-        none of them is live, and one of these was not, or is no more.
+        none is seen to be live, and one of these was not, or is no more.
         """
-        others = self._state.live_among_others(before)
-        lived, live = others + live_in(before), others + live_in(after)
-        self._state.flush(lived, live)
-        if others:
+        self._state.flush()
+        if self._state.live_beside(after) or (any_live(before) and any_live(after)):
             return
-        if not lived or not live:
-            unchanged = self._state.read_others(key[0], after)
-            before, after = before | unchanged, after | unchanged
+        others = self._state.read_others(key[0], after)
+        before, after = before | others, after | others
         # A timer that is not due yet is the one wanted before; one that is due fires later in this micro-batch.
         self._move_timer(key, self._wanted(key, before, now_ms), self._wanted(key, after, now_ms))
 
