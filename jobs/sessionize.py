@@ -5,7 +5,6 @@ import sys
 
 from sessionization.cli import parse, run
 from sessionization.settings import SessionizeSettings
-from sessionization.signals import stop_on_signals
 
 PROG = "sessionize"
 
@@ -19,13 +18,9 @@ def say(line: str) -> None:
 def main() -> int:
     settings = parse(SessionizeSettings, None, PROG)
     # Spark is slow to import: a wrong option is told before.
-    from sessionization.spark.run import Watch, summary_lines
-    from sessionization.spark.run import run as run_pipeline
+    from sessionization.spark.run import run_and_tell
 
-    with stop_on_signals() as stop:
-        summary = run_pipeline(settings, stop, Watch(say))
-    for line in summary_lines(summary):
-        say(line)
+    run_and_tell(settings, say)
     return 0
 
 

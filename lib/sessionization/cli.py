@@ -13,8 +13,9 @@ import click
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from sessionization.databricks import on_databricks, task_options
 from sessionization.durations import format_duration
-from sessionization.errors import SessionizationError
+from sessionization.errors import ConfigurationError, SessionizationError
 
 M = TypeVar("M", bound=BaseModel)
 _Schema = Mapping[str, Any]
@@ -44,42 +45,70 @@ def parse(model: type[M], argv: Sequence[str] | None, prog: str) -> M:
     variables play no part. A description and a default show in `--help`; a field's `json_schema_extra` may name a
     `metavar`, and says with `repeatable` that the option may be given several times.
 
+    The words of a task on Databricks are read by `databricks.task_options` first.
+
     Exits with code 0 after `--help`, and with code 2 and one line on stderr when something is wrong with `argv`.
+    """
+    try:
+        if argv is None:
+            argv = task_options(model, sys.argv[1:]) if on_databricks() else sys.argv[1:]
+        return read(model, argv, prog)
+    except click.exceptions.Exit as request:
+        raise SystemExit(request.exit_code) from None
+    except ConfigurationError as error:
+        _fail(prog, str(error))
+
+
+def read(model: type[M], argv: Sequence[str], prog: str = "") -> M:
+    """Read `argv` into `model` as `parse` does, for a caller who has no command line.
+
+    Raises `ConfigurationError` with what is wrong, and click's `Exit` after `--help`; `prog`, if given, is named in advice.
     """
     schemas = _schemas(model)
     command = click.Command(prog, params=_options(model, schemas), help=model.__doc__, context_settings=_CONTEXT)
+    lists = f" ({prog} --help lists the options)" if prog else ""
     try:
-        context = command.make_context(prog, list(sys.argv[1:] if argv is None else argv))
+        context = command.make_context(prog, list(argv))
         if context.args:  # not repeated: they may be the rest of a secret
             words = "1 word belongs" if len(context.args) == 1 else f"{len(context.args)} words belong"
-            _fail(prog, f"{words} to no option: quote a value that holds spaces ({prog} --help lists the options)")
+            msg = f"{words} to no option: quote a value that holds spaces{lists}"
+            raise ConfigurationError(msg)
         given = context.params
         return model.model_validate({field: text for field, text in given.items() if text is not None})
-    except click.exceptions.Exit as request:
-        raise SystemExit(request.exit_code) from None
     except click.NoSuchOption as error:
         meant = f"; did you mean {' or '.join(sorted(error.possibilities))}?" if error.possibilities else ""
-        _fail(prog, f"{error.option_name} is not an option{meant} ({prog} --help lists the options)")
+        msg = f"{error.option_name} is not an option{meant}{lists}"
+        raise ConfigurationError(msg) from None
     except click.ClickException as error:
-        _fail(prog, f"{error.format_message().rstrip('.')} ({prog} --help lists the options)")
+        msg = f"{error.format_message().rstrip('.')}{lists}"
+        raise ConfigurationError(msg) from None
     except ValidationError as error:
-        _fail(prog, _explain(_first(error), schemas, prog))
+        raise ConfigurationError(_explain(_first(error), schemas, prog)) from None
 
 
-def run(main: Callable[[], int], prog: str) -> NoReturn:
-    """Exit with what `main` returns; an error that a person can put right becomes one line on stderr and its exit code."""
+def run(main: Callable[[], int], prog: str) -> None:
+    """Exit with what `main` returns; an error that a person can put right becomes one line on stderr and its exit code.
+
+    Where all went well it returns on Databricks, which may take any exit of a task for a failure.
+    """
     try:
         code = main()
     except SessionizationError as error:
-        _fail(prog, str(error), error.exit_code)
+        _tell(prog, str(error))
+        code = error.exit_code
     except KeyboardInterrupt:
         code = 0
-    sys.exit(code)
+    if code or not on_databricks():
+        sys.exit(code)
 
 
-def _fail(prog: str, message: str, exit_code: int = 2) -> NoReturn:
+def _fail(prog: str, message: str) -> NoReturn:
+    _tell(prog, message)
+    sys.exit(2)
+
+
+def _tell(prog: str, message: str) -> None:
     click.echo(f"{prog}: {' '.join(message.split())}", err=True)
-    sys.exit(exit_code)
 
 
 def _schemas(model: type[BaseModel]) -> dict[str, _Schema]:
@@ -195,5 +224,6 @@ def _explain(error: ErrorDetails, schemas: Mapping[str, _Schema], prog: str) -> 
         return f"{option} {written} is {verdict}: write {relation} {bound}"
     if kind in {"literal_error", "enum"}:
         return f"{option} {written} is not known: write {context['expected']}"
-    does_not_fit = f"does not fit: {message[:1].lower()}{message[1:]}; {prog} --help explains it"
+    explained = f"; {prog} --help explains it" if prog else ""
+    does_not_fit = f"does not fit: {message[:1].lower()}{message[1:]}{explained}"
     return f"{option} {written} {_ADVICE.get(kind, does_not_fit)}"

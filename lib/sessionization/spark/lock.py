@@ -15,6 +15,7 @@ from typing import IO
 from sessionization.errors import CheckpointError, ConfigurationError, StoppedError
 
 LOCK_FILE = "lock"
+_VOLUMES = Path("/Volumes")
 _WAIT_S = 20
 _POLL_S = 0.2
 
@@ -29,16 +30,22 @@ def locked(
     however they end: an engine may outlive its job by a moment, and must not meet the next one. That is what `wait_s`
     is for.
 
+    A folder of a Databricks volume is made and not held.
+
     Raises `CheckpointError` when another job holds the folder all that time, `StoppedError` when `stop` is set before
     that, and `ConfigurationError` when the folder cannot be used.
     """
     folder = folder.absolute()
+    is_volume = folder.is_relative_to(_VOLUMES)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / LOCK_FILE).open("a+", encoding="utf-8")
+        file = None if is_volume else (folder / LOCK_FILE).open("a+", encoding="utf-8")
     except OSError as error:
         msg = f"--checkpoints {folder} cannot be used ({error.strerror}): give a folder that this user can write"
         raise ConfigurationError(msg) from error
+    if file is None:  # a volume knows neither locks nor appending: the job's max_concurrent_runs sees to it there
+        yield
+        return
     with file:
         _wait_for(file, folder, say, stop or threading.Event(), wait_s)
         os.set_inheritable(file.fileno(), True)  # by the engine

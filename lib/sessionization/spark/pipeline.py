@@ -23,7 +23,7 @@ from sessionization.spark.layout import Layout
 from sessionization.spark.parse import EventTimeLimits, parse, valid_events
 from sessionization.spark.processor import GROUPING_KEY, RulesInForce, SessionProcessor
 from sessionization.spark.progress import Progress, engine_progress
-from sessionization.spark.session import on_databricks
+from sessionization.spark.session import in_pool
 from sessionization.spark.sinks import ArchiveSink, ChangesSink, RollupSink, Sink, StateSize
 from sessionization.spark.source import messages, ticks
 from sessionization.spark.table_home import TableHome
@@ -67,8 +67,7 @@ def start(
     queries: dict[str, StreamingQuery] = {}
 
     def run(name: str, frame: DataFrame, sink: Sink, trigger_ms: int) -> None:
-        if not on_databricks():
-            spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
+        in_pool(spark, name)
         queries[name] = (
             frame.writeStream.queryName(name)
             .foreachBatch(sink)

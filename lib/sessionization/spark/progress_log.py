@@ -17,7 +17,7 @@ from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.files import write_whole
 from sessionization.spark.causes import first_cause
 from sessionization.spark.progress import Progress
-from sessionization.spark.session import on_databricks
+from sessionization.spark.session import in_pool
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import STREAM_PROGRESS
 
@@ -100,8 +100,7 @@ class ProgressLog:
 
         def append() -> None:
             with contextlib.suppress(Py4JError, OSError):  # an engine that is dead is told elsewhere
-                if not on_databricks():
-                    spark.sparkContext.setLocalProperty("spark.scheduler.pool", STREAM_PROGRESS.name)
+                in_pool(spark, STREAM_PROGRESS.name)
             while not over.wait(APPEND_EVERY_S):
                 self._try_append(spark, home, _log.warning)
             self._try_append(spark, home, say)

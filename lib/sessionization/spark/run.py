@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from sessionization.errors import ConfigurationError, StoppedError, StreamError
 from sessionization.settings import SessionizeSettings
+from sessionization.signals import stop_on_signals
 from sessionization.spark import pipeline, supervise, views
 from sessionization.spark.causes import first_cause, what_to_do
 from sessionization.spark.checkpoint import Checkpoint, Fixed, open_checkpoint
@@ -78,6 +79,14 @@ def run(settings: SessionizeSettings, stop: threading.Event, watch: Watch) -> Su
                 if not on_databricks():
                     with contextlib.suppress(Py4JError, OSError):  # an engine that is dead need not be stopped
                         spark.stop()
+
+
+def run_and_tell(settings: SessionizeSettings, say: Callable[[str], None]) -> None:
+    """Run until SIGTERM or Ctrl-C, and say how it goes: what `jobs/sessionize.py` and the notebook call."""
+    with stop_on_signals() as stop:
+        summary = run(settings, stop, Watch(say))
+    for line in summary_lines(summary):
+        say(line)
 
 
 def _run(

@@ -1,9 +1,15 @@
 """The Spark session: the cluster's on Databricks, one of our own elsewhere."""
 
-import os
+import contextlib
 from pathlib import Path
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+
+from sessionization.databricks import on_databricks
+from sessionization.errors import ConfigurationError
+
+__all__ = ["CLUSTER_CONF", "STREAM_CONF", "in_pool", "on_databricks", "spark_session"]
 
 STREAM_CONF = {
     "spark.sql.session.timeZone": "UTC",
@@ -21,8 +27,10 @@ STREAM_CONF = {
 }
 
 
-def on_databricks() -> bool:
-    return "DATABRICKS_RUNTIME_VERSION" in os.environ
+CLUSTER_CONF = STREAM_CONF | {
+    "spark.sql.streaming.stateStore.providerClass": "com.databricks.sql.streaming.state.RocksDBStateStoreProvider",
+}
+"""What a cluster must have; `bundles/sessionize.job.yml` sets it, since not all of it can be set in a running one."""
 
 
 def spark_session(log_file: Path) -> SparkSession:
@@ -30,13 +38,38 @@ def spark_session(log_file: Path) -> SparkSession:
 
     Args:
         log_file: where a local engine logs; not used on Databricks, where the cluster logs.
+
+    Raises `ConfigurationError` for a cluster that lacks a setting which cannot be set while it runs.
     """
     if on_databricks():
         spark = SparkSession.builder.getOrCreate()
-        for name, value in STREAM_CONF.items():
-            if name != "spark.scheduler.mode":
-                spark.conf.set(name, value)
+        _set_up(spark)
         return spark
     from sessionization.local.session import local_session
 
     return local_session(log_file, STREAM_CONF)
+
+
+def in_pool(spark: SparkSession, pool: str) -> None:
+    """Let what this thread starts have a scheduling pool of its own: within one pool, jobs wait for each other.
+
+    Where there is no Spark context to ask for it (Spark Connect) it stays in the default pool.
+    """
+    with contextlib.suppress(PySparkException):
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
+
+
+def _set_up(spark: SparkSession) -> None:
+    for name, value in CLUSTER_CONF.items():
+        if spark.conf.get(name, None) == value:
+            continue
+        try:
+            spark.conf.set(name, value)
+        except PySparkException as error:
+            found = spark.conf.get(name, None)
+            is_now = "does not set it" if found is None else f"has it as {found}"
+            msg = (
+                f"the cluster must have {name}={value} but {is_now}, and it cannot be set while the cluster runs: put it "
+                "into the cluster's Spark configuration (bundles/sessionize.job.yml has it all), and restart the cluster"
+            )
+            raise ConfigurationError(msg) from error
