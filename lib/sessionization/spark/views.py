@@ -1,4 +1,4 @@
-"""The four views over the tables: names and SQL."""
+"""The views over the tables: names and SQL."""
 
 from dataclasses import dataclass
 
@@ -112,7 +112,83 @@ SESSION_QUALITY = View(
     """,
 )
 
-VIEWS = (LIVE_SESSIONS, CONCURRENT_SESSIONS, DEVICE_TIMELINE, SESSION_QUALITY)
+SESSION_FLOW = View(
+    "session_flow",
+    "Per minute (of processing) and platform: sessions that started, and first ends by reason",
+    """
+    SELECT date_trunc('MINUTE', processed_at) AS minute, platform,
+           count_if(change = 'started') AS started,
+           count_if(end_reason = 'reported' AND revision = 0) AS ended_reported,
+           count_if(end_reason = 'superseded' AND revision = 0) AS ended_superseded,
+           count_if(end_reason = 'timed_out' AND revision = 0) AS ended_timed_out,
+           count_if(end_reason = 'orphaned') AS ended_orphaned
+    FROM {session_changes}
+    WHERE change != 'heartbeat'
+    GROUP BY 1, 2
+    """,
+)
+
+QUARANTINE_REASONS = View(
+    "quarantine_reasons",
+    "Per hour (of ingest), stream and reason: messages in quarantine",
+    """
+    SELECT date_trunc('HOUR', ingested_at) AS hour, stream, reason, count(*) AS messages
+    FROM {quarantine}
+    GROUP BY 1, 2, 3
+    """,
+)
+
+STREAM_HEALTH = View(
+    "stream_health",
+    "Per minute: what the queries took in, how long the sessionize query took, and how late its rows were",
+    """
+    SELECT date_trunc('MINUTE', processed_at) AS minute,
+           coalesce(sum(rows_in) FILTER (WHERE query = 'archive'), 0) AS messages,
+           coalesce(sum(quarantined), 0) AS quarantined,
+           coalesce(sum(rows_in) FILTER (WHERE query = 'sessionize'), 0) AS events,
+           coalesce(sum(heartbeats), 0) AS heartbeats,
+           max(batch_ms) FILTER (WHERE query = 'sessionize') AS batch_ms,
+           CAST(avg(latency_p50_ms) FILTER (WHERE query = 'sessionize') AS bigint) AS latency_p50_ms,
+           max(latency_p99_ms) FILTER (WHERE query = 'sessionize') AS latency_p99_ms,
+           CAST(avg(lateness_p50_ms) AS bigint) AS lateness_p50_ms,
+           max(lateness_p99_ms) AS lateness_p99_ms,
+           max(state_rows) AS state_rows, max(state_bytes) AS state_bytes
+    FROM {stream_progress}
+    GROUP BY 1
+    """,
+)
+
+FRESHNESS = View(
+    "freshness",
+    "One row: live sessions, and how long ago the newest heartbeat, micro-batch and message were; null where never",
+    """
+    SELECT live, last_heartbeat_at, last_micro_batch_at, last_message_at,
+           unix_millis(current_timestamp()) - unix_millis(last_heartbeat_at) AS heartbeat_age_ms,
+           unix_millis(current_timestamp()) - unix_millis(last_micro_batch_at) AS micro_batch_age_ms,
+           unix_millis(current_timestamp()) - unix_millis(last_message_at) AS message_age_ms
+    FROM (SELECT count(*) AS live FROM {sessions} WHERE status = 'live')
+    CROSS JOIN (
+      SELECT max(processed_at) AS last_heartbeat_at FROM {session_changes}
+      WHERE change = 'heartbeat' AND change_date >= date_sub(current_date(), 1)
+    )
+    CROSS JOIN (
+      SELECT max(processed_at) FILTER (WHERE query = 'sessionize') AS last_micro_batch_at,
+             max(processed_at) FILTER (WHERE query = 'archive' AND rows_in > 0) AS last_message_at
+      FROM {stream_progress}
+    )
+    """,
+)
+
+VIEWS = (
+    LIVE_SESSIONS,
+    CONCURRENT_SESSIONS,
+    DEVICE_TIMELINE,
+    SESSION_QUALITY,
+    SESSION_FLOW,
+    QUARANTINE_REASONS,
+    STREAM_HEALTH,
+    FRESHNESS,
+)
 
 
 def create_views(spark: SparkSession, home: TableHome) -> None:

@@ -1,0 +1,1 @@
+"""What is done to the tables beside the stream."""
