@@ -8,6 +8,7 @@ READY := .venv/.ready
 BROKER := .venv/.broker
 BENCH := .venv/.bench
 
+BUILD ?= .venv-build/bin
 DEMO := .demo
 SEEDS ?= 4
 KILLS ?= 50
@@ -17,7 +18,7 @@ LIVE ?= 50000
 GROUPS ?= 512
 UNIT := $(BIN)/python -m pytest tests/unit lib/sessionization/core lib/sessionization/durations.py --doctest-modules -q
 
-.PHONY: help setup demo demo-kafka sql test test-faults soak bench bench-quick profile lint check format lock clean
+.PHONY: help setup demo demo-kafka sql test test-faults soak bench bench-quick profile wheel lint check format lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -75,6 +76,15 @@ bench-quick: $(BENCH) ## the same with small loads, once: three minutes
 profile: $(BENCH) ## where a scenario's CPU time goes: make profile S="beats, 100,000 live, 100 groups, noop"
 	@PATH="$(BIN):$$PATH" $(BIN)/python -m tests.bench.profile "$(S)"
 
+$(BUILD)/.ready: requirements-build.lock
+	@$(PYTHON) -m venv --clear .venv-build
+	@$(BUILD)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-build.lock
+	@touch $@
+
+wheel: $(BUILD)/.ready ## the library as a wheel in dist/, as the bundle deploys it
+	@rm -rf dist
+	@SOURCE_DATE_EPOCH=315532800 $(BUILD)/python -m hatchling build --target wheel --directory dist
+
 lint: $(READY) ## format, lint, strict types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
@@ -96,4 +106,4 @@ lock: ## resolve the locks anew from pyproject.toml
 	done
 
 clean: ## remove the environment, the demo's tables and the benchmarks' store
-	@rm -rf .venv .bench $(DEMO) $(DEMO)-kafka
+	@rm -rf .venv .venv-build .bench dist $(DEMO) $(DEMO)-kafka

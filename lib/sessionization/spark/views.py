@@ -160,13 +160,15 @@ STREAM_HEALTH = View(
 
 FRESHNESS = View(
     "freshness",
-    "One row: live sessions, and how long ago the newest heartbeat, micro-batch and message were; null where never",
+    "One row: live sessions, how long ago the first of them started, and how long ago the newest heartbeat, micro-batch "
+    "and message were; null where never",
     """
     SELECT live, last_heartbeat_at, last_micro_batch_at, last_message_at,
+           unix_millis(current_timestamp()) - unix_millis(oldest_live_at) AS oldest_live_ms,
            unix_millis(current_timestamp()) - unix_millis(last_heartbeat_at) AS heartbeat_age_ms,
            unix_millis(current_timestamp()) - unix_millis(last_micro_batch_at) AS micro_batch_age_ms,
            unix_millis(current_timestamp()) - unix_millis(last_message_at) AS message_age_ms
-    FROM (SELECT count(*) AS live FROM {sessions} WHERE status = 'live')
+    FROM (SELECT count(*) AS live, min(updated_at) AS oldest_live_at FROM {sessions} WHERE status = 'live')
     CROSS JOIN (
       SELECT max(processed_at) AS last_heartbeat_at FROM {session_changes}
       WHERE change = 'heartbeat' AND change_date >= date_sub(current_date(), 1)

@@ -1,0 +1,66 @@
+"""A dashboard's file: that its parts fit together. Whether its queries run is for the Spark tier to see."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from tests.bundle.sources import Finding
+
+
+def dashboard_findings(file: str, text: str) -> Iterator[Finding]:
+    try:
+        dashboard = json.loads(text, object_pairs_hook=_each_once)
+    except ValueError as error:
+        yield Finding(file, f"is not JSON: {error}")
+        return
+    names = [dataset["name"] for dataset in dashboard.get("datasets", [])]
+    for name in {name for name in names if names.count(name) > 1}:
+        yield Finding(file, f"dataset {name} stands there twice")
+    used = set()
+    for widget in widgets(dashboard):
+        fields = set()
+        for query in (entry["query"] for entry in widget.get("queries", [])):
+            used.add(query["datasetName"])
+            fields.update(field["name"] for field in query["fields"])
+            if query["datasetName"] not in names:
+                yield Finding(file, f"widget {widget['name']} asks the unknown dataset {query['datasetName']}")
+        for field in sorted(_encoded(widget.get("spec", {}).get("encodings", {})) - fields):
+            yield Finding(file, f"widget {widget['name']} shows {field}, which it does not ask for")
+    for name in sorted(set(names) - used):
+        yield Finding(file, f"dataset {name} is shown nowhere")
+
+
+def widgets(dashboard: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for page in dashboard.get("pages", []):
+        for place in page.get("layout", []):
+            yield place["widget"]
+
+
+def dataset_sql(dataset: dict[str, Any]) -> str:
+    return "".join(dataset["queryLines"])
+
+
+def widget_sql(query: dict[str, Any], sql: str) -> str:
+    """What a widget asks of its dataset, as the dashboard puts it together."""
+    fields = ", ".join(f"{field['expression']} AS `{field['name']}`" for field in query["fields"])
+    return f"SELECT {fields} FROM ({sql}){'' if query['disaggregated'] else ' GROUP BY ALL'}"
+
+
+def _encoded(encodings: Any) -> set[str]:
+    match encodings:
+        case dict():
+            own = {encodings["fieldName"]} if "fieldName" in encodings else set()
+            return own.union(*(_encoded(inner) for inner in encodings.values()))
+        case list():
+            return set().union(*(_encoded(inner) for inner in encodings))
+        case _:
+            return set()
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    keys = [key for key, _ in pairs]
+    for key in keys:
+        if keys.count(key) > 1:
+            msg = f"key {key!r} stands there twice"
+            raise ValueError(msg)
+    return dict(pairs)

@@ -1,0 +1,108 @@
+"""What a job must be here: one run at a time, on a cluster of its own, started at times that exist."""
+
+import zoneinfo
+from collections.abc import Iterator
+from typing import Any
+
+from croniter import croniter
+
+from sessionization.spark.session import CLUSTER_CONF
+from tests.bundle.resolve import Resolved
+from tests.bundle.sources import Finding, Sources
+from tests.bundle.spark_keys import known_spark_keys
+
+EXPLAINED_SPARK_KEYS: dict[str, str] = {}
+"""Settings that only Databricks has, and why they are set; Spark's own need no explanation."""
+
+_STREAM = "sessionize"
+_QUARTZ_DAY_FIELDS = slice(3, 6, 2)
+
+
+def job_findings(sources: Sources, target: Resolved) -> Iterator[Finding]:
+    for key, job in target.resources.get("jobs", {}).items():
+        file = sources.file_of("jobs", key)
+        for mistake in (
+            *_one_at_a_time(job),
+            *_compute(job),
+            *_trigger(job),
+            *(_stream(job, target) if key == _STREAM else ()),
+        ):
+            yield Finding(file, f"{key}: {mistake}")
+    for key, alert in target.resources.get("alerts", {}).items():
+        for mistake in _cron(alert.get("schedule", {}), "quartz_cron_schedule"):
+            yield Finding(sources.file_of("alerts", key), f"{key}: {mistake}")
+
+
+def quartz_mistake(expression: str) -> str | None:
+    """What is wrong with a cron expression as Quartz reads it; croniter knows its fields, but not its rule for days."""
+    fields = expression.split()
+    if len(fields) not in {6, 7}:
+        return f"cron {expression!r} has {len(fields)} fields: Quartz wants seconds first, six or seven in all"
+    if fields[_QUARTZ_DAY_FIELDS].count("?") != 1:
+        return f"cron {expression!r}: Quartz wants ? for the day of month or for the day of week, and for one only"
+    if not croniter.is_valid(expression, second_at_beginning=True):
+        return f"cron {expression!r} is no time"
+    return None
+
+
+def _one_at_a_time(job: dict[str, Any]) -> Iterator[str]:
+    if job.get("max_concurrent_runs") != 1:
+        yield "max_concurrent_runs must be 1: two runs would use one checkpoint, and development allows four"
+    if job.get("queue", {}).get("enabled") is not False:
+        yield "queue.enabled must be false: a run that waits starts when nobody expects it"
+
+
+def _compute(job: dict[str, Any]) -> Iterator[str]:
+    clusters = {
+        cluster.get("job_cluster_key"): cluster.get("new_cluster", {}) for cluster in job.get("job_clusters", [])
+    }
+    tasks = job.get("tasks", [])
+    for task in tasks:
+        name = task.get("task_key")
+        if task.get("job_cluster_key") not in clusters:
+            yield f"task {name}: job_cluster_key {task.get('job_cluster_key')!r} is no cluster of the job"
+        for needed in task.get("depends_on", []):
+            if needed.get("task_key") not in {other.get("task_key") for other in tasks}:
+                yield f"task {name} depends on {needed.get('task_key')!r}, which the job does not have"
+    for name, cluster in clusters.items():
+        if "autoscale" in cluster:
+            yield f"cluster {name}: no autoscale, for state does not move to new workers"
+        for key in cluster.get("spark_conf", {}):
+            if key not in known_spark_keys() and key not in EXPLAINED_SPARK_KEYS:
+                yield f"cluster {name}: spark_conf {key} is no setting of Spark, and is not explained"
+        for variable, value in cluster.get("spark_env_vars", {}).items():
+            is_secret = any(part in variable.lower() for part in ("password", "secret", "jaas", "token"))
+            if is_secret and not str(value).startswith("{{secrets/"):
+                yield f"cluster {name}: {variable} must be a reference, {{{{secrets/SCOPE/KEY}}}}"
+
+
+def _trigger(job: dict[str, Any]) -> Iterator[str]:
+    if "schedule" in job:
+        yield from _cron(job["schedule"], "quartz_cron_expression")
+    if "continuous" in job and any(task.get("depends_on") or task.get("max_retries") for task in job.get("tasks", [])):
+        yield "a continuous job allows neither dependencies nor retries of tasks"
+
+
+def _cron(schedule: dict[str, Any], field: str) -> Iterator[str]:
+    mistake = quartz_mistake(str(schedule.get(field, "")))
+    if mistake:
+        yield mistake
+    if schedule.get("timezone_id") not in zoneinfo.available_timezones():
+        yield f"timezone_id {schedule.get('timezone_id')!r} is no time zone"
+
+
+def _stream(job: dict[str, Any], target: Resolved) -> Iterator[str]:
+    if ("schedule" in job) == ("continuous" in job):
+        yield f"target {target.target} must give it a schedule or make it continuous, one of the two"
+    running = [task.get("task_key") for task in job.get("tasks", []) if not task.get("disabled")]
+    if len(running) != 1:
+        yield f"of the entry points {running} run: exactly one may, for they share the checkpoint"
+    for cluster in job.get("job_clusters", []):
+        conf = cluster.get("new_cluster", {}).get("spark_conf", {})
+        for name, value in CLUSTER_CONF.items():
+            if conf.get(name) != value:
+                yield f"spark_conf {name} must be {value!r}, not {conf.get(name)!r}: the job checks it at its start"
+    is_development = target.settings.get("mode") == "development"
+    explicit = job.get("schedule", {}).get("pause_status") or job.get("continuous", {}).get("pause_status")
+    if is_development and explicit:
+        yield f"pause_status {explicit} would survive development mode, which pauses triggers: leave it out"

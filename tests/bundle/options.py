@@ -1,0 +1,116 @@
+"""The parameters of the jobs against the parsers that read them: names, defaults, and that each has a variable."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from sessionization.databricks import options, parameters
+from sessionization.kafka_options import parse_kafka_options
+from sessionization.ops.settings import MaintainSettings
+from sessionization.settings import SessionizeSettings
+from sessionization.simulate.settings import SimulateSettings
+from tests.bundle.resolve import Resolved
+from tests.bundle.sources import Finding, Sources
+
+SETTINGS: dict[str, type[BaseModel]] = {
+    "sessionize": SessionizeSettings,
+    "simulate": SimulateSettings,
+    "maintain": MaintainSettings,
+}
+LAPTOP_ONLY = {"sessionize": {"warehouse"}, "maintain": {"warehouse", "checkpoints"}}
+"""Options that a cluster has no use for: the tables are in a catalog there."""
+SET_BY_BUNDLE = {
+    ("sessionize", "input"): "the landing volume, so that it runs without a word",
+    ("sessionize", "catalog"): "the schema resource",
+    ("sessionize", "schema"): "the schema resource",
+    ("sessionize", "checkpoints"): "the checkpoints volume",
+    ("simulate", "output"): "the landing volume",
+    ("maintain", "catalog"): "the schema resource",
+    ("maintain", "schema"): "the schema resource",
+}
+"""Defaults that differ from the parser's, and what they are."""
+_RESOURCES = {"catalog", "schema", "checkpoints"}
+
+
+def option_findings(sources: Sources, target: Resolved) -> Iterator[Finding]:
+    for key, job in target.resources.get("jobs", {}).items():
+        file = sources.file_of("jobs", key)
+        if key not in SETTINGS:
+            yield Finding(file, f"{key}: name its settings in tests/bundle/options.py")
+            continue
+        for mistake in (*_parameters(key, job), *_words(key, job), *_values(key, job)):
+            yield Finding(file, f"{key}: {mistake}")
+    yield from _variables(sources)
+
+
+def reference(option: str) -> str:
+    """How a task refers to a parameter of its job; names with a dash are quoted."""
+    return f"{{{{job.parameters.{f'`{option}`' if '-' in option else option}}}}}"
+
+
+def _expected(key: str) -> dict[str, str]:
+    defaults = parameters(SETTINGS[key])
+    return {option: text for option, text in defaults.items() if option not in LAPTOP_ONLY.get(key, set())}
+
+
+def _given(job: dict[str, Any]) -> dict[str, str]:
+    return {str(parameter.get("name")): str(parameter.get("default")) for parameter in job.get("parameters", [])}
+
+
+def _parameters(key: str, job: dict[str, Any]) -> Iterator[str]:
+    expected, given = _expected(key), _given(job)
+    names = [str(parameter.get("name")) for parameter in job.get("parameters", [])]
+    for name in {name for name in names if names.count(name) > 1}:
+        yield f"parameter {name} stands there twice"
+    for name in sorted(given.keys() - expected.keys()):
+        yield f"parameter {name} is no option of jobs/{key}.py"
+    for name in sorted(expected.keys() - given.keys()):
+        yield f"parameter {name} is missing: jobs/{key}.py has the option --{name}"
+    for name in expected.keys() & given.keys():
+        if (key, name) not in SET_BY_BUNDLE and given[name] != expected[name]:
+            yield f"parameter {name} is {given[name]!r} by default, but --{name} is {expected[name]!r}"
+
+
+def _words(key: str, job: dict[str, Any]) -> Iterator[str]:
+    """A file takes its options as words: each must be handed on, as its job's parameter."""
+    wanted = [f"--{option}={reference(option)}" for option in _expected(key)]
+    for task in job.get("tasks", []):
+        if "spark_python_task" not in task:
+            continue
+        words = [str(word) for word in task["spark_python_task"].get("parameters", [])]
+        for word in words:
+            if word not in wanted:
+                yield f"task {task.get('task_key')}: {word} hands on no option of jobs/{key}.py"
+        for word in wanted:
+            if word not in words:
+                yield f"task {task.get('task_key')}: {word} is missing"
+        if Path(str(task["spark_python_task"].get("python_file"))).stem != key:
+            yield f"task {task.get('task_key')} must run jobs/{key}.py"
+
+
+def _values(key: str, job: dict[str, Any]) -> Iterator[str]:
+    """The settings themselves must take what a target gives by default."""
+    model = SETTINGS[key]
+    given = {name: text for name, text in _given(job).items() if name in _expected(key)}
+    from sessionization.cli import read
+    from sessionization.errors import ConfigurationError
+
+    try:
+        settings = read(model, options(model, given))
+        parse_kafka_options(getattr(settings, "kafka_option", ()))
+    except (ConfigurationError, ValueError) as error:
+        yield f"the parameters are refused: {error}"
+
+
+def _variables(sources: Sources) -> Iterator[Finding]:
+    """Every option is reached by the variable JOB_OPTION, where no resource says it."""
+    for _file, kind, key, job in sources.resources():
+        if kind != "jobs" or key not in SETTINGS:
+            continue
+        for parameter in job.get("parameters", []):
+            name = str(parameter.get("name"))
+            wanted = f"${{var.{key}_{name.replace('-', '_')}}}"
+            if name not in _RESOURCES and parameter.get("default") != wanted:
+                yield Finding(_file, f"{key}: parameter {name} must be {wanted}, so that it can be set for a deploy")

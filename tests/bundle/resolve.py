@@ -1,0 +1,121 @@
+"""The bundle as a target deploys it: overrides merged, variables and references put in."""
+
+import copy
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from tests.bundle.sources import MAIN, Sources
+
+REFERENCE = re.compile(r"\$\{([a-zA-Z][\w.\-\[\]]*)\}")
+_PERSON = {"userName": "someone@example.com", "short_name": "someone", "id": "1", "displayName": "Someone"}
+_WORKSPACE = ("root_path", "file_path", "resource_path", "artifact_path", "state_path", "host")
+_LISTS_BY_KEY = {"tasks": "task_key", "job_clusters": "job_cluster_key", "parameters": "name"}
+_ROUNDS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Unresolved(Exception):  # noqa: N818 - it is what is raised of a reference
+    """Raised for a reference that leads nowhere."""
+
+    reference: str
+
+    def __str__(self) -> str:
+        return f"${{{self.reference}}} leads nowhere"
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """What a target deploys: `resources[kind][key]`, and its own settings."""
+
+    target: str
+    resources: dict[str, dict[str, dict[str, Any]]]
+    settings: dict[str, Any]
+
+
+def resolve(sources: Sources, target: str) -> Resolved:
+    """Put a target together as the CLI does.
+
+    Raises `Unresolved`.
+    """
+    overrides = sources.main["targets"][target]
+    resources: dict[str, Any] = {}
+    for _file, kind, key, fields in sources.resources():
+        resources.setdefault(kind, {})[key] = copy.deepcopy(fields)
+    resources = merged(resources, overrides.get("resources", {}))
+    settings = {name: value for name, value in overrides.items() if name not in {"resources", "variables"}}
+    context = {
+        "var": _variables(sources, overrides),
+        "bundle": {"name": sources.main["bundle"]["name"], "target": target, "git": {"branch": "main", "commit": "0"}},
+        "workspace": {"current_user": _PERSON, **{name: f"/Workspace/{name}" for name in _WORKSPACE}},
+        "resources": resources,
+    }
+    if overrides.get("mode") == "development":
+        for schema in resources.get("schemas", {}).values():
+            schema["name"] = f"dev_{_PERSON['short_name']}_{schema['name']}"
+    return Resolved(target, _put_in(resources, context), _put_in(settings, context))
+
+
+def merged(base: Any, override: Any, name: str = "") -> Any:
+    """Maps are merged, lists of tasks and the like by their key, other lists are joined, all else is replaced."""
+    if isinstance(base, dict) and isinstance(override, dict):
+        both = {key: merged(base[key], override[key], key) for key in base.keys() & override.keys()}
+        return base | override | both
+    if isinstance(base, list) and isinstance(override, list):
+        key = _LISTS_BY_KEY.get(name)
+        if key is None:
+            return base + override
+        by_key = {item[key]: item for item in base}
+        for item in override:
+            by_key[item[key]] = merged(by_key[item[key]], item) if item[key] in by_key else item
+        return list(by_key.values())
+    return override
+
+
+def look_up(reference: str, context: dict[str, Any]) -> Any:
+    """What a reference stands for, itself not resolved yet.
+
+    Raises `Unresolved`.
+    """
+    value: Any = context
+    parts = reference.split(".")
+    for part in parts:
+        if part == "id" and parts[0] == "resources" and len(parts) == 4:
+            return f"<{reference}>"
+        if not isinstance(value, dict) or part not in value:
+            raise Unresolved(reference)
+        value = value[part]
+    return value
+
+
+def _variables(sources: Sources, overrides: dict[str, Any]) -> dict[str, Any]:
+    values = {
+        name: definition["default"] if "default" in definition else f"<looked up: {definition.get('lookup')}>"
+        for name, definition in sources.variables().items()
+    }
+    return values | overrides.get("variables", {})
+
+
+def _put_in(value: Any, context: dict[str, Any]) -> Any:
+    match value:
+        case dict():
+            return {key: _put_in(inner, context) for key, inner in value.items()}
+        case list():
+            return [_put_in(inner, context) for inner in value]
+        case str():
+            for _ in range(_ROUNDS):
+                whole = REFERENCE.fullmatch(value)
+                if whole:
+                    value = look_up(whole[1], context)
+                    if not isinstance(value, str):
+                        return _put_in(value, context)
+                elif REFERENCE.search(value):
+                    value = REFERENCE.sub(lambda match: str(look_up(match[1], context)), value)
+                else:
+                    return value
+            raise Unresolved(value)
+        case _:
+            return value
+
+
+__all__ = ["MAIN", "REFERENCE", "Resolved", "Unresolved", "look_up", "merged", "resolve"]

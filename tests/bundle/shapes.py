@@ -1,0 +1,58 @@
+"""Fields, required fields and enums of each resource, as the published models of Databricks have them."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
+
+from databricks.bundles.alerts import Alert
+from databricks.bundles.dashboards import Dashboard
+from databricks.bundles.jobs import Job
+from databricks.bundles.schemas import Schema
+from databricks.bundles.volumes import Volume
+
+from tests.bundle.resolve import Resolved
+from tests.bundle.sources import Finding, Sources
+
+MODELS: dict[str, Any] = {
+    "jobs": Job,
+    "schemas": Schema,
+    "volumes": Volume,
+    "dashboards": Dashboard,
+    "alerts": Alert,
+}
+FIELDS_OF = {kind: {field.name for field in fields(model)} for kind, model in MODELS.items()}
+
+_RUNTIME = re.compile(r"(\d+)\.(?:\d+|x)(?:\.x)?(?:-\w+)?-scala2\.13")
+_OLDEST_RUNTIME = 18
+
+
+def shape_findings(sources: Sources, target: Resolved) -> Iterator[Finding]:
+    for kind, of_kind in target.resources.items():
+        for key, resource in of_kind.items():
+            file = sources.file_of(kind, key)
+            if kind not in MODELS:
+                yield Finding(file, f"{kind} is not a kind of resource that this bundle has")
+                continue
+            try:
+                MODELS[kind].from_dict(resource)
+            except (TypeError, ValueError) as error:
+                yield Finding(file, f"{kind}.{key} is not one: {error}")
+            yield from _grants(file, resource)
+            if kind == "jobs":
+                yield from _runtimes(file, resource)
+
+
+def _grants(file: str, resource: dict[str, Any]) -> Iterator[Finding]:
+    for grant in resource.get("grants", []):
+        if not grant.get("principal") or not grant.get("privileges"):
+            yield Finding(file, f"the grant {grant} needs a principal and privileges")
+
+
+def _runtimes(file: str, job: dict[str, Any]) -> Iterator[Finding]:
+    """The CLI takes any text for a runtime."""
+    for cluster in job.get("job_clusters", []):
+        version = str(cluster.get("new_cluster", {}).get("spark_version", ""))
+        match = _RUNTIME.fullmatch(version)
+        if match is None or int(match[1]) < _OLDEST_RUNTIME:
+            yield Finding(file, f"spark_version {version!r} is not a Databricks Runtime from {_OLDEST_RUNTIME} on")

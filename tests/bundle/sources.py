@@ -1,0 +1,140 @@
+"""The bundle as it is written: its YAML files, read strictly, and what is wrong with them as files."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.constructor import DuplicateKeyError
+from ruamel.yaml.error import MarkedYAMLError
+
+ROOT = Path(__file__).parents[2]
+MAIN = "databricks.yml"
+
+_KEYS = {"bundle", "include", "sync", "artifacts", "targets", "variables", "resources"}
+_TARGET_KEYS = {
+    "mode", "default", "presets", "git", "workspace", "run_as", "permissions", "variables", "resources", "artifacts",
+}  # fmt: skip
+_VARIABLE_KEYS = {"description", "default", "type", "lookup"}
+_PERMISSION_LEVELS = {"CAN_MANAGE", "CAN_VIEW", "CAN_RUN"}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A mistake, and the file to mend it in."""
+
+    file: str
+    mistake: str
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.mistake}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The files' contents by path from `root`, and what was found while reading them."""
+
+    root: Path
+    contents: dict[str, dict[str, Any]]
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def main(self) -> dict[str, Any]:
+        return self.contents.get(MAIN, {})
+
+    @property
+    def targets(self) -> list[str]:
+        return list(self.main.get("targets", {}))
+
+    def variables(self) -> dict[str, dict[str, Any]]:
+        return {
+            name: definition
+            for content in self.contents.values()
+            for name, definition in content.get("variables", {}).items()
+        }
+
+    def resources(self) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
+        """Each resource as file, kind, key and fields, without what targets say of it."""
+        for file, content in self.contents.items():
+            for kind, of_kind in content.get("resources", {}).items():
+                for key, fields in of_kind.items():
+                    yield file, kind, key, fields
+
+    def file_of(self, kind: str, key: str) -> str:
+        return next((file for file, of, name, _ in self.resources() if (of, name) == (kind, key)), MAIN)
+
+
+def read_sources(root: Path) -> Sources:
+    """Read `databricks.yml` and what it includes; a file that cannot be read is a finding and is left out."""
+    sources = Sources(root, {})
+    _read(sources, MAIN)
+    for pattern in sources.main.get("include", []):
+        files = sorted(root.glob(pattern))
+        if not files:
+            sources.findings.append(Finding(MAIN, f"include: no file is like {pattern}"))
+        for file in files:
+            _read(sources, str(file.relative_to(root)))
+    sources.findings.extend(_unknown_keys(sources))
+    sources.findings.extend(_misplaced(sources))
+    return sources
+
+
+def strings(value: Any) -> Iterator[str]:
+    """Every text in a value, however deep."""
+    match value:
+        case str():
+            yield value
+        case dict():
+            for inner in value.values():
+                yield from strings(inner)
+        case list():
+            for inner in value:
+                yield from strings(inner)
+
+
+def _read(sources: Sources, file: str) -> None:
+    try:
+        content = YAML(typ="safe", pure=True).load((sources.root / file).read_text(encoding="utf-8"))
+    except DuplicateKeyError as error:
+        sources.findings.append(Finding(file, f"line {error.problem_mark.line + 1}: {error.problem}"))
+    except (OSError, MarkedYAMLError) as error:
+        sources.findings.append(Finding(file, f"cannot be read: {error}"))
+    else:
+        sources.contents[file] = content
+
+
+def _unknown_keys(sources: Sources) -> Iterator[Finding]:
+    for file, content in sources.contents.items():
+        for key in content.keys() - _KEYS:
+            yield Finding(file, f"{key} is not a section of a bundle")
+        for name, definition in content.get("variables", {}).items():
+            for key in definition.keys() - _VARIABLE_KEYS:
+                yield Finding(file, f"variable {name}: {key} is not a field of a variable")
+            if "description" not in definition:
+                yield Finding(file, f"variable {name} has no description")
+            if ("default" in definition) == ("lookup" in definition):
+                yield Finding(file, f"variable {name} needs a default or a lookup: without it every target must set it")
+    for name, target in sources.main.get("targets", {}).items():
+        for key in target.keys() - _TARGET_KEYS:
+            yield Finding(MAIN, f"target {name}: {key} is not a field of a target")
+        for variable in target.get("variables", {}).keys() - sources.variables().keys():
+            yield Finding(MAIN, f"target {name} sets the unknown variable {variable}")
+        for permission in target.get("permissions", []):
+            if permission.get("level") not in _PERMISSION_LEVELS:
+                yield Finding(MAIN, f"target {name}: {permission.get('level')} is not a permission level of a bundle")
+
+
+def _misplaced(sources: Sources) -> Iterator[Finding]:
+    """One resource a file, named after it: what the CLI recommends, and what people look for."""
+    for file, content in sources.contents.items():
+        named = [(kind, key) for kind, of_kind in content.get("resources", {}).items() for key in of_kind]
+        if file == MAIN:
+            if named:
+                yield Finding(file, f"resources {named} belong into files of their own")
+            continue
+        if not named:
+            continue
+        expected = [Path(file).with_name(f"{key}.{kind.removesuffix('s')}.yml").name for kind, key in named]
+        if expected != [Path(file).name]:
+            yield Finding(file, f"holds {', '.join(expected)}: one resource a file, named after it")

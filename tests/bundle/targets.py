@@ -1,0 +1,67 @@
+"""What targets must be to each other, and what a target that people depend on must be."""
+
+from collections.abc import Iterator
+from itertools import combinations
+
+from tests.bundle.resolve import Resolved
+from tests.bundle.sources import MAIN, Finding, Sources
+
+_MODES = {"development", "production"}
+
+
+def target_findings(sources: Sources, targets: list[Resolved]) -> Iterator[Finding]:
+    for one, other in combinations(targets, 2):
+        for what, where in _homes(one).items():
+            if _homes(other).get(what) == where:
+                yield Finding(
+                    _home_file(sources, what), f"targets {one.target} and {other.target} share {what} {where}"
+                )
+    if [target.target for target in targets if target.settings.get("default")] != ["dev"]:
+        yield Finding(MAIN, "dev must be the default target, and the only one")
+    for target in targets:
+        yield from (Finding(MAIN, f"target {target.target}: {mistake}") for mistake in _alone(target))
+
+
+def _homes(target: Resolved) -> dict[str, str]:
+    """What must be a target's own: its tables, its checkpoint (and with it the lock), its workspace folder."""
+    homes: dict[str, str] = {}
+    for key, schema in target.resources.get("schemas", {}).items():
+        homes[f"the tables (schemas.{key})"] = f"{schema.get('catalog_name')}.{schema.get('name')}"
+    for key, volume in target.resources.get("volumes", {}).items():
+        place = (volume.get("catalog_name"), volume.get("schema_name"), volume.get("name"))
+        homes[f"the files (volumes.{key})"] = ".".join(map(str, place))
+    for key, job in target.resources.get("jobs", {}).items():
+        for parameter in job.get("parameters", []):
+            if parameter.get("name") in {"checkpoints", "schema"}:
+                catalog = next((p.get("default") for p in job["parameters"] if p.get("name") == "catalog"), "")
+                value = parameter.get("default")
+                is_schema = parameter["name"] == "schema"
+                homes[f"the {parameter['name']} of job {key}"] = f"{catalog}.{value}" if is_schema else str(value)
+    root = target.settings.get("workspace", {}).get("root_path")
+    return homes | ({"the workspace folder": root} if root else {})
+
+
+def _home_file(sources: Sources, what: str) -> str:
+    for kind in ("schemas", "volumes"):
+        if f"({kind}." in what:
+            return sources.file_of(kind, what.split(f"({kind}.")[1].rstrip(")"))
+    return sources.file_of("jobs", what.split("job ")[1]) if "of job " in what else MAIN
+
+
+def _alone(target: Resolved) -> Iterator[str]:
+    settings = target.settings
+    if settings.get("mode") not in _MODES:
+        yield f"mode {settings.get('mode')!r} is none of development and production"
+    if settings.get("mode") != "production":
+        return
+    if "service_principal_name" not in settings.get("run_as", {}):
+        yield "run_as must be a service principal: a person's job ends with the person's account"
+    if not settings.get("permissions"):
+        yield "permissions are missing: only who deployed could look after it"
+    root = settings.get("workspace", {}).get("root_path", "")
+    if not root:
+        yield "workspace.root_path is missing: two people would deploy two copies"
+    if root.startswith("/Workspace/Shared"):
+        yield "workspace.root_path under /Workspace/Shared can be written by everybody"
+    if target.target in {"prod", "continuous"} and "branch" not in settings.get("git", {}):
+        yield "git.branch is missing: any branch could be deployed"

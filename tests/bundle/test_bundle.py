@@ -1,0 +1,87 @@
+"""The bundle is right: for every target, and in what the checks cannot see."""
+
+import json
+
+import pytest
+
+from sessionization.databricks import parameters
+from sessionization.spark.session import CLUSTER_CONF
+from tests.bundle.checks import findings
+from tests.bundle.jobs import quartz_mistake
+from tests.bundle.options import LAPTOP_ONLY, SET_BY_BUNDLE, SETTINGS
+from tests.bundle.resolve import resolve
+from tests.bundle.sources import ROOT, read_sources
+from tests.bundle.spark_keys import known_spark_keys
+
+TARGETS = ("dev", "staging", "prod", "continuous")
+
+
+def test_there_is_no_mistake() -> None:
+    assert findings(ROOT) == []
+
+
+def test_the_targets_are_those_that_the_documents_name() -> None:
+    assert tuple(read_sources(ROOT).targets) == TARGETS
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_job_gives_every_option_of_its_parser(target: str) -> None:
+    jobs = resolve(read_sources(ROOT), target).resources["jobs"]
+    assert jobs.keys() == SETTINGS.keys()
+    for key, job in jobs.items():
+        given = {parameter["name"]: parameter["default"] for parameter in job["parameters"]}
+        expected = parameters(SETTINGS[key])
+        assert given.keys() == expected.keys() - LAPTOP_ONLY.get(key, set())
+        assert {name for name, text in given.items() if text != expected[name]} == {
+            name for of, name in SET_BY_BUNDLE if of == key
+        }
+
+
+def test_the_notebook_is_what_the_job_runs_and_holds_no_output() -> None:
+    job = resolve(read_sources(ROOT), "prod").resources["jobs"]["sessionize"]
+    running = [task for task in job["tasks"] if not task["disabled"]]
+    assert [task["notebook_task"]["notebook_path"] for task in running] == ["../notebooks/02_sessionize.ipynb"]
+    notebook = json.loads((ROOT / "notebooks/02_sessionize.ipynb").read_text(encoding="utf-8"))
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert [(cell["outputs"], cell["execution_count"]) for cell in cells] == [([], None)] * len(cells)
+    for cell in cells:
+        compile("".join(cell["source"]), "02_sessionize", "exec")
+
+
+def test_checkpoint_and_tables_live_in_the_schema_of_their_target() -> None:
+    for target in TARGETS:
+        resources = resolve(read_sources(ROOT), target).resources
+        schema = resources["schemas"]["sessions"]
+        given = {entry["name"]: entry["default"] for entry in resources["jobs"]["sessionize"]["parameters"]}
+        home = f"/Volumes/{schema['catalog_name']}/{schema['name']}/"
+        assert schema["name"].endswith(f"_{target}")
+        assert (given["catalog"], given["schema"]) == (schema["catalog_name"], schema["name"])
+        assert given["checkpoints"].startswith(home)
+        assert given["input"].startswith(home)
+
+
+def test_sparks_settings_are_known_by_their_names() -> None:
+    known = known_spark_keys()
+    assert known > CLUSTER_CONF.keys()
+    assert "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage" in known
+    assert "spark.sql.streaming.stateStore.rocksdb.boundedMemory" not in known
+    assert "spark.sql.shuffle.partition" not in known
+
+
+@pytest.mark.parametrize(
+    ("expression", "told"),
+    [
+        ("0 0/5 * * * ?", None),
+        ("0 20 5 ? * MON-FRI", None),
+        ("0 20 5 * * ? 2027", None),
+        ("0/5 * * * *", "5 fields"),
+        ("0 0/5 * * * *", "Quartz wants ?"),
+        ("0 0/5 * ? * ?", "Quartz wants ?"),
+        ("0 61 * * * ?", "is no time"),
+        ("0 0 25 * * ?", "is no time"),
+        ("", "0 fields"),
+    ],
+)
+def test_cron_as_quartz_reads_it(expression: str, told: str | None) -> None:
+    mistake = quartz_mistake(expression)
+    assert mistake is None if told is None else told in str(mistake)
