@@ -1,0 +1,195 @@
+"""The workspace that the tests play answers as Databricks' own client expects, and as the CLI asks."""
+
+import base64
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from urllib.parse import quote
+
+import pytest
+from databricks.sdk import WorkspaceClient
+from databricks.sdk.errors import NotFound, ResourceAlreadyExists
+from databricks.sdk.service import catalog, dashboards, iam, jobs, sql
+from databricks.sdk.service.workspace import ImportFormat
+
+from tests.bundle.workspace.server import PERSON, Workspace, served
+
+HOME = f"/Workspace/Users/{PERSON}"
+
+
+@pytest.fixture
+def workspace() -> Iterator[Workspace]:
+    with served(Workspace()) as running:
+        yield running
+
+
+@pytest.fixture
+def client(workspace: Workspace) -> WorkspaceClient:
+    return WorkspaceClient(host=workspace.host, token="none")
+
+
+def put(client: WorkspaceClient, path: str, content: bytes) -> None:
+    client.workspace.import_(path, content=base64.b64encode(content).decode(), format=ImportFormat.AUTO)
+
+
+def test_who_is_asking(client: WorkspaceClient) -> None:
+    me = client.current_user.me()
+    assert me.user_name == PERSON
+    assert "session-operators" in {group.display for group in me.groups}
+
+
+def test_files_go_where_folders_are_and_come_back(client: WorkspaceClient) -> None:
+    path = f"{HOME}/.bundle/state/resources.json"
+    with pytest.raises(NotFound, match="parent folder"):
+        put(client, path, b"{}")
+    client.workspace.mkdirs(f"{HOME}/.bundle/state")
+    put(client, path, b"{}")
+    assert client.workspace.get_status(path).object_type.value == "FILE"
+    assert client.workspace.download(path).read() == b"{}"
+    assert [entry.path for entry in client.workspace.list(f"{HOME}/.bundle/state")] == [path]
+    with pytest.raises(Exception, match="not empty"):
+        client.workspace.delete(f"{HOME}/.bundle")
+    client.workspace.delete(f"{HOME}/.bundle", recursive=True)
+    with pytest.raises(NotFound):
+        client.workspace.get_status(path)
+
+
+def test_a_file_is_imported_as_the_cli_does_it(workspace: Workspace, client: WorkspaceClient) -> None:
+    """The whole path is one escaped word; a second file of the name is refused: so the deploy's lock is taken."""
+
+    def post(path: str, overwrite: str) -> int:
+        url = f"{workspace.host}/api/2.0/workspace-files/import-file/{quote(path.lstrip('/'), safe='')}?overwrite={overwrite}"
+        request = urllib.request.Request(url, data=b"\x00lock", method="POST")
+        try:
+            with urllib.request.urlopen(request) as answer:
+                return answer.status
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    lock = f"{HOME}/deploy.lock"
+    assert [post(lock, "false"), post(lock, "false"), post(lock, "true")] == [200, 409, 200]
+    assert post(f"{HOME}/nowhere/deploy.lock", "false") == 404
+    assert client.workspace.download(lock).read() == b"\x00lock"
+    assert post(f"{HOME}/02_sessionize.ipynb", "true") == 200
+    assert client.workspace.get_status(f"{HOME}/02_sessionize").object_type.value == "NOTEBOOK"
+
+
+def test_a_job_is_made_changed_and_deleted(client: WorkspaceClient) -> None:
+    made = client.jobs.create(
+        name="sessionize",
+        max_concurrent_runs=1,
+        tasks=[jobs.Task(task_key="t", notebook_task=jobs.NotebookTask(notebook_path="/n"))],
+    )
+    settings = client.jobs.get(made.job_id).settings
+    assert (settings.name, settings.tasks[0].task_key, settings.max_concurrent_runs) == ("sessionize", "t", 1)
+    client.jobs.reset(made.job_id, jobs.JobSettings(name="other"))
+    assert not client.jobs.get(made.job_id).settings.tasks
+    client.jobs.update(made.job_id, new_settings=jobs.JobSettings(name="third"))
+    assert [job.settings.name for job in client.jobs.list()] == ["third"]
+    client.jobs.delete(made.job_id)
+    with pytest.raises(NotFound):
+        client.jobs.get(made.job_id)
+
+
+def test_a_volume_needs_its_schema_and_goes_with_it(client: WorkspaceClient) -> None:
+    def volume() -> catalog.VolumeInfo:
+        return client.volumes.create("main", "games", "checkpoints", catalog.VolumeType.MANAGED)
+
+    with pytest.raises(NotFound, match=r"main\.games"):
+        volume()
+    client.schemas.create("Games", "main")
+    assert client.schemas.get("main.games").owner == PERSON
+    assert volume().full_name == "main.games.checkpoints"
+    client.files.create_directory("/Volumes/main/games/checkpoints/sessionize")
+    client.schemas.delete("main.games", force=True)
+    with pytest.raises(NotFound):
+        client.volumes.read("main.games.checkpoints")
+
+
+def test_grants_are_added_and_taken(client: WorkspaceClient) -> None:
+    def change(add: list[catalog.Privilege], remove: list[catalog.Privilege]) -> list[str]:
+        changed = client.grants.update(
+            "schema", "main.games", changes=[catalog.PermissionsChange(principal="readers", add=add, remove=remove)]
+        )
+        return [privilege.value for entry in changed.privilege_assignments or [] for privilege in entry.privileges]
+
+    use, select, everything = catalog.Privilege.USE_SCHEMA, catalog.Privilege.SELECT, catalog.Privilege.ALL_PRIVILEGES
+    assert change([use, select], []) == ["SELECT", "USE_SCHEMA"]
+    assert change([use], [everything]) == ["USE_SCHEMA"]
+    assert change([], [everything]) == []
+
+
+def test_a_dashboard_is_published_after_its_newest_draft(client: WorkspaceClient) -> None:
+    content = json.dumps({"datasets": [{"name": "d"}]})
+    draft = dashboards.Dashboard(display_name="Sessions", serialized_dashboard=content, parent_path=f"{HOME}/resources")
+    with pytest.raises(NotFound):
+        client.lakeview.create(draft)
+    client.workspace.mkdirs(f"{HOME}/resources")
+    made = client.lakeview.create(draft, dataset_catalog="main", dataset_schema="games")
+    assert json.loads(made.serialized_dashboard)["datasets"] == [{"name": "d", "catalog": "main", "schema": "games"}]
+    published = client.lakeview.publish(made.dashboard_id, embed_credentials=False)
+    assert published.revision_create_time > made.update_time
+    changed = client.lakeview.update(made.dashboard_id, dashboards.Dashboard(display_name="Games"))
+    assert (changed.display_name, changed.etag != made.etag) == ("Games", True)
+    client.lakeview.trash(made.dashboard_id)
+    with pytest.raises(NotFound):
+        client.lakeview.get(made.dashboard_id)
+
+
+def test_an_alert_is_kept_as_it_was_sent(client: WorkspaceClient) -> None:
+    source = sql.AlertV2OperandColumn(name="age")
+    alert = sql.AlertV2(
+        display_name="stale",
+        query_text="SELECT 1",
+        warehouse_id="w",
+        schedule=sql.CronSchedule("0 0/5 * * * ?", "UTC"),
+        evaluation=sql.AlertV2Evaluation(source, sql.ComparisonOperator.GREATER_THAN),
+    )
+    made = client.alerts_v2.create_alert(alert)
+    assert client.alerts_v2.get_alert(made.id).evaluation.source.name == "age"
+    alert.display_name = "older"
+    client.alerts_v2.update_alert(made.id, alert, "*")
+    assert client.alerts_v2.get_alert(made.id).display_name == "older"
+    client.alerts_v2.trash_alert(made.id)
+    with pytest.raises(NotFound):
+        client.alerts_v2.get_alert(made.id)
+
+
+def test_a_job_has_one_owner(client: WorkspaceClient) -> None:
+    owner = iam.AccessControlRequest(user_name=PERSON, permission_level=iam.PermissionLevel.IS_OWNER)
+    viewer = iam.AccessControlRequest(group_name="readers", permission_level=iam.PermissionLevel.CAN_VIEW)
+    with pytest.raises(Exception, match="exactly one owner"):
+        client.permissions.set("jobs", "1", access_control_list=[viewer])
+    client.permissions.set("jobs", "1", access_control_list=[owner, viewer])
+    granted = client.permissions.get("jobs", "1").access_control_list
+    assert {entry.group_name or entry.user_name for entry in granted} == {PERSON, "readers"}
+
+
+def test_a_home_is_its_persons(client: WorkspaceClient) -> None:
+    folder = client.workspace.get_status(HOME)
+    granted = client.permissions.get("directories", str(folder.object_id)).access_control_list
+    assert [(entry.user_name, entry.all_permissions[0].permission_level.value) for entry in granted] == [
+        (PERSON, "CAN_MANAGE")
+    ]
+
+
+def test_a_warehouse_is_found_by_its_name(client: WorkspaceClient) -> None:
+    assert [warehouse.name for warehouse in client.warehouses.list()] == ["Serverless Starter Warehouse"]
+
+
+def test_what_is_not_played_is_told(workspace: Workspace) -> None:
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(f"{workspace.host}/api/2.0/pipelines")
+    assert refused.value.code == 501
+    assert workspace.unknown_calls == [("GET", "/api/2.0/pipelines")]
+
+
+def test_it_listens_on_this_machine_only(workspace: Workspace) -> None:
+    assert workspace.host.startswith("http://127.0.0.1:")
+
+
+def test_a_second_import_of_a_file_is_refused_by_the_client_too(client: WorkspaceClient) -> None:
+    put(client, f"{HOME}/f.txt", b"1")
+    with pytest.raises(ResourceAlreadyExists):
+        put(client, f"{HOME}/f.txt", b"2")

@@ -1,0 +1,11 @@
+"""Serve a workspace for a person to try the CLI on: `python -m tests.bundle.workspace [PORT]`."""
+
+import sys
+import threading
+
+from tests.bundle.workspace.server import Workspace, served
+
+with served(Workspace(), int(sys.argv[1]) if len(sys.argv) > 1 else 0) as workspace:
+    sys.stdout.write(f"export DATABRICKS_HOST={workspace.host} DATABRICKS_TOKEN=none\n")
+    sys.stdout.flush()
+    threading.Event().wait()

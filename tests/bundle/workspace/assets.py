@@ -1,0 +1,207 @@
+"""Jobs, dashboards, alerts and warehouses, and the permissions on them."""
+
+import copy
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any
+from uuid import uuid4
+
+from tests.bundle.workspace.answers import Refused, Request, Routes, found, missing
+from tests.bundle.workspace.tree import Tree
+
+_LAKEVIEW = "/api/2.0/lakeview/dashboards"
+WAREHOUSE = {"id": "0123456789abcdef", "name": "Serverless Starter Warehouse", "state": "RUNNING"}
+
+
+class Assets:
+    """What has an id of its own; the settings of a job are kept as they were sent."""
+
+    def __init__(self, user_name: str, tree: Tree) -> None:
+        self._user = user_name
+        self._tree = tree
+        self._job_ids = count(1_000)
+        self._clock = _strictly_later()
+        self.jobs: dict[str, dict[str, Any]] = {}
+        self.dashboards: dict[str, dict[str, Any]] = {}
+        self.published: dict[str, dict[str, Any]] = {}
+        self.alerts: dict[str, dict[str, Any]] = {}
+        self.permissions: dict[str, list[dict[str, Any]]] = {}
+
+    def routes(self) -> Routes:
+        routes: Routes = {
+            (method, f"/api/{version}/jobs/{verb}"): handler
+            for version in ("2.0", "2.1", "2.2")
+            for method, verb, handler in (
+                ("POST", "create", self._create_job),
+                ("GET", "get", self._get_job),
+                ("POST", "reset", self._reset_job),
+                ("POST", "update", self._update_job),
+                ("POST", "delete", self._delete_job),
+                ("GET", "list", lambda _: {"jobs": list(self.jobs.values())}),
+                ("GET", "runs/list", lambda _: {"runs": []}),
+            )
+        }
+        return routes | {
+            ("GET", "/api/2.0/sql/warehouses"): lambda _: {"warehouses": [WAREHOUSE]},
+            ("GET", "/api/2.0/sql/warehouses/{id}"): lambda request: found(
+                {WAREHOUSE["id"]: WAREHOUSE}, request.path["id"], "Warehouse"
+            ),
+            ("POST", _LAKEVIEW): self._create_dashboard,
+            ("GET", f"{_LAKEVIEW}/{{id}}"): lambda request: found(self.dashboards, request.path["id"], "Dashboard"),
+            ("PATCH", f"{_LAKEVIEW}/{{id}}"): self._update_dashboard,
+            ("DELETE", f"{_LAKEVIEW}/{{id}}"): self._trash_dashboard,
+            ("POST", f"{_LAKEVIEW}/{{id}}/published"): self._publish,
+            ("GET", f"{_LAKEVIEW}/{{id}}/published"): lambda request: found(
+                self.published, request.path["id"], "Published dashboard"
+            ),
+            ("DELETE", f"{_LAKEVIEW}/{{id}}/published"): lambda request: self.published.pop(request.path["id"], None),
+            ("POST", "/api/2.0/alerts"): self._create_alert,
+            ("GET", "/api/2.0/alerts/{id}"): lambda request: found(self.alerts, request.path["id"], "Alert"),
+            ("PATCH", "/api/2.0/alerts/{id}"): self._update_alert,
+            ("DELETE", "/api/2.0/alerts/{id}"): self._delete_alert,
+            ("GET", "/api/2.0/permissions/{kind}/{id}"): self._permissions,
+            ("PUT", "/api/2.0/permissions/{kind}/{id}"): self._set_permissions,
+            ("PATCH", "/api/2.0/permissions/{kind}/{id}"): self._set_permissions,
+        }
+
+    def _create_job(self, request: Request) -> Any:
+        job_id = next(self._job_ids)
+        self.jobs[str(job_id)] = {
+            "job_id": job_id,
+            "creator_user_name": self._user,
+            "run_as_user_name": self._user,
+            "created_time": self._now_ms(),
+            "settings": request.json,
+        }
+        return {"job_id": job_id}
+
+    def _get_job(self, request: Request) -> Any:
+        job = copy.deepcopy(self._job(request.query["job_id"]))
+        for task in job["settings"].get("tasks", []):
+            task.setdefault("run_if", "ALL_SUCCESS")
+        return job
+
+    def _job(self, job_id: Any) -> dict[str, Any]:
+        if str(job_id) not in self.jobs:
+            msg = f"Job {job_id} does not exist."
+            raise missing(msg)
+        return self.jobs[str(job_id)]
+
+    def _reset_job(self, request: Request) -> None:
+        self._job(request.json["job_id"])["settings"] = request.json["new_settings"]
+
+    def _update_job(self, request: Request) -> None:
+        settings = self._job(request.json["job_id"])["settings"]
+        settings.update(request.json.get("new_settings", {}))
+        for field in request.json.get("fields_to_remove", []):
+            settings.pop(field, None)
+
+    def _delete_job(self, request: Request) -> None:
+        self._job(request.json["job_id"])
+        del self.jobs[str(request.json["job_id"])]
+
+    def _create_dashboard(self, request: Request) -> Any:
+        folder = request.json.get("parent_path") or f"/Users/{self._user}"
+        if not self._tree.has_folder(folder):
+            msg = f"Path ({folder}) doesn't exist."
+            raise missing(msg)
+        dashboard_id, now = uuid4().hex, self._now()
+        parent = folder.removeprefix("/Workspace")
+        self.dashboards[dashboard_id] = request.json | {
+            "dashboard_id": dashboard_id,
+            "parent_path": parent,
+            "path": f"{parent}/{request.json['display_name']}.lvdash.json",
+            "serialized_dashboard": _stored(request),
+            "lifecycle_state": "ACTIVE",
+            "etag": "1",
+            "create_time": now,
+            "update_time": now,
+        }
+        return self.dashboards[dashboard_id]
+
+    def _update_dashboard(self, request: Request) -> Any:
+        dashboard = found(self.dashboards, request.path["id"], "Dashboard")
+        dashboard.update({name: value for name, value in request.json.items() if name != "etag"})
+        if "serialized_dashboard" in request.json:
+            dashboard["serialized_dashboard"] = _stored(request)
+        dashboard |= {"etag": str(int(dashboard["etag"]) + 1), "update_time": self._now()}
+        return dashboard
+
+    def _trash_dashboard(self, request: Request) -> None:
+        found(self.dashboards, request.path["id"], "Dashboard")
+        del self.dashboards[request.path["id"]]
+        self.published.pop(request.path["id"], None)
+
+    def _publish(self, request: Request) -> Any:
+        dashboard = found(self.dashboards, request.path["id"], "Dashboard")
+        self.published[request.path["id"]] = {
+            "display_name": dashboard["display_name"],
+            "warehouse_id": request.json.get("warehouse_id") or dashboard.get("warehouse_id"),
+            "embed_credentials": bool(request.json.get("embed_credentials")),
+            "revision_create_time": self._now(),
+        }
+        return self.published[request.path["id"]]
+
+    def _create_alert(self, request: Request) -> Any:
+        alert_id = str(uuid4())
+        self.alerts[alert_id] = request.json | {"id": alert_id, "lifecycle_state": "ACTIVE", "create_time": self._now()}
+        return self.alerts[alert_id]
+
+    def _update_alert(self, request: Request) -> Any:
+        alert = found(self.alerts, request.path["id"], "Alert")
+        self.alerts[alert["id"]] = request.json | {"id": alert["id"], "lifecycle_state": "ACTIVE"}
+        return self.alerts[alert["id"]]
+
+    def _delete_alert(self, request: Request) -> None:
+        found(self.alerts, request.path["id"], "Alert")
+        del self.alerts[request.path["id"]]
+
+    def _permissions(self, request: Request) -> Any:
+        kind, object_id = request.path["kind"], request.path["id"]
+        granted = list(self.permissions.get(f"/{kind}/{object_id}", []))
+        owner = self._tree.folder_owner(object_id) if kind == "directories" else None
+        if owner is not None:
+            granted.append({"user_name": owner, "permission_level": "CAN_MANAGE"})
+        return {
+            "object_id": f"/{kind}/{object_id}",
+            "object_type": kind.removesuffix("s"),
+            "access_control_list": [
+                {name: value for name, value in entry.items() if name != "permission_level"}
+                | {"all_permissions": [{"permission_level": entry["permission_level"], "inherited": False}]}
+                for entry in granted
+            ],
+        }
+
+    def _set_permissions(self, request: Request) -> Any:
+        entries = request.json.get("access_control_list", [])
+        owners = [entry for entry in entries if entry.get("permission_level") == "IS_OWNER"]
+        if request.path["kind"] == "jobs" and len(owners) != 1:
+            raise Refused(400, "INVALID_PARAMETER_VALUE", "The job must have exactly one owner.")
+        self.permissions[f"/{request.path['kind']}/{request.path['id']}"] = entries
+        return self._permissions(request)
+
+    def _now(self) -> str:
+        return next(self._clock).isoformat().replace("+00:00", "Z")
+
+    def _now_ms(self) -> int:
+        return int(next(self._clock).timestamp() * 1000)
+
+
+def _stored(request: Request) -> str:
+    """A dashboard as a workspace keeps it: with the catalog and the schema of its queries written into each dataset."""
+    content = json.loads(request.json.get("serialized_dashboard") or "{}")
+    for dataset in content.get("datasets", []):
+        for field in ("catalog", "schema"):
+            if f"dataset_{field}" in request.query:
+                dataset[field] = request.query[f"dataset_{field}"]
+    return json.dumps(content) + "\n"
+
+
+def _strictly_later() -> Iterator[datetime]:
+    """Instants none of which is like another: who published last is told by them."""
+    last = datetime.now(UTC)
+    while True:
+        last = max(datetime.now(UTC), last + timedelta(microseconds=1))
+        yield last
