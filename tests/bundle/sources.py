@@ -77,6 +77,7 @@ def read_sources(root: Path) -> Sources:
             _read(sources, str(file.relative_to(root)))
     sources.findings.extend(_unknown_keys(sources))
     sources.findings.extend(_misplaced(sources))
+    sources.findings.extend(_same_keys(sources))
     return sources
 
 
@@ -123,6 +124,15 @@ def _unknown_keys(sources: Sources) -> Iterator[Finding]:
         for permission in target.get("permissions", []):
             if permission.get("level") not in _PERMISSION_LEVELS:
                 yield Finding(MAIN, f"target {name}: {permission.get('level')} is not a permission level of a bundle")
+
+
+def _same_keys(sources: Sources) -> Iterator[Finding]:
+    """The CLI wants every key once among all resources, whatever their kind."""
+    first: dict[str, str] = {}
+    for file, _kind, key, _fields in sources.resources():
+        if key in first:
+            yield Finding(file, f"the key {key} is used in {first[key]} too: the CLI wants each once, whatever the kind")
+        first.setdefault(key, file)
 
 
 def _misplaced(sources: Sources) -> Iterator[Finding]:

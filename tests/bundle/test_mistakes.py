@@ -25,7 +25,7 @@ MISTAKES = [
     ("unknown word of the bundle", SCHEMA, "${bundle.target}", "${bundle.targt}", SCHEMA, "${bundle.targt} leads nowhere"),
     ("unknown word of the workspace", MAIN, "runner: ${workspace.current_user.userName}", "runner: ${workspace.current_user.username}", MAIN, "${workspace.current_user.username} leads nowhere"),
     ("missing file", SESSIONIZE, "../notebooks/02_sessionize.ipynb", "../notebooks/02_sessionise.ipynb", SESSIONIZE, "02_sessionise.ipynb is not there"),
-    ("missing dashboard", "bundles/sessions.dashboard.yml", "sessions.lvdash.json", "session.lvdash.json", "bundles/sessions.dashboard.yml", "session.lvdash.json is not there"),
+    ("missing dashboard", "bundles/evening.dashboard.yml", "evening.lvdash.json", "evenings.lvdash.json", "bundles/evening.dashboard.yml", "evenings.lvdash.json is not there"),
     ("wheel that nothing builds", SESSIONIZE, "../dist/*.whl", "../wheels/*.whl", SESSIONIZE, "wheels/*.whl is what no artifact"),
     ("cron with minutes first", VARIABLES, "default: 0 0/3 * * * ?", "default: 0/3 * * * ?", SESSIONIZE, "'0/3 * * * ?' has 5 fields"),
     ("cron out of range", VARIABLES, "default: 0 20 5 * * ?", "default: 0 20 25 * * ?", "bundles/maintain.job.yml", "'0 20 25 * * ?' is no time"),
@@ -49,8 +49,9 @@ MISTAKES = [
     ("secret in plain", "bundles/simulate.job.yml", "spark_env_vars: ${var.simulate_environment}", "spark_env_vars:\n              KAFKA_PASSWORD: hunter2", "bundles/simulate.job.yml", "KAFKA_PASSWORD must be a reference"),
     ("secret in plain as an option", VARIABLES, 'KEY=secret:SCOPE/KEY\n    default: ""', "KEY=secret:SCOPE/KEY\n    default: kafka.sasl.jaas.config=hunter2", SESSIONIZE, "is a secret"),
     ("variable that nothing uses", VARIABLES, "  catalog:\n", "  catalogue:\n    description: where\n    default: main\n  catalog:\n", VARIABLES, "variable catalogue is used nowhere"),
-    ("widget without its column", "bundles/sessions.lvdash.json", '"fieldName": "platform"', '"fieldName": "platforms"', "bundles/sessions.lvdash.json", "shows platforms, which it does not ask for"),
-    ("dataset that is not there", "bundles/sessions.lvdash.json", '"datasetName": "latency"', '"datasetName": "latencies"', "bundles/sessions.lvdash.json", "asks the unknown dataset latencies"),
+    ("widget without its column", "bundles/evening.lvdash.json", '"fieldName": "platform"', '"fieldName": "platforms"', "bundles/evening.lvdash.json", "shows platforms, which it does not ask for"),
+    ("dataset that is not there", "bundles/evening.lvdash.json", '"datasetName": "latency"', '"datasetName": "latencies"', "bundles/evening.lvdash.json", "asks the unknown dataset latencies"),
+    ("same key for two kinds", "bundles/landing.volume.yml", "    landing:", "    checkpoints:", "bundles/landing.volume.yml", "the key checkpoints is used in bundles/checkpoints.volume.yml too"),
     ("section that is none", MAIN, "include:", "includes:", MAIN, "includes is not a section of a bundle"),
 ]  # fmt: skip
 

@@ -163,7 +163,8 @@ class Assets:
         granted = list(self.permissions.get(f"/{kind}/{object_id}", []))
         owner = self._tree.folder_owner(object_id) if kind == "directories" else None
         if owner is not None:
-            granted.append({"user_name": owner, "permission_level": "CAN_MANAGE"})
+            principal = "user_name" if "@" in owner else "service_principal_name"
+            granted.append({principal: owner, "permission_level": "CAN_MANAGE"})
         return {
             "object_id": f"/{kind}/{object_id}",
             "object_type": kind.removesuffix("s"),
