@@ -131,7 +131,9 @@ def _same_keys(sources: Sources) -> Iterator[Finding]:
     first: dict[str, str] = {}
     for file, _kind, key, _fields in sources.resources():
         if key in first:
-            yield Finding(file, f"the key {key} is used in {first[key]} too: the CLI wants each once, whatever the kind")
+            yield Finding(
+                file, f"the key {key} is used in {first[key]} too: the CLI wants each once, whatever the kind"
+            )
         first.setdefault(key, file)
 
 

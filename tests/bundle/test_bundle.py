@@ -1,10 +1,15 @@
 """The bundle is right: for every target, and in what the checks cannot see."""
 
 import json
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from sessionization.databricks import parameters
+from sessionization.settings import SessionizeSettings
+from sessionization.spark import run
 from sessionization.spark.session import CLUSTER_CONF
 from tests.bundle.checks import findings
 from tests.bundle.jobs import quartz_mistake
@@ -46,6 +51,38 @@ def test_the_notebook_is_what_the_job_runs_and_holds_no_output() -> None:
     assert [(cell["outputs"], cell["execution_count"]) for cell in cells] == [([], None)] * len(cells)
     for cell in cells:
         compile("".join(cell["source"]), "02_sessionize", "exec")
+
+
+class JobWidgets:
+    """`dbutils.widgets` in a run of the job: what the job gives wins over a widget's default."""
+
+    def __init__(self, given: dict[str, str]) -> None:
+        self._texts = dict(given)
+
+    def text(self, name: str, default: str, _label: str) -> None:
+        self._texts.setdefault(name, default)
+
+    def dropdown(self, name: str, default: str, choices: Sequence[str], _label: str) -> None:
+        self._texts.setdefault(name, default)
+        assert self._texts[name] in choices
+
+    def get(self, name: str) -> str:
+        return self._texts[name]
+
+
+def test_the_notebook_hands_the_jobs_parameters_to_the_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = resolve(read_sources(ROOT), "prod").resources["jobs"]["sessionize"]
+    given = {parameter["name"]: parameter["default"] for parameter in job["parameters"]}
+    called: list[SessionizeSettings] = []
+    monkeypatch.setattr(run, "run_and_tell", lambda settings, _say: called.append(settings))
+    names: dict[str, Any] = {"dbutils": SimpleNamespace(widgets=JobWidgets(given))}
+    notebook = json.loads((ROOT / "notebooks/02_sessionize.ipynb").read_text(encoding="utf-8"))
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), names)
+    (settings,) = called
+    assert (settings.catalog, settings.schema_name, settings.heartbeat) == ("main", "gaming_sessions_prod", 30_000)
+    assert str(settings.checkpoints) == "/Volumes/main/gaming_sessions_prod/checkpoints/sessionize"
 
 
 def test_checkpoint_and_tables_live_in_the_schema_of_their_target() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sessionization.errors import CheckpointError, ConfigurationError, StoppedError
+from sessionization.spark import lock
 from sessionization.spark.lock import locked
 
 HOLDER = """
@@ -97,3 +98,11 @@ def test_a_full_disk_is_left_to_who_has_something_to_write(tmp_path: Path) -> No
     (tmp_path / "lock").symlink_to("/dev/full")
     with locked(tmp_path, said_to_nobody):
         pass
+
+
+def test_a_volume_is_made_and_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A volume refuses to append to a file, and so to lock one: the job's `max_concurrent_runs` sees to it there."""
+    monkeypatch.setattr(lock, "_VOLUMES", tmp_path)
+    folder = tmp_path / "main" / "games" / "checkpoints"
+    with locked(folder, print), locked(folder, print, wait_s=0):
+        assert list(folder.iterdir()) == []

@@ -1,0 +1,69 @@
+"""The cluster's session: what can be set is set, what cannot must be there."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from sessionization.errors import ConfigurationError
+from sessionization.spark.session import CLUSTER_CONF, STREAM_CONF, in_pool, spark_session
+
+FIXED = "spark.scheduler.mode"
+
+
+class Conf:
+    """Settings of a cluster, of which one cannot be set while it runs."""
+
+    def __init__(self, **values: str) -> None:
+        self.values = values
+
+    def get(self, name: str, default: str | None) -> str | None:
+        return self.values.get(name, default)
+
+    def set(self, name: str, value: str) -> None:
+        if name == FIXED:
+            msg = "CANNOT_MODIFY_CONFIG"
+            raise PySparkException(msg)
+        self.values[name] = value
+
+
+class Cluster:
+    def __init__(self, conf: Conf) -> None:
+        self.conf = conf
+
+    def getOrCreate(self) -> "Cluster":  # noqa: N802
+        return self
+
+    @property
+    def sparkContext(self) -> Any:  # noqa: N802
+        msg = "JVM_ATTRIBUTE_NOT_SUPPORTED"
+        raise PySparkException(msg)
+
+
+@pytest.fixture
+def conf(monkeypatch: pytest.MonkeyPatch) -> Conf:
+    conf = Conf()
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "18.2")
+    monkeypatch.setattr(SparkSession, "builder", Cluster(conf))
+    return conf
+
+
+def test_a_cluster_as_the_bundle_makes_it_is_taken(conf: Conf) -> None:
+    conf.values[FIXED] = "FAIR"
+    assert spark_session(Path("unused")).conf is conf
+    assert conf.values == CLUSTER_CONF
+    assert CLUSTER_CONF["spark.sql.streaming.stateStore.providerClass"].startswith("com.databricks.")
+    assert CLUSTER_CONF.items() > STREAM_CONF.items()
+
+
+@pytest.mark.parametrize(("found", "told"), [({}, "does not set it"), ({FIXED: "FIFO"}, "has it as FIFO")])
+def test_what_a_running_cluster_cannot_be_given_is_told(conf: Conf, found: dict[str, str], told: str) -> None:
+    conf.values.update(found)
+    with pytest.raises(ConfigurationError, match=f"must have {FIXED}=FAIR but {told}.*bundles/sessionize.job.yml"):
+        spark_session(Path("unused"))
+
+
+def test_a_session_without_a_context_stays_in_the_default_pool() -> None:
+    in_pool(Cluster(Conf()), "sessionize")  # type: ignore[arg-type]

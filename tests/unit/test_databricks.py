@@ -1,0 +1,129 @@
+"""Options as a Databricks job gives them: widgets and the words of a task mean what a command line means."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from pydantic import BaseModel, ConfigDict, Field
+
+from sessionization import cli
+from sessionization.databricks import make_widgets, options, parameters, read_widgets, task_options
+from sessionization.durations import Duration
+from sessionization.errors import ConfigurationError
+from sessionization.settings import SessionizeSettings
+
+
+class Options(BaseModel):
+    """Do a thing."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: Literal["files", "kafka"] = Field("files", description="from where")
+    run_for: Duration | None = Field(None, description="how long")
+    kafka_option: tuple[str, ...] = Field((), description="options", json_schema_extra={"repeatable": True})
+    schema_name: str | None = Field(None, alias="schema", description="in which schema")
+    dry: bool = Field(default=False, description="only look")
+    fast: bool = Field(default=True, description="do not wait")
+    output: Path | None = Field(None, description="where")
+
+
+class Widgets:
+    """`dbutils.widgets`, of which a job has set some; here a widget's label is its name."""
+
+    def __init__(self, **given: str) -> None:
+        self.made: dict[str, tuple[str, tuple[str, ...]]] = {}
+        self._given = {name.replace("_", "-"): text for name, text in given.items()}
+
+    def text(self, name: str, defaultValue: str, label: str) -> None:  # noqa: N803
+        assert label == name
+        self.made[name] = (defaultValue, ())
+
+    def dropdown(self, name: str, defaultValue: str, choices: Sequence[str], label: str) -> None:  # noqa: N803
+        assert label == name
+        self.made[name] = (defaultValue, tuple(choices))
+
+    def get(self, name: str) -> str:
+        return self._given.get(name, self.made[name][0])
+
+
+def test_every_option_is_a_parameter_with_its_default() -> None:
+    assert parameters(Options) == {
+        "source": "files", "run-for": "", "kafka-option": "", "schema": "", "dry": "false", "fast": "true", "output": "",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        ({}, []),
+        ({"source": "files", "run-for": "", "dry": "false", "fast": "true"}, []),
+        ({"source": "kafka", "run-for": " 2m "}, ["--source=kafka", "--run-for=2m"]),
+        ({"dry": "true", "fast": "false"}, ["--dry", "--no-fast"]),
+        ({"kafka-option": "a=1  b='x y'"}, ["--kafka-option=a=1", "--kafka-option=b=x y"]),
+        ({"output": "/Volumes/a b"}, ["--output=/Volumes/a b"]),
+    ],
+)
+def test_a_text_is_an_option_and_an_empty_one_is_none(texts: dict[str, str], words: list[str]) -> None:
+    assert options(Options, texts) == words
+
+
+@pytest.mark.parametrize(
+    ("texts", "told"),
+    [({"dry": "yes"}, "--dry 'yes' is neither true nor false"), ({"kafka-option": "a='1"}, "close the quotes")],
+)
+def test_what_is_no_option_is_told(texts: dict[str, str], told: str) -> None:
+    with pytest.raises(ConfigurationError, match=told):
+        options(Options, texts)
+
+
+def test_the_words_of_a_task_may_be_empty_and_others_stay() -> None:
+    words = ["--source=kafka", "--run-for=", "--dry=true", "--kafka-option=", "--unknown=1", "--output", "here"]
+    assert task_options(Options, words) == ["--source=kafka", "--dry", "--unknown=1", "--output", "here"]
+
+
+def test_a_repeated_word_is_left_to_the_command_line_to_refuse(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.parse(Options, task_options(Options, ["--source=kafka", "--source=files"]), "job")
+    assert "--source is given more than once" in capsys.readouterr().err
+
+
+def test_only_a_task_may_give_empty_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["job.py", "--run-for=", "--source=kafka", "--fast=false"])
+    with pytest.raises(SystemExit):
+        cli.parse(Options, None, "job")
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "18.2")
+    assert cli.parse(Options, None, "job") == Options(source="kafka", fast=False)
+
+
+def test_widgets_are_the_options_and_are_read_like_them() -> None:
+    widgets = Widgets(source="kafka", run_for="2m", dry="true", kafka_option="a=1 b=2", schema="games")
+    make_widgets(Options, widgets)
+    assert {name: default for name, (default, _) in widgets.made.items()} == parameters(Options)
+    assert {name: choices for name, (_, choices) in widgets.made.items() if choices} == {
+        "source": ("files", "kafka"), "dry": ("false", "true"), "fast": ("false", "true"),
+    }  # fmt: skip
+    assert read_widgets(Options, widgets) == Options(
+        source="kafka", run_for=120_000, dry=True, kafka_option=("a=1", "b=2"), schema="games"
+    )
+
+
+def test_a_wrong_widget_is_told_in_one_line_without_a_program() -> None:
+    widgets = Widgets(catalog="main", schema="games", checkpoints="/c", input="/i", heartbeat="0s")
+    make_widgets(SessionizeSettings, widgets)
+    with pytest.raises(ConfigurationError, match=r"^--heartbeat '0s' is too small: write at least 1ms$"):
+        read_widgets(SessionizeSettings, widgets)
+
+
+def test_the_defaults_of_the_stream_are_what_the_command_line_takes_them_for() -> None:
+    given = {"catalog": "main", "schema": "games", "checkpoints": "/c", "input": "/i"}
+    expected = cli.read(SessionizeSettings, [f"--{name}={text}" for name, text in given.items()])
+    assert cli.read(SessionizeSettings, options(SessionizeSettings, parameters(SessionizeSettings) | given)) == expected
+
+
+def test_a_task_that_went_well_does_not_exit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "18.2")
+    cli.run(lambda: 0, "job")
+    with pytest.raises(SystemExit) as leaving:
+        cli.run(lambda: 3, "job")
+    assert leaving.value.code == 3
