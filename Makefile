@@ -16,7 +16,7 @@ MINUTES ?= 5
 RATE ?= 2000
 LIVE ?= 50000
 GROUPS ?= 512
-UNIT := $(BIN)/python -m pytest tests/unit lib/sessionization/core lib/sessionization/durations.py --doctest-modules -q
+UNIT := $(BIN)/python -m pytest tests/unit tests/bundle lib/sessionization/core lib/sessionization/durations.py lib/sessionization/databricks.py --doctest-modules -q
 
 .PHONY: help setup demo demo-kafka sql test test-faults soak bench bench-quick profile wheel lint check format lock clean
 

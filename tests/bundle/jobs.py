@@ -16,6 +16,7 @@ EXPLAINED_SPARK_KEYS: dict[str, str] = {}
 
 _STREAM = "sessionize"
 _QUARTZ_DAY_FIELDS = slice(3, 6, 2)
+_DAY_OF_WEEK = 5
 
 
 def job_findings(sources: Sources, target: Resolved) -> Iterator[Finding]:
@@ -34,12 +35,14 @@ def job_findings(sources: Sources, target: Resolved) -> Iterator[Finding]:
 
 
 def quartz_mistake(expression: str) -> str | None:
-    """What is wrong with a cron expression as Quartz reads it; croniter knows its fields, but not its rule for days."""
+    """What is wrong with a cron expression as Quartz reads it; croniter knows its fields, but not its rules for days."""
     fields = expression.split()
     if len(fields) not in {6, 7}:
         return f"cron {expression!r} has {len(fields)} fields: Quartz wants seconds first, six or seven in all"
     if fields[_QUARTZ_DAY_FIELDS].count("?") != 1:
         return f"cron {expression!r}: Quartz wants ? for the day of month or for the day of week, and for one only"
+    if any(character.isdigit() for character in fields[_DAY_OF_WEEK].partition("#")[0]):
+        return f"cron {expression!r}: write days of the week by name, for Quartz counts them from Sunday as 1"
     if not croniter.is_valid(expression, second_at_beginning=True):
         return f"cron {expression!r} is no time"
     return None

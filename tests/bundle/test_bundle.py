@@ -114,6 +114,8 @@ def test_sparks_settings_are_known_by_their_names() -> None:
         ("0/5 * * * *", "5 fields"),
         ("0 0/5 * * * *", "Quartz wants ?"),
         ("0 0/5 * ? * ?", "Quartz wants ?"),
+        ("0 20 5 ? * 0", "days of the week by name"),
+        ("0 20 5 ? * FRI#2", None),
         ("0 61 * * * ?", "is no time"),
         ("0 0 25 * * ?", "is no time"),
         ("", "0 fields"),

@@ -1,6 +1,7 @@
 """The workspace that the tests play answers as Databricks' own client expects, and as the CLI asks."""
 
 import base64
+import http.client
 import json
 import urllib.error
 import urllib.request
@@ -73,6 +74,16 @@ def test_a_file_is_imported_as_the_cli_does_it(workspace: Workspace, client: Wor
     assert client.workspace.download(lock).read() == b"\x00lock"
     assert post(f"{HOME}/02_sessionize.ipynb", "true") == 200
     assert client.workspace.get_status(f"{HOME}/02_sessionize").object_type.value == "NOTEBOOK"
+
+
+def test_a_body_may_come_in_pieces(workspace: Workspace, client: WorkspaceClient) -> None:
+    connection = http.client.HTTPConnection(workspace.host.removeprefix("http://"))
+    path = f"/api/2.0/workspace-files/import-file/{quote(HOME.lstrip('/') + '/big', safe='')}?overwrite=true"
+    connection.request("POST", path, body=iter([b"one ", b"two"]), encode_chunked=True)
+    assert connection.getresponse().read() == b"{}"
+    connection.request("GET", "/api/2.0/preview/scim/v2/Me")
+    assert connection.getresponse().status == 200, "the connection goes on with the next request"
+    assert client.workspace.download(f"{HOME}/big").read() == b"one two"
 
 
 def test_a_job_is_made_changed_and_deleted(client: WorkspaceClient) -> None:

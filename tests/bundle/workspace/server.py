@@ -5,8 +5,9 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tests.bundle.workspace.answers import Answer, Handler, Refused, Request, Routes
@@ -100,8 +101,7 @@ def served(workspace: Workspace, port: int = 0) -> Iterator[Workspace]:
         protocol_version = "HTTP/1.1"
 
         def _reply(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            answer = workspace.answer(self.command, self.path, body)
+            answer = workspace.answer(self.command, self.path, _body(self.headers, self.rfile))
             is_bytes = isinstance(answer.body, bytes)
             content = answer.body if is_bytes else json.dumps(answer.body).encode()
             self.send_response(answer.status)
@@ -117,7 +117,10 @@ def served(workspace: Workspace, port: int = 0) -> Iterator[Workspace]:
         def log_message(self, *_args: Any) -> None:
             """Stay quiet: `calls` has it all."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", port), Conversation)
+    class Server(ThreadingHTTPServer):
+        request_queue_size = 128  # a deploy uploads many files at once
+
+    server = Server(("127.0.0.1", port), Conversation)
     workspace.host = f"http://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
@@ -127,6 +130,19 @@ def served(workspace: Workspace, port: int = 0) -> Iterator[Workspace]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def _body(headers: Message, stream: BinaryIO) -> bytes:
+    """The body of a request, whether its length is told at first or piece by piece."""
+    if "chunked" not in headers.get("Transfer-Encoding", "").lower():
+        return stream.read(int(headers.get("Content-Length") or 0))
+    pieces = []
+    while length := int(stream.readline().partition(b";")[0], 16):
+        pieces.append(stream.read(length))
+        stream.readline()
+    while stream.readline().strip():
+        pass
+    return b"".join(pieces)
 
 
 def _pattern(path: str) -> re.Pattern[str]:
