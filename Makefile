@@ -77,7 +77,7 @@ profile: $(BENCH) ## where a scenario's CPU time goes: make profile S="beats, 10
 	@PATH="$(BIN):$$PATH" $(BIN)/python -m tests.bench.profile "$(S)"
 
 $(BUILD)/.ready: requirements-build.lock
-	@$(PYTHON) -m venv --clear .venv-build
+	@$(PYTHON) -m venv --clear $(@D)/..
 	@$(BUILD)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-build.lock
 	@touch $@
 
