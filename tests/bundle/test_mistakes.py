@@ -52,6 +52,12 @@ MISTAKES = [
     ("widget without its column", "bundles/evening.lvdash.json", '"fieldName": "platform"', '"fieldName": "platforms"', "bundles/evening.lvdash.json", "shows platforms, which it does not ask for"),
     ("dataset that is not there", "bundles/evening.lvdash.json", '"datasetName": "latency"', '"datasetName": "latencies"', "bundles/evening.lvdash.json", "asks the unknown dataset latencies"),
     ("same key for two kinds", "bundles/landing.volume.yml", "    landing:", "    checkpoints:", "bundles/landing.volume.yml", "the key checkpoints is used in bundles/checkpoints.volume.yml too"),
+    ("two runs at once", SESSIONIZE, "max_concurrent_runs: 1", "max_concurrent_runs: 2", SESSIONIZE, "max_concurrent_runs must be 1"),
+    ("runs that wait", "bundles/maintain.job.yml", "enabled: false", "enabled: true", "bundles/maintain.job.yml", "queue.enabled must be false"),
+    ("option without a variable", SESSIONIZE, "default: ${var.sessionize_heartbeat}", "default: 30s", SESSIONIZE, "parameter heartbeat must be ${var.sessionize_heartbeat}"),
+    ("two resources in a file", "bundles/landing.volume.yml", "    landing:", "    arrivals:\n      catalog_name: main\n      schema_name: other\n      name: arrivals\n    landing:", "bundles/landing.volume.yml", "one resource a file, named after it"),
+    ("dependency in a continuous job", SESSIONIZE, "- task_key: sessionize_file\n", "- task_key: sessionize_file\n          depends_on: [{task_key: sessionize}]\n", SESSIONIZE, "a continuous job allows neither"),
+    ("autoscale", SESSIONIZE, "num_workers: ${var.workers}", "autoscale: {min_workers: 1, max_workers: 4}\n            num_workers: ${var.workers}", SESSIONIZE, "no autoscale"),
     ("section that is none", MAIN, "include:", "includes:", MAIN, "includes is not a section of a bundle"),
 ]  # fmt: skip
 
