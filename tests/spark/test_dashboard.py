@@ -87,8 +87,7 @@ def test_every_alert_finds_the_column_that_it_looks_at(evening: SparkSession, ke
     )
 
 
-def test_no_alert_is_silent_on_tables_without_rows(spark: SparkSession, tmp_path: Path) -> None:
-    """Before the first message: no message has come, and nothing else is wrong."""
+def test_before_the_first_message_its_absence_alone_is_told(spark: SparkSession, tmp_path: Path) -> None:
     home = TableHome(tmp_path)
     create_tables(spark, home, owner="test", may_create=True)
     create_views(spark, home)
