@@ -12,36 +12,39 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from tests.bench.run import MEASURING
 from tests.bench.scenario import Result, Scenario
 from tests.bench.scenarios import QUICK, SCALING, WHOLE
 
+_STATE_SERVER = r"PySparkStateServer"
+_STATE_CALL = {
+    "state calls: RocksDB": r"rocksdb|RocksDB",
+    "state calls: Avro": r"avro|Avro|StateEncoder|StateTypesEncoder",
+    "state calls: protocol, sockets": _STATE_SERVER,
+}
 _JAVA = {
-    "RocksDB": r"org/rocksdb",
-    "Avro of the state": r"avro|Avro|StateStoreEncoder|StateEncoder|StateTypesEncoder",
-    "state calls: protocol and sockets": r"StateServer|StateMessage|protobuf",
-    "rows to and from Python (Arrow)": r"arrow|Arrow|PythonRunner|PythonArrow|PickledPython",
+    "rows to and from Python": r"arrow|Arrow|PythonRunner|columnar",
     "Parquet": r"parquet",
     "Delta": r"delta",
-    "state store": r"streaming/state|RocksDB",
-    "shuffle, sort": r"[sS]huffle|sort/|Sorter|Exchange",
-    "planning": r"catalyst/(analysis|optimizer|trees|plans|rules|parser)|codegen|janino|QueryExecution|QueryPlan",
-    "rows": r"catalyst|spark/sql/execution",
-    "scheduling, files, network": r"spark|hadoop|netty|log4j",
+    "shuffle, sort": r"[sS]huffle|Sorter|Exchange|sort/",
+    "commit of the state": r"streaming/state|CheckpointFileManager",
+    "planning": r"catalyst/(analysis|optimizer|trees|plans|rules|parser)|codegen|janino|QueryExecution|QueryPlan|DAG",
+    "rows of the load, counting": r"catalyst|spark/sql/execution|GeneratedClass",
 }
 _PYTHON = {
     "rules": r"sessionization/core",
     "entries, rows": r"sessionization/spark/codec",
-    "buckets": r"sessionization/spark/layout",
+    "buckets (JSON)": r"sessionization/spark/layout",
     "processor": r"sessionization/spark/processor",
-    "state calls": r"stateful_processor_api_client|(map|value|list)_state_client|StateMessage|protobuf|stateful_processor\.py",
     "rows from and to Arrow": r"serializers|conversion|pyarrow|pandas|types\.py",
-    "the rest of PySpark": r"pyspark",
 }
+_PYTHON_ANYWHERE = {"imports": r"importlib|zipimport", "state calls": r"stateful_processor_api_client|state_client"}
 _COMPILER_AND_COLLECTOR = re.compile(r"jvm: (C\d Compiler|G\d|GC|VM Thread|VM Periodic)")
 _RATE = 100
 
@@ -58,31 +61,43 @@ def main() -> int:
 
 
 def _profiled(scenario: Scenario, folder: Path) -> tuple[Result, Counter[str], Counter[str]]:
-    """The run's result, and the samples of its Java threads and of its Python processes by what they did."""
+    """The run's result, and the samples of its Java threads and of its Python workers by what they did, after its warm-up."""
     file, recording, stacks = folder / "scenario.json", folder / "jvm.jfr", folder / "python.txt"
     file.write_text(json.dumps(asdict(scenario)), encoding="utf-8")
     record = f"-Dfile.encoding=UTF-8 -XX:StartFlightRecording=filename={recording},settings=profile"
-    done = subprocess.run(
-        ["py-spy", "record", "--subprocesses", "--format", "raw", "--rate", str(_RATE), "--output", str(stacks), "--",
-         sys.executable, "-m", "tests.bench.run", str(file)],
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.bench.run", str(file)],
         env=os.environ | {"JAVA_TOOL_OPTIONS": record},
         stdout=subprocess.PIPE,
         text=True,
-        check=True,
-    )  # fmt: skip
-    result = Result(**json.loads(next(line for line in reversed(done.stdout.splitlines()) if line.startswith("{"))))
-    return result, _java(recording), _python(stacks)
+    ) as run:
+        assert run.stdout is not None
+        for line in run.stdout:
+            if line.strip() == MEASURING:
+                break
+        began = datetime.now(UTC)
+        subprocess.run(
+            ["py-spy", "record", "--pid", str(run.pid), "--subprocesses", "--format", "raw", "--rate", str(_RATE),
+             "--duration", str(scenario.seconds), "--output", str(stacks)],
+            stdout=subprocess.DEVNULL,
+            check=True,
+        )  # fmt: skip
+        result = Result(**json.loads(run.stdout.read().splitlines()[-1]))
+    return result, _java(recording, began, began + timedelta(seconds=scenario.seconds)), _python(stacks)
 
 
-def _java(recording: Path) -> Counter[str]:
-    """Samples by what the innermost frame that says so was doing."""
+def _java(recording: Path, since: datetime, until: datetime) -> Counter[str]:
     text = subprocess.run(
         ["jfr", "print", "--json", "--stack-depth", "64", "--events", "jdk.ExecutionSample", str(recording)],
         stdout=subprocess.PIPE,
         check=True,
     ).stdout
     events = json.loads(text)["recording"]["events"]
-    return Counter(_doing(_frames(event), _JAVA) for event in events)
+    return Counter(
+        _java_doing(list(_frames(event)))
+        for event in events
+        if since <= datetime.fromisoformat(event["values"]["startTime"]) <= until
+    )
 
 
 def _frames(event: Any) -> Iterator[str]:
@@ -91,16 +106,27 @@ def _frames(event: Any) -> Iterator[str]:
 
 
 def _python(stacks: Path) -> Counter[str]:
-    """Samples of the workers; the driver of a run waits."""
     found = Counter[str]()
     for line in stacks.read_text(encoding="utf-8").splitlines():
         stack, _, samples = line.rpartition(" ")
         if "worker.py" in stack:
-            found[_doing(reversed(stack.split(";")), _PYTHON)] += int(samples)
+            found[_python_doing(stack.split(";")[::-1])] += int(samples)
     return found
 
 
-def _doing(frames: Iterable[str], kinds: Mapping[str, str]) -> str:
+def _java_doing(frames: Sequence[str]) -> str:
+    return _doing(frames, _STATE_CALL if any(re.search(_STATE_SERVER, frame) for frame in frames) else _JAVA)
+
+
+def _python_doing(frames: Sequence[str]) -> str:
+    for kind, pattern in _PYTHON_ANYWHERE.items():
+        if any(re.search(pattern, frame) for frame in frames):
+            return kind
+    return _doing(frames, _PYTHON)
+
+
+def _doing(frames: Sequence[str], kinds: Mapping[str, str]) -> str:
+    """What the innermost of the frames that is known does."""
     for frame in frames:
         for kind, pattern in kinds.items():
             if re.search(pattern, frame):

@@ -1,4 +1,4 @@
-"""One scenario in this process: `python -m tests.bench.run FILE [name=value ...]` prints its result as JSON."""
+"""One scenario in this process: `python -m tests.bench.run FILE [name=value ...]` says how it goes, and last its result as JSON."""
 
 import json
 import os
@@ -37,6 +37,9 @@ from sessionization.spark.tables import SESSION_CHANGES
 from tests.bench import calls, load, processes
 from tests.bench.scenario import LONG_LIVED, YARDSTICK, Result, Scenario, Weighted
 
+MEASURING = "measuring"
+"""The line that a run says when its warm-up is over; the last one is its result."""
+
 _YARDSTICK = Path(__file__).with_name("Yardstick.java")
 _HEARTBEAT_MS = {"starts": 3_600_000, "beats": 100, "mix": 30_000}
 _LATE_RETENTION_MS = 120_000  # so that as much is forgotten as is closed once the warm-up is over
@@ -74,6 +77,8 @@ def measured(scenario: Scenario, folder: Path, conf: Sequence[str] = ()) -> Resu
     query = _started(spark, _changes(spark, scenario, rules), scenario, folder, progress)
     ticks = _Ticks(query)
     began_ms = _warmed_up(ticks, scenario, progress)
+    sys.stdout.write(f"{MEASURING}\n")
+    sys.stdout.flush()
     result = Result()
     cpu, threads, made_before = processes.cpu_s(), processes.threads_cpu_s(), made()
     progress.clear()
@@ -242,7 +247,7 @@ def _add_tick(result: Result, tick: Any) -> None:
 def _by_name(before: dict[tuple[str, int, int], float], after: dict[tuple[str, int, int], float]) -> dict[str, float]:
     used = Counter[str]()
     for thread, cpu_s in after.items():
-        used[re.sub(r"[\d#.:]*\d", "", thread[0])] += cpu_s - before.get(thread, 0.0)
+        used[re.sub(r"[-#.:\d]*\d$", "", thread[0])] += cpu_s - before.get(thread, 0.0)
     return {name: cpu_s for name, cpu_s in used.most_common() if cpu_s > 0}
 
 
