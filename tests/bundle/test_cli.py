@@ -1,47 +1,35 @@
-"""The bundle through the real CLI, where there is one: validate strictly, deploy, deploy again, destroy.
+"""The bundle through the real CLI, where there is one: validate strictly, deploy, deploy again, run, destroy.
 
 The CLI comes from no package registry. With a `databricks` binary on PATH these tests talk to a workspace of their own on
-127.0.0.1; without one they are skipped, and say so.
+127.0.0.1; without one they are skipped, and say so. They deploy with the CLI's default engine, `direct`.
 """
 
+import copy
 import json
-import os
-import shutil
-import subprocess
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.bundle.cli import BINARY, Cli, copy_project
 from tests.bundle.sources import ROOT
+from tests.bundle.workspace.assets import WAREHOUSE
 from tests.bundle.workspace.server import PERSON, PRINCIPAL, Workspace, served
 
-CLI = shutil.which("databricks")
-pytestmark = pytest.mark.skipif(CLI is None, reason="no databricks binary on PATH: install the CLI to run these")
+pytestmark = pytest.mark.skipif(BINARY is None, reason="no databricks binary on PATH: install the CLI to run these")
 
 IDENTITY = {"dev": PERSON, "staging": PRINCIPAL, "prod": PRINCIPAL, "continuous": PRINCIPAL}
-KINDS = {"jobs": 3, "dashboards": 1, "alerts": 4}
-_SECONDS = 300
+NAMES = {"maintain", "sessionize", "simulate", "evening", "backlog", "no_data", "quarantine_share", "stale_heartbeats",
+         "sessions", "checkpoints", "landing"}  # fmt: skip
+NOTHING_TO_DO = "Plan: 0 to add, 0 to change, 0 to delete"
+EXAMPLES = re.findall(r"```json\n(.*?)```", (ROOT / "docs/deploy.md").read_text(), re.DOTALL)
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """The project's files as git has them, on the branch that prod is deployed from, and nothing else."""
-    folder = tmp_path / "project"
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-    )
-    for name in listed.stdout.decode().split("\0"):
-        if name and (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, folder / name)
-    author = ["-c", "user.name=test", "-c", "user.email=test@example.com", "-c", "commit.gpgsign=false"]
-    for command in (["init", "-q", "-b", "main"], ["add", "-A"], [*author, "commit", "-q", "-m", "all"]):
-        subprocess.run(["git", *command], cwd=folder, check=True)
-    return folder
+    return copy_project(tmp_path / "project")
 
 
 @pytest.fixture(params=IDENTITY)
@@ -55,54 +43,153 @@ def workspace(target: str) -> Iterator[Workspace]:
         yield running
 
 
-def databricks(project: Path, workspace: Workspace, *words: str) -> str:
-    """Run the CLI; nothing of this machine's own set-up of it plays a part."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("DATABRICKS_", "BUNDLE_VAR_"))}
-    # The project's own tools build the wheel, where they are: no registry is asked.
-    build = {"BUILD": str(ROOT / ".venv-build/bin")} if (ROOT / ".venv-build/bin/.ready").exists() else {}
-    environment = kept | build | {
-        "DATABRICKS_HOST": workspace.host,
-        "DATABRICKS_TOKEN": "none",
-        "DATABRICKS_CONFIG_FILE": str(project.parent / "no-profiles"),
-        "DATABRICKS_BUNDLE_ENGINE": "direct",
-        "HOME": str(project.parent),
-    }  # fmt: skip
-    ran = subprocess.run(
-        [str(CLI), *words], cwd=project, env=environment, capture_output=True, text=True, timeout=_SECONDS, check=False
+@pytest.fixture
+def cli(project: Path, workspace: Workspace) -> Cli:
+    return Cli(project, workspace)
+
+
+def only(*names: str) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("target", names, indirect=True)
+
+
+def everything(workspace: Workspace) -> dict[str, Any]:
+    """What a deploy makes, the notes that it takes aside."""
+    assets, catalog = workspace.assets, workspace.catalog
+    sources = {path: content for path, content in workspace.tree.files.items() if "/files/" in path}
+    parts = (assets.jobs, assets.dashboards, assets.published, assets.alerts, catalog.schemas, catalog.volumes, sources)
+    return {str(number): copy.deepcopy(part) for number, part in enumerate((*parts, catalog.grants))}
+
+
+def override(project: Path, target: str, **values: Any) -> None:
+    file = project / f".databricks/bundle/{target}/variable-overrides.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(values))
+
+
+def test_validate_is_silent(cli: Cli, target: str) -> None:
+    told = cli("bundle", "validate", "--strict", "-t", target)
+    assert "Validation OK!" in told.out
+    assert not told.errors
+    assert not any(word in told.out for word in ("Error", "Warning", "Recommendation")), told.out
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
+def test_the_examples_of_the_docs_are_valid(project: Path, example: str) -> None:
+    values = json.loads(example) | {"warehouse_name": WAREHOUSE["name"]}
+    override(project, "prod", **values)
+    with served(Workspace(values.get("service_principal", PRINCIPAL))) as workspace:
+        told = Cli(project, workspace)("bundle", "validate", "--strict", "-t", "prod")
+    assert not told.errors
+
+
+def test_deploy_again_and_destroy(cli: Cli, target: str, tmp_path: Path) -> None:
+    workspace = cli.workspace
+    cli("bundle", "deploy", "-t", target)
+    made = everything(workspace)
+    assert [len(kind) for kind in made.values()] == [3, 1, 1, 4, 1, 2, len(list((ROOT / "jobs").glob("*.py"))) + 1, 3]
+    assert "${" not in json.dumps(list(workspace.assets.jobs.values())), "a reference was not put in"
+
+    summary = cli("bundle", "summary", "-t", target).out
+    assert set(re.findall(r"^    (\w+):$", summary, re.MULTILINE)) == NAMES
+    assert "not deployed" not in summary
+
+    # What a deploy writes whatever has changed: its notes, and the wheel, the same bytes. A clone does not know which files
+    # are there already.
+    notes = (
+        "/workspace/mkdirs",
+        "/workspace/delete",
+        "/state/",
+        "/artifacts/",
+        "/permissions/directories/",
+        "/telemetry-ext",
     )
-    told = f"{' '.join(words)} -> {ran.returncode}\n{ran.stdout}\n{ran.stderr}\nnot played: {workspace.unknown_calls}"
-    assert ran.returncode == 0, told
-    return ran.stdout + ran.stderr
+    clone = Cli(copy_project(tmp_path / "elsewhere/project"), workspace)
+    for again, allowed in ((cli, notes), (clone, (*notes, "/files/"))):
+        assert NOTHING_TO_DO in again("bundle", "plan", "-t", target).out
+        told = again("bundle", "deploy", "-t", target)
+        written = [(method, path) for method, path, _ in told.calls if method not in {"GET", "HEAD"}]
+        assert [call for call in written if not any(part in call[1] for part in allowed)] == []
+        assert everything(workspace) == made
+
+    assert "--auto-approve" in cli.refused("bundle", "destroy", "-t", target).errors
+    assert everything(workspace) == made
+    cli("bundle", "destroy", "-t", target, "--auto-approve")
+    assert not any(everything(workspace)[str(number)] for number in range(7))
+    assert workspace.tree.files == {}
+    assert "No active deployment" in cli("bundle", "destroy", "-t", target, "--auto-approve").everything
 
 
-def test_validate_is_silent(project: Path, workspace: Workspace, target: str) -> None:
-    told = databricks(project, workspace, "bundle", "validate", "--strict", "-t", target)
-    assert not any(word in told for word in ("Error", "Warning", "Recommendation")), told
+@only("prod")
+def test_tables_that_are_kept(cli: Cli) -> None:
+    override(cli.project, "prod", keep_tables=True)
+    cli("bundle", "deploy", "-t", "prod")
+    made = everything(cli.workspace)
+    for words in (("destroy",), ("deploy", "--var", "schema=other")):
+        told = cli.refused("bundle", *words, "-t", "prod", "--auto-approve")
+        for name in ("schemas.sessions", "volumes.checkpoints", "volumes.landing"):
+            assert f"resources.{name} has lifecycle.prevent_destroy set" in told.errors
+        assert everything(cli.workspace) == made
+    cli("bundle", "destroy", "-t", "prod", "--auto-approve", "--var", "keep_tables=false")
+    assert not cli.workspace.catalog.schemas
 
 
-def test_deploy_again_and_destroy(project: Path, workspace: Workspace, target: str) -> None:
-    databricks(project, workspace, "bundle", "deploy", "-t", target)
-    made = {kind: len(getattr(workspace.assets, kind)) for kind in KINDS}
-    assert made == KINDS
-    assert len(workspace.catalog.schemas) == 1
-    assert len(workspace.catalog.volumes) == 2
-    sent = json.dumps(list(workspace.assets.jobs.values()))
-    assert "${" not in sent, "a reference was not put in"
+@only("prod")
+def test_another_schema_for_running_tables_is_asked_about(cli: Cli) -> None:
+    cli("bundle", "deploy", "-t", "prod")
+    made = everything(cli.workspace)
+    assert "destructive actions" in cli.refused("bundle", "deploy", "-t", "prod", "--var", "schema=other").errors
+    assert everything(cli.workspace) == made
 
-    before = json.dumps([workspace.assets.jobs, workspace.assets.dashboards, workspace.assets.alerts], default=str)
-    calls = len(workspace.calls)
-    databricks(project, workspace, "bundle", "deploy", "-t", target)
-    changed = [
-        (method, path)
-        for method, path, _status in workspace.calls[calls:]
-        if method != "GET" and any(part in path for part in ("/jobs/", "/lakeview/", "/alerts", "/unity-catalog/"))
-    ]
-    assert changed == []
-    assert (
-        json.dumps([workspace.assets.jobs, workspace.assets.dashboards, workspace.assets.alerts], default=str) == before
-    )
 
-    databricks(project, workspace, "bundle", "destroy", "-t", target, "--auto-approve")
-    assert not any(
-        (workspace.assets.jobs, workspace.assets.dashboards, workspace.assets.alerts, workspace.catalog.schemas)
-    )
+@only("dev", "staging")
+def test_a_run_takes_parameters(cli: Cli, target: str) -> None:
+    cli("bundle", "deploy", "-t", target)
+    told = cli("bundle", "run", "sessionize", "-t", target, "--no-wait", "--params", "run-for=1h")
+    [run] = cli.workspace.assets.runs
+    assert run["run_name"].endswith("sessionize")
+    assert run["overriding_parameters"] == {"job_parameters": {"run-for": "1h"}}
+    assert run["run_page_url"] in told.everything
+
+
+@only("prod", "continuous")
+def test_another_branch_is_refused(tmp_path: Path, workspace: Workspace, target: str) -> None:
+    cli = Cli(copy_project(tmp_path / "project", "feature"), workspace)
+    told = cli.refused("bundle", "deploy", "-t", target).errors
+    for part in ("not on the right Git branch", "main", "feature"):
+        assert part in told
+    assert workspace.tree.files == {}
+    cli("bundle", "deploy", "-t", target, "--var", "prod_branch=feature")
+
+
+@only("staging", "prod", "continuous")
+def test_another_identity_is_refused(project: Path, target: str) -> None:
+    with served(Workspace(PERSON, is_admin=False)) as workspace:
+        told = Cli(project, workspace).refused("bundle", "deploy", "-t", target).errors
+        assert PERSON in told
+        assert PRINCIPAL in told
+        assert workspace.tree.files == {}
+        assert not workspace.assets.jobs
+
+
+@only("prod")
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--var", "nodetype=x"], "variable nodetype has not been defined"),
+        (["--var", "workers=many"], 'cannot parse "many" as an integer'),
+        (["--var", "warehouse_name=Nowhere"], "failed to resolve warehouse: Nowhere"),
+    ],
+)
+def test_a_wrong_variable_is_named(cli: Cli, words: list[str], message: str) -> None:
+    assert message in cli.refused("bundle", "validate", "--strict", "-t", "prod", *words).errors
+
+
+@only("dev")
+@pytest.mark.parametrize(
+    "missing", ["notebooks/02_sessionize.ipynb", "jobs/simulate.py", "bundles/evening.lvdash.json", "Makefile"]
+)
+def test_a_missing_file_is_named(cli: Cli, missing: str) -> None:
+    (cli.project / missing).unlink()
+    told = cli.refused("bundle", "deploy", "-t", "dev").errors
+    assert (missing if missing != "Makefile" else "No rule to make target 'wheel'") in told
+    assert not cli.workspace.assets.jobs

@@ -6,11 +6,12 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import nullcontext
 from urllib.parse import quote
 
 import pytest
 from databricks.sdk import WorkspaceClient
-from databricks.sdk.errors import NotFound, ResourceAlreadyExists
+from databricks.sdk.errors import NotFound, PermissionDenied, ResourceAlreadyExists
 from databricks.sdk.service import catalog, dashboards, iam, jobs, sql
 from databricks.sdk.service.workspace import ImportFormat
 
@@ -103,6 +104,13 @@ def test_a_job_is_made_changed_and_deleted(client: WorkspaceClient) -> None:
         client.jobs.get(made.job_id)
 
 
+def test_a_run_keeps_its_parameters(workspace: Workspace, client: WorkspaceClient) -> None:
+    made = client.jobs.create(name="sessionize")
+    run_id = client.jobs.run_now(made.job_id, job_parameters={"run-for": "1h"}).run_id
+    assert client.jobs.get_run(run_id).job_id == made.job_id
+    assert workspace.assets.runs[0]["overriding_parameters"] == {"job_parameters": {"run-for": "1h"}}
+
+
 def test_a_volume_needs_its_schema_and_goes_with_it(client: WorkspaceClient) -> None:
     def volume() -> catalog.VolumeInfo:
         return client.volumes.create("main", "games", "checkpoints", catalog.VolumeType.MANAGED)
@@ -116,6 +124,8 @@ def test_a_volume_needs_its_schema_and_goes_with_it(client: WorkspaceClient) -> 
     client.schemas.delete("main.games", force=True)
     with pytest.raises(NotFound):
         client.volumes.read("main.games.checkpoints")
+    with pytest.raises(NotFound):
+        client.files.get_directory_metadata("/Volumes/main/games/checkpoints/sessionize")
 
 
 def test_grants_are_added_and_taken(client: WorkspaceClient) -> None:
@@ -183,6 +193,14 @@ def test_a_home_is_its_persons(client: WorkspaceClient) -> None:
     assert [(entry.user_name, entry.all_permissions[0].permission_level.value) for entry in granted] == [
         (PERSON, "CAN_MANAGE")
     ]
+
+
+def test_in_another_home_only_an_administrator_writes() -> None:
+    for is_admin in (True, False):
+        with served(Workspace(is_admin=is_admin)) as workspace:
+            client = WorkspaceClient(host=workspace.host, token="none")
+            with nullcontext() if is_admin else pytest.raises(PermissionDenied, match="home of other@example"):
+                client.workspace.mkdirs("/Workspace/Users/other@example.com/.bundle")
 
 
 def test_a_warehouse_is_found_by_its_name(client: WorkspaceClient) -> None:

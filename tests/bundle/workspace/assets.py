@@ -24,6 +24,7 @@ class Assets:
         self._job_ids = count(1_000)
         self._clock = _strictly_later()
         self.jobs: dict[str, dict[str, Any]] = {}
+        self.runs: list[dict[str, Any]] = []
         self.dashboards: dict[str, dict[str, Any]] = {}
         self.published: dict[str, dict[str, Any]] = {}
         self.alerts: dict[str, dict[str, Any]] = {}
@@ -40,6 +41,8 @@ class Assets:
                 ("POST", "update", self._update_job),
                 ("POST", "delete", self._delete_job),
                 ("GET", "list", lambda _: {"jobs": list(self.jobs.values())}),
+                ("POST", "run-now", self._run_job),
+                ("GET", "runs/get", self._get_run),
                 ("GET", "runs/list", lambda _: {"runs": []}),
             )
         }
@@ -101,6 +104,26 @@ class Assets:
     def _delete_job(self, request: Request) -> None:
         self._job(request.json["job_id"])
         del self.jobs[str(request.json["job_id"])]
+
+    def _run_job(self, request: Request) -> Any:
+        job = self._job(request.json["job_id"])
+        run_id = len(self.runs) + 1
+        self.runs.append(
+            {
+                "run_id": run_id,
+                "job_id": job["job_id"],
+                "run_name": job["settings"]["name"],
+                "run_page_url": f"https://workspace.example/jobs/{job['job_id']}/runs/{run_id}",
+                "overriding_parameters": {"job_parameters": request.json.get("job_parameters", {})},
+                "start_time": self._now_ms(),
+                "state": {"life_cycle_state": "RUNNING"},
+            }
+        )
+        return {"run_id": run_id}
+
+    def _get_run(self, request: Request) -> Any:
+        known = {str(run["run_id"]): run for run in self.runs}
+        return found(known, request.query["run_id"], "Run")
 
     def _create_dashboard(self, request: Request) -> Any:
         folder = request.json.get("parent_path") or f"/Users/{self._user}"

@@ -58,7 +58,7 @@ class Catalog:
         fields = {"name": name, "full_name": f"{schema}.{name}", "volume_id": str(uuid4())}
         volume = self._owned(request.json | fields)
         self.volumes[volume["full_name"]] = volume
-        self._tree.make_folder("/Volumes/" + volume["full_name"].replace(".", "/"))
+        self._tree.make_folder(_files_of(volume["full_name"]))
         return volume
 
     def _update(self, things: dict[str, dict[str, Any]], request: Request, what: str) -> Any:
@@ -72,11 +72,17 @@ class Catalog:
         del self.schemas[name]
         self.grants.pop(f"SCHEMA:{name}", None)
         for volume in [volume for volume in self.volumes if volume.startswith(f"{name}.")]:
-            del self.volumes[volume]
+            self._drop_volume(volume)
+        self._tree.drop_folder(_files_of(name))
 
     def _delete_volume(self, request: Request) -> None:
         found(self.volumes, request.path["name"], "Volume")
-        del self.volumes[request.path["name"]]
+        self._drop_volume(request.path["name"])
+
+    def _drop_volume(self, name: str) -> None:
+        del self.volumes[name]
+        self.grants.pop(f"VOLUME:{name}", None)
+        self._tree.drop_folder(_files_of(name))
 
     def _grant(self, request: Request) -> Any:
         granted = self.grants.setdefault(_securable(request), {})
@@ -96,6 +102,10 @@ class Catalog:
                 if privileges
             ]
         }
+
+
+def _files_of(full_name: str) -> str:
+    return "/Volumes/" + full_name.replace(".", "/")
 
 
 def _securable(request: Request) -> str:

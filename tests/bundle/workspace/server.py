@@ -24,10 +24,10 @@ _GROUPS = ("users", "session-operators")
 class Workspace:
     """One workspace, seen by one identity; `calls` holds method, path and status of every request."""
 
-    def __init__(self, user_name: str = PERSON) -> None:
+    def __init__(self, user_name: str = PERSON, *, is_admin: bool = True) -> None:
         self.user_name = user_name
         self.calls: list[tuple[str, str, int]] = []
-        self.tree = Tree(user_name)
+        self.tree = Tree(user_name, is_admin=is_admin)
         self.catalog = Catalog(user_name, self.tree)
         self.assets = Assets(user_name, self.tree)
         self.host = ""

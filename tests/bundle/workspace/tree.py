@@ -13,7 +13,9 @@ _NOTEBOOK_HEADER = b"# Databricks notebook source"
 class Tree:
     """Objects by their absolute path; `/Workspace/Users/x` and `/Users/x` are the same."""
 
-    def __init__(self, user_name: str) -> None:
+    def __init__(self, user_name: str, *, is_admin: bool) -> None:
+        self._user = user_name
+        self._is_admin = is_admin
         self._ids = 0
         self._objects: dict[str, dict[str, Any]] = {}
         self._contents: dict[str, bytes] = {}
@@ -23,7 +25,7 @@ class Tree:
         return {
             ("GET", "/api/2.0/workspace/get-status"): self._status,
             ("GET", "/api/2.0/workspace/list"): self._list,
-            ("POST", "/api/2.0/workspace/mkdirs"): lambda request: self.make_folder(request.json["path"]),
+            ("POST", "/api/2.0/workspace/mkdirs"): lambda request: self.make_folder(self._mine(request.json["path"])),
             ("POST", "/api/2.0/workspace/import"): self._import,
             ("POST", "/api/2.0/workspace-files/import-file/{path...}"): self._import_file,
             ("GET", "/api/2.0/workspace-files/{path...}"): lambda request: Answer(self._content(request.path["path"])),
@@ -51,8 +53,7 @@ class Tree:
         """Whose home a folder is in."""
         for path, known in self._objects.items():
             if str(known["object_id"]) == object_id:
-                parts = PurePosixPath(path).parts
-                return parts[3] if parts[1:3] == ("Workspace", "Users") and len(parts) > 3 else None
+                return _home_of(path)
         return None
 
     def has_folder(self, path: str) -> bool:
@@ -61,9 +62,10 @@ class Tree:
     def write(self, path: str, content: bytes, *, overwrite: bool) -> None:
         """Put a file where its folder is; what looks like a notebook becomes one, and loses its suffix.
 
-        Raises `Refused` where there is no such folder, and for a file that is there and not to be overwritten.
+        Raises `Refused` where there is no such folder, in another's home, and for a file that is there and not to be
+        overwritten.
         """
-        whole = PurePosixPath(_absolute(path))
+        whole = PurePosixPath(self._mine(path))
         if not self.has_folder(str(whole.parent)):
             msg = f"The parent folder ({whole.parent}) does not exist."
             raise missing(msg)
@@ -74,6 +76,21 @@ class Tree:
         kind = "NOTEBOOK" if is_notebook else "FILE"
         self._objects[key] = self._object(key, kind, language="PYTHON" if is_notebook else None, size=len(content))
         self._contents[key] = content
+
+    def drop_folder(self, path: str) -> None:
+        for key in [key for key in self._objects if key == path or key.startswith(f"{path}/")]:
+            self._remove(key)
+
+    def _mine(self, path: str) -> str:
+        """The absolute path, unless it is in another's home, where only an administrator writes.
+
+        Raises `Refused`.
+        """
+        whole = _absolute(path)
+        owner = _home_of(whole)
+        if owner not in {None, self._user} and not self._is_admin:
+            raise Refused(403, "PERMISSION_DENIED", f"{self._user} may not write in the home of {owner}.")
+        return whole
 
     def _object(self, path: str, kind: str, **more: Any) -> dict[str, Any]:
         self._ids += 1
@@ -131,7 +148,7 @@ class Tree:
         return {"content": base64.b64encode(content).decode()}
 
     def _delete(self, request: Request) -> None:
-        path = _absolute(request.json["path"])
+        path = self._mine(request.json["path"])
         self._known(path)
         children = [key for key in self._objects if key.startswith(f"{path}/")]
         if children and not request.json.get("recursive"):
@@ -148,6 +165,11 @@ class Tree:
 def _absolute(path: str) -> str:
     whole = PurePosixPath("/") / path.replace("//", "/")
     return str(whole if whole.parts[1:2] != ("Users",) else PurePosixPath("/Workspace") / whole.relative_to("/"))
+
+
+def _home_of(path: str) -> str | None:
+    parts = PurePosixPath(path).parts
+    return parts[3] if parts[1:3] == ("Workspace", "Users") and len(parts) > 3 else None
 
 
 def _parent(path: str) -> str:
