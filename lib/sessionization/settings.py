@@ -101,6 +101,13 @@ class SessionizeSettings(BaseModel):
         description="in place of --device-groups: how many devices to expect with a session that is live or still remembered; "
         "a new checkpoint begins with the groups that suit them, an old one keeps those it has",
     )
+    mlflow: str = Field(
+        "auto",
+        min_length=1,
+        description="MLflow experiment that keeps a run of its own for every start; auto: sessionization, where MLflow "
+        "is installed; off: none",
+        json_schema_extra={"metavar": "EXPERIMENT"},
+    )
     run_for: PositiveDuration | None = Field(
         None, description="stop gracefully after this long; without it, run until SIGTERM or Ctrl-C"
     )

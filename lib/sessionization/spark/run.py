@@ -5,7 +5,7 @@ import os
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from py4j.protocol import Py4JError, Py4JNetworkError
@@ -13,6 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sessionization.errors import ConfigurationError, StoppedError, StreamError
+from sessionization.ml.tracking import tracked
 from sessionization.settings import SessionizeSettings
 from sessionization.signals import stop_on_signals
 from sessionization.spark import pipeline, supervise, views
@@ -23,7 +24,7 @@ from sessionization.spark.lock import locked
 from sessionization.spark.parse import STREAMS
 from sessionization.spark.progress import Progress, wall_clock_ms
 from sessionization.spark.progress_log import ProgressLog
-from sessionization.spark.session import on_databricks, spark_session
+from sessionization.spark.session import is_running, on_databricks, spark_session
 from sessionization.spark.sinks import APPENDED
 from sessionization.spark.table_home import TableHome, create_tables
 from sessionization.spark.totals import Delays, RunningTotals, Totals, delays_since, live_now
@@ -72,11 +73,15 @@ def run(settings: SessionizeSettings, stop: threading.Event, watch: Watch) -> Su
         watch.say(f"starting; tables in {home}, checkpoints in {checkpoint.folder}, state {checkpoint.layout}")
         with supervise.engine_alive(engine_log):
             with _plain_errors(f"Spark cannot be started (see {engine_log.with_suffix('.out')})"):
+                is_ours = not is_running()
                 spark = spark_session(engine_log)
             try:
-                return _run(spark, settings, checkpoint, home, stop, watch)
+                with tracked(settings, home, checkpoint.id, watch.say) as track:
+                    return _run(
+                        spark, settings, checkpoint, home, stop, replace(watch, progress=_both(track, watch.progress))
+                    )
             finally:
-                if not on_databricks():
+                if is_ours:  # a notebook's session outlives the run
                     with contextlib.suppress(Py4JError, OSError):  # an engine that is dead need not be stopped
                         spark.stop()
 
@@ -135,6 +140,14 @@ def _run(
         watch.say(f"the summary is incomplete, the tables are not: {first_cause(str(error))}")
         delays, live = Delays(), None
     return Summary(seconds, totals.now()[0], live, delays)
+
+
+def _both(track: Callable[[Progress], None], watch: Callable[[Progress], None]) -> Callable[[Progress], None]:
+    def tell(progress: Progress) -> None:
+        track(progress)
+        watch(progress)
+
+    return tell
 
 
 def _vanished_streams(folder: Path) -> Callable[[], str | None]:

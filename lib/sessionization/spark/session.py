@@ -3,13 +3,14 @@
 import contextlib
 from pathlib import Path
 
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sessionization.databricks import on_databricks
 from sessionization.errors import ConfigurationError
 
-__all__ = ["CLUSTER_CONF", "STREAM_CONF", "in_pool", "on_databricks", "spark_session"]
+__all__ = ["CLUSTER_CONF", "STREAM_CONF", "in_pool", "is_running", "on_databricks", "spark_session"]
 
 STREAM_CONF = {
     "spark.sql.session.timeZone": "UTC",
@@ -48,6 +49,11 @@ def spark_session(log_file: Path) -> SparkSession:
     from sessionization.local.session import local_session
 
     return local_session(log_file, STREAM_CONF)
+
+
+def is_running() -> bool:
+    """Whether this process has a Spark session already, a notebook's or the cluster's, that is not ours to stop."""
+    return on_databricks() or SparkContext._active_spark_context is not None  # noqa: SLF001 - known nowhere else
 
 
 def in_pool(spark: SparkSession, pool: str) -> None:

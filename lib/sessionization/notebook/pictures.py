@@ -1,0 +1,164 @@
+"""Pictures of the tables and views; `tables.use_tables` comes first. Times are UTC, durations as the axis says."""
+
+from collections import defaultdict
+from typing import Any
+
+from matplotlib.figure import Figure
+from pyspark.sql import Row, SparkSession
+
+from sessionization.errors import ConfigurationError
+from sessionization.notebook import style, timeline
+
+_MS_IN_MINUTE = 60_000
+_MOST_MINUTES = 180
+_LENGTH_BINS = 30
+
+
+def concurrent_sessions(spark: SparkSession) -> Figure:
+    """Sessions that touched each minute of the last three hours with any, by platform."""
+    rows = _rows(
+        spark,
+        f"""
+        SELECT unix_millis(minute) AS minute_ms, platform, sessions FROM concurrent_sessions
+        WHERE minute >= (SELECT max(minute) FROM concurrent_sessions) - INTERVAL {_MOST_MINUTES} MINUTES
+        ORDER BY minute
+        """,
+    )
+    figure, (axes,) = style.figure_of()
+    style.titled(axes, "Concurrent sessions", x="minute (event time, UTC)", y="sessions")
+    if not rows:
+        style.without_rows(axes)
+        return figure
+    by_platform: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for row in rows:
+        by_platform[row.platform].append((row.minute_ms, row.sessions))
+    for platform, points in sorted(by_platform.items()):
+        axes.step(
+            style.instants([minute_ms for minute_ms, _ in points]),
+            [sessions for _, sessions in points],
+            where="post",
+            color=style.OF_PLATFORM[platform],
+            label=platform,
+        )
+    style.time_axis(axes)
+    style.whole_numbers(axes, y=True)
+    style.from_zero(axes)
+    axes.legend(frameon=False)
+    return figure
+
+
+def session_lengths(spark: SparkSession) -> Figure:
+    """How long sessions lasted, by how they ended."""
+    rows = _rows(spark, "SELECT end_reason, duration_ms FROM sessions WHERE duration_ms IS NOT NULL")
+    figure, (axes,) = style.figure_of()
+    style.titled(axes, "Session lengths", x="length (minutes)", y="sessions")
+    if not rows:
+        style.without_rows(axes)
+        return figure
+    by_reason: dict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        by_reason[row.end_reason].append(row.duration_ms / _MS_IN_MINUTE)
+    reasons = [reason for reason in style.OF_REASON if reason in by_reason]
+    axes.hist(
+        [by_reason[reason] for reason in reasons],
+        bins=_LENGTH_BINS,
+        stacked=True,
+        color=[style.OF_REASON[reason] for reason in reasons],
+        label=[reason.replace("_", " ") for reason in reasons],
+    )
+    style.whole_numbers(axes, y=True)
+    axes.legend(frameon=False)
+    return figure
+
+
+def ends_by_reason(spark: SparkSession) -> Figure:
+    """How sessions ended, as their last revision says, and how many are live."""
+    rows = _rows(spark, "SELECT coalesce(end_reason, 'live') AS reason, count(*) AS sessions FROM sessions GROUP BY 1")
+    found = {row.reason: row.sessions for row in rows}
+    figure, (axes,) = style.figure_of(height=2.6)
+    style.titled(axes, "Sessions by how they ended", x="sessions")
+    shown = [reason for reason in style.OF_REASON if reason in found]
+    if not shown:
+        style.without_rows(axes)
+        return figure
+    names = [reason.replace("_", " ") for reason in shown]
+    style.bars(axes, names, [found[reason] for reason in shown], [style.OF_REASON[reason] for reason in shown])
+    return figure
+
+
+def corrected_ends(spark: SparkSession) -> Figure:
+    """By how much corrections moved an end: the last revision against the first."""
+    rows = _rows(
+        spark,
+        """
+        SELECT (max_by(unix_millis(ended_at), revision) - min_by(unix_millis(ended_at), revision)) / 1000 AS moved_s
+        FROM session_changes WHERE change = 'ended' AND end_reason != 'orphaned'
+        GROUP BY device_id, session_id HAVING max(revision) > 0
+        """,
+    )
+    figure, (axes,) = style.figure_of(height=2.8)
+    style.titled(axes, f"Corrected ends ({len(rows):,})", x="end moved by (minutes; left is earlier)", y="sessions")
+    if not rows:
+        style.without_rows(axes, "no end was corrected yet")
+        return figure
+    axes.hist([float(row.moved_s) / 60 for row in rows], bins=_LENGTH_BINS, color=style.BLUE)
+    axes.axvline(0, color="black", lw=0.8)
+    style.whole_numbers(axes, y=True)
+    return figure
+
+
+def quarantine(spark: SparkSession) -> Figure:
+    """Messages in quarantine by reason."""
+    rows = _rows(spark, "SELECT reason, count(*) AS messages FROM quarantine GROUP BY 1 ORDER BY 2 DESC, 1")
+    figure, (axes,) = style.figure_of(height=3.0)
+    style.titled(axes, "Quarantine", x="messages")
+    if not rows:
+        style.without_rows(axes, "nothing is in quarantine")
+        return figure
+    names = [row.reason.replace("_", " ") for row in rows]
+    style.bars(axes, names, [row.messages for row in rows], [style.RED] * len(rows))
+    return figure
+
+
+def device_timeline(spark: SparkSession, device_id: str | None = None) -> Figure:
+    """The sessions of a device; without one, of a device that has much to show.
+
+    Raises `ConfigurationError` for a device without any change.
+    """
+    device = device_id or busy_device(spark)
+    rows = spark.sql(
+        """
+        SELECT session_id, change, end_reason, revision, unix_millis(started_at) AS started_ms,
+               unix_millis(ended_at) AS ended_ms, unix_millis(due_at) AS due_ms
+        FROM device_timeline WHERE device_id = :device ORDER BY position
+        """,
+        args={"device": device},
+    ).collect()
+    if not rows:
+        msg = f"device {device} has no change: look for one in session_changes"
+        raise ConfigurationError(msg)
+    bars = timeline.bars_of(row.asDict() for row in rows)
+    caption = f"{len(bars)} sessions, {sum(len(bar.beats_ms) for bar in bars)} heartbeats"
+    return timeline.draw([timeline.DeviceTimeline(str(device), caption, bars)], "One device")
+
+
+def busy_device(spark: SparkSession) -> str:
+    """A device with several sessions, the more kinds of ends and corrections the better.
+
+    Raises `ConfigurationError` where there is no change at all.
+    """
+    row = spark.sql(
+        """
+        SELECT device_id FROM session_changes WHERE change != 'heartbeat' GROUP BY device_id
+        ORDER BY least(count(DISTINCT session_id), 6) + 3 * count(DISTINCT end_reason) + least(max(revision), 2) DESC,
+                 device_id LIMIT 1
+        """
+    ).first()
+    if row is None:
+        msg = "session_changes is empty: start the job, and players (the job simulate), first"
+        raise ConfigurationError(msg)
+    return str(row.device_id)
+
+
+def _rows(spark: SparkSession, sql: str, **named: Any) -> list[Row]:
+    return spark.sql(sql, args=named or None).collect()

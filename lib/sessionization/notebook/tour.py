@@ -1,0 +1,239 @@
+"""The tour: ten events by hand, through the pure core and through the real operator."""
+
+import json
+import shutil
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+from matplotlib.figure import Figure
+from pydantic import BaseModel, ConfigDict, Field
+from pyspark.sql import DataFrame, SparkSession
+
+from sessionization.core.events import Change, End, Event, Platform, Start
+from sessionization.core.grid import Firing, grid_of
+from sessionization.core.sessions import on_events, on_timer
+from sessionization.core.state import Rules, SessionState, next_timer_ms
+from sessionization.errors import StreamError
+from sessionization.files import write_whole
+from sessionization.notebook import timeline
+from sessionization.spark.layout import Layout
+from sessionization.spark.parse import (
+    CONSOLE_STREAM,
+    END_EVENT,
+    PC_STREAM,
+    START_EVENT,
+    EventTimeLimits,
+    parse,
+    valid_events,
+)
+from sessionization.spark.pipeline import sessionize
+from sessionization.spark.processor import RulesInForce
+from sessionization.spark.progress import engine_progress, wall_clock_ms
+from sessionization.spark.source import file_messages, ticks
+
+RULES: Final = Rules(heartbeat_ms=4_000, session_timeout_ms=12_000, late_retention_ms=6_000)
+"""Short enough that all of it happens while one looks on."""
+SECONDS: Final = 24
+"""How long the tour lasts: until nothing is live and nothing waits."""
+_TICK_MS = 500
+_FIRST_MICRO_BATCH_S = 120
+_LIMITS = EventTimeLimits(600_000, 600_000)
+
+Row = dict[str, Any]
+"""A change: the fields of `core.events.Change` with `device_id`, and `change` for the kind."""
+
+
+class TourSettings(BaseModel):
+    """Where the tour may play."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    folder: Path = Field(description="folder for the tour's files, on a volume; what it writes it deletes again")
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A device tells something: it arrives `arrives_s` after the beginning, and says that it was at `at_s`."""
+
+    arrives_s: float
+    device_id: str
+    platform: Platform
+    session_id: int
+    is_start: bool
+    at_s: float
+
+    def event(self, zero_ms: int) -> Event:
+        at_ms, ingested_ms = zero_ms + round(self.at_s * 1_000), zero_ms + round(self.arrives_s * 1_000)
+        kind = Start if self.is_start else End
+        return kind(self.session_id, at_ms, self.platform, ingested_ms)
+
+
+_PC, _CONSOLE = Platform.PC, Platform.CONSOLE
+TEN_EVENTS: Final = (
+    Told(0, "console-1", _CONSOLE, 1, True, 0),
+    Told(1, "pc-2", _PC, 2, True, 1),
+    Told(2, "console-3", _CONSOLE, 5, True, 2),
+    Told(3, "pc-4", _PC, 4, False, 3),
+    Told(4, "console-1", _CONSOLE, 1, True, 0),
+    Told(4.5, "pc-5", _PC, 6, False, 4),
+    Told(5, "pc-4", _PC, 4, True, 1),
+    Told(6, "pc-2", _PC, 3, True, 6),
+    Told(8, "pc-2", _PC, 2, False, 5),
+    Told(9, "console-1", _CONSOLE, 1, False, 9),
+)
+CAPTIONS: Final = {
+    "console-1": "a Start opens (S5), the same Start again says nothing new (S1), the End closes (E1)",
+    "pc-2": "a second Start supersedes (S4); then the first one's own End corrects the guess (E2)",
+    "console-3": "no End ever comes: it beats (T2) until it times out (T1)",
+    "pc-4": "the End comes before its Start, and waits (E4); the Start makes the session whole (S2)",
+    "pc-5": "an End whose Start never comes is reported in the end as orphaned (T4)",
+}
+
+
+def through_core(events: Sequence[Told] = TEN_EVENTS, zero_ms: int = 1_800_000_000_000) -> list[Row]:
+    """Apply the events with the pure rules, time passing in steps of half a second that nobody waits for."""
+    changes: list[Row] = []
+    sessions: defaultdict[str, dict[int, SessionState]] = defaultdict(dict)
+    timers: dict[str, int | None] = {}
+    waiting = [(told, told.event(zero_ms)) for told in events]
+    for now_ms in range(zero_ms, zero_ms + SECONDS * 1_000, _TICK_MS):
+        due = [(told, event) for told, event in waiting if event.ingested_ms <= now_ms]
+        waiting = [one for one in waiting if one not in due]
+        for device_id in sorted({told.device_id for told in events}):
+            grid = grid_of(device_id, RULES.heartbeat_ms)
+            of_device = [event for told, event in due if told.device_id == device_id]
+            found: list[Change] = []
+            if of_device:
+                outcome = on_events(sessions[device_id], of_device, now_ms, RULES)
+                sessions[device_id], found = outcome.sessions, outcome.changes
+            timer_ms = timers.get(device_id)
+            if timer_ms is not None and timer_ms <= now_ms:
+                outcome = on_timer(sessions[device_id], Firing.of(timer_ms, now_ms, grid), RULES)
+                sessions[device_id], found = outcome.sessions, [*found, *outcome.changes]
+            timers[device_id] = next_timer_ms(sessions[device_id].values(), now_ms, grid, RULES)
+            changes += [_row(device_id, change) for change in found]
+    return changes
+
+
+def through_operator(spark: SparkSession, folder: Path, events: Sequence[Told] = TEN_EVENTS) -> tuple[list[Row], int]:
+    """Play the events in real time into files, and let the real parser and operator take them from there.
+
+    Returns:
+        The changes in the order in which they came, and the instant at which the tour began, in UTC milliseconds.
+
+    Raises `StreamError` where the query ends on its own.
+    """
+    place = folder / f"tour-{uuid4().hex[:8]}"
+    (place / PC_STREAM).mkdir(parents=True)
+    (place / CONSOLE_STREAM).mkdir()
+    changes: list[Row] = []
+    lock = threading.Lock()
+
+    def collect(batch: DataFrame, _batch_id: int) -> None:
+        rows = [_as_told(row.asDict()) for row in batch.where("change IS NOT NULL").collect()]
+        with lock:
+            changes.extend(rows)
+
+    try:
+        with _running(spark, place, collect) as is_well:
+            zero_ms = wall_clock_ms()
+            for number, told in enumerate(events):
+                _wait_until(zero_ms + round(told.arrives_s * 1_000), is_well)
+                stream, line = _wire(told, zero_ms)
+                write_whole(place / stream / f"{number}.json", line)
+            _wait_until(zero_ms + SECONDS * 1_000, is_well)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    return changes, zero_ms
+
+
+def ends(changes: Sequence[Row]) -> list[tuple[str, int, str, int]]:
+    """How each session ended at last: device, session, reason, revision; the same for the core and the operator."""
+    last: dict[tuple[str, int], Row] = {}
+    for change in changes:
+        key = change["device_id"], change["session_id"]
+        if change["change"] == "ended" and change["revision"] >= last.get(key, {"revision": 0})["revision"]:
+            last[key] = change
+    return sorted((*key, str(row["end_reason"]), row["revision"]) for key, row in last.items())
+
+
+def picture(changes: Sequence[Row], title: str, zero_ms: int = 1_800_000_000_000) -> Figure:
+    """A strip for each device, with what it sent below its sessions."""
+    devices = [
+        timeline.DeviceTimeline(
+            device_id,
+            caption,
+            timeline.bars_of(change for change in changes if change["device_id"] == device_id),
+            [
+                (">" if told.is_start else "<", zero_ms + round(told.arrives_s * 1_000))
+                for told in TEN_EVENTS
+                if told.device_id == device_id
+            ],
+        )
+        for device_id, caption in CAPTIONS.items()
+    ]
+    return timeline.draw(devices, title)
+
+
+@contextmanager
+def _running(
+    spark: SparkSession, place: Path, collect: Callable[[DataFrame, int], None]
+) -> Iterator[Callable[[], None]]:
+    """The operator over the messages in `place`; yields, once it works, a check that it still does."""
+    events = valid_events(parse(file_messages(spark, place), _LIMITS))
+    query = (
+        sessionize(events, ticks(spark), Layout(), RulesInForce(RULES))
+        .writeStream.foreachBatch(collect)
+        .option("checkpointLocation", str(place.absolute() / "checkpoint"))
+        .trigger(processingTime=f"{_TICK_MS} milliseconds")
+        .start()
+    )
+
+    def is_well() -> None:
+        if not query.isActive:
+            msg = f"the tour's query ended: {query.exception()}"
+            raise StreamError(msg)
+
+    try:
+        deadline_s = time.monotonic() + _FIRST_MICRO_BATCH_S
+        while engine_progress(query) is None and time.monotonic() < deadline_s:
+            is_well()
+            time.sleep(0.1)
+        yield is_well
+    finally:
+        query.stop()
+
+
+def _wait_until(instant_ms: int, is_well: Callable[[], None]) -> None:
+    while (left_ms := instant_ms - wall_clock_ms()) > 0:
+        is_well()
+        time.sleep(min(left_ms, 200) / 1_000)
+
+
+def _wire(told: Told, zero_ms: int) -> tuple[str, str]:
+    """The stream and the message, as a device would send it."""
+    stream, field = (PC_STREAM, "hostPcId") if told.platform is Platform.PC else (CONSOLE_STREAM, "openPsid")
+    at_ms = zero_ms + round(told.at_s * 1_000)
+    seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at_ms // 1_000))
+    message = {
+        "appSessionId": told.session_id,
+        "eventId": START_EVENT if told.is_start else END_EVENT,
+        field: told.device_id,
+        "timestamp": f"{seconds}.{at_ms % 1_000:03d}Z",
+    }
+    return stream, json.dumps(message) + "\n"
+
+
+def _row(device_id: str, change: Change) -> Row:
+    return change._asdict() | {"device_id": device_id, "change": str(change.kind)}
+
+
+def _as_told(row: Mapping[str, Any]) -> Row:
+    return {name: value for name, value in row.items() if name != "kind"}

@@ -1,0 +1,139 @@
+"""What the operator remembers now, through Spark's state data source: read only, also while the stream runs."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sessionization.errors import ConfigurationError
+from sessionization.spark.checkpoint import SESSIONIZE
+from sessionization.spark.codec import STATE_SCHEMA
+from sessionization.spark.layout import STATE_NAME
+
+_STORED_AS_JSON = "map<string, array<array<string>>>"
+
+
+@dataclass(frozen=True, slots=True)
+class StateReader:
+    """The state of one checkpoint after the last micro-batch that was committed when a frame is read.
+
+    `checkpoints` is the folder that the job was given.
+    """
+
+    spark: SparkSession
+    checkpoints: Path
+
+    def sessions(self) -> DataFrame:
+        """One row per entry, whatever the layout.
+
+        Returns:
+            `device_id`, `session_id`, `status` (`live`, `closed`, `pending_end`), `platform`, `account_id`,
+            `started_at`, `opened_at`, `ended_at`, `end_reason`, `revision`, `foreground_s`, `since_at` (closed or
+            first seen), `grouping_key`, `partition`.
+
+        Raises `ConfigurationError` for a folder without state.
+        """
+        stored = self._read(stateVarName=STATE_NAME)
+        if "bucket" in stored.schema["user_map_key"].dataType.names:  # type: ignore[attr-defined]
+            devices = stored.select(
+                F.col("key.grouping_key"),
+                F.col("partition_id").alias("partition"),
+                F.explode(F.from_json("user_map_value.devices", _STORED_AS_JSON)).alias("device_id", "entries"),
+            )
+            entries = devices.select(
+                "grouping_key", "partition", "device_id", F.explode("entries").alias("entry")
+            ).select(
+                "grouping_key",
+                "partition",
+                "device_id",
+                F.col("entry")[0].cast("bigint").alias("session_id"),
+                # An older version wrote fewer fields.
+                *(
+                    F.get("entry", F.lit(at)).cast(field.dataType).alias(field.name)
+                    for at, field in enumerate(STATE_SCHEMA.fields, 1)
+                ),
+            )
+        else:
+            known = stored.schema["user_map_value"].dataType.names  # type: ignore[attr-defined]
+            entries = stored.select(
+                "key.grouping_key",
+                F.col("partition_id").alias("partition"),
+                F.col("key.grouping_key").alias("device_id"),
+                F.col("user_map_key.session_id").alias("session_id"),
+                *(
+                    (
+                        F.col(f"user_map_value.{field.name}")
+                        if field.name in known
+                        else F.lit(None).cast(field.dataType)
+                    ).alias(field.name)
+                    for field in STATE_SCHEMA.fields
+                ),
+            )
+        return entries.select(
+            "device_id", "session_id", "status", "platform", "account_id",
+            *(_at(name) for name in ("started", "opened", "ended")),
+            "end_reason", "revision", "foreground_s", _at("since"), "grouping_key", "partition",
+        )  # fmt: skip
+
+    def timers(self) -> DataFrame:
+        """One row per timer: `grouping_key`, `due_at`, `partition`.
+
+        Raises `ConfigurationError` for a folder without state.
+        """
+        stored = self._read(readRegisteredTimers="true")
+        return stored.select(
+            "key.grouping_key",
+            F.timestamp_millis("expiration_timestamp_ms").alias("due_at"),
+            F.col("partition_id").alias("partition"),
+        )
+
+    def of_device(self, device_id: str) -> DataFrame:
+        """The entries of one device, as `sessions`, in the order of their Starts."""
+        return self.sessions().where(F.col("device_id") == device_id).orderBy("started_at", "session_id")
+
+    def by_partition(self) -> DataFrame:
+        """One row per partition that holds anything: `partition`, `devices`, `live`, `closed`, `pending_ends`, `timers`."""
+        entries = (
+            self.sessions()
+            .groupBy("partition")
+            .agg(
+                F.countDistinct("device_id").alias("devices"),
+                *(
+                    F.count_if(F.col("status") == status).alias(name)
+                    for status, name in (("live", "live"), ("closed", "closed"), ("pending_end", "pending_ends"))
+                ),
+            )
+        )
+        timers = self.timers().groupBy("partition").agg(F.count("*").alias("timers"))
+        return entries.join(timers, "partition", "full").fillna(0).orderBy("partition")
+
+    def largest_devices(self, limit: int = 20) -> DataFrame:
+        """The devices with the most entries: `device_id`, `entries`, `live`, `oldest_at`, `partition`."""
+        return (
+            self.sessions()
+            .groupBy("device_id", "partition")
+            .agg(
+                F.count("*").alias("entries"),
+                F.count_if(F.col("status") == "live").alias("live"),
+                F.min(F.coalesce("opened_at", "since_at")).alias("oldest_at"),
+            )
+            .orderBy(F.desc("entries"), "device_id")
+            .limit(limit)
+        )
+
+    def _read(self, **options: str) -> DataFrame:
+        if not (self.checkpoints / SESSIONIZE / "state").is_dir():
+            msg = (
+                f"--checkpoints {self.checkpoints} holds no state: give the folder that the sessionize job was given, "
+                "after its first micro-batch"
+            )
+            raise ConfigurationError(msg)
+        # The state reader needs a part of the engine that only streaming starts.
+        _ = self.spark.streams.active
+        path = str(self.checkpoints.absolute() / SESSIONIZE)
+        return self.spark.read.format("statestore").options(path=path, **options).load()
+
+
+def _at(name: str) -> Column:
+    return F.timestamp_millis(f"{name}_ms").alias(f"{name}_at")
