@@ -8,7 +8,7 @@ of an option that may be repeated stand in one text, separated as in a shell.
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeVar, get_args, get_origin
+from typing import Any, Final, Literal, Protocol, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -16,6 +16,9 @@ from pydantic.fields import FieldInfo
 from sessionization.errors import ConfigurationError
 
 M = TypeVar("M", bound=BaseModel)
+
+TASK_WIDGET: Final = "job-run-id"
+"""A widget that only a job fills, with `{{job.run_id}}`: so a notebook knows whether a person looks on."""
 
 
 class Widgets(Protocol):
@@ -92,6 +95,11 @@ def make_widgets(model: type[BaseModel], widgets: Widgets) -> None:
             widgets.dropdown(option, default, choices, option)
         else:
             widgets.text(option, default, option)
+
+
+def make_task_widget(widgets: Widgets) -> None:
+    """Make the widget that tells a task from a person; whoever opens the notebook leaves it empty."""
+    widgets.text(TASK_WIDGET, "", f"{TASK_WIDGET} (filled by the job)")
 
 
 def read_widgets(model: type[M], widgets: Widgets) -> M:

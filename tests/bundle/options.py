@@ -6,8 +6,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from sessionization.databricks import options, parameters
+from sessionization.databricks import TASK_WIDGET, options, parameters
 from sessionization.kafka_options import parse_kafka_options
+from sessionization.notebook.trial import TrialSettings
 from sessionization.ops.settings import MaintainSettings
 from sessionization.settings import SessionizeSettings
 from sessionization.simulate.settings import SimulateSettings
@@ -18,8 +19,9 @@ SETTINGS: dict[str, type[BaseModel]] = {
     "sessionize": SessionizeSettings,
     "simulate": SimulateSettings,
     "maintain": MaintainSettings,
+    "nutter": TrialSettings,
 }
-LAPTOP_ONLY = {"sessionize": {"warehouse"}, "maintain": {"warehouse", "checkpoints"}}
+LAPTOP_ONLY = {"sessionize": {"warehouse"}, "maintain": {"warehouse", "checkpoints"}, "nutter": {"warehouse"}}
 """Options that a cluster has no use for: the tables are in a catalog there."""
 SET_BY_BUNDLE = {
     ("sessionize", "input"): "the landing volume, so that it runs without a word",
@@ -29,9 +31,13 @@ SET_BY_BUNDLE = {
     ("simulate", "output"): "the landing volume",
     ("maintain", "catalog"): "the schema resource",
     ("maintain", "schema"): "the schema resource",
+    ("nutter", "catalog"): "the schema resource",
+    ("nutter", "schema"): "the schema resource",
+    ("nutter", "folder"): "the checkpoints volume",
+    ("nutter", "reader"): "who the schema is granted to",
 }
 """Defaults that differ from the parser's, and what they are."""
-_RESOURCES = {"catalog", "schema", "checkpoints"}
+_RESOURCES = {"catalog", "schema", "checkpoints", "folder", "reader"}
 
 
 def option_findings(sources: Sources, target: Resolved) -> Iterator[Finding]:
@@ -40,7 +46,7 @@ def option_findings(sources: Sources, target: Resolved) -> Iterator[Finding]:
         if key not in SETTINGS:
             yield Finding(file, f"{key}: name its settings in tests/bundle/options.py")
             continue
-        for mistake in (*_parameters(key, job), *_words(key, job), *_values(key, job)):
+        for mistake in (*_parameters(key, job), *_words(key, job), *_as_task(job), *_values(key, job)):
             yield Finding(file, f"{key}: {mistake}")
     yield from _variables(sources)
 
@@ -88,6 +94,14 @@ def _words(key: str, job: dict[str, Any]) -> Iterator[str]:
                 yield f"task {task.get('task_key')}: {word} is missing"
         if Path(str(task["spark_python_task"].get("python_file"))).stem != key:
             yield f"task {task.get('task_key')} must run jobs/{key}.py"
+
+
+def _as_task(job: dict[str, Any]) -> Iterator[str]:
+    """A notebook must know that a job runs it: else it shows a chart, stops soon, or hides that its tests failed."""
+    for task in job.get("tasks", []):
+        given = task.get("notebook_task", {}).get("base_parameters", {})
+        if "notebook_task" in task and given.get(TASK_WIDGET) != "{{job.run_id}}":
+            yield f"task {task.get('task_key')}: base_parameters must give {TASK_WIDGET} as {{{{job.run_id}}}}"
 
 
 def _values(key: str, job: dict[str, Any]) -> Iterator[str]:

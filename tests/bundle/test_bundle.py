@@ -73,9 +73,11 @@ class JobWidgets:
 def test_the_notebook_hands_the_jobs_parameters_to_the_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
     job = resolve(read_sources(ROOT), "prod").resources["jobs"]["sessionize"]
     given = {parameter["name"]: parameter["default"] for parameter in job["parameters"]}
+    given |= next(task["notebook_task"]["base_parameters"] for task in job["tasks"] if "notebook_task" in task)
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "18.2")
     called: list[SessionizeSettings] = []
     monkeypatch.setattr(run, "run_and_tell", lambda settings, _say: called.append(settings))
-    names: dict[str, Any] = {"dbutils": SimpleNamespace(widgets=JobWidgets(given))}
+    names: dict[str, Any] = {"dbutils": SimpleNamespace(widgets=JobWidgets(given)), "display": pytest.fail}
     notebook = json.loads((ROOT / "notebooks/02_sessionize.ipynb").read_text(encoding="utf-8"))
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":

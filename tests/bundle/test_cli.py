@@ -21,7 +21,7 @@ from tests.bundle.workspace.server import PERSON, PRINCIPAL, Workspace, served
 pytestmark = pytest.mark.skipif(BINARY is None, reason="no databricks binary on PATH: install the CLI to run these")
 
 IDENTITY = {"dev": PERSON, "staging": PRINCIPAL, "prod": PRINCIPAL, "continuous": PRINCIPAL}
-NAMES = {"maintain", "sessionize", "simulate", "evening", "backlog", "no_data", "quarantine_share", "stale_heartbeats",
+NAMES = {"maintain", "nutter", "sessionize", "simulate", "evening", "backlog", "no_data", "quarantine_share", "stale_heartbeats",
          "sessions", "checkpoints", "landing"}  # fmt: skip
 NOTHING_TO_DO = "Plan: 0 to add, 0 to change, 0 to delete"
 EXAMPLES = re.findall(r"```json\n(.*?)```", (ROOT / "docs/deploy.md").read_text(), re.DOTALL)

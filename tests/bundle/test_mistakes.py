@@ -58,6 +58,8 @@ MISTAKES = [
     ("two resources in a file", "bundles/landing.volume.yml", "    landing:", "    arrivals:\n      catalog_name: main\n      schema_name: other\n      name: arrivals\n    landing:", "bundles/landing.volume.yml", "one resource a file, named after it"),
     ("dependency in a continuous job", SESSIONIZE, "- task_key: sessionize_file\n", "- task_key: sessionize_file\n          depends_on: [{task_key: sessionize}]\n", SESSIONIZE, "a continuous job allows neither"),
     ("autoscale", SESSIONIZE, "num_workers: ${var.workers}", "autoscale: {min_workers: 1, max_workers: 4}\n            num_workers: ${var.workers}", SESSIONIZE, "no autoscale"),
+    ("task that takes itself for a person", SESSIONIZE, "job-run-id:", "job-run:", SESSIONIZE, "task sessionize: base_parameters must give job-run-id"),
+    ("tests that are not deployed", MAIN, "    - tests/nutter\n", "", "bundles/nutter.job.yml", "is in no folder that goes into the workspace"),
     ("section that is none", MAIN, "include:", "includes:", MAIN, "includes is not a section of a bundle"),
 ]  # fmt: skip
 
@@ -65,7 +67,7 @@ MISTAKES = [
 @pytest.fixture
 def copied(tmp_path: Path) -> Path:
     shutil.copy(ROOT / MAIN, tmp_path)
-    for folder in ("bundles", "notebooks", "jobs"):
+    for folder in ("bundles", "notebooks", "jobs", "tests/nutter"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     return tmp_path
 

@@ -87,7 +87,7 @@ class Job:
         spark = {"PYSPARK_SUBMIT_ARGS": " ".join((*kept, "pyspark-shell")), "SPARK_SUBMIT_OPTS": " ".join(self.jvm)}
         with self.stderr.open("ab") as said:
             self._process = subprocess.Popen(
-                command(*map(str, (*source, *folders)), *self._options, entry=self._entry),
+                command(*map(str, (*source, *folders)), "--mlflow=off", *self._options, entry=self._entry),
                 env=environment(**spark),
                 cwd=self._folder,
                 stdin=subprocess.DEVNULL,

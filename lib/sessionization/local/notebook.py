@@ -176,6 +176,9 @@ def _given(folder: Path) -> dict[str, str]:
     given: dict[str, str] = {}
     with contextlib.suppress(FileNotFoundError):
         given |= json.loads((folder / WIDGETS_FILE).read_text(encoding="utf-8"))
+    if given:
+        kept = (folder / "mlflow.db", folder.parent / ".bench" / "mlflow.db")
+        given["stores"] = " ".join(f"sqlite:///{store}" for store in kept if store.is_file())
     given |= json.loads(os.environ.get("SESSIONIZATION_WIDGETS", "{}"))
     return given
 

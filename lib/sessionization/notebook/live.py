@@ -1,4 +1,4 @@
-"""The job in a notebook: as a task it just runs, for a person it shows how it goes, and stops."""
+"""The job for a person who looks on: live sessions and the lateness of heartbeats, drawn again and again."""
 
 import threading
 from collections import deque
@@ -10,17 +10,14 @@ from matplotlib.figure import Figure
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from sessionization.databricks import Widgets
 from sessionization.notebook import style
 from sessionization.settings import SessionizeSettings
 from sessionization.spark.checkpoint import SESSIONIZE
 from sessionization.spark.progress import Progress
-from sessionization.spark.run import Summary, Watch, run, run_and_tell, summary_lines
+from sessionization.spark.run import Summary, Watch, run, summary_lines
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.totals import live_now
 
-TASK_WIDGET: Final = "job-run-id"
-"""A widget that only a job fills (`{{job.run_id}}`, in bundles/sessionize.job.yml): so a notebook knows who runs it."""
 PERSONS_RUN_MS: Final = 120_000
 """How long it runs for a person who says nothing of it: nobody should leave a stream running by closing a window."""
 _REFRESH_S = 2.0
@@ -28,19 +25,6 @@ _MOST_POINTS = 900
 
 Say = Callable[[str], None]
 Display = Callable[[Any], None]
-
-
-def make_task_widget(widgets: Widgets) -> None:
-    """Make the widget that tells a task from a person; whoever opens the notebook leaves it empty."""
-    widgets.text(TASK_WIDGET, "", f"{TASK_WIDGET} (filled by the job)")
-
-
-def run_here(settings: SessionizeSettings, widgets: Widgets, display: Display, say: Say = print) -> None:
-    """Run the job: as a task until it is stopped, for a person with a chart and for a while."""
-    if widgets.get(TASK_WIDGET).strip():
-        run_and_tell(settings, say)
-    else:
-        run_and_show(settings, display, say)
 
 
 @dataclass
@@ -105,7 +89,7 @@ class CellOutput:
         print("\n".join(lines))  # noqa: T201 - a notebook's output
 
 
-def run_and_show(settings: SessionizeSettings, display: Display, say: Say, output: Output | None = None) -> Summary:
+def run_and_show(settings: SessionizeSettings, output: Output, say: Say) -> Summary:
     """Run for `settings.run_for`, or a while, and draw live sessions and lateness again and again.
 
     The notebook's stop button ends it as gracefully.
@@ -113,7 +97,6 @@ def run_and_show(settings: SessionizeSettings, display: Display, say: Say, outpu
     Raises what `run` raises.
     """
     settings = _for_a_person(settings, say)
-    output = output or CellOutput(display)
     view, stop, last_lines = LiveView(), threading.Event(), deque[str](maxlen=4)
     started: list[tuple[SparkSession, TableHome]] = []
     ended: list[Summary | BaseException] = []

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
+from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.ml.runs import RunOfStream, differing, find_runs, series
 from sessionization.notebook import style
@@ -40,6 +41,21 @@ def newest_benchmarks(settings: RunsSettings) -> list[RunOfStream]:
     """The newest runs of benchmarks that have a rate, the oldest first."""
     names = {name for name, _ in _RATES}
     return [run for run in find_runs(settings.stores) if run.kind == "benchmark" and names & run.metrics.keys()][::-1]
+
+
+def table_of(spark: SparkSession, runs: Sequence[RunOfStream]) -> DataFrame:
+    """The runs as rows: when each began, what they differ in, and the last value of what the pictures show."""
+    told = differing(runs)
+    rows = [
+        (
+            run.began_at.strftime("%Y-%m-%d %H:%M:%S"),
+            run.name,
+            ", ".join(f"{name}={values[at]}" for name, values in told.items() if values[at]),
+            {metric: run.metrics[metric] for metric, _, _ in _SHOWN if metric in run.metrics},
+        )
+        for at, run in enumerate(runs)
+    ]
+    return spark.createDataFrame(rows, "began_at string, run string, differs_in string, last map<string, double>")
 
 
 def compare_streams(runs: Sequence[RunOfStream]) -> Figure:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
@@ -59,7 +59,7 @@ def from_zero(axes: Axes) -> None:
     axes.set_ylim(bottom=0)
 
 
-def instants(values_ms: Sequence[int]) -> list[datetime]:
+def instants(values_ms: Sequence[int]) -> list[Any]:
     """UTC milliseconds as instants that an axis takes."""
     return [datetime.fromtimestamp(value / 1_000, UTC) for value in values_ms]
 

@@ -68,7 +68,15 @@ def draw(devices: Sequence[DeviceTimeline], title: str) -> Figure:
     axes[-1].set_xlabel(f"{unit} after {style.instants([zero_ms])[0]:%H:%M:%S} UTC (event time)")
     axes[-1].xaxis.set_major_locator(MaxNLocator(10))
     figure.suptitle(title, x=0.01, ha="left", fontsize=12)
-    figure.legend(handles=_legend(devices), loc="outside lower center", ncols=8, frameon=False, fontsize=8.5)
+    figure.legend(
+        handles=_legend(devices),
+        loc="outside lower center",
+        ncols=8,
+        frameon=False,
+        fontsize=8,
+        columnspacing=1.0,
+        handlelength=1.0,
+    )
     height = figure.get_figheight()
     figure.set_figheight(height + 0.8)
     return figure

@@ -1,0 +1,23 @@
+"""The job in a notebook: as a task it just runs, for a person it shows how it goes, and stops."""
+
+from collections.abc import Callable
+from typing import Any
+
+from sessionization.databricks import TASK_WIDGET, Widgets
+from sessionization.settings import SessionizeSettings
+from sessionization.spark import run
+
+
+def run_here(
+    settings: SessionizeSettings,
+    widgets: Widgets,
+    display: Callable[[Any], None],
+    say: Callable[[str], None] = print,
+) -> None:
+    """Run the job: as a task until it is stopped, without a chart; for a person with one, and for a while."""
+    if widgets.get(TASK_WIDGET).strip():
+        run.run_and_tell(settings, say)
+        return
+    from sessionization.notebook.live import CellOutput, run_and_show  # a task needs no plotting
+
+    run_and_show(settings, CellOutput(display), say)

@@ -1,0 +1,166 @@
+"""A stream on trial: a home of its own for the tables, messages by hand, and the job's notebook over them."""
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+from uuid import uuid4
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pyspark.sql import DataFrame, SparkSession
+
+from sessionization.databricks import TASK_WIDGET
+from sessionization.files import write_whole
+from sessionization.spark.parse import END_EVENT, PC_STREAM, START_EVENT
+from sessionization.spark.progress import wall_clock_ms
+from sessionization.spark.table_home import TableHome
+from sessionization.spark.tables import Table
+
+HEARTBEAT = "2s"
+
+
+class TrialSettings(BaseModel):
+    """Where to try the stream, and what was deployed. The trial leaves nothing behind."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    warehouse: Path | None = Field(None, description="folder of the Delta tables, on a laptop")
+    catalog: str | None = Field(None, description="Unity Catalog catalog of the tables, on Databricks")
+    schema_name: str | None = Field(
+        None, alias="schema", description="schema of the tables; the trial makes one whose name begins so, and drops it"
+    )
+    folder: Path = Field(description="folder for the trial's messages and checkpoints, on a volume")
+    reader: str | None = Field(None, description="who may read the tables, and not write them")
+
+    @model_validator(mode="after")
+    def _have_one_home(self) -> Self:
+        if (self.warehouse is None) == (self.catalog is None) or (self.catalog is None) != (self.schema_name is None):
+            msg = "the tables need one home: give catalog and schema, or on a laptop warehouse"
+            raise ValueError(msg)
+        return self
+
+    @property
+    def deployed(self) -> TableHome:
+        """The home of the tables that the deployed job writes."""
+        return TableHome(self.warehouse, self.catalog, self.schema_name)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What a device says, as a line of the stream `pc_sessions`."""
+
+    device_id: str
+    session_id: int
+    is_start: bool
+    at_ms: int
+
+    def line(self) -> str:
+        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(self.at_ms // 1_000))
+        fields = {
+            "appSessionId": self.session_id,
+            "eventId": START_EVENT if self.is_start else END_EVENT,
+            "hostPcId": self.device_id,
+            "timestamp": f"{seconds}.{self.at_ms % 1_000:03d}Z",
+        }
+        return json.dumps(fields) + "\n"
+
+
+@dataclass
+class Trial:
+    """One trial; `begin` before it, `end` after it."""
+
+    spark: SparkSession
+    settings: TrialSettings
+    _name: str = field(default_factory=lambda: uuid4().hex[:8])
+    _files: int = 0
+
+    @property
+    def folder(self) -> Path:
+        return self.settings.folder / f"trial-{self._name}"
+
+    @property
+    def home(self) -> TableHome:
+        if self.settings.warehouse is not None:
+            return TableHome(self.folder / "warehouse")
+        return TableHome(None, self.settings.catalog, f"{self.settings.schema_name}_trial_{self._name}")
+
+    def begin(self) -> None:
+        (self.folder / "input" / PC_STREAM).mkdir(parents=True)
+        if self.home.catalog is not None:
+            self.spark.sql(f"CREATE SCHEMA `{self.home.catalog}`.`{self.home.schema}`")
+
+    def end(self) -> None:
+        if self.home.catalog is not None:
+            self.spark.sql(f"DROP SCHEMA IF EXISTS `{self.home.catalog}`.`{self.home.schema}` CASCADE")
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def send(self, *messages: Message) -> None:
+        """Deliver messages as one file, as a collector should: written hidden, then renamed."""
+        self._files += 1
+        lines = "".join(message.line() for message in messages)
+        write_whole(self.folder / "input" / PC_STREAM / f"{self._files}.json", lines)
+
+    def run(self, run_notebook: Callable[[str, int, Mapping[str, str]], object], notebook: str, run_for: str) -> None:
+        """Run the job's notebook as a task would, on the trial's tables; `run_notebook` is `dbutils.notebook.run`."""
+        home = self.home
+        where = (
+            {"warehouse": str(home.warehouse)}
+            if home.warehouse is not None
+            else {"catalog": str(home.catalog), "schema": str(home.schema)}
+        )
+        widgets = {
+            "input": str(self.folder / "input"),
+            "checkpoints": str(self.folder / "checkpoints"),
+            "heartbeat": HEARTBEAT,
+            "mlflow": "off",
+            "run-for": run_for,
+            TASK_WIDGET: "trial",
+        }
+        run_notebook(notebook, 1_800, where | widgets)
+
+    def read(self, table: Table) -> DataFrame:
+        return self.home.read(self.spark.read, table)
+
+    def changes(self) -> DataFrame:
+        """What is not a heartbeat: sessions that started and ended, and nothing that time alone adds."""
+        from sessionization.spark.tables import SESSION_CHANGES
+
+        return self.read(SESSION_CHANGES).where("change != 'heartbeat'")
+
+
+def now_ms() -> int:
+    """The instant now, in UTC milliseconds."""
+    return wall_clock_ms()
+
+
+def may_write(spark: SparkSession, home: TableHome, principal: str) -> list[str]:
+    """What a principal may do to the tables beyond reading them; none is what a reader should have.
+
+    In a folder rights are the file system's: none is told.
+    """
+    if home.catalog is None:
+        return []
+    rows = spark.sql(f"SHOW GRANTS `{principal}` ON SCHEMA `{home.catalog}`.`{home.schema}`").collect()
+    reading = {
+        "SELECT",
+        "USE SCHEMA",
+        "USE_SCHEMA",
+        "USE CATALOG",
+        "USE_CATALOG",
+        "BROWSE",
+        "READ VOLUME",
+        "READ_VOLUME",
+    }
+    return sorted({str(row.ActionType) for row in rows} - reading)
+
+
+def may_read(spark: SparkSession, home: TableHome, principal: str) -> bool:
+    """Whether a principal has been granted to read the tables; in a folder, whether this user can."""
+    if home.catalog is None:
+        assert home.warehouse is not None
+        return home.warehouse.is_dir()
+    rows = spark.sql(f"SHOW GRANTS `{principal}` ON SCHEMA `{home.catalog}`.`{home.schema}`").collect()
+    return any(str(row.ActionType) == "SELECT" for row in rows)

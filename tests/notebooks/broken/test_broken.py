@@ -1,0 +1,37 @@
+# Databricks notebook source
+# MAGIC %md
+# MAGIC One test that passes and two that are broken on purpose, one with an assertion of Spark's: the report must say so.
+
+# COMMAND ----------
+
+# MAGIC %run ../../nutter/proof
+
+# COMMAND ----------
+
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.testing.utils import assertSchemaEqual
+
+
+class BrokenFixture(NutterFixture):
+    def run_holds(self):
+        self.sum = 1 + 1
+
+    def assertion_holds(self):
+        assert self.sum == 2
+
+    def run_plain_assertion(self):
+        self.sum = 1 + 1
+
+    def assertion_plain_assertion(self):
+        assert self.sum == 3, "two is not three"
+
+    def run_schema_assertion(self):
+        self.found = StructType([StructField("beat", StringType())])
+
+    def assertion_schema_assertion(self):
+        assertSchemaEqual(self.found, StructType([StructField("beat", LongType())]))
+
+
+# COMMAND ----------
+
+report(BrokenFixture())

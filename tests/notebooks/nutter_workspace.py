@@ -1,0 +1,86 @@
+"""Nutter's own CLI over notebooks on this machine: what it asks a workspace is answered here.
+
+`python -m tests.notebooks.nutter_workspace run "FOLDER/*" local --junit_report` is `nutter run …` with a stand-in for
+the client of three calls: `workspace/list`, `jobs/runs/submit` and `jobs/runs/get-output`. All notebooks of a CLI share
+one Spark session, which is started only where a notebook speaks of `spark`.
+"""
+
+import os
+import re
+import sys
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from sessionization.local.cells import SOURCE_HEADER, cells, find_notebook
+from sessionization.local.notebook import run_notebook
+
+_SUCCESS, _FAILED = "SUCCESS", "FAILED"
+
+
+class LocalWorkspace:
+    """What `databricks_api.DatabricksAPI` is to nutter."""
+
+    def __init__(self, host: str, token: str) -> None:  # noqa: ARG002 - the client's
+        self.workspace = SimpleNamespace(list=self._list)
+        self.jobs = SimpleNamespace(submit_run=self._submit, get_run_output=self._output)
+        self._spark: Any = None
+        self._outputs: list[dict[str, Any]] = []
+
+    def _list(self, path: str) -> dict[str, Any]:
+        """Notebooks as a workspace names them: without their ending; other files are no notebooks."""
+        objects = [
+            {"path": str(file.with_suffix("")), "object_type": "NOTEBOOK"}
+            for file in sorted(Path(path).glob("*.py"))
+            if file.read_text(encoding="utf-8").startswith(SOURCE_HEADER)
+        ]
+        folders = [
+            {"path": str(folder), "object_type": "DIRECTORY"} for folder in Path(path).iterdir() if folder.is_dir()
+        ]
+        return {"objects": objects + folders}
+
+    def _submit(self, notebook_task: Mapping[str, Any], **_name_and_cluster: str) -> dict[str, int]:
+        """Run the notebook to its end; a run's number is its place in the list of outputs."""
+        path = str(notebook_task["notebook_path"])
+        given = {one["key"]: str(one["value"]) for one in notebook_task.get("base_parameters", ())}
+        output: dict[str, Any] = {"metadata": {"task": {"notebook_task": {"notebook_path": path}}, "run_page_url": ""}}
+        try:
+            file = find_notebook(path, Path("/"))
+            assert file is not None, f"there is no notebook {path}"
+            result = run_notebook(file, self._session(file), given)
+            output["notebook_output"] = {"result": result}
+            state = _SUCCESS
+        except Exception:  # noqa: BLE001 - whatever a notebook raises, its run has failed
+            output["error"] = traceback.format_exc()
+            sys.stderr.write(output["error"])
+            state = _FAILED
+        output["metadata"]["state"] = {"life_cycle_state": "TERMINATED", "result_state": state}
+        self._outputs.append(output)
+        return {"run_id": len(self._outputs)}
+
+    def _output(self, run_id: int) -> dict[str, Any]:
+        return self._outputs[run_id - 1]
+
+    def _session(self, file: Path) -> Any:
+        if self._spark is None and any(re.search(r"\bspark\b", cell.source) for cell in cells(file) if not cell.magic):
+            from sessionization.spark.session import spark_session
+
+            self._spark = spark_session(Path.cwd() / "engine.log")
+        return self._spark
+
+
+def main() -> None:
+    # The client refuses to be made without the two, whatever they say.
+    os.environ.setdefault("DATABRICKS_HOST", "http://127.0.0.1")
+    os.environ.setdefault("DATABRICKS_TOKEN", "none")
+    import common.apiclient
+    from cli.nuttercli import main as nutter
+
+    common.apiclient.DatabricksAPI = LocalWorkspace
+    nutter()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""Nutter's unmodified CLI runs the workspace tests on this machine; its JUnit report is what is looked at."""
+
+import json
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from sessionization.local.session import SHORT_LIVED_JVM
+
+pytest.importorskip("runtime.nutterfixture", reason="nutter is not installed: make notebooks installs it")
+
+ROOT = Path(__file__).parents[2]
+STREAM_TESTS = {
+    "1_starts_and_stops", "2_tables_match", "3_session_opens", "4_session_beats", "5_session_ends", "6_replay_changes_nothing",
+}  # fmt: skip
+DEPLOYMENT_TESTS = {"1_tables_exist", "2_tables_match", "3_views_answer", "4_permissions"}
+_LONGEST_S = 600
+
+
+def nutter(folder: Path, pattern: str, **parameters: Path | str) -> tuple[int, str, dict[str, str | None]]:
+    """Run the CLI; its exit code, what it printed, and of each test of its report how it failed, None if it passed."""
+    command = [sys.executable, "-m", "tests.notebooks.nutter_workspace", "run", pattern, "local", "--junit_report"]
+    if parameters:
+        command += ["--notebook_params", json.dumps({name: str(value) for name, value in parameters.items()})]
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("DATABRICKS_", "SESSIONIZATION_"))
+    }
+    environment |= {
+        "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "lib"))),
+        "JAVA_TOOL_OPTIONS": SHORT_LIVED_JVM,
+        "MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'mlflow.db'}",
+    }
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=_LONGEST_S
+    )
+    printed = done.stdout + done.stderr
+    reports = list(folder.glob("test-nutter*.xml"))
+    assert len(reports) == 1, f"{len(reports)} JUnit reports: {printed[-2000:]}"
+    failures: dict[str, str | None] = {}
+    for case in ET.parse(reports[0]).getroot().iter("testcase"):
+        failure = case.find("failure")
+        failures[str(case.get("name"))] = None if failure is None else f"{failure.get('message')} {failure.text}"
+    return done.returncode, printed, failures
+
+
+def test_a_broken_assertion_shows_as_failed_also_one_of_sparks(tmp_path: Path) -> None:
+    code, printed, failures = nutter(tmp_path, str(ROOT / "tests/notebooks/broken/*"))
+    assert failures.keys() == {"holds", "plain_assertion", "schema_assertion"}, printed
+    assert failures["holds"] is None
+    assert "AssertionError: two is not three" in str(failures["plain_assertion"])
+    assert "PySparkAssertionError" in str(failures["schema_assertion"])
+    assert "DIFFERENT_SCHEMA" in str(failures["schema_assertion"])
+    assert code == 1, printed
+
+
+def test_the_stream_passes_its_tests(tmp_path: Path) -> None:
+    code, printed, failures = nutter(
+        tmp_path, str(ROOT / "tests/nutter/*stream"), folder=tmp_path / "trial", warehouse=tmp_path / "warehouse"
+    )
+    assert failures == dict.fromkeys(STREAM_TESTS), printed
+    assert code == 0, printed
+    assert not list((tmp_path / "trial").iterdir()), "the trial left something behind"
+
+
+def test_what_is_deployed_passes_its_tests(tmp_path: Path, demo: Path) -> None:
+    code, printed, failures = nutter(
+        tmp_path, str(ROOT / "tests/nutter/*deployment"), folder=tmp_path / "trial", warehouse=demo / "warehouse"
+    )
+    assert failures == dict.fromkeys(DEPLOYMENT_TESTS), printed
+    assert code == 0, printed

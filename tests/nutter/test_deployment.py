@@ -1,0 +1,64 @@
+# Databricks notebook source
+# MAGIC %md
+# MAGIC What was deployed: the job's own tables and views are there, match what this version writes, and who may read them cannot
+# MAGIC write them. It needs a first run of the job `sessionize`.
+
+# COMMAND ----------
+
+# MAGIC %run ./proof
+
+# COMMAND ----------
+
+from sessionization.databricks import read_widgets
+from sessionization.notebook.tables import TablesSettings, use_tables
+from sessionization.notebook.trial import TrialSettings, may_read, may_write
+from sessionization.spark.table_home import OWNER_PROPERTY
+from sessionization.spark.tables import TABLES
+from sessionization.spark.views import VIEWS
+
+# COMMAND ----------
+
+
+class DeploymentFixture(NutterFixture):
+    def before_all(self):
+        self.settings = read_widgets(TrialSettings, dbutils.widgets)
+        self.home = self.settings.deployed
+
+    def run_1_tables_exist(self):
+        self.missing = [table.name for table in TABLES if not self.home.exists(spark, table)]
+
+    def assertion_1_tables_exist(self):
+        assert self.missing == []
+
+    def run_2_tables_match(self):
+        self.found = {table.name: self.home.read(spark.read, table).schema for table in TABLES}
+        self.owners = {self.home.properties(spark, table).get(OWNER_PROPERTY) for table in TABLES}
+
+    def assertion_2_tables_match(self):
+        for table in TABLES:
+            found = [(field.name, field.dataType) for field in self.found[table.name]]
+            assert found == [(field.name, field.dataType) for field in table.schema], table.name
+        assert len(self.owners) == 1, f"the tables belong to several checkpoints: {self.owners}"
+
+    def run_3_views_answer(self):
+        where = {"warehouse": self.home.warehouse, "catalog": self.home.catalog, "schema": self.home.schema}
+        use_tables(spark, TablesSettings(**{name: value for name, value in where.items() if value is not None}))
+        self.answers = {view.name: spark.sql(f"SELECT * FROM {view.name} LIMIT 1").columns for view in VIEWS}
+
+    def assertion_3_views_answer(self):
+        assert all(self.answers.values())
+        assert len(self.answers) == len(VIEWS)
+
+    def run_4_permissions(self):
+        self.reader = self.settings.reader or ""
+        self.can_read = may_read(spark, self.home, self.reader)
+        self.beyond_reading = may_write(spark, self.home, self.reader)
+
+    def assertion_4_permissions(self):
+        assert self.can_read, f"{self.reader} may not read {self.home}"
+        assert self.beyond_reading == [], f"{self.reader} may {', '.join(self.beyond_reading)} in {self.home}"
+
+
+# COMMAND ----------
+
+report(DeploymentFixture())

@@ -1,0 +1,114 @@
+# Databricks notebook source
+# MAGIC %md
+# MAGIC The stream on trial, in a schema of its own that is dropped again: it starts and stops, a session opens, beats and ends, and a
+# MAGIC replay changes nothing. `nutter run ".../tests/nutter/*" CLUSTER_ID`, or the job `nutter` of the bundle.
+
+# COMMAND ----------
+
+# MAGIC %run ./proof
+
+# COMMAND ----------
+
+from itertools import pairwise
+
+from pyspark.testing.utils import assertDataFrameEqual, assertSchemaEqual
+
+from sessionization.databricks import read_widgets
+from sessionization.notebook.trial import HEARTBEAT, Message, Trial, TrialSettings, now_ms
+from sessionization.spark.tables import SESSION_CHANGES, SESSIONS, STREAM_PROGRESS, TABLES
+
+NOTEBOOK = "../../notebooks/02_sessionize"
+SECONDS = "8s"
+
+# COMMAND ----------
+
+
+class StreamFixture(NutterFixture):
+    """Numbers put the tests in order: each goes on where the one before it left the stream."""
+
+    def before_all(self):
+        self.trial = Trial(spark, read_widgets(TrialSettings, dbutils.widgets))
+        self.trial.begin()
+        began_ms = now_ms()
+        self.starts = [Message("trial-1", 1, True, began_ms - 60_000), Message("trial-2", 2, True, began_ms - 50_000)]
+        self.end = Message("trial-1", 1, False, began_ms - 10_000)
+
+    def after_all(self):
+        self.trial.end()
+
+    def run_1_starts_and_stops(self):
+        self.trial.send(*self.starts)
+        self.trial.run(dbutils.notebook.run, NOTEBOOK, SECONDS)
+
+    def assertion_1_starts_and_stops(self):
+        assert [query.name for query in spark.streams.active] == []
+        queries = self.trial.read(STREAM_PROGRESS).select("query").distinct()
+        assertDataFrameEqual(
+            queries, spark.createDataFrame([("archive",), ("rollup",), ("sessionize",)], "query string")
+        )
+
+    def run_2_tables_match(self):
+        self.found = {table.name: self.trial.read(table).schema for table in TABLES}
+
+    def assertion_2_tables_match(self):
+        for table in TABLES:
+            names = [field.name for field in table.schema]
+            assert self.found[table.name].names == names, table.name
+            for field in table.schema:
+                assertSchemaEqual(
+                    type(table.schema)([field]),
+                    type(table.schema)([self.found[table.name][field.name]]),
+                    ignoreNullable=True,
+                )
+
+    def run_3_session_opens(self):
+        self.live = self.trial.read(SESSIONS).where("status = 'live'").select("device_id", "session_id", "platform")
+
+    def assertion_3_session_opens(self):
+        rows = [("trial-1", 1, "pc"), ("trial-2", 2, "pc")]
+        assertDataFrameEqual(
+            self.live, spark.createDataFrame(rows, "device_id string, session_id bigint, platform string")
+        )
+
+    def run_4_session_beats(self):
+        beats = self.trial.read(SESSION_CHANGES).where("change = 'heartbeat'")
+        self.beats = beats.selectExpr("session_id", "unix_millis(due_at) AS due_ms", "beat").collect()
+
+    def assertion_4_session_beats(self):
+        step_ms = int(HEARTBEAT.removesuffix("s")) * 1_000
+        for session_id in (1, 2):
+            due = sorted(row.due_ms for row in self.beats if row.session_id == session_id)
+            assert len(due) >= 2, f"session {session_id} has {len(due)} heartbeats"
+            assert all((later - sooner) % step_ms == 0 for sooner, later in pairwise(due)), due
+
+    def run_5_session_ends(self):
+        self.trial.send(self.end)
+        self.trial.run(dbutils.notebook.run, NOTEBOOK, SECONDS)
+
+    def assertion_5_session_ends(self):
+        ended = self.trial.read(SESSIONS).where("status = 'ended'")
+        ended = ended.selectExpr(
+            "session_id", "end_reason", "unix_millis(ended_at) AS ended_ms", "duration_ms", "revision"
+        )
+        expected = spark.createDataFrame(
+            [(1, "reported", self.end.at_ms, 50_000, 0)],
+            "session_id bigint, end_reason string, ended_ms bigint, duration_ms bigint, revision int",
+        )
+        assertDataFrameEqual(ended, expected)
+
+    def run_6_replay_changes_nothing(self):
+        self.before = spark.createDataFrame(self.trial.changes().collect(), SESSION_CHANGES.schema)
+        self.sessions = spark.createDataFrame(self.trial.read(SESSIONS).collect(), SESSIONS.schema)
+        self.trial.send(*self.starts, self.end)
+        self.trial.run(dbutils.notebook.run, NOTEBOOK, SECONDS)
+
+    def assertion_6_replay_changes_nothing(self):
+        assertDataFrameEqual(self.trial.changes(), self.before)
+        assertDataFrameEqual(self.trial.read(SESSIONS), self.sessions)
+        repeats = self.trial.read(STREAM_PROGRESS).selectExpr("sum(duplicate_start)", "sum(duplicate_end)").first()
+        assert tuple(repeats) == (2, 1), f"counted as repeats: {tuple(repeats)}"
+
+
+# COMMAND ----------
+
+report(StreamFixture())
