@@ -7,6 +7,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 BROKER := .venv/.broker
 BENCH := .venv/.bench
+NOTEBOOKS := .venv/.notebooks
 
 BUILD ?= .venv-build/bin
 DEMO := .demo
@@ -16,9 +17,12 @@ MINUTES ?= 5
 RATE ?= 2000
 LIVE ?= 50000
 GROUPS ?= 512
-UNIT := $(BIN)/python -m pytest tests/unit tests/bundle lib/sessionization/core lib/sessionization/durations.py lib/sessionization/databricks.py --doctest-modules -q
+UNIT := $(BIN)/python -m pytest tests/unit tests/bundle tests/notebooks/test_both_sides.py tests/notebooks/test_no_outputs.py \
+  lib/sessionization/local/cells.py lib/sessionization/core lib/sessionization/durations.py lib/sessionization/databricks.py --doctest-modules -q
+NOTEBOOK_TESTS := $(BIN)/python -m pytest tests/notebooks -q
+AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
-.PHONY: help setup demo demo-kafka sql test test-faults soak bench bench-quick profile wheel lint check format lock clean
+.PHONY: help setup demo demo-kafka sql notebooks notebook-data test test-notebooks test-faults soak bench bench-quick profile wheel lint check format lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -46,6 +50,11 @@ $(BENCH): $(READY) requirements-bench.lock
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-build-isolation --require-hashes -r requirements-bench.lock
 	@touch $@
 
+$(NOTEBOOKS): $(READY) requirements-notebooks.lock
+	@echo "fetching JupyterLab, MLflow, Matplotlib and what tests notebooks (once)"
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-build-isolation --require-hashes -r requirements-notebooks.lock
+	@touch $@
+
 demo: $(READY) ## simulator and job together for a minute, with a live view
 	@$(BIN)/python jobs/demo.py --folder $(DEMO)
 
@@ -56,9 +65,19 @@ sql: $(READY) ## ask the demo's tables: make sql Q="SELECT * FROM sessions LIMIT
 	@[ -n "$(Q)" ] || { echo 'give a question: make sql Q="SELECT * FROM sessions LIMIT 5"' >&2; exit 2; }
 	@$(BIN)/python jobs/query.py --warehouse $(DEMO)/warehouse --sql "$(Q)"
 
-test: $(READY) $(BROKER) ## every test, fast tiers first
+notebooks: notebook-data ## JupyterLab with the notebooks, and tables to look at
+	@$(BIN)/python -m jupyterlab --ServerApp.root_dir=notebooks --LabApp.default_url=/lab/tree/01_tour.ipynb $(AS_ROOT)
+
+notebook-data: $(NOTEBOOKS) ## tables for the notebooks, once: an evening through the real job, two minutes
+	@$(BIN)/python -m sessionization.local.notebook_demo
+
+test: $(READY) $(BROKER) $(NOTEBOOKS) ## every test, fast tiers first
 	@$(UNIT)
 	@$(BIN)/python -m pytest tests/adapter tests/spark tests/e2e tests/faults -q
+	@$(NOTEBOOK_TESTS)
+
+test-notebooks: $(NOTEBOOKS) ## every notebook without a browser and one in it, and nutter's tests: four minutes
+	@$(NOTEBOOK_TESTS)
 
 test-faults: $(READY) $(BROKER) ## kill the job at every boundary, and every other fault: make test-faults SEEDS=4 KILLS=50
 	@$(BIN)/python -m pytest tests/e2e tests/faults -q -m long
@@ -100,10 +119,11 @@ format: $(READY) ## format, and mend what lint can mend
 lock: ## resolve the locks anew from pyproject.toml
 	@for lock in "--group build -o requirements-build.lock" "--extra local --extra kafka --group dev -o requirements.lock" \
 	  "--extra java --no-deps -o requirements-java.lock" \
-	  "--group bench --constraints requirements.lock -o requirements-bench.lock"; do \
+	  "--group bench --constraints requirements.lock -o requirements-bench.lock" \
+	  "--extra mlflow --extra notebooks --group notebooks --constraints requirements.lock --constraints requirements-bench.lock -o requirements-notebooks.lock"; do \
 	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --upgrade \
 	    pyproject.toml $$lock; \
 	done
 
 clean: ## remove the environment, the demo's tables and the benchmarks' store
-	@rm -rf .venv .venv-build .bench dist $(DEMO) $(DEMO)-kafka
+	@rm -rf .venv .venv-build .bench .notebooks build dist $(DEMO) $(DEMO)-kafka

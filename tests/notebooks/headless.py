@@ -3,7 +3,6 @@
 import base64
 import json
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,7 +71,5 @@ def execute(name: str, folder: Path, widgets: Mapping[str, str]) -> Executed:
 
     notebook = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
     client = NotebookClient(notebook, timeout=_CELL_S, resources={"metadata": {"path": str(ROOT / "notebooks")}})
-    client.km = client.create_kernel_manager()
-    client.km.kernel_cmd = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     client.execute(env=environment(folder, widgets))
     return Executed(notebook)

@@ -1,0 +1,91 @@
+"""Pictures made of rows by hand: what is drawn, and that every axis says what it shows."""
+
+import pytest
+
+pytest.importorskip("matplotlib", reason="Matplotlib is not installed: make notebooks installs it")
+
+from matplotlib.figure import Figure
+
+from sessionization.notebook import timeline, tour
+from sessionization.notebook.live import LiveView
+from sessionization.spark.progress import Percentiles, Progress
+
+ZERO_MS = 1_800_000_000_000
+
+
+def change(kind: str, session_id: int = 1, **fields: object) -> dict[str, object]:
+    empty = dict.fromkeys(("end_reason", "started_ms", "ended_ms", "due_ms"))
+    return {"session_id": session_id, "change": kind, "revision": 0, **empty, **fields}
+
+
+def labels(figure: Figure) -> list[tuple[str, str]]:
+    return [(axes.get_xlabel(), axes.get_ylabel()) for axes in figure.axes]
+
+
+def test_a_bar_goes_to_the_last_revision_and_remembers_the_first() -> None:
+    changes = [
+        change("ended", end_reason="reported", revision=1, started_ms=0, ended_ms=5_000),
+        change("started", started_ms=0),
+        change("heartbeat", started_ms=0, due_ms=3_000),
+        change("ended", end_reason="superseded", started_ms=0, ended_ms=6_000),
+    ]
+    assert timeline.bars_of(changes) == [timeline.Bar(1, 0, 5_000, "reported", 1, 6_000, (3_000,))]
+
+
+def test_a_session_without_an_end_is_live_and_an_orphan_has_no_start() -> None:
+    changes = [
+        change("started", 7, started_ms=2_000),
+        change("ended", 8, end_reason="orphaned", ended_ms=1_000),
+    ]
+    assert [(bar.session_id, bar.reason, bar.started_ms, bar.ended_ms) for bar in timeline.bars_of(changes)] == [
+        (8, "orphaned", None, 1_000),
+        (7, "live", 2_000, None),
+    ]
+
+
+def test_the_timeline_has_a_strip_for_each_device_and_names_its_unit() -> None:
+    rows = tour.through_core()
+    figure = tour.picture(rows, "Ten events")
+    assert [axes.get_title(loc="left").partition(":")[0] for axes in figure.axes] == list(tour.CAPTIONS)
+    assert figure.axes[-1].get_xlabel() == "s after 08:00:00 UTC (event time)"
+    drawn = {axes.get_title(loc="left").partition(":")[0]: len(axes.patches) for axes in figure.axes}
+    assert drawn == {"console-1": 1, "pc-2": 2, "console-3": 1, "pc-4": 1, "pc-5": 0}
+
+
+def test_a_long_timeline_is_in_minutes() -> None:
+    changes = [
+        change("started", started_ms=ZERO_MS),
+        change("ended", end_reason="reported", started_ms=ZERO_MS, ended_ms=ZERO_MS + 3_600_000),
+    ]
+    figure = timeline.draw([timeline.DeviceTimeline("pc-1", "an hour", timeline.bars_of(changes))], "One device")
+    assert figure.axes[-1].get_xlabel().startswith("min after")
+
+
+def test_the_tour_tells_what_its_captions_say() -> None:
+    rows = tour.through_core()
+    assert tour.ends(rows) == [
+        ("console-1", 1, "reported", 0),
+        ("console-3", 5, "timed_out", 0),
+        ("pc-2", 2, "reported", 1),
+        ("pc-2", 3, "timed_out", 0),
+        ("pc-4", 4, "reported", 0),
+        ("pc-5", 6, "orphaned", 0),
+    ]
+    assert len(tour.TEN_EVENTS) == 10
+    assert {row["device_id"] for row in rows if row["change"] == "heartbeat"} == {"console-1", "pc-2", "console-3"}
+
+
+def test_the_live_view_draws_what_it_was_told() -> None:
+    view = LiveView()
+    empty = view.picture()
+    assert [len(axes.lines) for axes in empty.axes] == [0, 0]
+    none = Percentiles(None, None, None)
+    for second in range(3):
+        at_ms = ZERO_MS + 1_000 * second
+        view.live.append((at_ms, 40 + second))
+        view.add(Progress("sessionize", second, at_ms, 5, 100, none, Percentiles(10, 30, 31)))
+        view.add(Progress("archive", second, at_ms, 5, 100, none))
+    figure = view.picture()
+    assert [len(axes.lines) for axes in figure.axes] == [1, 2]
+    assert labels(figure) == [("", "sessions"), ("time (UTC)", "late by (ms)")]
+    assert [len(line.get_xdata()) for axes in figure.axes for line in axes.lines] == [3, 3, 3]

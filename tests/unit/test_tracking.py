@@ -1,0 +1,172 @@
+"""A run is kept beside the stream: nothing that happens to MLflow reaches the queries."""
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sessionization.ml import tracking
+from sessionization.ml.tracking import EVERY_ONE_BELOW, THEN_EVERY, tracked
+from sessionization.settings import SessionizeSettings
+from sessionization.spark.progress import Percentiles, Progress
+from sessionization.spark.table_home import TableHome
+
+NONE = Percentiles(None, None, None)
+
+
+def progress(batch_id: int, query: str = "sessionize") -> Progress:
+    return Progress(query, batch_id, 1_000 * batch_id, rows_in=1, batch_ms=7, latency=NONE)
+
+
+class Store:
+    """A store in memory that does at each step what a test wants."""
+
+    def __init__(self, at_begin: Callable[[], None] = lambda: None, at_log: Callable[[], None] = lambda: None) -> None:
+        self.at_begin, self.at_log = at_begin, at_log
+        self.began = 0
+        self.logged: list[Progress] = []
+        self.ended: list[tuple[str, int]] = []
+        self.threads: set[int] = set()
+
+    def begin(self) -> None:
+        self.threads.add(threading.get_ident())
+        self.began += 1
+        self.at_begin()
+
+    def log(self, micro_batches: list[Progress]) -> None:
+        self.at_log()
+        self.logged += micro_batches
+
+    def end(self, status: str, not_kept: int) -> None:
+        self.ended.append((status, not_kept))
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+def test_every_micro_batch_is_kept_in_order(said: list[str]) -> None:
+    store = Store()
+    with tracking.tracking(lambda: store, said.append) as add:
+        for batch_id in range(50):
+            add(progress(batch_id))
+    assert [one.batch_id for one in store.logged] == list(range(50))
+    assert (store.began, store.ended, said) == (1, [("FINISHED", 0)], [])
+
+
+def test_the_store_is_used_on_a_thread_of_its_own(said: list[str]) -> None:
+    store = Store()
+    with tracking.tracking(lambda: store, said.append) as add:
+        add(progress(0))
+    assert store.threads
+    assert threading.get_ident() not in store.threads
+
+
+def test_a_run_that_never_ran_leaves_no_run(said: list[str]) -> None:
+    store = Store()
+    with tracking.tracking(lambda: store, said.append):
+        pass
+    assert (store.began, store.ended) == (0, [])
+
+
+def test_a_run_that_failed_is_marked_so(said: list[str]) -> None:
+    store = Store()
+
+    def run() -> None:
+        with tracking.tracking(lambda: store, said.append) as add:
+            add(progress(0))
+            msg = "the query ended"
+            raise RuntimeError(msg)
+
+    with pytest.raises(RuntimeError):
+        run()
+    assert store.ended == [("FAILED", 0)]
+
+
+def test_a_store_that_hangs_holds_up_nobody(said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracking, "MOST_WAITING", 100)
+    monkeypatch.setattr(tracking, "CLOSE_WITHIN_S", 0.2)
+    never = threading.Event()
+    began_s = time.monotonic()
+    with tracking.tracking(lambda: Store(at_begin=lambda: never.wait(60) and None), said.append) as add:
+        for batch_id in range(10_000):
+            add(progress(batch_id))
+    assert time.monotonic() - began_s < 5
+    never.set()
+    assert said == ["MLflow is behind: the last micro-batches are missing from its run, not from the tables"]
+
+
+def test_what_the_queue_cannot_take_is_counted(said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracking, "MOST_WAITING", 10)
+    may_begin = threading.Event()
+    store = Store(at_begin=lambda: may_begin.wait(60) and None)
+    with tracking.tracking(lambda: store, said.append) as add:
+        for batch_id in range(25):
+            add(progress(batch_id))
+        may_begin.set()
+    assert len(store.logged) == 10
+    assert store.ended == [("FINISHED", 15)]
+
+
+@pytest.mark.parametrize("where", ["make", "begin", "log"])
+def test_a_store_that_fails_is_told_once_and_the_run_goes_on(
+    said: list[str], where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracking, "FLUSH_EVERY_S", 0.01)
+
+    def fail() -> None:
+        msg = "no such host\nat line 7"
+        raise OSError(msg)
+
+    def make() -> Store:
+        if where == "make":
+            fail()
+        return Store(at_begin=fail) if where == "begin" else Store(at_log=fail)
+
+    with tracking.tracking(make, said.append) as add:
+        for batch_id in range(20):
+            add(progress(batch_id))
+            time.sleep(0.002)
+    assert len(said) == 1
+    assert "(no such host)" in said[0]
+
+
+def test_a_long_run_is_thinned_out(said: list[str]) -> None:
+    store = Store()
+    count = EVERY_ONE_BELOW + 3 * THEN_EVERY
+    with tracking.tracking(lambda: store, said.append) as add:
+        for batch_id in range(1, count + 1):
+            add(progress(batch_id))
+    kept = [one.batch_id for one in store.logged]
+    assert kept[:EVERY_ONE_BELOW] == list(range(1, EVERY_ONE_BELOW + 1))
+    assert kept[EVERY_ONE_BELOW:] == [EVERY_ONE_BELOW + step * THEN_EVERY for step in (1, 2, 3)]
+
+
+def settings(mlflow: str) -> SessionizeSettings:
+    return SessionizeSettings(
+        input=Path("in"), warehouse=Path("tables"), checkpoints=Path("checkpoints"), mlflow=mlflow
+    )
+
+
+def test_off_starts_no_thread_and_imports_nothing(said: list[str]) -> None:
+    before, known = threading.active_count(), "mlflow" in sys.modules
+    with tracked(settings("off"), TableHome(Path("tables")), "id", said.append) as add:
+        add(progress(0))
+        assert threading.active_count() == before
+    assert ("mlflow" in sys.modules) == known
+    assert said == []
+
+
+@pytest.mark.parametrize(("wanted", "told"), [("auto", 0), ("evenings", 1)])
+def test_without_mlflow_only_who_asked_for_it_is_told(
+    said: list[str], monkeypatch: pytest.MonkeyPatch, wanted: str, told: int
+) -> None:
+    monkeypatch.setattr(tracking.importlib.util, "find_spec", lambda _name: None)
+    with tracked(settings(wanted), TableHome(Path("tables")), "id", said.append) as add:
+        add(progress(0))
+    assert len(said) == told
+    assert all("sessionization[mlflow]" in line for line in said)
