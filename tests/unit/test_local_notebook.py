@@ -7,7 +7,7 @@ import pytest
 
 from sessionization.errors import ConfigurationError
 from sessionization.local.cells import Cell, cells, find_notebook, run_cells
-from sessionization.local.notebook import Dbutils, Widgets, demo_folder, run_notebook
+from sessionization.local.notebook import Dbutils, Widgets, demo_folder, run_notebook, set_up
 
 
 def source(folder: Path, name: str, *parts: str) -> Path:
@@ -77,6 +77,15 @@ def test_a_notebook_gets_its_arguments_and_a_namespace_of_its_own(tmp_path: Path
     )
     parent = "found = dbutils.notebook.run('./child', 60, {'who': 'me'})\nassert 'word' not in globals()\ndbutils.notebook.exit(found)"
     assert run_notebook(source(tmp_path, "parent", parent), None, {}) == "me"
+
+
+def test_a_notebook_that_is_run_needs_no_setting_up(tmp_path: Path) -> None:
+    set_up_again = (
+        "from sessionization.local.notebook import set_up\nset_up(players=True)\ndbutils.notebook.exit('ran')"
+    )
+    assert run_notebook(source(tmp_path, "n", set_up_again), None, {}) == "ran"
+    with pytest.raises(ConfigurationError, match="is for notebooks"):
+        set_up()
 
 
 def test_nothing_after_exit_is_run(tmp_path: Path) -> None:

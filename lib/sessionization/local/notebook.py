@@ -11,6 +11,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -26,6 +27,7 @@ WIDGETS_FILE = "widgets.json"
 MOST_ROWS = 1_000
 """As many rows does `display` show."""
 _ROOT_MARK = "databricks.yml"
+_is_a_task = ContextVar("is_a_task", default=False)
 
 
 class NotebookExit(BaseException):
@@ -95,8 +97,15 @@ class Dbutils:
 def set_up(*, players: bool = False) -> None:
     """Give the notebook that calls it all of that, and widgets whose values fit the demo's tables.
 
-    `players` has the simulator play into the demo's input for a while, as the job `simulate` would.
+    Does nothing in a notebook that another one runs: that has all of it already.
+
+    Args:
+        players: have the simulator play into the demo's input for a while, as the job `simulate` would.
+
+    Raises `ConfigurationError` outside of notebooks.
     """
+    if _is_a_task.get():
+        return
     from IPython.core.getipython import get_ipython
 
     shell = get_ipython()
@@ -134,10 +143,13 @@ def run_notebook(file: Path, spark: SparkSession | None, arguments: Mapping[str,
         run_cells(_found(named, folder), namespace, magics)
 
     magics["%run"] = run_other
+    before = _is_a_task.set(True)
     try:
         run_cells(file, namespace, magics)
     except NotebookExit as request:
         return request.value
+    finally:
+        _is_a_task.reset(before)
     return None
 
 
@@ -214,7 +226,7 @@ def _teach_magics(shell: Any, spark: SparkSession) -> None:
 def _sql(spark: SparkSession | None, source: str, namespace: dict[str, Any]) -> None:
     """Run one statement and show its rows, which Python then finds in `_sqldf`."""
     assert spark is not None
-    rows = spark.sql(re.sub(r";\s*$", "", source.strip()))
+    rows = spark.sql(re.sub(r"\s*;\s*$", "", source.strip()))
     namespace["_sqldf"] = rows
     if rows.columns:
         display(rows)
