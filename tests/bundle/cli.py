@@ -3,13 +3,16 @@
 import os
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.bundle.sources import ROOT
 from tests.bundle.workspace.server import Workspace
 
-BINARY = shutil.which("databricks")
+_FOUND = shutil.which("databricks")
+# What nutter brings into an environment is the CLI of old, which knows no bundles.
+BINARY = None if _FOUND is None or Path(_FOUND).is_relative_to(sys.prefix) else _FOUND
 _SECONDS = 300
 
 

@@ -1,16 +1,13 @@
 # Databricks notebook source
 # MAGIC %md
-# MAGIC What the test notebooks of this folder share: they `%run` it. Not a test itself.
+# MAGIC What the test notebooks of this folder share: they `%run` it. Not a test itself, and without widgets: a workspace would give those of
+# MAGIC a notebook that is run so their defaults.
 
 # COMMAND ----------
 
 from runtime.nutterfixture import NutterFixture
 
-from sessionization.databricks import TASK_WIDGET, make_task_widget, make_widgets
-from sessionization.notebook.trial import TrialSettings
-
-make_widgets(TrialSettings, dbutils.widgets)
-make_task_widget(dbutils.widgets)
+from sessionization.databricks import TASK_WIDGET
 
 # COMMAND ----------
 

@@ -5,6 +5,14 @@
 
 # COMMAND ----------
 
+from sessionization.databricks import make_task_widget, make_widgets
+from sessionization.notebook.trial import TrialSettings
+
+make_widgets(TrialSettings, dbutils.widgets)
+make_task_widget(dbutils.widgets)
+
+# COMMAND ----------
+
 # MAGIC %run ./proof
 
 # COMMAND ----------

@@ -4,6 +4,12 @@
 
 # COMMAND ----------
 
+from sessionization.databricks import make_task_widget
+
+make_task_widget(dbutils.widgets)
+
+# COMMAND ----------
+
 # MAGIC %run ../../nutter/proof
 
 # COMMAND ----------

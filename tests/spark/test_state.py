@@ -1,0 +1,51 @@
+"""The operator's state, read back from the checkpoint of a job that has stopped, in both layouts."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionization.errors import ConfigurationError
+from sessionization.ops.state import StateReader
+from tests.e2e.state import entries_and_timers
+from tests.spark.test_stream import Job, message, wait_for
+
+
+@pytest.mark.parametrize("device_groups", [None, 2])
+def test_what_is_remembered_is_read(spark: SparkSession, tmp_path: Path, device_groups: int | None) -> None:
+    job = Job(spark, tmp_path, device_groups=device_groups, late_retention="1h")
+    with job.running():
+        job.send(
+            message(1, "Start", "d1"), message(2, "Start", "d2"), message(2, "EndBi", "d2"), message(3, "EndBi", "d3"),
+            message(4, "Start", "d2"),
+        )  # fmt: skip
+        wait_for(lambda: job.count("change = 'heartbeat'") >= 2, "heartbeats")
+    state = StateReader(spark, job.settings.checkpoints)
+    entries, timers = entries_and_timers(spark, job.settings.checkpoints)
+
+    rows = {(row.device_id, row.session_id): row for row in state.sessions().collect()}
+    assert {(*key, row.status) for key, row in rows.items()} == set(entries)
+    assert sorted(row.status for row in rows.values()) == ["closed", "live", "live", "pending_end"]
+    closed, live, pending = rows["d2", 2], rows["d1", 1], rows["d3", 3]
+    assert (closed.end_reason, closed.revision) == ("reported", 0)
+    assert closed.started_at <= closed.ended_at <= closed.since_at
+    assert live.started_at <= live.opened_at
+    assert (live.ended_at, live.since_at, live.platform) == (None, None, "pc")
+    assert (pending.started_at, pending.end_reason) == (None, None)
+    assert pending.ended_at <= pending.since_at
+
+    assert sorted(row.grouping_key for row in state.timers().collect()) == sorted(key for key, _ in timers)
+    assert [row.session_id for row in state.of_device("d2").collect()] == [2, 4]
+    assert state.of_device("nobody").count() == 0
+    assert state.largest_devices(1).first().device_id == "d2"
+
+    partitions = state.by_partition().collect()
+    sums = {
+        name: sum(row[name] for row in partitions) for name in ("devices", "live", "closed", "pending_ends", "timers")
+    }
+    assert sums == {"devices": 3, "live": 2, "closed": 1, "pending_ends": 1, "timers": len(timers)}
+
+
+def test_a_folder_without_state_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="holds no state"):
+        StateReader(spark, tmp_path).sessions()
