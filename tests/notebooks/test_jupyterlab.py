@@ -34,7 +34,7 @@ pytestmark = pytest.mark.skipif(
 
 NOTEBOOK = "03_query_sessions.ipynb"
 SCREENSHOT = ROOT / "build" / "jupyterlab.png"
-_START_S = 60
+_START_S = 180
 _RUN_MS = 300_000
 _CLICK_MS = 60_000
 

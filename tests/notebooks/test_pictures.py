@@ -4,10 +4,18 @@ import pytest
 
 pytest.importorskip("matplotlib", reason="Matplotlib is not installed: make notebooks installs it")
 
+import threading
+from pathlib import Path
+from typing import Any
+
 from matplotlib.figure import Figure
 
-from sessionization.notebook import timeline, tour
+from sessionization.databricks import TASK_WIDGET
+from sessionization.local.notebook import Widgets
+from sessionization.notebook import job, live, timeline, tour
 from sessionization.notebook.live import LiveView
+from sessionization.settings import SessionizeSettings
+from sessionization.spark import run as runs
 from sessionization.spark.progress import Percentiles, Progress
 
 ZERO_MS = 1_800_000_000_000
@@ -89,3 +97,80 @@ def test_the_live_view_draws_what_it_was_told() -> None:
     assert [len(axes.lines) for axes in figure.axes] == [1, 2]
     assert labels(figure) == [("", "sessions"), ("time (UTC)", "late by (ms)")]
     assert [len(line.get_xdata()) for axes in figure.axes for line in axes.lines] == [3, 3, 3]
+
+
+class Pictures:
+    """Takes the pictures of a run; `at` is what happens when the second comes."""
+
+    def __init__(self, at: type[BaseException] | None = None) -> None:
+        self.at, self.lines = at, list[list[str]]()
+
+    def show(self, _figure: Figure, lines: list[str]) -> None:
+        self.lines.append(lines)
+        if self.at is not None and len(self.lines) == 2:
+            raise self.at
+
+
+SUMMARY = runs.Summary(1.0, runs.Totals(), 3, runs.Delays())
+
+
+@pytest.fixture
+def stream(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """A stream that runs until it is stopped, or its time is over; what it was given, and whether it was stopped."""
+    seen: dict[str, Any] = {}
+
+    def run(settings: SessionizeSettings, stop: threading.Event, _watch: runs.Watch) -> runs.Summary:
+        seen["run_for"] = settings.run_for
+        seen["stopped"] = stop.wait((settings.run_for or 0) / 1_000)
+        return SUMMARY
+
+    monkeypatch.setattr(live, "run", run)
+    monkeypatch.setattr(live, "_REFRESH_S", 0.01)
+    return seen
+
+
+def settings(run_for: str | None) -> SessionizeSettings:
+    where: dict[str, Any] = {"input": Path("in"), "warehouse": Path("tables"), "checkpoints": Path("checkpoints")}
+    return SessionizeSettings.model_validate(where | ({"run_for": run_for} if run_for else {}))
+
+
+def test_a_persons_run_ends_with_its_time_and_a_summary(stream: dict[str, Any]) -> None:
+    pictures = Pictures()
+    live.run_and_show(settings("200ms"), pictures, pytest.fail)
+    assert stream == {"run_for": 200, "stopped": False}
+    assert pictures.lines[-1][0] == "ran 1 s"
+
+
+def test_who_says_nothing_of_time_gets_a_while(stream: dict[str, Any]) -> None:
+    said: list[str] = []
+    live.run_and_show(settings(None), Pictures(KeyboardInterrupt), said.append)
+    assert stream == {"run_for": live.PERSONS_RUN_MS, "stopped": True}
+    assert said == ["run-for is not set: this run stops after 2 minutes", "stopping"]
+
+
+def test_a_picture_that_fails_leaves_no_stream_behind(stream: dict[str, Any]) -> None:
+    with pytest.raises(ZeroDivisionError):
+        live.run_and_show(settings("1m"), Pictures(ZeroDivisionError), pytest.fail)
+    assert stream["stopped"]
+    assert "stream" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_stream_that_fails_fails_the_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(*_: object) -> runs.Summary:
+        msg = "query sessionize stopped"
+        raise ValueError(msg)
+
+    monkeypatch.setattr(live, "run", run)
+    with pytest.raises(ValueError, match="query sessionize stopped"):
+        live.run_and_show(settings("1m"), Pictures(), pytest.fail)
+
+
+@pytest.mark.parametrize(("run_id", "called"), [("8712", "run_and_tell"), ("", "run_and_show")])
+def test_only_a_job_fills_the_widget(monkeypatch: pytest.MonkeyPatch, run_id: str, called: str) -> None:
+    widgets = Widgets({TASK_WIDGET: run_id})
+    widgets.text(TASK_WIDGET, "")
+    calls: list[str] = []
+    monkeypatch.setattr(runs, "run_and_tell", lambda *_: calls.append("run_and_tell"))
+    monkeypatch.setattr(live, "run_and_show", lambda *_: calls.append("run_and_show"))
+    job.run_here(settings("1m"), widgets, pytest.fail, pytest.fail)
+    assert calls == [called]

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from sessionization.notebook import style
 from sessionization.settings import SessionizeSettings
 from sessionization.spark.checkpoint import SESSIONIZE
-from sessionization.spark.progress import Progress
+from sessionization.spark.progress import Progress, wall_clock_ms
 from sessionization.spark.run import Summary, Watch, run, summary_lines
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.totals import live_now
@@ -110,14 +110,18 @@ def run_and_show(settings: SessionizeSettings, output: Output, say: Say) -> Summ
 
     worker = threading.Thread(target=work, name="stream")
     worker.start()
-    while worker.is_alive():
-        try:
-            worker.join(_REFRESH_S)
-            _look(started, view)
-            output.show(view.picture(), list(last_lines))
-        except KeyboardInterrupt:
-            say("stopping")
-            stop.set()
+    try:
+        while worker.is_alive():
+            try:
+                worker.join(_REFRESH_S)
+                _look(started, view)
+                output.show(view.picture(), list(last_lines))
+            except KeyboardInterrupt:
+                say("stopping")
+                stop.set()
+    finally:  # whatever went wrong with the picture, no stream is left behind
+        stop.set()
+        worker.join()
     outcome = ended[0]
     if isinstance(outcome, BaseException):
         raise outcome
@@ -135,8 +139,6 @@ def _for_a_person(settings: SessionizeSettings, say: Say) -> SessionizeSettings:
 def _look(started: list[tuple[SparkSession, TableHome]], view: LiveView) -> None:
     if not started:
         return
-    from sessionization.spark.progress import wall_clock_ms
-
     try:
         live = live_now(*started[0])
     except PySparkException:  # the tables are being changed: the next look will do
