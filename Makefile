@@ -68,8 +68,9 @@ sql: $(READY) ## ask the demo's tables: make sql Q="SELECT * FROM sessions LIMIT
 notebooks: notebook-data ## JupyterLab with the notebooks, and tables to look at
 	@$(BIN)/python -m jupyterlab --ServerApp.root_dir=notebooks --LabApp.default_url=/lab/tree/01_tour.ipynb $(AS_ROOT)
 
-notebook-data: $(NOTEBOOKS) ## tables for the notebooks, once: an evening through the real job, two minutes
+notebook-data: $(NOTEBOOKS) ## tables and runs for the notebooks, once: an evening through the real job, a small benchmark; four minutes
 	@$(BIN)/python -m sessionization.local.notebook_demo
+	@[ -f .bench/mlflow.db ] || $(BIN)/python -m tests.bench --quick --only groups
 
 test: $(READY) $(BROKER) $(NOTEBOOKS) ## every test, fast tiers first
 	@$(UNIT)

@@ -10,6 +10,7 @@ import io
 import json
 import os
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
@@ -190,7 +191,7 @@ def _given(folder: Path) -> dict[str, str]:
         given |= json.loads((folder / WIDGETS_FILE).read_text(encoding="utf-8"))
     if given:
         kept = (folder / "mlflow.db", folder.parent / ".bench" / "mlflow.db")
-        given["stores"] = " ".join(f"sqlite:///{store}" for store in kept if store.is_file())
+        given["stores"] = shlex.join(f"sqlite:///{store}" for store in kept if store.is_file())
     given |= json.loads(os.environ.get("SESSIONIZATION_WIDGETS", "{}"))
     return given
 

@@ -16,6 +16,7 @@ _SHOWN = (
     ("sessionize.latency_p99_ms", "Events: from ingest to table, p99", "ms"),
     ("sessionize.state_rows", "Rows in state", "rows"),
 )
+_MOST_BENCHMARKS = 12
 _RATES = (("starts_per_s", "Starts per second"), ("heartbeats_per_s", "Heartbeats per second"))
 
 
@@ -40,7 +41,8 @@ def newest_streams(settings: RunsSettings) -> list[RunOfStream]:
 def newest_benchmarks(settings: RunsSettings) -> list[RunOfStream]:
     """The newest runs of benchmarks that have a rate, the oldest first."""
     names = {name for name, _ in _RATES}
-    return [run for run in find_runs(settings.stores) if run.kind == "benchmark" and names & run.metrics.keys()][::-1]
+    found = [run for run in find_runs(settings.stores) if run.kind == "benchmark" and names & run.metrics.keys()]
+    return found[:_MOST_BENCHMARKS][::-1]
 
 
 def table_of(spark: SparkSession, runs: Sequence[RunOfStream]) -> DataFrame:
@@ -83,7 +85,7 @@ def compare_benchmarks(runs: Sequence[RunOfStream]) -> Figure:
     figure, axes = style.figure_of(len(_RATES), max(1.6, 0.35 * len(runs)))
     for one, (metric, title) in zip(axes, _RATES, strict=True):
         style.titled(one, title, x="rows a second, on this run's machine")
-        having = [run for run in runs if metric in run.metrics]
+        having = [run for run in runs if run.metrics.get(metric)]  # a load of the one kind has none of the other
         if having:
             names = [f"{run.name} ({run.began_at:%m-%d %H:%M:%S})" for run in having]
             style.bars(one, names, [run.metrics[metric] for run in having], [style.BLUE] * len(having))
