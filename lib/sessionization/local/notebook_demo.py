@@ -1,12 +1,14 @@
 """Tables for the notebooks on a laptop: an evening that is over, run through the real job twice, and players for later."""
 
 import json
+import os
 import sys
 import threading
 from pathlib import Path
 
 from sessionization.cli import run as run_main
 from sessionization.local.notebook import WIDGETS_FILE, demo_folder
+from sessionization.local.session import SHORT_LIVED_JVM
 from sessionization.settings import SessionizeSettings
 from sessionization.simulate.run import simulate
 from sessionization.simulate.settings import SimulateSettings
@@ -90,9 +92,8 @@ def _say(line: str) -> None:
 
 
 def _main() -> int:
-    import os
-
     folder = demo_folder()
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", SHORT_LIVED_JVM)
     os.environ.setdefault("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
     load(folder)
     return 0

@@ -1,10 +1,10 @@
 """Pictures of the tables and views; `tables.use_tables` comes first. Times are UTC, durations as the axis says."""
 
 from collections import defaultdict
-from typing import Any
 
 from matplotlib.figure import Figure
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
 
 from sessionization.errors import ConfigurationError
 from sessionization.notebook import style, timeline
@@ -126,20 +126,20 @@ def device_timeline(spark: SparkSession, device_id: str | None = None) -> Figure
     Raises `ConfigurationError` for a device without any change.
     """
     device = device_id or busy_device(spark)
-    rows = spark.sql(
-        """
-        SELECT session_id, change, end_reason, revision, unix_millis(started_at) AS started_ms,
-               unix_millis(ended_at) AS ended_ms, unix_millis(due_at) AS due_ms
-        FROM device_timeline WHERE device_id = :device ORDER BY position
-        """,
-        args={"device": device},
-    ).collect()
+    rows = device_changes(spark, device).collect()
     if not rows:
         msg = f"device {device} has no change: look for one in session_changes"
         raise ConfigurationError(msg)
     bars = timeline.bars_of(row.asDict() for row in rows)
     caption = f"{len(bars)} sessions, {sum(len(bar.beats_ms) for bar in bars)} heartbeats"
     return timeline.draw([timeline.DeviceTimeline(str(device), caption, bars)], "One device")
+
+
+def device_changes(spark: SparkSession, device_id: str) -> DataFrame:
+    """All changes of a device in the order in which they happened, times also in UTC milliseconds (`_ms`)."""
+    changes = spark.table("device_timeline").where(F.col("device_id") == device_id).orderBy("position")
+    in_ms = (F.unix_millis(f"{name}_at").alias(f"{name}_ms") for name in ("started", "ended", "due"))
+    return changes.select("*", *in_ms)
 
 
 def busy_device(spark: SparkSession) -> str:
@@ -160,5 +160,5 @@ def busy_device(spark: SparkSession) -> str:
     return str(row.device_id)
 
 
-def _rows(spark: SparkSession, sql: str, **named: Any) -> list[Row]:
-    return spark.sql(sql, args=named or None).collect()
+def _rows(spark: SparkSession, sql: str) -> list[Row]:
+    return spark.sql(sql).collect()
