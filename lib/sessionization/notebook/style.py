@@ -56,7 +56,7 @@ def time_axis(axes: Axes) -> None:
 
 
 def from_zero(axes: Axes) -> None:
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
 
 
 def instants(values_ms: Sequence[int]) -> list[Any]:
