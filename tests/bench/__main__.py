@@ -145,7 +145,7 @@ def _read(file: Path) -> tuple[list[str], report.Results]:
 
 def _tell(titles: Sequence[str], results: report.Results, *, write: bool) -> None:
     """Print the results, keep them in MLflow and, if asked for, with their pictures in the documentation."""
-    told = "\n".join([*titles, "", *report.tables(results), *report.ratios(results)])
+    told = "\n".join(["\n\n".join(titles), "", *report.tables(results), *report.ratios(results)])
     sys.stdout.write(f"{told}\n")
     pictures = list(draw(results, _PAGE.with_suffix("") if write else _STORE))
     if write:
