@@ -23,6 +23,7 @@ pytestmark = pytest.mark.skipif(BINARY is None, reason="no databricks binary on 
 IDENTITY = {"dev": PERSON, "staging": PRINCIPAL, "prod": PRINCIPAL, "continuous": PRINCIPAL}
 NAMES = {"maintain", "nutter", "sessionize", "simulate", "evening", "backlog", "no_data", "quarantine_share", "stale_heartbeats",
          "sessions", "checkpoints", "landing"}  # fmt: skip
+SYNCED = ("jobs", "notebooks", "tests/nutter")
 NOTHING_TO_DO = "Plan: 0 to add, 0 to change, 0 to delete"
 EXAMPLES = re.findall(r"```json\n(.*?)```", (ROOT / "docs/deploy.md").read_text(), re.DOTALL)
 
@@ -86,7 +87,8 @@ def test_deploy_again_and_destroy(cli: Cli, target: str, tmp_path: Path) -> None
     workspace = cli.workspace
     cli("bundle", "deploy", "-t", target)
     made = everything(workspace)
-    assert [len(kind) for kind in made.values()] == [3, 1, 1, 4, 1, 2, len(list((ROOT / "jobs").glob("*.py"))) + 1, 3]
+    synced = [file for folder in SYNCED for file in (cli.project / folder).iterdir() if file.is_file()]
+    assert [len(kind) for kind in made.values()] == [4, 1, 1, 4, 1, 2, len(synced), 3]
     assert "${" not in json.dumps(list(workspace.assets.jobs.values())), "a reference was not put in"
 
     summary = cli("bundle", "summary", "-t", target).out
