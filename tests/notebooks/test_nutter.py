@@ -21,8 +21,8 @@ DEPLOYMENT_TESTS = {"1_tables_exist", "2_tables_match", "3_views_answer", "4_per
 _LONGEST_S = 600
 
 
-def nutter(folder: Path, pattern: str, **parameters: Path | str) -> tuple[int, str, dict[str, str | None]]:
-    """Run the CLI; its exit code, what it printed, and of each test of its report how it failed, None if it passed."""
+def nutter(cwd: Path, pattern: str, /, **parameters: Path | str) -> tuple[int, str, dict[str, str | None]]:
+    """Run the CLI on what is found by a pattern, a search in the names; its exit code, what it printed, and of each test of its report how it failed, None if it passed."""
     command = [sys.executable, "-m", "tests.notebooks.nutter_workspace", "run", pattern, "local", "--junit_report"]
     if parameters:
         command += ["--notebook_params", json.dumps({name: str(value) for name, value in parameters.items()})]
@@ -32,13 +32,13 @@ def nutter(folder: Path, pattern: str, **parameters: Path | str) -> tuple[int, s
     environment |= {
         "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "lib"))),
         "JAVA_TOOL_OPTIONS": SHORT_LIVED_JVM,
-        "MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'mlflow.db'}",
+        "MLFLOW_TRACKING_URI": f"sqlite:///{cwd / 'mlflow.db'}",
     }
     done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=_LONGEST_S
+        command, cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=_LONGEST_S
     )
     printed = done.stdout + done.stderr
-    reports = list(folder.glob("test-nutter*.xml"))
+    reports = list(cwd.glob("test-nutter*.xml"))
     assert len(reports) == 1, f"{len(reports)} JUnit reports: {printed[-2000:]}"
     failures: dict[str, str | None] = {}
     for case in ET.parse(reports[0]).getroot().iter("testcase"):
@@ -59,7 +59,7 @@ def test_a_broken_assertion_shows_as_failed_also_one_of_sparks(tmp_path: Path) -
 
 def test_the_stream_passes_its_tests(tmp_path: Path) -> None:
     code, printed, failures = nutter(
-        tmp_path, str(ROOT / "tests/nutter/*stream"), folder=tmp_path / "trial", warehouse=tmp_path / "warehouse"
+        tmp_path, str(ROOT / "tests/nutter/stream"), folder=tmp_path / "trial", warehouse=tmp_path / "warehouse"
     )
     assert failures == dict.fromkeys(STREAM_TESTS), printed
     assert code == 0, printed
@@ -68,7 +68,7 @@ def test_the_stream_passes_its_tests(tmp_path: Path) -> None:
 
 def test_what_is_deployed_passes_its_tests(tmp_path: Path, demo: Path) -> None:
     code, printed, failures = nutter(
-        tmp_path, str(ROOT / "tests/nutter/*deployment"), folder=tmp_path / "trial", warehouse=demo / "warehouse"
+        tmp_path, str(ROOT / "tests/nutter/deployment"), folder=tmp_path / "trial", warehouse=demo / "warehouse"
     )
     assert failures == dict.fromkeys(DEPLOYMENT_TESTS), printed
     assert code == 0, printed
