@@ -15,6 +15,8 @@ EXPLAINED_SPARK_KEYS: dict[str, str] = {}
 """Settings that only Databricks has, and why they are set; Spark's own need no explanation."""
 
 _STREAM = "sessionize"
+_WITH_A_SESSION = {"maintain", "nutter", _STREAM}
+"""Jobs that take the cluster's Spark session, and check its settings."""
 _QUARTZ_DAY_FIELDS = slice(3, 6, 2)
 _DAY_OF_WEEK = 5
 
@@ -26,6 +28,7 @@ def job_findings(sources: Sources, target: Resolved) -> Iterator[Finding]:
             *_one_at_a_time(job),
             *_compute(job),
             *_trigger(job),
+            *(_spark_conf(job) if key in _WITH_A_SESSION else ()),
             *(_stream(job, target) if key == _STREAM else ()),
         ):
             yield Finding(file, f"{key}: {mistake}")
@@ -79,6 +82,14 @@ def _compute(job: dict[str, Any]) -> Iterator[str]:
                 yield f"cluster {name}: {variable} must be a reference, {{{{secrets/SCOPE/KEY}}}}"
 
 
+def _spark_conf(job: dict[str, Any]) -> Iterator[str]:
+    for cluster in job.get("job_clusters", []):
+        conf = cluster.get("new_cluster", {}).get("spark_conf", {})
+        for name, value in CLUSTER_CONF.items():
+            if conf.get(name) != value:
+                yield f"spark_conf {name} must be {value!r}, not {conf.get(name)!r}: the job checks it at its start"
+
+
 def _trigger(job: dict[str, Any]) -> Iterator[str]:
     if "schedule" in job:
         yield from _cron(job["schedule"], "quartz_cron_expression")
@@ -100,11 +111,6 @@ def _stream(job: dict[str, Any], target: Resolved) -> Iterator[str]:
     running = [task.get("task_key") for task in job.get("tasks", []) if not task.get("disabled")]
     if len(running) != 1:
         yield f"of the entry points {running} run: exactly one may, for they share the checkpoint"
-    for cluster in job.get("job_clusters", []):
-        conf = cluster.get("new_cluster", {}).get("spark_conf", {})
-        for name, value in CLUSTER_CONF.items():
-            if conf.get(name) != value:
-                yield f"spark_conf {name} must be {value!r}, not {conf.get(name)!r}: the job checks it at its start"
     is_development = target.settings.get("mode") == "development"
     explicit = job.get("schedule", {}).get("pause_status") or job.get("continuous", {}).get("pause_status")
     if is_development and explicit:

@@ -38,6 +38,8 @@ MISTAKES = [
     ("checkpoint shared by two targets", SESSIONIZE, "default: /Volumes/${resources.volumes.checkpoints.catalog_name}/${resources.volumes.checkpoints.schema_name}/${resources.volumes.checkpoints.name}/sessionize", "default: /Volumes/main/streams/checkpoints", SESSIONIZE, "share the checkpoints of job sessionize /Volumes/main/streams/checkpoints"),
     ("misspelt spark_conf", SESSIONIZE, "spark.sql.shuffle.partitions", "spark.sql.shuffle.partition", SESSIONIZE, "spark_conf spark.sql.shuffle.partition is no setting of Spark"),
     ("a setting that the job needs", SESSIONIZE, "              spark.scheduler.mode: FAIR\n", "", SESSIONIZE, "spark_conf spark.scheduler.mode must be 'FAIR'"),
+    ("a setting that maintain needs", "bundles/maintain.job.yml", "              spark.scheduler.mode: FAIR\n", "", "bundles/maintain.job.yml", "spark_conf spark.scheduler.mode must be 'FAIR'"),
+    ("a setting that nutter needs", "bundles/nutter.job.yml", "              spark.scheduler.mode: FAIR\n", "", "bundles/nutter.job.yml", "spark_conf spark.scheduler.mode must be 'FAIR'"),
     ("bad runtime", VARIABLES, "default: 18.2.x-scala2.13", "default: 18.2-scala", SESSIONIZE, "spark_version '18.2-scala' is not a Databricks Runtime"),
     ("cluster that is not there", SESSIONIZE, "- job_cluster_key: stream", "- job_cluster_key: streams", SESSIONIZE, "job_cluster_key 'stream' is no cluster of the job"),
     ("two entry points at once", VARIABLES, "      file: true", "      file: false", SESSIONIZE, "exactly one may"),
