@@ -12,6 +12,7 @@ import pytest
 from sessionization.local.session import SHORT_LIVED_JVM
 from tests.notebooks.headless import ROOT, Executed, execute
 
+collect_ignore = ["broken"]  # notebooks for nutter, not for pytest
 _LOAD_S = 400
 
 
