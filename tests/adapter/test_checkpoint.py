@@ -80,8 +80,9 @@ def test_a_checkpoint_of_one_device_per_key_stays_so_whatever_is_expected(tmp_pa
         ({}, None),
         ({"device_groups": 3}, 3),
         ({"expected_devices": 1_999}, None),
-        ({"expected_devices": 2_000}, 2),
-        ({"expected_devices": 4_000_001}, 4_001),
+        ({"expected_devices": 2_000}, 32),
+        ({"expected_devices": 128_000}, 32),
+        ({"expected_devices": 4_000_001}, 1_001),
     ],
 )
 def test_the_groups_that_settings_ask_for(options: dict[str, int], groups: int | None) -> None:

@@ -11,6 +11,7 @@ from sessionization.core.events import End, EndReason, Event, Platform, Start
 from sessionization.core.grid import grid_of
 from sessionization.core.reference import Reference
 from sessionization.core.state import Closed, Live, PendingEnd, Rules
+from sessionization.spark import layout
 from sessionization.spark.codec import OUTPUT_SCHEMA, at_rest, from_entries, from_entry, to_entries, to_entry
 from sessionization.spark.layout import STATE_NAME
 from sessionization.spark.processor import RulesInForce
@@ -21,6 +22,7 @@ RULES = Rules(heartbeat_ms=1_000, session_timeout_ms=5_000, late_retention_ms=2_
 GRID = grid_of("d", RULES.heartbeat_ms)
 NOW = GRID.after(1_000_000)
 """An instant of device d's grid, so that the next ones are a second apart."""
+BUCKETS = 64
 
 
 def start(session_id: int, at_ms: int = NOW) -> tuple[str, Event]:
@@ -85,20 +87,22 @@ def test_state_calls_beside_setting_the_key() -> None:
 
 
 def test_state_calls_of_a_group() -> None:
-    """An event reads its own bucket, as long as another device there is live; a beat reads all of them at once."""
+    """An event reads what is recent and its own bucket, if a device there is live; a beat reads all of it at once."""
     engine = Engine(RULES, 1)
-    others = [(f"other {n}", Start(n, NOW, Platform.PC, NOW)) for n in range(200)]
+    others = [(f"other {n}", Start(n, NOW, Platform.PC, NOW)) for n in range(500)]
 
     def calls(now_ms: int, *events: tuple[str, Event]) -> dict[str, int]:
         engine.micro_batch(now_ms, events, lambda _: "0")
         return engine.calls
 
     at_ms = grid_of("0", RULES.heartbeat_ms).after(NOW)
-    calls(at_ms, *others)
-    assert calls(at_ms + 1, start(1)) == {"getValue": 1, "updateValue": 1}
+    assert calls(at_ms, *others) == {"iterator": 1, "updateValue": 1, "registerTimer": 1}
+    assert calls(at_ms + 1, start(1)) == {"getValue": 2, "updateValue": 1}
     assert calls(at_ms + 2, start(1)) == {"getValue": 1}
-    assert calls(at_ms + 1_000) == {"iterator": 1, "registerTimer": 1}
-    assert calls(at_ms + 1_001, end(1)) == {"getValue": 1, "updateValue": 1}
+    assert calls(at_ms + 1_000) == {"iterator": 1, "updateValue": BUCKETS, "removeKey": 1, "registerTimer": 1}
+    assert calls(at_ms + 1_001, end(1)) == {"getValue": 2, "updateValue": 1}
+    assert calls(at_ms + 2_000) == {"iterator": 1, "updateValue": 1, "removeKey": 1, "registerTimer": 1}
+    assert calls(at_ms + 3_000) == {"iterator": 1, "registerTimer": 1}
 
 
 def test_an_event_reads_the_group_where_it_sees_no_other_live_session() -> None:
@@ -109,25 +113,29 @@ def test_an_event_reads_the_group_where_it_sees_no_other_live_session() -> None:
     )
     (timer_ms,) = engine.timers("0")
     engine.micro_batch(NOW + 1, [end(1)], lambda _: "0")
-    assert engine.calls == {"getValue": 1, "updateValue": 1, "iterator": 1}
+    assert engine.calls == {"getValue": 1, "updateValue": 1}
     assert engine.timers("0") == [timer_ms]
+    engine.micro_batch(timer_ms, [], lambda _: "0")
+    engine.micro_batch(timer_ms + 1, [start(2), end(2)], lambda _: "0")
+    assert engine.calls == {"getValue": 2, "updateValue": 1, "iterator": 1}
+    assert engine.timers("0") == [timer_ms + RULES.heartbeat_ms]
 
 
-def test_the_devices_of_a_bucket_share_a_read_and_a_write() -> None:
+def test_the_devices_of_a_bucket_share_a_write_when_too_many_are_recent() -> None:
     engine = Engine(RULES, 1)
-    buckets = 16
-    starts = [(f"device {n}", Start(n, NOW, Platform.PC, NOW)) for n in range(500)]
-    engine.micro_batch(NOW, starts, lambda _: "0")
-    # One of the reads is because nothing was live yet.
-    assert engine.calls == {"iterator": 2, "updateValue": buckets, "registerTimer": 1}
-    engine.micro_batch(NOW + 1, starts, lambda _: "0")
+    starts = [(f"device {n}", Start(n, NOW, Platform.PC, NOW)) for n in range(1_000)]
+    engine.micro_batch(NOW, starts[:500], lambda _: "0")
+    assert {tuple(key) for key in engine.state("0")} == {(-1,)}
+    engine.micro_batch(NOW + 1, starts[500:], lambda _: "0")
+    assert engine.calls == {"iterator": 1, "updateValue": BUCKETS, "removeKey": 1}
+    assert {tuple(key) for key in engine.state("0")} == {(bucket,) for bucket in range(BUCKETS)}
+    engine.micro_batch(NOW + 2, starts, lambda _: "0")
     assert engine.calls == {"iterator": 1}
-    assert {tuple(key) for key in engine.state("0")} == {(bucket,) for bucket in range(buckets)}
     engine.micro_batch(NOW + 10_000, [], lambda _: "0")
-    assert engine.calls["updateValue"] == buckets
+    assert engine.calls["updateValue"] == BUCKETS
     assert {entry[1] for entry in stored(engine)} == {"closed"}
     engine.micro_batch(NOW + 20_000, [], lambda _: "0")
-    assert engine.calls["removeKey"] == buckets
+    assert engine.calls["removeKey"] == BUCKETS
     assert engine.state("0") == {}
 
 
@@ -154,8 +162,13 @@ def random_histories(seed: int):
 by_group = partial(group_of, 2)
 
 
-@pytest.mark.parametrize("grouped", [False, True])
-def test_equals_the_reference_on_dirty_histories(grouped) -> None:
+@pytest.mark.parametrize(
+    ("grouped", "recent", "alone"), [(False, 0, 0), (True, 512, 24), (True, 1, 24), (True, 1, 0), (True, 0, 0)]
+)
+def test_equals_the_reference_on_dirty_histories(grouped, recent, alone, monkeypatch) -> None:
+    """In groups also where so few devices may be recent, or buckets be read one by one, that all ways are taken."""
+    monkeypatch.setattr(layout, "_MOST_RECENT", recent)
+    monkeypatch.setattr(layout, "_READ_ALONE", alone)
     key_of = by_group if grouped else (lambda device_id: device_id)
     for seed in range(150):
         engine = Engine(RULES, 2 if grouped else None)

@@ -59,7 +59,7 @@ class Measured:
     ingested_ms: list[int] = field(default_factory=list)
     due_ms: list[int] = field(default_factory=list)
     has_clock: bool = False
-    state_rows_before: int | None = None
+    state_rows_before: range = range(0)
 
 
 @dataclass
@@ -97,7 +97,7 @@ class Oracle:
         )  # fmt: skip
 
 
-_BUCKETS = 16
+_BUCKETS = 64
 
 
 class QuickReference(Reference):
@@ -109,12 +109,18 @@ class QuickReference(Reference):
         self._known: defaultdict[str, dict[str, Device]] = defaultdict(dict)
         self._touched: defaultdict[str, dict[str, Device]] = defaultdict(dict)
 
-    def state_rows(self) -> int:
-        """The rows of the operator's state: an entry each, or with groups a bucket each."""
+    def state_rows(self) -> range:
+        """How many rows the operator's state may have: one an entry.
+
+        With groups, from one a group, where all its devices are recent, to one for every bucket and the recent ones.
+        """
         if self._groups is not None:
-            return len({_bucket_of(self._groups, device_id) for device_id in self.remembered})
+            buckets = {_bucket_of(self._groups, device_id) for device_id in self.remembered}
+            groups = {group for group, _ in buckets}
+            return range(len(groups), len(groups) + len(buckets) + 1)
         devices = self.remembered.values()
-        return sum(len(device.closed) + len(device.waiting) + (device.live is not None) for device in devices)
+        rows = sum(len(device.closed) + len(device.waiting) + (device.live is not None) for device in devices)
+        return range(rows, rows + 1)
 
     def micro_batch(self, now_ms: int, events: Iterable[tuple[str, Event]]) -> list[tuple[str, Change]]:
         self._touched.clear()

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import min_by
 
 Entry = tuple[str, int, str]
 """Device, session, and `live`, `closed` or `pending_end`."""
@@ -18,7 +19,10 @@ def entries_and_timers(spark: SparkSession, checkpoints: Path) -> tuple[list[Ent
         devices = (
             "explode(from_json(user_map_value.devices, 'map<string, array<array<string>>>')) AS (device_id, sessions)"
         )
-        entries = entries.selectExpr(devices).selectExpr("device_id", "explode(sessions) AS session")
+        entries = entries.selectExpr("user_map_key.bucket", devices)
+        # What is recent, in the bucket below all others, holds; it is null where a device was forgotten.
+        entries = entries.groupBy("device_id").agg(min_by("sessions", "bucket").alias("sessions"))
+        entries = entries.selectExpr("device_id", "explode(sessions) AS session")
         entries = entries.selectExpr("device_id", "CAST(session[0] AS BIGINT)", "session[1]")
     else:
         entries = entries.selectExpr("key.grouping_key", "user_map_key.session_id", "user_map_value.status")

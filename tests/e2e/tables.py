@@ -85,7 +85,7 @@ def _measured_differences(oracle: Oracle, actual: Tables, checkpoints: Path) -> 
         if row["batch_ms"] < 0:
             found.append(f"stream_progress: {name} took {row['batch_ms']} ms")
         # The engine tells the size of the state when a micro-batch is over, and has told none yet after a start.
-        if row["state_rows"] not in (None, measured.state_rows_before):
+        if row["state_rows"] is not None and row["state_rows"] not in measured.state_rows_before:
             found.append(f"stream_progress: {row['state_rows']} rows in state before {name}")
         committed_ms = processed_ms + row["batch_ms"]
         for delay, since_ms in (("latency", measured.ingested_ms), ("lateness", measured.due_ms)):

@@ -36,10 +36,15 @@ class StateReader:
         """
         stored = self._read(stateVarName=STATE_NAME)
         if "bucket" in stored.schema["user_map_key"].dataType.names:  # type: ignore[attr-defined]
-            devices = stored.select(
-                F.col("key.grouping_key"),
+            by_bucket = stored.select(
+                "key.grouping_key",
                 F.col("partition_id").alias("partition"),
+                "user_map_key.bucket",
                 F.explode(F.from_json("user_map_value.devices", _STORED_AS_JSON)).alias("device_id", "entries"),
+            )
+            # The bucket of the recent ones, below all others, says how a device stands now: null if it is forgotten.
+            devices = by_bucket.groupBy("grouping_key", "partition", "device_id").agg(
+                F.min_by("entries", "bucket").alias("entries")
             )
             entries = devices.select(
                 "grouping_key", "partition", "device_id", F.explode("entries").alias("entry")

@@ -24,10 +24,16 @@ _SESSION_ID = StructField("session_id", LongType())
 _BUCKET = StructField("bucket", LongType())
 _BUCKET_VALUE = StructType([StructField("devices", StringType())])
 
-_BUCKETS = 16
+_BUCKETS = 64
 """Into how many parts the devices of a group are spread. A checkpoint keeps it for good, as it keeps the groups."""
-_DEVICES_PER_GROUP = 1_000
-_READ_ALONE = 2
+_RECENT = -1
+"""The bucket of devices that events changed of late."""
+_MOST_RECENT = 512
+"""More devices than that are not left there."""
+_DEVICES_PER_GROUP = 4_000
+_LEAST_GROUPED = 2_000
+_LEAST_GROUPS = 32
+_READ_ALONE = 24
 """So many buckets are read one by one, more of them all at once."""
 
 
@@ -57,11 +63,12 @@ class Layout:
 def groups_for(devices: int | None) -> int | None:
     """How many device groups suit so many devices, of which few have more than one session that is remembered.
 
-    A thousand a group (docs/performance.md); for fewer than two thousand, or an unknown number, none.
+    Four thousand a group (docs/performance.md), but no less than 32 groups, so that state partitions get about the same;
+    for fewer than two thousand devices, or an unknown number, none.
     """
-    if devices is None or devices < 2 * _DEVICES_PER_GROUP:
+    if devices is None or devices < _LEAST_GROUPED:
         return None
-    return -(-devices // _DEVICES_PER_GROUP)
+    return max(_LEAST_GROUPS, -(-devices // _DEVICES_PER_GROUP))
 
 
 class State(ABC):
@@ -138,71 +145,114 @@ class Group(State):
     devices of a bucket share a read and a write, and PySpark need not convert nested columns: it would parse their
     schema for every value.
 
-    An event reads and writes its own bucket alone, a timer reads all of them at once. As long as one session is live
-    anywhere the timer is the next grid instant, and in a bucket of many devices one mostly is: so an event seldom has to
-    read the others for the sake of the timer.
+    An event reads its own bucket alone. What events change is not written there but into one more bucket, the recent
+    ones, where a device stands as it is now, or null if it is forgotten: one write for all events of a micro-batch. A
+    timer reads everything at once, and moves them to where they belong; so do events when too many are there.
+
+    As long as one session is live anywhere the timer is the next grid instant, and in a bucket of many devices one
+    mostly is: so an event seldom has to read the others for the sake of the timer.
     """
 
     def __init__(self, handle: StatefulProcessorHandle, device_groups: int) -> None:
         self._groups = device_groups
         self._buckets = handle.getMapState(STATE_NAME, StructType([_BUCKET]), _BUCKET_VALUE)
+        self._key = ""
         self._read: dict[int, dict[str, Any]] = {}
-        self._has_read_all = False
-        self._changed: set[int] = set()
+        self._recent: dict[str, Any] = {}
+        self._has_read_all = self._is_due = self._is_recent_stored = self._is_changed = False
 
     def read(self, key: str, device_ids: Iterable[str]) -> Devices:
-        places = [(device_id, self._bucket_of(device_id)) for device_id in device_ids]
-        self._read, self._has_read_all = {bucket: {} for _, bucket in places}, False
-        for bucket, text in self._texts(self._read.keys()):
-            self._read[bucket] = _devices(key, text)
-        return _sessions(
-            (device_id, self._read[bucket][device_id])
-            for device_id, bucket in places
-            if device_id in self._read[bucket]
-        )
+        self._begin(key)
+        places = {device_id: self._bucket_of(device_id) for device_id in device_ids}
+        if len(set(places.values())) > _READ_ALONE:
+            self._read_all()
+        else:
+            self._keep(_RECENT, self._buckets.getValue((_RECENT,)))
+            for bucket in {bucket for device_id, bucket in places.items() if device_id not in self._recent}:
+                self._keep(bucket, self._buckets.getValue((bucket,)))
+        found = ((device_id, self._rows(device_id, bucket)) for device_id, bucket in places.items())
+        return _sessions((device_id, rows) for device_id, rows in found if rows is not None)
 
     def read_due(self, key: str, until_ms: int) -> Devices:
-        self._read, self._has_read_all = self._all(key), True
-        devices = (item for bucket in self._read.values() for item in bucket.items())
-        return _sessions(devices, but=lambda rows: at_rest(rows, until_ms))
+        self._begin(key)
+        self._read_all()
+        self._is_due = True
+        return _sessions(self._seen(), but=lambda rows: at_rest(rows, until_ms))
 
-    def read_others(self, key: str, device_ids: Collection[str]) -> Devices:
-        stored = self._read if self._has_read_all else self._all(key)
-        return _sessions(item for bucket in stored.values() for item in bucket.items() if item[0] not in device_ids)
+    def read_others(self, key: str, device_ids: Collection[str]) -> Devices:  # noqa: ARG002 - it is the one at hand
+        self._read_all()
+        return _sessions((device_id, rows) for device_id, rows in self._seen() if device_id not in device_ids)
 
     def live_beside(self, device_ids: Collection[str]) -> bool:
-        devices = (item for bucket in self._read.values() for item in bucket.items())
-        return any(device_id not in device_ids and has_live(rows) for device_id, rows in devices)
+        return any(device_id not in device_ids and has_live(rows) for device_id, rows in self._seen())
 
     def save(self, device_id: str, before: Sessions, after: Sessions) -> None:
         if before.keys() == after.keys() and all(before[session_id] is after[session_id] for session_id in after):
             return
-        bucket = self._bucket_of(device_id)
-        self._changed.add(bucket)
-        if after:
-            self._read[bucket][device_id] = from_entries(after)
-        else:
-            self._read[bucket].pop(device_id, None)
+        self._recent[device_id] = from_entries(after) if after else None
+        self._is_changed = True
 
     def flush(self) -> None:
-        for bucket in self._changed:
-            if self._read[bucket]:
-                text = orjson.dumps(self._read[bucket]).decode()
-                self._buckets.updateValue((bucket,), (text,))
+        if self._recent and (self._is_due or len(self._recent) > _MOST_RECENT):
+            self._read_all()
+            self._settle()
+        elif self._is_changed:
+            self._write(_RECENT, self._recent)
+            self._is_recent_stored = True
+        self._is_changed = False
+
+    def _settle(self) -> None:
+        """Move the recent devices to their buckets, all of which have been read."""
+        stored, changed = set(self._read), set()
+        for device_id, rows in self._recent.items():
+            bucket = self._bucket_of(device_id)
+            changed.add(bucket)
+            devices = self._read.setdefault(bucket, {})
+            if rows is None:
+                devices.pop(device_id, None)
             else:
+                devices[device_id] = rows
+        for bucket in changed:
+            if self._read[bucket]:
+                self._write(bucket, self._read[bucket])
+            elif bucket in stored:
                 self._buckets.removeKey((bucket,))
-        self._changed.clear()
+        if self._is_recent_stored:
+            self._buckets.removeKey((_RECENT,))
+        self._recent, self._is_recent_stored = {}, False
 
-    def _all(self, key: str) -> dict[int, dict[str, Any]]:
-        return {bucket: _devices(key, text) for (bucket,), (text,) in self._buckets.iterator()}
+    def _begin(self, key: str) -> None:
+        self._key, self._read, self._recent = key, {}, {}
+        self._has_read_all = self._is_due = self._is_recent_stored = self._is_changed = False
 
-    def _texts(self, buckets: Collection[int]) -> Iterator[tuple[int, str]]:
-        """Buckets as they are stored; a state call costs more than to hand over some buckets that nobody asked for."""
-        if len(buckets) > _READ_ALONE:
-            yield from ((bucket, text) for (bucket,), (text,) in self._buckets.iterator() if bucket in buckets)
+    def _read_all(self) -> None:
+        if self._has_read_all:
+            return
+        recent = self._recent  # what was saved since it was read is newer
+        for (bucket,), value in self._buckets.iterator():
+            self._keep(bucket, value)
+        self._recent |= recent
+        self._has_read_all = True
+
+    def _keep(self, bucket: int, value: tuple[str] | None) -> None:
+        if value is None:
+            return
+        if bucket == _RECENT:
+            self._recent, self._is_recent_stored = _devices(self._key, value[0]), True
         else:
-            values = ((bucket, self._buckets.getValue((bucket,))) for bucket in buckets)
-            yield from ((bucket, value[0]) for bucket, value in values if value is not None)
+            self._read[bucket] = _devices(self._key, value[0])
+
+    def _rows(self, device_id: str, bucket: int) -> Any:  # noqa: ANN401 - as they are stored
+        return self._recent[device_id] if device_id in self._recent else self._read.get(bucket, {}).get(device_id)
+
+    def _seen(self) -> Iterator[tuple[str, Any]]:
+        """The devices that were read, as they are now."""
+        for bucket in self._read.values():
+            yield from (item for item in bucket.items() if item[0] not in self._recent)
+        yield from ((device_id, rows) for device_id, rows in self._recent.items() if rows is not None)
+
+    def _write(self, bucket: int, devices: dict[str, Any]) -> None:
+        self._buckets.updateValue((bucket,), (orjson.dumps(devices).decode(),))
 
     def _bucket_of(self, device_id: str) -> int:
         """Of the hash whose remainder is the group, the quotient decides: the remainder is the same for all of it."""

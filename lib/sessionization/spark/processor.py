@@ -48,8 +48,9 @@ class SessionProcessor(StatefulProcessor):
 
     State calls of one device per key: a heartbeat costs four (set the key, read the map, register the next timer, and
     the engine's own delete of the fired one); a device's first Start four, an End five (set the key, read, write, move
-    the timer), a repeat two. One more write comes with an event that changes two sessions. In a group a bucket's
-    events of one micro-batch cost at most two (read, write), and the group one or two more; all its heartbeats together four.
+    the timer), a repeat two. One more write comes with an event that changes two sessions. In a
+    group a micro-batch's events cost a read a bucket that they fall into, and three more together; all its heartbeats
+    four, and a write a bucket that has changed since the last ones.
     """
 
     layout: Layout
