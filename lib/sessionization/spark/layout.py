@@ -242,7 +242,7 @@ class Group(State):
         else:
             self._read[bucket] = _devices(self._key, value[0])
 
-    def _rows(self, device_id: str, bucket: int) -> Any:  # noqa: ANN401 - as they are stored
+    def _rows(self, device_id: str, bucket: int) -> Any:
         return self._recent[device_id] if device_id in self._recent else self._read.get(bucket, {}).get(device_id)
 
     def _seen(self) -> Iterator[tuple[str, Any]]:
