@@ -36,6 +36,12 @@ class DeliveryError(SessionizationError):
     exit_code = 1
 
 
+class MaintenanceError(SessionizationError):
+    """Raised when maintenance went on to its end without all of its steps; the message names each and its cause."""
+
+    exit_code = 1
+
+
 class StoppedError(SessionizationError):
     """Raised when a job is told to stop before it has begun anything; that is what was wanted, so it exits with 0."""
 

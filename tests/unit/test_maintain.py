@@ -1,21 +1,32 @@
-"""What maintenance does to which table, and what it leaves alone."""
+"""What maintenance does to which table, what it leaves alone, and what it does when a step fails."""
+
+import threading
+from collections.abc import Mapping
 
 import pytest
+from delta.exceptions import ConcurrentDeleteReadException
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 
 from sessionization import cli
 from sessionization.errors import ConfigurationError
-from sessionization.ops.maintain import steps
+from sessionization.ops.conflicts import is_conflict
+from sessionization.ops.maintain import Step, do, steps
 from sessionization.ops.settings import MaintainSettings
 from sessionization.spark.table_home import TableHome
-from sessionization.spark.tables import TABLES
+from sessionization.spark.tables import PROPERTIES_OF_ALL, TABLES
 
 DAY_MS = 86_400_000
 HOME = TableHome(catalog="main", schema="games")
+AS_CREATED = {table.name: dict(PROPERTIES_OF_ALL) | dict(table.properties) for table in TABLES}
+
+
+def todo(retention_ms: int = 7 * DAY_MS, found: Mapping[str, Mapping[str, str]] = AS_CREATED) -> list[Step]:
+    return steps(HOME, 3, retention_ms, found)
 
 
 def test_days_that_are_over_are_compacted_and_today_is_not() -> None:
-    compact = [step.sql for step in steps(HOME, 3, 7 * DAY_MS) if step.sql.startswith("OPTIMIZE")]
-    assert compact == [
+    assert [step.sql for step in todo() if step.verb == "OPTIMIZE"] == [
         f"OPTIMIZE `main`.`games`.`{table}` WHERE {day} >= date_sub(current_date(), 3) AND {day} < current_date()"
         for table, day in (
             ("session_changes", "change_date"),
@@ -26,13 +37,104 @@ def test_days_that_are_over_are_compacted_and_today_is_not() -> None:
 
 
 def test_a_merge_of_the_stream_meets_no_compaction() -> None:
-    assert "sessions" not in {step.table for step in steps(HOME, 3, 7 * DAY_MS) if step.sql.startswith("OPTIMIZE")}
+    assert "sessions" not in {step.table for step in todo() if step.verb == "OPTIMIZE"}
 
 
-def test_every_table_is_cleaned_and_a_part_of_an_hour_counts_whole() -> None:
-    delete = [step for step in steps(HOME, 3, 7 * DAY_MS + 1) if step.sql.startswith("VACUUM")]
-    assert [step.table for step in delete] == [table.name for table in TABLES]
-    assert {step.sql.rpartition(" RETAIN ")[2] for step in delete} == {"169 HOURS"}
+def test_every_table_is_cleaned_by_its_own_property_for_not_every_runtime_heeds_retain() -> None:
+    delete = [step.sql for step in todo() if step.verb == "VACUUM"]
+    assert delete == [f"VACUUM `main`.`games`.`{table.name}`" for table in TABLES]
+
+
+def test_tables_as_they_are_created_need_no_other_properties() -> None:
+    assert {step.verb for step in todo()} == {"OPTIMIZE", "VACUUM"}
+
+
+def test_another_retention_is_set_before_anything_is_deleted_for_files_and_log_alike() -> None:
+    by_table = {table.name: [step for step in todo(14 * DAY_MS + 1) if step.table == table.name] for table in TABLES}
+    for name, of_table in by_table.items():
+        verbs = [step.verb for step in of_table]
+        assert verbs == sorted(verbs), "ALTER, OPTIMIZE, VACUUM"
+        assert ("ALTER" in verbs) is (name != "stream_progress"), "which has a retention of its own"
+    assert by_table["sessions"][0].sql == (
+        "ALTER TABLE `main`.`games`.`sessions` SET TBLPROPERTIES ('delta.logRetentionDuration' = 'interval 337 hours', "
+        "'delta.deletedFileRetentionDuration' = 'interval 337 hours')"
+    )
+
+
+@pytest.mark.parametrize(
+    ("properties", "is_set"),
+    [
+        ({"delta.logRetentionDuration": "interval 7 days"}, False),  # files: by default a week
+        ({"delta.logRetentionDuration": "interval 168 hours", "delta.deletedFileRetentionDuration": "INTERVAL 1 WEEK"}, False),
+        ({"delta.deletedFileRetentionDuration": "interval 7 days"}, True),  # the log: by default 30 days
+        ({"delta.logRetentionDuration": "interval 7 days 1 hour"}, True),
+        ({}, True),
+    ],
+)  # fmt: skip
+def test_a_retention_is_known_however_it_is_written(properties: dict[str, str], is_set: bool) -> None:  # noqa: FBT001
+    found = todo(found=AS_CREATED | {"sessions": properties})
+    assert [step.table for step in found if step.verb == "ALTER"] == ["sessions"] * is_set
+
+
+class OfDatabricks(PySparkException):
+    """As a cluster raises it: a condition, and no class of its own."""
+
+    def __init__(self, condition: str, message: str) -> None:
+        super().__init__(message=message)
+        self._condition_ = condition
+
+    def getCondition(self) -> str:  # noqa: N802
+        return self._condition_
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConcurrentDeleteReadException(message="a file that was read is gone"),
+        OfDatabricks("DELTA_CONCURRENT_APPEND.WITHOUT_HINT", "a conflict"),
+        OfDatabricks("DELTA_METADATA_CHANGED", "a conflict"),
+        Py4JError("An error occurred:\n: io.delta.exceptions.ConcurrentAppendException: [DELTA_CONCURRENT_APPEND.X] files"),
+    ],
+)  # fmt: skip
+def test_a_change_by_somebody_else_is_a_conflict(error: Exception) -> None:
+    assert is_conflict(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        PySparkException(message="too many concurrent requests: slow down"),
+        PySparkException(message="no table of the name [DELTA_CONCURRENT_APPEND]"),
+        OfDatabricks("DELTA_TABLE_NOT_FOUND", "concurrent"),
+        Py4JError("ConcurrentModificationException in a listener"),
+    ],
+)
+def test_a_word_makes_no_conflict(error: Exception) -> None:
+    assert not is_conflict(error)
+
+
+def test_a_failure_leaves_the_rest_of_its_table_and_no_other_to_the_next_time() -> None:
+    ran: list[str] = []
+    said: list[str] = []
+
+    def run(sql: str) -> None:
+        ran.append(sql)
+        if sql.startswith("OPTIMIZE") and "raw_events" in sql:
+            raise PySparkException(message="too many concurrent requests")
+        if sql.startswith("VACUUM") and "quarantine" in sql:
+            raise ConcurrentDeleteReadException(message="somebody was first")
+
+    failures = do(todo(), run, said.append, threading.Event())
+    assert failures == ["OPTIMIZE of raw_events failed: too many concurrent requests"]
+    assert "VACUUM of quarantine is put off to the next time: somebody was first" in said
+    assert "VACUUM `main`.`games`.`raw_events`" not in ran
+    assert ran[-1] == "VACUUM `main`.`games`.`stream_progress`"
+
+
+def test_a_stop_leaves_the_rest() -> None:
+    stop, said = threading.Event(), []
+    assert do(todo(), lambda _sql: stop.set(), said.append, stop) == []
+    assert said == ["OPTIMIZE of session_changes is done", "stopped; the rest is left to the next time"]
 
 
 @pytest.mark.parametrize(
@@ -41,8 +143,10 @@ def test_every_table_is_cleaned_and_a_part_of_an_hour_counts_whole() -> None:
         ("--catalog=main --schema=games --retention=6d", "--retention '6d' is too small: write at least 7d"),
         ("--catalog=main", "go together"),
         ("", "one home"),
-        ("--warehouse=w", "--warehouse and --checkpoints go together"),
+        ("--warehouse=w", "--warehouse needs --checkpoints"),
         ("--catalog=main --schema=games --days=0", "--days '0' is too small"),
+        ("--catalog=main --schema=games --input-retention=7d", "--input-retention needs --checkpoints"),
+        ("--catalog=main --schema=games --checkpoints=c --input-retention=59m", "--input-retention '59m' is too small"),
     ],
 )
 def test_what_would_harm_is_refused(argv: str, told: str) -> None:

@@ -51,6 +51,8 @@ def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         # A laptop's table logs are small: one task per core reads them faster than Delta's default of 50.
         "spark.databricks.delta.snapshotPartitions": "2",
+        # VACUUM would list the files of every table in 10,000 tasks.
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
         # Compaction leaves files of this size alone: with the default of 1 GB it would write nearly all rows every time.
         "spark.databricks.delta.optimize.minFileSize": str(32 * 1024 * 1024),
         "spark.databricks.delta.optimize.maxFileSize": str(64 * 1024 * 1024),

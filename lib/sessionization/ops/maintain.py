@@ -3,23 +3,34 @@
 import contextlib
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
-from sessionization.errors import ConfigurationError
+from sessionization.errors import ConfigurationError, MaintenanceError, SessionizationError
+from sessionization.ops.conflicts import is_conflict
+from sessionization.ops.input_files import delete_read_files
 from sessionization.ops.settings import MaintainSettings
 from sessionization.spark.causes import first_cause
 from sessionization.spark.lock import locked
+from sessionization.spark.progress import wall_clock_ms
 from sessionization.spark.session import on_databricks, spark_session
 from sessionization.spark.table_home import TableHome
-from sessionization.spark.tables import QUARANTINE, RAW_EVENTS, SESSION_CHANGES, TABLES
+from sessionization.spark.tables import (
+    QUARANTINE,
+    RAW_EVENTS,
+    RETENTION_PROPERTIES,
+    SESSION_CHANGES,
+    TABLES,
+    Table,
+    retention,
+    retention_ms_of,
+)
 
-_HOUR_MS = 3_600_000
+_COMPACTED = (SESSION_CHANGES, RAW_EVENTS, QUARANTINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,42 +40,53 @@ class Step:
     table: str
     sql: str
 
+    @property
+    def verb(self) -> str:
+        return self.sql.partition(" ")[0]
 
-def steps(home: TableHome, days: int, retention_ms: int) -> list[Step]:
-    """What is to be done, in order.
+
+def steps(home: TableHome, days: int, retention_ms: int, found: Mapping[str, Mapping[str, str]]) -> list[Step]:
+    """What is to be done, in order, table by table.
 
     A day that is still written to is left alone. So is `sessions`, which the stream compacts itself between two of its
     own MERGEs: one of an `OPTIMIZE` and a MERGE of the same files fails, and a MERGE that fails ends the stream.
+
+    How old a file must be that `VACUUM` deletes is the table's property, which is set first where it is another: not
+    every runtime heeds `RETAIN`. The log is kept as long, for neither may outlast the other. A table that has a retention
+    of its own (`stream_progress`) keeps it.
 
     Args:
         home: where the tables are.
         days: how many of the days that are over are compacted, counted back from today.
         retention_ms: how old a file must be that is deleted.
+        found: the properties of each table, by its name.
     """
-    compact = [
-        Step(
-            table.name,
-            f"OPTIMIZE {home.sql_name(table.name)} WHERE {day} >= date_sub(current_date(), {days}) "
-            f"AND {day} < current_date()",
-        )
-        for table in (SESSION_CHANGES, RAW_EVENTS, QUARANTINE)
-        for day in table.partitioned_by
-    ]
-    hours = -(-retention_ms // _HOUR_MS)
-    delete = [Step(table.name, f"VACUUM {home.sql_name(table.name)} RETAIN {hours} HOURS") for table in TABLES]
-    return compact + delete
+    return [step for table in TABLES for step in _steps_of(home, table, days, retention_ms, found[table.name])]
+
+
+def _steps_of(home: TableHome, table: Table, days: int, retention_ms: int, found: Mapping[str, str]) -> Iterable[Step]:
+    name = home.sql_name(table.name)
+    has_its_own = any(key in RETENTION_PROPERTIES for key, _ in table.properties)
+    wanted = dict(retention(retention_ms))
+    if not has_its_own and any(retention_ms_of(found, key) != retention_ms_of(wanted, key) for key in wanted):
+        set_to = ", ".join(f"'{key}' = '{value}'" for key, value in wanted.items())
+        yield Step(table.name, f"ALTER TABLE {name} SET TBLPROPERTIES ({set_to})")
+    if table in _COMPACTED:
+        for day in table.partitioned_by:
+            past = f"{day} >= date_sub(current_date(), {days}) AND {day} < current_date()"
+            yield Step(table.name, f"OPTIMIZE {name} WHERE {past}")
+    yield Step(table.name, f"VACUUM {name}")
 
 
 def maintain(settings: MaintainSettings, say: Callable[[str], None], stop: threading.Event) -> None:
-    """Do the steps one after the other, until `stop` is set.
+    """Do the steps one after the other, until `stop` is set; then delete input files that both queries are through with.
 
-    A step that meets a change of the same files by somebody else is put off to the next time.
-
-    Raises `ConfigurationError` when the tables are not there, and `CheckpointError` when the job runs on folders.
+    Raises `ConfigurationError` when the tables are not there, `CheckpointError` when the job runs on folders, and
+    `MaintenanceError` at the end when something could not be done.
     """
     home = TableHome(settings.warehouse, settings.catalog, settings.schema_name)
     with contextlib.ExitStack() as stack:
-        if settings.checkpoints is not None:
+        if settings.warehouse is not None and settings.checkpoints is not None:
             stack.enter_context(locked(settings.checkpoints, say, stop))
         spark = spark_session(Path(stack.enter_context(tempfile.TemporaryDirectory())) / "engine.log")
         if not on_databricks():
@@ -73,22 +95,55 @@ def maintain(settings: MaintainSettings, say: Callable[[str], None], stop: threa
         if missing:
             msg = f"{home} does not hold {', '.join(missing)}: give the home of the sessionize job's tables"
             raise ConfigurationError(msg)
-        for step in steps(home, settings.days, settings.retention):
-            if stop.is_set():
-                say("stopped; the rest is left to the next time")
-                return
-            _do(spark, step, say)
+        found = {table.name: home.properties(spark, table) for table in TABLES}
+        todo = steps(home, settings.days, settings.retention, found)
+        failures = do(todo, lambda sql: spark.sql(sql).collect(), say, stop)
+        if settings.checkpoints is not None and settings.input_retention is not None and not stop.is_set():
+            failures += _clear_input(settings.checkpoints, settings.input_retention, say, stop)
+    if failures:
+        msg = f"not all is done: {'; '.join(failures)}: mend the cause, the next run does what this one could not"
+        raise MaintenanceError(msg)
 
 
-def _do(spark: SparkSession, step: Step, say: Callable[[str], None]) -> None:
-    verb = step.sql.partition(" ")[0]
+def do(
+    todo: Iterable[Step], run: Callable[[str], object], say: Callable[[str], None], stop: threading.Event
+) -> list[str]:
+    """Run the steps until `stop` is set; what one leaves undone leaves the rest of its table to the next time.
+
+    A step that meets a change of the same files by somebody else is put off, which is no failure.
+
+    Returns:
+        What failed, and why, one text each.
+    """
+    failures: list[str] = []
+    left: set[str] = set()
+    for step in todo:
+        if stop.is_set():
+            say("stopped; the rest is left to the next time")
+            break
+        if step.table in left:
+            continue
+        what = f"{step.verb} of {step.table}"
+        try:
+            run(step.sql)
+        except (PySparkException, Py4JError) as error:
+            cause = first_cause(str(error))
+            left.add(step.table)
+            if is_conflict(error):
+                say(f"{what} is put off to the next time: {cause}")
+            else:
+                say(f"{what} failed: {cause}")
+                failures.append(f"{what} failed: {cause}")
+        else:
+            say(f"{what} is done")
+    return failures
+
+
+def _clear_input(checkpoints: Path, retention_ms: int, say: Callable[[str], None], stop: threading.Event) -> list[str]:
     try:
-        spark.sql(step.sql).collect()
-    except (PySparkException, Py4JError) as error:
-        cause = first_cause(str(error))
-        if "concurrent" not in str(error).lower():
-            msg = f"{verb} of {step.table} failed: {cause}"
-            raise ConfigurationError(msg) from error
-        say(f"{verb} of {step.table} is put off to the next time: {cause}")
-    else:
-        say(f"{verb} of {step.table} is done")
+        count = delete_read_files(checkpoints, retention_ms, wall_clock_ms(), stop)
+    except SessionizationError as error:
+        say(f"input files are left alone: {error}")
+        return [str(error)]
+    say(f"{count:,} input files are deleted")
+    return []

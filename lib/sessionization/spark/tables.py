@@ -1,5 +1,7 @@
 """The only home of table and column names: schemas, comments, constraints and layout of the Delta tables."""
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark.sql.types import DataType, StructField, StructType
@@ -37,12 +39,31 @@ class Table:
         return StructType(fields)
 
 
+RETENTION_PROPERTIES = ("delta.logRetentionDuration", "delta.deletedFileRetentionDuration")
+_HOUR_MS = 3_600_000
+_INTERVAL = re.compile(r"interval (\d+) (hour|day|week)s?")
+_HOURS = {"hour": 1, "day": 24, "week": 7 * 24}
+_DEFAULTS = dict(zip(RETENTION_PROPERTIES, ("interval 30 days", "interval 1 week"), strict=True))
+
+
+def retention(retention_ms: int) -> list[tuple[str, str]]:
+    """The properties that keep a table's unused files, and its log, for so long; a part of an hour counts whole."""
+    return [(key, f"interval {-(-retention_ms // _HOUR_MS)} hours") for key in RETENTION_PROPERTIES]
+
+
+def retention_ms_of(properties: Mapping[str, str], key: str) -> int | None:
+    """How long a table keeps what the property `key` is of; None where that is said in words of other people's choice."""
+    match = _INTERVAL.fullmatch(properties.get(key, _DEFAULTS[key]).strip().lower())
+    return None if match is None else int(match[1]) * _HOURS[match[2]] * _HOUR_MS
+
+
 _SMALL_FILES_TOGETHER = ("delta.autoOptimize.autoCompact", "true")
 PROPERTIES_OF_ALL = (
     # A commit a second: a checkpoint of the table's log every ten would cost a second of every ten.
     ("delta.checkpointInterval", "100"),
     # Every commit lists the log: a month of it would be millions of files. The rollup reads that of session_changes.
     ("delta.logRetentionDuration", "interval 7 days"),
+    ("delta.deletedFileRetentionDuration", "interval 7 days"),
 )
 
 _MESSAGE_COLUMNS = (
