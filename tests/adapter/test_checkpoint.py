@@ -179,3 +179,30 @@ def test_what_was_cut_off_beside_a_whole_entry_is_left_alone(tmp_path: Path) -> 
     rest.touch()
     reopened(tmp_path)
     assert rest.exists()
+
+
+def test_of_two_starts_on_a_new_folder_the_one_that_owns_the_tables_keeps_it(tmp_path: Path) -> None:
+    first = reopened(tmp_path)
+    (tmp_path / "layout.json").unlink()  # the second one looked before the first one had written
+    second = reopened(tmp_path, SHORTER)
+    first.keep()
+    again = reopened(tmp_path)
+    assert (again.id, again.begun_ms, again.fixed) == (first.id, first.begun_ms, FIXED)
+    assert again.id != second.id
+
+
+def test_a_layout_that_is_still_ours_is_left_as_it_is(tmp_path: Path) -> None:
+    first = reopened(tmp_path)
+    before = (tmp_path / "layout.json").stat()
+    first.keep()
+    assert (tmp_path / "layout.json").stat() == before
+
+
+def test_a_used_folder_that_became_anothers_is_refused(tmp_path: Path) -> None:
+    reopened(tmp_path)
+    begin_micro_batch(tmp_path, 0, 1_000)
+    used = reopened(tmp_path)
+    file = tmp_path / "layout.json"
+    file.write_text(file.read_text().replace(used.id, "theirs"))
+    with pytest.raises(CheckpointError, match=f"was {used.id} and is now theirs"):
+        used.keep()

@@ -10,8 +10,12 @@ import pytest
 from pyspark import SparkContext
 
 from sessionization.errors import ConfigurationError, StoppedError, StreamError
-from sessionization.spark.run import _unless_stopped, _vanished_streams
+from sessionization.settings import SessionizeSettings
+from sessionization.spark import run
+from sessionization.spark.checkpoint import Fixed, open_checkpoint
+from sessionization.spark.run import Watch, _run, _unless_stopped, _vanished_streams
 from sessionization.spark.supervise import _has_caught_up, engine_alive
+from sessionization.spark.table_home import TableHome
 
 
 def test_a_stream_folder_that_was_there_and_is_gone_is_told(tmp_path: Path) -> None:
@@ -52,3 +56,23 @@ def test_a_query_that_cannot_catch_up_in_time_is_not_waited_for(takes_s: float, 
     query = SimpleNamespace(isActive=True, processAllAvailable=lambda: done.wait(takes_s))
     assert _has_caught_up(query, within_s=0.2) is in_time
     done.set()
+
+
+def test_the_layout_is_read_again_once_the_tables_are_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another start that looked at the new folder in the same moment writes its own layout before the tables are there."""
+    settings = SessionizeSettings(input=tmp_path, warehouse=tmp_path / "w", checkpoints=tmp_path / "c")
+    fixed = Fixed.of(settings, "tables")
+    ours = open_checkpoint(settings.checkpoints, fixed, settings.rules)
+
+    def create_tables(*_args: object, **_options: object) -> None:
+        (settings.checkpoints / "layout.json").unlink()
+        assert open_checkpoint(settings.checkpoints, fixed, settings.rules).id != ours.id
+
+    def raise_stopped(*_args: object) -> None:
+        raise StoppedError
+
+    monkeypatch.setattr(run, "create_tables", create_tables)
+    monkeypatch.setattr(run, "ProgressLog", raise_stopped)  # what comes next
+    with pytest.raises(StoppedError):
+        _run(None, settings, ours, TableHome(settings.warehouse), threading.Event(), Watch(print))
+    assert open_checkpoint(settings.checkpoints, fixed, settings.rules).id == ours.id

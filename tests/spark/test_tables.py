@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from sessionization.errors import CheckpointError
 from sessionization.spark.codec import OUTPUT_SCHEMA
 from sessionization.spark.sinks import ArchiveSink, ChangesSink, StateSize
-from sessionization.spark.table_home import TableHome, create_tables
+from sessionization.spark.table_home import TableHome, _create, create_tables
 from sessionization.spark.tables import RAW_EVENTS, SESSION_CHANGES, STREAM_PROGRESS, TABLES
 from sessionization.spark.views import VIEWS, create_views
 
@@ -25,6 +25,15 @@ def home(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Table
 def test_tables_of_another_checkpoint_are_refused(spark: SparkSession, home: TableHome) -> None:
     with pytest.raises(CheckpointError, match="written by another checkpoint"):
         create_tables(spark, home, owner="theirs", may_create=True)
+
+
+def test_of_two_starts_one_creates_every_table_and_the_other_none(spark: SparkSession, tmp_path: Path) -> None:
+    home = TableHome(tmp_path)
+    first, *others = TABLES
+    _create(spark, home, first, "ours")  # which of the two is first, the catalog decides here
+    with pytest.raises(CheckpointError, match="written by another checkpoint"):
+        create_tables(spark, home, owner="theirs", may_create=True)
+    assert not any(home.exists(spark, table) for table in others)
 
 
 def test_missing_tables_of_a_used_checkpoint_are_refused(spark: SparkSession, tmp_path: Path) -> None:

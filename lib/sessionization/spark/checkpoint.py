@@ -66,6 +66,7 @@ class Checkpoint:
     folder: Path
     id: str
     begun_ms: int
+    fixed: Fixed
     in_force: RulesInForce
     layout: Layout
     is_used: bool
@@ -103,6 +104,28 @@ class Checkpoint:
                 )
                 raise CheckpointError(msg)
 
+    def keep(self) -> None:
+        """Read the layout again, and write it again where another start of a new folder has written its own over it.
+
+        A volume knows no locks: two starts at the same moment may both find nothing, and make an id each. The tables name
+        one of them as their owner, which is the one to call this; the other one is refused.
+
+        Raises `CheckpointError` where a folder that was in use already has become another checkpoint's.
+        """
+        file = self.folder / LAYOUT_FILE
+        try:
+            found = json.loads(file.read_text(encoding="utf-8"))["id"] if file.exists() else None
+            if found == self.id:
+                return
+            if self.is_used:
+                msg = f"--checkpoints {self.folder} was {self.id} and is now {found}: restore it, and start one job at a time"
+                raise CheckpointError(msg)
+            _save(file, self)
+        except OSError as error:
+            raise _not_writable(self.folder, error) from error
+        except (ValueError, LookupError, TypeError) as error:
+            raise _not_readable(file, error) from error
+
     def writer(self, query: str) -> str:
         """The name under which a query's appends are known to Delta, so that none is taken twice."""
         return f"sessionization/{self.id}/{query}"
@@ -132,7 +155,7 @@ def open_checkpoint(folder: Path, fixed: Fixed, rules: Rules, *, keep_groups: bo
         raise CheckpointError(msg)
     if known is None:
         layout = Layout(fixed.device_groups)
-        checkpoint = Checkpoint(folder, uuid4().hex, wall_clock_ms(), RulesInForce(rules), layout, is_used=False)
+        checkpoint = Checkpoint(folder, uuid4().hex, wall_clock_ms(), fixed, RulesInForce(rules), layout, is_used=False)
     else:
         try:
             begun_with, in_force = Fixed(**known["fixed"]), _rules_in_force(known, rules, last_ms)
@@ -140,6 +163,7 @@ def open_checkpoint(folder: Path, fixed: Fixed, rules: Rules, *, keep_groups: bo
                 folder=folder,
                 id=str(known["id"]),
                 begun_ms=int(known.get("begun_ms", 0)),
+                fixed=begun_with,
                 in_force=in_force,
                 layout=Layout(begun_with.device_groups),
                 is_used=_is_used(folder),
@@ -152,11 +176,15 @@ def open_checkpoint(folder: Path, fixed: Fixed, rules: Rules, *, keep_groups: bo
     try:
         for query in QUERIES:
             _clear_unbegun(folder / query / "offsets")
-        _save(file, checkpoint, fixed)
+        _save(file, checkpoint)
     except OSError as error:
-        msg = f"--checkpoints {folder} cannot be written ({error.strerror}): give a folder that this user can write"
-        raise ConfigurationError(msg) from error
+        raise _not_writable(folder, error) from error
     return checkpoint
+
+
+def _not_writable(folder: Path, error: OSError) -> ConfigurationError:
+    msg = f"--checkpoints {folder} cannot be written ({error.strerror}): give a folder that this user can write"
+    return ConfigurationError(msg)
 
 
 def _not_readable(file: Path, error: Exception) -> CheckpointError:
@@ -222,12 +250,12 @@ def _clear_unbegun(offsets: Path) -> None:
                 entry.unlink()
 
 
-def _save(file: Path, checkpoint: Checkpoint, fixed: Fixed) -> None:
+def _save(file: Path, checkpoint: Checkpoint) -> None:
     in_force = checkpoint.in_force
     content = {
         "id": checkpoint.id,
         "begun_ms": checkpoint.begun_ms,
-        "fixed": asdict(fixed),
+        "fixed": asdict(checkpoint.fixed),
         "rules": asdict(in_force.rules),
         "previous_rules": asdict(in_force.previous) if in_force.previous is not None else None,
         "previous_until_ms": in_force.previous_until_ms,

@@ -107,6 +107,7 @@ def _run(
             check_topics(spark, settings)
     with _unless_stopped(stop), _plain_errors(f"the tables in {home} cannot be opened or created"):
         create_tables(spark, home, owner=checkpoint.id, may_create=not checkpoint.is_used)
+        checkpoint.keep()
         progress_log = ProgressLog(checkpoint.progress, checkpoint.newest_batches())
         checkpoint.refuse_older_than(progress_log.open(spark, home))
         checkpoint.refuse_older_than(

@@ -80,11 +80,19 @@ class TableHome:
 def create_tables(spark: SparkSession, home: TableHome, *, owner: str, may_create: bool) -> None:
     """Create the tables that are missing, and check that the others belong to the checkpoint `owner`.
 
+    Of new tables one comes first: of two jobs that start at the same moment its creation is only one's, and the other one
+    is refused before it has created any.
+
     Raises `ConfigurationError` where the tables cannot be created, and `CheckpointError` where a table is another
     checkpoint's, or is missing though its checkpoint has been used (`may_create` false).
     """
+    first, *others = TABLES
+    if may_create:
+        _create_or_check(spark, home, first, owner, may_create)
+    else:
+        others = list(TABLES)
     with ThreadPoolExecutor(len(TABLES)) as pool:
-        checks = [pool.submit(_create_or_check, spark, home, table, owner, may_create) for table in TABLES]
+        checks = [pool.submit(_create_or_check, spark, home, table, owner, may_create) for table in others]
     for check in checks:
         check.result()
 
