@@ -1,0 +1,54 @@
+"""The wheel's version: the same for the same code, another for other code."""
+
+import runpy
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+version: Callable[[Path], str] = runpy.run_path(str(ROOT / "wheel_version.py"))["version"]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    package = tmp_path / "lib/sessionization"
+    (package / "core").mkdir(parents=True)
+    (tmp_path / "pyproject.toml").write_text("[project]\n")
+    (package / "__init__.py").write_text("")
+    (package / "core/sessions.py").write_text("LIVE = 1\n")
+    return tmp_path
+
+
+def test_it_is_a_release_and_a_hash() -> None:
+    release, plus, digits = version(ROOT).partition("+")
+    assert (release, plus, len(digits)) == ("0.1.0", "+", 12)
+
+
+def test_the_same_code_has_the_same_version_wherever_it_is(project: Path, tmp_path: Path) -> None:
+    before = version(project)
+    (project / "lib/sessionization/core/__pycache__").mkdir()
+    (project / "lib/sessionization/core/__pycache__/sessions.pyc").write_bytes(b"compiled")
+    (project / "README.md").write_text("other words")
+    assert version(project.rename(tmp_path.with_name("elsewhere"))) == before
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("lib/sessionization/core/sessions.py", "LIVE = 2\n"),
+        ("lib/sessionization/core/more.py", ""),
+        ("pyproject.toml", "[project]\ndependencies = []\n"),
+    ],
+)
+def test_other_code_has_another_version(project: Path, file: str, text: str) -> None:
+    before = version(project)
+    (project / file).write_text(text)
+    assert version(project) != before
+
+
+def test_a_name_is_part_of_the_code(project: Path) -> None:
+    before = version(project)
+    file = project / "lib/sessionization/core/sessions.py"
+    file.rename(file.with_name("session.py"))
+    assert version(project) != before
