@@ -22,7 +22,7 @@ UNIT := $(BIN)/python -m pytest tests/unit tests/bundle tests/notebooks/test_bot
 NOTEBOOK_TESTS := $(BIN)/python -m pytest tests/notebooks -q
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
-.PHONY: help setup demo demo-kafka sql notebooks notebook-data test test-notebooks test-faults soak bench bench-quick profile wheel lint check format lock clean
+.PHONY: help setup demo demo-kafka sql notebooks notebook-data test test-notebooks test-faults soak bench bench-quick profile watched wheel lint check format lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -100,6 +100,9 @@ $(BUILD)/.ready: requirements-build.lock
 	@$(PYTHON) -m venv --clear $(@D)/..
 	@$(BUILD)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-build.lock
 	@touch $@
+
+watched: # databricks.yml asks for it before it deploys for players
+	@case '$(ON_CALL)' in ?*@?*) ;; *) echo "nobody would hear of failures, for '$(ON_CALL)' is no mail address: say whose it is with --var on_call=ADDRESS, BUNDLE_VAR_on_call or on_call in the file of overrides" >&2; exit 2 ;; esac
 
 wheel: $(BUILD)/.ready ## the library as a wheel in dist/, as the bundle deploys it
 	@rm -rf dist

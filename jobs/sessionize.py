@@ -4,6 +4,7 @@ import contextlib
 import sys
 
 from sessionization.cli import parse, run
+from sessionization.databricks import is_chosen
 from sessionization.settings import SessionizeSettings
 
 PROG = "sessionize"
@@ -16,6 +17,9 @@ def say(line: str) -> None:
 
 
 def main() -> int:
+    if not is_chosen("file"):
+        say("the job's other task runs the stream (entry_point of the bundle): nothing to do here")
+        return 0
     settings = parse(SessionizeSettings, None, PROG)
     # Spark is slow to import: a wrong option is told before.
     from sessionization.spark.run import run_and_tell

@@ -4,7 +4,8 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.bundle.sources import ROOT
@@ -31,10 +32,11 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Cli:
-    """`cli("bundle", "deploy")` must succeed, `cli.refused("bundle", "deploy")` must not."""
+    """`cli("bundle", "deploy")` must succeed, `cli.refused("bundle", "deploy")` must not; `variables` are in its environment."""
 
     project: Path
     workspace: Workspace
+    variables: Mapping[str, str] = field(default_factory=lambda: {"on_call": "on-call@studio.example"})
 
     def __call__(self, *words: str) -> Told:
         return self._run(words, succeeds=True)
@@ -74,7 +76,7 @@ class Cli:
             # The CLI's default since 1.3. Its other engine, terraform, would be downloaded, with a provider.
             "DATABRICKS_BUNDLE_ENGINE": "direct",
             "HOME": str(self.project.parent),
-        }  # fmt: skip
+        } | {f"BUNDLE_VAR_{name}": value for name, value in self.variables.items()}  # fmt: skip
 
 
 def copy_project(folder: Path, branch: str = "main") -> Path:

@@ -2,23 +2,23 @@
 
 import zoneinfo
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 from croniter import croniter
 
+from sessionization.databricks import ENTRY_POINT_VARIABLE, ENTRY_POINTS
 from sessionization.spark.session import CLUSTER_CONF
 from tests.bundle.resolve import Resolved
 from tests.bundle.sources import Finding, Sources
 from tests.bundle.spark_keys import known_spark_keys
 
-EXPLAINED_SPARK_KEYS: dict[str, str] = {}
-"""Settings that only Databricks has, and why they are set; Spark's own need no explanation."""
-
 _STREAM = "sessionize"
-_WITH_A_SESSION = {"maintain", "nutter", _STREAM}
+_WITH_A_SESSION = {"maintain", "workspace_tests", _STREAM}
 """Jobs that take the cluster's Spark session, and check its settings."""
 _QUARTZ_DAY_FIELDS = slice(3, 6, 2)
 _DAY_OF_WEEK = 5
+_time_zones = cache(zoneinfo.available_timezones)  # reads a folder of hundreds of files
 
 
 def job_findings(sources: Sources, target: Resolved) -> Iterator[Finding]:
@@ -74,8 +74,8 @@ def _compute(job: dict[str, Any]) -> Iterator[str]:
         if "autoscale" in cluster:
             yield f"cluster {name}: no autoscale, for state does not move to new workers"
         for key in cluster.get("spark_conf", {}):
-            if key not in known_spark_keys() and key not in EXPLAINED_SPARK_KEYS:
-                yield f"cluster {name}: spark_conf {key} is no setting of Spark, and is not explained"
+            if key not in known_spark_keys():
+                yield f"cluster {name}: spark_conf {key} is no setting of Spark"
         for variable, value in cluster.get("spark_env_vars", {}).items():
             is_secret = any(part in variable.lower() for part in ("password", "secret", "jaas", "token"))
             if is_secret and not str(value).startswith("{{secrets/"):
@@ -101,16 +101,28 @@ def _cron(schedule: dict[str, Any], field: str) -> Iterator[str]:
     mistake = quartz_mistake(str(schedule.get(field, "")))
     if mistake:
         yield mistake
-    if schedule.get("timezone_id") not in zoneinfo.available_timezones():
+    if schedule.get("timezone_id") not in _time_zones():
         yield f"timezone_id {schedule.get('timezone_id')!r} is no time zone"
+
+
+def _entry_points(job: dict[str, Any]) -> Iterator[str]:
+    """Two tasks, one cluster, and its word for which of them runs the stream: never both, for they share the checkpoint."""
+    tasks = job.get("tasks", [])
+    kinds = sorted(kind for task in tasks for kind in ("notebook_task", "spark_python_task") if kind in task)
+    if kinds != ["notebook_task", "spark_python_task"]:
+        yield f"the entry points are {kinds}: it must be one notebook and one file"
+    if len({task.get("job_cluster_key") for task in tasks}) != 1 or any(task.get("disabled") for task in tasks):
+        yield "both entry points must start on one cluster, which tells one of them to end: else none or two could run"
+    for cluster in job.get("job_clusters", []):
+        chosen = cluster.get("new_cluster", {}).get("spark_env_vars", {}).get(ENTRY_POINT_VARIABLE)
+        if chosen not in ENTRY_POINTS:
+            yield f"{ENTRY_POINT_VARIABLE} is {chosen!r}: it must be one of {', '.join(ENTRY_POINTS)}"
 
 
 def _stream(job: dict[str, Any], target: Resolved) -> Iterator[str]:
     if ("schedule" in job) == ("continuous" in job):
         yield f"target {target.target} must give it a schedule or make it continuous, one of the two"
-    running = [task.get("task_key") for task in job.get("tasks", []) if not task.get("disabled")]
-    if len(running) != 1:
-        yield f"of the entry points {running} run: exactly one may, for they share the checkpoint"
+    yield from _entry_points(job)
     is_development = target.settings.get("mode") == "development"
     explicit = job.get("schedule", {}).get("pause_status") or job.get("continuous", {}).get("pause_status")
     if is_development and explicit:

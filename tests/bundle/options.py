@@ -19,25 +19,32 @@ SETTINGS: dict[str, type[BaseModel]] = {
     "sessionize": SessionizeSettings,
     "simulate": SimulateSettings,
     "maintain": MaintainSettings,
-    "nutter": TrialSettings,
+    "workspace_tests": TrialSettings,
 }
-LAPTOP_ONLY = {"sessionize": {"warehouse"}, "maintain": {"warehouse", "checkpoints"}, "nutter": {"warehouse"}}
-"""Options that a cluster has no use for: the tables are in a catalog there."""
+LAPTOP_ONLY = "warehouse"
+"""The option that a cluster has no use for: the tables are in a catalog there."""
+_CATALOG = "${resources.schemas.sessions.catalog_name}"
+_SCHEMA = "${resources.schemas.sessions.name}"
+_VOLUME = "/Volumes/" + "/".join(
+    f"${{resources.volumes.checkpoints.{part}}}" for part in ("catalog_name", "schema_name", "name")
+)
 SET_BY_BUNDLE = {
-    ("sessionize", "input"): "the landing volume, so that it runs without a word",
-    ("sessionize", "catalog"): "the schema resource",
-    ("sessionize", "schema"): "the schema resource",
-    ("sessionize", "checkpoints"): "the checkpoints volume",
-    ("simulate", "output"): "the landing volume",
-    ("maintain", "catalog"): "the schema resource",
-    ("maintain", "schema"): "the schema resource",
-    ("nutter", "catalog"): "the schema resource",
-    ("nutter", "schema"): "the schema resource",
-    ("nutter", "folder"): "the checkpoints volume",
-    ("nutter", "reader"): "who the schema is granted to",
+    ("sessionize", "input"): "${var.sessionize_input}",
+    ("sessionize", "catalog"): _CATALOG,
+    ("sessionize", "schema"): _SCHEMA,
+    ("sessionize", "checkpoints"): f"{_VOLUME}/sessionize",
+    ("simulate", "output"): "${var.simulate_output}",
+    ("maintain", "catalog"): _CATALOG,
+    ("maintain", "schema"): _SCHEMA,
+    ("maintain", "checkpoints"): f"{_VOLUME}/sessionize",
+    ("maintain", "input-retention"): "${var.maintain_input_retention}",
+    ("workspace_tests", "catalog"): _CATALOG,
+    ("workspace_tests", "schema"): _SCHEMA,
+    ("workspace_tests", "folder"): _VOLUME,
+    ("workspace_tests", "reader"): "${var.reader}",
 }
-"""Defaults that differ from the parser's, and what they are."""
-_RESOURCES = {"catalog", "schema", "checkpoints", "folder", "reader"}
+"""What a job and its option get in place of the parser's default. Every other option gets the variable `JOB_OPTION`, and that
+has the parser's default."""
 
 
 def option_findings(sources: Sources, target: Resolved) -> Iterator[Finding]:
@@ -58,7 +65,7 @@ def reference(option: str) -> str:
 
 def _expected(key: str) -> dict[str, str]:
     defaults = parameters(SETTINGS[key])
-    return {option: text for option, text in defaults.items() if option not in LAPTOP_ONLY.get(key, set())}
+    return {option: text for option, text in defaults.items() if option != LAPTOP_ONLY}
 
 
 def _given(job: dict[str, Any]) -> dict[str, str]:
@@ -77,6 +84,8 @@ def _parameters(key: str, job: dict[str, Any]) -> Iterator[str]:
     for name in expected.keys() & given.keys():
         if (key, name) not in SET_BY_BUNDLE and given[name] != expected[name]:
             yield f"parameter {name} is {given[name]!r} by default, but --{name} is {expected[name]!r}"
+        if (key, name) in SET_BY_BUNDLE and given[name] == expected[name]:
+            yield f"parameter {name} is {given[name]!r}, the default of --{name}: take it from SET_BY_BUNDLE"
 
 
 def _words(key: str, job: dict[str, Any]) -> Iterator[str]:
@@ -120,11 +129,11 @@ def _values(key: str, job: dict[str, Any]) -> Iterator[str]:
 
 def _variables(sources: Sources) -> Iterator[Finding]:
     """Every option is reached by the variable JOB_OPTION, where no resource says it."""
-    for _file, kind, key, job in sources.resources():
+    for file, kind, key, job in sources.resources():
         if kind != "jobs" or key not in SETTINGS:
             continue
         for parameter in job.get("parameters", []):
             name = str(parameter.get("name"))
-            wanted = f"${{var.{key}_{name.replace('-', '_')}}}"
-            if name not in _RESOURCES and parameter.get("default") != wanted:
-                yield Finding(_file, f"{key}: parameter {name} must be {wanted}, so that it can be set for a deploy")
+            wanted = SET_BY_BUNDLE.get((key, name), f"${{var.{key}_{name.replace('-', '_')}}}")
+            if parameter.get("default") != wanted:
+                yield Finding(file, f"{key}: parameter {name} must be {wanted}, so that it is said in one place")

@@ -5,12 +5,11 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from tests.bundle.sources import MAIN, Sources
+from tests.bundle.sources import Sources
 
 REFERENCE = re.compile(r"\$\{([a-zA-Z][\w.\-\[\]]*)\}")
 _PERSON = {"userName": "someone@example.com", "short_name": "someone", "id": "1", "displayName": "Someone"}
 _WORKSPACE = ("root_path", "file_path", "resource_path", "artifact_path", "state_path", "host")
-_LISTS_BY_KEY = {"tasks": "task_key", "job_clusters": "job_cluster_key", "parameters": "name"}
 _ROUNDS = 10
 
 
@@ -40,7 +39,7 @@ def resolve(sources: Sources, target: str) -> Resolved:
     """
     overrides = sources.main["targets"][target]
     resources: dict[str, Any] = {}
-    for _file, kind, key, fields in sources.resources():
+    for _file, kind, key, fields in sources.resources(target):
         resources.setdefault(kind, {})[key] = copy.deepcopy(fields)
     resources = merged(resources, overrides.get("resources", {}))
     settings = {name: value for name, value in overrides.items() if name not in {"resources", "variables"}}
@@ -56,19 +55,14 @@ def resolve(sources: Sources, target: str) -> Resolved:
     return Resolved(target, _put_in(resources, context), _put_in(settings, context))
 
 
-def merged(base: Any, override: Any, name: str = "") -> Any:
-    """Maps are merged, lists of tasks and the like by their key, other lists are joined, all else is replaced."""
+def merged(base: Any, override: Any) -> Any:
+    """Maps are merged, all else is replaced; lists, which the CLI would join, stand in no override here."""
     if isinstance(base, dict) and isinstance(override, dict):
-        both = {key: merged(base[key], override[key], key) for key in base.keys() & override.keys()}
+        both = {key: merged(base[key], override[key]) for key in base.keys() & override.keys()}
         return base | override | both
-    if isinstance(base, list) and isinstance(override, list):
-        key = _LISTS_BY_KEY.get(name)
-        if key is None:
-            return base + override
-        by_key = {item[key]: item for item in base}
-        for item in override:
-            by_key[item[key]] = merged(by_key[item[key]], item) if item[key] in by_key else item
-        return list(by_key.values())
+    if isinstance(override, list):
+        msg = f"the override {override} is a list: the CLI would join it to the other one"
+        raise TypeError(msg)
     return override
 
 
@@ -116,6 +110,3 @@ def _put_in(value: Any, context: dict[str, Any]) -> Any:
             raise Unresolved(value)
         case _:
             return value
-
-
-__all__ = ["MAIN", "REFERENCE", "Resolved", "Unresolved", "look_up", "merged", "resolve"]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from ruamel.yaml.error import MarkedYAMLError
 ROOT = Path(__file__).parents[2]
 MAIN = "databricks.yml"
 
-_KEYS = {"bundle", "include", "sync", "artifacts", "targets", "variables", "resources"}
+_KEYS = {"bundle", "include", "sync", "artifacts", "experimental", "targets", "variables", "resources"}
 _TARGET_KEYS = {
     "mode", "default", "presets", "git", "workspace", "run_as", "permissions", "variables", "resources", "artifacts",
 }  # fmt: skip
@@ -54,11 +55,16 @@ class Sources:
             for name, definition in content.get("variables", {}).items()
         }
 
-    def resources(self) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
-        """Each resource as file, kind, key and fields, without what targets say of it."""
+    def resources(self, target: str | None = None) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
+        """Each resource, or those of one target, as file, kind, key and fields, without what `databricks.yml` says of it.
+
+        A resource that only some targets have stands in its file below those targets.
+        """
         for file, content in self.contents.items():
-            for kind, of_kind in content.get("resources", {}).items():
-                for key, fields in of_kind.items():
+            seen = set()
+            for kind, key, fields in _resources_in(file, content, target):
+                if (kind, key) not in seen:
+                    seen.add((kind, key))
                     yield file, kind, key, fields
 
     def file_of(self, kind: str, key: str) -> str:
@@ -81,6 +87,16 @@ def read_sources(root: Path) -> Sources:
     return sources
 
 
+def _resources_in(file: str, content: dict[str, Any], target: str | None) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    places = [content]
+    if file != MAIN:
+        places += [place for name, place in content.get("targets", {}).items() if target in {None, name}]
+    for place in places:
+        for kind, of_kind in place.get("resources", {}).items():
+            for key, fields in of_kind.items():
+                yield kind, key, fields
+
+
 def strings(value: Any) -> Iterator[str]:
     """Every text in a value, however deep."""
     match value:
@@ -94,9 +110,15 @@ def strings(value: Any) -> Iterator[str]:
                 yield from strings(inner)
 
 
+@cache
+def _parsed(text: str) -> dict[str, Any]:
+    """A text is parsed once, for that is what takes long; nobody changes what comes of it."""
+    return YAML(typ="safe", pure=True).load(text)
+
+
 def _read(sources: Sources, file: str) -> None:
     try:
-        content = YAML(typ="safe", pure=True).load((sources.root / file).read_text(encoding="utf-8"))
+        content = _parsed((sources.root / file).read_text(encoding="utf-8"))
     except DuplicateKeyError as error:
         sources.findings.append(Finding(file, f"line {error.problem_mark.line + 1}: {error.problem}"))
     except (OSError, MarkedYAMLError) as error:
@@ -140,7 +162,10 @@ def _same_keys(sources: Sources) -> Iterator[Finding]:
 def _misplaced(sources: Sources) -> Iterator[Finding]:
     """One resource a file, named after it: what the CLI recommends, and what people look for."""
     for file, content in sources.contents.items():
-        named = [(kind, key) for kind, of_kind in content.get("resources", {}).items() for key in of_kind]
+        for name, target in content.get("targets", {}).items() if file != MAIN else ():
+            if name not in sources.targets or target.keys() != {"resources"}:
+                yield Finding(file, f"target {name}: here only the resources of a target of {MAIN} may stand")
+        named = list(dict.fromkeys((kind, key) for kind, key, _ in _resources_in(file, content, None)))
         if file == MAIN:
             if named:
                 yield Finding(file, f"resources {named} belong into files of their own")

@@ -7,6 +7,8 @@ from tests.bundle.resolve import Resolved
 from tests.bundle.sources import MAIN, Finding, Sources
 
 _MODES = {"development", "production"}
+_FOR_PLAYERS = {"prod", "continuous"}
+_PLAYERS_MADE_UP = "simulate"
 
 
 def target_findings(sources: Sources, targets: list[Resolved]) -> Iterator[Finding]:
@@ -50,6 +52,8 @@ def _home_file(sources: Sources, what: str) -> str:
 
 def _alone(target: Resolved) -> Iterator[str]:
     settings = target.settings
+    if target.target in _FOR_PLAYERS:
+        yield from _for_players(target)
     if settings.get("mode") not in _MODES:
         yield f"mode {settings.get('mode')!r} is none of development and production"
     if settings.get("mode") != "production":
@@ -63,5 +67,22 @@ def _alone(target: Resolved) -> Iterator[str]:
         yield "workspace.root_path is missing: two people would deploy two copies"
     if root.startswith("/Workspace/Shared"):
         yield "workspace.root_path under /Workspace/Shared can be written by everybody"
-    if target.target in {"prod", "continuous"} and "branch" not in settings.get("git", {}):
+    if target.target in _FOR_PLAYERS and "branch" not in settings.get("git", {}):
         yield "git.branch is missing: any branch could be deployed"
+
+
+def _for_players(target: Resolved) -> Iterator[str]:
+    """What must be said before anybody has set anything."""
+    resources = target.resources
+    if _PLAYERS_MADE_UP in resources.get("jobs", {}):
+        yield f"the job {_PLAYERS_MADE_UP} would put its players among those who play"
+    if not resources.get("jobs", {}).get("sessionize", {}).get("email_notifications", {}).get("on_failure"):
+        yield "nobody hears of a failed run"
+    if any(not alert.get("evaluation", {}).get("notification", {}).get("subscriptions")
+           for alert in resources.get("alerts", {}).values()):  # fmt: skip
+        yield "nobody hears of the alerts"
+    kept = [*resources.get("schemas", {}).values(), *resources.get("volumes", {}).values()]
+    if any(thing.get("lifecycle", {}).get("prevent_destroy") is not True for thing in kept):
+        yield "keep_tables must be true: one wrong command would delete the tables"
+    if not any("watched" in artifact.get("build", "") for artifact in target.settings.get("artifacts", {}).values()):
+        yield "its build must ask for `watched`, which refuses to deploy where on_call is no address"

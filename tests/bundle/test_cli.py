@@ -21,8 +21,10 @@ from tests.bundle.workspace.server import PERSON, PRINCIPAL, Workspace, served
 pytestmark = pytest.mark.skipif(BINARY is None, reason="no databricks binary on PATH: install the CLI to run these")
 
 IDENTITY = {"dev": PERSON, "staging": PRINCIPAL, "prod": PRINCIPAL, "continuous": PRINCIPAL}
-NAMES = {"maintain", "nutter", "sessionize", "simulate", "evening", "backlog", "no_data", "quarantine_share", "stale_heartbeats",
-         "sessions", "checkpoints", "landing"}  # fmt: skip
+NAMES = {"maintain", "workspace_tests", "sessionize", "session_overview", "backlog", "no_data", "quarantine_share",
+         "stale_heartbeats", "sessions", "checkpoints", "landing"}  # fmt: skip
+FOR_PLAYERS = ("prod", "continuous")
+MAY_DELETE = ("--auto-approve", "--var", "keep_tables=false")
 SYNCED = ("jobs", "notebooks", "tests/nutter")
 NOTHING_TO_DO = "Plan: 0 to add, 0 to change, 0 to delete"
 EXAMPLES = re.findall(r"```json\n(.*?)```", (ROOT / "docs/deploy.md").read_text(), re.DOTALL)
@@ -67,8 +69,8 @@ def override(project: Path, target: str, **values: Any) -> None:
     file.write_text(json.dumps(values))
 
 
-def test_validate_is_silent(cli: Cli, target: str) -> None:
-    told = cli("bundle", "validate", "--strict", "-t", target)
+def test_validate_is_silent(project: Path, workspace: Workspace, target: str) -> None:
+    told = Cli(project, workspace, {})("bundle", "validate", "--strict", "-t", target)
     assert "Validation OK!" in told.out
     assert not told.errors
     assert not any(word in told.out for word in ("Error", "Warning", "Recommendation")), told.out
@@ -88,11 +90,12 @@ def test_deploy_again_and_destroy(cli: Cli, target: str, tmp_path: Path) -> None
     cli("bundle", "deploy", "-t", target)
     made = everything(workspace)
     synced = [file for folder in SYNCED for file in (cli.project / folder).iterdir() if file.is_file()]
-    assert [len(kind) for kind in made.values()] == [4, 1, 1, 4, 1, 2, len(synced), 3]
+    made_up = set() if target in FOR_PLAYERS else {"simulate"}
+    assert [len(kind) for kind in made.values()] == [3 + len(made_up), 1, 1, 4, 1, 2, len(synced), 3]
     assert "${" not in json.dumps(list(workspace.assets.jobs.values())), "a reference was not put in"
 
     summary = cli("bundle", "summary", "-t", target).out
-    assert set(re.findall(r"^    (\w+):$", summary, re.MULTILINE)) == NAMES
+    assert set(re.findall(r"^    (\w+):$", summary, re.MULTILINE)) == NAMES | made_up
     assert "not deployed" not in summary
 
     # What a deploy writes whatever has changed: its notes, and the wheel, the same bytes. A clone does not know which files
@@ -113,25 +116,24 @@ def test_deploy_again_and_destroy(cli: Cli, target: str, tmp_path: Path) -> None
         assert [call for call in written if not any(part in call[1] for part in allowed)] == []
         assert everything(workspace) == made
 
-    assert "--auto-approve" in cli.refused("bundle", "destroy", "-t", target).errors
+    assert "--auto-approve" in cli.refused("bundle", "destroy", "-t", target, *MAY_DELETE[1:]).errors
     assert everything(workspace) == made
-    cli("bundle", "destroy", "-t", target, "--auto-approve")
+    cli("bundle", "destroy", "-t", target, *MAY_DELETE)
     assert not any(everything(workspace)[str(number)] for number in range(7))
     assert workspace.tree.files == {}
-    assert "No active deployment" in cli("bundle", "destroy", "-t", target, "--auto-approve").everything
+    assert "No active deployment" in cli("bundle", "destroy", "-t", target, *MAY_DELETE).everything
 
 
-@only("prod")
-def test_tables_that_are_kept(cli: Cli) -> None:
-    override(cli.project, "prod", keep_tables=True)
-    cli("bundle", "deploy", "-t", "prod")
+@only(*FOR_PLAYERS)
+def test_the_players_tables_are_kept(cli: Cli, target: str) -> None:
+    cli("bundle", "deploy", "-t", target)
     made = everything(cli.workspace)
     for words in (("destroy",), ("deploy", "--var", "schema=other")):
-        told = cli.refused("bundle", *words, "-t", "prod", "--auto-approve")
+        told = cli.refused("bundle", *words, "-t", target, "--auto-approve")
         for name in ("schemas.sessions", "volumes.checkpoints", "volumes.landing"):
             assert f"resources.{name} has lifecycle.prevent_destroy set" in told.errors
         assert everything(cli.workspace) == made
-    cli("bundle", "destroy", "-t", "prod", "--auto-approve", "--var", "keep_tables=false")
+    cli("bundle", "destroy", "-t", target, *MAY_DELETE)
     assert not cli.workspace.catalog.schemas
 
 
@@ -139,8 +141,58 @@ def test_tables_that_are_kept(cli: Cli) -> None:
 def test_another_schema_for_running_tables_is_asked_about(cli: Cli) -> None:
     cli("bundle", "deploy", "-t", "prod")
     made = everything(cli.workspace)
-    assert "destructive actions" in cli.refused("bundle", "deploy", "-t", "prod", "--var", "schema=other").errors
+    words = ("--var", "schema=other", *MAY_DELETE[1:])
+    assert "destructive actions" in cli.refused("bundle", "deploy", "-t", "prod", *words).errors
     assert everything(cli.workspace) == made
+
+
+@only(*FOR_PLAYERS)
+def test_a_deploy_for_players_asks_who_hears_of_failures(
+    project: Path, workspace: Workspace, target: str, tmp_path: Path
+) -> None:
+    """A service principal has no mailbox; a person who deploys is told, unless somebody else is named."""
+    told = Cli(project, workspace, {}).refused("bundle", "deploy", "-t", target).errors
+    assert f"nobody would hear of failures, for '{PRINCIPAL}' is no mail address" in told
+    assert "--var on_call=ADDRESS" in told
+    assert not workspace.assets.jobs
+    for person, variables in ((PERSON, {}), (PRINCIPAL, {"on_call": "night@studio.example"})):
+        with served(Workspace(person)) as theirs:
+            Cli(copy_project(tmp_path / person), theirs, variables)("bundle", "deploy", "-t", target)
+        address = variables.get("on_call", PERSON)
+        for job in theirs.assets.jobs.values():
+            assert job["settings"]["email_notifications"]["on_failure"] == [address]
+        for alert in theirs.assets.alerts.values():
+            assert alert["evaluation"]["notification"]["subscriptions"] == [{"user_email": address}]
+
+
+@only("staging")
+def test_other_code_has_another_name_and_a_running_job_keeps_its_own(cli: Cli, target: str) -> None:
+    def wheels() -> set[str]:
+        libraries = [library for job in cli.workspace.assets.jobs.values() for task in job["settings"]["tasks"]
+                     for library in task["libraries"]]  # fmt: skip
+        return {library["whl"] for library in libraries if "whl" in library}
+
+    cli("bundle", "deploy", "-t", target)
+    (before,) = wheels()
+    code = cli.project / "lib/sessionization/errors.py"
+    code.write_text(code.read_text() + "\n# other code\n")
+    cli("bundle", "deploy", "-t", target)
+    (after,) = wheels()
+    assert before != after
+    kept = {path.rpartition("/")[2] for path in cli.workspace.tree.files if path.endswith(".whl")}
+    assert kept == {before.rpartition("/")[2], after.rpartition("/")[2]}
+    cli("bundle", "destroy", "-t", target, *MAY_DELETE)
+    assert cli.workspace.tree.files == {}
+
+
+@only("dev", "prod")
+def test_what_variables_say_reaches_the_workspace(cli: Cli, target: str) -> None:
+    cli("bundle", "deploy", "-t", target, "--var", "entry_point=file", "--var", "collectors=game-collectors")
+    jobs = [job["settings"] for job in cli.workspace.assets.jobs.values()]
+    (cluster,) = next(job["job_clusters"] for job in jobs if job["name"].endswith("sessionize"))
+    assert cluster["new_cluster"]["spark_env_vars"] == {"SESSIONIZATION_ENTRY_POINT": "file"}
+    granted = {kind: grants.get("game-collectors") for kind, grants in cli.workspace.catalog.grants.items()}
+    assert sorted(map(sorted, filter(None, granted.values()))) == [["READ_VOLUME", "WRITE_VOLUME"], ["USE_SCHEMA"]]
 
 
 @only("dev", "staging")
@@ -188,7 +240,7 @@ def test_a_wrong_variable_is_named(cli: Cli, words: list[str], message: str) -> 
 
 @only("dev")
 @pytest.mark.parametrize(
-    "missing", ["notebooks/02_sessionize.ipynb", "jobs/simulate.py", "bundles/evening.lvdash.json", "Makefile"]
+    "missing", ["notebooks/02_sessionize.ipynb", "jobs/simulate.py", "bundles/session_overview.lvdash.json", "Makefile"]
 )
 def test_a_missing_file_is_named(cli: Cli, missing: str) -> None:
     (cli.project / missing).unlink()

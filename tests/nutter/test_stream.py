@@ -1,7 +1,7 @@
 # Databricks notebook source
 # MAGIC %md
 # MAGIC The stream on trial, in a schema of its own that is dropped again: it starts and stops, a session opens, beats and ends, and a
-# MAGIC replay changes nothing. `nutter run ".../tests/nutter/*" CLUSTER_ID`, or the job `nutter` of the bundle.
+# MAGIC replay changes nothing. `nutter run ".../tests/nutter/*" CLUSTER_ID`, or the job `workspace_tests` of the bundle.
 
 # COMMAND ----------
 

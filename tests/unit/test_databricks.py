@@ -8,7 +8,15 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
 from sessionization import cli
-from sessionization.databricks import make_widgets, options, parameters, read_widgets, task_options
+from sessionization.databricks import (
+    ENTRY_POINT_VARIABLE,
+    is_chosen,
+    make_widgets,
+    options,
+    parameters,
+    read_widgets,
+    task_options,
+)
 from sessionization.durations import Duration
 from sessionization.errors import ConfigurationError
 from sessionization.settings import SessionizeSettings
@@ -127,3 +135,27 @@ def test_a_task_that_went_well_does_not_exit(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(SystemExit) as leaving:
         cli.run(lambda: 3, "job")
     assert leaving.value.code == 3
+
+
+@pytest.mark.parametrize("chosen", ["notebook", "file"])
+def test_of_a_jobs_entry_points_exactly_one_runs(monkeypatch: pytest.MonkeyPatch, chosen: str) -> None:
+    monkeypatch.setenv(ENTRY_POINT_VARIABLE, chosen)
+    assert {name: is_chosen(name) for name in ("notebook", "file")} == {
+        "notebook": chosen == "notebook",
+        "file": chosen == "file",
+    }
+
+
+def test_an_entry_point_that_is_none_is_refused_by_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ENTRY_POINT_VARIABLE, "both")
+    for name in ("notebook", "file"):
+        with pytest.raises(
+            ConfigurationError, match="'both' is no entry point: deploy with entry_point notebook or file"
+        ):
+            is_chosen(name)
+
+
+def test_where_nobody_chooses_whatever_is_started_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(ENTRY_POINT_VARIABLE, raising=False)
+    assert is_chosen("notebook")
+    assert is_chosen("file")

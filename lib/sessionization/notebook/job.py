@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from sessionization.databricks import TASK_WIDGET, Widgets
+from sessionization.databricks import TASK_WIDGET, Widgets, is_chosen
 from sessionization.settings import SessionizeSettings
 from sessionization.spark import run
 
@@ -14,7 +14,13 @@ def run_here(
     display: Callable[[Any], None],
     say: Callable[[str], None] = print,
 ) -> None:
-    """Run the job: as a task until it is stopped, without a chart; for a person with one, and for a while."""
+    """Run the job: as a task until it is stopped, without a chart; for a person with one, and for a while.
+
+    As a task of a job that runs the file instead it does nothing.
+    """
+    if not is_chosen("notebook"):
+        say("the job's other task runs the stream (entry_point of the bundle): nothing to do here")
+        return
     if widgets.get(TASK_WIDGET).strip():
         run.run_and_tell(settings, say)
         return

@@ -160,14 +160,17 @@ STREAM_HEALTH = View(
 
 FRESHNESS = View(
     "freshness",
-    "One row: live sessions, how long ago the first of them started, and how long ago the newest heartbeat, micro-batch "
-    "and message were; null where never",
+    "One row: live sessions, how long ago the first of them started, how long ago the newest heartbeat, micro-batch and "
+    "message were, and how far the sessionize query is behind: the latency (p99) of the best micro-batch that was done in the "
+    "last ten minutes, or how long ago the last one was done; null where never",
     """
     SELECT live, last_heartbeat_at, last_micro_batch_at, last_message_at,
            unix_millis(current_timestamp()) - unix_millis(oldest_live_at) AS oldest_live_ms,
            unix_millis(current_timestamp()) - unix_millis(last_heartbeat_at) AS heartbeat_age_ms,
            unix_millis(current_timestamp()) - unix_millis(last_micro_batch_at) AS micro_batch_age_ms,
-           unix_millis(current_timestamp()) - unix_millis(last_message_at) AS message_age_ms
+           unix_millis(current_timestamp()) - unix_millis(last_message_at) AS message_age_ms,
+           CASE WHEN unix_millis(current_timestamp()) - last_done_ms <= 600000 THEN coalesce(least_latency_ms, 0)
+                ELSE unix_millis(current_timestamp()) - last_done_ms END AS behind_ms
     FROM (SELECT count(*) AS live, min(updated_at) AS oldest_live_at FROM {sessions} WHERE status = 'live')
     CROSS JOIN (
       SELECT max(processed_at) AS last_heartbeat_at FROM {session_changes}
@@ -175,8 +178,11 @@ FRESHNESS = View(
     )
     CROSS JOIN (
       SELECT max(processed_at) FILTER (WHERE query = 'sessionize') AS last_micro_batch_at,
-             max(processed_at) FILTER (WHERE query = 'archive' AND rows_in > 0) AS last_message_at
-      FROM {stream_progress}
+             max(processed_at) FILTER (WHERE query = 'archive' AND rows_in > 0) AS last_message_at,
+             max(done_ms) FILTER (WHERE query = 'sessionize') AS last_done_ms,
+             min(latency_p99_ms) FILTER (
+               WHERE query = 'sessionize' AND unix_millis(current_timestamp()) - done_ms <= 600000) AS least_latency_ms
+      FROM (SELECT *, unix_millis(processed_at) + coalesce(batch_ms, 0) AS done_ms FROM {stream_progress})
     )
     """,
 )
