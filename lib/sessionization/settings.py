@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from sessionization.core.state import Rules
 from sessionization.durations import Duration
+from sessionization.home import check_home
 from sessionization.kafka_options import parse_kafka_options
 
 _SOURCE_OPTIONS = (
@@ -142,12 +143,7 @@ class SessionizeSettings(BaseModel):
             if self.input is not None:
                 msg = "--source kafka takes no --input: leave it out, or give --source files"
                 raise ValueError(msg)
-        if (self.warehouse is None) == (self.catalog is None):
-            msg = "the tables need one home: give --warehouse DIR, or --catalog NAME and --schema NAME"
-            raise ValueError(msg)
-        if (self.catalog is None) != (self.schema_name is None):
-            msg = "--catalog and --schema go together: give both, or neither"
-            raise ValueError(msg)
+        check_home(self.warehouse, self.catalog, self.schema_name)
         if self.device_groups is not None and self.expected_devices is not None:
             msg = "--expected-devices chooses the device groups: leave it or --device-groups out"
             raise ValueError(msg)

@@ -84,7 +84,7 @@ def maintain(settings: MaintainSettings, say: Callable[[str], None], stop: threa
     Raises `ConfigurationError` when the tables are not there, `CheckpointError` when the job runs on folders, and
     `MaintenanceError` at the end when something could not be done.
     """
-    home = TableHome(settings.warehouse, settings.catalog, settings.schema_name)
+    home = TableHome.of(settings)
     with contextlib.ExitStack() as stack:
         if settings.warehouse is not None and settings.checkpoints is not None:
             stack.enter_context(locked(settings.checkpoints, say, stop))

@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, Self
 
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -17,6 +18,19 @@ OWNER_PROPERTY = "sessionization.checkpoint"
 _COMMITS_LOOKED_AT = 100
 
 
+class NamesHome(Protocol):
+    """Settings that say where the tables are, checked by `home.check_home`."""
+
+    @property
+    def warehouse(self) -> Path | None: ...
+
+    @property
+    def catalog(self) -> str | None: ...
+
+    @property
+    def schema_name(self) -> str | None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class TableHome:
     """Where the tables are: folders of a warehouse, or tables of a Unity Catalog schema."""
@@ -24,6 +38,10 @@ class TableHome:
     warehouse: Path | None = None
     catalog: str | None = None
     schema: str | None = None
+
+    @classmethod
+    def of(cls, settings: NamesHome) -> Self:
+        return cls(settings.warehouse, settings.catalog, settings.schema_name)
 
     def __str__(self) -> str:
         return str(self.warehouse.absolute()) if self.warehouse is not None else f"{self.catalog}.{self.schema}"

@@ -1,0 +1,28 @@
+"""Tables have one home: the same words for whoever names none, two, or half of one."""
+
+import pytest
+from pydantic import BaseModel
+
+from sessionization import cli
+from sessionization.errors import ConfigurationError
+from sessionization.home import HomeSettings
+from sessionization.ops.settings import MaintainSettings
+from sessionization.settings import SessionizeSettings
+
+NEEDED = {SessionizeSettings: "--input=in --checkpoints=c", MaintainSettings: "", HomeSettings: ""}
+
+
+@pytest.mark.parametrize("model", NEEDED)
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        ("", "the tables need one home"),
+        ("--warehouse=w --catalog=main --schema=games", "the tables need one home"),
+        ("--schema=games", "the tables need one home"),
+        ("--catalog=main", "--catalog and --schema go together"),
+        ("--warehouse=w --schema=games", "--catalog and --schema go together"),
+    ],
+)
+def test_one_home_and_all_of_it(model: type[BaseModel], argv: str, told: str) -> None:
+    with pytest.raises(ConfigurationError, match=told):
+        cli.read(model, [*argv.split(), *NEEDED[model].split()])
