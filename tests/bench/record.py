@@ -1,32 +1,32 @@
 """Results as runs of MLflow, in a store of this folder: `mlflow ui --backend-store-uri sqlite:///.bench/mlflow.db`."""
 
-import os
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
+from sessionization.ml import before_mlflow
+from sessionization.ml.names import BENCHMARK_EXPERIMENT, KIND_TAG, RunKind
 from tests.bench.report import Results
-
-_EXPERIMENT = "sessionization-bench"
 
 
 def record(results: Results, title: str, pictures: Iterable[Path], folder: Path) -> None:
     """A run for the whole with the pictures, and below it one for every run of a scenario."""
-    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    before_mlflow()
     import mlflow  # takes a second
     from mlflow.entities import Metric
 
     folder.mkdir(parents=True, exist_ok=True)
     mlflow.set_tracking_uri(f"sqlite:///{folder / 'mlflow.db'}")
-    if mlflow.get_experiment_by_name(_EXPERIMENT) is None:
-        mlflow.create_experiment(_EXPERIMENT, artifact_location=(folder / "artifacts").absolute().as_uri())
-    mlflow.set_experiment(_EXPERIMENT)
+    if mlflow.get_experiment_by_name(BENCHMARK_EXPERIMENT) is None:
+        mlflow.create_experiment(BENCHMARK_EXPERIMENT, artifact_location=(folder / "artifacts").absolute().as_uri())
+    mlflow.set_experiment(BENCHMARK_EXPERIMENT)
+    tags = {KIND_TAG: RunKind.BENCHMARK.value}
     with mlflow.start_run(description=title):
         for picture in pictures:
             mlflow.log_artifact(str(picture))
         for (scenario, side), runs in results.items():
             for result in runs.values():
-                with mlflow.start_run(run_name=scenario.name, nested=True) as run:
+                with mlflow.start_run(run_name=scenario.name, nested=True, tags=tags) as run:
                     mlflow.log_params(asdict(scenario) | {"side": side})
                     mlflow.log_metrics(result.figures())
                     series = [Metric("tick_ms", took_ms, 0, step) for step, took_ms in enumerate(result.ticks_ms)]

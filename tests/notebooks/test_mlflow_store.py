@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ pytest.importorskip("mlflow", reason="MLflow is not installed: make notebooks in
 
 from sessionization.errors import ConfigurationError
 from sessionization.ml import runs
-from sessionization.ml.tracking import tracked
+from sessionization.ml.names import RunKind
+from sessionization.ml.tracking import kept_in_mlflow
 from sessionization.settings import SessionizeSettings
 from sessionization.spark.progress import Percentiles, Progress
 from sessionization.spark.table_home import TableHome
@@ -33,28 +35,41 @@ def progress(batch_id: int, lateness: Percentiles = NONE) -> Progress:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A store with two runs that differ in their heartbeat."""
+    """A store with two runs of the stream that differ in their heartbeat and are in two experiments, and one that is not ours."""
     folder = tmp_path_factory.mktemp("store")
     said: list[str] = []
     uri = f"sqlite:///{folder / 'mlflow.db'}"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MLFLOW_TRACKING_URI", uri)
         patch.setattr("sessionization.ml.tracking.CLOSE_WITHIN_S", 120)
-        for heartbeat in ("5s", "2s"):
-            with tracked(
-                settings(folder, heartbeat=heartbeat), TableHome(folder / "tables"), "c0ffee", said.append
+        for changed in ({"heartbeat": "5s", "mlflow": "/Users/x/other"}, {"heartbeat": "2s"}):
+            with kept_in_mlflow(
+                settings(folder, **changed), TableHome(folder / "tables"), "c0ffee", said.append
             ) as add:
                 add(progress(0))
                 add(progress(1, Percentiles(8, 20, 21)))
     assert said == []
+    _keep_another_run(uri)
     return uri
+
+
+def _keep_another_run(uri: str) -> None:
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri=uri)
+    experiment = client.get_experiment_by_name("sessionization")
+    client.log_metric(client.create_run(experiment.experiment_id).info.run_id, "sessionize.batch_ms", 1.0)
+
+
+def streams(store: str) -> list[runs.KeptRun]:
+    return list(runs.newest_runs(RunKind.STREAM, [store]))
 
 
 def run_of(store: str, at: int = 0) -> Any:
     from mlflow import MlflowClient
 
     client = MlflowClient(tracking_uri=store)
-    return client.get_run(runs.find_runs([store])[at].run_id)
+    return client.get_run(streams(store)[at].run_id)
 
 
 def test_a_run_has_settings_and_versions(store: str) -> None:
@@ -67,8 +82,10 @@ def test_a_run_has_settings_and_versions(store: str) -> None:
 
 
 def test_metrics_are_those_of_the_micro_batches(store: str) -> None:
-    (newest, _) = runs.find_runs([store])
-    assert runs.series(newest, "sessionize.rows_in") == runs.Series([0.0, 1.0], [10.0, 11.0])
+    (newest, _) = streams(store)
+    assert runs.series(newest, "sessionize.rows_in") == runs.Series(
+        [1_800_000_000_000, 1_800_000_001_000], [10.0, 11.0]
+    )
     assert runs.series(newest, "sessionize.lateness_p99_ms").values == [20.0]
     assert {"sessionize.batch_ms", "sessionize.state_rows", "sessionize.state_bytes"} <= newest.metrics.keys()
     assert "sessionize.batch_id" not in newest.metrics
@@ -82,17 +99,83 @@ def test_the_tables_are_its_data_sets(store: str) -> None:
 
 
 def test_runs_are_told_apart_by_what_they_differ_in(store: str) -> None:
-    assert runs.differing(runs.find_runs([store])) == {"heartbeat": ["2s", "5s"]}
+    assert runs.differing(streams(store)) == {"heartbeat": ["2s", "5s"]}
+
+
+def test_runs_are_found_by_their_tag_in_whatever_experiment(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [run.parameters["heartbeat"] for run in streams(store)] == ["2s", "5s"], "newest first"
+    assert list(runs.newest_runs(RunKind.BENCHMARK, [store])) == []
+    monkeypatch.setattr(runs, "_PAGE", 1)
+    monkeypatch.setattr(runs, "_EXPERIMENTS_AT_ONCE", 1)
+    assert [run.parameters["heartbeat"] for run in streams(store)] == ["2s", "5s"], "newest first, over several answers"
+
+
+def test_every_page_of_an_answer_is_read_and_no_more_than_are_wanted() -> None:
+    pages = {None: ([1, 2], "b"), "b": ([], "c"), "c": ([3], "d"), "d": ([4], "")}
+    asked: list[str | None] = []
+
+    def page_of(token: str | None) -> Any:
+        asked.append(token)
+        return Page(*pages[token])
+
+    assert list(runs._all(page_of)) == [1, 2, 3, 4]
+    asked.clear()
+    assert list(islice(runs._all(page_of), 3)) == [1, 2, 3]
+    assert asked == [None, "b", "c"]
+
+
+class Page(list[int]):
+    """As MLflow's pages of an answer."""
+
+    def __init__(self, items: list[int], token: str) -> None:
+        super().__init__(items)
+        self.token = token
+
+
+def test_a_store_that_is_not_there_is_told_and_not_made(tmp_path: Path) -> None:
+    file = tmp_path / "gone.db"
+    with pytest.raises(ConfigurationError, match=r"there is no MLflow store sqlite:///.*gone\.db"):
+        runs.newest_runs(RunKind.STREAM, [f"sqlite:///{file}"])
+    assert not file.exists()
+
+
+def test_a_store_that_is_none_is_told(tmp_path: Path) -> None:
+    (tmp_path / "text.db").write_text("this is no database, whatever its name says\n" * 100)
+    with pytest.raises(
+        ConfigurationError, match=r"text\.db cannot be read \(.*not a database.*\): name the tracking URI"
+    ):
+        runs.newest_runs(RunKind.STREAM, [f"sqlite:///{tmp_path / 'text.db'}"])
+
+
+def test_before_the_first_run_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
+    assert list(runs.newest_runs(RunKind.STREAM)) == []
+
+
+@pytest.mark.parametrize("store", ["sqlite:///{folder}/no/folder/mlflow.db", "sqlite:///{folder}"])
+def test_a_store_that_cannot_be_written_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str
+) -> None:
+    (tmp_path / "no").touch()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", store.format(folder=tmp_path))
+    monkeypatch.setattr("sessionization.ml.tracking.CLOSE_WITHIN_S", 60)  # MLflow itself would try for longer
+    said: list[str] = []
+    with kept_in_mlflow(settings(tmp_path), TableHome(tmp_path / "tables"), "c0ffee", said.append) as add:
+        add(progress(0))
+    assert len(said) == 1
+    assert said[0].startswith("MLflow does not take this run (")
 
 
 def test_the_picture_of_runs_shows_a_line_for_each(store: str) -> None:
     from sessionization.notebook import run_pictures
 
-    streams = run_pictures.newest_streams(run_pictures.RunsSettings(stores=(store,)))
-    assert [run.parameters["heartbeat"] for run in streams] == ["5s", "2s"], "the oldest first"
-    figure = run_pictures.compare_streams(streams)
+    compared = run_pictures.newest_streams(run_pictures.RunsSettings(stores=(store,)))
+    assert [run.parameters["heartbeat"] for run in compared] == ["5s", "2s"], "the oldest first"
+    figure = run_pictures.compare_streams(compared)
     assert [len(axes.lines) for axes in figure.axes] == [2, 2, 0, 2]
-    assert ["heartbeat 5s" in text.get_text() for text in figure.legends[0].get_texts()] == [True, False]
+    # Lateness was first reported by the second micro-batch.
+    assert [list(axes.lines[0].get_xdata()) for axes in figure.axes if axes.lines] == [[0, 1], [1], [0, 1]]
+    assert ["heartbeat=5s" in text.get_text() for text in figure.legends[0].get_texts()] == [True, False]
 
 
 def test_secrets_of_kafka_options_stay_out(tmp_path: Path) -> None:
@@ -114,4 +197,4 @@ def test_the_store_is_imported_only_where_a_run_is_kept() -> None:
 def test_reading_runs_without_mlflow_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs.importlib.util, "find_spec", lambda _name: None)
     with pytest.raises(ConfigurationError, match="MLflow is not installed"):
-        runs.find_runs()
+        runs.newest_runs(RunKind.STREAM)

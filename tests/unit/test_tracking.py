@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sessionization.ml import tracking
-from sessionization.ml.tracking import EVERY_ONE_BELOW, THEN_EVERY, tracked
+from sessionization.ml.tracking import EVERY_ONE_BELOW, THEN_EVERY, kept_in_mlflow
 from sessionization.settings import SessionizeSettings
 from sessionization.spark.progress import Percentiles, Progress
 from sessionization.spark.table_home import TableHome
@@ -51,7 +51,7 @@ def said() -> list[str]:
 
 def test_every_micro_batch_is_kept_in_order(said: list[str]) -> None:
     store = Store()
-    with tracking.tracking(lambda: store, said.append) as add:
+    with tracking.kept_in(lambda: store, said.append) as add:
         for batch_id in range(50):
             add(progress(batch_id))
     assert [one.batch_id for one in store.logged] == list(range(50))
@@ -60,7 +60,7 @@ def test_every_micro_batch_is_kept_in_order(said: list[str]) -> None:
 
 def test_the_store_is_used_on_a_thread_of_its_own(said: list[str]) -> None:
     store = Store()
-    with tracking.tracking(lambda: store, said.append) as add:
+    with tracking.kept_in(lambda: store, said.append) as add:
         add(progress(0))
     assert store.threads
     assert threading.get_ident() not in store.threads
@@ -68,7 +68,7 @@ def test_the_store_is_used_on_a_thread_of_its_own(said: list[str]) -> None:
 
 def test_a_run_that_never_ran_leaves_no_run(said: list[str]) -> None:
     store = Store()
-    with tracking.tracking(lambda: store, said.append):
+    with tracking.kept_in(lambda: store, said.append):
         pass
     assert (store.began, store.ended) == (0, [])
 
@@ -77,7 +77,7 @@ def test_a_run_that_failed_is_marked_so(said: list[str]) -> None:
     store = Store()
 
     def run() -> None:
-        with tracking.tracking(lambda: store, said.append) as add:
+        with tracking.kept_in(lambda: store, said.append) as add:
             add(progress(0))
             msg = "the query ended"
             raise RuntimeError(msg)
@@ -92,7 +92,7 @@ def test_a_store_that_hangs_holds_up_nobody(said: list[str], monkeypatch: pytest
     monkeypatch.setattr(tracking, "CLOSE_WITHIN_S", 0.2)
     never = threading.Event()
     began_s = time.monotonic()
-    with tracking.tracking(lambda: Store(at_begin=lambda: never.wait(60) and None), said.append) as add:
+    with tracking.kept_in(lambda: Store(at_begin=lambda: never.wait(60) and None), said.append) as add:
         for batch_id in range(10_000):
             add(progress(batch_id))
     assert time.monotonic() - began_s < 5
@@ -104,7 +104,7 @@ def test_what_the_queue_cannot_take_is_counted(said: list[str], monkeypatch: pyt
     monkeypatch.setattr(tracking, "MOST_WAITING", 10)
     may_begin = threading.Event()
     store = Store(at_begin=lambda: may_begin.wait(60) and None)
-    with tracking.tracking(lambda: store, said.append) as add:
+    with tracking.kept_in(lambda: store, said.append) as add:
         for batch_id in range(25):
             add(progress(batch_id))
         may_begin.set()
@@ -127,7 +127,7 @@ def test_a_store_that_fails_is_told_once_and_the_run_goes_on(
             fail()
         return Store(at_begin=fail) if where == "begin" else Store(at_log=fail)
 
-    with tracking.tracking(make, said.append) as add:
+    with tracking.kept_in(make, said.append) as add:
         for batch_id in range(20):
             add(progress(batch_id))
             time.sleep(0.002)
@@ -138,7 +138,7 @@ def test_a_store_that_fails_is_told_once_and_the_run_goes_on(
 def test_a_long_run_is_thinned_out(said: list[str]) -> None:
     store = Store()
     count = EVERY_ONE_BELOW + 3 * THEN_EVERY
-    with tracking.tracking(lambda: store, said.append) as add:
+    with tracking.kept_in(lambda: store, said.append) as add:
         for batch_id in range(1, count + 1):
             add(progress(batch_id))
     kept = [one.batch_id for one in store.logged]
@@ -154,7 +154,7 @@ def settings(mlflow: str) -> SessionizeSettings:
 
 def test_off_starts_no_thread_and_imports_nothing(said: list[str]) -> None:
     before, known = threading.active_count(), "mlflow" in sys.modules
-    with tracked(settings("off"), TableHome(Path("tables")), "id", said.append) as add:
+    with kept_in_mlflow(settings("off"), TableHome(Path("tables")), "id", said.append) as add:
         add(progress(0))
         assert threading.active_count() == before
     assert ("mlflow" in sys.modules) == known
@@ -166,7 +166,7 @@ def test_without_mlflow_only_who_asked_for_it_is_told(
     said: list[str], monkeypatch: pytest.MonkeyPatch, wanted: str, told: int
 ) -> None:
     monkeypatch.setattr(tracking.importlib.util, "find_spec", lambda _name: None)
-    with tracked(settings(wanted), TableHome(Path("tables")), "id", said.append) as add:
+    with kept_in_mlflow(settings(wanted), TableHome(Path("tables")), "id", said.append) as add:
         add(progress(0))
     assert len(said) == told
     assert all("sessionization[mlflow]" in line for line in said)

@@ -1,7 +1,8 @@
 """Stream and benchmark runs in MLflow, read back to be compared."""
 
+import heapq
 import importlib.util
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from statistics import median
@@ -9,19 +10,18 @@ from typing import Any
 
 from sessionization.errors import ConfigurationError
 from sessionization.ml import before_mlflow
+from sessionization.ml.names import KIND_TAG, RunKind, sqlite_file
 
-BENCHMARKS = "sessionization-bench"
-STREAMS = "sessionization"
-_MOST_RUNS = 50
+_PAGE = 100
+_EXPERIMENTS_AT_ONCE = 100
 
 
 @dataclass(frozen=True, slots=True)
-class RunOfStream:
+class KeptRun:
     """A run: what it is called, its parameters, and each metric's last value."""
 
     run_id: str
     store: str
-    kind: str
     name: str
     began_at: datetime
     parameters: dict[str, str]
@@ -30,9 +30,9 @@ class RunOfStream:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A metric of a run over its micro-batches: seconds since the run's first, and the value."""
+    """A metric of a run over its micro-batches: when each was processed, and the value."""
 
-    seconds: list[float]
+    at_ms: list[int]
     values: list[float]
 
     @property
@@ -40,27 +40,27 @@ class Series:
         return median(self.values) if self.values else None
 
 
-def find_runs(stores: Sequence[str] = (), most: int = _MOST_RUNS) -> list[RunOfStream]:
-    """The newest runs of the stream and of the benchmarks, newest first.
+def newest_runs(kind: RunKind, stores: Sequence[str] = ()) -> Iterator[KeptRun]:
+    """The runs of a kind that have metrics, newest first, in whatever experiment; read as far as they are asked for.
 
     Args:
+        kind: what `KIND_TAG` says of a run.
         stores: tracking URIs; without any, the one that stream runs are kept in.
-        most: how many of each kind and store.
 
-    Raises `ConfigurationError` where MLflow is not installed.
+    Raises `ConfigurationError` where MLflow is not installed, or a store cannot be read.
     """
-    found = [run for store in stores or (_default_store(),) for run in _runs_of(store, most)]
-    return sorted(found, key=lambda run: run.began_at, reverse=True)
+    _need_mlflow()
+    found = [runs for store in stores or _default_stores() for runs in _runs_of(store, kind)]
+    return heapq.merge(*found, key=lambda run: run.began_at, reverse=True)
 
 
-def series(run: RunOfStream, metric: str) -> Series:
+def series(run: KeptRun, metric: str) -> Series:
     """One metric of a run, micro-batch by micro-batch."""
     points = sorted(_client(run.store).get_metric_history(run.run_id, metric), key=lambda point: point.timestamp)
-    first_ms = points[0].timestamp if points else 0
-    return Series([(point.timestamp - first_ms) / 1_000 for point in points], [point.value for point in points])
+    return Series([point.timestamp for point in points], [point.value for point in points])
 
 
-def differing(runs: Iterable[RunOfStream]) -> dict[str, list[str]]:
+def differing(runs: Iterable[KeptRun]) -> dict[str, list[str]]:
     """The parameters that runs differ in: by name a value for each run, empty where it has none."""
     listed = list(runs)
     names = sorted({name for run in listed for name in run.parameters})
@@ -68,38 +68,71 @@ def differing(runs: Iterable[RunOfStream]) -> dict[str, list[str]]:
     return {name: of_runs for name, of_runs in values.items() if len(set(of_runs)) > 1}
 
 
-def _default_store() -> str:
-    _need_mlflow()
+def _default_stores() -> list[str]:
+    """The store of this machine's or this workspace's stream runs; none where no run has made it yet."""
     from sessionization.ml.store import store_uri
 
-    return store_uri()
+    store = store_uri()
+    return [] if _is_missing(store) else [store]
 
 
-def _runs_of(store: str, most: int) -> Iterable[RunOfStream]:
-    client = _client(store)
-    names = {BENCHMARKS: "benchmark", STREAMS: "stream"}
-    for experiment in client.search_experiments():
-        # In a workspace a name is a path.
-        kind = names.get(experiment.name.rpartition("/")[2])
-        if kind is None:
-            continue
-        for run in client.search_runs(
-            [experiment.experiment_id], max_results=most, order_by=["attributes.start_time DESC"]
-        ):
-            if run.data.metrics:
-                yield RunOfStream(
-                    run.info.run_id,
-                    store,
-                    kind,
-                    run.info.run_name or run.info.run_id[:8],
-                    datetime.fromtimestamp(run.info.start_time / 1_000, UTC),
-                    dict(run.data.params),
-                    dict(run.data.metrics),
-                )
+def _runs_of(store: str, kind: RunKind) -> list[Iterator[KeptRun]]:
+    """The runs of a kind in a store, newest first within each of some groups of experiments."""
+    if _is_missing(store):  # MLflow would make it
+        msg = f"there is no MLflow store {store}: name the tracking URI of one that has runs"
+        raise ConfigurationError(msg)
+    try:
+        client = _client(store)
+        experiments = [one.experiment_id for one in _all(lambda token: client.search_experiments(page_token=token))]
+    except Exception as error:
+        reason = str(error).strip().partition("\n")[0]
+        msg = f"the MLflow store {store} cannot be read ({reason}): name the tracking URI of one that has runs"
+        raise ConfigurationError(msg) from error
+    return [
+        _runs_in(client, store, kind, experiments[first : first + _EXPERIMENTS_AT_ONCE])
+        for first in range(0, len(experiments), _EXPERIMENTS_AT_ONCE)
+    ]
+
+
+def _runs_in(client: Any, store: str, kind: RunKind, experiments: list[str]) -> Iterator[KeptRun]:
+    found = _all(
+        lambda token: client.search_runs(
+            experiments,
+            filter_string=f"tags.`{KIND_TAG}` = '{kind}'",
+            max_results=_PAGE,
+            order_by=["attributes.start_time DESC"],
+            page_token=token,
+        )
+    )
+    for run in found:
+        if run.data.metrics:
+            yield KeptRun(
+                run.info.run_id,
+                store,
+                run.info.run_name or run.info.run_id[:8],
+                datetime.fromtimestamp(run.info.start_time / 1_000, UTC),
+                dict(run.data.params),
+                dict(run.data.metrics),
+            )
+
+
+def _all(page_of: Callable[[str | None], Any]) -> Iterator[Any]:
+    """What is on all pages of an answer; `page_of` gets a page by its token, the next one once it is needed."""
+    token: str | None = None
+    while True:
+        page = page_of(token)
+        yield from page
+        token = page.token
+        if not token:
+            return
+
+
+def _is_missing(store: str) -> bool:
+    file = sqlite_file(store)
+    return file is not None and not file.is_file()
 
 
 def _client(store: str) -> Any:
-    _need_mlflow()
     from mlflow import MlflowClient
 
     return MlflowClient(tracking_uri=store)

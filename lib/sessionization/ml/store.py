@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 from zlib import crc32
 
 from mlflow import MlflowClient
@@ -18,15 +18,13 @@ from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunT
 from mlflow.exceptions import MlflowException
 
 from sessionization.databricks import on_databricks
+from sessionization.ml.names import EXPERIMENT, KIND_TAG, RunKind, sqlite_file
 from sessionization.ml.tracking import AUTO, RunStatus
 from sessionization.settings import SessionizeSettings
 from sessionization.spark.progress import Progress
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import TABLES, Table
 
-EXPERIMENT: Final = "sessionization"
-KIND_TAG: Final = "sessionization.kind"
-"""`stream` for a run of the job, `benchmark` for one of a benchmark."""
 _MOST_METRICS = 1_000
 _NOT_METRICS = {"query", "batch_id", "processed_ms"}
 _PACKAGES = ("sessionization", "pyspark", "delta-spark", "mlflow", "mlflow-skinny")
@@ -45,6 +43,7 @@ class MlflowRun:
 
     def __init__(self, settings: SessionizeSettings, home: TableHome, checkpoint_id: str) -> None:
         self._settings, self._home, self._checkpoint_id = settings, home, checkpoint_id
+        _check_writable(store_uri())
         self._client = MlflowClient(tracking_uri=store_uri())
         self._run_id = ""
 
@@ -52,7 +51,7 @@ class MlflowRun:
         run = self._client.create_run(
             _experiment_id(self._client, self._settings.mlflow),
             run_name=time.strftime("stream %Y-%m-%d %H:%M:%S", time.gmtime()),
-            tags={KIND_TAG: "stream", "checkpoint": self._checkpoint_id, "tables": str(self._home)},
+            tags={KIND_TAG: RunKind.STREAM.value, "checkpoint": self._checkpoint_id, "tables": str(self._home)},
         )
         self._run_id = run.info.run_id
         self._client.log_batch(self._run_id, params=[Param(*item) for item in parameters_of(self._settings).items()])
@@ -70,6 +69,15 @@ class MlflowRun:
         if not_kept:
             self._client.log_batch(self._run_id, tags=[RunTag("micro_batches_not_kept", str(not_kept))])
         self._client.set_terminated(self._run_id, status)
+
+
+def _check_writable(store: str) -> None:
+    """Raise `OSError` at once for a SQLite file that cannot be written: MLflow would try for two minutes."""
+    file = sqlite_file(store)
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("ab"):
+            pass
 
 
 def metrics_of(progress: Progress) -> Iterator[Metric]:

@@ -42,7 +42,7 @@ class RunStore(Protocol):
 
 
 @contextlib.contextmanager
-def tracked(
+def kept_in_mlflow(
     settings: SessionizeSettings, home: TableHome, checkpoint_id: str, say: Say
 ) -> Iterator[Callable[[Progress], None]]:
     """What to tell each micro-batch to while the run lasts; `settings.mlflow` says whether anything is kept.
@@ -59,13 +59,13 @@ def tracked(
 
         return MlflowRun(settings, home, checkpoint_id)
 
-    with tracking(store, say) as add:
+    with kept_in(store, say) as add:
         yield add
 
 
 @contextlib.contextmanager
-def tracking(make_store: Callable[[], RunStore], say: Say) -> Iterator[Callable[[Progress], None]]:
-    """As `tracked`, with a store of the caller's, which is made and used on the tracker's thread only."""
+def kept_in(make_store: Callable[[], RunStore], say: Say) -> Iterator[Callable[[Progress], None]]:
+    """As `kept_in_mlflow`, with a store of the caller's, which is made and used on the tracker's thread only."""
     tracker = _Tracker(make_store, say)
     status: RunStatus = "FAILED"
     try:

@@ -1,23 +1,27 @@
 """Pictures of runs side by side, from MLflow."""
 
 from collections.abc import Sequence
+from itertools import islice
 
 from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 from pyspark.sql import DataFrame, SparkSession
 
-from sessionization.ml.runs import RunOfStream, differing, find_runs, series
+from sessionization.ml.names import RunKind
+from sessionization.ml.runs import KeptRun, differing, newest_runs, series
 from sessionization.notebook import style
 
 _COLOURS = (style.BLUE, style.ORANGE, style.GREEN, style.RED, style.PURPLE, style.SKY)
 _SHOWN = (
-    ("sessionize.batch_ms", "How long a micro-batch took", "ms"),
-    ("sessionize.lateness_p99_ms", "Heartbeats: from due to table, p99", "ms"),
-    ("sessionize.latency_p99_ms", "Events: from ingest to table, p99", "ms"),
-    ("sessionize.state_rows", "Rows in state", "rows"),
+    ("batch_ms", "How long a micro-batch took", "ms"),
+    ("lateness_p99_ms", "Heartbeats: from due to table, p99", "ms"),
+    ("latency_p99_ms", "Events: from ingest to table, p99", "ms"),
+    ("state_rows", "Rows in state", "rows"),
 )
+_OF_QUERY = "sessionize."
 _MOST_BENCHMARKS = 12
 _RATES = (("starts_per_s", "Starts per second"), ("heartbeats_per_s", "Heartbeats per second"))
+_NO_BENCHMARK = "no benchmark of this yet: on a laptop make bench-quick measures, in three minutes"
 
 
 class RunsSettings(BaseModel):
@@ -33,54 +37,62 @@ class RunsSettings(BaseModel):
     runs: int = Field(4, ge=2, le=len(_COLOURS), description="how many of the newest stream runs to compare")
 
 
-def newest_streams(settings: RunsSettings) -> list[RunOfStream]:
+def newest_streams(settings: RunsSettings) -> list[KeptRun]:
     """The newest runs of the stream, the oldest of them first."""
-    return [run for run in find_runs(settings.stores) if run.kind == "stream"][: settings.runs][::-1]
+    return list(islice(newest_runs(RunKind.STREAM, settings.stores), settings.runs))[::-1]
 
 
-def newest_benchmarks(settings: RunsSettings) -> list[RunOfStream]:
+def newest_benchmarks(settings: RunsSettings) -> list[KeptRun]:
     """The newest runs of benchmarks that have a rate, the oldest first."""
     names = {name for name, _ in _RATES}
-    found = [run for run in find_runs(settings.stores) if run.kind == "benchmark" and names & run.metrics.keys()]
-    return found[:_MOST_BENCHMARKS][::-1]
+    found = (run for run in newest_runs(RunKind.BENCHMARK, settings.stores) if names & run.metrics.keys())
+    return list(islice(found, _MOST_BENCHMARKS))[::-1]
 
 
-def table_of(spark: SparkSession, runs: Sequence[RunOfStream]) -> DataFrame:
-    """The runs as rows: when each began, what they differ in, and the last value of what the pictures show."""
-    told = differing(runs)
+def table_of(spark: SparkSession, runs: Sequence[KeptRun]) -> DataFrame:
+    """The runs as rows: when each began, what they differ in, and the median of each metric that the pictures show.
+
+    Returns:
+        `began_at`, `run`, `differs_in`, `batch_ms`, `lateness_p99_ms`, `latency_p99_ms`, `state_rows`.
+    """
     rows = [
         (
             run.began_at.strftime("%Y-%m-%d %H:%M:%S"),
             run.name,
-            ", ".join(f"{name}={values[at]}" for name, values in told.items() if values[at]),
-            {metric: run.metrics[metric] for metric, _, _ in _SHOWN if metric in run.metrics},
+            told,
+            *(series(run, f"{_OF_QUERY}{metric}").median for metric, _, _ in _SHOWN),
         )
-        for at, run in enumerate(runs)
+        for run, told in zip(runs, _told_apart(runs), strict=True)
     ]
-    return spark.createDataFrame(rows, "began_at string, run string, differs_in string, last map<string, double>")
+    medians = ", ".join(f"{metric} double" for metric, _, _ in _SHOWN)
+    return spark.createDataFrame(rows, f"began_at string, run string, differs_in string, {medians}")
 
 
-def compare_streams(runs: Sequence[RunOfStream]) -> Figure:
+def compare_streams(runs: Sequence[KeptRun]) -> Figure:
     """Each metric over the seconds of a run, a line a run."""
     figure, axes = style.figure_of(len(_SHOWN), 2.1, share_x=True)
-    for one, (metric, title, unit) in zip(axes, _SHOWN, strict=True):
+    for run, told, colour in zip(runs, _told_apart(runs), _COLOURS, strict=False):
+        of_run = [series(run, f"{_OF_QUERY}{metric}") for metric, _, _ in _SHOWN]
+        first_ms = min((at_ms for points in of_run for at_ms in points.at_ms), default=0)
+        for one, points in zip(axes, of_run, strict=True):
+            seconds = [(at_ms - first_ms) / 1_000 for at_ms in points.at_ms]
+            if seconds:
+                label = f"{run.name} ({told})" if told else run.name
+                one.plot(seconds, points.values, ".-", ms=4, color=colour, label=label)
+    for one, (_, title, unit) in zip(axes, _SHOWN, strict=True):
         style.titled(one, title, y=unit)
-        for run, colour in zip(runs, _COLOURS, strict=False):
-            points = series(run, metric)
-            if points.values:
-                one.plot(points.seconds, points.values, ".-", ms=3, color=colour, label=_called(run, runs))
         if one.lines:
             style.whole_numbers(one, y=True)
             style.from_zero(one)
         else:
             style.without_rows(one, "no run has this yet")
     axes[-1].set_xlabel("seconds since the run's first micro-batch")
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=9)
+    handles = {label: line for one in axes for line, label in zip(*one.get_legend_handles_labels(), strict=True)}
+    figure.legend(handles.values(), handles.keys(), loc="outside lower left", frameon=False, fontsize=9)
     return figure
 
 
-def compare_benchmarks(runs: Sequence[RunOfStream]) -> Figure:
+def compare_benchmarks(runs: Sequence[KeptRun]) -> Figure:
     """The rates of benchmark runs, a bar a run."""
     figure, axes = style.figure_of(len(_RATES), max(1.6, 0.35 * len(runs)))
     for one, (metric, title) in zip(axes, _RATES, strict=True):
@@ -90,12 +102,11 @@ def compare_benchmarks(runs: Sequence[RunOfStream]) -> Figure:
             names = [f"{run.name} ({run.began_at:%m-%d %H:%M:%S})" for run in having]
             style.bars(one, names, [run.metrics[metric] for run in having], [style.BLUE] * len(having))
         else:
-            style.without_rows(one, "no benchmark of this yet: make bench-quick measures, in three minutes")
+            style.without_rows(one, _NO_BENCHMARK)
     return figure
 
 
-def _called(run: RunOfStream, runs: Sequence[RunOfStream]) -> str:
-    """A run's name with what tells it from the others."""
-    at = list(runs).index(run)
-    told = ", ".join(f"{name} {values[at]}" for name, values in differing(runs).items() if values[at])
-    return f"{run.name}{f' ({told})' if told else ''}"
+def _told_apart(runs: Sequence[KeptRun]) -> list[str]:
+    """Of each run what it differs in from the others."""
+    told = differing(runs)
+    return [", ".join(f"{name}={values[at]}" for name, values in told.items() if values[at]) for at in range(len(runs))]

@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sessionization.errors import ConfigurationError, StoppedError, StreamError
-from sessionization.ml.tracking import tracked
+from sessionization.ml.tracking import kept_in_mlflow
 from sessionization.settings import SessionizeSettings
 from sessionization.signals import stop_on_signals
 from sessionization.spark import pipeline, supervise, views
@@ -45,13 +45,15 @@ class Watch:
     """Who is told what while the job runs.
 
     `started` and `stopped` get the session and the tables' home, once the queries run and once they have come to rest
-    without a failure. `progress` is called on the queries' own threads.
+    without a failure. `progress` is called on the queries' own threads. `routine` gets the line that comes every few
+    seconds; without it `say` does.
     """
 
     say: Callable[[str], None]
     started: Callable[[SparkSession, TableHome], None] = lambda _spark, _home: None
     progress: Callable[[Progress], None] = lambda _progress: None
     stopped: Callable[[SparkSession, TableHome], None] = lambda _spark, _home: None
+    routine: Callable[[str], None] | None = None
 
 
 def run(settings: SessionizeSettings, stop: threading.Event, watch: Watch) -> Summary:
@@ -60,7 +62,7 @@ def run(settings: SessionizeSettings, stop: threading.Event, watch: Watch) -> Su
     Raises `ConfigurationError`, `CheckpointError` or `StoppedError` before anything is started, and `StreamError` when
     a query ended on its own.
     """
-    home = TableHome(settings.warehouse, settings.catalog, settings.schema_name)
+    home = TableHome.of(settings)
     _check_folders(settings)
     with locked(settings.checkpoints, watch.say, stop):
         checkpoint = open_checkpoint(
@@ -76,7 +78,7 @@ def run(settings: SessionizeSettings, stop: threading.Event, watch: Watch) -> Su
                 is_ours = not is_running()
                 spark = spark_session(engine_log)
             try:
-                with tracked(settings, home, checkpoint.id, watch.say) as track:
+                with kept_in_mlflow(settings, home, checkpoint.id, watch.say) as track:
                     return _run(
                         spark, settings, checkpoint, home, stop, replace(watch, progress=_both(track, watch.progress))
                     )
@@ -128,7 +130,8 @@ def _run(
         try:
             watch.started(spark, home)
             warning = _vanished_streams(settings.input) if settings.input is not None else lambda: None
-            supervise.watch(queries, totals, settings.run_for, stop, watch.say, warning)
+            routine = watch.routine or watch.say
+            supervise.watch(queries, totals, settings.run_for, stop, watch.say, warning, routine)
         finally:
             causes = supervise.stop(queries, watch.say)
     if causes:

@@ -61,14 +61,15 @@ def watch(
     stop: threading.Event,
     say: Say,
     warning: Callable[[], str | None],
+    routine: Say,
 ) -> None:
-    """Wait for the end: of the time, by the signal, or of a query; say every few seconds how it goes."""
+    """Wait for the end: of the time, by the signal, or of a query; tell `routine` every few seconds how it goes."""
     ends_s = None if run_for_ms is None else time.monotonic() + run_for_ms / 1000
     next_report_s = time.monotonic() + _REPORT_EVERY_S
     while all(query.isActive for query in queries.values()):
         now_s = time.monotonic()
         if now_s >= next_report_s:
-            say(_progress_line(*totals.now()))
+            routine(_progress_line(*totals.now()))
             if (warned := warning()) is not None:
                 say(warned)
             next_report_s = now_s + _REPORT_EVERY_S
