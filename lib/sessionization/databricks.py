@@ -17,15 +17,15 @@ from sessionization.errors import ConfigurationError
 
 M = TypeVar("M", bound=BaseModel)
 
-TASK_WIDGET: Final = "job-run-id"
-"""A widget that only a job fills, with `{{job.run_id}}`: so a notebook knows whether a person looks on."""
+JOB_RUN_ID: Final = "job-run-id"
+"""The widget that only a job fills, with `{{job.run_id}}`: so a notebook knows whether a person looks on."""
 ENTRY_POINTS: Final = ("notebook", "file")
 ENTRY_POINT_VARIABLE: Final = "SESSIONIZATION_ENTRY_POINT"
 """Environment variable by which a job's cluster names the one of its tasks that runs the stream."""
 
 
-class Widgets(Protocol):
-    """What is used of `dbutils.widgets`."""
+class WidgetBar(Protocol):
+    """What is used of `dbutils.widgets`, a workspace's or a laptop's."""
 
     def text(self, name: str, defaultValue: str, label: str) -> None: ...  # noqa: N803 - as Databricks calls it
 
@@ -106,7 +106,7 @@ def task_options(model: type[BaseModel], argv: Sequence[str]) -> list[str]:
     return options(model, texts) + others
 
 
-def make_widgets(model: type[BaseModel], widgets: Widgets) -> None:
+def make_widgets(model: type[BaseModel], widgets: WidgetBar) -> None:
     """Make a widget for every option of a job, of the option's name, with its default."""
     for (option, default), field in zip(parameters(model).items(), model.model_fields.values(), strict=True):
         choices = _choices(field)
@@ -116,19 +116,27 @@ def make_widgets(model: type[BaseModel], widgets: Widgets) -> None:
             widgets.text(option, default, option)
 
 
-def make_task_widget(widgets: Widgets) -> None:
-    """Make the widget that tells a task from a person; whoever opens the notebook leaves it empty."""
-    widgets.text(TASK_WIDGET, "", f"{TASK_WIDGET} (filled by the job)")
+def make_job_run_id_widget(widgets: WidgetBar) -> None:
+    """Make the widget that tells a job from a person; whoever opens the notebook leaves it empty."""
+    widgets.text(JOB_RUN_ID, "", f"{JOB_RUN_ID} (filled by the job)")
 
 
-def read_widgets(model: type[M], widgets: Widgets) -> M:
+def is_run_by_a_job(widgets: WidgetBar) -> bool:
+    return bool(widgets.get(JOB_RUN_ID).strip())
+
+
+def read_widgets(model: type[M], widgets: WidgetBar) -> M:
     """Read the settings of a job from its widgets.
 
     Raises `ConfigurationError` with the line that the job's command line would have printed.
     """
     from sessionization.cli import read
 
-    return read(model, options(model, {option: widgets.get(option) for option in parameters(model)}))
+    try:
+        return read(model, options(model, {option: widgets.get(option) for option in parameters(model)}))
+    except ConfigurationError as error:
+        msg = f"in the widgets, each named as its option: {error}"
+        raise ConfigurationError(msg) from None
 
 
 def _option(name: str, field: FieldInfo) -> str:

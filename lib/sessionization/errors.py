@@ -11,6 +11,10 @@ class SessionizationError(Exception):
 
     exit_code: ClassVar[int] = 2
 
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows for it in a notebook: the line, and no stack."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 class ConfigurationError(SessionizationError):
     """Raised when a setting, option or folder cannot be used."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from sessionization.databricks import TASK_WIDGET, options, parameters
+from sessionization.databricks import JOB_RUN_ID, options, parameters
 from sessionization.kafka_options import parse_kafka_options
 from sessionization.notebook.trial import TrialSettings
 from sessionization.ops.settings import MaintainSettings
@@ -109,8 +109,8 @@ def _as_task(job: dict[str, Any]) -> Iterator[str]:
     """A notebook must know that a job runs it: else it shows a chart, stops soon, or hides that its tests failed."""
     for task in job.get("tasks", []):
         given = task.get("notebook_task", {}).get("base_parameters", {})
-        if "notebook_task" in task and given.get(TASK_WIDGET) != "{{job.run_id}}":
-            yield f"task {task.get('task_key')}: base_parameters must give {TASK_WIDGET} as {{{{job.run_id}}}}"
+        if "notebook_task" in task and given.get(JOB_RUN_ID) != "{{job.run_id}}":
+            yield f"task {task.get('task_key')}: base_parameters must give {JOB_RUN_ID} as {{{{job.run_id}}}}"
 
 
 def _values(key: str, job: dict[str, Any]) -> Iterator[str]:

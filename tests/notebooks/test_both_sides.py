@@ -18,7 +18,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.local import cells as files
-from sessionization.local.notebook import Dbutils
+from sessionization.local.notebook import LaptopDbutils
 from sessionization.spark.tables import TABLES
 from sessionization.spark.views import VIEWS
 from tests.notebooks.headless import ROOT
@@ -92,7 +92,7 @@ def _missing(names: list[str], call: ast.Call | None) -> list[str]:
     if names[0] == "spark":
         return [] if hasattr(SparkSession, names[1]) else [f"{spelled} is not Spark's"]
     found = []
-    for side, root in (("Databricks", DBUTILS), ("a laptop", Dbutils(None, ROOT, {}))):
+    for side, root in (("Databricks", DBUTILS), ("a laptop", LaptopDbutils(None, ROOT, {}))):
         thing: Any = root
         for name in names[1:]:
             thing = getattr(thing, name, None)

@@ -10,9 +10,9 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from sessionization.databricks import TASK_WIDGET
-from sessionization.local.notebook import Widgets
-from sessionization.notebook import job, live, timeline, tour
+from sessionization.databricks import JOB_RUN_ID
+from sessionization.local.notebook import LaptopWidgets
+from sessionization.notebook import job, live, style, timeline, tour
 from sessionization.notebook.live import LiveView
 from sessionization.settings import SessionizeSettings
 from sessionization.spark import run as runs
@@ -55,7 +55,7 @@ def test_the_timeline_has_a_strip_for_each_device_and_names_its_unit() -> None:
     rows = tour.through_core()
     figure = tour.picture(rows, "Ten events")
     assert [axes.get_title(loc="left").partition(":")[0] for axes in figure.axes] == list(tour.CAPTIONS)
-    assert figure.axes[-1].get_xlabel() == "s after 08:00:00 UTC (event time)"
+    assert figure.axes[-1].get_xlabel() == "seconds after 08:00:00 UTC (event time)"
     drawn = {axes.get_title(loc="left").partition(":")[0]: len(axes.patches) for axes in figure.axes}
     assert drawn == {"console-1": 1, "pc-2": 2, "console-3": 1, "pc-4": 1, "pc-5": 0}
 
@@ -66,7 +66,17 @@ def test_a_long_timeline_is_in_minutes() -> None:
         change("ended", end_reason="reported", started_ms=ZERO_MS, ended_ms=ZERO_MS + 3_600_000),
     ]
     figure = timeline.draw([timeline.DeviceTimeline("pc-1", "an hour", timeline.bars_of(changes))], "One device")
-    assert figure.axes[-1].get_xlabel().startswith("min after")
+    assert figure.axes[-1].get_xlabel().startswith("minutes after")
+
+
+def test_a_live_session_is_seen_also_if_it_began_last() -> None:
+    changes = [
+        change("started", 1, started_ms=ZERO_MS),
+        change("ended", 1, end_reason="reported", started_ms=ZERO_MS, ended_ms=ZERO_MS + 60_000),
+        change("started", 2, started_ms=ZERO_MS + 60_000),
+    ]
+    figure = timeline.draw([timeline.DeviceTimeline("pc-1", "", timeline.bars_of(changes))], "One device")
+    assert [round(bar.get_width(), 1) for bar in figure.axes[0].patches] == [60, 1.8]
 
 
 def test_the_tour_tells_what_its_captions_say() -> None:
@@ -82,6 +92,35 @@ def test_the_tour_tells_what_its_captions_say() -> None:
     assert [row["revision"] for row in rows if row["session_id"] == 2 and row["change"] == "ended"] == [0, 1]
     assert len(tour.TEN_EVENTS) == 10
     assert {row["device_id"] for row in rows if row["change"] == "heartbeat"} == {"console-1", "pc-2", "console-3"}
+
+
+def test_a_tour_of_ones_own_is_drawn_with_its_own_devices() -> None:
+    events = [tour.Told(0, "pc-9", tour.Platform.PC, 1, True, 0), tour.Told(2, "pc-9", tour.Platform.PC, 1, False, 2)]
+    figure = tour.picture(tour.through_core(events), "Two events", events=events)
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["pc-9"]
+    assert len(figure.axes[0].patches) == 1
+
+
+def test_a_message_by_hand_is_of_its_stream() -> None:
+    message = tour.TEN_EVENTS[0].message(ZERO_MS)
+    assert message.stream == "console_sessions"
+    assert message.line() == (
+        '{"appSessionId": 1, "eventId": "ApplicationSessionStart", "openPsid": "console-1", '
+        '"timestamp": "2027-01-15T08:00:00.000Z"}\n'
+    )
+
+
+def test_axes_without_rows_leave_the_ticks_of_the_others_alone() -> None:
+    figure, (above, below) = style.figure_of(2, share_x=True)
+    above.plot([1, 2, 3], [1, 2, 3])
+    style.without_rows(below, "none yet")
+    figure.draw_without_rendering()
+    assert len(above.get_xticks()) > 2
+    assert any(label.get_visible() and label.get_text() for label in below.get_xticklabels()), "the axis of both"
+    alone, (axes,) = style.figure_of()
+    style.without_rows(axes)
+    alone.draw_without_rendering()
+    assert not any(tick.label1.get_visible() for tick in (*axes.xaxis.get_major_ticks(), *axes.yaxis.get_major_ticks()))
 
 
 def test_the_live_view_draws_what_it_was_told() -> None:
@@ -120,13 +159,14 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """A stream that runs until it is stopped, or its time is over; what it was given, and whether it was stopped."""
     seen: dict[str, Any] = {}
 
-    def run(settings: SessionizeSettings, stop: threading.Event, _watch: runs.Watch) -> runs.Summary:
+    def run(settings: SessionizeSettings, stop: threading.Event, watch: runs.Watch) -> runs.Summary:
         seen["run_for"] = settings.run_for
+        for line in ("MLflow does not take this run", "3 events in", "MLflow does not take this run"):
+            (watch.routine if "events" in line else watch.say)(line)
         seen["stopped"] = stop.wait((settings.run_for or 0) / 1_000)
         return SUMMARY
 
     monkeypatch.setattr(live, "run", run)
-    monkeypatch.setattr(live, "_REFRESH_S", 0.01)
     return seen
 
 
@@ -137,23 +177,24 @@ def settings(run_for: str | None) -> SessionizeSettings:
 
 def test_a_persons_run_ends_with_its_time_and_a_summary(stream: dict[str, Any]) -> None:
     pictures = Pictures()
-    live.run_and_show(settings("200ms"), pictures, pytest.fail)
+    live.run_and_show(settings("200ms"), pictures, 0.01)
     assert stream == {"run_for": 200, "stopped": False}
-    assert pictures.lines[-1][0] == "ran 1 s"
+    assert pictures.lines[0] == ["MLflow does not take this run", "3 events in"]
+    assert pictures.lines[-1][:2] == ["MLflow does not take this run", "ran 1 s"], "what matters at the end too, once"
 
 
 def test_who_says_nothing_of_time_gets_a_while(stream: dict[str, Any]) -> None:
-    said: list[str] = []
-    live.run_and_show(settings(None), Pictures(KeyboardInterrupt), said.append)
+    pictures = Pictures(KeyboardInterrupt)
+    live.run_and_show(settings(None), pictures, 0.01)
     assert stream == {"run_for": live.PERSONS_RUN_MS, "stopped": True}
-    assert said == ["run-for is not set: this run stops after 2 minutes", "stopping"]
+    assert all("run-for is not set: this run stops after 2 minutes" in lines for lines in pictures.lines)
 
 
 def test_a_picture_that_fails_leaves_no_stream_behind(stream: dict[str, Any]) -> None:
     with pytest.raises(ZeroDivisionError):
-        live.run_and_show(settings("1m"), Pictures(ZeroDivisionError), pytest.fail)
+        live.run_and_show(settings("1m"), Pictures(ZeroDivisionError), 0.01)
     assert stream["stopped"]
-    assert "stream" not in {thread.name for thread in threading.enumerate()}
+    assert not any(thread.name.startswith("stream") for thread in threading.enumerate())
 
 
 def test_a_stream_that_fails_fails_the_cell(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,13 +204,13 @@ def test_a_stream_that_fails_fails_the_cell(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(live, "run", run)
     with pytest.raises(ValueError, match="query sessionize stopped"):
-        live.run_and_show(settings("1m"), Pictures(), pytest.fail)
+        live.run_and_show(settings("1m"), Pictures(), 0.01)
 
 
 @pytest.mark.parametrize(("run_id", "called"), [("8712", "run_and_tell"), ("", "run_and_show")])
 def test_only_a_job_fills_the_widget(monkeypatch: pytest.MonkeyPatch, run_id: str, called: str) -> None:
-    widgets = Widgets({TASK_WIDGET: run_id})
-    widgets.text(TASK_WIDGET, "")
+    widgets = LaptopWidgets({JOB_RUN_ID: run_id})
+    widgets.text(JOB_RUN_ID, "")
     calls: list[str] = []
     monkeypatch.setattr(runs, "run_and_tell", lambda *_: calls.append("run_and_tell"))
     monkeypatch.setattr(live, "run_and_show", lambda *_: calls.append("run_and_show"))

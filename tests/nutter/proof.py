@@ -7,7 +7,7 @@
 
 from runtime.nutterfixture import NutterFixture
 
-from sessionization.databricks import TASK_WIDGET
+from sessionization.databricks import is_run_by_a_job
 
 # COMMAND ----------
 
@@ -23,7 +23,7 @@ def report(fixture: NutterFixture) -> None:
         test.exception = Exception(f"{type(test.exception).__name__}: {str(test.exception)[:4000]}")
         test.stack_trace = test.stack_trace[-8000:]
     print(result.to_string())
-    if not dbutils.widgets.get(TASK_WIDGET).strip():
+    if not is_run_by_a_job(dbutils.widgets):
         result.exit(dbutils)
     if failed:
         raise AssertionError("; ".join(f"{test.test_name}: {test.exception}" for test in failed))

@@ -5,11 +5,11 @@
 
 # COMMAND ----------
 
-from sessionization.databricks import make_task_widget, make_widgets
+from sessionization.databricks import make_job_run_id_widget, make_widgets
 from sessionization.notebook.trial import TrialSettings
 
 make_widgets(TrialSettings, dbutils.widgets)
-make_task_widget(dbutils.widgets)
+make_job_run_id_widget(dbutils.widgets)
 
 # COMMAND ----------
 
@@ -18,7 +18,7 @@ make_task_widget(dbutils.widgets)
 # COMMAND ----------
 
 from sessionization.databricks import read_widgets
-from sessionization.notebook.tables import TablesSettings, use_tables
+from sessionization.notebook.tables import use_tables
 from sessionization.notebook.trial import TrialSettings, may_read, may_write
 from sessionization.spark.table_home import OWNER_PROPERTY
 from sessionization.spark.tables import TABLES
@@ -49,8 +49,7 @@ class DeploymentFixture(NutterFixture):
         assert len(self.owners) == 1, f"the tables belong to several checkpoints: {self.owners}"
 
     def run_3_views_answer(self):
-        where = {"warehouse": self.home.warehouse, "catalog": self.home.catalog, "schema": self.home.schema}
-        use_tables(spark, TablesSettings(**{name: value for name, value in where.items() if value is not None}))
+        use_tables(spark, self.settings)
         self.answers = {view.name: spark.sql(f"SELECT * FROM {view.name} LIMIT 1").columns for view in VIEWS}
 
     def assertion_3_views_answer(self):

@@ -5,11 +5,11 @@
 
 # COMMAND ----------
 
-from sessionization.databricks import make_task_widget, make_widgets
+from sessionization.databricks import make_job_run_id_widget, make_widgets
 from sessionization.notebook.trial import TrialSettings
 
 make_widgets(TrialSettings, dbutils.widgets)
-make_task_widget(dbutils.widgets)
+make_job_run_id_widget(dbutils.widgets)
 
 # COMMAND ----------
 
@@ -22,11 +22,12 @@ from itertools import pairwise
 from pyspark.testing.utils import assertDataFrameEqual, assertSchemaEqual
 
 from sessionization.databricks import read_widgets
-from sessionization.notebook.trial import HEARTBEAT, Message, Trial, TrialSettings, now_ms
+from sessionization.notebook.messages import Message
+from sessionization.notebook.trial import HEARTBEAT, Trial, TrialSettings, now_ms
 from sessionization.spark.tables import SESSION_CHANGES, SESSIONS, STREAM_PROGRESS, TABLES
 
 NOTEBOOK = "../../notebooks/02_sessionize"
-SECONDS = "8s"
+SECONDS, LONGER = "8s", "12s"
 
 # COMMAND ----------
 
@@ -46,7 +47,7 @@ class StreamFixture(NutterFixture):
 
     def run_1_starts_and_stops(self):
         self.trial.send(*self.starts)
-        self.trial.run(dbutils.notebook.run, NOTEBOOK, SECONDS)
+        self.trial.run(dbutils.notebook.run, NOTEBOOK, LONGER)
 
     def assertion_1_starts_and_stops(self):
         assert [query.name for query in spark.streams.active] == []
@@ -85,9 +86,11 @@ class StreamFixture(NutterFixture):
     def assertion_4_session_beats(self):
         step_ms = int(HEARTBEAT.removesuffix("s")) * 1_000
         for session_id in (1, 2):
-            due = sorted(row.due_ms for row in self.beats if row.session_id == session_id)
-            assert len(due) >= 2, f"session {session_id} has {len(due)} heartbeats"
-            assert all((later - sooner) % step_ms == 0 for sooner, later in pairwise(due)), due
+            beats = sorted((row.due_ms, row.beat) for row in self.beats if row.session_id == session_id)
+            # A slow machine has one heartbeat for several that fell due: `beat` counts all of them.
+            assert max((beat for _, beat in beats), default=0) >= 2, f"session {session_id} has the heartbeats {beats}"
+            for (sooner_ms, fewer), (later_ms, more) in pairwise(beats):
+                assert later_ms - sooner_ms == (more - fewer) * step_ms, beats
 
     def run_5_session_ends(self):
         self.trial.send(self.end)

@@ -36,7 +36,7 @@ class Options(BaseModel):
     output: Path | None = Field(None, description="where")
 
 
-class Widgets:
+class WidgetsOfAJob:
     """`dbutils.widgets`, of which a job has set some; here a widget's label is its name."""
 
     def __init__(self, **given: str) -> None:
@@ -105,7 +105,7 @@ def test_only_a_task_may_give_empty_options(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_widgets_are_the_options_and_are_read_like_them() -> None:
-    widgets = Widgets(source="kafka", run_for="2m", dry="true", kafka_option="a=1 b=2", schema="games")
+    widgets = WidgetsOfAJob(source="kafka", run_for="2m", dry="true", kafka_option="a=1 b=2", schema="games")
     make_widgets(Options, widgets)
     assert {name: default for name, (default, _) in widgets.made.items()} == parameters(Options)
     assert {name: choices for name, (_, choices) in widgets.made.items() if choices} == {
@@ -117,9 +117,12 @@ def test_widgets_are_the_options_and_are_read_like_them() -> None:
 
 
 def test_a_wrong_widget_is_told_in_one_line_without_a_program() -> None:
-    widgets = Widgets(catalog="main", schema="games", checkpoints="/c", input="/i", heartbeat="0s")
+    widgets = WidgetsOfAJob(catalog="main", schema="games", checkpoints="/c", input="/i", heartbeat="0s")
     make_widgets(SessionizeSettings, widgets)
-    with pytest.raises(ConfigurationError, match=r"^--heartbeat '0s' is too small: write at least 1ms$"):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"^in the widgets, each named as its option: --heartbeat '0s' is too small: write at least 1ms$",
+    ):
         read_widgets(SessionizeSettings, widgets)
 
 

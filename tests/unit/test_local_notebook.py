@@ -7,7 +7,7 @@ import pytest
 
 from sessionization.errors import ConfigurationError
 from sessionization.local.cells import Cell, cells, find_notebook, run_cells
-from sessionization.local.notebook import Dbutils, Widgets, demo_folder, run_notebook, set_up
+from sessionization.local.notebook import LaptopDbutils, LaptopWidgets, demo_folder, run_notebook, set_up
 
 
 def source(folder: Path, name: str, *parts: str) -> Path:
@@ -24,7 +24,7 @@ def ipynb(folder: Path, name: str, *sources: str) -> Path:
 
 
 def test_a_widget_keeps_the_first_value_and_the_given_one_wins() -> None:
-    widgets = Widgets({"schema": "evening"})
+    widgets = LaptopWidgets({"schema": "evening"})
     widgets.text("schema", "other")
     widgets.text("run-for", "1m", "how long")
     widgets.text("run-for", "2m")
@@ -33,12 +33,12 @@ def test_a_widget_keeps_the_first_value_and_the_given_one_wins() -> None:
 
 def test_a_widget_that_was_not_made_is_an_error() -> None:
     with pytest.raises(ConfigurationError, match="widget schema is not defined"):
-        Widgets({"schema": "given, but never made"}).get("schema")
+        LaptopWidgets({"schema": "given, but never made"}).get("schema")
 
 
 def test_a_default_must_be_a_choice() -> None:
     with pytest.raises(ConfigurationError, match="'mqtt' is none of its choices: files, kafka"):
-        Widgets({}).dropdown("source", "mqtt", ["files", "kafka"], "source")
+        LaptopWidgets({}).dropdown("source", "mqtt", ["files", "kafka"], "source")
 
 
 def test_cells_of_the_source_format(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_what_is_not_there_is_told(tmp_path: Path, cell: str, told: str) -> None
 
 def test_run_of_a_notebook_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"there is no notebook ./gone"):
-        Dbutils(None, tmp_path, {}).notebook.run("./gone", 60)
+        LaptopDbutils(None, tmp_path, {}).notebook.run("./gone", 60)
 
 
 def test_a_magic_gets_the_folder_of_its_notebook(tmp_path: Path) -> None:

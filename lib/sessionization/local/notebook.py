@@ -4,7 +4,6 @@ A notebook's first cell calls `set_up`; on Databricks that cell does nothing. On
 it behaves as in a workspace: a widget keeps its value, a name that was not made is an error.
 """
 
-import contextlib
 import html
 import io
 import json
@@ -16,15 +15,19 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NoReturn
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionization.errors import ConfigurationError
 from sessionization.local.cells import find_notebook, run_cells, split_magic
 from sessionization.local.session import SHORT_LIVED_JVM
+from sessionization.spark.causes import first_cause
 
 FOLDER = ".notebooks"
 WIDGETS_FILE = "widgets.json"
+INPUT = "input"
+_WIDGETS_VARIABLE = "SESSIONIZATION_WIDGETS"
 MOST_ROWS = 1_000
 """As many rows does `display` show."""
 _ROOT_MARK = "databricks.yml"
@@ -39,7 +42,7 @@ class NotebookExit(BaseException):
         self.value = value
 
 
-class Widgets:
+class LaptopWidgets:
     """`dbutils.widgets`: a widget that is made takes the value given to the notebook, else its default."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
@@ -65,7 +68,7 @@ class Widgets:
             raise ConfigurationError(msg) from None
 
 
-class Notebook:
+class LaptopNotebooks:
     """`dbutils.notebook`: other notebooks run in this process, with this session and a namespace of their own."""
 
     def __init__(self, spark: SparkSession | None, folder: Path) -> None:
@@ -87,12 +90,12 @@ class Notebook:
         raise NotebookExit(value)
 
 
-class Dbutils:
+class LaptopDbutils:
     """The `dbutils` of a laptop."""
 
     def __init__(self, spark: SparkSession | None, folder: Path, given: Mapping[str, str]) -> None:
-        self.widgets = Widgets(given)
-        self.notebook = Notebook(spark, folder)
+        self.widgets = LaptopWidgets(given)
+        self.notebook = LaptopNotebooks(spark, folder)
 
 
 def set_up(*, players: bool = False) -> None:
@@ -101,9 +104,10 @@ def set_up(*, players: bool = False) -> None:
     Does nothing in a notebook that another one runs: that has all of it already.
 
     Args:
-        players: have the simulator play into the demo's input for a while, as the job `simulate` would.
+        players: have the simulator play into the demo's input for a while, as the job `simulate` would, where the
+            notebook reads that.
 
-    Raises `ConfigurationError` outside of notebooks.
+    Raises `ConfigurationError` outside of notebooks, and for widgets' values that cannot be read.
     """
     if _is_a_task.get():
         return
@@ -114,16 +118,16 @@ def set_up(*, players: bool = False) -> None:
         msg = "set_up() is for notebooks: open one in JupyterLab (make notebooks) or VS Code"
         raise ConfigurationError(msg)
     folder = demo_folder()
-    spark = _session(folder)
     given = _given(folder)
-    shell.push({"spark": spark, "dbutils": Dbutils(spark, Path.cwd(), given), "display": display})
+    spark = _session(folder)
+    shell.push({"spark": spark, "dbutils": LaptopDbutils(spark, Path.cwd(), given), "display": display})
     _teach_magics(shell, spark)
-    if players:
+    if not (folder / WIDGETS_FILE).is_file():
+        print("There are no demo tables yet: `make notebook-data` makes them; or set the widgets' values yourself.")  # noqa: T201
+    elif players and given.get("input") == str(folder / INPUT):  # nobody else's input is played into
         from sessionization.local.notebook_demo import play
 
-        play(Path(given["input"]))
-    if not given:
-        print("There are no demo tables yet: `make notebook-data` makes them; or set the widgets' values yourself.")  # noqa: T201
+        play(folder / INPUT)
 
 
 def run_notebook(file: Path, spark: SparkSession | None, arguments: Mapping[str, str]) -> str | None:
@@ -135,7 +139,7 @@ def run_notebook(file: Path, spark: SparkSession | None, arguments: Mapping[str,
     namespace: dict[str, Any] = {
         "__name__": "__main__",
         "spark": spark,
-        "dbutils": Dbutils(spark, file.parent, arguments),
+        "dbutils": LaptopDbutils(spark, file.parent, arguments),
         "display": display,
     }
     magics = {"%sql": lambda source, _folder: _sql(spark, source, namespace)}
@@ -181,19 +185,31 @@ def _session(folder: Path) -> SparkSession:
 
     os.environ.setdefault("JAVA_TOOL_OPTIONS", SHORT_LIVED_JVM)
     os.environ.setdefault("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
+    # Otherwise the engine makes it beside the notebooks.
+    warehouse = shlex.quote(f"spark.sql.warehouse.dir={folder / 'spark-warehouse'}")
+    os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f"--conf {warehouse} pyspark-shell")
     return spark_session(folder / "engine.log")
 
 
 def _given(folder: Path) -> dict[str, str]:
     """The widgets' values: of the demo, and on top of them those that the environment gives, as a JSON object."""
-    given: dict[str, str] = {}
-    with contextlib.suppress(FileNotFoundError):
-        given |= json.loads((folder / WIDGETS_FILE).read_text(encoding="utf-8"))
-    if given:
-        kept = (folder / "mlflow.db", folder.parent / ".bench" / "mlflow.db")
-        given["stores"] = shlex.join(f"sqlite:///{store}" for store in kept if store.is_file())
-    given |= json.loads(os.environ.get("SESSIONIZATION_WIDGETS", "{}"))
-    return given
+    kept = (folder / "mlflow.db", folder.parent / ".bench" / "mlflow.db")
+    given = {
+        "folder": str(folder / "tour"),
+        "stores": shlex.join(f"sqlite:///{store}" for store in kept if store.is_file()),
+    }
+    file = folder / WIDGETS_FILE
+    if file.is_file():
+        given |= _texts_by_name(file.read_text(encoding="utf-8"), str(file))
+    return given | _texts_by_name(os.environ.get(_WIDGETS_VARIABLE, "{}"), _WIDGETS_VARIABLE)
+
+
+def _texts_by_name(said: str, where: str) -> dict[str, str]:
+    try:
+        return {str(name): str(text) for name, text in dict(json.loads(said)).items()}
+    except (ValueError, TypeError) as error:
+        msg = f"{where} holds no values of widgets ({error}): write a JSON object of texts by name, or take it away"
+        raise ConfigurationError(msg) from error
 
 
 def _teach_magics(shell: Any, spark: SparkSession) -> None:
@@ -227,10 +243,14 @@ def _teach_magics(shell: Any, spark: SparkSession) -> None:
 def _sql(spark: SparkSession | None, source: str, namespace: dict[str, Any]) -> None:
     """Run one statement and show its rows, which Python then finds in `_sqldf`."""
     assert spark is not None
-    rows = spark.sql(re.sub(r"\s*;\s*$", "", source.strip()))
-    namespace["_sqldf"] = rows
-    if rows.columns:
-        display(rows)
+    try:
+        rows = spark.sql(re.sub(r"\s*;\s*$", "", source.strip()))
+        namespace["_sqldf"] = rows
+        if rows.columns:
+            display(rows)
+    except PySparkException as error:
+        msg = f"%sql: {first_cause(str(error))}"
+        raise ConfigurationError(msg) from error
 
 
 def _found(named: str, folder: Path) -> Path:

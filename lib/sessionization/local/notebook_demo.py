@@ -4,23 +4,35 @@ import json
 import os
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
 from sessionization.cli import run as run_main
-from sessionization.local.notebook import WIDGETS_FILE, demo_folder
+from sessionization.core.events import Platform
+from sessionization.files import write_whole
+from sessionization.local.notebook import INPUT, WIDGETS_FILE, demo_folder
 from sessionization.local.session import SHORT_LIVED_JVM
+from sessionization.ml.names import EXPERIMENT
+from sessionization.notebook.messages import Message
 from sessionization.settings import SessionizeSettings
 from sessionization.simulate.run import simulate
 from sessionization.simulate.settings import SimulateSettings
+from sessionization.spark.checkpoint import SESSIONIZE
+from sessionization.spark.progress import Progress
+from sessionization.spark.table_home import TableHome
+from sessionization.spark.tables import SESSIONS
 
 RUNS = ({"heartbeat": 5_000, "trigger": 1_000}, {"heartbeat": 2_000, "trigger": 500})
 """What the two runs differ in, so that there is something to compare."""
+_MOST_LATE = 20
 
 
 def load(folder: Path, *, live: int = 150, run_for_ms: int = 30_000) -> None:
     """Play an hour of an evening that ends now, and run the job on it twice; does nothing where that was done.
 
-    Leaves `input`, `warehouse`, `checkpoints`, `mlflow.db` and the values of the notebooks' widgets in `folder`. A load
+    Each run lasts `run_for_ms` from its first micro-batch on. Leaves `input`, `warehouse`, `checkpoints`, `mlflow.db` and the values of the notebooks' widgets in `folder`. A load
     that was cut off goes on where it was.
     """
     if (folder / WIDGETS_FILE).exists():
@@ -29,26 +41,51 @@ def load(folder: Path, *, live: int = 150, run_for_ms: int = 30_000) -> None:
     from sessionization.spark.session import spark_session
 
     folder.mkdir(parents=True, exist_ok=True)
-    simulate(_evening(folder / "input", live), report=_say)
+    simulate(_evening(folder / INPUT, live), report=_say)
     spark = spark_session(folder / "engine.log")  # one for both runs
     try:
         for number, changed in enumerate(RUNS):
             settings = SessionizeSettings.model_validate(
                 {
-                    "input": folder / "input",
+                    "input": folder / INPUT,
                     "warehouse": folder / "warehouse",
                     "checkpoints": folder / "checkpoints",
-                    "mlflow": "sessionization",
-                    "run_for": run_for_ms,
+                    "mlflow": EXPERIMENT,
                     **changed,
                 }
             )
             if number:
-                play(folder / "input", seconds=run_for_ms // 1_000)
-            run(settings, threading.Event(), Watch(_say))
+                _end_late(spark, folder)
+                play(folder / INPUT, seconds=2 * run_for_ms // 1_000)
+            stop = threading.Event()
+            run(settings, stop, Watch(_say, progress=_stop_after(run_for_ms, stop)))
     finally:
         spark.stop()
-    (folder / WIDGETS_FILE).write_text(json.dumps(_widgets(folder), indent=2), encoding="utf-8")
+    write_whole(folder / WIDGETS_FILE, json.dumps(_widgets(folder), indent=2))
+
+
+def _end_late(spark: SparkSession, folder: Path) -> None:
+    """Let the own Ends of some sessions come that were taken for superseded: so there are corrections to look at."""
+    guessed = TableHome(folder / "warehouse").read(spark.read, SESSIONS).where("end_reason = 'superseded'")
+    columns = ("device_id", "session_id", "platform", "unix_millis(started_at) AS started_ms", "duration_ms")
+    rows = guessed.selectExpr(*columns).orderBy("device_id", "session_id").limit(_MOST_LATE).collect()
+    for number, row in enumerate(rows, 1):
+        at_ms = row.started_ms + row.duration_ms * number // (len(rows) + 1)
+        message = Message(row.device_id, row.session_id, is_start=False, at_ms=at_ms, platform=Platform(row.platform))
+        write_whole(folder / INPUT / message.stream / f"late-{number}.json", message.line())
+
+
+def _stop_after(run_for_ms: int, stop: threading.Event) -> Callable[[Progress], None]:
+    """Stop a run some time after its first micro-batch: on a slow machine that one may take longer than all the time."""
+    timers: list[threading.Timer] = []
+
+    def note(progress: Progress) -> None:
+        if progress.query == SESSIONIZE and not timers:
+            timers.append(threading.Timer(run_for_ms / 1_000, stop.set))
+            timers[0].daemon = True
+            timers[0].start()
+
+    return note
 
 
 def play(output: Path, *, seconds: int = 180) -> None:
@@ -77,10 +114,9 @@ def _evening(output: Path, live: int) -> SimulateSettings:
 def _widgets(folder: Path) -> dict[str, str]:
     """What the notebooks' widgets say on this machine, each by the widget's name."""
     return {
-        "input": str(folder / "input"),
+        "input": str(folder / INPUT),
         "warehouse": str(folder / "warehouse"),
         "checkpoints": str(folder / "checkpoints"),
-        "folder": str(folder / "tour"),
         "heartbeat": "5s",
         "run-for": "1m",
     }

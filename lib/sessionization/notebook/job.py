@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
-from sessionization.databricks import TASK_WIDGET, Widgets, is_chosen
+from sessionization.databricks import WidgetBar, is_chosen, is_run_by_a_job
 from sessionization.settings import SessionizeSettings
 from sessionization.spark import run
 
 
 def run_here(
     settings: SessionizeSettings,
-    widgets: Widgets,
+    widgets: WidgetBar,
     display: Callable[[Any], None],
     say: Callable[[str], None] = print,
 ) -> None:
@@ -21,9 +21,9 @@ def run_here(
     if not is_chosen("notebook"):
         say("the job's other task runs the stream (entry_point of the bundle): nothing to do here")
         return
-    if widgets.get(TASK_WIDGET).strip():
+    if is_run_by_a_job(widgets):
         run.run_and_tell(settings, say)
         return
     from sessionization.notebook.live import CellOutput, run_and_show  # a task needs no plotting
 
-    run_and_show(settings, CellOutput(display), say)
+    run_and_show(settings, CellOutput(display))

@@ -1,12 +1,15 @@
 """The job for a person who looks on: live sessions and the lateness of heartbeats, drawn again and again."""
 
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from matplotlib.figure import Figure
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -20,25 +23,35 @@ from sessionization.spark.totals import live_now
 
 PERSONS_RUN_MS: Final = 120_000
 """How long it runs for a person who says nothing of it: nobody should leave a stream running by closing a window."""
-_REFRESH_S = 2.0
 _MOST_POINTS = 900
+_MOST_NOTES = 4
 
-Say = Callable[[str], None]
 Display = Callable[[Any], None]
 
 
 @dataclass
 class LiveView:
-    """What has been seen since the run began; the queries' threads add, the notebook's thread draws."""
+    """What has been seen since the run began; the stream's threads begin and add, the notebook's looks and draws."""
 
+    where: tuple[SparkSession, TableHome] | None = None
     live: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=_MOST_POINTS))
     lateness: deque[tuple[int, int, int]] = field(default_factory=lambda: deque(maxlen=_MOST_POINTS))
-    events: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=_MOST_POINTS))
+
+    def begin(self, spark: SparkSession, home: TableHome) -> None:
+        self.where = spark, home
+
+    def look(self, now_ms: int) -> None:
+        """Count the sessions that are live now; nothing before the run has begun."""
+        if self.where is None:
+            return
+        # The tables may be about to change, and the engine may be gone: then the run itself tells.
+        with contextlib.suppress(PySparkException, Py4JError, OSError):
+            self.live.append((now_ms, live_now(*self.where)))
 
     def add(self, progress: Progress) -> None:
+        """Take what a micro-batch reports; of other queries than `sessionize` nothing is shown."""
         if progress.query != SESSIONIZE:
             return
-        self.events.append((progress.processed_ms, progress.rows_in))
         if progress.lateness.p50_ms is not None and progress.lateness.p99_ms is not None:
             self.lateness.append((progress.processed_ms, progress.lateness.p50_ms, progress.lateness.p99_ms))
 
@@ -62,11 +75,27 @@ class LiveView:
             below.plot(times, [p99 for _, _, p99 in lateness], ".-", color=style.RED, label="p99")
             style.whole_numbers(below, y=True)
             style.from_zero(below)
-            style.time_axis(below)
             below.legend(frameon=False, ncols=2)
         else:
             style.without_rows(below, "no heartbeat yet")
+        if live or lateness:
+            style.time_axis(below)
         return figure
+
+
+@dataclass
+class _Said:
+    """What the run has said: of its routine the last line, all else once, for it may matter at the end too."""
+
+    notes: list[str] = field(default_factory=list)
+    routine: deque[str] = field(default_factory=lambda: deque(maxlen=1))
+
+    def note(self, line: str) -> None:
+        if line not in self.notes:
+            self.notes.append(line)
+
+    def now(self) -> list[str]:
+        return [*self.notes[-_MOST_NOTES:], *self.routine]
 
 
 class Output(Protocol):
@@ -89,58 +118,35 @@ class CellOutput:
         print("\n".join(lines))  # noqa: T201 - a notebook's output
 
 
-def run_and_show(settings: SessionizeSettings, output: Output, say: Say) -> Summary:
+def run_and_show(settings: SessionizeSettings, output: Output, every_s: float = 2.0) -> Summary:
     """Run for `settings.run_for`, or a while, and draw live sessions and lateness again and again.
 
     The notebook's stop button ends it as gracefully.
 
     Raises what `run` raises.
     """
-    settings = _for_a_person(settings, say)
-    view, stop, last_lines = LiveView(), threading.Event(), deque[str](maxlen=4)
-    started: list[tuple[SparkSession, TableHome]] = []
-    ended: list[Summary | BaseException] = []
-
-    def work() -> None:
-        watch = Watch(last_lines.append, lambda spark, home: started.append((spark, home)), view.add)
+    view, stop, said = LiveView(), threading.Event(), _Said()
+    settings = _for_a_person(settings, said.note)
+    watch = Watch(said.note, view.begin, view.add, routine=said.routine.append)
+    with ThreadPoolExecutor(1, thread_name_prefix="stream") as threads:
+        running = threads.submit(run, settings, stop, watch)
         try:
-            ended.append(run(settings, stop, watch))
-        except BaseException as error:  # noqa: BLE001 - raised in the notebook's own thread
-            ended.append(error)
-
-    worker = threading.Thread(target=work, name="stream")
-    worker.start()
-    try:
-        while worker.is_alive():
-            try:
-                worker.join(_REFRESH_S)
-                _look(started, view)
-                output.show(view.picture(), list(last_lines))
-            except KeyboardInterrupt:
-                say("stopping")
-                stop.set()
-    finally:  # whatever went wrong with the picture, no stream is left behind
-        stop.set()
-        worker.join()
-    outcome = ended[0]
-    if isinstance(outcome, BaseException):
-        raise outcome
-    output.show(view.picture(), summary_lines(outcome))
-    return outcome
+            while not running.done():
+                try:
+                    wait([running], every_s)
+                    view.look(wall_clock_ms())
+                    output.show(view.picture(), said.now())
+                except KeyboardInterrupt:
+                    stop.set()
+        finally:  # whatever went wrong with the picture, no stream is left behind
+            stop.set()
+    summary = running.result()
+    output.show(view.picture(), [*said.notes, *summary_lines(summary)])
+    return summary
 
 
-def _for_a_person(settings: SessionizeSettings, say: Say) -> SessionizeSettings:
+def _for_a_person(settings: SessionizeSettings, say: Callable[[str], None]) -> SessionizeSettings:
     if settings.run_for is not None:
         return settings
     say(f"run-for is not set: this run stops after {PERSONS_RUN_MS // 60_000} minutes")
     return settings.model_copy(update={"run_for": PERSONS_RUN_MS})
-
-
-def _look(started: list[tuple[SparkSession, TableHome]], view: LiveView) -> None:
-    if not started:
-        return
-    try:
-        live = live_now(*started[0])
-    except PySparkException:  # the tables are being changed: the next look will do
-        return
-    view.live.append((wall_clock_ms(), live))

@@ -6,12 +6,11 @@ from matplotlib.figure import Figure
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from sessionization.errors import ConfigurationError
-from sessionization.notebook import style, timeline
+from sessionization.notebook import histogram, style, timeline
 
 _MS_IN_MINUTE = 60_000
 _MOST_MINUTES = 180
-_LENGTH_BINS = 30
+_NO_CHANGE = "no change yet: start the job, and players (the job simulate)"
 
 
 def concurrent_sessions(spark: SparkSession) -> Figure:
@@ -49,25 +48,21 @@ def concurrent_sessions(spark: SparkSession) -> Figure:
 
 def session_lengths(spark: SparkSession) -> Figure:
     """How long sessions lasted, by how they ended."""
-    rows = _rows(spark, "SELECT end_reason, duration_ms FROM sessions WHERE duration_ms IS NOT NULL")
-    figure, (axes,) = style.figure_of()
-    style.titled(axes, "Session lengths", x="length (minutes)", y="sessions")
-    if not rows:
-        style.without_rows(axes)
-        return figure
-    by_reason: dict[str, list[float]] = defaultdict(list)
-    for row in rows:
-        by_reason[row.end_reason].append(row.duration_ms / _MS_IN_MINUTE)
-    reasons = [reason for reason in style.OF_REASON if reason in by_reason]
-    axes.hist(
-        [by_reason[reason] for reason in reasons],
-        bins=_LENGTH_BINS,
-        stacked=True,
-        color=[style.OF_REASON[reason] for reason in reasons],
-        label=[reason.replace("_", " ") for reason in reasons],
+    lengths = histogram.histogram(
+        spark.sql(
+            f"""
+            SELECT duration_ms / {_MS_IN_MINUTE} AS value, end_reason AS kind FROM sessions
+            WHERE duration_ms IS NOT NULL
+            """
+        )
     )
+    figure, (axes,) = style.figure_of()
+    style.titled(axes, f"Session lengths ({lengths.total:,} sessions)", x="length (minutes)", y="sessions")
+    if not lengths.total:
+        style.without_rows(axes, "no session has ended yet")
+        return figure
+    histogram.draw(axes, lengths, style.OF_REASON)
     style.whole_numbers(axes, y=True)
-    axes.legend(frameon=False)
     return figure
 
 
@@ -88,20 +83,24 @@ def ends_by_reason(spark: SparkSession) -> Figure:
 
 def corrected_ends(spark: SparkSession) -> Figure:
     """By how much corrections moved an end: the last revision against the first."""
-    rows = _rows(
-        spark,
-        """
-        SELECT (max_by(unix_millis(ended_at), revision) - min_by(unix_millis(ended_at), revision)) / 1000 AS moved_s
-        FROM session_changes WHERE change = 'ended' AND end_reason != 'orphaned'
-        GROUP BY device_id, session_id HAVING max(revision) > 0
-        """,
+    moves = histogram.histogram(
+        spark.sql(
+            f"""
+            SELECT (max_by(unix_millis(ended_at), revision) - min_by(unix_millis(ended_at), revision))
+                     / {_MS_IN_MINUTE} AS value, 'moved' AS kind
+            FROM session_changes WHERE change = 'ended' AND end_reason != 'orphaned'
+            GROUP BY device_id, session_id HAVING max(revision) > 0
+            """
+        )
     )
     figure, (axes,) = style.figure_of(height=2.8)
-    style.titled(axes, f"Corrected ends ({len(rows):,})", x="end moved by (minutes; left is earlier)", y="sessions")
-    if not rows:
+    style.titled(
+        axes, f"Corrected ends ({moves.total:,})", x="end moved by (minutes; left of 0 is earlier)", y="sessions"
+    )
+    if not moves.total:
         style.without_rows(axes, "no end was corrected yet")
         return figure
-    axes.hist([float(row.moved_s) / 60 for row in rows], bins=_LENGTH_BINS, color=style.BLUE)
+    histogram.draw(axes, moves, {"moved": style.BLUE})
     axes.axvline(0, color="black", lw=0.8)
     style.whole_numbers(axes, y=True)
     return figure
@@ -120,44 +119,37 @@ def quarantine(spark: SparkSession) -> Figure:
     return figure
 
 
-def device_timeline(spark: SparkSession, device_id: str | None = None) -> Figure:
-    """The sessions of a device; without one, of a device that has much to show.
-
-    Raises `ConfigurationError` for a device without any change.
-    """
-    device = device_id or busy_device(spark)
-    rows = device_changes(spark, device).collect()
+def device_timeline(spark: SparkSession, device_id: str | None) -> Figure:
+    """The sessions of a device; where it has no change yet, or there is no device (None), the picture says so."""
+    rows = device_changes(spark, device_id).collect()
     if not rows:
-        msg = f"device {device} has no change: look for one in session_changes"
-        raise ConfigurationError(msg)
+        figure, (axes,) = style.figure_of(height=2.4)
+        style.titled(axes, "One device")
+        style.without_rows(axes, _NO_CHANGE if device_id is None else f"device {device_id} has no change yet")
+        return figure
     bars = timeline.bars_of(row.asDict() for row in rows)
     caption = f"{len(bars)} sessions, {sum(len(bar.beats_ms) for bar in bars)} heartbeats"
-    return timeline.draw([timeline.DeviceTimeline(str(device), caption, bars)], "One device")
+    return timeline.draw([timeline.DeviceTimeline(str(device_id), caption, bars)], "One device")
 
 
-def device_changes(spark: SparkSession, device_id: str) -> DataFrame:
+def device_changes(spark: SparkSession, device_id: str | None) -> DataFrame:
     """All changes of a device in the order in which they happened, times also in UTC milliseconds (`_ms`)."""
-    changes = spark.table("device_timeline").where(F.col("device_id") == device_id).orderBy("position")
+    changes = spark.table("device_timeline").where(F.col("device_id") == F.lit(device_id)).orderBy("position")
     in_ms = (F.unix_millis(f"{name}_at").alias(f"{name}_ms") for name in ("started", "ended", "due"))
     return changes.select("*", *in_ms)
 
 
-def busy_device(spark: SparkSession) -> str:
-    """A device with several sessions, the more kinds of ends and corrections the better.
-
-    Raises `ConfigurationError` where there is no change at all.
-    """
+def busy_device(spark: SparkSession) -> str | None:
+    """A device with several sessions; kinds of ends, corrections and heartbeats speak for it. None where there is no change."""
     row = spark.sql(
         """
-        SELECT device_id FROM session_changes WHERE change != 'heartbeat' GROUP BY device_id
-        ORDER BY least(count(DISTINCT session_id), 6) + 3 * count(DISTINCT end_reason) + least(max(revision), 2) DESC,
+        SELECT device_id FROM session_changes GROUP BY device_id
+        ORDER BY least(count(DISTINCT session_id), 6) + 3 * count(DISTINCT end_reason) + 3 * least(max(revision), 2)
+                 + least(count_if(change = 'heartbeat'), 4) DESC,
                  device_id LIMIT 1
         """
     ).first()
-    if row is None:
-        msg = "session_changes is empty: start the job, and players (the job simulate), first"
-        raise ConfigurationError(msg)
-    return str(row.device_id)
+    return None if row is None else str(row.device_id)
 
 
 def _rows(spark: SparkSession, sql: str) -> list[Row]:

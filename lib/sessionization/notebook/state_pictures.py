@@ -1,15 +1,14 @@
 """Pictures of the operator's state: its spread over partitions and devices, its growth, and when timers are due."""
 
-from collections.abc import Sequence
-
 from matplotlib.figure import Figure
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from sessionization.notebook import style
+from sessionization.notebook import histogram, style
 from sessionization.ops.state import StateReader
 
 _MIB = 1024 * 1024
+_OVERDUE, _AHEAD = "overdue", "ahead"
 _KINDS = (("live", style.SKY), ("closed", style.GREEN), ("pending_ends", style.PURPLE))
 
 
@@ -64,8 +63,8 @@ def growth(spark: SparkSession) -> Figure:
             style.without_rows(axes)
         return figure
     times = style.instants([row.at_ms for row in rows])
-    above.plot(times, [row.state_rows for row in rows], color=style.BLUE)
-    below.plot(times, [row.state_bytes / _MIB for row in rows], color=style.ORANGE)
+    above.plot(times, [row.state_rows for row in rows], ".-", ms=3, color=style.BLUE)
+    below.plot(times, [row.state_bytes / _MIB for row in rows], ".-", ms=3, color=style.ORANGE)
     style.whole_numbers(above, y=True)
     for axes in (above, below):
         style.from_zero(axes)
@@ -75,20 +74,17 @@ def growth(spark: SparkSession) -> Figure:
 
 def timers(state: StateReader, now_ms: int) -> Figure:
     """When timers are due, from `now_ms` on: an even spread means that heartbeats come evenly."""
-    rows = state.timers().select(F.unix_millis("due_at").alias("due_ms")).collect()
+    due_s = (F.unix_millis("due_at") - F.lit(now_ms)) / 1_000
+    kind = F.when(due_s <= 0, _OVERDUE).otherwise(_AHEAD)
+    due = histogram.histogram(state.timers().select(due_s.alias("value"), kind.alias("kind")))
+    overdue = sum(due.counts.get(_OVERDUE, ()))
     figure, (axes,) = style.figure_of(height=2.6)
-    overdue = sum(row.due_ms <= now_ms for row in rows)
-    style.titled(
-        axes, f"Timers ({len(rows):,}, of which {overdue:,} overdue)", x="due in (s; left of 0 is overdue)", y="timers"
-    )
-    if not rows:
+    title = f"Timers ({due.total:,}, of which {overdue:,} overdue)"
+    style.titled(axes, title, x="due in (seconds; left of 0 is overdue)", y="timers")
+    if not due.total:
         style.without_rows(axes, "no timer is set")
         return figure
-    axes.hist(_seconds([row.due_ms for row in rows], now_ms), bins=30, color=style.BLUE)
+    histogram.draw(axes, due, {_OVERDUE: style.RED, _AHEAD: style.BLUE})
     axes.axvline(0, color="black", lw=0.8)
-    style.whole_numbers(axes, y=True)
+    style.whole_numbers(axes, x=True, y=True)
     return figure
-
-
-def _seconds(instants_ms: Sequence[int], now_ms: int) -> list[float]:
-    return [(instant_ms - now_ms) / 1_000 for instant_ms in instants_ms]

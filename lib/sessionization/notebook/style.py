@@ -56,6 +56,7 @@ def time_axis(axes: Axes) -> None:
 
 
 def from_zero(axes: Axes) -> None:
+    """Begin the y axis at zero, with some room above; after all is drawn."""
     axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
 
 
@@ -76,5 +77,9 @@ def bars(axes: Axes, names: Sequence[str], values: Sequence[float], colours: Seq
 def without_rows(axes: Axes, why: str = _NO_ROWS) -> None:
     """Say in the picture that there is nothing to show, and why."""
     axes.text(0.5, 0.5, why, transform=axes.transAxes, ha="center", va="center", color=GREY)
-    axes.set_xticks([])
-    axes.set_yticks([])
+    axes.tick_params(left=False, labelleft=False)
+    sharing = axes.get_shared_x_axes().get_siblings(axes)
+    if not any(
+        other.has_data() for other in sharing
+    ):  # ticks are not taken away here: they would be from all that share them
+        axes.tick_params(bottom=False, labelbottom=False)

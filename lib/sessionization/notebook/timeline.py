@@ -14,6 +14,7 @@ from sessionization.notebook import style
 
 _BEAT_HEIGHT = 0.28
 _TOO_LONG_FOR_SECONDS_MS = 600_000
+_GOES_ON = 0.03
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +62,13 @@ def draw(devices: Sequence[DeviceTimeline], title: str) -> Figure:
         style.titled(axes[0], title)
         return figure
     zero_ms, until_ms = min(times), max(times)
-    unit_ms, unit = (1_000, "s") if until_ms - zero_ms <= _TOO_LONG_FOR_SECONDS_MS else (60_000, "min")
+    if any(bar.reason == "live" for device in devices for bar in device.bars):  # it goes on, also where it began last
+        until_ms += max(round((until_ms - zero_ms) * _GOES_ON), 1)
+    unit_ms, unit = (1_000, "seconds") if until_ms - zero_ms <= _TOO_LONG_FOR_SECONDS_MS else (60_000, "minutes")
     for one, device in zip(axes, devices, strict=True):
         _strip(one, device, zero_ms, until_ms, unit_ms)
-        one.set_title(f"{device.device_id}: {device.caption}", loc="left", fontsize=9.5)
+        caption = f": {device.caption}" if device.caption else ""
+        one.set_title(f"{device.device_id}{caption}", loc="left", fontsize=9.5)
     axes[-1].set_xlabel(f"{unit} after {style.instants([zero_ms])[0]:%H:%M:%S} UTC (event time)")
     axes[-1].xaxis.set_major_locator(MaxNLocator(10))
     figure.suptitle(title, x=0.01, ha="left", fontsize=12)

@@ -1,6 +1,5 @@
 """The tour: ten events by hand, through the pure core and through the real operator."""
 
-import json
 import shutil
 import threading
 import time
@@ -23,16 +22,9 @@ from sessionization.core.state import Rules, SessionState, next_timer_ms
 from sessionization.errors import StreamError
 from sessionization.files import write_whole
 from sessionization.notebook import timeline
+from sessionization.notebook.messages import Message
 from sessionization.spark.layout import Layout
-from sessionization.spark.parse import (
-    CONSOLE_STREAM,
-    END_EVENT,
-    PC_STREAM,
-    START_EVENT,
-    EventTimeLimits,
-    parse,
-    valid_events,
-)
+from sessionization.spark.parse import CONSOLE_STREAM, PC_STREAM, EventTimeLimits, parse, valid_events
 from sessionization.spark.pipeline import sessionize
 from sessionization.spark.processor import RulesInForce
 from sessionization.spark.progress import engine_progress, wall_clock_ms
@@ -42,6 +34,8 @@ RULES: Final = Rules(heartbeat_ms=4_000, session_timeout_ms=12_000, late_retenti
 """Short enough that all of it happens while one looks on."""
 SECONDS: Final = 24
 """How long the tour lasts through the core: until nothing is live and nothing waits."""
+ZERO_MS: Final = 1_800_000_000_000
+"""When the tour through the core begins, in UTC milliseconds."""
 _LONGEST_S = 180
 _TICK_MS = 500
 _FIRST_MICRO_BATCH_S = 120
@@ -71,9 +65,15 @@ class Told:
     at_s: float
 
     def event(self, zero_ms: int) -> Event:
+        """What the rules take, in a tour that begins at an instant."""
         at_ms, ingested_ms = zero_ms + round(self.at_s * 1_000), zero_ms + round(self.arrives_s * 1_000)
         kind = Start if self.is_start else End
         return kind(self.session_id, at_ms, self.platform, ingested_ms)
+
+    def message(self, zero_ms: int) -> Message:
+        """What the device sends."""
+        at_ms = zero_ms + round(self.at_s * 1_000)
+        return Message(self.device_id, self.session_id, self.is_start, at_ms, self.platform)
 
 
 _PC, _CONSOLE = Platform.PC, Platform.CONSOLE
@@ -98,7 +98,7 @@ CAPTIONS: Final = {
 }
 
 
-def through_core(events: Sequence[Told] = TEN_EVENTS, zero_ms: int = 1_800_000_000_000) -> list[Row]:
+def through_core(events: Sequence[Told] = TEN_EVENTS, zero_ms: int = ZERO_MS) -> list[Row]:
     """Apply the events with the pure rules, time passing in steps of half a second that nobody waits for."""
     changes: list[Row] = []
     sessions: defaultdict[str, dict[int, SessionState]] = defaultdict(dict)
@@ -147,8 +147,8 @@ def through_operator(spark: SparkSession, folder: Path, events: Sequence[Told] =
             zero_ms = wall_clock_ms()
             for number, told in enumerate(events):
                 _wait_until(zero_ms + round(told.arrives_s * 1_000), is_well)
-                stream, line = _wire(told, zero_ms)
-                write_whole(place / stream / f"{number}.json", line)
+                message = told.message(zero_ms)
+                write_whole(place / message.stream / f"{number}.json", message.line())
             told_of = {(told.device_id, told.session_id) for told in events}
             while len(ends(changes)) < len(told_of) and wall_clock_ms() < zero_ms + _LONGEST_S * 1_000:
                 _wait_until(wall_clock_ms() + _TICK_MS, is_well)
@@ -170,20 +170,20 @@ def ends(changes: Sequence[Row]) -> list[tuple[str, int, str]]:
     return sorted((*key, str(row["end_reason"])) for key, row in last.items())
 
 
-def picture(changes: Sequence[Row], title: str, zero_ms: int = 1_800_000_000_000) -> Figure:
-    """A strip for each device, with what it sent below its sessions."""
+def picture(changes: Sequence[Row], title: str, zero_ms: int = ZERO_MS, events: Sequence[Told] = TEN_EVENTS) -> Figure:
+    """A strip for each device, with what it sent below its sessions; `zero_ms` is when the tour began."""
     devices = [
         timeline.DeviceTimeline(
             device_id,
-            caption,
+            CAPTIONS[device_id] if events is TEN_EVENTS else "",
             timeline.bars_of(change for change in changes if change["device_id"] == device_id),
             [
                 (">" if told.is_start else "<", zero_ms + round(told.arrives_s * 1_000))
-                for told in TEN_EVENTS
+                for told in events
                 if told.device_id == device_id
             ],
         )
-        for device_id, caption in CAPTIONS.items()
+        for device_id in dict.fromkeys(told.device_id for told in events)
     ]
     return timeline.draw(devices, title)
 
@@ -221,20 +221,6 @@ def _wait_until(instant_ms: int, is_well: Callable[[], None]) -> None:
     while (left_ms := instant_ms - wall_clock_ms()) > 0:
         is_well()
         time.sleep(min(left_ms, 200) / 1_000)
-
-
-def _wire(told: Told, zero_ms: int) -> tuple[str, str]:
-    """The stream and the message, as a device would send it."""
-    stream, field = (PC_STREAM, "hostPcId") if told.platform is Platform.PC else (CONSOLE_STREAM, "openPsid")
-    at_ms = zero_ms + round(told.at_s * 1_000)
-    seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at_ms // 1_000))
-    message = {
-        "appSessionId": told.session_id,
-        "eventId": START_EVENT if told.is_start else END_EVENT,
-        field: told.device_id,
-        "timestamp": f"{seconds}.{at_ms % 1_000:03d}Z",
-    }
-    return stream, json.dumps(message) + "\n"
 
 
 def _row(device_id: str, change: Change) -> Row:

@@ -1,71 +1,39 @@
 """A stream on trial: a home of its own for the tables, messages by hand, and the job's notebook over them."""
 
-import json
 import shutil
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
 from uuid import uuid4
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field
 from pyspark.sql import DataFrame, SparkSession
 
-from sessionization.databricks import TASK_WIDGET
+from sessionization.databricks import JOB_RUN_ID
 from sessionization.files import write_whole
-from sessionization.spark.parse import END_EVENT, PC_STREAM, START_EVENT
+from sessionization.home import HomeSettings
+from sessionization.notebook.messages import Message
+from sessionization.spark.parse import PC_STREAM
 from sessionization.spark.progress import wall_clock_ms
 from sessionization.spark.table_home import TableHome
-from sessionization.spark.tables import Table
+from sessionization.spark.tables import SESSION_CHANGES, Table
 
 HEARTBEAT = "2s"
 
 
-class TrialSettings(BaseModel):
+class TrialSettings(HomeSettings):
     """Where to try the stream, and what was deployed. The trial leaves nothing behind."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    warehouse: Path | None = Field(None, description="folder of the Delta tables, on a laptop")
-    catalog: str | None = Field(None, description="Unity Catalog catalog of the tables, on Databricks")
     schema_name: str | None = Field(
         None, alias="schema", description="schema of the tables; the trial makes one whose name begins so, and drops it"
     )
     folder: Path = Field(description="folder for the trial's messages and checkpoints, on a volume")
     reader: str | None = Field(None, description="who may read the tables, and not write them")
 
-    @model_validator(mode="after")
-    def _have_one_home(self) -> Self:
-        if (self.warehouse is None) == (self.catalog is None) or (self.catalog is None) != (self.schema_name is None):
-            msg = "the tables need one home: give catalog and schema, or on a laptop warehouse"
-            raise ValueError(msg)
-        return self
-
     @property
     def deployed(self) -> TableHome:
         """The home of the tables that the deployed job writes."""
-        return TableHome(self.warehouse, self.catalog, self.schema_name)
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """What a device says, as a line of the stream `pc_sessions`."""
-
-    device_id: str
-    session_id: int
-    is_start: bool
-    at_ms: int
-
-    def line(self) -> str:
-        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(self.at_ms // 1_000))
-        fields = {
-            "appSessionId": self.session_id,
-            "eventId": START_EVENT if self.is_start else END_EVENT,
-            "hostPcId": self.device_id,
-            "timestamp": f"{seconds}.{self.at_ms % 1_000:03d}Z",
-        }
-        return json.dumps(fields) + "\n"
+        return TableHome.of(self)
 
 
 @dataclass
@@ -98,7 +66,7 @@ class Trial:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def send(self, *messages: Message) -> None:
-        """Deliver messages as one file, as a collector should: written hidden, then renamed."""
+        """Deliver messages of PCs as one file, as a collector should: written hidden, then renamed."""
         self._files += 1
         lines = "".join(message.line() for message in messages)
         write_whole(self.folder / "input" / PC_STREAM / f"{self._files}.json", lines)
@@ -117,7 +85,7 @@ class Trial:
             "heartbeat": HEARTBEAT,
             "mlflow": "off",
             "run-for": run_for,
-            TASK_WIDGET: "trial",
+            JOB_RUN_ID: "trial",
         }
         run_notebook(notebook, 1_800, where | widgets)
 
@@ -126,8 +94,6 @@ class Trial:
 
     def changes(self) -> DataFrame:
         """What is not a heartbeat: sessions that started and ended, and nothing that time alone adds."""
-        from sessionization.spark.tables import SESSION_CHANGES
-
         return self.read(SESSION_CHANGES).where("change != 'heartbeat'")
 
 

@@ -1,16 +1,25 @@
 """What the operator remembers now, through Spark's state data source: read only, also while the stream runs."""
 
+import atexit
+import re
+import shutil
+import tempfile
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from sessionization.databricks import on_databricks
 from sessionization.errors import ConfigurationError
+from sessionization.spark.causes import first_cause
 from sessionization.spark.checkpoint import SESSIONIZE
 from sessionization.spark.codec import STATE_SCHEMA
 from sessionization.spark.layout import STATE_NAME
 
+_IS_PLAIN = re.compile(r"[\w/.:=@+-]+")
 _STORED_AS_JSON = "map<string, array<array<string>>>"
 
 
@@ -93,9 +102,9 @@ class StateReader:
             F.col("partition_id").alias("partition"),
         )
 
-    def of_device(self, device_id: str) -> DataFrame:
-        """The entries of one device, as `sessions`, in the order of their Starts."""
-        return self.sessions().where(F.col("device_id") == device_id).orderBy("started_at", "session_id")
+    def of_device(self, device_id: str | None) -> DataFrame:
+        """The entries of one device, as `sessions`, in the order of their Starts; of no device (None) there are none."""
+        return self.sessions().where(F.col("device_id") == F.lit(device_id)).orderBy("started_at", "session_id")
 
     def by_partition(self) -> DataFrame:
         """One row per partition that holds anything: `partition`, `devices`, `live`, `closed`, `pending_ends`, `timers`."""
@@ -114,7 +123,7 @@ class StateReader:
         return entries.join(timers, "partition", "full").fillna(0).orderBy("partition")
 
     def largest_devices(self, limit: int = 20) -> DataFrame:
-        """The devices with the most entries: `device_id`, `entries`, `live`, `oldest_at`, `partition`."""
+        """The devices with the most entries, of equals those with a live one first: `device_id`, `entries`, `live`, `oldest_at`, `partition`."""
         return (
             self.sessions()
             .groupBy("device_id", "partition")
@@ -123,9 +132,14 @@ class StateReader:
                 F.count_if(F.col("status") == "live").alias("live"),
                 F.min(F.coalesce("opened_at", "since_at")).alias("oldest_at"),
             )
-            .orderBy(F.desc("entries"), "device_id")
+            .orderBy(F.desc("entries"), F.desc("live"), "device_id")
             .limit(limit)
         )
+
+    def fullest_device(self) -> str | None:
+        """The device with the most entries; None where nothing is remembered."""
+        row = self.largest_devices(1).first()
+        return None if row is None else str(row.device_id)
 
     def _read(self, **options: str) -> DataFrame:
         if not (self.checkpoints / SESSIONIZE / "state").is_dir():
@@ -136,8 +150,30 @@ class StateReader:
             raise ConfigurationError(msg)
         # The state reader needs a part of the engine that only streaming starts.
         _ = self.spark.streams.active
-        path = str(self.checkpoints.absolute() / SESSIONIZE)
-        return self.spark.read.format("statestore").options(path=path, **options).load()
+        path = _plain(str(self.checkpoints.absolute() / SESSIONIZE))
+        try:
+            return self.spark.read.format("statestore").options(path=path, **options).load()
+        except PySparkException as error:
+            msg = (
+                f"the state in --checkpoints {self.checkpoints} cannot be read ({first_cause(str(error))}): "
+                "try again after the next micro-batch"
+            )
+            raise ConfigurationError(msg) from error
+
+
+@cache
+def _plain(folder: str) -> str:
+    """A path of the folder that Spark's state reader takes.
+
+    It encodes the path once too often, and then does not find one with a space in it: that gets a link without, for as
+    long as this process lives. In a workspace other machines read too, and nothing is linked.
+    """
+    if _IS_PLAIN.fullmatch(folder) or on_databricks():
+        return folder
+    link = Path(tempfile.mkdtemp(prefix="sessionization-")) / "checkpoint"
+    link.symlink_to(folder)
+    atexit.register(shutil.rmtree, link.parent, ignore_errors=True)
+    return str(link)
 
 
 def _at(name: str) -> Column:

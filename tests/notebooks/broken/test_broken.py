@@ -4,9 +4,9 @@
 
 # COMMAND ----------
 
-from sessionization.databricks import make_task_widget
+from sessionization.databricks import make_job_run_id_widget
 
-make_task_widget(dbutils.widgets)
+make_job_run_id_widget(dbutils.widgets)
 
 # COMMAND ----------
 

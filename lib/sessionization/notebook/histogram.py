@@ -1,0 +1,63 @@
+"""Histograms that are counted where the rows are: some dozen numbers come to the notebook, however many rows there are."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+_BINS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """How many values lie between each two `edges`, in `counts` apart by kind; without rows both are empty."""
+
+    edges: Sequence[float]
+    counts: Mapping[str, Sequence[int]]
+
+    @property
+    def total(self) -> int:
+        return sum(map(sum, self.counts.values()))
+
+
+def histogram(rows: DataFrame) -> Histogram:
+    """Count `value` of rows in bins of one width, apart by `kind`; null values do not count.
+
+    Where all values are the same there is one bin, with the value in its middle.
+
+    Args:
+        rows: `value` (a number) and `kind` (text).
+    """
+    values = rows.where("value IS NOT NULL").select(F.col("value").cast("double").alias("value"), "kind")
+    bounds = values.agg(F.min("value").alias("lowest"), F.max("value").alias("highest")).first()
+    if bounds is None or bounds.lowest is None:
+        return Histogram([], {})
+    if bounds.highest > bounds.lowest:
+        bins, lowest, width = _BINS, bounds.lowest, (bounds.highest - bounds.lowest) / _BINS
+    else:
+        bins, lowest, width = 1, bounds.lowest - 0.5, 1.0
+    # The highest value would open a bin of its own.
+    place = F.least(F.floor((F.col("value") - lowest) / width), F.lit(bins - 1)).cast("int")
+    counted = values.groupBy("kind", place.alias("bin")).count().collect()
+    counts = {row.kind: [0] * bins for row in counted}
+    for row in counted:
+        counts[row.kind][row.bin] = row["count"]
+    return Histogram([lowest + at * width for at in range(bins + 1)], counts)
+
+
+def draw(axes: Axes, counted: Histogram, colours: Mapping[str, str]) -> None:
+    """Bars on each other in the order of `colours`, a colour for each kind; a legend where there are several."""
+    kinds = [kind for kind in colours if kind in counted.counts]
+    lefts = list(counted.edges[:-1])
+    axes.hist(
+        [lefts] * len(kinds),
+        bins=list(counted.edges),
+        weights=[list(counted.counts[kind]) for kind in kinds],
+        stacked=True,
+        color=[colours[kind] for kind in kinds],
+        label=[kind.replace("_", " ") for kind in kinds],
+    )
+    if len(kinds) > 1:
+        axes.legend(frameon=False)

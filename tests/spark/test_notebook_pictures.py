@@ -1,0 +1,91 @@
+"""Pictures of tables without rows, of devices that nobody knows, and histograms that Spark counts."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+pytest.importorskip("matplotlib", reason="Matplotlib is not installed: make notebooks installs it")
+
+from matplotlib.figure import Figure
+
+from sessionization.errors import ConfigurationError
+from sessionization.home import HomeSettings
+from sessionization.notebook import histogram, pictures, state_pictures
+from sessionization.notebook.tables import use_tables
+from sessionization.ops.state import StateReader
+from sessionization.spark.table_home import TableHome, create_tables
+
+
+class EmptyState(StateReader):
+    """A state in which nothing is remembered any more."""
+
+    def sessions(self) -> Any:
+        columns = (
+            "device_id string, session_id bigint, status string, partition int, opened_at timestamp, since_at timestamp"
+        )
+        return self.spark.createDataFrame([], columns)
+
+    def timers(self) -> Any:
+        return self.spark.createDataFrame([], "grouping_key string, due_at timestamp, partition int")
+
+
+def texts(figure: Figure) -> list[str]:
+    return [text.get_text() for axes in figure.axes for text in axes.texts]
+
+
+def test_tables_without_rows_have_pictures_that_say_so(spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "an evening"
+    create_tables(spark, TableHome(folder), owner="nobody", may_create=True)
+    use_tables(spark, HomeSettings(warehouse=folder))
+    device = pictures.busy_device(spark)
+    assert device is None
+    assert pictures.device_changes(spark, device).count() == 0
+    assert [
+        texts(figure)
+        for figure in (
+            pictures.concurrent_sessions(spark),
+            pictures.session_lengths(spark),
+            pictures.ends_by_reason(spark),
+            pictures.corrected_ends(spark),
+            pictures.device_timeline(spark, device),
+            pictures.quarantine(spark),
+            state_pictures.growth(spark),
+        )
+    ] == [
+        ["no rows yet"],
+        ["no session has ended yet"],
+        ["no rows yet"],
+        ["no end was corrected yet"],
+        ["no change yet: start the job, and players (the job simulate)"],
+        ["nothing is in quarantine"],
+        ["no rows yet", "no rows yet"],
+    ]
+    # An End that waits for its Start is in the state, and not in the changes.
+    assert texts(pictures.device_timeline(spark, "pc-9")) == ["device pc-9 has no change yet"]
+
+
+def test_no_tables_at_all_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"does not hold session_changes, .*start it first"):
+        use_tables(spark, HomeSettings(warehouse=tmp_path))
+
+
+def test_a_state_without_entries_has_pictures_that_say_so(spark: SparkSession, tmp_path: Path) -> None:
+    state = EmptyState(spark, tmp_path)
+    assert state.fullest_device() is None
+    found = (state_pictures.by_partition(state), state_pictures.by_device(state), state_pictures.timers(state, 0))
+    assert [texts(figure) for figure in found] == [["the state is empty"], ["the state is empty"], ["no timer is set"]]
+
+
+def test_a_histogram_counts_every_value_once(spark: SparkSession) -> None:
+    rows = [(0.0, "a"), (1.0, "a"), (29.9, "b"), (30.0, "b"), (None, "b")]
+    counted = histogram.histogram(spark.createDataFrame(rows, "value double, kind string"))
+    assert (counted.edges[0], counted.edges[-1], counted.total) == (0.0, 30.0, 4)
+    assert [at for at, count in enumerate(counted.counts["a"]) if count] == [0, 1]
+    assert counted.counts["b"][-1] == 2, "the highest value is in the last bin"
+
+
+def test_a_histogram_of_one_value(spark: SparkSession) -> None:
+    counted = histogram.histogram(spark.createDataFrame([(7, "a"), (7, "a")], "value int, kind string"))
+    assert counted == histogram.Histogram([6.5, 7.5], {"a": [2]})
