@@ -1,9 +1,9 @@
-"""A notebook run from its first cell to its last without a browser, by nbclient."""
+"""Notebooks run from the first cell to the last without a browser, by nbclient."""
 
 import base64
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,22 @@ from sessionization.local.session import SHORT_LIVED_JVM
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
+SHOWN = {
+    "01_tour": (2, 0),
+    "02_sessionize": (1, 0),
+    "03_query_sessions": (6, 6),
+    "04_inspect_state": (5, 3),
+    "05_compare_runs": (2, 1),
+}
+"""How many pictures and tables a notebook shows; of a picture that updates, the last."""
 _CELL_S = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """A notebook after it was run."""
+    """A notebook after it was run, by its cells."""
 
-    notebook: Any
+    cells: Sequence[Any]
 
     def pictures(self) -> list[bytes]:
         """Every PNG that is shown."""
@@ -40,8 +48,13 @@ class Executed:
         """The values of last lines, as text."""
         return [output["data"]["text/plain"] for output in self._shown() if output["output_type"] == "execute_result"]
 
+    def errors(self) -> list[str]:
+        """What cells raised, as it is shown."""
+        outputs = (output for cell in self._cells() for output in cell["outputs"])
+        return ["\n".join(output["traceback"]) for output in outputs if output["output_type"] == "error"]
+
     def _cells(self) -> Iterator[Any]:
-        return (cell for cell in self.notebook["cells"] if cell["cell_type"] == "code")
+        return (cell for cell in self.cells if cell["cell_type"] == "code")
 
     def _shown(self) -> Iterator[Any]:
         return (output for cell in self._cells() for output in cell["outputs"] if "data" in output)
@@ -61,15 +74,20 @@ def environment(folder: Path, widgets: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def execute(name: str, folder: Path, widgets: Mapping[str, str]) -> Executed:
-    """Run a notebook of this project as Jupyter would.
+def execute(names: Sequence[str], folder: Path, widgets: Mapping[str, str]) -> dict[str, Executed]:
+    """Run notebooks of this project as Jupyter would, errors included, one after the other in one kernel.
 
-    Raises nbclient's `CellExecutionError`, with the cell and its traceback, for the first error.
+    They share its Spark session, which takes longer to start than most of them to run; the names that one has made are
+    forgotten before the next.
     """
     import nbformat
     from nbclient import NotebookClient
 
-    notebook = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
-    client = NotebookClient(notebook, timeout=_CELL_S, resources={"metadata": {"path": str(ROOT / "notebooks")}})
+    whole, parts = nbformat.v4.new_notebook(), {}
+    for name in names:
+        parts[name] = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)["cells"]
+        whole["cells"] += [nbformat.v4.new_code_cell("%reset -f"), *parts[name]]
+    path = {"metadata": {"path": str(ROOT / "notebooks")}}
+    client = NotebookClient(whole, timeout=_CELL_S, resources=path, allow_errors=True, kernel_name="python3")
     client.execute(env=environment(folder, widgets))
-    return Executed(notebook)
+    return {name: Executed(cells) for name, cells in parts.items()}

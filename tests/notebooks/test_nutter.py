@@ -14,15 +14,22 @@ from sessionization.local.session import SHORT_LIVED_JVM
 pytest.importorskip("runtime.nutterfixture", reason="nutter is not installed: make notebooks installs it")
 
 ROOT = Path(__file__).parents[2]
-STREAM_TESTS = {
-    "1_starts_and_stops", "2_tables_match", "3_session_opens", "4_session_beats", "5_session_ends", "6_replay_changes_nothing",
+TESTS = {
+    "test_stream": (
+        "1_starts_and_stops", "2_tables_match", "3_session_opens", "4_session_beats", "5_session_ends", "6_replay_changes_nothing",
+    ),
+    "test_deployment": ("1_tables_exist", "2_tables_match", "3_views_answer", "4_permissions"),
+    "test_broken": ("holds", "plain_assertion", "schema_assertion"),
 }  # fmt: skip
-DEPLOYMENT_TESTS = {"1_tables_exist", "2_tables_match", "3_views_answer", "4_permissions"}
 _LONGEST_S = 600
 
 
 def nutter(cwd: Path, pattern: str, /, **parameters: Path | str) -> tuple[int, str, dict[str, str | None]]:
-    """Run the CLI on what is found by a pattern, a search in the names; its exit code, what it printed, and of each test of its report how it failed, None if it passed."""
+    """Run the CLI on what is found by a pattern, a search in the names.
+
+    Returns:
+        Its exit code, what it printed, and of each test of its report (`NOTEBOOK: TEST`) how it failed, None if it passed.
+    """
     command = [sys.executable, "-m", "tests.notebooks.nutter_workspace", "run", pattern, "local", "--junit_report"]
     if parameters:
         command += ["--notebook_params", json.dumps({name: str(value) for name, value in parameters.items()})]
@@ -43,32 +50,30 @@ def nutter(cwd: Path, pattern: str, /, **parameters: Path | str) -> tuple[int, s
     failures: dict[str, str | None] = {}
     for case in ET.parse(reports[0]).getroot().iter("testcase"):
         failure = case.find("failure")
-        failures[str(case.get("name"))] = None if failure is None else f"{failure.get('message')} {failure.text}"
+        name = f"{Path(str(case.get('classname'))).name}: {case.get('name')}"
+        failures[name] = None if failure is None else f"{failure.get('message')} {failure.text}"
     return done.returncode, printed, failures
+
+
+def names_of(*notebooks: str) -> set[str]:
+    return {f"{notebook}: {name}" for notebook in notebooks for name in TESTS[notebook]}
 
 
 def test_a_broken_assertion_shows_as_failed_also_one_of_sparks(tmp_path: Path) -> None:
     code, printed, failures = nutter(tmp_path, str(ROOT / "tests/notebooks/broken/*"))
-    assert failures.keys() == {"holds", "plain_assertion", "schema_assertion"}, printed
-    assert failures["holds"] is None
-    assert "AssertionError: two is not three" in str(failures["plain_assertion"])
-    assert "PySparkAssertionError" in str(failures["schema_assertion"])
-    assert "DIFFERENT_SCHEMA" in str(failures["schema_assertion"])
+    assert failures.keys() == names_of("test_broken"), printed
+    assert failures["test_broken: holds"] is None
+    assert "AssertionError: two is not three" in str(failures["test_broken: plain_assertion"])
+    of_spark = str(failures["test_broken: schema_assertion"])
+    assert "PySparkAssertionError" in of_spark
+    assert "DIFFERENT_SCHEMA" in of_spark
     assert code == 1, printed
 
 
-def test_the_stream_passes_its_tests(tmp_path: Path) -> None:
-    code, printed, failures = nutter(
-        tmp_path, str(ROOT / "tests/nutter/stream"), folder=tmp_path / "trial", warehouse=tmp_path / "warehouse"
-    )
-    assert failures == dict.fromkeys(STREAM_TESTS), printed
+# The stream on trial and what is deployed share an engine: it takes longer to start than most of the tests.
+def test_the_stream_and_what_is_deployed_pass_their_tests(tmp_path: Path, demo: Path) -> None:
+    trial = tmp_path / "trial"
+    code, printed, failures = nutter(tmp_path, str(ROOT / "tests/nutter/*"), folder=trial, warehouse=demo / "warehouse")
+    assert failures == dict.fromkeys(names_of("test_stream", "test_deployment")), printed
     assert code == 0, printed
-    assert not list((tmp_path / "trial").iterdir()), "the trial left something behind"
-
-
-def test_what_is_deployed_passes_its_tests(tmp_path: Path, demo: Path) -> None:
-    code, printed, failures = nutter(
-        tmp_path, str(ROOT / "tests/nutter/deployment"), folder=tmp_path / "trial", warehouse=demo / "warehouse"
-    )
-    assert failures == dict.fromkeys(DEPLOYMENT_TESTS), printed
-    assert code == 0, printed
+    assert not list(trial.iterdir()), "the trial left something behind"
