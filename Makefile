@@ -77,7 +77,7 @@ test: $(READY) $(BROKER) $(NOTEBOOKS) ## every test, fast tiers first
 	@$(BIN)/python -m pytest tests/adapter tests/spark tests/e2e tests/faults -q
 	@$(NOTEBOOK_TESTS)
 
-test-notebooks: $(NOTEBOOKS) ## every notebook without a browser and one in it, and nutter's tests: four minutes
+test-notebooks: $(NOTEBOOKS) ## every notebook without a browser and one in it, and nutter's tests
 	@$(NOTEBOOK_TESTS)
 
 test-faults: $(READY) $(BROKER) ## kill the job at every boundary, and every other fault: make test-faults SEEDS=4 KILLS=50
