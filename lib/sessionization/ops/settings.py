@@ -36,7 +36,7 @@ class MaintainSettings(HomeSettings):
     )
 
     @model_validator(mode="after")
-    def _have_the_checkpoint(self) -> Self:
+    def _have_the_checkpoints_they_need(self) -> Self:
         if self.warehouse is not None and self.checkpoints is None:
             msg = "--warehouse needs --checkpoints: the job must not run while folders are changed"
             raise ValueError(msg)
