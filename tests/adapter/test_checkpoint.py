@@ -69,6 +69,22 @@ def test_expected_devices_choose_the_groups_of_a_new_checkpoint_only(tmp_path: P
         reopened(tmp_path, fixed=grown)
 
 
+@pytest.mark.parametrize("groups", [None, 8])
+def test_device_groups_from_before_versions_were_kept_are_refused(tmp_path: Path, groups: int | None) -> None:
+    """Their buckets were others: sessions would not be found. Single devices are stored as they were."""
+    fixed = replace(FIXED, device_groups=groups)
+    reopened(tmp_path, fixed=fixed)
+    layout = tmp_path / "layout.json"
+    layout.write_text(json.dumps({k: v for k, v in json.loads(layout.read_text()).items() if k != "state_version"}))
+    older = layout.read_text()
+    if groups is None:
+        reopened(tmp_path, fixed=fixed)
+        return
+    with pytest.raises(CheckpointError, match="holds device groups as no version since lays them out"):
+        reopened(tmp_path, fixed=fixed)
+    assert layout.read_text() == older
+
+
 def test_a_checkpoint_of_one_device_per_key_stays_so_whatever_is_expected(tmp_path: Path) -> None:
     reopened(tmp_path)
     assert open_checkpoint(tmp_path, replace(FIXED, device_groups=7), RULES, keep_groups=True).layout == Layout()

@@ -20,6 +20,8 @@ SESSIONIZE = "sessionize"
 ARCHIVE = "archive"
 ROLLUP = "rollup"
 QUERIES = (SESSIONIZE, ARCHIVE, ROLLUP)
+_STATE_VERSION = 1
+"""How the state is laid out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +161,7 @@ def open_checkpoint(folder: Path, fixed: Fixed, rules: Rules, *, keep_groups: bo
     else:
         try:
             begun_with, in_force = Fixed(**known["fixed"]), _rules_in_force(known, rules, last_ms)
+            _refuse_other_state(folder, known, begun_with)
             checkpoint = Checkpoint(
                 folder=folder,
                 id=str(known["id"]),
@@ -200,6 +203,16 @@ def _refuse_other(folder: Path, known: Fixed, wanted: Fixed) -> None:
                 "or start with a new --checkpoints folder and an empty home for the tables"
             )
             raise CheckpointError(msg)
+
+
+def _refuse_other_state(folder: Path, known: dict[str, Any], begun_with: Fixed) -> None:
+    """Refuse device groups that were laid out before versions were kept: their sessions would not be found."""
+    if begun_with.device_groups is not None and "state_version" not in known:
+        msg = (
+            f"--checkpoints {folder} holds device groups as no version since lays them out: deploy the version that began "
+            "it, or start with a new --checkpoints folder and an empty home for the tables; nothing was touched"
+        )
+        raise CheckpointError(msg)
 
 
 def _rules_in_force(known: dict[str, Any], rules: Rules, last_ms: int | None) -> RulesInForce:
@@ -255,6 +268,7 @@ def _save(file: Path, checkpoint: Checkpoint) -> None:
     content = {
         "id": checkpoint.id,
         "begun_ms": checkpoint.begun_ms,
+        "state_version": _STATE_VERSION,
         "fixed": asdict(checkpoint.fixed),
         "rules": asdict(in_force.rules),
         "previous_rules": asdict(in_force.previous) if in_force.previous is not None else None,
