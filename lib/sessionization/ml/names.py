@@ -20,7 +20,7 @@ class RunKind(StrEnum):
 def sqlite_file(store: str) -> Path | None:
     """The file of a store that is a SQLite file, None for any other.
 
-    >>> sqlite_file("sqlite:////tmp/mlflow.db"), sqlite_file("databricks")
-    (PosixPath('/tmp/mlflow.db'), None)
+    >>> sqlite_file("sqlite:////kept/mlflow.db"), sqlite_file("databricks")
+    (PosixPath('/kept/mlflow.db'), None)
     """
     return Path(store.removeprefix(_SQLITE)) if store.startswith(_SQLITE) else None
