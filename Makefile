@@ -101,8 +101,8 @@ $(BUILD)/.ready: requirements-build.lock
 	@$(BUILD)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-build.lock
 	@touch $@
 
-watched: # databricks.yml asks for it before it deploys for players
-	@case '$(ON_CALL)' in ?*@?*) ;; *) echo "nobody would hear of failures, for '$(ON_CALL)' is no mail address: say whose it is with --var on_call=ADDRESS, BUNDLE_VAR_on_call or on_call in the file of overrides" >&2; exit 2 ;; esac
+watched: # databricks.yml asks for it before it deploys for players, and writes who is on call to its input
+	@IFS= read -r on_call || true; case "$$on_call" in ?*@?*) ;; *) echo "nobody would hear of failures, for '$$on_call' is no mail address: say whose it is with --var on_call=ADDRESS, BUNDLE_VAR_on_call or on_call in the file of overrides" >&2; exit 2 ;; esac
 
 wheel: $(BUILD)/.ready ## the library as a wheel in dist/, as the bundle deploys it
 	@rm -rf dist

@@ -7,9 +7,11 @@ from tests.bundle.dashboards import dashboard_findings
 from tests.bundle.jobs import job_findings
 from tests.bundle.options import option_findings
 from tests.bundle.resolve import REFERENCE, Resolved, Unresolved, look_up, resolve
+from tests.bundle.rights import right_findings
 from tests.bundle.shapes import FIELDS_OF, shape_findings
 from tests.bundle.sources import MAIN, Finding, Sources, read_sources, strings
 from tests.bundle.targets import target_findings
+from tests.bundle.watching import watch_findings
 
 _BUNDLE = {"name", "target", "git.branch", "git.commit", "git.origin_url", "uuid"}
 _USER = {"userName", "short_name", "domain_friendly_name", "id", "displayName"}
@@ -32,6 +34,8 @@ def findings(root: Path) -> list[Finding]:
         shape_findings,
         job_findings,
         option_findings,
+        watch_findings,
+        right_findings,
     )
     for target in targets:
         for check in per_target:

@@ -16,6 +16,8 @@ from tests.bundle.spark_keys import known_spark_keys
 _STREAM = "sessionize"
 _WITH_A_SESSION = {"maintain", "workspace_tests", _STREAM}
 """Jobs that take the cluster's Spark session, and check its settings."""
+_BOUNDED = "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage"
+_BOUND = "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB"
 _QUARTZ_DAY_FIELDS = slice(3, 6, 2)
 _DAY_OF_WEEK = 5
 _time_zones = cache(zoneinfo.available_timezones)  # reads a folder of hundreds of files
@@ -63,14 +65,23 @@ def _compute(job: dict[str, Any]) -> Iterator[str]:
         cluster.get("job_cluster_key"): cluster.get("new_cluster", {}) for cluster in job.get("job_clusters", [])
     }
     tasks = job.get("tasks", [])
+    names = [task.get("task_key") for task in tasks]
+    for name in sorted({str(name) for name in names if names.count(name) > 1}):
+        yield f"task_key {name} stands there twice"
     for task in tasks:
         name = task.get("task_key")
+        if not any("whl" in library for library in task.get("libraries", [])):
+            yield f"task {name}: the wheel is missing in its libraries, and with it the code that it runs"
         if task.get("job_cluster_key") not in clusters:
             yield f"task {name}: job_cluster_key {task.get('job_cluster_key')!r} is no cluster of the job"
         for needed in task.get("depends_on", []):
             if needed.get("task_key") not in {other.get("task_key") for other in tasks}:
                 yield f"task {name} depends on {needed.get('task_key')!r}, which the job does not have"
     for name, cluster in clusters.items():
+        if cluster.get("data_security_mode") != "SINGLE_USER":
+            yield f"cluster {name}: data_security_mode must be SINGLE_USER: the sinks live in the driver's own Python process"
+        if cluster.get("runtime_engine") != "STANDARD":
+            yield f"cluster {name}: runtime_engine must be STANDARD: Photon costs twice as much and speeds nothing up here"
         if "autoscale" in cluster:
             yield f"cluster {name}: no autoscale, for state does not move to new workers"
         for key in cluster.get("spark_conf", {}):
@@ -119,10 +130,25 @@ def _entry_points(job: dict[str, Any]) -> Iterator[str]:
             yield f"{ENTRY_POINT_VARIABLE} is {chosen!r}: it must be one of {', '.join(ENTRY_POINTS)}"
 
 
+def _files(job: dict[str, Any], target: Resolved) -> Iterator[tuple[str, str]]:
+    volume = target.resources.get("volumes", {}).get("checkpoints", {})
+    folder = "/Volumes/" + "/".join(str(volume.get(part)) for part in ("catalog_name", "schema_name", "name"))
+    for parameter in job.get("parameters", []):
+        where = str(parameter.get("default"))
+        if parameter.get("name") == "input" and f"{where}/".startswith(f"{folder}/"):
+            yield where, folder
+
+
 def _stream(job: dict[str, Any], target: Resolved) -> Iterator[str]:
     if ("schedule" in job) == ("continuous" in job):
         yield f"target {target.target} must give it a schedule or make it continuous, one of the two"
     yield from _entry_points(job)
+    for cluster in job.get("job_clusters", []):
+        conf = cluster.get("new_cluster", {}).get("spark_conf", {})
+        if conf.get(_BOUNDED) != "true" or not conf.get(_BOUND):
+            yield f"spark_conf {_BOUNDED} must be 'true', and {_BOUND} be there: RocksDB would take the machine's memory"
+    for where, folder in _files(job, target):
+        yield f"input {where} is in the volume checkpoints ({folder}): what is cleaned as input would be the checkpoint"
     is_development = target.settings.get("mode") == "development"
     explicit = job.get("schedule", {}).get("pause_status") or job.get("continuous", {}).get("pause_status")
     if is_development and explicit:

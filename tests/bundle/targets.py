@@ -1,11 +1,13 @@
 """What targets must be to each other, and what a target that people depend on must be."""
 
+import re
 from collections.abc import Iterator
 from itertools import combinations
 
 from tests.bundle.resolve import Resolved
 from tests.bundle.sources import MAIN, Finding, Sources
 
+_RULE = re.compile(r"^([a-z-]+):", re.MULTILINE)
 _MODES = {"development", "production"}
 _FOR_PLAYERS = {"prod", "continuous"}
 _PLAYERS_MADE_UP = "simulate"
@@ -22,6 +24,7 @@ def target_findings(sources: Sources, targets: list[Resolved]) -> Iterator[Findi
         yield Finding(MAIN, "dev must be the default target, and the only one")
     for target in targets:
         yield from (Finding(MAIN, f"target {target.target}: {mistake}") for mistake in _alone(target))
+    yield from _builds(sources)
 
 
 def _homes(target: Resolved) -> dict[str, str]:
@@ -34,6 +37,9 @@ def _homes(target: Resolved) -> dict[str, str]:
         homes[f"the files (volumes.{key})"] = ".".join(map(str, place))
     for key, job in target.resources.get("jobs", {}).items():
         for parameter in job.get("parameters", []):
+            if parameter.get("name") == "input" and parameter.get("default"):
+                # Shared, one target's maintain would delete what another has not read.
+                homes[f"the input of job {key}"] = str(parameter["default"])
             if parameter.get("name") in {"checkpoints", "schema"}:
                 catalog = next((p.get("default") for p in job["parameters"] if p.get("name") == "catalog"), "")
                 value = parameter.get("default")
@@ -56,6 +62,8 @@ def _alone(target: Resolved) -> Iterator[str]:
         yield from _for_players(target)
     if settings.get("mode") not in _MODES:
         yield f"mode {settings.get('mode')!r} is none of development and production"
+    if settings.get("mode") == "development" and target.target != "dev":
+        yield "mode development is dev's alone: it pauses all triggers and puts a person's name before everything"
     if settings.get("mode") != "production":
         return
     if "service_principal_name" not in settings.get("run_as", {}):
@@ -76,8 +84,9 @@ def _for_players(target: Resolved) -> Iterator[str]:
     resources = target.resources
     if _PLAYERS_MADE_UP in resources.get("jobs", {}):
         yield f"the job {_PLAYERS_MADE_UP} would put its players among those who play"
-    if not resources.get("jobs", {}).get("sessionize", {}).get("email_notifications", {}).get("on_failure"):
-        yield "nobody hears of a failed run"
+    for key, job in resources.get("jobs", {}).items():
+        if not job.get("email_notifications", {}).get("on_failure"):
+            yield f"nobody hears of a failed run of {key}"
     if any(not alert.get("evaluation", {}).get("notification", {}).get("subscriptions")
            for alert in resources.get("alerts", {}).values()):  # fmt: skip
         yield "nobody hears of the alerts"
@@ -86,3 +95,15 @@ def _for_players(target: Resolved) -> Iterator[str]:
         yield "keep_tables must be true: one wrong command would delete the tables"
     if not any("watched" in artifact.get("build", "") for artifact in target.settings.get("artifacts", {}).values()):
         yield "its build must ask for `watched`, which refuses to deploy where on_call is no address"
+
+
+def _builds(sources: Sources) -> Iterator[Finding]:
+    """A build that names no target of the Makefile fails in the middle of a deploy."""
+    makefile = sources.root / "Makefile"
+    known = set(_RULE.findall(makefile.read_text(encoding="utf-8"))) if makefile.is_file() else set()
+    for place in (sources.main, *sources.main.get("targets", {}).values()):
+        for artifact in place.get("artifacts", {}).values():
+            program, *words = artifact.get("build", "").partition("\n")[0].partition("<<")[0].split()
+            named = [word for word in words if not word.startswith("-") and "=" not in word]
+            if program != "make" or not named or not known.issuperset(named):
+                yield Finding(MAIN, f"build {program} {' '.join(words)}: it must be make with targets of the Makefile")

@@ -155,7 +155,7 @@ def test_a_deploy_for_players_asks_who_hears_of_failures(
     assert f"nobody would hear of failures, for '{PRINCIPAL}' is no mail address" in told
     assert "--var on_call=ADDRESS" in told
     assert not workspace.assets.jobs
-    for person, variables in ((PERSON, {}), (PRINCIPAL, {"on_call": "night@studio.example"})):
+    for person, variables in ((PERSON, {}), (PRINCIPAL, {"on_call": "o'brien@studio.example"})):
         with served(Workspace(person)) as theirs:
             Cli(copy_project(tmp_path / person), theirs, variables)("bundle", "deploy", "-t", target)
         address = variables.get("on_call", PERSON)
@@ -189,7 +189,7 @@ def test_other_code_has_another_name_and_a_running_job_keeps_its_own(cli: Cli, t
 def test_what_variables_say_reaches_the_workspace(cli: Cli, target: str) -> None:
     cli("bundle", "deploy", "-t", target, "--var", "entry_point=file", "--var", "collectors=game-collectors")
     jobs = [job["settings"] for job in cli.workspace.assets.jobs.values()]
-    (cluster,) = next(job["job_clusters"] for job in jobs if job["name"].endswith("sessionize"))
+    (cluster,) = next(job["job_clusters"] for job in jobs if "sessionize" in job["name"])
     assert cluster["new_cluster"]["spark_env_vars"] == {"SESSIONIZATION_ENTRY_POINT": "file"}
     granted = {kind: grants.get("game-collectors") for kind, grants in cli.workspace.catalog.grants.items()}
     assert sorted(map(sorted, filter(None, granted.values()))) == [["READ_VOLUME", "WRITE_VOLUME"], ["USE_SCHEMA"]]
@@ -200,7 +200,7 @@ def test_a_run_takes_parameters(cli: Cli, target: str) -> None:
     cli("bundle", "deploy", "-t", target)
     told = cli("bundle", "run", "sessionize", "-t", target, "--no-wait", "--params", "run-for=1h")
     [run] = cli.workspace.assets.runs
-    assert run["run_name"].endswith("sessionize")
+    assert run["run_name"].endswith(f"sessionize {target}")
     assert run["overriding_parameters"] == {"job_parameters": {"run-for": "1h"}}
     assert run["run_page_url"] in told.everything
 

@@ -16,6 +16,9 @@ SIMULATE = "bundles/simulate.job.yml"
 LANDING = "bundles/landing.volume.yml"
 TESTS = "bundles/workspace_tests.job.yml"
 MAINTAIN = "bundles/maintain.job.yml"
+CHECKPOINTS = "bundles/checkpoints.volume.yml"
+BACKLOG = "bundles/backlog.alert.yml"
+OVERVIEW = "bundles/session_overview.dashboard.yml"
 DASHBOARD = "bundles/session_overview.lvdash.json"
 
 MISTAKES = [
@@ -53,7 +56,7 @@ MISTAKES = [
     ("entry point left out", SESSIONIZE, "notebook_task:\n", "spark_python_task:\n            python_file: ../jobs/sessionize.py\n          notebook:\n", SESSIONIZE, "it must be one notebook and one file"),
     ("players made up in prod", SIMULATE, "\n  staging:\n", "\n  prod:\n", MAIN, "target prod: the job simulate would put its players among those who play"),
     ("target that is none", SIMULATE, "\n  staging:\n", "\n  stage:\n", SIMULATE, "target stage: here only the resources of a target of databricks.yml may stand"),
-    ("failures that nobody hears of", MAIN, "      notify_emails:\n        - ${var.on_call}\n", "", MAIN, "target prod: nobody hears of a failed run"),
+    ("failures that nobody hears of", MAIN, "      notify_emails:\n        - ${var.on_call}\n", "", MAIN, "target prod: nobody hears of a failed run of sessionize"),
     ("alerts that nobody hears of", MAIN, "      alert_subscriptions:\n        - user_email: ${var.on_call}\n", "", MAIN, "target prod: nobody hears of the alerts"),
     ("deploy that does not ask who is on call", MAIN, "--silent watched wheel", "--silent wheel", MAIN, "target prod: its build must ask for `watched`"),
     ("tables that one command deletes", MAIN, "      keep_tables: true\n", "", MAIN, "target prod: keep_tables must be true"),
@@ -80,12 +83,51 @@ MISTAKES = [
     ("task that takes itself for a person", SESSIONIZE, "job-run-id:", "job-run:", SESSIONIZE, "task sessionize: base_parameters must give job-run-id"),
     ("tests that are not deployed", MAIN, "    - tests/nutter\n", "", TESTS, "is in no folder that goes into the workspace"),
     ("section that is none", MAIN, "include:", "includes:", MAIN, "includes is not a section of a bundle"),
+    ("alert that is quiet when it matters", BACKLOG, "GREATER_THAN", "LESS_THAN", BACKLOG, "comparison_operator LESS_THAN must be GREATER_THAN"),
+    ("threshold of another alert", BACKLOG, "${var.late_events_seconds}", "${var.no_data_seconds}", BACKLOG, "threshold ${var.no_data_seconds} must be ${var.late_events_seconds}"),
+    ("alert on one target's tables", BACKLOG, "${resources.schemas.sessions.name}", "gaming_sessions_prod", BACKLOG, "must ask the target's own views, in `main`.`gaming_sessions_staging`"),
+    ("dashboard of one target's tables", OVERVIEW, "dataset_schema: ${resources.schemas.sessions.name}", "dataset_schema: gaming_sessions_prod", OVERVIEW, "the target's tables are in ('main', 'gaming_sessions_staging')"),
+    ("dashboard of one catalog", OVERVIEW, "dataset_catalog: ${resources.schemas.sessions.catalog_name}", "dataset_catalog: games", OVERVIEW, "the target's tables are in ('main', 'gaming_sessions_prod')"),
+    ("dashboard that lends rights", OVERVIEW, "embed_credentials: false", "embed_credentials: true", OVERVIEW, "embed_credentials must be false"),
+    ("paused alert", BACKLOG, "timezone_id: UTC", "timezone_id: UTC\n        pause_status: PAUSED", BACKLOG, "schedule is PAUSED in prod"),
+    ("paused target", MAIN, "    presets:\n      tags:\n        environment: prod\n", "    presets:\n      trigger_pause_status: PAUSED\n", MAIN, "target prod: trigger_pause_status PAUSED"),
+    ("paused stream", MAIN, "pause_status: UNPAUSED", "pause_status: PAUSED", SESSIONIZE, "continuous is PAUSED in continuous"),
+    ("stream that is looked after once a day", VARIABLES, "default: 0 0/3 * * * ?", "default: 0 0 3 * * ?", SESSIONIZE, "leaves 1440 minutes between two starts: at most 10"),
+    ("stream that is looked after on weekdays", VARIABLES, "default: 0 0/3 * * * ?", "default: 0 0/3 * ? * MON-FRI", SESSIONIZE, "minutes between two starts: at most 10"),
+    ("alerts that look once an hour", VARIABLES, "default: 0 0/5 * * * ?", "default: 0 0 * * * ?", BACKLOG, "leaves 60 minutes between two starts: at most 30"),
+    ("stream that is killed every hour", SESSIONIZE, "timeout_seconds: 0", "timeout_seconds: 3600", SESSIONIZE, "timeout_seconds 3600 must be 0"),
+    ("stream that one target kills every hour", MAIN, "        sessionize:\n          schedule:", "        sessionize:\n          timeout_seconds: 3600\n          schedule:", SESSIONIZE, "timeout_seconds 3600 must be 0"),
+    ("task that is killed every hour", SESSIONIZE, "- task_key: sessionize_file\n", "- task_key: sessionize_file\n          timeout_seconds: 3600\n", SESSIONIZE, "task sessionize_file: timeout_seconds must be 0"),
+    ("task without the library", MAINTAIN, "          libraries:\n            - whl: ../dist/*.whl\n", "", MAINTAIN, "task maintain: the wheel is missing"),
+    ("shared access mode", SESSIONIZE, "data_security_mode: SINGLE_USER", "data_security_mode: USER_ISOLATION", SESSIONIZE, "data_security_mode must be SINGLE_USER"),
+    ("Photon", SESSIONIZE, "runtime_engine: STANDARD", "runtime_engine: PHOTON", SESSIONIZE, "runtime_engine must be STANDARD"),
+    ("memory without a bound", SESSIONIZE, 'boundedMemoryUsage: "true"', 'boundedMemoryUsage: "false"', SESSIONIZE, "boundedMemoryUsage must be 'true'"),
+    ("bound that is not there", SESSIONIZE, "              spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB: ${var.rocksdb_memory_mb}\n", "", SESSIONIZE, "RocksDB would take the machine's memory"),
+    ("two tasks of one name", SESSIONIZE, "- task_key: sessionize_file", "- task_key: sessionize", SESSIONIZE, "task_key sessionize stands there twice"),
+    ("job that cannot write its tables", SCHEMA, ", SELECT, MODIFY]", ", SELECT]", SCHEMA, "${var.runner} is granted"),
+    ("job that cannot write its checkpoint", CHECKPOINTS, "[READ_VOLUME, WRITE_VOLUME]", "[READ_VOLUME]", CHECKPOINTS, "${var.runner} is granted ['READ_VOLUME'], and needs ['READ_VOLUME', 'WRITE_VOLUME']"),
+    ("readers who write", SCHEMA, "- principal: ${var.reader}\n          privileges: [USE_SCHEMA, SELECT]", "- principal: ${var.reader}\n          privileges: [USE_SCHEMA, SELECT, MODIFY]", SCHEMA, "${var.reader} is granted"),
+    ("operators who see nothing", SCHEMA, "        - principal: ${var.operator}\n          privileges: [USE_SCHEMA, SELECT]\n", "", SCHEMA, "${var.operator} is granted [], and needs"),
+    ("right for all", LANDING, "- principal: ${var.operator}\n", "- principal: account users\n", LANDING, "account users is granted ['READ_VOLUME'], and needs []"),
+    ("readers who manage", MAIN, "level: CAN_VIEW", "level: CAN_MANAGE", MAIN, "${var.readers} has CAN_MANAGE, and needs CAN_VIEW"),
+    ("permissions of one resource", OVERVIEW, "      embed_credentials", "      permissions: [{level: CAN_EDIT, group_name: users}]\n      embed_credentials", OVERVIEW, "permissions stand in databricks.yml"),
+    ("job that runs as a person", MAINTAIN, "      max_concurrent_runs: 1", "      run_as: {user_name: someone@example.com}\n      max_concurrent_runs: 1", MAINTAIN, "run_as stands in databricks.yml"),
+    ("input in the checkpoints", VARIABLES, "folder of the events with source files; must be empty with source kafka\n    default: /Volumes/${resources.volumes.landing.catalog_name}/${resources.volumes.landing.schema_name}/${resources.volumes.landing.name}", "folder of the events\n    default: /Volumes/${resources.volumes.checkpoints.catalog_name}/${resources.volumes.checkpoints.schema_name}/${resources.volumes.checkpoints.name}", SESSIONIZE, "is in the volume checkpoints"),
+    ("input shared by two targets", VARIABLES, "folder of the events with source files; must be empty with source kafka\n    default: /Volumes/${resources.volumes.landing.catalog_name}/${resources.volumes.landing.schema_name}/${resources.volumes.landing.name}", "folder of the events\n    default: /Volumes/main/games/landing", SESSIONIZE, "targets staging and prod share the input of job sessionize /Volumes/main/games/landing"),
+    ("job whose failures nobody hears of", MAINTAIN, "      email_notifications:\n        on_failure: ${var.notify_emails}\n", "", MAINTAIN, "email_notifications.on_failure must be ${var.notify_emails}"),
+    ("backlog that nobody hears of", SESSIONIZE, "        on_streaming_backlog_exceeded: ${var.notify_emails}\n", "", SESSIONIZE, "email_notifications.on_streaming_backlog_exceeded must be"),
+    ("volume in another catalog", LANDING, "catalog_name: ${var.catalog}", "catalog_name: games", LANDING, "landing: the volume must be in the target's own schema"),
+    ("volume on storage of others", CHECKPOINTS, "volume_type: MANAGED", "volume_type: EXTERNAL", CHECKPOINTS, "volume_type must be MANAGED"),
+    ("two volumes of one name", LANDING, "name: landing", "name: checkpoints", LANDING, "the name checkpoints is that of volume checkpoints"),
+    ("staging as somebody's own", MAIN, "  staging:\n    mode: production", "  staging:\n    mode: development", MAIN, "target staging: mode development is dev's alone"),
+    ("build that is none", MAIN, "build: make --silent wheel", "build: make --silent wheels", MAIN, "build make --silent wheels: it must be make with targets of the Makefile"),
 ]  # fmt: skip
 
 
 @pytest.fixture
 def copied(tmp_path: Path) -> Path:
-    shutil.copy(ROOT / MAIN, tmp_path)
+    for file in (MAIN, "Makefile"):
+        shutil.copy(ROOT / file, tmp_path)
     for folder in ("bundles", "notebooks", "jobs", "tests/nutter"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     return tmp_path

@@ -57,7 +57,7 @@ def evening(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Sp
         STREAM_PROGRESS: [
             progress
             | {"query": "sessionize", "batch_id": 1, "heartbeats": 1, "lateness_p50_ms": 9, "lateness_p99_ms": 9},
-            progress | {"query": "archive", "batch_id": 1, "quarantined": 1},
+            progress | {"query": "archive", "batch_id": 1, "rows_in": 400, "quarantined": 100},
         ],
     }
     for table, of_table in rows.items():
@@ -160,6 +160,18 @@ def test_heartbeats_are_missed_by_their_own_interval(
 ) -> None:
     value, is_off = alert_value(looked_at(spark, [(5, 1, 900)], beat_s), "stale_heartbeats", heartbeat)
     assert (value == pytest.approx(missed, rel=0.5, abs=0.1), is_off) == (True, goes_off)
+
+
+@pytest.mark.parametrize(("messages", "goes_off"), [(99, False), (100, True)])
+def test_a_large_share_of_few_messages_is_not_told(
+    spark: SparkSession,
+    messages: int,
+    goes_off: bool,  # noqa: FBT001
+) -> None:
+    row = (datetime.now(UTC), messages, messages // 2)
+    health = spark.createDataFrame([row], "minute timestamp, messages bigint, quarantined bigint")
+    health.createOrReplaceTempView("stream_health")
+    assert alert_value(spark, "quarantine_share")[1] is goes_off
 
 
 def test_before_the_first_message_its_absence_alone_is_told(spark: SparkSession, tmp_path: Path) -> None:

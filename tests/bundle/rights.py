@@ -1,0 +1,77 @@
+"""Who may do what, and where the files live: no right too many, and none too few for the job."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from tests.bundle.resolve import Resolved
+from tests.bundle.sources import MAIN, Finding, Sources
+
+_READS, _WRITES = {"READ_VOLUME"}, {"READ_VOLUME", "WRITE_VOLUME"}
+_RUNNER, _READER, _OPERATOR, _COLLECTORS = (
+    f"${{var.{name}}}" for name in ("runner", "reader", "operator", "collectors")
+)
+GRANTS: dict[str, dict[str, set[str]]] = {
+    "sessions": {
+        _RUNNER: {"USE_SCHEMA", "CREATE_TABLE", "SELECT", "MODIFY"},
+        _READER: {"USE_SCHEMA", "SELECT"},
+        _OPERATOR: {"USE_SCHEMA", "SELECT"},
+        _COLLECTORS: {"USE_SCHEMA"},
+    },
+    "checkpoints": {_RUNNER: _WRITES, _OPERATOR: _READS},
+    "landing": {_RUNNER: _WRITES, _COLLECTORS: _WRITES, _OPERATOR: _READS},
+}
+"""Privileges by schema or volume and principal, as they are written."""
+_PERMISSIONS = {
+    ("service_principal_name", "${var.service_principal}"): "CAN_MANAGE",
+    ("group_name", "${var.operators}"): "CAN_MANAGE",
+    ("group_name", "${var.readers}"): "CAN_VIEW",
+}
+
+
+def right_findings(sources: Sources, target: Resolved) -> Iterator[Finding]:
+    for file, kind, key, written in sources.resources(target.target):
+        if kind in {"schemas", "volumes"}:
+            yield from (Finding(file, f"{key}: {mistake}") for mistake in _grants(key, written))
+        if "permissions" in written:
+            yield Finding(file, f"{key}: permissions stand in {MAIN}, for all that a target has")
+        if "run_as" in written:
+            yield Finding(file, f"{key}: run_as stands in {MAIN}: a person's job ends with the person's account")
+    if target.settings.get("mode") == "production":
+        yield from _permissions(sources, target.target)
+    yield from _volumes(sources, target)
+
+
+def _grants(key: str, written: dict[str, Any]) -> Iterator[str]:
+    given = {grant.get("principal"): set(grant.get("privileges", ())) for grant in written.get("grants", [])}
+    wanted = GRANTS.get(key, {})
+    for principal in [*wanted, *(given.keys() - wanted.keys())]:
+        have, must = given.get(principal, set()), wanted.get(principal, set())
+        if have != must:
+            yield f"{principal} is granted {sorted(have)}, and needs {sorted(must)}"
+
+
+def _permissions(sources: Sources, target: str) -> Iterator[Finding]:
+    for permission in sources.main["targets"][target].get("permissions", []):
+        level = permission.get("level")
+        principals = [(kind, name) for kind, name in permission.items() if kind != "level"]
+        for principal in principals:
+            if level != _PERMISSIONS.get(principal):
+                yield Finding(
+                    MAIN,
+                    f"target {target}: {principal[1]} has {level}, and needs {_PERMISSIONS.get(principal, 'nothing')}",
+                )
+
+
+def _volumes(sources: Sources, target: Resolved) -> Iterator[Finding]:
+    schema = target.resources.get("schemas", {}).get("sessions", {})
+    home = (schema.get("catalog_name"), schema.get("name"))
+    named: dict[Any, str] = {}
+    for key, volume in target.resources.get("volumes", {}).items():
+        file = sources.file_of("volumes", key)
+        if (volume.get("catalog_name"), volume.get("schema_name")) != home:
+            yield Finding(file, f"{key}: the volume must be in the target's own schema, {home[0]}.{home[1]}")
+        if volume.get("volume_type") != "MANAGED":
+            yield Finding(file, f"{key}: volume_type must be MANAGED: another target could name the same storage")
+        if volume.get("name") in named:
+            yield Finding(file, f"{key}: the name {volume.get('name')} is that of volume {named[volume.get('name')]}")
+        named[volume.get("name")] = key

@@ -1,0 +1,118 @@
+"""That what is deployed is watched: alerts that go off, jobs that start and are told of, and a dashboard of its own tables."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any
+
+from croniter import croniter
+from croniter.croniter import CroniterError
+
+from tests.bundle.resolve import Resolved
+from tests.bundle.sources import Finding, Sources
+
+_THRESHOLDS = {
+    "backlog": "${var.late_events_seconds}",
+    "no_data": "${var.no_data_seconds}",
+    "quarantine_share": "${var.quarantine_percent}",
+    "stale_heartbeats": "${var.missed_heartbeats}",
+}
+_RESTART_S = 10 * 60
+_ALERT_S = 30 * 60
+_TELLS = {"on_failure"}
+_STREAM_TELLS = _TELLS | {"on_streaming_backlog_exceeded", "on_duration_warning_threshold_exceeded"}
+_MONDAY = datetime(2026, 11, 23, tzinfo=UTC)
+_STARTS = 10_000
+_STREAM = "sessionize"
+
+
+def watch_findings(sources: Sources, target: Resolved) -> Iterator[Finding]:
+    schema = target.resources.get("schemas", {}).get("sessions", {})
+    home = (schema.get("catalog_name"), schema.get("name"))
+    written = {(kind, key): fields for _file, kind, key, fields in sources.resources(target.target)}
+    for key, alert in target.resources.get("alerts", {}).items():
+        for mistake in (*_alert(alert, home), *_threshold(key, written.get(("alerts", key), {}))):
+            yield Finding(sources.file_of("alerts", key), f"{key}: {mistake}")
+    for key, dashboard in target.resources.get("dashboards", {}).items():
+        for mistake in _dashboard(dashboard, home):
+            yield Finding(sources.file_of("dashboards", key), f"{key}: {mistake}")
+    for key, job in target.resources.get("jobs", {}).items():
+        for mistake in (*_told(key, written.get(("jobs", key), {})), *(_stream(job) if key == _STREAM else ())):
+            yield Finding(sources.file_of("jobs", key), f"{key}: {mistake}")
+    if target.settings.get("mode") != "development":
+        yield from _paused(sources, target)
+
+
+@cache
+def longest_pause_s(expression: str) -> float:
+    """The longest time between two starts in eight days, or in the first ten thousand starts; 0 where that is no time."""
+    try:
+        times = croniter(expression, _MONDAY, ret_type=datetime, second_at_beginning=True)
+        previous, longest = _MONDAY, timedelta()
+        for _ in range(_STARTS):
+            following = times.get_next(datetime)
+            longest, previous = max(longest, following - previous), following
+            if following - _MONDAY > timedelta(days=8):
+                break
+    except CroniterError:
+        return 0
+    return longest.total_seconds()
+
+
+def _alert(alert: dict[str, Any], home: tuple[Any, Any]) -> Iterator[str]:
+    operator = alert.get("evaluation", {}).get("comparison_operator")
+    if operator != "GREATER_THAN":
+        yield f"comparison_operator {operator} must be GREATER_THAN: it would go off while all is well, and be quiet else"
+    if "`{}`.`{}`.".format(*home) not in alert.get("query_text", ""):
+        yield f"query_text must ask the target's own views, in `{home[0]}`.`{home[1]}`"
+    yield from _often("quartz_cron_schedule", alert.get("schedule", {}), _ALERT_S)
+
+
+def _threshold(key: str, written: dict[str, Any]) -> Iterator[str]:
+    threshold = written.get("evaluation", {}).get("threshold", {}).get("value", {}).get("double_value")
+    if threshold != _THRESHOLDS.get(key):
+        yield f"threshold {threshold} must be {_THRESHOLDS.get(key, 'named in tests/bundle/watching.py')}"
+
+
+def _dashboard(dashboard: dict[str, Any], home: tuple[Any, Any]) -> Iterator[str]:
+    given = (dashboard.get("dataset_catalog"), dashboard.get("dataset_schema"))
+    if given != home:
+        yield f"dataset_catalog and dataset_schema are {given}: the target's tables are in {home}"
+    if dashboard.get("embed_credentials") is not False:
+        yield "embed_credentials must be false: whoever opens the page would read with the deployer's rights"
+
+
+def _stream(job: dict[str, Any]) -> Iterator[str]:
+    if job.get("timeout_seconds") != 0:
+        yield f"timeout_seconds {job.get('timeout_seconds')} must be 0: a stream has no end"
+    for task in job.get("tasks", []):
+        if task.get("timeout_seconds", 0) != 0:
+            yield f"task {task.get('task_key')}: timeout_seconds must be 0: a stream has no end"
+    if "schedule" in job:
+        yield from _often("quartz_cron_expression", job["schedule"], _RESTART_S)
+
+
+def _often(field: str, schedule: dict[str, Any], most_s: int) -> Iterator[str]:
+    pause_s = longest_pause_s(str(schedule.get(field, "")))
+    if pause_s > most_s:
+        yield f"{field} {schedule[field]!r} leaves {pause_s / 60:g} minutes between two starts: at most {most_s // 60}"
+
+
+def _told(key: str, written: dict[str, Any]) -> Iterator[str]:
+    """As it is written, for in dev the list is empty."""
+    for field in sorted(_STREAM_TELLS if key == _STREAM else _TELLS):
+        if written.get("email_notifications", {}).get(field) != "${var.notify_emails}":
+            yield f"email_notifications.{field} must be ${{var.notify_emails}}: nobody would hear of it"
+
+
+def _paused(sources: Sources, target: Resolved) -> Iterator[Finding]:
+    if target.settings.get("presets", {}).get("trigger_pause_status") == "PAUSED":
+        yield Finding("databricks.yml", f"target {target.target}: trigger_pause_status PAUSED, so nothing would start")
+    for kind in ("jobs", "alerts"):
+        for key, thing in target.resources.get(kind, {}).items():
+            for trigger in ("schedule", "continuous", "trigger"):
+                if thing.get(trigger, {}).get("pause_status") == "PAUSED":
+                    yield Finding(
+                        sources.file_of(kind, key),
+                        f"{key}: {trigger} is PAUSED in {target.target}: it would never start",
+                    )
