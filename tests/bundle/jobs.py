@@ -64,7 +64,12 @@ def _compute(job: dict[str, Any]) -> Iterator[str]:
     clusters = {
         cluster.get("job_cluster_key"): cluster.get("new_cluster", {}) for cluster in job.get("job_clusters", [])
     }
-    tasks = job.get("tasks", [])
+    yield from _tasks(job.get("tasks", []), set(clusters))
+    for name, cluster in clusters.items():
+        yield from (f"cluster {name}: {mistake}" for mistake in _cluster(cluster))
+
+
+def _tasks(tasks: list[dict[str, Any]], clusters: set[str]) -> Iterator[str]:
     names = [task.get("task_key") for task in tasks]
     for name in sorted({str(name) for name in names if names.count(name) > 1}):
         yield f"task_key {name} stands there twice"
@@ -75,22 +80,24 @@ def _compute(job: dict[str, Any]) -> Iterator[str]:
         if task.get("job_cluster_key") not in clusters:
             yield f"task {name}: job_cluster_key {task.get('job_cluster_key')!r} is no cluster of the job"
         for needed in task.get("depends_on", []):
-            if needed.get("task_key") not in {other.get("task_key") for other in tasks}:
+            if needed.get("task_key") not in names:
                 yield f"task {name} depends on {needed.get('task_key')!r}, which the job does not have"
-    for name, cluster in clusters.items():
-        if cluster.get("data_security_mode") != "SINGLE_USER":
-            yield f"cluster {name}: data_security_mode must be SINGLE_USER: the sinks live in the driver's own Python process"
-        if cluster.get("runtime_engine") != "STANDARD":
-            yield f"cluster {name}: runtime_engine must be STANDARD: Photon costs twice as much and speeds nothing up here"
-        if "autoscale" in cluster:
-            yield f"cluster {name}: no autoscale, for state does not move to new workers"
-        for key in cluster.get("spark_conf", {}):
-            if key not in known_spark_keys():
-                yield f"cluster {name}: spark_conf {key} is no setting of Spark"
-        for variable, value in cluster.get("spark_env_vars", {}).items():
-            is_secret = any(part in variable.lower() for part in ("password", "secret", "jaas", "token"))
-            if is_secret and not str(value).startswith("{{secrets/"):
-                yield f"cluster {name}: {variable} must be a reference, {{{{secrets/SCOPE/KEY}}}}"
+
+
+def _cluster(cluster: dict[str, Any]) -> Iterator[str]:
+    if cluster.get("data_security_mode") != "SINGLE_USER":
+        yield "data_security_mode must be SINGLE_USER: the sinks live in the driver's own Python process"
+    if cluster.get("runtime_engine") != "STANDARD":
+        yield "runtime_engine must be STANDARD: Photon costs twice as much and speeds nothing up here"
+    if "autoscale" in cluster:
+        yield "no autoscale, for state does not move to new workers"
+    for key in cluster.get("spark_conf", {}):
+        if key not in known_spark_keys():
+            yield f"spark_conf {key} is no setting of Spark"
+    for variable, value in cluster.get("spark_env_vars", {}).items():
+        is_secret = any(part in variable.lower() for part in ("password", "secret", "jaas", "token"))
+        if is_secret and not str(value).startswith("{{secrets/"):
+            yield f"{variable} must be a reference, {{{{secrets/SCOPE/KEY}}}}"
 
 
 def _spark_conf(job: dict[str, Any]) -> Iterator[str]:
@@ -116,7 +123,7 @@ def _cron(schedule: dict[str, Any], field: str) -> Iterator[str]:
         yield f"timezone_id {schedule.get('timezone_id')!r} is no time zone"
 
 
-def _entry_points(job: dict[str, Any]) -> Iterator[str]:
+def entry_point_mistakes(job: dict[str, Any]) -> Iterator[str]:
     """Two tasks, one cluster, and its word for which of them runs the stream: never both, for they share the checkpoint."""
     tasks = job.get("tasks", [])
     kinds = sorted(kind for task in tasks for kind in ("notebook_task", "spark_python_task") if kind in task)
@@ -142,7 +149,7 @@ def _files(job: dict[str, Any], target: Resolved) -> Iterator[tuple[str, str]]:
 def _stream(job: dict[str, Any], target: Resolved) -> Iterator[str]:
     if ("schedule" in job) == ("continuous" in job):
         yield f"target {target.target} must give it a schedule or make it continuous, one of the two"
-    yield from _entry_points(job)
+    yield from entry_point_mistakes(job)
     for cluster in job.get("job_clusters", []):
         conf = cluster.get("new_cluster", {}).get("spark_conf", {})
         if conf.get(_BOUNDED) != "true" or not conf.get(_BOUND):

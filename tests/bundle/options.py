@@ -53,7 +53,7 @@ def option_findings(sources: Sources, target: Resolved) -> Iterator[Finding]:
         if key not in SETTINGS:
             yield Finding(file, f"{key}: name its settings in tests/bundle/options.py")
             continue
-        for mistake in (*_parameters(key, job), *_words(key, job), *_as_task(job), *_values(key, job)):
+        for mistake in (*_parameters(key, job), *_words(key, job), *_as_task(job), *value_mistakes(key, job)):
             yield Finding(file, f"{key}: {mistake}")
     yield from _variables(sources)
 
@@ -113,7 +113,7 @@ def _as_task(job: dict[str, Any]) -> Iterator[str]:
             yield f"task {task.get('task_key')}: base_parameters must give {JOB_RUN_ID} as {{{{job.run_id}}}}"
 
 
-def _values(key: str, job: dict[str, Any]) -> Iterator[str]:
+def value_mistakes(key: str, job: dict[str, Any]) -> Iterator[str]:
     """The settings themselves must take what a target gives by default."""
     model = SETTINGS[key]
     given = {name: text for name, text in _given(job).items() if name in _expected(key)}

@@ -9,7 +9,7 @@ from tests.bundle.sources import MAIN, Finding, Sources
 
 _RULE = re.compile(r"^([a-z-]+):", re.MULTILINE)
 _MODES = {"development", "production"}
-_FOR_PLAYERS = {"prod", "continuous"}
+FOR_PLAYERS = {"prod", "continuous"}
 _PLAYERS_MADE_UP = "simulate"
 
 
@@ -58,8 +58,8 @@ def _home_file(sources: Sources, what: str) -> str:
 
 def _alone(target: Resolved) -> Iterator[str]:
     settings = target.settings
-    if target.target in _FOR_PLAYERS:
-        yield from _for_players(target)
+    if target.target in FOR_PLAYERS:
+        yield from for_players_mistakes(target)
     if settings.get("mode") not in _MODES:
         yield f"mode {settings.get('mode')!r} is none of development and production"
     if settings.get("mode") == "development" and target.target != "dev":
@@ -75,11 +75,11 @@ def _alone(target: Resolved) -> Iterator[str]:
         yield "workspace.root_path is missing: two people would deploy two copies"
     if root.startswith("/Workspace/Shared"):
         yield "workspace.root_path under /Workspace/Shared can be written by everybody"
-    if target.target in _FOR_PLAYERS and "branch" not in settings.get("git", {}):
+    if target.target in FOR_PLAYERS and "branch" not in settings.get("git", {}):
         yield "git.branch is missing: any branch could be deployed"
 
 
-def _for_players(target: Resolved) -> Iterator[str]:
+def for_players_mistakes(target: Resolved) -> Iterator[str]:
     """What must be said before anybody has set anything."""
     resources = target.resources
     if _PLAYERS_MADE_UP in resources.get("jobs", {}):

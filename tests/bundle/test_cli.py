@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.bundle.cli import BINARY, Cli, copy_project
+from tests.bundle.given import given_mistakes
 from tests.bundle.sources import ROOT
 from tests.bundle.workspace.assets import WAREHOUSE
 from tests.bundle.workspace.server import PERSON, PRINCIPAL, Workspace, served
@@ -236,6 +237,14 @@ def test_another_identity_is_refused(project: Path, target: str) -> None:
 )
 def test_a_wrong_variable_is_named(cli: Cli, words: list[str], message: str) -> None:
     assert message in cli.refused("bundle", "validate", "--strict", "-t", "prod", *words).errors
+
+
+@only("dev", "prod")
+def test_what_it_puts_together_can_be_looked_at_before_a_deploy(cli: Cli, target: str) -> None:
+    words = ("bundle", "validate", "-t", target, "-o", "json")
+    assert given_mistakes(json.loads(cli(*words).out)) == []
+    (mistake,) = given_mistakes(json.loads(cli(*words, "--var", "sessionize_heartbeat=30sec").out))
+    assert "--heartbeat '30sec'" in mistake
 
 
 @only("dev")

@@ -17,8 +17,8 @@ _THRESHOLDS = {
     "quarantine_share": "${var.quarantine_percent}",
     "stale_heartbeats": "${var.missed_heartbeats}",
 }
-_RESTART_S = 10 * 60
-_ALERT_S = 30 * 60
+RESTART_S = 10 * 60
+ALERT_S = 30 * 60
 _TELLS = {"on_failure"}
 _STREAM_TELLS = _TELLS | {"on_streaming_backlog_exceeded", "on_duration_warning_threshold_exceeded"}
 _MONDAY = datetime(2026, 11, 23, tzinfo=UTC)
@@ -65,7 +65,7 @@ def _alert(alert: dict[str, Any], home: tuple[Any, Any]) -> Iterator[str]:
         yield f"comparison_operator {operator} must be GREATER_THAN: it would go off while all is well, and be quiet else"
     if "`{}`.`{}`.".format(*home) not in alert.get("query_text", ""):
         yield f"query_text must ask the target's own views, in `{home[0]}`.`{home[1]}`"
-    yield from _often("quartz_cron_schedule", alert.get("schedule", {}), _ALERT_S)
+    yield from interval_mistakes("quartz_cron_schedule", alert.get("schedule", {}), ALERT_S)
 
 
 def _threshold(key: str, written: dict[str, Any]) -> Iterator[str]:
@@ -89,10 +89,10 @@ def _stream(job: dict[str, Any]) -> Iterator[str]:
         if task.get("timeout_seconds", 0) != 0:
             yield f"task {task.get('task_key')}: timeout_seconds must be 0: a stream has no end"
     if "schedule" in job:
-        yield from _often("quartz_cron_expression", job["schedule"], _RESTART_S)
+        yield from interval_mistakes("quartz_cron_expression", job["schedule"], RESTART_S)
 
 
-def _often(field: str, schedule: dict[str, Any], most_s: int) -> Iterator[str]:
+def interval_mistakes(field: str, schedule: dict[str, Any], most_s: int) -> Iterator[str]:
     pause_s = longest_pause_s(str(schedule.get(field, "")))
     if pause_s > most_s:
         yield f"{field} {schedule[field]!r} leaves {pause_s / 60:g} minutes between two starts: at most {most_s // 60}"

@@ -1,0 +1,24 @@
+"""Look at what a target is given, before it is deployed: `databricks bundle validate -t prod -o json | python -m tests.bundle`."""
+
+import json
+import sys
+
+from tests.bundle.given import given_mistakes
+
+
+def main() -> int:
+    """Print the mistakes. 0 where there are none, 1 for mistakes, 2 for no bundle on stdin."""
+    try:
+        mistakes = given_mistakes(json.load(sys.stdin))
+    except (ValueError, KeyError, TypeError) as error:
+        sys.stderr.write(
+            f"stdin is not what `databricks bundle validate -o json` writes: {error!r}; see what it says\n"
+        )
+        return 2
+    for mistake in mistakes:
+        sys.stderr.write(f"{mistake}\n")
+    return 1 if mistakes else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

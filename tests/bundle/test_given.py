@@ -1,0 +1,74 @@
+"""What the CLI takes without a word is told before a deploy."""
+
+import io
+import json
+from typing import Any
+
+import pytest
+
+from tests.bundle import __main__ as look
+from tests.bundle.given import given_mistakes
+from tests.bundle.resolve import resolve
+from tests.bundle.sources import ROOT, Sources, read_sources
+
+SECRET_LESS = "kafka.sasl.jaas.config=hunter2"
+
+
+def given(target: str = "prod", **variables: Any) -> dict[str, Any]:
+    """As the CLI puts a target together with such variables."""
+    sources = read_sources(ROOT)
+    main = json.loads(json.dumps(sources.main))
+    main["targets"][target].setdefault("variables", {}).update(variables)
+    resolved = resolve(Sources(ROOT, sources.contents | {"databricks.yml": main}), target)
+    return {
+        "bundle": {"target": target},
+        "resources": resolved.resources,
+        "artifacts": resolved.settings.get("artifacts", {}),
+    }
+
+
+@pytest.mark.parametrize("target", ["dev", "staging", "prod", "continuous"])
+def test_nothing_is_told_of_the_defaults(target: str) -> None:
+    assert given_mistakes(given(target)) == []
+
+
+def test_nothing_is_told_of_kafka_as_the_docs_have_it() -> None:
+    servers = {"sessionize_source": "kafka", "sessionize_input": "", "sessionize_bootstrap_servers": "b-1.example:9096"}
+    assert given_mistakes(given(**servers)) == []
+
+
+@pytest.mark.parametrize(
+    ("variables", "told"),
+    [
+        ({"sessionize_heartbeat": "30sec"}, "sessionize: the parameters are refused: --heartbeat '30sec'"),
+        ({"sessionize_source": "kafka"}, "--source kafka needs --bootstrap-servers"),
+        ({"sessionize_kafka_option": SECRET_LESS}, "sessionize: the parameters are refused"),
+        ({"maintain_days": "many"}, "maintain: the parameters are refused: --days 'many'"),
+        ({"entry_point": "notbook"}, "sessionize: SESSIONIZATION_ENTRY_POINT is 'notbook'"),
+        ({"restart_schedule": "0 0 * * * ?"}, "sessionize: quartz_cron_expression '0 0 * * * ?' leaves 60 minutes"),
+        ({"alert_schedule": "0/5 * * * ?"}, "backlog: cron '0/5 * * * ?' has 5 fields"),
+        ({"notify_emails": []}, "prod: nobody hears of a failed run of maintain"),
+        ({"alert_subscriptions": []}, "prod: nobody hears of the alerts"),
+        ({"keep_tables": False}, "prod: keep_tables must be true"),
+        ({"sessionize_input": "/Volumes/main/games/landing"}, "maintain: it would delete files of /Volumes/main/games/landing"),
+    ],
+)  # fmt: skip
+def test_a_wrong_value_is_told(variables: dict[str, Any], told: str) -> None:
+    found = given_mistakes(given(**variables))
+    assert any(mistake.startswith(told) or told in mistake for mistake in found), found
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "told"),
+    [
+        (json.dumps(given()), 0, ""),
+        (json.dumps(given(entry_point="notbook")), 1, "'notbook'"),
+        ("Error: no target\n", 2, "is not what"),
+    ],
+)
+def test_it_ends_as_a_shell_expects(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: str, code: int, told: str
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    assert look.main() == code
+    assert told in capsys.readouterr().err
