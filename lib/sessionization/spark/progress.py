@@ -1,6 +1,7 @@
 """The row that every query leaves in `stream_progress` for every micro-batch."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -23,6 +24,21 @@ class Percentiles:
 
 
 @dataclass(frozen=True, slots=True)
+class Detail:
+    """What the monitor tells of a micro-batch beyond its row in `stream_progress`; None where it is not the query's.
+
+    `ends` counts the ends by reason, `live` the live sessions after the micro-batch; of `rows_out` rows of the operator
+    the largest partition has `largest_partition`; the tables took `write_ms` to take the rows.
+    """
+
+    ends: Mapping[str, int] | None = None
+    live: int | None = None
+    rows_out: int | None = None
+    largest_partition: int | None = None
+    write_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """One micro-batch of one query, named as in `stream_progress`; None where a column is not the query's."""
 
@@ -42,10 +58,12 @@ class Progress:
     quarantined: int | None = None
     state_rows: int | None = None
     state_bytes: int | None = None
+    detail: Detail = Detail()
 
     def row(self) -> dict[str, Any]:
         """The columns of `stream_progress` by name, but `processed_ms` for `processed_at`; made of JSON's types."""
         values = asdict(self)
+        del values["detail"]
         for name in ("latency", "lateness"):
             values |= {f"{name}_{key}": value for key, value in values.pop(name).items()}
         return values

@@ -37,9 +37,12 @@ class ProgressLog:
     come in order; so none is appended twice either (docs/adr/0008-progress-rows.md).
     """
 
-    def __init__(self, folder: Path, begun: Mapping[str, int]) -> None:
-        """Raises `ConfigurationError` for a folder that cannot be used; `begun` is each query's newest micro-batch."""
-        self._folder, self._begun = folder, begun
+    def __init__(self, folder: Path, begun: Mapping[str, int], since_ms: int = 0) -> None:
+        """Raises `ConfigurationError` for a folder that cannot be used; `begun` is each query's newest micro-batch.
+
+        Rows of before `since_ms` are another checkpoint's.
+        """
+        self._folder, self._begun, self._since_ms = folder, begun, since_ms
         self._newest: dict[str, int] = {}
         self._in_table: dict[str, int] | None = None
         try:
@@ -139,7 +142,8 @@ class ProgressLog:
         matters = " OR ".join(f"(query = '{query}' AND batch_id >= {batch_id})" for query, batch_id in first.items())
         table = home.sql_name(STREAM_PROGRESS.name)
         found = spark.sql(
-            f"SELECT query, max(batch_id) AS batch_id FROM {table} WHERE {matters} GROUP BY query"
+            f"SELECT query, max(batch_id) AS batch_id FROM {table} "
+            f"WHERE ({matters}) AND processed_at >= timestamp_millis({self._since_ms}) GROUP BY query"
         ).collect()
         return {row.query: row.batch_id for row in found}
 

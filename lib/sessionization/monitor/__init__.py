@@ -1,0 +1,1 @@
+"""What the stream says of itself beside its tables: a line per micro-batch, and metrics for Prometheus."""

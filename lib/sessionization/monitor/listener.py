@@ -1,0 +1,125 @@
+"""Hear of every micro-batch from its sink and from the engine, and tell both together, off the stream's way."""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+    StreamingQueryProgress,
+)
+
+from sessionization.monitor.batch_log import BatchLog
+from sessionization.monitor.outlet import Outlet, Say
+from sessionization.monitor.prometheus import PATH, Metrics, served
+from sessionization.spark.progress import Progress
+
+MOST_UNPAIRED = 10
+"""Micro-batches of a query that wait for the engine's word; the oldest beyond them is told without it."""
+LAST_WORD_WITHIN_S = 1.0
+
+
+class Monitor(StreamingQueryListener):
+    """Pairs what a sink counted with what the engine says of the same micro-batch, and hands both to the outlets.
+
+    The engine's word comes later, on another thread, and is lost where the engine has too much to say. So every
+    micro-batch is told once, in its query's order, and one whose word does not come is told without it.
+    """
+
+    def __init__(self, outlets: list[Outlet]) -> None:
+        self._outlets = outlets
+        self._lock = threading.Lock()
+        self._paired = threading.Condition(self._lock)
+        self._unpaired: dict[str, dict[int, Progress]] = {}
+
+    def add(self, progress: Progress) -> None:
+        """Take what a sink counted; called on the queries' threads, never waits for an outlet."""
+        with self._lock:
+            unpaired = self._unpaired.setdefault(progress.query, {})
+            unpaired[progress.batch_id] = progress
+            if len(unpaired) > MOST_UNPAIRED:
+                self._tell(unpaired, next(iter(unpaired)), None)
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
+        engine = event.progress
+        with self._lock:
+            unpaired = self._unpaired.get(engine.name or "", {})
+            if engine.batchId not in unpaired:  # another's query, or a word that came too late
+                return
+            for batch_id in [batch_id for batch_id in unpaired if batch_id < engine.batchId]:
+                self._tell(unpaired, batch_id, None)
+            self._tell(unpaired, engine.batchId, engine)
+            self._paired.notify_all()
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
+        """Nothing to tell yet."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
+        """The job itself says so."""
+
+    def close(self) -> None:
+        """Wait a moment for the engine's last words, then tell the rest without them."""
+        with self._lock:
+            self._paired.wait_for(lambda: not any(self._unpaired.values()), LAST_WORD_WITHIN_S)
+            for unpaired in self._unpaired.values():
+                for batch_id in list(unpaired):
+                    self._tell(unpaired, batch_id, None)
+
+    def _tell(self, unpaired: dict[int, Progress], batch_id: int, engine: StreamingQueryProgress | None) -> None:
+        progress = unpaired.pop(batch_id)
+        for outlet in self._outlets:
+            outlet.put(progress, engine)
+
+
+@contextlib.contextmanager
+def monitored(
+    spark: SparkSession, batch_log: Path | None, metrics_port: int | None, say: Say
+) -> Iterator[Callable[[Progress], None]]:
+    """What to tell each micro-batch to while the queries run: it is logged, and counted for Prometheus where asked.
+
+    Nothing that goes wrong here ends or delays the stream; it is said.
+
+    Args:
+        spark: the session of the queries.
+        batch_log: the file of the batch log; None for the process's stderr.
+        metrics_port: where to serve the metrics; None for nowhere.
+        say: what gets a line for a person.
+    """
+    with contextlib.ExitStack() as stack:
+        outlets = [Outlet(f"the batch log ({batch_log or 'stderr'})", BatchLog(batch_log), say)]
+        if metrics_port is not None:
+            metrics = Metrics()
+            try:
+                port = stack.enter_context(served(metrics_port, metrics.text))
+                say(f"metrics for Prometheus on port {port}, {PATH}")
+            except OSError as error:
+                say(f"--metrics-port {metrics_port} cannot be served ({error.strerror}): the stream goes on without")
+            else:
+                outlets.append(Outlet("the metrics", metrics, say))
+        with told_of(spark, outlets, say) as add:
+            yield add
+
+
+@contextlib.contextmanager
+def told_of(spark: SparkSession, outlets: list[Outlet], say: Say) -> Iterator[Callable[[Progress], None]]:
+    """As `monitored`, with outlets of the caller's, which are closed in the end."""
+    monitor = Monitor(outlets)
+    try:
+        spark.streams.addListener(monitor)
+    except (PySparkException, Py4JError) as error:  # such as a session that allows no listeners in Python
+        say(f"the engine's own figures are missing from the batch log: {type(error).__name__}")
+    try:
+        yield monitor.add
+    finally:
+        monitor.close()
+        with contextlib.suppress(Exception):  # an engine that is dead is told elsewhere
+            spark.streams.removeListener(monitor)
+        for outlet in outlets:
+            outlet.close()

@@ -1,0 +1,70 @@
+"""Spark's own logs of a query, as they lie in a checkpoint: which micro-batches were begun and done, and how far each reads."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sessionization.errors import CheckpointError
+
+_VERSION = "v1"
+_NO_OFFSET = "-"
+_PARTITIONS = "spark.sql.shuffle.partitions"
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A micro-batch as it was written down before it began.
+
+    `partitions` is None where Spark did not keep their number. `sources` is by source how far it reads, as the source
+    writes it; None where it reads nothing.
+    """
+
+    clock_ms: int
+    partitions: int | None
+    sources: tuple[Any, ...] = ()
+
+
+def newest_begun(query: Path) -> int:
+    """The newest micro-batch of a query that was begun, -1 before the first; raises `OSError`."""
+    return max(_batches(query / "offsets"), default=-1)
+
+
+def oldest_begun(query: Path) -> int:
+    """The oldest micro-batch of a query that its log still holds, -1 before the first; raises `OSError`."""
+    return min(_batches(query / "offsets"), default=-1)
+
+
+def newest_committed(query: Path) -> int:
+    """The newest micro-batch of a query that is done, -1 before the first; raises `OSError`."""
+    return max(_batches(query / "commits"), default=-1)
+
+
+def begun(query: Path, batch_id: int) -> Begun:
+    """What was written down of a micro-batch; raises `CheckpointError` where that cannot be read."""
+    file = query / "offsets" / str(batch_id)
+    try:
+        return _parsed(*file.read_text(encoding="utf-8").splitlines())
+    except OSError as error:
+        msg = f"{file} cannot be read ({error.strerror}): see to its permissions"
+        raise CheckpointError(msg) from error
+    except (ValueError, LookupError, AttributeError, TypeError) as error:
+        msg = f"{file} is not an offset log ({error}): restore the checkpoint from a backup, or give a new folder"
+        raise CheckpointError(msg) from error
+
+
+def _parsed(version: str, about: str, *sources: str) -> Begun:
+    if version != _VERSION:
+        msg = f"its version is {version}"
+        raise ValueError(msg)
+    written = json.loads(about)
+    partitions = written.get("conf", {}).get(_PARTITIONS)
+    return Begun(
+        int(written["batchTimestampMs"]),
+        None if partitions is None else int(partitions),
+        tuple(None if text == _NO_OFFSET else json.loads(text) for text in sources),
+    )
+
+
+def _batches(log: Path) -> list[int]:
+    return [int(entry.name) for entry in log.iterdir() if entry.name.isdigit()] if log.is_dir() else []

@@ -1,0 +1,88 @@
+"""The monitor beside real queries: it hears of all that they do, and cannot hold them up."""
+
+import threading
+import urllib.request
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionization.monitor import outlet
+from sessionization.monitor.listener import told_of
+from sessionization.monitor.outlet import Outlet
+from sessionization.monitor.prometheus import Metrics, served
+from sessionization.monitor.record import Record
+from tests.spark.test_stream import Job, message, wait_for
+
+
+def test_queries_are_told_of_and_go_on_beside_outlets_that_hang_and_fail(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outlet, "CLOSE_WITHIN_S", 1)
+    job = Job(spark, tmp_path)
+    said: list[str] = []
+    records: list[Record] = []
+    metrics, gate = Metrics(), threading.Event()
+
+    def fails(_: Record) -> None:
+        raise BrokenPipeError
+
+    takers = {"a wall": lambda _: gate.wait(300), "a broken pipe": fails, "a list": records.append, "metrics": metrics}
+    outlets = [Outlet(name, take, said.append) for name, take in takers.items()]  # type: ignore[arg-type]
+
+    def told(query: str, field: str) -> list:
+        return [record[field] for record in records if record["query"] == query and field in record]
+
+    with told_of(spark, outlets, said.append) as add, served(0, metrics.text) as port:
+        with job.running(add):
+            job.send(*(message(1, "Start", f"d{number}") for number in range(10)), message(7, "EndBi", "d77"))
+            wait_for(lambda: job.count("change = 'heartbeat'") >= 10, "heartbeats")
+            job.send(*(message(1, "EndBi", f"d{number}") for number in range(4)))
+            wait_for(lambda: job.count("end_reason = 'reported'") == 4, "ends")
+            wait_for(lambda: job.count("end_reason = 'orphaned'") == 1, "the orphan")
+            wait_for(lambda: told("rollup", "live")[-1:] == [6], "six live sessions")
+            wait_for(lambda: sum(told("archive", "rows_in")) == 15, "all messages")
+            wait_for(lambda: sum(ends["orphaned"] for ends in told("sessionize", "ends")) == 1, "the orphan to be told")
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            text = answer.read().decode()
+    gate.set()
+
+    for query in ("sessionize", "archive", "rollup"):
+        batch_ids = told(query, "batch_id")
+        assert batch_ids == list(range(len(batch_ids)))
+        assert told(query, "phases_ms")
+        assert all("addBatch" in phases for phases in told(query, "phases_ms"))
+        assert told(query, "write_ms")
+    assert sum(told("sessionize", "started")) == 10
+    assert sum(ends["reported"] for ends in told("sessionize", "ends")) == 4
+    assert told("sessionize", "lateness_p99_ms")
+    assert told("sessionize", "state_commit_ms")
+    assert max(told("sessionize", "state_rows")) >= 10
+    assert max(told("sessionize", "state_bytes")) > 0
+    skews = told("sessionize", "skew")
+    assert skews
+    assert all(1 <= skew <= 2 for skew in skews)  # of two partitions
+    assert "sessionization_live_sessions 6\n" in text
+    assert 'sessionization_ended_total{reason="reported"} 4\n' in text
+    assert sorted(said) == [
+        "a broken pipe fails (BrokenPipeError): the stream goes on without",
+        "a wall was too slow: it lacks micro-batches, the tables have them all",
+    ]
+
+
+def test_live_sessions_go_on_from_what_the_table_had(spark: SparkSession, tmp_path: Path) -> None:
+    job = Job(spark, tmp_path)
+    live: list[int | None] = []
+
+    def report(progress: object) -> None:
+        if getattr(progress, "query", None) == "rollup":
+            live.append(progress.detail.live)  # type: ignore[attr-defined]
+
+    with job.running(report):
+        job.send(message(1, "Start", "d1"), message(1, "Start", "d2"))
+        wait_for(lambda: live[-1:] == [2], "two live sessions")
+    live.clear()
+    with job.running(report):
+        job.send(message(1, "EndBi", "d1"), message(2, "Start", "d2"), message(1, "Start", "d3"))
+        wait_for(lambda: job.count("end_reason = 'superseded'") == 1, "a session superseded")
+        wait_for(lambda: live[-1:] == [2], "two live sessions again")
