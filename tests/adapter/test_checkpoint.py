@@ -9,7 +9,7 @@ import pytest
 from sessionization.core.state import Rules
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.settings import SessionizeSettings
-from sessionization.spark.checkpoint import Checkpoint, Fixed, open_checkpoint
+from sessionization.spark.checkpoint import Checkpoint, Fixed, open_checkpoint, read_checkpoint
 from sessionization.spark.layout import Layout
 
 FIXED = Fixed("files", "/in", "/tables", None, 600_000, 604_800_000)
@@ -222,3 +222,38 @@ def test_a_used_folder_that_became_anothers_is_refused(tmp_path: Path) -> None:
     file.write_text(file.read_text().replace(used.id, "theirs"))
     with pytest.raises(CheckpointError, match=f"was {used.id} and is now theirs"):
         used.keep()
+
+
+@pytest.mark.parametrize("device_groups", [None, 8])
+def test_state_of_a_later_version_is_refused_before_anything_is_touched(
+    tmp_path: Path, device_groups: int | None
+) -> None:
+    fixed = replace(FIXED, device_groups=device_groups)
+    reopened(tmp_path, fixed=fixed)
+    layout = tmp_path / "layout.json"
+    layout.write_text(json.dumps(json.loads(layout.read_text()) | {"state_version": 2}))
+    before = layout.read_bytes()
+    for look in (lambda: reopened(tmp_path, SHORTER, fixed), lambda: read_checkpoint(tmp_path)):
+        with pytest.raises(
+            CheckpointError, match=r"holds state of version 2, this one knows 1: .* nothing was touched"
+        ):
+            look()
+    assert layout.read_bytes() == before
+
+
+def test_only_a_new_checkpoint_becomes_warm_and_stays_so(tmp_path: Path) -> None:
+    old = open_checkpoint(tmp_path / "old", FIXED, RULES)
+    assert not old.is_warm
+    assert not open_checkpoint(tmp_path / "old", FIXED, RULES, warm=True).is_warm
+    assert open_checkpoint(tmp_path / "new", FIXED, RULES, warm=True).is_warm
+    assert open_checkpoint(tmp_path / "new", FIXED, RULES).is_warm
+
+
+def test_a_checkpoint_is_read_as_it_was_opened_and_left_alone(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"holds no layout\.json"):
+        read_checkpoint(tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+    opened = reopened(tmp_path)
+    begin_micro_batch(tmp_path, 0, 1_000)
+    opened = reopened(tmp_path, SHORTER)
+    assert read_checkpoint(tmp_path) == opened

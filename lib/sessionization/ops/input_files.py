@@ -14,10 +14,10 @@ from urllib.parse import unquote, urlsplit
 
 from sessionization.errors import CheckpointError
 from sessionization.spark.checkpoint import ARCHIVE, LAYOUT_FILE, SESSIONIZE
+from sessionization.spark.offsets import Begun, begun, newest_committed
 from sessionization.spark.parse import STREAMS
 
 _VERSION = "v1"
-_NO_OFFSET = "-"
 _LOG_FILE = re.compile(r"(\d+)(\.compact)?")
 _SECOND_MS = 1_000
 
@@ -78,10 +78,10 @@ def _delete(files: dict[Path, int], stop: threading.Event) -> int:
 
 def _taken(query: Path, among: Container[Path]) -> dict[Path, int]:
     """Of the files `among`, those of the query's committed micro-batches, with their modification times then."""
-    committed = _newest(query / "commits")
+    committed = newest_committed(query)
     if committed < 0:
         return {}
-    number, last = _file_source(query / "offsets" / str(committed))
+    number, last = _file_source(begun(query, committed))
     taken: dict[Path, int] = {}
     for entry in _entries(query / "sources" / str(number)):
         file = Path(unquote(urlsplit(entry["path"]).path))
@@ -90,18 +90,9 @@ def _taken(query: Path, among: Container[Path]) -> dict[Path, int]:
     return taken
 
 
-def _newest(log: Path) -> int:
-    return max((int(entry.name) for entry in log.iterdir() if entry.name.isdigit()), default=-1) if log.is_dir() else -1
-
-
-def _file_source(offsets: Path) -> tuple[int, int]:
+def _file_source(batch: Begun) -> tuple[int, int]:
     """The number of the source that reads files, and how far in its own log a micro-batch went, -1 if nowhere."""
-    version, _clock, *sources = offsets.read_text(encoding="utf-8").splitlines()
-    if version != _VERSION:
-        msg = f"{offsets.name} of the offset log is {version}"
-        raise ValueError(msg)
-    for number, text in enumerate(sources):
-        offset = None if text == _NO_OFFSET else json.loads(text)
+    for number, offset in enumerate(batch.sources):
         if isinstance(offset, dict) and "logOffset" in offset:
             return number, int(offset["logOffset"])
     return 0, -1

@@ -4,7 +4,7 @@ import atexit
 import re
 import shutil
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from sessionization.spark.causes import first_cause
 from sessionization.spark.checkpoint import SESSIONIZE
 from sessionization.spark.codec import STATE_SCHEMA
 from sessionization.spark.layout import STATE_NAME
+from sessionization.spark.offsets import newest_committed
 
 _IS_PLAIN = re.compile(r"[\w/.:=@+-]+")
 _STORED_AS_JSON = "map<string, array<array<string>>>"
@@ -25,13 +26,51 @@ _STORED_AS_JSON = "map<string, array<array<string>>>"
 
 @dataclass(frozen=True, slots=True)
 class StateReader:
-    """The state of one checkpoint after the last micro-batch that was committed when a frame is read.
+    """The state of one checkpoint after a micro-batch: by default the last one that is committed when a frame is read.
 
-    `checkpoints` is the folder that the job was given.
+    `checkpoints` is the folder that the job was given, `batch_id` a micro-batch that is done.
     """
 
     spark: SparkSession
     checkpoints: Path
+    batch_id: int | None = None
+
+    def at_newest(self) -> "StateReader":
+        """The state after the micro-batch that is the last one now, whatever the stream does meanwhile.
+
+        Raises `ConfigurationError` where none is done yet.
+        """
+        batch_id = newest_committed(self.checkpoints / SESSIONIZE)
+        if batch_id < 0:
+            raise _no_state(self.checkpoints)
+        return replace(self, batch_id=batch_id)
+
+    def entries(self) -> DataFrame:
+        """One row per entry as it is stored, whatever the layout.
+
+        Returns:
+            `grouping_key`, `partition`, `bucket` (null without device groups), `device_id`, `session_id`, and the fields
+            of `codec.STATE_SCHEMA`.
+
+        Raises `ConfigurationError` for a folder without state.
+        """
+        stored = self._read(stateVarName=STATE_NAME)
+        if "bucket" in stored.schema["user_map_key"].dataType.names:  # type: ignore[attr-defined]
+            return _of_groups(stored)
+        known = stored.schema["user_map_value"].dataType.names  # type: ignore[attr-defined]
+        return stored.select(
+            "key.grouping_key",
+            F.col("partition_id").alias("partition"),
+            F.lit(None).cast("bigint").alias("bucket"),
+            F.col("key.grouping_key").alias("device_id"),
+            F.col("user_map_key.session_id").alias("session_id"),
+            *(
+                (
+                    F.col(f"user_map_value.{field.name}") if field.name in known else F.lit(None).cast(field.dataType)
+                ).alias(field.name)
+                for field in STATE_SCHEMA.fields
+            ),
+        )
 
     def sessions(self) -> DataFrame:
         """One row per entry, whatever the layout.
@@ -43,48 +82,7 @@ class StateReader:
 
         Raises `ConfigurationError` for a folder without state.
         """
-        stored = self._read(stateVarName=STATE_NAME)
-        if "bucket" in stored.schema["user_map_key"].dataType.names:  # type: ignore[attr-defined]
-            by_bucket = stored.select(
-                "key.grouping_key",
-                F.col("partition_id").alias("partition"),
-                "user_map_key.bucket",
-                F.explode(F.from_json("user_map_value.devices", _STORED_AS_JSON)).alias("device_id", "entries"),
-            )
-            # The bucket of the recent ones, below all others, says how a device stands now: null if it is forgotten.
-            devices = by_bucket.groupBy("grouping_key", "partition", "device_id").agg(
-                F.min_by("entries", "bucket").alias("entries")
-            )
-            entries = devices.select(
-                "grouping_key", "partition", "device_id", F.explode("entries").alias("entry")
-            ).select(
-                "grouping_key",
-                "partition",
-                "device_id",
-                F.col("entry")[0].cast("bigint").alias("session_id"),
-                # An older version wrote fewer fields.
-                *(
-                    F.get("entry", F.lit(at)).cast(field.dataType).alias(field.name)
-                    for at, field in enumerate(STATE_SCHEMA.fields, 1)
-                ),
-            )
-        else:
-            known = stored.schema["user_map_value"].dataType.names  # type: ignore[attr-defined]
-            entries = stored.select(
-                "key.grouping_key",
-                F.col("partition_id").alias("partition"),
-                F.col("key.grouping_key").alias("device_id"),
-                F.col("user_map_key.session_id").alias("session_id"),
-                *(
-                    (
-                        F.col(f"user_map_value.{field.name}")
-                        if field.name in known
-                        else F.lit(None).cast(field.dataType)
-                    ).alias(field.name)
-                    for field in STATE_SCHEMA.fields
-                ),
-            )
-        return entries.select(
+        return self.entries().select(
             "device_id", "session_id", "status", "platform", "account_id",
             *(_at(name) for name in ("started", "opened", "ended")),
             "end_reason", "revision", "foreground_s", _at("since"), "grouping_key", "partition",
@@ -143,14 +141,12 @@ class StateReader:
 
     def _read(self, **options: str) -> DataFrame:
         if not (self.checkpoints / SESSIONIZE / "state").is_dir():
-            msg = (
-                f"--checkpoints {self.checkpoints} holds no state: give the folder that the sessionize job was given, "
-                "after its first micro-batch"
-            )
-            raise ConfigurationError(msg)
+            raise _no_state(self.checkpoints)
         # The state reader needs a part of the engine that only streaming starts.
         _ = self.spark.streams.active
-        path = _plain(str(self.checkpoints.absolute() / SESSIONIZE))
+        path = plain(str(self.checkpoints.absolute() / SESSIONIZE))
+        if self.batch_id is not None:
+            options |= {"batchId": str(self.batch_id)}
         try:
             return self.spark.read.format("statestore").options(path=path, **options).load()
         except PySparkException as error:
@@ -161,9 +157,43 @@ class StateReader:
             raise ConfigurationError(msg) from error
 
 
+def _of_groups(stored: DataFrame) -> DataFrame:
+    by_bucket = stored.select(
+        "key.grouping_key",
+        F.col("partition_id").alias("partition"),
+        "user_map_key.bucket",
+        F.explode(F.from_json("user_map_value.devices", _STORED_AS_JSON)).alias("device_id", "stored"),
+    )
+    # The bucket of the recent ones, below all others, says how a device stands now: null if it is forgotten.
+    devices = by_bucket.groupBy("grouping_key", "partition", "device_id").agg(
+        F.min_by("stored", "bucket").alias("stored"), F.min("bucket").alias("bucket")
+    )
+    entries = devices.select("grouping_key", "partition", "bucket", "device_id", F.explode("stored").alias("entry"))
+    return entries.select(
+        "grouping_key",
+        "partition",
+        "bucket",
+        "device_id",
+        F.col("entry")[0].cast("bigint").alias("session_id"),
+        # An older version wrote fewer fields.
+        *(
+            F.get("entry", F.lit(at)).cast(field.dataType).alias(field.name)
+            for at, field in enumerate(STATE_SCHEMA.fields, 1)
+        ),
+    )
+
+
+def _no_state(checkpoints: Path) -> ConfigurationError:
+    msg = (
+        f"--checkpoints {checkpoints} holds no state: give the folder that the sessionize job was given, "
+        "after its first micro-batch"
+    )
+    return ConfigurationError(msg)
+
+
 @cache
-def _plain(folder: str) -> str:
-    """A path of the folder that Spark's state reader takes.
+def plain(folder: str) -> str:
+    """A path of a folder that Spark's state reader takes.
 
     It encodes the path once too often, and then does not find one with a space in it: that gets a link without, for as
     long as this process lives. In a workspace other machines read too, and nothing is linked.

@@ -12,6 +12,7 @@ from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.files import write_whole
 from sessionization.settings import SessionizeSettings
 from sessionization.spark.layout import Layout, groups_for
+from sessionization.spark.offsets import begun, newest_begun
 from sessionization.spark.processor import RulesInForce
 from sessionization.spark.progress import wall_clock_ms
 
@@ -72,11 +73,18 @@ class Checkpoint:
     in_force: RulesInForce
     layout: Layout
     is_used: bool
+    is_warm: bool = False
+    """Begun with the sessions of tables that another checkpoint wrote."""
 
     @property
     def engine_log(self) -> Path:
         """Where a local engine logs."""
         return self.folder / "engine.log"
+
+    @property
+    def batch_log(self) -> Path:
+        """Where a local run logs its micro-batches."""
+        return self.folder / "batches.log"
 
     @property
     def progress(self) -> Path:
@@ -88,7 +96,7 @@ class Checkpoint:
 
     def newest_batches(self) -> dict[str, int]:
         """The newest micro-batch of each query that was begun, -1 before the first."""
-        return {query: _newest_batch(self.folder / query / "offsets") for query in QUERIES}
+        return {query: newest_begun(self.folder / query) for query in QUERIES}
 
     def refuse_older_than(self, written: dict[str, int]) -> None:
         """Check that no table holds a micro-batch (`written`, by query) that the checkpoint does not know of.
@@ -102,7 +110,7 @@ class Checkpoint:
                 msg = (
                     f"--checkpoints {self.folder} knows the query {query} up to micro-batch {known}, "
                     f"but the tables hold micro-batch {batch_id}: part of the checkpoint was deleted, or it is an older "
-                    "copy. Give the newest one, or a new folder and an empty home for the tables"
+                    "copy. Give the newest one, or a new folder, with --from-sessions or an empty home for the tables"
                 )
                 raise CheckpointError(msg)
 
@@ -133,10 +141,12 @@ class Checkpoint:
         return f"sessionization/{self.id}/{query}"
 
 
-def open_checkpoint(folder: Path, fixed: Fixed, rules: Rules, *, keep_groups: bool = False) -> Checkpoint:
+def open_checkpoint(
+    folder: Path, fixed: Fixed, rules: Rules, *, keep_groups: bool = False, warm: bool = False
+) -> Checkpoint:
     """Open a checkpoint, or begin a new one; changed rules hold for the micro-batches not yet begun.
 
-    `keep_groups` takes the device groups that it was begun with, whatever `fixed` says of them.
+    `keep_groups` takes the device groups that it was begun with, whatever `fixed` says of them; `warm` is what a new one is.
 
     Raises `CheckpointError` when `folder` was begun with other fixed settings, or holds something else, and
     `ConfigurationError` when it cannot be written.
@@ -144,7 +154,7 @@ def open_checkpoint(folder: Path, fixed: Fixed, rules: Rules, *, keep_groups: bo
     folder = folder.absolute()
     file = folder / LAYOUT_FILE
     try:
-        last_ms = _last_micro_batch_ms(folder / SESSIONIZE / "offsets")
+        last_ms = _last_micro_batch_ms(folder / SESSIONIZE)
         folder.mkdir(parents=True, exist_ok=True)
         known = json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
     except OSError as error:
@@ -157,32 +167,57 @@ def open_checkpoint(folder: Path, fixed: Fixed, rules: Rules, *, keep_groups: bo
         raise CheckpointError(msg)
     if known is None:
         layout = Layout(fixed.device_groups)
-        checkpoint = Checkpoint(folder, uuid4().hex, wall_clock_ms(), fixed, RulesInForce(rules), layout, is_used=False)
+        checkpoint = Checkpoint(
+            folder, uuid4().hex, wall_clock_ms(), fixed, RulesInForce(rules), layout, is_used=False, is_warm=warm
+        )
     else:
         try:
-            begun_with, in_force = Fixed(**known["fixed"]), _rules_in_force(known, rules, last_ms)
-            _refuse_other_state(folder, known, begun_with)
-            checkpoint = Checkpoint(
-                folder=folder,
-                id=str(known["id"]),
-                begun_ms=int(known.get("begun_ms", 0)),
-                fixed=begun_with,
-                in_force=in_force,
-                layout=Layout(begun_with.device_groups),
-                is_used=_is_used(folder),
-            )
+            checkpoint = _known(folder, known)
         except (LookupError, TypeError) as error:
             raise _not_readable(file, error) from error
         if keep_groups:
-            fixed = replace(fixed, device_groups=begun_with.device_groups)
-        _refuse_other(folder, begun_with, fixed)
+            fixed = replace(fixed, device_groups=checkpoint.fixed.device_groups)
+        _refuse_other(folder, checkpoint.fixed, fixed)
+        checkpoint = replace(checkpoint, in_force=_rules_in_force(checkpoint.in_force, rules, last_ms))
     try:
         for query in QUERIES:
-            _clear_unbegun(folder / query / "offsets")
+            _clear_unbegun(folder / query)
         _save(file, checkpoint)
     except OSError as error:
         raise _not_writable(folder, error) from error
     return checkpoint
+
+
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """What a checkpoint that was begun remembers: read only, beside the job too.
+
+    Raises `CheckpointError` for a folder that none was begun in, or whose state no version since lays out so.
+    """
+    folder = folder.absolute()
+    file = folder / LAYOUT_FILE
+    try:
+        return _known(folder, json.loads(file.read_text(encoding="utf-8")))
+    except FileNotFoundError as error:
+        msg = f"--checkpoints {folder} holds no {LAYOUT_FILE}: give the folder that the sessionize job was given"
+        raise CheckpointError(msg) from error
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise _not_readable(file, error) from error
+
+
+def _known(folder: Path, known: dict[str, Any]) -> Checkpoint:
+    fixed = Fixed(**known["fixed"])
+    _refuse_other_state(folder, known, fixed)
+    previous = Rules(**known["previous_rules"]) if known["previous_rules"] else None
+    return Checkpoint(
+        folder=folder,
+        id=str(known["id"]),
+        begun_ms=int(known.get("begun_ms", 0)),
+        fixed=fixed,
+        in_force=RulesInForce(Rules(**known["rules"]), previous, known["previous_until_ms"]),
+        layout=Layout(fixed.device_groups),
+        is_used=_is_used(folder),
+        is_warm=bool(known.get("is_warm")),
+    )
 
 
 def _not_writable(folder: Path, error: OSError) -> ConfigurationError:
@@ -206,22 +241,21 @@ def _refuse_other(folder: Path, known: Fixed, wanted: Fixed) -> None:
 
 
 def _refuse_other_state(folder: Path, known: dict[str, Any], begun_with: Fixed) -> None:
-    """Refuse device groups that were laid out before versions were kept: their sessions would not be found."""
-    if begun_with.device_groups is not None and "state_version" not in known:
-        msg = (
-            f"--checkpoints {folder} holds device groups as no version since lays them out: deploy the version that began "
-            "it, or start with a new --checkpoints folder and an empty home for the tables; nothing was touched"
-        )
-        raise CheckpointError(msg)
-
-
-def _rules_in_force(known: dict[str, Any], rules: Rules, last_ms: int | None) -> RulesInForce:
-    """Keep a begun micro-batch under the rules it was begun with."""
-    in_force = RulesInForce(
-        Rules(**known["rules"]),
-        Rules(**known["previous_rules"]) if known["previous_rules"] else None,
-        known["previous_until_ms"],
+    """Refuse what this version would misread: a later one's state, and device groups from before versions were kept."""
+    version = known.get("state_version", 0 if begun_with.device_groups is not None else _STATE_VERSION)
+    if version == _STATE_VERSION:
+        return
+    of_a_version = f"state of version {version}, this one knows {_STATE_VERSION}"
+    holds = "device groups as no version since lays them out" if version == 0 else of_a_version
+    msg = (
+        f"--checkpoints {folder} holds {holds}: deploy the version that began it, or begin a new folder with "
+        "--from-sessions; nothing was touched"
     )
+    raise CheckpointError(msg)
+
+
+def _rules_in_force(in_force: RulesInForce, rules: Rules, last_ms: int | None) -> RulesInForce:
+    """Keep a begun micro-batch under the rules it was begun with."""
     if last_ms is None:
         return RulesInForce(rules)
     if in_force.rules == rules:
@@ -229,35 +263,23 @@ def _rules_in_force(known: dict[str, Any], rules: Rules, last_ms: int | None) ->
     return RulesInForce(rules, previous=in_force.at(last_ms), previous_until_ms=last_ms)
 
 
-def _last_micro_batch_ms(offsets: Path) -> int | None:
-    """The clock of the newest micro-batch that was begun, from Spark's offset log; None where there is none."""
-    number = _newest_batch(offsets)
-    if number < 0:
-        return None
-    newest = offsets / str(number)
-    try:
-        return int(json.loads(newest.read_text(encoding="utf-8").splitlines()[1])["batchTimestampMs"])
-    except (OSError, ValueError, LookupError) as error:
-        msg = f"{newest} is not an offset log ({error}): restore the checkpoint from a backup, or give a new folder"
-        raise CheckpointError(msg) from error
+def _last_micro_batch_ms(query: Path) -> int | None:
+    """The clock of the newest micro-batch that was begun; None where there is none."""
+    number = newest_begun(query)
+    return None if number < 0 else begun(query, number).clock_ms
 
 
 def _is_used(folder: Path) -> bool:
-    return any(_newest_batch(folder / query / "offsets") >= 0 for query in QUERIES)
+    return any(newest_begun(folder / query) >= 0 for query in QUERIES)
 
 
-def _newest_batch(offsets: Path) -> int:
-    if not offsets.is_dir():
-        return -1
-    return max((int(entry.name) for entry in offsets.iterdir() if entry.name.isdigit()), default=-1)
-
-
-def _clear_unbegun(offsets: Path) -> None:
+def _clear_unbegun(query: Path) -> None:
     """Remove what a full disk or a kill in its very first entry leaves of an offset log.
 
     Spark refuses for good to begin a query beside such a file, which it would pass over beside any later entry.
     """
-    if offsets.is_dir() and _newest_batch(offsets) < 0:
+    offsets = query / "offsets"
+    if offsets.is_dir() and newest_begun(query) < 0:
         for entry in offsets.iterdir():
             if entry.name.startswith(".") and entry.name.endswith((".tmp", ".tmp.crc")):
                 entry.unlink()
@@ -269,6 +291,7 @@ def _save(file: Path, checkpoint: Checkpoint) -> None:
         "id": checkpoint.id,
         "begun_ms": checkpoint.begun_ms,
         "state_version": _STATE_VERSION,
+        "is_warm": checkpoint.is_warm,
         "fixed": asdict(checkpoint.fixed),
         "rules": asdict(in_force.rules),
         "previous_rules": asdict(in_force.previous) if in_force.previous is not None else None,

@@ -223,3 +223,19 @@ def packed(rows: Sequence[OutputRow]) -> Iterator[Row]:
 def unpacked(packed_rows: DataFrame) -> DataFrame:
     """Rows of `OUTPUT_SCHEMA` for those of `PACKED_OUTPUT_SCHEMA`."""
     return packed_rows.select(F.inline(F.arrays_zip(*OUTPUT_SCHEMA.names)))
+
+
+def packed_seed(after_ms: int) -> Column:
+    """The aggregate of a grouping key's entries as one JSON text, from rows of `device_id`, `session_id` and `STATE_SCHEMA`."""
+    entry = F.struct("device_id", "session_id", *STATE_SCHEMA.names)
+    return F.to_json(F.struct(F.lit(after_ms).alias("after_ms"), F.collect_list(entry).alias("entries")))
+
+
+def to_seed(text: str) -> tuple[int, dict[str, dict[int, SessionState]]]:
+    """Read what `packed_seed` wrote: the instant, and sessions by device."""
+    said = orjson.loads(text)
+    devices: dict[str, dict[int, SessionState]] = {}
+    for row in said["entries"]:
+        entry = to_entry(tuple(row.get(name) for name in STATE_SCHEMA.names))
+        devices.setdefault(row["device_id"], {})[row["session_id"]] = entry
+    return said["after_ms"], devices

@@ -24,9 +24,9 @@ _SESSION_ID = StructField("session_id", LongType())
 _BUCKET = StructField("bucket", LongType())
 _BUCKET_VALUE = StructType([StructField("devices", StringType())])
 
-_BUCKETS = 64
+BUCKETS = 64
 """Into how many parts the devices of a group are spread. A checkpoint keeps it for good, as it keeps the groups."""
-_RECENT = -1
+RECENT = -1
 """The bucket of devices that events changed of late."""
 _MOST_RECENT = 512
 """More devices than that are not left there."""
@@ -167,7 +167,7 @@ class Group(State):
         if len(set(places.values())) > _READ_ALONE:
             self._read_all()
         else:
-            self._keep(_RECENT, self._buckets.getValue((_RECENT,)))
+            self._keep(RECENT, self._buckets.getValue((RECENT,)))
             for bucket in {bucket for device_id, bucket in places.items() if device_id not in self._recent}:
                 self._keep(bucket, self._buckets.getValue((bucket,)))
         found = ((device_id, self._rows(device_id, bucket)) for device_id, bucket in places.items())
@@ -197,7 +197,7 @@ class Group(State):
             self._read_all()
             self._settle()
         elif self._is_changed:
-            self._write(_RECENT, self._recent)
+            self._write(RECENT, self._recent)
             self._is_recent_stored = True
         self._is_changed = False
 
@@ -218,7 +218,7 @@ class Group(State):
             elif bucket in stored:
                 self._buckets.removeKey((bucket,))
         if self._is_recent_stored:
-            self._buckets.removeKey((_RECENT,))
+            self._buckets.removeKey((RECENT,))
         self._recent, self._is_recent_stored = {}, False
 
     def _begin(self, key: str) -> None:
@@ -237,7 +237,7 @@ class Group(State):
     def _keep(self, bucket: int, value: tuple[str] | None) -> None:
         if value is None:
             return
-        if bucket == _RECENT:
+        if bucket == RECENT:
             self._recent, self._is_recent_stored = _devices(self._key, value[0]), True
         else:
             self._read[bucket] = _devices(self._key, value[0])
@@ -256,7 +256,7 @@ class Group(State):
 
     def _bucket_of(self, device_id: str) -> int:
         """Of the hash whose remainder is the group, the quotient decides: the remainder is the same for all of it."""
-        return crc32(device_id.encode()) // self._groups % _BUCKETS
+        return crc32(device_id.encode()) // self._groups % BUCKETS
 
 
 def any_live(devices: Devices) -> bool:

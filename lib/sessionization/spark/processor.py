@@ -14,7 +14,7 @@ from sessionization.core.events import Event
 from sessionization.core.grid import Firing, grid_of
 from sessionization.core.sessions import Outcome, on_events, on_timer
 from sessionization.core.state import Rules, next_timer_ms
-from sessionization.spark.codec import OutputRow, output_rows, packed, to_event
+from sessionization.spark.codec import OutputRow, output_rows, packed, to_event, to_seed
 from sessionization.spark.layout import Devices, Layout, Named, any_live
 
 GROUPING_KEY = "grouping_key"
@@ -63,6 +63,22 @@ class SessionProcessor(StatefulProcessor):
         _collect_seldom()
         self._handle = handle
         self._state = self.layout.open(handle)
+
+    def handleInitialState(self, key: GroupingKey, initialState: Any, timerValues: TimerValues) -> None:  # noqa: N802, N803
+        """Remember a grouping key's sessions from before this checkpoint: a row whose last column is `codec.packed_seed`.
+
+        Its timer is set for the first instant after those that were emitted then, and so maybe for one that is due.
+        """
+        rules = self.in_force.at(self._clock(timerValues))
+        after_ms, devices = to_seed(initialState[-1])
+        self._state.read(key[0], devices)
+        for device_id, sessions in devices.items():
+            self._state.save(device_id, {}, sessions)
+        self._state.flush()
+        entries = (entry for sessions in devices.values() for entry in sessions.values())
+        timer_ms = next_timer_ms(entries, after_ms, grid_of(key[0], rules.heartbeat_ms), rules)
+        if timer_ms is not None:
+            self._handle.registerTimer(timer_ms)
 
     def handleInputRows(self, key: GroupingKey, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803
         """Apply a grouping key's events of one micro-batch: rows whose last column is `codec.packed_event`."""

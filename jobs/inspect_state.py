@@ -1,0 +1,24 @@
+"""Say what the sessionize job remembers, and check it: `python jobs/inspect_state.py --help`."""
+
+import sys
+
+from sessionization.cli import parse, run
+from sessionization.ops.settings import InspectSettings
+
+PROG = "inspect_state"
+
+
+def say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+
+
+def main() -> int:
+    settings = parse(InspectSettings, None, PROG)
+    from sessionization.ops.inspect import inspect
+
+    inspect(settings, say)
+    return 0
+
+
+if __name__ == "__main__":
+    run(main, PROG)

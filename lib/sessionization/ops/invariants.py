@@ -1,0 +1,231 @@
+"""What must be true of the operator's state after every micro-batch (docs/state.md), checked on the state as it is read back."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from sessionization.core.state import Rules
+from sessionization.spark.layout import BUCKETS, RECENT, Layout
+from sessionization.spark.processor import RulesInForce
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """An invariant that does not hold: of how many entries, devices or keys, and the first of them."""
+
+    invariant: str
+    count: int
+    example: str
+
+    def __str__(self) -> str:
+        return f"{self.invariant}: {self.count:,} times not, as for {self.example}"
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What the state is held against: the clock of its micro-batch, and how it was laid out and ruled then.
+
+    While timers of former rules may still be set, what follows from the rules alone is not checked: whether a key has one
+    timer, and for which instant.
+    """
+
+    clock_ms: int
+    in_force: RulesInForce
+    layout: Layout
+    partitions: int
+
+    @property
+    def rules(self) -> Rules:
+        return self.in_force.at(self.clock_ms)
+
+    @property
+    def loosest(self) -> Rules:
+        """The longest of each rule that what is remembered may have been under."""
+        rules, previous = self.in_force.rules, self.in_force.previous or self.in_force.rules
+        return Rules(
+            max(rules.heartbeat_ms, previous.heartbeat_ms),
+            max(rules.session_timeout_ms, previous.session_timeout_ms),
+            max(rules.late_retention_ms, previous.late_retention_ms),
+            max(rules.max_sessions_per_device, previous.max_sessions_per_device),
+        )
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no timer of former rules can be left."""
+        previous = self.in_force.previous
+        if previous is None:
+            return True
+        lasts_ms = previous.late_retention_ms + previous.heartbeat_ms
+        return self.clock_ms > self.in_force.previous_until_ms + lasts_ms
+
+
+ONE_LIVE = "a device has at most one live session"
+ONE_TIMER = "a grouping key has one timer"
+RIGHT_INSTANT = "a timer is set for the instant that follows from what is remembered"
+
+_NEEDS = {
+    "live": {"platform", "started_ms", "opened_ms"},
+    "closed": {"platform", "started_ms", "ended_ms", "end_reason", "revision", "since_ms", "place"},
+    "pending_end": {"platform", "ended_ms", "since_ms", "place"},
+}
+_MAY_HAVE = {
+    "live": {"account_id"},
+    "closed": {"account_id", "foreground_s"},
+    "pending_end": {"account_id", "foreground_s"},
+}
+_FIELDS = set.union(*_NEEDS.values(), *_MAY_HAVE.values())
+
+
+def broken(entries: DataFrame, timers: DataFrame, moment: Moment) -> list[Broken]:
+    """The invariants that do not hold, in the order of the page; none is what must come out.
+
+    Args:
+        entries: as `StateReader.entries`.
+        timers: as `StateReader.timers`, of the same micro-batch.
+        moment: what they are held against.
+    """
+    checks = (
+        *_of(
+            entries,
+            _entry_checks(moment),
+            F.concat_ws(" ", F.lit("device"), "device_id", F.lit("session"), "session_id"),
+        ),
+        *_of(_devices(entries), _device_checks(moment), F.concat_ws(" ", F.lit("device"), "device_id")),
+        *_of(_keys(entries, timers), _key_checks(moment), F.concat_ws(" ", F.lit("key"), "grouping_key")),
+    )
+    return [found for found in checks if found.count]
+
+
+def invariants(moment: Moment) -> list[str]:
+    """What is checked at a moment."""
+    return [*_entry_checks(moment), *_device_checks(moment), *_key_checks(moment)]
+
+
+def _of(rows: DataFrame, checks: Mapping[str, Column], named: Column) -> Iterator[Broken]:
+    """Count for each check the rows of which its condition is true; all of them in one pass."""
+    counts = [
+        column
+        for number, is_broken in enumerate(checks.values())
+        for column in (
+            F.count_if(F.coalesce(is_broken, F.expr("false"))).alias(f"count_{number}"),
+            F.min(F.when(is_broken, named)).alias(f"example_{number}"),
+        )
+    ]
+    found = rows.agg(*counts).first()
+    assert found is not None
+    for number, invariant in enumerate(checks):
+        yield Broken(invariant, found[f"count_{number}"], str(found[f"example_{number}"]))
+
+
+def _entry_checks(moment: Moment) -> dict[str, Column]:
+    """Invariants of a single entry, each with the condition that breaks it."""
+    status, clock, longest = F.col("status"), F.lit(moment.clock_ms), moment.loosest
+    incomplete = F.expr("false")
+    for name, needs in _NEEDS.items():
+        lacks = [F.col(field).isNull() for field in sorted(needs)]
+        has_more = [F.col(field).isNotNull() for field in sorted(_FIELDS - needs - _MAY_HAVE[name])]
+        incomplete |= (status == name) & _any(*lacks, *has_more)
+    is_at_home = F.col("grouping_key") == moment.layout.grouping_key()
+    if moment.layout.device_groups is not None:
+        own = F.expr(f"crc32(CAST(device_id AS BINARY)) div {moment.layout.device_groups} % {BUCKETS}")
+        is_at_home &= F.col("bucket").isin(RECENT) | (F.col("bucket") == own)
+    return {
+        "an entry is live, closed or a pending end": status.isNull() | ~status.isin(*_NEEDS),
+        "an entry has all that its status needs and no more": incomplete,
+        "an entry says what this version knows": _any(
+            ~F.col("platform").isin("pc", "console"),
+            ~F.col("end_reason").isin("reported", "superseded", "timed_out"),
+            F.col("revision") < 0,
+            F.col("place") < 0,
+        ),
+        "no session ends before it starts": (status == "closed") & (F.col("ended_ms") < F.col("started_ms")),
+        "no entry is from after its micro-batch": F.greatest("opened_ms", "since_ms") > clock,
+        "no entry is past its deadline": _any(
+            (status == "live") & (F.col("opened_ms") + longest.session_timeout_ms + longest.heartbeat_ms <= clock),
+            (status != "live") & (F.col("since_ms") + longest.late_retention_ms + longest.heartbeat_ms <= clock),
+        ),
+        "an entry lies under its device's grouping key, in its bucket": ~is_at_home,
+        "an entry lies in its grouping key's partition": F.col("partition") != _partition(moment),
+    }
+
+
+def _devices(entries: DataFrame) -> DataFrame:
+    """One row per device: what its entries are together."""
+    in_order = Window.partitionBy("device_id").orderBy("started_ms", "session_id")
+    following = F.when(
+        F.col("status") != "pending_end",
+        F.min(F.when(F.col("status") != "pending_end", F.col("started_ms"))).over(
+            in_order.rowsBetween(1, Window.unboundedFollowing)
+        ),
+    )
+    with_next = entries.withColumn("next_ms", following)
+    return with_next.groupBy("device_id").agg(
+        F.count("*").alias("entries"),
+        F.count_if(F.col("status") == "live").alias("live"),
+        F.countDistinct("session_id").alias("ids"),
+        F.count("place").alias("placed"),
+        F.countDistinct("place").alias("places"),
+        F.count_if((F.col("status") == "live") & F.col("next_ms").isNotNull()).alias("live_before_another"),
+        F.count_if((F.col("status") == "closed") & (F.col("ended_ms") > F.col("next_ms"))).alias("overlaps"),
+    )
+
+
+def _device_checks(moment: Moment) -> dict[str, Column]:
+    return {
+        ONE_LIVE: F.col("live") > 1,
+        "a device remembers a session once": F.col("ids") < F.col("entries"),
+        "no two entries of a device have the same place": F.col("places") < F.col("placed"),
+        "a device remembers no more than its bound": F.col("entries") > moment.loosest.max_sessions_per_device,
+        "a live session is its device's last": F.col("live_before_another") > 0,
+        "the sessions of a device do not overlap": F.col("overlaps") > 0,
+    }
+
+
+def _keys(entries: DataFrame, timers: DataFrame) -> DataFrame:
+    """One row per grouping key that holds an entry or a timer."""
+    remembered = entries.groupBy("grouping_key").agg(
+        F.count("*").alias("entries"),
+        F.bool_or(F.col("status") == "live").alias("is_live"),
+        F.min(F.when(F.col("status") != "live", F.col("since_ms"))).alias("oldest_ms"),
+    )
+    due = F.unix_millis("due_at")
+    set_timers = timers.groupBy("grouping_key").agg(
+        F.count("*").alias("timers"), F.min(due).alias("due_ms"), F.collect_set("partition").alias("partitions")
+    )
+    return remembered.join(set_timers, "grouping_key", "full")
+
+
+def _key_checks(moment: Moment) -> dict[str, Column]:
+    rules, clock = moment.rules, F.lit(moment.clock_ms)
+    step, phase = F.lit(rules.heartbeat_ms), F.crc32(F.col("grouping_key").cast("binary")) % rules.heartbeat_ms
+    deadline = F.col("oldest_ms") + rules.late_retention_ms
+    earliest = F.when(F.col("is_live"), clock + 1).otherwise(F.greatest(deadline, clock + 1))
+    wanted = earliest + F.pmod(phase - earliest, step)
+    checks = {
+        "a timer is set where something is remembered": F.col("timers").isNull(),
+        "no timer is set where nothing is remembered": F.col("entries").isNull(),
+        "no timer is overdue": F.col("due_ms") <= clock,
+        "a timer lies in its grouping key's partition": F.array_size(
+            F.array_remove("partitions", _partition(moment).cast("int"))
+        )
+        > 0,
+    }
+    if moment.is_settled:
+        checks[ONE_TIMER] = F.col("timers") > 1
+        checks[RIGHT_INSTANT] = F.col("entries").isNotNull() & (F.col("due_ms") != wanted)
+    return checks
+
+
+def _partition(moment: Moment) -> Column:
+    """Where Spark keeps a grouping key: by the hash that it shuffles by."""
+    return F.pmod(F.hash("grouping_key"), F.lit(moment.partitions))
+
+
+def _any(*conditions: Column) -> Column:
+    """Whether one of the conditions is true, whatever is unknown of the others."""
+    whether = F.expr("false")
+    for condition in conditions:
+        whether |= F.coalesce(condition, F.expr("false"))
+    return whether

@@ -1,0 +1,150 @@
+"""A stopped job's state over more and over fewer partitions: the same entries and timers, and heartbeats go on."""
+
+import json
+from collections import Counter
+from functools import partial
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionization.errors import CheckpointError, ConfigurationError, StateError
+from sessionization.ops import inspect as inspecting
+from sessionization.ops import rescale as rescaling
+from sessionization.ops.rescale import Fingerprint, rescale
+from sessionization.ops.settings import RescaleSettings
+from sessionization.ops.state import StateReader
+from sessionization.spark import supervise
+from sessionization.spark.checkpoint import SESSIONIZE
+from sessionization.spark.lock import locked
+from sessionization.spark.offsets import begun, newest_begun, newest_committed
+from tests.e2e.state import entries_and_timers
+from tests.spark.test_stream import Job, message, wait_for
+
+DEVICES = 12
+
+
+@pytest.fixture(autouse=True)
+def _one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inspecting, "spark_session", lambda _: spark)
+    monkeypatch.setattr(inspecting, "on_databricks", lambda: True)  # the session is not the job's to stop
+
+
+def run_until(job: Job, beats: int) -> None:
+    """Run until there are so many heartbeats, and stop between two micro-batches, as the job does."""
+    query = job.settings.checkpoints / SESSIONIZE
+    has_beaten = lambda: job.count("change = 'heartbeat'") >= beats  # noqa: E731
+    while True:
+        with job.running() as queries:
+            wait_for(has_beaten, "heartbeats")
+            supervise.stop(queries, lambda _: None)
+        if newest_begun(query) == newest_committed(query):
+            return
+
+
+def rescaled(job: Job, partitions: int) -> list[str]:
+    said: list[str] = []
+    rescale(RescaleSettings(checkpoints=job.settings.checkpoints, partitions=partitions), said.append)
+    return said
+
+
+@pytest.mark.parametrize(("device_groups", "folder"), [(None, "devices"), (4, "four groups")])
+def test_two_partitions_become_five_and_then_three(
+    spark: SparkSession, tmp_path: Path, device_groups: int | None, folder: str
+) -> None:
+    job = Job(spark, tmp_path, device_groups=device_groups, late_retention="1h")
+    job.change(checkpoints=tmp_path / folder)
+    query = tmp_path / folder / SESSIONIZE
+    (tmp_path / "plain").symlink_to(tmp_path / folder)
+    job.send(*(message(1, "Start", f"d{number}") for number in range(DEVICES)), message(2, "EndBi", "waits"))
+    beats = 1
+    for before, partitions in ((2, 5), (5, 3)):
+        run_until(job, beats)
+        assert begun(query, newest_begun(query)).partitions == before
+        entries, timers = entries_and_timers(spark, tmp_path / "plain")
+        assert len(entries) == DEVICES + 1
+        said = rescaled(job, partitions)
+        assert (
+            said[-1]
+            == f"{len(entries)} entries and {len(timers)} timers in {partitions} partitions, the same as before"
+        )
+        assert [sorted(found) for found in entries_and_timers(spark, tmp_path / "plain")] == [
+            sorted(entries),
+            sorted(timers),
+        ]
+        assert len({row.partition for row in StateReader(spark, tmp_path / folder).timers().collect()}) > 1
+        beats = job.count("change = 'heartbeat'") + DEVICES
+    run_until(job, beats)
+    assert begun(query, newest_begun(query)).partitions == partitions
+    assert rescaled(job, partitions) == ["the state has 3 partitions already: there is nothing to do"]
+
+    assert job.count("change = 'started'") == DEVICES
+    assert job.count("change = 'ended'") == 0
+    last, counted = Counter(), Counter()
+    for row in job.changes("change = 'heartbeat'"):
+        counted[row.device_id] += 1 + row.missed_beats
+        last[row.device_id] = max(last[row.device_id], row.beat)
+    assert counted == last
+    assert len(last) == DEVICES
+
+
+def test_what_cannot_be_rescaled_is_refused_and_left_alone(spark: SparkSession, tmp_path: Path) -> None:
+    job = Job(spark, tmp_path)
+    folder = job.settings.checkpoints
+    with pytest.raises(CheckpointError, match=r"holds no layout\.json"):
+        rescaled(job, 5)
+    assert not folder.exists()
+    job.send(message(1, "Start"))
+    run_until(job, 1)
+    query = folder / SESSIONIZE
+    newest = newest_begun(query)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rescaling, "locked", partial(locked, wait_s=0.1))
+        with locked(folder, print), pytest.raises(CheckpointError, match="is in use by process"):
+            rescaled(job, 5)
+    commit = query / "commits" / str(newest)
+    commit.rename(tmp_path / "commit")
+    with pytest.raises(CheckpointError, match=f"micro-batch {newest} is begun and not done: start the job"):
+        rescaled(job, 5)
+    (tmp_path / "commit").rename(commit)
+
+    whole = Fingerprint.of(StateReader(spark, folder))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rescaling, "checked", lambda *_: ["a law: 1 times not"])
+        with pytest.raises(StateError, match=r"before anything was touched \(a law"):
+            rescaled(job, 5)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(spark), "_streamingCheckpointManager", property(lambda _: None.missing))
+        with pytest.raises(ConfigurationError, match="cannot repartition a state"):
+            rescaled(job, 5)
+    assert newest_begun(query) == newest_committed(query) == newest
+    assert Fingerprint.of(StateReader(spark, folder)) == whole
+
+
+def test_one_that_was_cut_off_is_finished_with_the_same_number(spark: SparkSession, tmp_path: Path) -> None:
+    job = Job(spark, tmp_path)
+    job.send(message(1, "Start"))
+    run_until(job, 1)
+    query = job.settings.checkpoints / SESSIONIZE
+    newest = newest_begun(query)
+    text = (query / "offsets" / str(newest)).read_text().splitlines()
+    conf = json.loads(text[1])
+    conf["conf"]["spark.sql.shuffle.partitions"] = "5"
+    (query / "offsets" / str(newest + 1)).write_text("\n".join([text[0], json.dumps(conf), *text[2:]]))
+    with pytest.raises(CheckpointError, match="to 5 partitions was cut off: finish it first, with --partitions 5"):
+        rescaled(job, 3)
+    assert "the same as before" in rescaled(job, 5)[-1]
+    assert newest_committed(query) == newest + 1
+
+
+def test_a_state_that_is_another_afterwards_is_told(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Job(spark, tmp_path)
+    job.send(message(1, "Start"))
+    run_until(job, 1)
+    found = iter((Fingerprint(1, 7, 1, 7), Fingerprint(1, 8, 1, 7)))
+    monkeypatch.setattr(Fingerprint, "of", classmethod(lambda *_: next(found)))
+    with pytest.raises(StateError, match="the state is not what it was"):
+        rescaled(job, 5)
