@@ -46,6 +46,16 @@ class MaintenanceError(SessionizationError):
     exit_code = 1
 
 
+class DifferenceError(SessionizationError):
+    """Raised when what was worked out anew is not what the tables hold; the message says how much of it."""
+
+
+class StateError(SessionizationError):
+    """Raised when an operator's state breaks an invariant; the message names each, how often, and one example."""
+
+    exit_code = 1
+
+
 class StoppedError(SessionizationError):
     """Raised when a job is told to stop before it has begun anything; that is what was wanted, so it exits with 0."""
 

@@ -9,6 +9,23 @@ _SECRET_PARTS = ("password", "passphrase", "secret", "jaas", "keystore.key", "ke
 _FROM_ENVIRONMENT = "env:"
 _FROM_SCOPE = "secret:"
 
+_SOURCE_OPTIONS = (
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "groupIdPrefix",
+    "kafkaConsumer.pollTimeoutMs",
+    "minPartitions",
+)
+_SET_BY_THE_JOB = {
+    "kafka.bootstrap.servers",
+    "kafka.auto.offset.reset",
+    "kafka.enable.auto.commit",
+    "kafka.group.id",
+    "kafka.interceptor.classes",
+    "kafka.key.deserializer",
+    "kafka.value.deserializer",
+}
+
 
 def parse_kafka_options(texts: Iterable[str]) -> dict[str, str]:
     """Options by name. A secret must be `env:NAME` or `secret:SCOPE/KEY`, so that no command line shows it.
@@ -37,6 +54,19 @@ def parse_kafka_options(texts: Iterable[str]) -> dict[str, str]:
             continue
         raise ValueError(msg)
     return options
+
+
+def check_client_options(texts: tuple[str, ...]) -> tuple[str, ...]:
+    """The same texts; raises `ValueError` for one that is no option, or not one to set from outside."""
+    for name in parse_kafka_options(texts):
+        is_known = name.startswith("kafka.") or name in _SOURCE_OPTIONS
+        if name.lower() in _SET_BY_THE_JOB or not is_known:
+            msg = (
+                f"{name} is not one to set here: write an option of the Kafka client with 'kafka.' before it, or "
+                f"one of {', '.join(_SOURCE_OPTIONS)}"
+            )
+            raise ValueError(msg)
+    return texts
 
 
 def resolved(options: Mapping[str, str], secret: Callable[[str, str], str] | None) -> dict[str, str]:

@@ -8,15 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from sessionization.core.state import Rules
 from sessionization.durations import Duration
 from sessionization.home import check_home
-from sessionization.kafka_options import parse_kafka_options
+from sessionization.kafka_options import check_client_options, parse_kafka_options
 
-_SOURCE_OPTIONS = (
-    "fetchOffset.numRetries",
-    "fetchOffset.retryIntervalMs",
-    "groupIdPrefix",
-    "kafkaConsumer.pollTimeoutMs",
-    "minPartitions",
-)
 _KAFKA_ONLY = (
     "bootstrap_servers",
     "starting_offsets",
@@ -24,16 +17,6 @@ _KAFKA_ONLY = (
     "kafka_option",
     "accept_data_loss",
 )
-_SET_BY_THE_JOB = {
-    "kafka.bootstrap.servers",
-    "kafka.auto.offset.reset",
-    "kafka.enable.auto.commit",
-    "kafka.group.id",
-    "kafka.interceptor.classes",
-    "kafka.key.deserializer",
-    "kafka.value.deserializer",
-}
-
 PositiveDuration = Annotated[Duration, Field(ge=1)]
 
 
@@ -67,6 +50,11 @@ class SessionizeSettings(BaseModel):
     accept_data_loss: bool = Field(
         default=False,
         description="kafka: go on where the brokers deleted messages before they were read; for one start",
+    )
+    sink: Literal["tables", "kafka"] = Field(
+        "tables",
+        description="where changes go: session_changes, or with --source kafka the topic output_sessions, from where "
+        "jobs/land_changes.py brings them into session_changes",
     )
     warehouse: Path | None = Field(None, description="folder of the Delta tables, on a laptop")
     catalog: str | None = Field(None, description="Unity Catalog catalog of the tables, on Databricks")
@@ -102,12 +90,20 @@ class SessionizeSettings(BaseModel):
         description="in place of --device-groups: how many devices to expect with a session that is live or still remembered; "
         "a new checkpoint begins with the groups that suit them, an old one keeps those it has",
     )
+    from_sessions: bool = Field(
+        default=False,
+        description="a new checkpoint takes the tables over and begins with the live sessions in them, of a checkpoint that was "
+        "lost or had other device groups; an old checkpoint goes on as it is",
+    )
     mlflow: str = Field(
         "auto",
         min_length=1,
         description="MLflow experiment that keeps a run of its own for every start; auto: sessionization, where MLflow "
         "is installed; off: none",
         json_schema_extra={"metavar": "EXPERIMENT"},
+    )
+    metrics_port: int | None = Field(
+        None, ge=1, le=65_535, description="serve metrics for Prometheus at /metrics on this port, on every interface"
     )
     run_for: PositiveDuration | None = Field(
         None, description="stop gracefully after this long; without it, run until SIGTERM or Ctrl-C"
@@ -116,21 +112,16 @@ class SessionizeSettings(BaseModel):
     @field_validator("kafka_option")
     @classmethod
     def _are_kafka_options(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
-        for name in parse_kafka_options(texts):
-            is_known = name.startswith("kafka.") or name in _SOURCE_OPTIONS
-            if name.lower() in _SET_BY_THE_JOB or not is_known:
-                msg = (
-                    f"{name} is not one to set here: write an option of the Kafka client with 'kafka.' before it, or "
-                    f"one of {', '.join(_SOURCE_OPTIONS)}"
-                )
-                raise ValueError(msg)
-        return texts
+        return check_client_options(texts)
 
     @model_validator(mode="after")
     def _belong_together(self) -> Self:
         if self.source == "files":
             if self.input is None:
                 msg = "--source files needs --input: name the folder that holds pc_sessions and console_sessions"
+                raise ValueError(msg)
+            if self.sink == "kafka":
+                msg = "--sink kafka needs --source kafka: add that and --bootstrap-servers, or leave it out"
                 raise ValueError(msg)
             given = [f"--{name.replace('_', '-')}" for name in _KAFKA_ONLY if name in self.model_fields_set]
             if given:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +30,9 @@ def rest(tmp_path_factory: pytest.TempPathFactory) -> Rest:
     (folder / "input").mkdir()
     (folder / "other").mkdir()
     options = {"input": "input", "warehouse": "warehouse", "checkpoints": "checkpoints"}
-    return Rest(folder, options, start(folder, options | {"run-for": "15s"}))
+    with socket.create_server(("", 0)) as free:
+        port = free.getsockname()[1]
+    return Rest(folder, options, start(folder, options | {"run-for": "15s", "metrics-port": str(port)}))
 
 
 def start(folder: Path, options: Options) -> Ended:
@@ -57,6 +60,14 @@ def test_an_empty_input_folder_is_fine(rest: Rest) -> None:
     assert not any("rror" in line or "xception" in line for line in rest.ended.lines)
     tables = read_tables(rest.folder / "warehouse")
     assert {name for name, rows in tables.items() if rows} == {"stream_progress"}
+
+
+def test_the_batch_log_has_a_line_for_every_micro_batch(rest: Rest) -> None:
+    lines = (rest.folder / "checkpoints" / "batches.log").read_text(encoding="utf-8").splitlines()
+    told = [(one["query"], one["batch_id"]) for one in map(json.loads, lines)]
+    progress = read_tables(rest.folder / "warehouse")["stream_progress"]
+    assert sorted(told) == sorted((row["query"], row["batch_id"]) for row in progress)
+    assert any("metrics for Prometheus on port" in line for line in rest.ended.lines)
 
 
 @pytest.mark.parametrize(

@@ -28,19 +28,19 @@ def settings(servers: str, **options: object) -> SessionizeSettings:
 
 
 def test_topics_that_are_there_pass(spark: SparkSession, broker: Broker) -> None:
-    kafka.check_topics(spark, settings(broker.bootstrap_servers))
+    kafka.check_topics(spark, settings(broker.bootstrap_servers), STREAMS)
 
 
-def refusal(spark: SparkSession, servers: str, **options: object) -> str:
+def refusal(spark: SparkSession, servers: str, topics: tuple[str, ...] = STREAMS, **options: object) -> str:
     with pytest.raises(ConfigurationError) as told:
-        kafka.check_topics(spark, settings(servers, **options))
+        kafka.check_topics(spark, settings(servers, **options), topics)
     assert "\n" not in str(told.value)
     return str(told.value).removeprefix(f"--bootstrap-servers {servers}")
 
 
-def test_a_missing_topic_is_named(spark: SparkSession, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka, "STREAMS", ("pc_sessions", "nowhere"))
-    assert refusal(spark, broker.bootstrap_servers).startswith(" has no topic nowhere: create it")
+def test_a_missing_topic_is_named(spark: SparkSession, broker: Broker) -> None:
+    topics = ("pc_sessions", "nowhere")
+    assert refusal(spark, broker.bootstrap_servers, topics).startswith(" has no topic nowhere: create it")
 
 
 @pytest.mark.parametrize("servers", ["nowhere.invalid:9092", "nowhere"])

@@ -1,7 +1,10 @@
 """Maintenance on real tables: the job's own statements, and that what runs beside them is left whole."""
 
 import json
+import os
+import re
 import threading
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,7 @@ from pyspark.sql import functions as F
 from sessionization.ops import maintain as ops
 from sessionization.ops.input_files import delete_read_files
 from sessionization.ops.settings import MaintainSettings
-from sessionization.spark.checkpoint import ARCHIVE, SESSIONIZE
+from sessionization.spark.checkpoint import ARCHIVE, ROLLUP, SESSIONIZE
 from sessionization.spark.progress import wall_clock_ms
 from sessionization.spark.source import file_messages, ticks
 from sessionization.spark.table_home import TableHome, create_tables
@@ -19,6 +22,7 @@ from sessionization.spark.tables import (
     QUARANTINE,
     RAW_EVENTS,
     RETENTION_PROPERTIES,
+    SESSION_CHANGES,
     STREAM_PROGRESS,
     TABLES,
     retention_ms_of,
@@ -59,6 +63,70 @@ def test_past_days_become_one_file_and_no_row_is_lost(
     for table in TABLES:
         kept = {retention_ms_of(home.properties(spark, table), key) for key in RETENTION_PROPERTIES}
         assert kept == {6 * HOUR_MS if table is STREAM_PROGRESS else 8 * DAY_MS}
+
+
+def rewrite(file: Path, old: str, new: str) -> None:
+    """Change a file that Spark has written; its checksum, which would not fit any more, goes."""
+    text = re.sub(old, new, file.read_text(encoding="utf-8"))
+    assert new in text
+    file.write_text(text, encoding="utf-8")
+    (file.parent / f".{file.name}.crc").unlink(missing_ok=True)
+
+
+def test_what_rollup_has_not_read_outlives_maintenance(
+    spark: SparkSession, settings: MaintainSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stopped eight days ago, and what came then was compacted at once."""
+    monkeypatch.setattr(ops, "spark_session", lambda _log: spark)
+    monkeypatch.setattr(spark, "stop", lambda: None)
+    home = TableHome(settings.warehouse)
+    create_tables(spark, home, owner="test", may_create=True)
+    rollup = settings.checkpoints / ROLLUP
+    table = settings.warehouse / SESSION_CHANGES.name
+    yesterday = datetime.now(UTC) - timedelta(days=1)
+    change = {
+        "platform": "pc", "change": "started", "revision": 0, "duration_ms": 0, "processed_at": yesterday,
+        "change_date": yesterday.date(), "session_id": 1,
+    }  # fmt: skip
+
+    def happens(device_id: str) -> None:
+        values = change | {"device_id": device_id}
+        row = tuple(values.get(name) for name in SESSION_CHANGES.column_names)
+        home.append(spark.createDataFrame([row], SESSION_CHANGES.schema), SESSION_CHANGES)
+
+    def read() -> list[str]:
+        devices: list[str] = []
+        rows = home.read(spark.readStream.option("skipChangeCommits", "true"), SESSION_CHANGES)
+        writing = rows.writeStream.foreachBatch(
+            lambda batch, _: devices.extend(row.device_id for row in batch.collect())
+        )
+        query = writing.option("checkpointLocation", str(rollup)).trigger(availableNow=True).start()
+        assert query.awaitTermination(120)
+        return sorted(devices)
+
+    happens("read")
+    assert read() == ["read"]
+    for device_id in ("unread", "unread too"):
+        happens(device_id)
+    home.delta_table(spark, SESSION_CHANGES).optimize().executeCompaction()
+    long_ago_ms = wall_clock_ms() - 8 * DAY_MS
+    rewrite(max((rollup / "offsets").glob("[0-9]*")), r'"batchTimestampMs":\d+', f'"batchTimestampMs":{long_ago_ms}')
+    compaction = max((table / "_delta_log").glob("*.json"))
+    rewrite(compaction, r'"deletionTimestamp":\d+', f'"deletionTimestamp":{long_ago_ms}')
+    for file in table.rglob("*.parquet"):
+        os.utime(file, ns=((long_ago_ms - DAY_MS) * 1_000_000,) * 2)
+    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+
+    said: list[str] = []
+    ops.maintain(settings, said.append, threading.Event())
+    assert "VACUUM of session_changes is done" in said
+    assert read() == ["unread", "unread too"]
+    assert said[0] == "rollup is 8 days behind in session_changes: unused files and log are kept for 14d"
+
+    ops.maintain(settings, said.append, threading.Event())
+    kept = {retention_ms_of(home.properties(spark, SESSION_CHANGES), key) for key in RETENTION_PROPERTIES}
+    assert kept == {7 * DAY_MS}
+    assert len(list(table.rglob("*.parquet"))) == 1, "what it has read goes"
 
 
 def test_input_files_that_both_queries_have_read_are_deleted(spark: SparkSession, tmp_path: Path) -> None:

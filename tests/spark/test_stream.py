@@ -16,10 +16,12 @@ from sessionization.core.grid import grid_of
 from sessionization.settings import SessionizeSettings
 from sessionization.spark import pipeline
 from sessionization.spark.checkpoint import SESSIONIZE, Fixed, open_checkpoint
-from sessionization.spark.table_home import TableHome, create_tables
+from sessionization.spark.progress import Progress
+from sessionization.spark.table_home import TableHome, create_tables, take_over
 from sessionization.spark.tables import QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS
+from sessionization.spark.warm_start import warm_start
 
-DEADLINE_S = 90
+DEADLINE_S = 300
 
 
 class Job:
@@ -53,13 +55,18 @@ class Job:
         hidden.rename(folder / f"{self.files}.json")
 
     @contextmanager
-    def running(self) -> Iterator[dict[str, StreamingQuery]]:
+    def running(self, report: Callable[[Progress], None] = lambda _: None) -> Iterator[dict[str, StreamingQuery]]:
         settings = self.settings
-        checkpoint = open_checkpoint(settings.checkpoints, Fixed.of(settings, str(self.home)), settings.rules)
+        checkpoint = open_checkpoint(
+            settings.checkpoints, Fixed.of(settings, str(self.home)), settings.rules, warm=settings.from_sessions
+        )
         self.rules = checkpoint.in_force
+        if checkpoint.is_warm and not checkpoint.is_used:
+            take_over(self.spark, self.home, checkpoint.id)
         create_tables(self.spark, self.home, owner=checkpoint.id, may_create=not checkpoint.is_used)
+        before = warm_start(self.spark, settings, checkpoint, self.home)
         nobody = lambda _: None  # noqa: E731
-        queries = pipeline.start(self.spark, settings, checkpoint, self.home, nobody, nobody, threading.Event())
+        queries = pipeline.start(self.spark, settings, checkpoint, self.home, nobody, report, threading.Event(), before)
         try:
             yield queries
         finally:

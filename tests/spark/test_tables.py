@@ -72,6 +72,18 @@ def test_a_micro_batch_that_is_repeated_is_taken_once(spark: SparkSession, home:
     assert [(report.batch_id, report.rows_in, report.started) for report in reports] == [(5, 2, 2)] * 2
 
 
+def test_ends_are_counted_by_reason_and_rows_by_partition(spark: SparkSession, home: TableHome) -> None:
+    reports: list = []
+    end = {"change": "ended", "ended_ms": NOW_MS}
+    reasons = ["reported", "orphaned", "orphaned", "timed_out"]
+    rows = [a_change(), *(a_change(**end, end_reason=reason) for reason in reasons)]
+    two_and_three = spark.sparkContext.parallelize(rows, 2)
+    changes_sink(home, reports, "the reasons")(spark.createDataFrame(two_and_three, OUTPUT_SCHEMA), 5)
+    detail = reports[0].detail
+    assert detail.ends == {"reported": 1, "superseded": 0, "timed_out": 1, "orphaned": 2}
+    assert (detail.rows_out, detail.largest_partition) == (5, 3)
+
+
 def test_a_table_names_the_newest_micro_batch_of_each_writer(spark: SparkSession, home: TableHome) -> None:
     batch = spark.createDataFrame([a_change(session_id=3)], OUTPUT_SCHEMA)
     for batch_id in (9, 10):

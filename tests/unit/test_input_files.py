@@ -148,7 +148,7 @@ def test_what_is_not_understood_deletes_nothing(job: Job, spoilt: dict[str, str]
     file = job.file("pc_sessions/a.json")
     job.query("sessionize", {"0": [(0, file)]})
     job.query("archive", {"0": [(0, file)]}, **spoilt)
-    with pytest.raises(CheckpointError, match="not of a form known here"):
+    with pytest.raises(CheckpointError, match=r"not of a form known here|is not an offset log"):
         job.clear()
     assert file.exists()
 

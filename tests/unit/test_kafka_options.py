@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from sessionization.cli import parse
+from sessionization.cli import parse, read
 from sessionization.errors import ConfigurationError
 from sessionization.kafka_options import parse_kafka_options, resolved
+from sessionization.ops.settings import LandChangesSettings
 from sessionization.settings import SessionizeSettings
 
 KAFKA = ("--source=kafka", "--bootstrap-servers=a:9092,b:9092", "--warehouse=w", "--checkpoints=c")
@@ -49,6 +50,9 @@ def test_a_wrong_option_is_told_without_its_value(capsys: pytest.CaptureFixture[
     line = refusal(capsys, *KAFKA, "--kafka-option", text)
     assert line.startswith(f"--kafka-option {told}")
     assert "hunter2" not in line
+    with pytest.raises(ConfigurationError) as landing:
+        read(LandChangesSettings, (*KAFKA[1:], "--kafka-option", text))
+    assert str(landing.value) in line
 
 
 def test_an_option_given_twice_is_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -63,6 +67,7 @@ def test_an_option_given_twice_is_told(capsys: pytest.CaptureFixture[str]) -> No
         ((*KAFKA, "--input=x"), "--source kafka takes no --input"),
         (("--input=x", *KAFKA[1:]), "--bootstrap-servers is for --source kafka: add that, or leave it out"),
         (("--input=x", *KAFKA[2:], "--starting-offsets=latest"), "--starting-offsets is for --source kafka"),
+        (("--input=x", *KAFKA[2:], "--sink=kafka"), "--sink kafka needs --source kafka"),
         ((*KAFKA, "--device-groups=8", "--expected-devices=9000"), "--expected-devices chooses the device groups"),
         ((*KAFKA, "--starting-offsets=newest"), "--starting-offsets 'newest' is not known"),
         ((*KAFKA, "--max-offsets-per-trigger=0"), "--max-offsets-per-trigger '0' is too small"),

@@ -14,7 +14,7 @@ from sessionization.ops.conflicts import is_conflict
 from sessionization.ops.maintain import Step, do, steps
 from sessionization.ops.settings import MaintainSettings
 from sessionization.spark.table_home import TableHome
-from sessionization.spark.tables import PROPERTIES_OF_ALL, TABLES
+from sessionization.spark.tables import PROPERTIES_OF_ALL, TABLES, retention
 
 DAY_MS = 86_400_000
 HOME = TableHome(catalog="main", schema="games")
@@ -22,7 +22,7 @@ AS_CREATED = {table.name: dict(PROPERTIES_OF_ALL) | dict(table.properties) for t
 
 
 def todo(retention_ms: int = 7 * DAY_MS, found: Mapping[str, Mapping[str, str]] = AS_CREATED) -> list[Step]:
-    return steps(HOME, 3, retention_ms, found)
+    return steps(HOME, 3, {table.name: retention_ms for table in TABLES}, found)
 
 
 def test_days_that_are_over_are_compacted_and_today_is_not() -> None:
@@ -59,6 +59,18 @@ def test_another_retention_is_set_before_anything_is_deleted_for_files_and_log_a
         "ALTER TABLE `main`.`games`.`sessions` SET TBLPROPERTIES ('delta.logRetentionDuration' = 'interval 337 hours', "
         "'delta.deletedFileRetentionDuration' = 'interval 337 hours')"
     )
+
+
+def test_a_table_keeps_longer_what_is_still_to_be_read_and_the_others_do_not() -> None:
+    longer = {table.name: 7 * DAY_MS for table in TABLES} | {"session_changes": 14 * DAY_MS}
+    assert [step.table for step in steps(HOME, 3, longer, AS_CREATED) if step.verb == "ALTER"] == ["session_changes"]
+    for_good = AS_CREATED | {"session_changes": dict(retention(14 * DAY_MS))}
+    assert [step.table for step in todo(found=for_good) if step.verb == "ALTER"] == ["session_changes"], "and no longer"
+
+
+def test_a_table_of_which_nothing_is_known_is_left_alone() -> None:
+    known = {table.name: 7 * DAY_MS for table in TABLES if table.name != "session_changes"}
+    assert {step.table for step in steps(HOME, 3, known, AS_CREATED)} == known.keys()
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,11 @@
 """A real Apache Kafka broker of one node as a child process, for tests and the demo."""
 
 import atexit
-import ctypes
 import os
 import random
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
@@ -15,6 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from sessionization.errors import SetupError
+from sessionization.local.child import tie_to_this_process
 from sessionization.local.jars import jar_paths
 from sessionization.local.java import java_executable
 
@@ -28,7 +27,6 @@ _READY_S = 60
 _STOP_S = 10
 _TOPIC_S = 20
 _POLL_S = 0.05
-_PR_SET_PDEATHSIG = 1
 _CLUSTER = "c2Vzc2lvbml6YXRpb24tMQ"  # "sessionization-1" as Kafka writes identifiers
 
 _JVM = (
@@ -193,7 +191,7 @@ class Broker:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # Ctrl-C in a terminal is for whoever started the broker
-                preexec_fn=_tie_to_this_process(),  # noqa: PLW1509 - two system calls, no lock among them
+                preexec_fn=tie_to_this_process(),  # noqa: PLW1509 - two system calls, no lock among them
             )
         return self._process
 
@@ -236,17 +234,3 @@ def _free_ports() -> tuple[int, int]:
         if len(free) > 1:
             break
     return free[0], free[1]
-
-
-def _tie_to_this_process() -> Callable[[], None] | None:
-    """What a child runs first so that the kernel ends it when the thread that started it ends."""
-    if sys.platform != "linux":
-        return None
-    prctl, parent = ctypes.CDLL(None).prctl, os.getpid()
-
-    def tie() -> None:
-        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it died before the kernel was told
-            os._exit(1)
-
-    return tie

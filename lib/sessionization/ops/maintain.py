@@ -9,11 +9,15 @@ from pathlib import Path
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
+from sessionization.durations import format_duration
 from sessionization.errors import ConfigurationError, MaintenanceError, SessionizationError
 from sessionization.ops.conflicts import is_conflict
 from sessionization.ops.input_files import delete_read_files
 from sessionization.ops.settings import MaintainSettings
+from sessionization.ops.unread import kept_ms, unread_ms
 from sessionization.spark.causes import first_cause
 from sessionization.spark.lock import locked
 from sessionization.spark.progress import wall_clock_ms
@@ -24,6 +28,7 @@ from sessionization.spark.tables import (
     RAW_EVENTS,
     RETENTION_PROPERTIES,
     SESSION_CHANGES,
+    SESSIONS,
     TABLES,
     Table,
     retention,
@@ -31,6 +36,7 @@ from sessionization.spark.tables import (
 )
 
 _COMPACTED = (SESSION_CHANGES, RAW_EVENTS, QUARANTINE)
+_DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +51,9 @@ class Step:
         return self.sql.partition(" ")[0]
 
 
-def steps(home: TableHome, days: int, retention_ms: int, found: Mapping[str, Mapping[str, str]]) -> list[Step]:
+def steps(
+    home: TableHome, days: int, retentions_ms: Mapping[str, int], found: Mapping[str, Mapping[str, str]]
+) -> list[Step]:
     """What is to be done, in order, table by table.
 
     A day that is still written to is left alone. So is `sessions`, which the stream compacts itself between two of its
@@ -58,10 +66,15 @@ def steps(home: TableHome, days: int, retention_ms: int, found: Mapping[str, Map
     Args:
         home: where the tables are.
         days: how many of the days that are over are compacted, counted back from today.
-        retention_ms: how old a file must be that is deleted.
+        retentions_ms: how old a file must be that is deleted, by the table's name; a table without is left alone.
         found: the properties of each table, by its name.
     """
-    return [step for table in TABLES for step in _steps_of(home, table, days, retention_ms, found[table.name])]
+    return [
+        step
+        for table in TABLES
+        if table.name in retentions_ms
+        for step in _steps_of(home, table, days, retentions_ms[table.name], found[table.name])
+    ]
 
 
 def _steps_of(home: TableHome, table: Table, days: int, retention_ms: int, found: Mapping[str, str]) -> Iterable[Step]:
@@ -81,6 +94,8 @@ def _steps_of(home: TableHome, table: Table, days: int, retention_ms: int, found
 def maintain(settings: MaintainSettings, say: Callable[[str], None], stop: threading.Event) -> None:
     """Do the steps one after the other, until `stop` is set; then delete input files that both queries are through with.
 
+    What the rollup has not read of `session_changes` is kept, where the checkpoint is known to tell.
+
     Raises `ConfigurationError` when the tables are not there, `CheckpointError` when the job runs on folders, and
     `MaintenanceError` at the end when something could not be done.
     """
@@ -96,8 +111,12 @@ def maintain(settings: MaintainSettings, say: Callable[[str], None], stop: threa
             msg = f"{home} does not hold {', '.join(missing)}: give the home of the sessionize job's tables"
             raise ConfigurationError(msg)
         found = {table.name: home.properties(spark, table) for table in TABLES}
-        todo = steps(home, settings.days, settings.retention, found)
-        failures = do(todo, lambda sql: spark.sql(sql).collect(), say, stop)
+        retentions_ms = {table.name: settings.retention for table in TABLES}
+        failures = []
+        if settings.checkpoints is not None:
+            failures = _spare_unread(spark, home, settings.checkpoints, retentions_ms, say)
+        todo = steps(home, settings.days, retentions_ms, found)
+        failures += do(todo, lambda sql: spark.sql(sql).collect(), say, stop)
         if settings.checkpoints is not None and settings.input_retention is not None and not stop.is_set():
             failures += _clear_input(settings.checkpoints, settings.input_retention, say, stop)
     if failures:
@@ -137,6 +156,26 @@ def do(
         else:
             say(f"{what} is done")
     return failures
+
+
+def _spare_unread(
+    spark: SparkSession, home: TableHome, checkpoints: Path, retentions_ms: dict[str, int], say: Callable[[str], None]
+) -> list[str]:
+    """Let `session_changes` keep what the rollup has not read, or leave it alone where that is not known."""
+    name = SESSION_CHANGES.name
+    newest = home.delta_table(spark, SESSION_CHANGES).history(1).collect()[0].version
+    merged = home.read(spark.read, SESSIONS).agg(F.unix_millis(F.max("updated_at")).alias("at_ms")).collect()[0].at_ms
+    try:
+        behind_ms = unread_ms(checkpoints, newest, merged, wall_clock_ms())
+    except SessionizationError as error:
+        del retentions_ms[name]
+        say(f"{name} is left alone: {error}")
+        return [f"{name} is left alone, for what rollup has not read: {error}"]
+    if (wanted_ms := kept_ms(retentions_ms[name], behind_ms)) != retentions_ms[name]:
+        retentions_ms[name] = wanted_ms
+        days = behind_ms // _DAY_MS
+        say(f"rollup is {days} days behind in {name}: unused files and log are kept for {format_duration(wanted_ms)}")
+    return []
 
 
 def _clear_input(checkpoints: Path, retention_ms: int, say: Callable[[str], None], stop: threading.Event) -> list[str]:

@@ -1,12 +1,13 @@
-"""The settings of `jobs/maintain.py`: one field an option, checked once, here."""
+"""The settings of the jobs beside the stream: one field an option, checked once, here."""
 
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from sessionization.durations import Duration
 from sessionization.home import HomeSettings
+from sessionization.kafka_options import check_client_options, parse_kafka_options
 
 _DAY_MS = 86_400_000
 _SAFE_MS = 7 * _DAY_MS
@@ -22,13 +23,13 @@ class MaintainSettings(HomeSettings):
     """
 
     checkpoints: Path | None = Field(
-        None, description="the --checkpoints of the sessionize job; with --warehouse and --input-retention"
+        None, description="the --checkpoints of the sessionize job: what its queries have not read is kept"
     )
     days: int = Field(3, ge=1, le=10_000, description="compact this many days before today, of tables kept by day")
     retention: Annotated[Duration, Field(ge=_SAFE_MS)] = Field(
         _SAFE_MS,
-        description="delete unused files, and the tables' log, when older than this; a reader or a rollup that is further "
-        "behind would miss them",
+        description="delete unused files, and the tables' log, when older than this; a reader that is further behind would "
+        "miss them. With --checkpoints what rollup has not read is kept, however old",
     )
     input_retention: Annotated[Duration, Field(ge=_HOUR_MS)] | None = Field(
         None,
@@ -44,3 +45,90 @@ class MaintainSettings(HomeSettings):
             msg = "--input-retention needs --checkpoints: they tell which input files the job is through with"
             raise ValueError(msg)
         return self
+
+
+class InspectSettings(BaseModel):
+    """Say what the sessionize job remembers, and check that it is as it must be; exit code 1 if it is not.
+
+    Reads the state after the last micro-batch that is done, and changes nothing: the job may run meanwhile.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    checkpoints: Path = Field(description="the --checkpoints of the sessionize job")
+    device: str | None = Field(None, min_length=1, description="a device to show entry by entry")
+    fullest: int = Field(5, ge=0, le=1_000, description="how many of the devices with the most entries to show")
+
+
+class EraseSettings(HomeSettings):
+    """Delete what is known of one or more accounts from all tables, and print a receipt.
+
+    The sessionize job must be stopped. Files that hold the rows go with the next VACUUM after the tables' retention (the
+    job maintain); what the sessionize job remembers of the account goes as it runs on. docs/runbook.md has all of it.
+    """
+
+    account: tuple[str, ...] = Field(
+        (),
+        description="account to erase; may be given several times",
+        json_schema_extra={"metavar": "ACCOUNT", "repeatable": True},
+    )
+    checkpoints: Path | None = Field(
+        None, description="the --checkpoints of the sessionize job, to see what it remembers; with --warehouse"
+    )
+
+    @model_validator(mode="after")
+    def _have_the_checkpoints_they_need(self) -> Self:
+        if self.warehouse is not None and self.checkpoints is None:
+            msg = "--warehouse needs --checkpoints: the job must not run while folders are changed"
+            raise ValueError(msg)
+        return self
+
+
+class RescaleSettings(BaseModel):
+    """Spread the state of a stopped sessionize job over another number of partitions; its next start goes on with them.
+
+    Sessions, timers and invariants are compared before and after. Copy the folder of the checkpoints first.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    checkpoints: Path = Field(description="the --checkpoints of the sessionize job")
+    partitions: int = Field(
+        ge=1,
+        le=10_000,
+        description="how many state partitions there are to be: one to three for each core that the stream has",
+    )
+
+
+class LandChangesSettings(HomeSettings):
+    """Bring what the sessionize job with --sink kafka sends to the topic output_sessions into session_changes, each change once.
+
+    It runs beside that job, until SIGTERM or Ctrl-C, and goes on where it was when it is started again.
+    """
+
+    bootstrap_servers: str | None = Field(
+        None,
+        description="brokers of the topic output_sessions, separated by commas",
+        json_schema_extra={"metavar": "HOST:PORT"},
+    )
+    kafka_option: tuple[str, ...] = Field(
+        (),
+        description="option of the Kafka client, as in kafka.security.protocol=SASL_SSL; may be given several times; "
+        "a secret is given as env:NAME or secret:SCOPE/KEY",
+        json_schema_extra={"metavar": "KEY=VALUE", "repeatable": True},
+    )
+    checkpoints: Path = Field(description="a folder of this job's own, not that of the sessionize job")
+    trigger: Annotated[Duration, Field(ge=1)] = Field(1_000, description="how often a micro-batch is planned")
+    run_for: Annotated[Duration, Field(ge=1)] | None = Field(
+        None, description="stop after this long; without it, run until SIGTERM or Ctrl-C"
+    )
+
+    @field_validator("kafka_option")
+    @classmethod
+    def _are_kafka_options(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
+        return check_client_options(texts)
+
+    @property
+    def kafka_options(self) -> dict[str, str]:
+        """What `--kafka-option` says, by name; references to secrets are still references."""
+        return parse_kafka_options(self.kafka_option)

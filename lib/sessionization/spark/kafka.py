@@ -1,11 +1,13 @@
 """Messages from Kafka topics, and what to do when the brokers do not give them."""
 
 import re
+from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionization.errors import ConfigurationError
@@ -39,8 +41,42 @@ _REFUSALS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class TakenOffsets:
+    """What was taken from the topics before a checkpoint began: the last offset of each partition, by topic.
+
+    No message that was not taken is older than `since_ms`.
+    """
+
+    last: dict[str, dict[int, int]]
+    since_ms: int
+
+    def is_new(self) -> Column:
+        """Whether a record comes after those; of a partition that is not known every one does."""
+        last = F.expr("CAST(NULL AS bigint)")
+        for topic, partitions in self.last.items():
+            for partition, offset in partitions.items():
+                is_there = (F.col("topic") == topic) & (F.col("partition") == partition)
+                last = F.when(is_there, F.lit(offset)).otherwise(last)
+        return last.isNull() | (F.col("offset") > last)
+
+
+class Brokers(Protocol):
+    """Settings that say which brokers, and how to talk to them."""
+
+    @property
+    def bootstrap_servers(self) -> str | None: ...
+
+    @property
+    def kafka_options(self) -> dict[str, str]: ...
+
+
 def kafka_messages(
-    spark: SparkSession, settings: SessionizeSettings, begun_ms: int, max_offsets: int | None
+    spark: SparkSession,
+    settings: SessionizeSettings,
+    begun_ms: int,
+    max_offsets: int | None,
+    taken: TakenOffsets | None = None,
 ) -> DataFrame:
     """Stream both topics from where the query's checkpoint is, at first from `--starting-offsets`.
 
@@ -52,23 +88,29 @@ def kafka_messages(
         settings: which brokers, and how to talk to them.
         begun_ms: when the checkpoint was begun.
         max_offsets: how many messages a micro-batch takes at most.
+        taken: what another checkpoint took before, in place of `--starting-offsets`.
 
     Returns:
         The columns of `raw_events`: `stream` (the topic), `partition`, `offset`, `file` (null), `ingested_at` (the
         broker's timestamp), `value` binary (null where the record has none), `ingest_date`.
     """
-    options = _options(spark, settings) | {
+    options = client_options(spark, settings) | {
         "subscribe": ",".join(STREAMS),
         "failOnDataLoss": str(not settings.accept_data_loss).lower(),
     }
     if max_offsets is not None:
         options["maxOffsetsPerTrigger"] = str(max_offsets)
-    if settings.starting_offsets == "latest":
+    if taken is not None:
+        options["startingTimestamp"] = str(taken.since_ms - CLOCKS_DIFFER_MS)
+        options["startingOffsetsByTimestampStrategy"] = "latest"
+    elif settings.starting_offsets == "latest":
         options["startingTimestamp"] = str(begun_ms - CLOCKS_DIFFER_MS)
         options["startingOffsetsByTimestampStrategy"] = "latest"
     else:
         options["startingOffsets"] = "earliest"
     records = spark.readStream.format("kafka").options(**options).load()
+    if taken is not None:
+        records = records.where(taken.is_new())
     return records.select(
         F.col("topic").alias("stream"),
         "partition",
@@ -80,18 +122,18 @@ def kafka_messages(
     )
 
 
-def check_topics(spark: SparkSession, settings: SessionizeSettings) -> None:
+def check_topics(spark: SparkSession, settings: Brokers, topics: tuple[str, ...]) -> None:
     """Ask the brokers for each topic, and give up soon; a query would retry for minutes, and name no topic.
 
     Raises `ConfigurationError`.
     """
-    options = _options(spark, settings) | {
+    options = client_options(spark, settings) | {
         "kafka.default.api.timeout.ms": str(_ANSWER_WITHIN_MS),
         "kafka.request.timeout.ms": str(_ANSWER_WITHIN_MS // 2),
         "fetchOffset.numRetries": "1",
         "failOnDataLoss": "false",
     }
-    for topic in STREAMS:
+    for topic in topics:
         try:
             spark.read.format("kafka").options(**options).option("subscribe", topic).load().select("offset").limit(
                 1
@@ -102,14 +144,15 @@ def check_topics(spark: SparkSession, settings: SessionizeSettings) -> None:
             raise ConfigurationError(_refusal(settings, topic, str(error))) from error
 
 
-def _refusal(settings: SessionizeSettings, topic: str, text: str) -> str:
+def _refusal(settings: Brokers, topic: str, text: str) -> str:
     for pattern, told in _REFUSALS:
         if re.search(pattern, text):
             return f"--bootstrap-servers {settings.bootstrap_servers} {told.format(topic=topic)}"
     return f"--bootstrap-servers {settings.bootstrap_servers}: topic {topic} cannot be read: {first_cause(text)}"
 
 
-def _options(spark: SparkSession, settings: SessionizeSettings) -> dict[str, str]:
+def client_options(spark: SparkSession, settings: Brokers) -> dict[str, str]:
+    """The Kafka client's options with the brokers, every reference to a secret replaced; raises `ConfigurationError`."""
     secret = partial(_databricks_secret, spark) if on_databricks() else None
     options = resolved(settings.kafka_options, secret)
     return options | {"kafka.bootstrap.servers": str(settings.bootstrap_servers)}

@@ -32,6 +32,11 @@ def per_session(changes: DataFrame) -> DataFrame:
 
 def merge(sessions: DeltaTable, changes: DataFrame) -> None:
     """Merge changes into `sessions`; rows that would stay the same are not rewritten."""
+    merge_folded(sessions, per_session(changes))
+
+
+def merge_folded(sessions: DeltaTable, folded: DataFrame) -> None:
+    """Merge what `per_session` returns into `sessions`; rows that would stay the same are not rewritten."""
     both = {
         "started_at": F.least("t.started_at", "s.started_at"),
         "_first_start": F.least("t._first_start", "s._first_start"),
@@ -45,14 +50,14 @@ def merge(sessions: DeltaTable, changes: DataFrame) -> None:
     keys = {name: F.col(f"s.{name}") for name in ("device_id", "session_id")}
     (
         sessions.alias("t")
-        .merge(per_session(changes).alias("s"), "t.device_id = s.device_id AND t.session_id = s.session_id")
-        .whenMatchedUpdate(condition=~is_same, set={**_row(both)})
-        .whenNotMatchedInsert(values={**keys, **_row(new)})
+        .merge(folded.alias("s"), "t.device_id = s.device_id AND t.session_id = s.session_id")
+        .whenMatchedUpdate(condition=~is_same, set={**row(both)})
+        .whenNotMatchedInsert(values={**keys, **row(new)})
         .execute()
     )
 
 
-def _row(folded: dict[str, Column]) -> dict[str, Column]:
+def row(folded: dict[str, Column]) -> dict[str, Column]:
     """The columns of a session's row, without its key, from the four folded ones."""
     started_at, start, end = folded["started_at"], folded["_first_start"], folded["_shown_end"]
     is_over = end.isNotNull()

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from sessionization.errors import ConfigurationError, StoppedError, StreamError
 from sessionization.ml.tracking import kept_in_mlflow
+from sessionization.monitor.listener import monitored
 from sessionization.settings import SessionizeSettings
 from sessionization.signals import stop_on_signals
 from sessionization.spark import pipeline, supervise, views
@@ -26,8 +27,10 @@ from sessionization.spark.progress import Progress, wall_clock_ms
 from sessionization.spark.progress_log import ProgressLog
 from sessionization.spark.session import is_running, on_databricks, spark_session
 from sessionization.spark.sinks import APPENDED
-from sessionization.spark.table_home import TableHome, create_tables
+from sessionization.spark.table_home import TableHome, create_tables, take_over
+from sessionization.spark.topic import OUTPUT_TOPIC
 from sessionization.spark.totals import Delays, RunningTotals, Totals, delays_since, live_now
+from sessionization.spark.warm_start import warm_start
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,7 @@ def run(settings: SessionizeSettings, stop: threading.Event, watch: Watch) -> Su
             Fixed.of(settings, str(home)),
             settings.rules,
             keep_groups=settings.expected_devices is not None,
+            warm=settings.from_sessions,
         )
         engine_log = checkpoint.engine_log
         watch.say(f"starting; tables in {home}, checkpoints in {checkpoint.folder}, state {checkpoint.layout}")
@@ -106,27 +110,37 @@ def _run(
 ) -> Summary:
     if settings.source == "kafka":
         with _unless_stopped(stop):
-            check_topics(spark, settings)
+            check_topics(spark, settings, (*STREAMS, *((OUTPUT_TOPIC,) if settings.sink == "kafka" else ())))
     with _unless_stopped(stop), _plain_errors(f"the tables in {home} cannot be opened or created"):
+        if checkpoint.is_warm and not checkpoint.is_used:
+            take_over(spark, home, checkpoint.id)
         create_tables(spark, home, owner=checkpoint.id, may_create=not checkpoint.is_used)
         checkpoint.keep()
-        progress_log = ProgressLog(checkpoint.progress, checkpoint.newest_batches())
+        since_ms = checkpoint.begun_ms if checkpoint.is_warm else 0
+        progress_log = ProgressLog(checkpoint.progress, checkpoint.newest_batches(), since_ms)
         checkpoint.refuse_older_than(progress_log.open(spark, home))
         checkpoint.refuse_older_than(
             {query: home.last_append(spark, table, checkpoint.writer(query)) for query, table in APPENDED.items()}
         )
         if home.warehouse is None:
             views.create_views(spark, home)
+        before = warm_start(spark, settings, checkpoint, home)
     began_ms = wall_clock_ms()
     totals = RunningTotals()
 
-    def report(progress: Progress) -> None:
-        totals.add(progress)
-        watch.progress(progress)
+    batch_log = None if on_databricks() else checkpoint.batch_log
+    with (
+        progress_log.appended(spark, home, watch.say),
+        monitored(spark, batch_log, settings.metrics_port, watch.say) as monitor,
+    ):
 
-    with progress_log.appended(spark, home, watch.say):
+        def report(progress: Progress) -> None:
+            totals.add(progress)
+            monitor(progress)
+            watch.progress(progress)
+
         with _plain_errors("the queries cannot be started"):
-            queries = pipeline.start(spark, settings, checkpoint, home, progress_log.keep, report, stop)
+            queries = pipeline.start(spark, settings, checkpoint, home, progress_log.keep, report, stop, before)
         try:
             watch.started(spark, home)
             warning = _vanished_streams(settings.input) if settings.input is not None else lambda: None

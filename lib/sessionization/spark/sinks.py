@@ -3,18 +3,19 @@
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from sessionization.core.events import EndReason
 from sessionization.errors import StreamError
 from sessionization.spark import rollup
 from sessionization.spark.causes import first_cause
 from sessionization.spark.checkpoint import ARCHIVE, SESSIONIZE
-from sessionization.spark.progress import Progress, delay_instants, delays, wall_clock_ms
+from sessionization.spark.progress import Detail, Progress, delay_instants, delays, wall_clock_ms
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS, STREAM_PROGRESS, Table
 
@@ -22,6 +23,8 @@ _log = logging.getLogger(__name__)
 
 ROWS_PER_FILE = 500_000
 COMPACT_EVERY_BATCHES = 100
+_POSITION = "position"
+_WITHIN_PARTITION = (1 << 33) - 1
 APPENDED = {SESSIONIZE: SESSION_CHANGES, ARCHIVE: RAW_EVENTS}
 """By query the table that gets its rows first: what the table has, a checkpoint that fits it has begun."""
 
@@ -76,27 +79,40 @@ class Sink(ABC):
 
 @dataclass
 class ChangesSink(Sink):
-    """Append the operator's changes to `session_changes`."""
+    """Append the operator's changes to `session_changes`, or hand them to `publish`, which may be handed them again."""
 
     state_size: Callable[[], StateSize]
+    publish: Callable[[DataFrame], None] | None = None
 
     def write(self, batch: DataFrame, batch_id: int, began_ms: int) -> Progress:
-        counts = batch.agg(
-            F.max("processed_ms").alias("processed_ms"),
-            F.coalesce(F.sum("events"), F.lit(0)).alias("rows_in"),
-            *(_count(F.col("change") == change).alias(change) for change in ("started", "heartbeat", "ended")),
-            *(
-                F.coalesce(F.sum(name), F.lit(0)).alias(name)
-                for name in ("duplicate_start", "duplicate_end", "evicted")
-            ),
-            delay_instants(F.col("ingested_ms")).alias("ingested"),
-            delay_instants(F.col("due_ms")).alias("due"),
-        ).first()
+        # The lower bits of this id count the rows of a partition.
+        counts = (
+            batch.withColumn(_POSITION, F.monotonically_increasing_id())
+            .agg(
+                F.max("processed_ms").alias("processed_ms"),
+                F.coalesce(F.sum("events"), F.lit(0)).alias("rows_in"),
+                *(_count(F.col("change") == change).alias(change) for change in ("started", "heartbeat", "ended")),
+                *(
+                    F.coalesce(F.sum(name), F.lit(0)).alias(name)
+                    for name in ("duplicate_start", "duplicate_end", "evicted")
+                ),
+                delay_instants(F.col("ingested_ms")).alias("ingested"),
+                delay_instants(F.col("due_ms")).alias("due"),
+                *(_count(F.col("end_reason") == str(reason)).alias(str(reason)) for reason in EndReason),
+                F.count("*").alias("rows_out"),
+                F.max(F.col(_POSITION).bitwiseAND(F.lit(_WITHIN_PARTITION)) + 1).alias("largest_partition"),
+            )
+            .first()
+        )
         assert counts is not None
+        counted_ms = wall_clock_ms()
         changes = counts.started + counts.heartbeat + counts.ended
         if changes:
             rows = batch.where("change IS NOT NULL").select(*_change_columns())
-            self._append(rows, changes, SESSION_CHANGES, batch_id)
+            if self.publish is None:
+                self._append(rows, changes, SESSION_CHANGES, batch_id)
+            else:
+                self.publish(rows)
         committed_ms = wall_clock_ms()
         processed_ms = counts.processed_ms or began_ms
         state = self.state_size()
@@ -116,6 +132,12 @@ class ChangesSink(Sink):
             evicted=counts.evicted,
             state_rows=state.rows,
             state_bytes=state.bytes,
+            detail=Detail(
+                ends={str(reason): counts[str(reason)] for reason in EndReason},
+                rows_out=counts.rows_out,
+                largest_partition=counts.largest_partition,
+                write_ms=max(0, committed_ms - counted_ms),
+            ),
         )
 
 
@@ -130,6 +152,7 @@ class ArchiveSink(Sink):
             delay_instants(F.unix_millis("ingested_at")).alias("ingested"),
         ).first()
         assert counts is not None
+        counted_ms = wall_clock_ms()
         for table, rows, count in (
             (RAW_EVENTS, batch, counts.rows_in),
             (QUARANTINE, batch.where("reason IS NOT NULL"), counts.quarantined),
@@ -145,6 +168,7 @@ class ArchiveSink(Sink):
             batch_ms=committed_ms - began_ms,
             latency=delays(counts.ingested, committed_ms),
             quarantined=counts.quarantined,
+            detail=Detail(write_ms=max(0, committed_ms - counted_ms)),
         )
 
 
@@ -156,6 +180,8 @@ class RollupSink(Sink):
     `session_changes` would be a late heartbeat.
     """
 
+    live: int | None = field(default=None, init=False)
+
     def _compact(self, spark: SparkSession) -> None:
         for table in (SESSION_CHANGES, SESSIONS, STREAM_PROGRESS):
             try:
@@ -164,14 +190,29 @@ class RollupSink(Sink):
                 _log.warning("compaction of %s was put off: %s", table.name, first_cause(str(error)))
                 return
 
+    def _count_live(self, spark: SparkSession, more: int) -> None:
+        """Keep `live`: looked up after the first micro-batch of a run, then carried on from the changes alone."""
+        if self.live is not None:
+            self.live += more
+            return
+        try:
+            self.live = self.home.read(spark.read, SESSIONS).where("status = 'live'").count()
+        except (PySparkException, Py4JError) as error:  # such as a stop in the middle; the next micro-batch will do
+            _log.info("live sessions could not be counted: %s", first_cause(str(error)))
+
     def write(self, batch: DataFrame, batch_id: int, began_ms: int) -> Progress:
         counts = batch.agg(
-            F.count("*").alias("rows_in"), delay_instants(F.unix_millis("ingested_at")).alias("ingested")
+            F.count("*").alias("rows_in"),
+            delay_instants(F.unix_millis("ingested_at")).alias("ingested"),
+            _count(F.col("change") == "started").alias("opened"),
+            _count("change = 'ended' AND revision = 0 AND end_reason != 'orphaned'").alias("closed"),
         ).first()
         assert counts is not None
+        counted_ms = wall_clock_ms()
         if counts.rows_in:
             rollup.merge(self.home.delta_table(batch.sparkSession, SESSIONS), batch)
         committed_ms = wall_clock_ms()
+        self._count_live(batch.sparkSession, counts.opened - counts.closed)
         if batch_id % COMPACT_EVERY_BATCHES == COMPACT_EVERY_BATCHES - 1:
             self._compact(batch.sparkSession)
         return Progress(
@@ -181,11 +222,12 @@ class RollupSink(Sink):
             rows_in=counts.rows_in,
             batch_ms=committed_ms - began_ms,
             latency=delays(counts.ingested, committed_ms),
+            detail=Detail(live=self.live, write_ms=max(0, committed_ms - counted_ms)),
         )
 
 
-def _count(condition: Column) -> Column:
-    return F.coalesce(F.count_if(condition), F.lit(0))
+def _count(condition: Column | str) -> Column:
+    return F.coalesce(F.count_if(F.expr(condition) if isinstance(condition, str) else condition), F.lit(0))
 
 
 def _change_columns() -> list[Column]:

@@ -9,7 +9,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.streaming import DataStreamReader
 
-from sessionization.errors import CheckpointError
+from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.spark.tables import PROPERTIES_OF_ALL, TABLES, Table
 
 OWNER_PROPERTY = "sessionization.checkpoint"
@@ -90,9 +90,34 @@ class TableHome:
         else:
             append.saveAsTable(self.sql_name(table.name))
 
+    def overwrite(self, rows: DataFrame, table: Table) -> None:
+        """Make a table anew of these rows, whatever it held."""
+        write = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+        if self.warehouse is not None:
+            write.save(self._folder(table.name))
+        else:
+            write.saveAsTable(self.sql_name(table.name))
+
     def _folder(self, name: str) -> str:
         assert self.warehouse is not None
         return str(self.warehouse.absolute() / name)
+
+
+def take_over(spark: SparkSession, home: TableHome, owner: str) -> None:
+    """Make tables that are there those of another checkpoint; the one that wrote them before is refused from then on.
+
+    Raises `ConfigurationError` where a table is missing.
+    """
+    missing = [table.name for table in TABLES if not home.exists(spark, table)]
+    if missing:
+        msg = (
+            f"--from-sessions needs the tables of a job before: {home} lacks {', '.join(missing)}; leave it out for a "
+            "first start, or give the home that they are in"
+        )
+        raise ConfigurationError(msg)
+    for table in TABLES:
+        if home.properties(spark, table).get(OWNER_PROPERTY) != owner:
+            spark.sql(f"ALTER TABLE {home.sql_name(table.name)} SET TBLPROPERTIES ('{OWNER_PROPERTY}' = '{owner}')")
 
 
 def create_tables(spark: SparkSession, home: TableHome, *, owner: str, may_create: bool) -> None:

@@ -1,21 +1,11 @@
 """The views over the tables: names and SQL."""
 
-from dataclasses import dataclass
-
 from pyspark.sql import SparkSession
 
+from sessionization.spark.play import ACCOUNT_SESSIONS, CONCURRENT_SESSIONS
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import TABLES
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """A view; `{sessions}` and the like in its SQL stand for the tables."""
-
-    name: str
-    comment: str
-    sql: str
-
+from sessionization.spark.view import View
 
 LIVE_SESSIONS = View(
     "live_sessions",
@@ -33,34 +23,6 @@ LIVE_SESSIONS = View(
       GROUP BY device_id, session_id
     ) h USING (device_id, session_id)
     WHERE s.status = 'live'
-    """,
-)
-
-CONCURRENT_SESSIONS = View(
-    "concurrent_sessions",
-    "How many sessions touched each minute of event time, by platform",
-    """
-    WITH edges AS (
-      SELECT platform, date_trunc('MINUTE', started_at) AS minute, 1 AS step
-      FROM {sessions} WHERE started_at IS NOT NULL
-      UNION ALL
-      SELECT platform, date_trunc('MINUTE', ended_at) + INTERVAL 1 MINUTE, -1
-      FROM {sessions} WHERE started_at IS NOT NULL AND ended_at IS NOT NULL
-    ), steps AS (
-      SELECT platform, minute, sum(step) AS step FROM edges GROUP BY platform, minute
-    ), levels AS (
-      SELECT platform, minute,
-             sum(step) OVER (PARTITION BY platform ORDER BY minute) AS sessions,
-             lead(minute) OVER (PARTITION BY platform ORDER BY minute) AS next_minute
-      FROM steps
-    )
-    SELECT explode(sequence(
-             minute,
-             coalesce(next_minute - INTERVAL 1 MINUTE, greatest(minute, date_trunc('MINUTE', current_timestamp()))),
-             INTERVAL 1 MINUTE)) AS minute,
-           platform, sessions
-    FROM levels
-    WHERE sessions > 0
     """,
 )
 
@@ -114,9 +76,9 @@ SESSION_QUALITY = View(
 
 SESSION_FLOW = View(
     "session_flow",
-    "Per minute (of processing) and platform: sessions that started, and first ends by reason",
+    "Per minute (of processing) and platform: sessions that started, and first ends by reason; filter by change_date too",
     """
-    SELECT date_trunc('MINUTE', processed_at) AS minute, platform,
+    SELECT change_date, date_trunc('MINUTE', processed_at) AS minute, platform,
            count_if(change = 'started') AS started,
            count_if(end_reason = 'reported' AND revision = 0) AS ended_reported,
            count_if(end_reason = 'superseded' AND revision = 0) AS ended_superseded,
@@ -124,23 +86,23 @@ SESSION_FLOW = View(
            count_if(end_reason = 'orphaned') AS ended_orphaned
     FROM {session_changes}
     WHERE change != 'heartbeat'
-    GROUP BY 1, 2
+    GROUP BY 1, 2, 3
     """,
 )
 
 QUARANTINE_REASONS = View(
     "quarantine_reasons",
-    "Per hour (of ingest), stream and reason: messages in quarantine",
+    "Per hour (of ingest), stream and reason: messages in quarantine; filter by ingest_date too",
     """
-    SELECT date_trunc('HOUR', ingested_at) AS hour, stream, reason, count(*) AS messages
+    SELECT ingest_date, date_trunc('HOUR', ingested_at) AS hour, stream, reason, count(*) AS messages
     FROM {quarantine}
-    GROUP BY 1, 2, 3
+    GROUP BY 1, 2, 3, 4
     """,
 )
 
 STREAM_HEALTH = View(
     "stream_health",
-    "Per minute: what the queries took in, how long the sessionize query took, and how late its rows were",
+    "Per minute of the last week: what the queries took in, how long the sessionize query took, and how late its rows were",
     """
     SELECT date_trunc('MINUTE', processed_at) AS minute,
            coalesce(sum(rows_in) FILTER (WHERE query = 'archive'), 0) AS messages,
@@ -154,35 +116,74 @@ STREAM_HEALTH = View(
            max(lateness_p99_ms) AS lateness_p99_ms,
            max(state_rows) AS state_rows, max(state_bytes) AS state_bytes
     FROM {stream_progress}
+    WHERE processed_at >= current_timestamp() - INTERVAL 7 DAYS
     GROUP BY 1
     """,
 )
 
+# What has been read is told by `stream_progress` alone, and by a day of it: the alerts ask every five minutes.
+# The sessionize query has a micro-batch every second. The others have none where there is nothing to read, so an old one
+# means nothing by itself: behind is only who has not had a micro-batch since the sessionize query has taken events that came
+# in later (archive; a minute's grace, for ingest times are of another clock) or has written Starts and ends (rollup).
 FRESHNESS = View(
     "freshness",
-    "One row: live sessions, how long ago the first of them started, how long ago the newest heartbeat, micro-batch and "
-    "message were, and how far the sessionize query is behind: the latency (p99) of the best micro-batch that was done in the "
-    "last ten minutes, or how long ago the last one was done; null where never",
+    "One row, of the last day: live sessions, how long ago the first of them started, how long ago the newest heartbeat, "
+    "micro-batch and message were, how late the newest heartbeats were (p99), and how far the query that is furthest behind "
+    "is behind: the latency (p99) of its best micro-batch that was done in the last ten minutes, or for how long it has "
+    "been done with none though there was something to do; null where never",
     """
+    WITH recent AS (
+      SELECT *, unix_millis(processed_at) + coalesce(batch_ms, 0) AS done_ms
+      FROM {stream_progress}
+      WHERE processed_at >= current_timestamp() - INTERVAL 1 DAY
+    ), done AS (
+      SELECT query, max(done_ms) AS last_done_ms,
+             min(latency_p99_ms) FILTER (WHERE unix_millis(current_timestamp()) - done_ms <= 600000) AS least_latency_ms,
+             max(processed_at) AS last_batch_at,
+             max(processed_at) FILTER (WHERE rows_in > 0) AS last_rows_at,
+             max(processed_at) FILTER (WHERE heartbeats > 0) AS last_heartbeat_at,
+             max_by(lateness_p99_ms, processed_at) FILTER (WHERE heartbeats > 0) AS heartbeat_lateness_ms
+      FROM recent GROUP BY query
+    ), given AS (
+      SELECT stack(2,
+               'archive', if(rows_in > 0, done_ms - latency_max_ms - 60000, NULL),
+               'rollup', if(started + ended > 0, done_ms, NULL)) AS (query, given_ms)
+      FROM recent WHERE query = 'sessionize'
+    ), waiting AS (
+      SELECT query, min(given_ms) AS since_ms
+      FROM given LEFT JOIN done USING (query)
+      WHERE given_ms > coalesce(last_done_ms, 0)
+      GROUP BY query
+    ), ages AS (
+      SELECT *, unix_millis(current_timestamp()) - last_done_ms AS age_ms,
+             unix_millis(current_timestamp()) - since_ms AS waits_ms,
+             unix_millis(current_timestamp()) - max(if(query = 'sessionize', last_done_ms, NULL)) OVER () AS sessionize_age_ms
+      FROM VALUES ('sessionize'), ('archive'), ('rollup') AS queries(query)
+      LEFT JOIN done USING (query)
+      LEFT JOIN waiting USING (query)
+    ), behind AS (
+      SELECT *,
+             CASE WHEN age_ms <= 600000 THEN coalesce(least_latency_ms, 0)
+                  WHEN query = 'sessionize'
+                    THEN coalesce(age_ms, if((SELECT count(*) FROM {stream_progress}) > 0, 86400000, NULL))
+                  WHEN sessionize_age_ms <= 600000 AND waits_ms > 600000 THEN waits_ms
+             END AS ms
+      FROM ages
+    )
     SELECT live, last_heartbeat_at, last_micro_batch_at, last_message_at,
            unix_millis(current_timestamp()) - unix_millis(oldest_live_at) AS oldest_live_ms,
            unix_millis(current_timestamp()) - unix_millis(last_heartbeat_at) AS heartbeat_age_ms,
+           heartbeat_lateness_ms,
            unix_millis(current_timestamp()) - unix_millis(last_micro_batch_at) AS micro_batch_age_ms,
            unix_millis(current_timestamp()) - unix_millis(last_message_at) AS message_age_ms,
-           CASE WHEN unix_millis(current_timestamp()) - last_done_ms <= 600000 THEN coalesce(least_latency_ms, 0)
-                ELSE unix_millis(current_timestamp()) - last_done_ms END AS behind_ms
+           behind_ms, behind_query
     FROM (SELECT count(*) AS live, min(updated_at) AS oldest_live_at FROM {sessions} WHERE status = 'live')
     CROSS JOIN (
-      SELECT max(processed_at) AS last_heartbeat_at FROM {session_changes}
-      WHERE change = 'heartbeat' AND change_date >= date_sub(current_date(), 1)
-    )
-    CROSS JOIN (
-      SELECT max(processed_at) FILTER (WHERE query = 'sessionize') AS last_micro_batch_at,
-             max(processed_at) FILTER (WHERE query = 'archive' AND rows_in > 0) AS last_message_at,
-             max(done_ms) FILTER (WHERE query = 'sessionize') AS last_done_ms,
-             min(latency_p99_ms) FILTER (
-               WHERE query = 'sessionize' AND unix_millis(current_timestamp()) - done_ms <= 600000) AS least_latency_ms
-      FROM (SELECT *, unix_millis(processed_at) + coalesce(batch_ms, 0) AS done_ms FROM {stream_progress})
+      SELECT max(last_heartbeat_at) AS last_heartbeat_at, max(heartbeat_lateness_ms) AS heartbeat_lateness_ms,
+             max(last_batch_at) FILTER (WHERE query = 'sessionize') AS last_micro_batch_at,
+             max(last_rows_at) FILTER (WHERE query = 'archive') AS last_message_at,
+             max(ms) AS behind_ms, max_by(query, ms) AS behind_query
+      FROM behind
     )
     """,
 )
@@ -190,6 +191,7 @@ FRESHNESS = View(
 VIEWS = (
     LIVE_SESSIONS,
     CONCURRENT_SESSIONS,
+    ACCOUNT_SESSIONS,
     DEVICE_TIMELINE,
     SESSION_QUALITY,
     SESSION_FLOW,

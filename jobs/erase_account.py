@@ -1,0 +1,30 @@
+"""Delete a player's data from all tables, with a receipt: `python jobs/erase_account.py --help`."""
+
+import sys
+
+from sessionization.cli import parse, run
+from sessionization.ops.settings import EraseSettings
+
+PROG = "erase_account"
+
+
+def say(line: str) -> None:
+    sys.stderr.write(f"{PROG}: {line}\n")
+
+
+def main() -> int:
+    settings = parse(EraseSettings, None, PROG)
+    from sessionization.ops.erase import erase
+
+    receipt = erase(settings, say)
+    sys.stdout.write(f"{receipt}\n")
+    if receipt.state:
+        say(
+            "the job remembers the account yet: let it run for session_timeout + late_retention, then run this once more"
+        )
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    run(main, PROG)

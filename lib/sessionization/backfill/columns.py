@@ -1,0 +1,215 @@
+"""Whole columns of events in, rows of sessions out: plain histories at once, all others through the core.
+
+A stretch of a device's history is its events up to a pause after which nothing of it is remembered any more. Most
+stretches are plain: Start, End, Start, End, each End after its own Start, in time, and nothing else. Their rows are
+known without playing them.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+from numpy.typing import NDArray
+
+from sessionization.backfill.clock import Clock, Instants
+from sessionization.backfill.replay import fold, replay
+from sessionization.core.events import End, Event, Platform, Start
+from sessionization.core.grid import grid_of
+from sessionization.core.state import Rules
+
+ROW_SCHEMA = pa.schema(
+    [
+        ("device_id", pa.string()),
+        ("session_id", pa.int64()),
+        ("started_ms", pa.int64()),
+        ("start_ms", pa.int64()),
+        ("start_account_id", pa.string()),
+        ("start_platform", pa.string()),
+        ("rank", pa.int32()),
+        ("revision", pa.int32()),
+        ("ended_ms", pa.int64()),
+        ("foreground_s", pa.int64()),
+        ("end_account_id", pa.string()),
+        ("end_reason", pa.string()),
+        ("end_platform", pa.string()),
+        ("updated_ms", pa.int64()),
+    ]
+)
+"""A session's row, folded but flat: `start_ms` is null without a Start that was taken, `rank` while it is live."""
+
+_Marks = NDArray[np.bool_]
+_REPORTED = 2
+_START_AND_END = 2
+_PLATFORMS = {platform.value: platform for platform in Platform}
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Plays devices' histories.
+
+    Attributes:
+        rules: the rules in force.
+        clock: when the micro-batches were.
+        device_groups: as in the stream's layout; it decides the phase of the timers.
+        from_ms: sessions whose newest change is before this are left out.
+    """
+
+    rules: Rules
+    clock: Clock
+    device_groups: int | None = None
+    from_ms: int = 0
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """For `mapInArrow`: batches of `codec.EVENT_SCHEMA`, a device's events together and by ingest time."""
+        left: pa.Table | None = None
+        for batch in batches:
+            read = pa.Table.from_batches([batch])
+            table = read if left is None else pa.concat_tables([left, read])
+            if not table.num_rows:
+                continue
+            device = table["device_id"]
+            others = pc.index(pc.equal(device.take(_backwards(len(device))), device[-1]), value=False).as_py()
+            whole = 0 if others < 0 else table.num_rows - others
+            left = table.slice(whole)
+            if whole:
+                yield from self.rows(table.slice(0, whole)).to_batches()
+        if left is not None and left.num_rows:
+            yield from self.rows(left).to_batches()
+
+    def rows(self, events: pa.Table) -> pa.Table:
+        """The rows, of `ROW_SCHEMA`, of devices whose events are all here."""
+        events = events.combine_chunks()
+        now_ms = self.clock.of_messages(_numbers(events, "ingested_ms"))
+        device = _groups(events["device_id"])
+        stretch = self._stretches(device, now_ms)
+        plain = self._plain(events, device, stretch, now_ms)
+        starts = np.flatnonzero(plain)[::2]
+        rows = [self._plain_rows(events, starts, now_ms)]
+        others = np.flatnonzero(~plain)
+        if len(others):
+            rows.append(self._played(events.take(pa.array(others)), now_ms[others]))
+        return pa.concat_tables(rows).filter(pc.field("updated_ms") >= self.from_ms)
+
+    def _stretches(self, device: Instants, now_ms: Instants) -> Instants:
+        """The number of each event's stretch.
+
+        By the timers at the latest a live session ends one heartbeat after its timeout, and is forgotten one heartbeat
+        after its retention: each by the first micro-batch after that.
+        """
+        rules = self.rules
+        over_ms = self.clock.all_at_or_after(now_ms + rules.session_timeout_ms + rules.heartbeat_ms)
+        empty_ms = self.clock.all_at_or_after(over_ms + rules.late_retention_ms + rules.heartbeat_ms)
+        begins = np.ones(len(now_ms), bool)
+        begins[1:] = (device[1:] != device[:-1]) | (now_ms[1:] > empty_ms[:-1])
+        return np.cumsum(begins)
+
+    def _plain(self, events: pa.Table, device: Instants, stretch: Instants, now_ms: Instants) -> _Marks:
+        """Which events are of a plain stretch."""
+        session = _numbers(events, "session_id")
+        at_ms = _numbers(events, "event_ms")
+        is_start = events["is_start"].to_numpy()
+        first = np.flatnonzero(np.diff(stretch, prepend=0))
+        size = np.diff(first, append=len(stretch))
+        number = stretch - 1
+        place = np.arange(len(stretch)) - first[number]
+        is_odd = place % 2 == 1
+        follows = place > 0
+        previous = np.roll(np.arange(len(stretch)), 1)
+        fits = is_start != is_odd
+        # An End is after its own Start, and comes before its session times out.
+        fits &= ~is_odd | (
+            (session == session[previous])
+            & (at_ms > at_ms[previous])
+            & (now_ms - now_ms[previous] < self.rules.session_timeout_ms)
+        )
+        fits &= ~follows | is_odd | (at_ms >= at_ms[previous])
+        is_plain = np.ones(len(first), bool)
+        is_plain[number[~fits]] = False
+        is_plain &= size % 2 == 0
+        # A session is in one stretch alone, and twice.
+        order = np.lexsort((session, device))
+        begins = np.ones(len(order), bool)
+        begins[1:] = (session[order][1:] != session[order][:-1]) | (device[order][1:] != device[order][:-1])
+        of_session = np.cumsum(begins) - 1
+        heads = np.flatnonzero(begins)
+        often = np.diff(heads, append=len(order)) != _START_AND_END
+        is_plain[number[order[often[of_session]]]] = False
+        # An entry of a session in several stretches would make several rows: then all of the device is played.
+        low = np.minimum.reduceat(number[order], heads)
+        high = np.maximum.reduceat(number[order], heads)
+        torn = np.unique(device[order][heads[low != high]])
+        is_whole = ~np.isin(device, torn)
+        return is_plain[number] & is_whole
+
+    def _plain_rows(self, events: pa.Table, starts: Instants, now_ms: Instants) -> pa.Table:
+        start, end = events.take(pa.array(starts)), events.take(pa.array(starts + 1))
+        account_id = start["account_id"]
+        count = len(starts)
+        return pa.table(
+            [
+                start["device_id"], start["session_id"], start["event_ms"],
+                start["event_ms"], account_id, start["platform"],
+                pa.repeat(pa.scalar(_REPORTED, pa.int32()), count), pa.repeat(pa.scalar(0, pa.int32()), count),
+                end["event_ms"], end["foreground_s"], pc.coalesce(account_id, end["account_id"]),
+                pa.repeat(pa.scalar("reported", pa.string()), count), start["platform"],
+                pa.array(now_ms[starts + 1], pa.int64()),
+            ],
+            schema=ROW_SCHEMA,
+        )  # fmt: skip
+
+    def _played(self, events: pa.Table, now_ms: Instants) -> pa.Table:
+        columns = [events[name].to_pylist() for name in _EVENT]
+        rows: list[tuple[Any, ...]] = []
+        for device_id, of_device in groupby(zip(now_ms.tolist(), *columns, strict=True), key=lambda row: row[1]):
+            key = device_id
+            if self.device_groups is not None:
+                key = str(crc32(device_id.encode()) % self.device_groups)
+            micro_batches = (
+                (clock_ms, [_event(*row[2:]) for row in of])
+                for clock_ms, of in groupby(of_device, key=lambda row: row[0])
+            )
+            grid = grid_of(key, self.rules.heartbeat_ms)
+            for session_id, one in fold(replay(micro_batches, grid, self.rules, self.clock)):
+                first, shown = one.first_start or (None,) * 3, one.shown_end or (None,) * 7
+                rows.append((device_id, session_id, one.started_ms, *first, *shown, one.updated_ms))
+        by_column = zip(*rows, strict=True) if rows else ((),) * len(ROW_SCHEMA)
+        return pa.table(
+            [pa.array(values, field.type) for values, field in zip(by_column, ROW_SCHEMA, strict=True)],
+            schema=ROW_SCHEMA,
+        )
+
+
+_EVENT = ("device_id", "session_id", "is_start", "event_ms", "foreground_s", "account_id", "platform", "ingested_ms")
+
+
+def _event(
+    session_id: int,
+    is_start: bool,  # noqa: FBT001 - a cell of a row
+    at_ms: int,
+    foreground_s: int | None,
+    account_id: str | None,
+    platform: str,
+    ingested_ms: int,
+) -> Event:
+    said = session_id, at_ms, _PLATFORMS[platform], ingested_ms, account_id
+    return Start(*said) if is_start else End(*said, foreground_s)
+
+
+def _numbers(events: pa.Table, name: str) -> Instants:
+    return np.asarray(events[name].to_numpy(), np.int64)
+
+
+def _groups(values: pa.ChunkedArray) -> Instants:
+    """A number for each run of equal values."""
+    begins = np.ones(len(values), np.int64)
+    begins[1:] = np.asarray(pc.not_equal(values.slice(1), values.slice(0, len(values) - 1)).to_numpy(), bool)
+    return np.cumsum(begins)
+
+
+def _backwards(count: int) -> pa.Array:
+    return pa.array(np.arange(count - 1, -1, -1))

@@ -1,0 +1,276 @@
+"""The backfill on one page: archived messages -> events -> rows of `sessions`, by the same parser, core and fold."""
+
+import contextlib
+import json
+import math
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sessionization.backfill.clock import Clock, clock_of
+from sessionization.backfill.columns import Replay
+from sessionization.backfill.settings import BackfillSettings
+from sessionization.core.state import Rules
+from sessionization.errors import CheckpointError, ConfigurationError, DifferenceError, MaintenanceError
+from sessionization.ops.conflicts import is_conflict
+from sessionization.settings import SessionizeSettings
+from sessionization.spark import rollup
+from sessionization.spark.causes import first_cause
+from sessionization.spark.checkpoint import LAYOUT_FILE
+from sessionization.spark.layout import Layout
+from sessionization.spark.lock import locked
+from sessionization.spark.parse import EventTimeLimits, parse, valid_events
+from sessionization.spark.progress import wall_clock_ms
+from sessionization.spark.session import is_running, spark_session
+from sessionization.spark.table_home import TableHome
+from sessionization.spark.tables import RAW_EVENTS, SESSION_CHANGES, SESSIONS, STREAM_PROGRESS
+
+BACKFILL = replace(SESSIONS, name="sessions_backfill", comment="Sessions worked out anew by the job backfill")
+_DAY_MS = 86_400_000
+_LISTED = 20
+_ROW = (
+    "device_id string, session_id bigint, started_ms bigint, start_ms bigint, start_account_id string, "
+    "start_platform string, rank int, revision int, ended_ms bigint, foreground_s bigint, end_account_id string, "
+    "end_reason string, end_platform string, updated_ms bigint"
+)
+_COMPARED = (
+    "account_id", "platform", "status", "started_at", "ended_at", "duration_ms", "foreground_s", "end_reason", "revision",
+)  # fmt: skip
+_EVENTS_PER_TASK = 200_000
+_LEAST_TASKS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Play:
+    """Under which rules the messages of which time are played.
+
+    `from_ms` (inclusive) and `to_ms` (exclusive) bound the ingest times.
+    """
+
+    from_ms: int
+    to_ms: int
+    rules: Rules
+    limits: EventTimeLimits
+    layout: Layout
+
+    @property
+    def lead_ms(self) -> int:
+        """How long before its first day messages are read: whatever they left is forgotten by then, many times over."""
+        rules = self.rules
+        memory_ms = rules.session_timeout_ms + rules.late_retention_ms + 2 * rules.heartbeat_ms
+        return min(self.from_ms, max(_DAY_MS, 4 * memory_ms))
+
+
+def play_of(settings: BackfillSettings, now_ms: int) -> Play:
+    """The settings, with the rules of the checkpoint; raises `CheckpointError` where that cannot be read."""
+    from_ms = 0 if settings.first_day is None else _ms_of(settings.first_day)
+    to_ms = now_ms if settings.last_day is None else _ms_of(settings.last_day + timedelta(days=1))
+    if settings.checkpoints is None:
+        fields = SessionizeSettings.model_fields
+        limits = EventTimeLimits(fields["max_clock_skew"].default, fields["max_event_age"].default)
+        return Play(from_ms, to_ms, Rules(), limits, Layout())
+    file = settings.checkpoints / LAYOUT_FILE
+    try:
+        known = json.loads(file.read_text(encoding="utf-8"))
+        fixed = known["fixed"]
+        limits = EventTimeLimits(fixed["max_clock_skew_ms"], fixed["max_event_age_ms"])
+        return Play(from_ms, to_ms, Rules(**known["rules"]), limits, Layout(fixed["device_groups"]))
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        msg = f"{file} is not readable ({error}): give the --checkpoints folder of the sessionize job, or leave it out"
+        raise CheckpointError(msg) from error
+
+
+def backfill(settings: BackfillSettings, say: Callable[[str], None]) -> None:
+    """Work out the rows, and do with them what the settings say.
+
+    Raises `ConfigurationError` when the tables are not there, `CheckpointError` when the job runs on folders that are to
+    be changed, `DifferenceError` when `--verify` finds what differs, and `MaintenanceError` when somebody else changed
+    `sessions` meanwhile.
+    """
+    home, play = TableHome.of(settings), play_of(settings, wall_clock_ms())
+    with contextlib.ExitStack() as stack:
+        if settings.merge and settings.warehouse is not None and settings.checkpoints is not None:
+            stack.enter_context(locked(settings.checkpoints, say, threading.Event()))
+        is_ours = not is_running()
+        spark = spark_session(Path(stack.enter_context(tempfile.TemporaryDirectory())) / "engine.log")
+        if is_ours:
+            stack.callback(spark.stop)
+            _compile(spark)
+        missing = [table.name for table in (RAW_EVENTS, SESSION_CHANGES, SESSIONS) if not home.exists(spark, table)]
+        if missing:
+            msg = f"{home} does not hold {', '.join(missing)}: give the home of the sessionize job's tables"
+            raise ConfigurationError(msg)
+        clock = stream_clock(spark, home, play)
+        say(f"{len(clock.took):,} micro-batches of the stream are known in that time")
+        folded = sessions_of(spark, home, play, clock)
+        if settings.verify:
+            verify(spark, home, folded, play, clock, say)
+        elif settings.merge:
+            _merge(spark, home, folded, say)
+        else:
+            _write(spark, home, folded, say)
+
+
+def stream_clock(spark: SparkSession, home: TableHome, play: Play) -> Clock:
+    """When the stream's micro-batches were, as far as its tables tell, up to the end of the play."""
+    begin_ms, end_ms = play.from_ms - play.lead_ms, play.to_ms + _DAY_MS
+
+    def within(instant: str) -> Column:
+        return F.col(instant).between(F.timestamp_millis(F.lit(begin_ms)), F.timestamp_millis(F.lit(end_ms)))
+
+    changed = (
+        home.read(spark.read, SESSION_CHANGES)
+        .where(F.col("change_date") >= F.to_date(F.timestamp_millis(F.lit(begin_ms))))
+        .where(within("processed_at") & (F.col("change") != "heartbeat") & F.col("ingested_at").isNotNull())
+        .groupBy(F.unix_millis("processed_at").alias("at"))
+        .agg(F.min(F.unix_millis("ingested_at")).alias("oldest"), F.max(F.unix_millis("ingested_at")).alias("newest"))
+        .toPandas()
+    )
+    progress = home.read(spark.read, STREAM_PROGRESS).where("query = 'sessionize'")
+    known = (
+        progress.where(within("processed_at")).select(F.unix_millis("processed_at").alias("at"), "rows_in").toPandas()
+    )
+    first = progress.where("started > 0").agg(F.min(F.unix_millis("processed_at")).alias("at")).first()
+    assert first is not None
+    last_ms = int(max([*changed["at"], *known["at"]], default=wall_clock_ms()))
+    return clock_of(
+        (changed["at"], changed["oldest"], changed["newest"]),
+        (known["at"], known["rows_in"]),
+        until_ms=min(play.to_ms, last_ms),
+        is_whole=bool(len(changed)) and first.at is not None and int(changed["at"].min()) <= first.at,
+    )
+
+
+def sessions_of(spark: SparkSession, home: TableHome, play: Play, clock: Clock) -> DataFrame:
+    """The sessions of the play, folded as `rollup.per_session` folds changes."""
+    begin = F.timestamp_millis(F.lit(play.from_ms - play.lead_ms))
+    raw = home.read(spark.read, RAW_EVENTS).where(
+        (F.col("ingest_date") >= F.to_date(begin))
+        & (F.col("ingested_at") >= begin)
+        & (F.col("ingest_date") <= F.to_date(F.timestamp_millis(F.lit(play.to_ms - 1))))
+    )
+    events = valid_events(parse(raw.select("stream", "ingested_at", "value"), play.limits))
+    tasks = max(_LEAST_TASKS, math.ceil(raw.count() / _EVENTS_PER_TASK))
+    player = Replay(play.rules, clock, play.layout.device_groups, play.from_ms)
+    rows = (
+        events.repartition(tasks, "device_id")
+        .sortWithinPartitions("device_id", "ingested_ms", "event_ms", "is_start", "session_id")
+        .mapInArrow(lambda batches: player(batches), _ROW)  # noqa: PLW0108 - Spark takes functions only
+    )
+    start = F.struct(
+        F.timestamp_millis("start_ms").alias("started_at"),
+        F.col("start_account_id").alias("account_id"),
+        F.col("start_platform").alias("platform"),
+    )
+    end = F.struct(
+        "rank", "revision", _at("ended"), "foreground_s", F.col("end_account_id").alias("account_id"), "end_reason",
+        F.col("end_platform").alias("platform"),
+    )  # fmt: skip
+    return rows.select(
+        "device_id",
+        "session_id",
+        _at("started"),
+        F.when(F.col("start_ms").isNotNull(), start).alias("_first_start"),
+        F.when(F.col("rank").isNotNull(), end).alias("_shown_end"),
+        _at("updated"),
+    )
+
+
+def verify(
+    spark: SparkSession, home: TableHome, folded: DataFrame, play: Play, clock: Clock, say: Callable[[str], None]
+) -> None:
+    """Compare the rows with `sessions`, and list what differs.
+
+    Sessions that the stream changed after the play's end or, where the play knows nothing of them, before its beginning
+    are left out. So is `updated_at`.
+
+    Raises `DifferenceError` where a session differs.
+    """
+    begin, end = (F.timestamp_millis(F.lit(ms)) for ms in (play.from_ms, clock.until_ms))
+    theirs, ours = home.read(spark.read, SESSIONS).alias("t"), rows_of(folded).alias("o")
+    both = theirs.join(ours, ["device_id", "session_id"], "full").where(
+        F.greatest("t.updated_at", "o.updated_at") <= end
+    )
+    both = both.where(F.col("o.status").isNotNull() | (F.col("t.updated_at") >= begin))
+    differing = [
+        F.when(
+            ~F.col(f"t.{name}").eqNullSafe(F.col(f"o.{name}")),
+            F.concat(F.lit(f"{name} "), _told(f"t.{name}"), F.lit(", not "), _told(f"o.{name}")),
+        )
+        for name in _COMPARED
+    ]
+    what = (
+        F.when(F.col("t.status").isNull(), F.lit("is not in sessions"))
+        .when(F.col("o.status").isNull(), F.lit("is in sessions alone"))
+        .otherwise(F.concat_ws("; ", *differing))
+    )
+    compared = both.select("device_id", "session_id", what.alias("what")).persist()
+    try:
+        count = compared.count()
+        different = compared.where("what != ''")
+        found = different.count()
+        for row in different.orderBy("device_id", "session_id").limit(_LISTED).collect():
+            say(f"device {row.device_id!r}, session {row.session_id}: {row.what}")
+    finally:
+        compared.unpersist()
+    if found:
+        msg = (
+            f"{found:,} of {count:,} sessions differ, the first {min(found, _LISTED)} are above (the stream's value, not the "
+            "backfill's): docs/runbook.md says what may cause it; --merge folds the backfill's rows into sessions"
+        )
+        raise DifferenceError(msg)
+    say(f"{count:,} sessions, all the same")
+
+
+def rows_of(folded: DataFrame) -> DataFrame:
+    """The columns of `sessions` for what was folded."""
+    four = {name: F.col(name) for name in ("started_at", "_first_start", "_shown_end", "updated_at")}
+    columns = rollup.row(four)
+    return folded.select(*(columns.get(name, F.col(name)).alias(name) for name in SESSIONS.column_names))
+
+
+def _write(spark: SparkSession, home: TableHome, folded: DataFrame, say: Callable[[str], None]) -> None:
+    home.overwrite(rows_of(folded), BACKFILL)
+    count = spark.sql(f"SELECT count(*) AS rows FROM {home.sql_name(BACKFILL.name)}").first()
+    assert count is not None
+    say(f"{count.rows:,} sessions are in {BACKFILL.name}")
+
+
+def _merge(spark: SparkSession, home: TableHome, folded: DataFrame, say: Callable[[str], None]) -> None:
+    sessions = home.delta_table(spark, SESSIONS)
+    try:
+        rollup.merge_folded(sessions, folded)
+    except PySparkException as error:
+        if not is_conflict(error):
+            raise
+        msg = f"somebody changed sessions meanwhile ({first_cause(str(error))}): stop the sessionize job, and run this again"
+        raise MaintenanceError(msg) from error
+    done = sessions.history(1).first()
+    assert done is not None
+    counts = done.operationMetrics
+    say(f"{counts['numTargetRowsInserted']} sessions are new in sessions, {counts['numTargetRowsUpdated']} are changed")
+
+
+def _compile(spark: SparkSession) -> None:
+    """A laptop's session is set up for small micro-batches, for which generated code does not pay off."""
+    spark.conf.set("spark.sql.codegen.wholeStage", "true")
+    spark.conf.set("spark.sql.codegen.factoryMode", "FALLBACK")
+
+
+def _told(column: str) -> Column:
+    return F.coalesce(F.col(column).cast("string"), F.lit("null"))
+
+
+def _at(name: str) -> Column:
+    return F.timestamp_millis(f"{name}_ms").alias(f"{name}_at")
+
+
+def _ms_of(day: date) -> int:
+    return int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp() * 1_000)

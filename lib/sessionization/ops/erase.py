@@ -1,0 +1,196 @@
+"""A player's data out of all tables: what is deleted, what remains for a while, and until when."""
+
+import contextlib
+import hashlib
+import json
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import reduce
+from pathlib import Path
+
+from delta.tables import DeltaTable
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sessionization.backfill.run import BACKFILL
+from sessionization.errors import ConfigurationError, MaintenanceError
+from sessionization.ops.conflicts import is_conflict
+from sessionization.ops.settings import EraseSettings
+from sessionization.ops.state import StateReader
+from sessionization.spark.causes import first_cause
+from sessionization.spark.checkpoint import SESSIONIZE
+from sessionization.spark.lock import locked
+from sessionization.spark.parse import EventTimeLimits, parse
+from sessionization.spark.progress import wall_clock_ms
+from sessionization.spark.session import is_running, spark_session
+from sessionization.spark.table_home import TableHome
+from sessionization.spark.tables import (
+    QUARANTINE,
+    RAW_EVENTS,
+    RETENTION_PROPERTIES,
+    SESSION_CHANGES,
+    SESSIONS,
+    Table,
+    retention_ms_of,
+)
+
+_KEY = ("device_id", "session_id")
+_NO_LIMITS = EventTimeLimits(1 << 60, 1 << 60)
+_MESSAGE = ("ingest_date", "ingested_at", "value")
+_CHANGED = ("numDeletedRows", "numTargetRowsDeleted", "numUpdatedRows")
+
+
+@dataclass
+class Receipt:
+    """What was done; it does not name the accounts.
+
+    `deleted` counts rows by table, `unnamed` rows of `sessions` that belong to others and named the account in an
+    internal column. `files_until` says by table when a `VACUUM` deletes the files that hold the rows, and `log_until` when
+    the table's log forgets the smallest and greatest values of those files. `state` counts what the job remembers yet.
+    """
+
+    accounts_sha256: list[str]
+    at: str
+    deleted: dict[str, int] = field(default_factory=dict)
+    unnamed: int = 0
+    files_until: dict[str, str] = field(default_factory=dict)
+    log_until: dict[str, str] = field(default_factory=dict)
+    state: int | None = None
+
+    def __str__(self) -> str:
+        return json.dumps(asdict(self), indent=2)
+
+
+def erase(settings: EraseSettings, say: Callable[[str], None]) -> Receipt:
+    """Delete what is known of the accounts: their sessions and changes, and the messages that name them or are of those.
+
+    The sessionize job must be stopped: on folders its checkpoint is held meanwhile.
+
+    Raises `ConfigurationError` without an account or without tables, `CheckpointError` while the job runs on folders, and
+    `MaintenanceError` where somebody else changed a table.
+    """
+    if not settings.account:
+        msg = "--account is missing: give it, as in --account TEXT"
+        raise ConfigurationError(msg)
+    home, accounts = TableHome.of(settings), sorted(set(settings.account))
+    with contextlib.ExitStack() as stack:
+        if settings.warehouse is not None and settings.checkpoints is not None:
+            stack.enter_context(locked(settings.checkpoints, say, threading.Event()))
+        is_ours = not is_running()
+        spark = spark_session(Path(stack.enter_context(tempfile.TemporaryDirectory())) / "engine.log")
+        if is_ours:
+            stack.callback(spark.stop)
+        needed = (SESSION_CHANGES, SESSIONS, RAW_EVENTS, QUARANTINE)
+        missing = [table.name for table in needed if not home.exists(spark, table)]
+        if missing:
+            msg = f"{home} does not hold {', '.join(missing)}: give the home of the sessionize job's tables"
+            raise ConfigurationError(msg)
+        receipt = Receipt(
+            [hashlib.sha256(account.encode()).hexdigest() for account in accounts], _told(wall_clock_ms())
+        )
+        try:
+            _erase(spark, home, accounts, receipt, say)
+        except PySparkException as error:
+            if not is_conflict(error):
+                raise
+            msg = f"somebody changed a table meanwhile ({first_cause(str(error))}): stop the sessionize job, and run this again"
+            raise MaintenanceError(msg) from error
+        if settings.checkpoints is not None and (settings.checkpoints / SESSIONIZE / "state").is_dir():
+            entries = StateReader(spark, settings.checkpoints).sessions()
+            receipt.state = entries.where(F.col("account_id").isin(accounts)).count()
+        return receipt
+
+
+def _erase(
+    spark: SparkSession, home: TableHome, accounts: list[str], receipt: Receipt, say: Callable[[str], None]
+) -> None:
+    """Messages first and `sessions` last, so that a run that was cut off can be repeated: it finds the sessions again."""
+    is_theirs = F.col("account_id").isin(accounts)
+    keys = home.read(spark.read, SESSIONS).where(is_theirs).select(*_KEY).collect()
+    theirs = spark.createDataFrame(keys, "device_id string, session_id bigint") if keys else None
+
+    def count(table: Table, rows: int) -> None:
+        receipt.deleted[table.name] = receipt.deleted.get(table.name, 0) + rows
+        say(f"{table.name}: {rows:,} rows are deleted")
+
+    for table in (RAW_EVENTS, QUARANTINE):
+        messages = _messages(home.read(spark.read, table), accounts, theirs)
+        count(table, _merge_away(spark, home, table, messages, _MESSAGE))
+    rows = _delete(spark, home, SESSION_CHANGES, is_theirs)
+    if theirs is not None:
+        rows += _merge_away(spark, home, SESSION_CHANGES, theirs, _KEY, "t.account_id IS NULL")
+    count(SESSION_CHANGES, rows)
+    for table in (BACKFILL, SESSIONS) if home.exists(spark, BACKFILL) else (SESSIONS,):
+        count(table, _delete(spark, home, table, is_theirs))
+        receipt.unnamed += _unname(spark, home, table, accounts)
+    for table in (SESSION_CHANGES, RAW_EVENTS, QUARANTINE, BACKFILL, SESSIONS):
+        if table.name not in receipt.deleted:
+            continue
+        # What a deletion vector hides is still in its file.
+        spark.sql(f"REORG TABLE {home.sql_name(table.name)} APPLY (PURGE)")
+        found = home.properties(spark, table)
+        log_ms, files_ms = (retention_ms_of(found, key) for key in RETENTION_PROPERTIES)
+        for until, kept_ms in ((receipt.files_until, files_ms), (receipt.log_until, log_ms)):
+            until[table.name] = "unknown" if kept_ms is None else _told(wall_clock_ms() + kept_ms)
+
+
+def _messages(messages: DataFrame, accounts: list[str], theirs: DataFrame | None) -> DataFrame:
+    """The messages that name an account, as JSON or in what was to be some, and those of its sessions without an account."""
+    text = F.col("value").cast("string")
+    quoted = [json.dumps(account, ensure_ascii=is_ascii) for account in accounts for is_ascii in (True, False)]
+    near = reduce(Column.__or__, (F.contains(text, F.lit(one)) | F.endswith(text, F.lit(one[:-1])) for one in quoted))
+    said = parse(messages.select("stream", *_MESSAGE), _NO_LIMITS)
+    found = near | F.col("account_id").isin(accounts)
+    if theirs is not None:
+        said = said.join(F.broadcast(theirs.withColumn("_is_theirs", F.lit(True))), list(_KEY), "left")
+        found |= F.col("_is_theirs") & F.col("account_id").isNull()
+    return said.where(found).select(*_MESSAGE).distinct()
+
+
+def _unname(spark: SparkSession, home: TableHome, table: Table, accounts: list[str]) -> int:
+    """Rows of others that name an account internally, such as that of an End which came after another player's Start."""
+    named = {column: F.col(f"{column}.account_id").isin(accounts) for column in ("_first_start", "_shown_end")}
+    target = home.delta_table(spark, table)
+    is_any = reduce(Column.__or__, (F.coalesce(is_named, F.lit(False)) for is_named in named.values()))
+    unnamed: dict[str, str | Column] = {
+        column: F.when(is_named, F.col(column).withField("account_id", F.lit(None).cast("string"))).otherwise(
+            F.col(column)
+        )
+        for column, is_named in named.items()
+    }
+    return _rows(target, lambda: target.update(is_any, unnamed))
+
+
+def _delete(spark: SparkSession, home: TableHome, table: Table, condition: Column) -> int:
+    target = home.delta_table(spark, table)
+    return _rows(target, lambda: target.delete(condition))
+
+
+def _merge_away(
+    spark: SparkSession, home: TableHome, table: Table, rows: DataFrame, key: tuple[str, ...], also: str = "true"
+) -> int:
+    """Delete the rows of a table that agree with one of these in the columns `key`."""
+    target = home.delta_table(spark, table)
+    on = " AND ".join((*(f"t.{name} = s.{name}" for name in key), also))
+    merge = target.alias("t").merge(rows.alias("s"), on).whenMatchedDelete()
+    return _rows(target, merge.execute)
+
+
+def _rows(target: DeltaTable, change: Callable[[], object]) -> int:
+    """How many rows a change changes; one that finds none may leave no version behind."""
+    before = target.history(1).first()
+    change()
+    after = target.history(1).first()
+    assert before is not None
+    assert after is not None
+    return (
+        0 if after.version == before.version else sum(int(after.operationMetrics.get(metric, 0)) for metric in _CHANGED)
+    )
+
+
+def _told(instant_ms: int) -> str:
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=instant_ms)).isoformat(timespec="seconds")

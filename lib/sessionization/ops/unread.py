@@ -1,0 +1,59 @@
+"""What `rollup` has not read yet of `session_changes`: the files and the log that it will ask for must still be there.
+
+It reads the table as a stream, version by version: the files that each commit added, also those that a compaction has
+replaced since. How far it is, Spark keeps in its checkpoint.
+"""
+
+from pathlib import Path
+
+from sessionization.errors import CheckpointError
+from sessionization.spark.checkpoint import ROLLUP
+from sessionization.spark.offsets import begun, newest_committed, oldest_begun
+
+_TWO_NIGHTS_MS = 2 * 86_400_000
+
+
+def unread_ms(checkpoints: Path, newest_version: int, merged_ms: int | None, now_ms: int) -> int:
+    """How old the oldest part of `session_changes` that the rollup has not read may be: at least its age, 0 if it has read all.
+
+    When a version was committed only the table's log could tell, commit by commit, of which there is one a second. So it
+    is bounded: the rollup was as far as it is when it began its last micro-batch, and it has read what it has merged.
+
+    Args:
+        checkpoints: the sessionize job's folder.
+        newest_version: of `session_changes`.
+        merged_ms: the newest `updated_at` in `sessions`, None where there is none.
+        now_ms: the time now.
+
+    Raises `CheckpointError` where the checkpoint cannot be read.
+    """
+    query = checkpoints / ROLLUP
+    try:
+        done, oldest = newest_committed(query), oldest_begun(query)
+        if oldest < 0:
+            return 0  # it begins with the table as it is then
+        at = begun(query, max(done, oldest))
+        reached = at.sources[0]
+        if done >= 0 and int(reached["reservoirVersion"]) > newest_version:
+            return 0
+        if done < 0 or reached["isStartingVersion"]:
+            # It is at the table as it was when it began, whose files are in no order of time.
+            since_ms = begun(query, oldest).clock_ms
+        else:
+            since_ms = at.clock_ms if merged_ms is None else min(at.clock_ms, merged_ms)
+    except OSError as error:
+        msg = f"{error.filename or query} cannot be read ({error.strerror}): see to its permissions"
+        raise CheckpointError(msg) from error
+    except (ValueError, LookupError, TypeError) as error:
+        msg = f"--checkpoints {checkpoints} is not of a form known here ({error}): restore it from a backup"
+        raise CheckpointError(msg) from error
+    return max(now_ms - since_ms, 0)
+
+
+def kept_ms(retention_ms: int, unread_ms: int) -> int:
+    """How long the files and the log of `session_changes` are kept: twice, three times … as long where the rollup is behind.
+
+    Long enough for two more nights, for maintenance comes once a night. In whole steps, for every change of a table's
+    properties can cost the stream a micro-batch.
+    """
+    return retention_ms * -(-(unread_ms + _TWO_NIGHTS_MS) // retention_ms)

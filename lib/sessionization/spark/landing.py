@@ -1,0 +1,107 @@
+"""Bring what `--sink kafka` has sent to `output_sessions` into `session_changes`, each change once."""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from sessionization.errors import ConfigurationError, StreamError
+from sessionization.ops.settings import LandChangesSettings
+from sessionization.spark import topic
+from sessionization.spark.causes import first_cause
+from sessionization.spark.kafka import check_topics, client_options
+from sessionization.spark.lock import locked
+from sessionization.spark.session import is_running, spark_session
+from sessionization.spark.supervise import engine_alive
+from sessionization.spark.table_home import TableHome
+from sessionization.spark.tables import SESSION_CHANGES
+
+_log = logging.getLogger(__name__)
+
+Say = Callable[[str], None]
+
+
+def land(settings: LandChangesSettings, say: Say, stop: threading.Event) -> None:
+    """Run until `stop` is set or `settings.run_for` is over; a restart with the same checkpoint goes on from there.
+
+    Raises `ConfigurationError` or `CheckpointError` before anything is started, and `StreamError` when the query ended on
+    its own.
+    """
+    if settings.bootstrap_servers is None:
+        msg = "--bootstrap-servers is missing: name the brokers that sessionize --sink kafka writes to"
+        raise ConfigurationError(msg)
+    home = TableHome.of(settings)
+    log = settings.checkpoints / "engine.log"
+    with locked(settings.checkpoints, say, stop), engine_alive(log):
+        is_ours = not is_running()
+        spark = spark_session(log)
+        try:
+            if not home.exists(spark, SESSION_CHANGES):
+                msg = f"{home} does not hold {SESSION_CHANGES.name}: start the sessionize job first, which makes it"
+                raise ConfigurationError(msg)
+            check_topics(spark, settings, (topic.OUTPUT_TOPIC,))
+            query = start(spark, home, client_options(spark, settings), settings.checkpoints, settings.trigger)
+            say(f"from {topic.OUTPUT_TOPIC} into {SESSION_CHANGES.name} in {home}")
+            _wait(query, stop, settings.run_for)
+        finally:
+            if is_ours:
+                spark.stop()
+
+
+def start(
+    spark: SparkSession, home: TableHome, options: Mapping[str, str], checkpoints: Path, trigger_ms: int
+) -> StreamingQuery:
+    """Start the query; `options` are the Kafka client's."""
+    source = {"subscribe": topic.OUTPUT_TOPIC, "startingOffsets": "earliest", "failOnDataLoss": "true"}
+    records = spark.readStream.format("kafka").options(**options, **source).load()
+    return (
+        topic.changes(records)
+        .writeStream.queryName("land_changes")
+        .foreachBatch(lambda batch, _batch_id: append_new(home, batch))
+        .option("checkpointLocation", str(checkpoints / "land_changes"))
+        .trigger(processingTime=f"{trigger_ms} milliseconds")
+        .start()
+    )
+
+
+def append_new(home: TableHome, changes: DataFrame) -> None:
+    """Append those of the changes that the table has not; the same ones again append nothing.
+
+    So it matters neither how often the stream sent a change, nor how often this micro-batch is repeated.
+    """
+    changes = changes.persist()
+    try:
+        foreign = changes.where(~topic.are_changes()).count()
+        if foreign:
+            _log.warning("%s records of %s are no changes, and left out: who sends them?", foreign, topic.OUTPUT_TOPIC)
+        table = home.read(changes.sparkSession.read, SESSION_CHANGES)
+        new = topic.not_yet_in(table, changes.where(topic.are_changes())).persist()
+        try:
+            if not new.isEmpty():
+                home.append(new.coalesce(1), SESSION_CHANGES)
+        finally:
+            new.unpersist()
+    except Exception as error:  # noqa: BLE001 - whatever it was, its text must be short
+        raise StreamError(first_cause(str(error))) from None
+    finally:
+        changes.unpersist()
+
+
+def _wait(query: StreamingQuery, stop: threading.Event, run_for_ms: int | None) -> None:
+    """A query that is cut off repeats its micro-batch at the next start, which adds nothing twice."""
+    over = threading.Event()
+    timer = threading.Timer((run_for_ms or 0) / 1000, over.set)
+    timer.daemon = True
+    if run_for_ms is not None:
+        timer.start()
+    while query.isActive and not over.is_set() and not stop.wait(0.2):
+        pass
+    timer.cancel()
+    failure = query.exception()
+    query.stop()
+    if failure is not None:
+        msg = f"the query stopped: {first_cause(str(failure))}; nothing is lost: mend the cause, start again with the same options"
+        raise StreamError(msg)

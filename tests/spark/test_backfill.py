@@ -1,0 +1,145 @@
+"""The backfill on real tables: what a stream made of dirty messages is found again, and what was changed is told."""
+
+import json
+import random
+import threading
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionization.backfill import run as backfill
+from sessionization.backfill.settings import BackfillSettings
+from sessionization.durations import parse_duration_ms
+from sessionization.errors import DifferenceError
+from sessionization.settings import SessionizeSettings
+from sessionization.spark import run
+from sessionization.spark.table_home import TableHome
+from sessionization.spark.tables import SESSIONS
+
+STREAMS = {"pc_sessions": "hostPcId", "console_sessions": "openPsid"}
+PLAYED_S, RUN_FOR = 30, "60s"
+
+
+@dataclass
+class Streamed:
+    """What the real job has made of an evening of few devices that report whatever they like."""
+
+    spark: SparkSession
+    folder: Path
+
+    def settings(self, **options: object) -> BackfillSettings:
+        home = {"warehouse": self.folder / "warehouse", "checkpoints": self.folder / "checkpoints"}
+        return BackfillSettings.model_validate(home | options)
+
+    def backfill(self, **options: object) -> list[str]:
+        said: list[str] = []
+        backfill.backfill(self.settings(**options), said.append)
+        return said
+
+    @property
+    def sessions(self) -> str:
+        return TableHome(self.folder / "warehouse").sql_name(SESSIONS.name)
+
+
+def report(folder: Path, over: threading.Event) -> None:
+    """A file every few tenths of a second: repeats, lost and late messages, disagreeing ones, broken ones.
+
+    Each starts a session of its own as well, so that the micro-batch that took the file is known of all its messages: of one
+    that changes nothing it otherwise is not, when files come while a slow machine plans a micro-batch (docs/adr/0019-backfill.md).
+    """
+    rng = random.Random(7)
+    for number in range(10_000):
+        stream = rng.choice(list(STREAMS))
+        lines = [b"{broken"] if rng.random() < 0.2 else []
+        for _ in range(rng.randrange(1, 12)):
+            at = datetime.now(UTC) - timedelta(milliseconds=rng.choice([0, 0, 100, 900, 4_000]))
+            message = {
+                "appSessionId": rng.randrange(8),
+                "eventId": rng.choice(["ApplicationSessionStart", "ApplicationSessionEndBi"]),
+                STREAMS[stream]: f"d{rng.randrange(40)}",
+                "timestamp": at.isoformat(timespec="milliseconds"),
+            }
+            if rng.random() < 0.5:
+                message["psnAccountId"] = rng.choice(["ann", "bob"])
+            if rng.random() < 0.5:
+                message["totalFgTime"] = rng.randrange(5)
+            lines.append(json.dumps(message).encode())
+        own = {"appSessionId": number, "eventId": "ApplicationSessionStart", STREAMS[stream]: f"of {number}"}
+        lines.append(json.dumps(own | {"timestamp": datetime.now(UTC).isoformat(timespec="milliseconds")}).encode())
+        hidden = folder / stream / ".next.tmp"
+        hidden.write_bytes(b"\n".join(lines) + b"\n")
+        hidden.rename(folder / stream / f"{number}.json")
+        if over.wait(rng.choice([0.1, 0.3, 1.5])):
+            return
+
+
+@pytest.fixture(scope="module")
+def streamed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Streamed:
+    folder = tmp_path_factory.mktemp("an evening")
+    for stream in STREAMS:
+        (folder / "input" / stream).mkdir(parents=True)
+    settings = SessionizeSettings.model_validate(
+        {
+            "input": folder / "input", "warehouse": folder / "warehouse", "checkpoints": folder / "checkpoints",
+            "heartbeat": "2s", "session_timeout": "6s", "late_retention": "3s", "max_sessions_per_device": 4,
+            "mlflow": "off",
+        }
+    )  # fmt: skip
+    over = threading.Event()
+    reporter = threading.Thread(target=report, args=(folder / "input", over))
+
+    def begin(_spark: SparkSession, _home: TableHome) -> None:
+        if over.is_set() or reporter.is_alive():
+            return
+        reporter.start()
+        threading.Timer(PLAYED_S, over.set).start()
+
+    try:
+        for run_for in (RUN_FOR, *(["5s"] * 5)):  # on a busy machine the last micro-batch of rollup may be cut off
+            said: list[str] = []
+            settings = settings.model_copy(update={"run_for": parse_duration_ms(run_for)})
+            run.run(settings, threading.Event(), run.Watch(said.append, started=begin, routine=lambda _: None))
+            if not any("is behind" in line for line in said):
+                break
+    finally:
+        over.set()
+        reporter.join()
+    return Streamed(spark, folder)
+
+
+def test_what_the_stream_made_is_found_again(streamed: Streamed) -> None:
+    reasons = streamed.spark.sql(f"SELECT DISTINCT end_reason FROM {streamed.sessions}").collect()
+    assert {row.end_reason for row in reasons} >= {"reported", "superseded", "timed_out", "orphaned"}
+    corrected = streamed.spark.sql(f"SELECT count(*) AS n FROM {streamed.sessions} WHERE revision > 0").first()
+    assert corrected.n > 0
+    count = streamed.spark.sql(f"SELECT count(*) AS n FROM {streamed.sessions}").first().n
+    assert count > 100
+    assert streamed.backfill(verify=True)[-1] == f"{count:,} sessions, all the same"
+
+
+def test_what_was_changed_is_listed_and_a_merge_mends_it(streamed: Streamed) -> None:
+    sql = streamed.spark.sql
+    wrong, lost = sql(
+        f"SELECT device_id, session_id FROM {streamed.sessions} WHERE end_reason = 'reported' ORDER BY 1, 2 LIMIT 2"
+    ).collect()
+    key = "device_id = '{0.device_id}' AND session_id = {0.session_id}"
+    (before,) = sql(f"SELECT * EXCEPT (updated_at) FROM {streamed.sessions} WHERE {key.format(lost)}").collect()
+    sql(f"UPDATE {streamed.sessions} SET foreground_s = 999 WHERE {key.format(wrong)}")
+    sql(f"DELETE FROM {streamed.sessions} WHERE {key.format(lost)}")
+    said: list[str] = []
+    with pytest.raises(DifferenceError, match=r"^2 of \d+ sessions differ"):
+        backfill.backfill(streamed.settings(verify=True), said.append)
+    told = [line for line in said if line.startswith("device ")]
+    assert len(told) == 2
+    assert told[0].startswith(f"device {wrong.device_id!r}, session {wrong.session_id}: foreground_s 999, not ")
+    assert told[1] == f"device {lost.device_id!r}, session {lost.session_id}: is not in sessions"
+    streamed.backfill()
+    (anew,) = sql(
+        f"SELECT * EXCEPT (updated_at) FROM {streamed.sessions.replace('/sessions`', '/sessions_backfill`')} WHERE {key.format(lost)}"
+    ).collect()
+    assert anew == before
+    assert streamed.backfill(merge=True)[-1].startswith("1 sessions are new in sessions")
+    assert sql(f"SELECT * EXCEPT (updated_at) FROM {streamed.sessions} WHERE {key.format(lost)}").collect() == [before]

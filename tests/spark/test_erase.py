@@ -1,0 +1,156 @@
+"""An account is gone from every table and file, and nothing of other players with it."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionization.errors import ConfigurationError
+from sessionization.ops import erase as ops
+from sessionization.ops.settings import EraseSettings
+from sessionization.spark import rollup
+from sessionization.spark.codec import OUTPUT_SCHEMA
+from sessionization.spark.parse import EventTimeLimits, parse
+from sessionization.spark.sinks import ArchiveSink, _change_columns
+from sessionization.spark.table_home import TableHome, create_tables
+from sessionization.spark.tables import QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS, Table
+from tests.spark.test_tables import a_change
+
+ANN, BOB, CID = "ann-4711", "bob-4711", "ann-47"
+TABLES = (SESSION_CHANGES, SESSIONS, RAW_EVENTS, QUARANTINE)
+FILES_KEPT = "delta.deletedFileRetentionDuration"
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def message(session_id: int, event: str, account_id: str | None = None, device: str = "d1") -> bytes:
+    said: dict[str, Any] = {"appSessionId": session_id, "eventId": f"ApplicationSession{event}"}
+    said |= {"hostPcId": device, "timestamp": AT.isoformat(timespec="milliseconds")}
+    return json.dumps(said | ({} if account_id is None else {"psnAccountId": account_id})).encode()
+
+
+ANN_S = [
+    message(1, "Start", ANN), message(1, "EndBi"), message(3, "Start", None, "d2"), message(3, "EndBi", ANN, "d2"),
+    message(4, "EndBi", ANN, "d2"), message(5, "EndBi", ANN, "d3"), message(6, "Unknown", ANN),
+    message(7, "Start", ANN)[:-2], message(8, "Start", ANN).replace(b"ann", b"\\u0061nn"),
+]  # fmt: skip
+OTHERS = [
+    message(2, "Start", BOB), message(2, "EndBi", BOB), message(4, "Start", BOB, "d2"), message(9, "Start", CID),
+    message(9, "EndBi"), message(7, "Start", BOB)[:-2], message(7, "Start", CID)[:-2],
+]  # fmt: skip
+
+
+def ended(session_id: int, account_id: str | None, device: str = "d1", **others: object) -> tuple:
+    return a_change(
+        device_id=device, session_id=session_id, account_id=account_id, change="ended", ended_ms=1_763_726_400_000,
+        **{"end_reason": "reported"} | others,
+    )  # fmt: skip
+
+
+CHANGES = [
+    a_change(session_id=1, account_id=ANN), ended(1, ANN), a_change(session_id=2, account_id=BOB), ended(2, BOB),
+    a_change(device_id="d2", session_id=3), ended(3, ANN, "d2"), a_change(device_id="d2", session_id=4, account_id=BOB),
+    ended(4, ANN, "d2", end_reason="orphaned", started_ms=None, duration_ms=None), ended(4, BOB, "d2"),
+    ended(5, ANN, "d3", end_reason="orphaned", started_ms=None, duration_ms=None), a_change(session_id=9, account_id=CID),
+]  # fmt: skip
+CHANGES_OF_OTHERS = {("d1", 2, BOB), ("d2", 4, BOB), ("d1", 9, CID)}
+
+
+@pytest.fixture
+def home(spark: SparkSession, tmp_path: Path) -> TableHome:
+    home = TableHome(tmp_path / "warehouse")
+    create_tables(spark, home, owner="ours", may_create=True)
+    rows = [("pc_sessions", None, None, "f", AT, value, AT.date()) for value in ANN_S + OTHERS]
+    messages = spark.createDataFrame(rows, RAW_EVENTS.schema)
+    archive = ArchiveSink(home, "archive", "writer", lambda _: None, lambda _: None)
+    archive(parse(messages, EventTimeLimits(1_000, 1_000)), 0)
+    changes = spark.createDataFrame(CHANGES, OUTPUT_SCHEMA).select(*_change_columns())
+    home.append(changes, SESSION_CHANGES)
+    rollup.merge(home.delta_table(spark, SESSIONS), home.read(spark.read, SESSION_CHANGES))
+    # As a later MERGE leaves it: rows that a deletion vector hides.
+    spark.sql(
+        f"UPDATE {home.sql_name('sessions')} SET updated_at = updated_at + INTERVAL 1 SECOND WHERE device_id = 'd2'"
+    )
+    return home
+
+
+class State:
+    """What the operator remembers, without an operator."""
+
+    def __init__(self, spark: SparkSession, _checkpoints: Path) -> None:
+        self._spark = spark
+
+    def sessions(self) -> Any:
+        return self._spark.createDataFrame([(ANN,), (BOB,), (None,)], "account_id string")
+
+
+class StateReaderOfNobody(State):
+    def sessions(self) -> Any:
+        return super().sessions().where("false")
+
+
+def players(spark: SparkSession, home: TableHome, table: Table) -> set[tuple]:
+    return {
+        tuple(row) for row in home.read(spark.read, table).select("device_id", "session_id", "account_id").collect()
+    }
+
+
+def messages(spark: SparkSession, home: TableHome, table: Table) -> list[bytes]:
+    return sorted(bytes(row.value) for row in home.read(spark.read, table).select("value").collect())
+
+
+def holding(folder: Path, text: str) -> Iterator[Path]:
+    """The files that hold a text, each by itself, whatever a table's log says of it; Parquet is read, the rest is bytes."""
+    for file in folder.rglob("*"):
+        if file.is_file():
+            held = repr(pq.ParquetFile(file).read().to_pylist()) if file.suffix == ".parquet" else ""
+            if text in held or text.encode() in file.read_bytes():
+                yield file.relative_to(folder)
+
+
+def test_an_account_is_gone_from_tables_and_files_and_others_are_left_whole(
+    spark: SparkSession, home: TableHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert home.warehouse is not None
+    monkeypatch.setattr(ops, "StateReader", State)
+    checkpoints = home.warehouse.parent / "checkpoints"
+    (checkpoints / "sessionize" / "state").mkdir(parents=True)
+    assert {SESSIONS.name, RAW_EVENTS.name} <= {file.parts[0] for file in holding(home.warehouse, ANN)}
+
+    settings = EraseSettings(warehouse=home.warehouse, checkpoints=checkpoints, account=(ANN,))
+    receipt = ops.erase(settings, lambda _: None)
+    assert players(spark, home, SESSIONS) == players(spark, home, SESSION_CHANGES) == CHANGES_OF_OTHERS
+    assert messages(spark, home, RAW_EVENTS) == sorted(OTHERS)
+    assert receipt.deleted == {"raw_events": 9, "quarantine": 2, "session_changes": 6, "sessions": 3}
+    assert (receipt.unnamed, receipt.state) == (0, 1)
+    assert ANN not in str(receipt)
+    shown = (
+        home.read(spark.read, SESSIONS).where("session_id = 4").select("end_reason", "_shown_end.account_id").first()
+    )
+    assert tuple(shown) == ("reported", BOB)
+
+    # Later: what the tables no longer refer to is deleted.
+    monkeypatch.setattr(ops, "StateReader", StateReaderOfNobody)
+    spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    try:
+        for table in TABLES:
+            spark.sql(
+                f"ALTER TABLE {home.sql_name(table.name)} SET TBLPROPERTIES ('{FILES_KEPT}' = 'interval 0 hours')"
+            )
+            spark.sql(f"VACUUM {home.sql_name(table.name)}")
+    finally:
+        spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
+    assert {file.parts[1] for file in holding(home.warehouse, ANN)} <= {"_delta_log"}, "until the log is cleaned"
+
+    again = ops.erase(settings, lambda _: None)
+    assert set(again.deleted.values()) == {0}
+    assert again.state == 0
+
+
+def test_an_account_must_be_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="--account is missing"):
+        ops.erase(EraseSettings(warehouse=tmp_path, checkpoints=tmp_path), lambda _: None)

@@ -1,0 +1,116 @@
+"""Changes that go by way of the topic are in the table once, as if they had been appended to it at once."""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from sessionization.local.broker import Broker
+from sessionization.spark import landing, topic
+from sessionization.spark.codec import OUTPUT_SCHEMA
+from sessionization.spark.sinks import ChangesSink, StateSize
+from sessionization.spark.table_home import TableHome, create_tables
+from sessionization.spark.tables import SESSION_CHANGES
+from tests.spark.test_stream import wait_for
+from tests.spark.test_tables import NOW_MS, a_change
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    with Broker(tmp_path_factory.mktemp("broker")) as broker:
+        broker.create_topics({topic.OUTPUT_TOPIC: 2})
+        yield {"kafka.bootstrap.servers": broker.bootstrap_servers}
+
+
+def made(spark: SparkSession, folder: Path) -> TableHome:
+    home = TableHome(folder)
+    create_tables(spark, home, owner="ours", may_create=True)
+    return home
+
+
+def rows_of(home: TableHome, spark: SparkSession) -> list[str]:
+    return sorted(map(str, home.read(spark.read, SESSION_CHANGES).collect()))
+
+
+def micro_batch(spark: SparkSession, number: int) -> DataFrame:
+    """Of ten devices a Start, a heartbeat, an End and an orphan, with all that is odd in names and nulls."""
+    at: dict[str, Any] = {"processed_ms": NOW_MS + 1_000 * number, "event_ms": None, "ingested_ms": None}
+    names = [f"d{number}-{device}" for device in range(8)] + [f'"ü\\ \u2028 {number}', f"null-{number}"]
+    beat = {"change": "heartbeat", "beat": 3, "missed_beats": 0, "due_ms": NOW_MS - 7}
+    end = {"change": "ended", "end_reason": "reported", "ended_ms": NOW_MS + 5, "foreground_s": 12, "account_id": ""}
+    orphan = {"change": "ended", "end_reason": "orphaned", "ended_ms": NOW_MS, "duration_ms": None, "started_ms": None}
+    start = {"event_ms": NOW_MS, "ingested_ms": NOW_MS + 1}
+    rows = [
+        a_change(device_id=name, session_id=2**62 + kind, **at | said)
+        for name in names
+        for kind, said in enumerate((start, beat, end, orphan))
+    ]
+    return spark.createDataFrame(rows, OUTPUT_SCHEMA)
+
+
+def test_by_the_topic_with_kills_is_the_same_as_directly(
+    spark: SparkSession, tmp_path: Path, servers: dict[str, str]
+) -> None:
+    direct, landed = made(spark, tmp_path / "direct"), made(spark, tmp_path / "landed")
+    straight = ChangesSink(direct, "sessionize", "w", lambda _: None, lambda _: None, StateSize)
+    publish = partial(topic.publish, options=servers)
+    sent = ChangesSink(landed, "sessionize", "w", lambda _: None, lambda _: None, StateSize, publish)
+
+    def cut_off(changes: DataFrame) -> None:
+        publish(changes.where("abs(hash(device_id)) % 3 = 0"))
+        msg = "killed"
+        raise RuntimeError(msg)
+
+    killed = ChangesSink(landed, "sessionize", "w", lambda _: None, lambda _: None, StateSize, cut_off)
+
+    def landing_from(checkpoints: Path) -> Any:
+        return landing.start(spark, landed, servers, checkpoints, trigger_ms=200)
+
+    def count(home: TableHome) -> int:
+        return home.read(spark.read, SESSION_CHANGES).count()
+
+    query = landing_from(tmp_path / "checkpoints")
+    try:
+        for number in range(4):
+            batch = micro_batch(spark, number)
+            straight(batch, number)
+            with pytest.raises(Exception, match="killed"):
+                killed(batch, number)
+            if number == 1:  # part of a micro-batch has landed when the whole of it comes again
+                wait_for(lambda: count(landed) > 40, "the part")
+            sent(batch, number)
+            if number == 2:
+                query.stop()  # wherever it is
+                sent(batch, number)
+                query = landing_from(tmp_path / "checkpoints")
+        wait_for(lambda: count(landed) >= count(direct), "all changes")
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert rows_of(landed, spark) == rows_of(direct, spark)
+
+    query = landing_from(tmp_path / "another")  # reads everything again
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert rows_of(landed, spark) == rows_of(direct, spark)
+
+
+def test_what_is_no_change_is_left_out_and_told(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    home = made(spark, tmp_path)
+    sink = ChangesSink(home, "sessionize", "w", lambda _: None, lambda _: None, StateSize)
+    sent: list[DataFrame] = []
+    sink.publish = lambda rows: sent.append(topic.messages(rows).localCheckpoint())
+    sink(micro_batch(spark, 0), 0)
+    foreign = spark.sql(
+        "SELECT 'k' AS key, v AS value FROM VALUES ('{\"device_id\": \"d\"}'), ('{bro'), (NULL) AS t(v)"
+    )
+    landing.append_new(home, topic.changes(sent[0].union(foreign)))
+    assert home.read(spark.read, SESSION_CHANGES).count() == 40
+    assert "3 records of output_sessions are no changes" in caplog.text

@@ -1,0 +1,121 @@
+"""A history played in a batch gives the rows that the stream made of it, whenever its micro-batches were."""
+
+from collections import defaultdict
+from itertools import groupby
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sessionization.backfill.clock import Clock, clock_of
+from sessionization.backfill.replay import Folded, fold, replay
+from sessionization.core.events import ChangeKind, Event
+from sessionization.core.grid import grid_of
+from sessionization.core.reference import SessionRow, session_rows
+from sessionization.core.state import Rules
+from tests.unit.driver import Driver
+from tests.unit.histories import start
+from tests.unit.random_histories import Batch, History, histories, laws, nothing_forgotten, small_rules
+
+both_rules = st.one_of(small_rules, nothing_forgotten)
+
+
+def row_of(folded: Folded) -> SessionRow:
+    """The columns that follow from the four folded ones, as `rollup` works them out."""
+    named = [those for those in (folded.first_start, folded.shown_end and folded.shown_end[4::2]) if those]
+    account_id = next((one[-2] for one in named if one[-2] is not None), None)
+    platform = named[0][-1]
+    if folded.shown_end is None:
+        return SessionRow(account_id, platform, "live", folded.started_ms, None, None, None, None, 0, folded.updated_ms)
+    _, revision, ended_ms, foreground_s, _, reason, _ = folded.shown_end
+    if folded.started_ms is not None:
+        ended_ms = max(ended_ms, folded.started_ms)
+    duration_ms = None if folded.started_ms is None else ended_ms - folded.started_ms
+    return SessionRow(
+        account_id, platform, "ended", folded.started_ms, ended_ms, duration_ms, foreground_s, reason, revision,
+        folded.updated_ms,
+    )  # fmt: skip
+
+
+def streamed(rules: Rules, history: History) -> dict[tuple[str, int], SessionRow]:
+    driver = Driver(rules)
+    changes = [change for batch in history for change in driver.micro_batch(batch.now_ms, batch.rows)]
+    return session_rows(changes)
+
+
+def replayed(rules: Rules, history: History, clock: Clock) -> dict[tuple[str, int], SessionRow]:
+    of_device: dict[str, list[tuple[int, Event]]] = defaultdict(list)
+    for batch in history:
+        for device_id, event in batch.rows:
+            of_device[device_id].append((batch.now_ms, event))
+    rows = {}
+    for device_id, moments in of_device.items():
+        batches = [
+            (now_ms, [event for _, event in of]) for now_ms, of in groupby(moments, key=lambda moment: moment[0])
+        ]
+        changes = replay(batches, grid_of(device_id, rules.heartbeat_ms), rules, clock)
+        rows |= {(device_id, session_id): row_of(folded) for session_id, folded in fold(changes)}
+    return rows
+
+
+def once_each(history: History) -> History:
+    """Clocks of micro-batches rise."""
+    batches: list[Batch] = []
+    for batch in history:
+        if batches and batches[-1].now_ms == batch.now_ms:
+            batches[-1] = Batch(batch.now_ms, batches[-1].rows + batch.rows)
+        else:
+            batches.append(batch)
+    return tuple(batches)
+
+
+@laws(300)
+@given(both_rules, histories(max_batches=30, max_rows=4))
+def test_a_batch_gives_the_rows_of_the_stream(rules: Rules, history: History) -> None:
+    history = once_each(history)
+    clocks = [batch.now_ms for batch in history]
+    clock = clock_of(([], [], []), (clocks, [0] * len(clocks)), until_ms=clocks[-1])
+    assert replayed(rules, history, clock) == streamed(rules, history)
+
+
+def test_no_heartbeat_is_among_the_changes() -> None:
+    rules = Rules()
+    clock = Clock(until_ms=10**9)
+    changes = replay([(5_000, [start(1, 4_000)])], grid_of("d", rules.heartbeat_ms), rules, clock)
+    assert [(change.kind, change.end_reason) for change in changes] == [
+        (ChangeKind.STARTED, None),
+        (ChangeKind.ENDED, "timed_out"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ingested_ms", "expected_ms"),
+    [
+        (100, 3_000),
+        (2_999, 3_000),
+        (3_200, 6_000),
+        (3_499, 6_000),
+        (3_500, 7_777),
+        (7_700, 7_777),
+        (8_500, 9_000),
+        (9_200, 10_000),
+    ],
+)
+def test_a_message_was_taken_by_the_first_micro_batch_that_took_one_as_new(ingested_ms: int, expected_ms: int) -> None:
+    known = [3_000, 5_000, 6_000, 7_777, 9_000], [1, 0, 1, 1, 0]
+    clock = clock_of(([7_777, 3_000], [3_500, 500], [4_000, 900]), known, until_ms=20_000)
+    assert clock.of_messages(np.array([ingested_ms])).tolist() == [expected_ms]
+
+
+def test_a_stream_that_was_down_had_no_micro_batch() -> None:
+    clock = clock_of(([], [], []), ([3_000, 60_000], [0, 0]), until_ms=90_000)
+    assert [clock.at_or_after(ms) for ms in (1_500, 2_900, 3_001, 60_001)] == [2_000, 3_000, 60_000, 61_000]
+
+
+def test_what_is_older_than_all_that_the_tables_still_tell_was_taken_when_it_came() -> None:
+    changed = [90_000], [80_000], [85_000]
+    known = [90_000, 91_000], [2, 0]
+    pruned, whole = (clock_of(changed, known, until_ms=91_000, is_whole=is_whole) for is_whole in (False, True))
+    assert pruned.of_messages(np.array([5_500, 80_000])).tolist() == [6_000, 90_000]
+    assert whole.of_messages(np.array([5_500, 80_000])).tolist() == [90_000, 90_000]
