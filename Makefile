@@ -17,12 +17,13 @@ MINUTES ?= 5
 RATE ?= 2000
 LIVE ?= 50000
 GROUPS ?= 512
+T ?= dev
 UNIT := $(BIN)/python -m pytest tests/unit tests/bundle tests/notebooks/test_both_sides.py tests/notebooks/test_no_outputs.py \
   lib/sessionization/local/cells.py lib/sessionization/core lib/sessionization/durations.py lib/sessionization/databricks.py --doctest-modules -q
 NOTEBOOK_TESTS := $(BIN)/python -m pytest tests/notebooks -q
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
-.PHONY: help setup demo demo-kafka sql notebooks notebook-data test test-notebooks test-faults soak bench bench-quick profile watched wheel lint check format lock clean
+.PHONY: help setup deploy demo demo-kafka sql notebooks notebook-data test test-notebooks test-faults soak bench bench-quick profile watched wheel lint check format lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -103,6 +104,11 @@ $(BUILD)/.ready: requirements-build.lock
 
 watched: # databricks.yml asks for it before it deploys for players, and writes who is on call to its input
 	@IFS= read -r on_call || true; case "$$on_call" in ?*@?*) ;; *) echo "nobody would hear of failures, for '$$on_call' is no mail address: say whose it is with --var on_call=ADDRESS, BUNDLE_VAR_on_call or on_call in the file of overrides" >&2; exit 2 ;; esac
+
+deploy: $(READY) ## look at what a target is given, then deploy it: make deploy T=prod ARGS="--var on_call=ADDRESS"
+	@databricks bundle validate --strict -t $(T) $(ARGS)
+	@databricks bundle validate -t $(T) $(ARGS) -o json | $(BIN)/python -m tests.bundle
+	@databricks bundle deploy -t $(T) $(ARGS)
 
 wheel: $(BUILD)/.ready ## the library as a wheel in dist/, as the bundle deploys it
 	@rm -rf dist

@@ -9,12 +9,22 @@ from croniter import croniter
 
 from sessionization.databricks import ENTRY_POINT_VARIABLE, ENTRY_POINTS
 from sessionization.spark.session import CLUSTER_CONF
+from tests.bundle.pins import pin_mistakes
 from tests.bundle.resolve import Resolved
 from tests.bundle.sources import Finding, Sources
 from tests.bundle.spark_keys import known_spark_keys
 
 _STREAM = "sessionize"
-_WITH_A_SESSION = {"maintain", "workspace_tests", _STREAM}
+_WITH_A_SESSION = {
+    "backfill",
+    "erase_account",
+    "inspect_state",
+    "land_changes",
+    "maintain",
+    "rescale_state",
+    "workspace_tests",
+    _STREAM,
+}
 """Jobs that take the cluster's Spark session, and check its settings."""
 _BOUNDED = "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage"
 _BOUND = "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB"
@@ -77,6 +87,7 @@ def _tasks(tasks: list[dict[str, Any]], clusters: set[str]) -> Iterator[str]:
         name = task.get("task_key")
         if not any("whl" in library for library in task.get("libraries", [])):
             yield f"task {name}: the wheel is missing in its libraries, and with it the code that it runs"
+        yield from (f"task {name}: {mistake}" for mistake in pin_mistakes(task))
         if task.get("job_cluster_key") not in clusters:
             yield f"task {name}: job_cluster_key {task.get('job_cluster_key')!r} is no cluster of the job"
         for needed in task.get("depends_on", []):

@@ -6,10 +6,17 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from sessionization.backfill.settings import BackfillSettings
 from sessionization.databricks import JOB_RUN_ID, options, parameters
 from sessionization.kafka_options import parse_kafka_options
 from sessionization.notebook.trial import TrialSettings
-from sessionization.ops.settings import MaintainSettings
+from sessionization.ops.settings import (
+    EraseSettings,
+    InspectSettings,
+    LandChangesSettings,
+    MaintainSettings,
+    RescaleSettings,
+)
 from sessionization.settings import SessionizeSettings
 from sessionization.simulate.settings import SimulateSettings
 from tests.bundle.resolve import Resolved
@@ -19,6 +26,11 @@ SETTINGS: dict[str, type[BaseModel]] = {
     "sessionize": SessionizeSettings,
     "simulate": SimulateSettings,
     "maintain": MaintainSettings,
+    "backfill": BackfillSettings,
+    "erase_account": EraseSettings,
+    "inspect_state": InspectSettings,
+    "rescale_state": RescaleSettings,
+    "land_changes": LandChangesSettings,
     "workspace_tests": TrialSettings,
 }
 LAPTOP_ONLY = "warehouse"
@@ -34,10 +46,22 @@ SET_BY_BUNDLE = {
     ("sessionize", "schema"): _SCHEMA,
     ("sessionize", "checkpoints"): f"{_VOLUME}/sessionize",
     ("simulate", "output"): "${var.simulate_output}",
+    ("land_changes", "catalog"): _CATALOG,
+    ("land_changes", "schema"): _SCHEMA,
+    ("land_changes", "checkpoints"): f"{_VOLUME}/land_changes",
     ("maintain", "catalog"): _CATALOG,
     ("maintain", "schema"): _SCHEMA,
     ("maintain", "checkpoints"): f"{_VOLUME}/sessionize",
+    ("backfill", "catalog"): _CATALOG,
+    ("backfill", "schema"): _SCHEMA,
+    ("backfill", "checkpoints"): f"{_VOLUME}/sessionize",
+    ("erase_account", "catalog"): _CATALOG,
+    ("erase_account", "schema"): _SCHEMA,
+    ("erase_account", "checkpoints"): f"{_VOLUME}/sessionize",
     ("maintain", "input-retention"): "${var.maintain_input_retention}",
+    ("inspect_state", "checkpoints"): f"{_VOLUME}/sessionize",
+    ("rescale_state", "checkpoints"): f"{_VOLUME}/sessionize",
+    ("rescale_state", "partitions"): "${var.shuffle_partitions}",
     ("workspace_tests", "catalog"): _CATALOG,
     ("workspace_tests", "schema"): _SCHEMA,
     ("workspace_tests", "folder"): _VOLUME,

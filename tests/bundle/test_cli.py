@@ -22,8 +22,8 @@ from tests.bundle.workspace.server import PERSON, PRINCIPAL, Workspace, served
 pytestmark = pytest.mark.skipif(BINARY is None, reason="no databricks binary on PATH: install the CLI to run these")
 
 IDENTITY = {"dev": PERSON, "staging": PRINCIPAL, "prod": PRINCIPAL, "continuous": PRINCIPAL}
-NAMES = {"maintain", "workspace_tests", "sessionize", "session_overview", "backlog", "no_data", "quarantine_share",
-         "stale_heartbeats", "sessions", "checkpoints", "landing"}  # fmt: skip
+NAMES = {"backfill", "erase_account", "inspect_state", "land_changes", "maintain", "rescale_state", "workspace_tests", "sessionize", "session_overview", "backlog", "no_data", "quarantine_share",
+         "stale_heartbeats", "state_growth", "sessions", "checkpoints", "landing"}  # fmt: skip
 FOR_PLAYERS = ("prod", "continuous")
 MAY_DELETE = ("--auto-approve", "--var", "keep_tables=false")
 SYNCED = ("jobs", "notebooks", "tests/nutter")

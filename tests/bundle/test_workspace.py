@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 from databricks.sdk import WorkspaceClient
-from databricks.sdk.errors import NotFound, PermissionDenied, ResourceAlreadyExists
+from databricks.sdk.errors import BadRequest, NotFound, PermissionDenied, ResourceAlreadyExists
 from databricks.sdk.service import catalog, dashboards, iam, jobs, sql
 from databricks.sdk.service.workspace import ImportFormat
 
@@ -126,6 +126,23 @@ def test_a_volume_needs_its_schema_and_goes_with_it(client: WorkspaceClient) -> 
         client.volumes.read("main.games.checkpoints")
     with pytest.raises(NotFound):
         client.files.get_directory_metadata("/Volumes/main/games/checkpoints/sessionize")
+
+
+def test_what_is_there_already_is_not_made_again(client: WorkspaceClient) -> None:
+    """As where an earlier deploy has lost its notes, or another has taken the name, in whatever case."""
+    made = client.schemas.create("games", "main", comment="the first")
+    with pytest.raises(BadRequest, match="Schema 'games' already exists"):
+        client.schemas.create("Games", "main")
+    assert client.schemas.get("main.games") == made
+    volume = client.volumes.create("main", "games", "landing", catalog.VolumeType.MANAGED)
+    client.files.create_directory("/Volumes/main/games/landing/pc_sessions")
+    with pytest.raises(BadRequest, match="Volume 'landing' already exists"):
+        client.volumes.create("main", "games", "Landing", catalog.VolumeType.MANAGED)
+    assert client.volumes.read("main.games.landing") == volume
+    client.files.get_directory_metadata("/Volumes/main/games/landing/pc_sessions")
+    client.schemas.create("games", "other")
+    client.schemas.delete("main.games", force=True)
+    assert client.schemas.create("games", "main").schema_id != made.schema_id
 
 
 def test_grants_are_added_and_taken(client: WorkspaceClient) -> None:

@@ -16,6 +16,7 @@ _THRESHOLDS = {
     "no_data": "${var.no_data_seconds}",
     "quarantine_share": "${var.quarantine_percent}",
     "stale_heartbeats": "${var.missed_heartbeats}",
+    "state_growth": "${var.state_growth_factor}",
 }
 RESTART_S = 10 * 60
 ALERT_S = 30 * 60

@@ -1,10 +1,11 @@
 """Unity Catalog: schemas, volumes, and who may do what with them."""
 
 import time
+from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
-from tests.bundle.workspace.answers import Request, Routes, found
+from tests.bundle.workspace.answers import Refused, Request, Routes, found
 from tests.bundle.workspace.tree import Tree
 
 _CATALOG = "/api/2.1/unity-catalog"
@@ -47,6 +48,7 @@ class Catalog:
     def _create_schema(self, request: Request) -> Any:
         name = request.json["name"].lower()
         full_name = f"{request.json['catalog_name']}.{name}"
+        _refuse_second(self.schemas, full_name, "Schema")
         fields = {"name": name, "full_name": full_name, "schema_id": str(uuid4())}
         self.schemas[full_name] = self._owned(request.json | fields)
         return self.schemas[full_name]
@@ -55,6 +57,7 @@ class Catalog:
         schema = f"{request.json['catalog_name']}.{request.json['schema_name'].lower()}"
         found(self.schemas, schema, "Schema")
         name = request.json["name"].lower()
+        _refuse_second(self.volumes, f"{schema}.{name}", "Volume")
         fields = {"name": name, "full_name": f"{schema}.{name}", "volume_id": str(uuid4())}
         volume = self._owned(request.json | fields)
         self.volumes[volume["full_name"]] = volume
@@ -102,6 +105,12 @@ class Catalog:
                 if privileges
             ]
         }
+
+
+def _refuse_second(things: Mapping[str, Any], full_name: str, what: str) -> None:
+    if full_name in things:
+        name = full_name.rpartition(".")[2]
+        raise Refused(400, f"{what.upper()}_ALREADY_EXISTS", f"{what} '{name}' already exists")
 
 
 def _files_of(full_name: str) -> str:

@@ -1,0 +1,59 @@
+"""The runbook has what somebody needs whom an alert wakes: what it means, what it asked, and what to do first."""
+
+import re
+
+import pytest
+
+from sessionization.durations import format_duration
+from sessionization.monitor.prometheus import METRICS, PREFIX
+from sessionization.settings import SessionizeSettings
+from tests.bundle.sources import ROOT, Sources, read_sources
+
+RUNBOOK = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
+HEARTBEAT = format_duration(SessionizeSettings.model_fields["heartbeat"].default)
+_SECTION = re.compile(r"^### Alert: (.+?)\n(.*?)(?=^##)", re.MULTILINE | re.DOTALL)
+SECTIONS = dict(_SECTION.findall(RUNBOOK))
+
+
+def bundle() -> Sources:
+    return read_sources(ROOT)
+
+
+ALERTS = {key: fields for _file, kind, key, fields in bundle().resources() if kind == "alerts"}
+
+
+def section(key: str) -> str:
+    return SECTIONS[key.replace("_", " ")]
+
+
+def test_every_alert_has_its_section_and_no_section_is_left_over() -> None:
+    assert SECTIONS.keys() == {key.replace("_", " ") for key in ALERTS}
+    assert all(fields["display_name"].endswith(f": {key.replace('_', ' ')}") for key, fields in ALERTS.items())
+
+
+@pytest.mark.parametrize("key", ALERTS)
+def test_a_section_has_the_meaning_the_query_and_three_moves(key: str) -> None:
+    meaning, query, moves = re.fullmatch(r"\s*(.+?)\s*```sql\n(.+?)```\s*(.+?)\s*", section(key), re.DOTALL).groups()  # type: ignore[union-attr]
+    assert len(meaning.split()) >= 20
+    asked = re.sub(r"`[^`]*`\.`[^`]*`\.", "", ALERTS[key]["query_text"])
+    assert query.strip() == asked.replace("${var.sessionize_heartbeat}", HEARTBEAT).strip()
+    assert re.findall(r"^(\d)\. \S", moves, re.MULTILINE) == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize("key", ALERTS)
+def test_a_section_names_the_variable_that_sets_the_threshold(key: str) -> None:
+    threshold = ALERTS[key]["evaluation"]["threshold"]["value"]["double_value"]
+    assert f"`{threshold.removeprefix('${var.').removesuffix('}')}`" in section(key)
+
+
+def test_every_link_within_the_runbook_leads_somewhere() -> None:
+    headings = re.findall(r"^#+ (.+)$", RUNBOOK, re.MULTILINE)
+    anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    assert set(re.findall(r"\]\(#([^)]+)\)", RUNBOOK)) <= anchors
+
+
+def test_the_runbook_names_every_metric_and_no_other() -> None:
+    table = RUNBOOK.partition("### Metrics for Prometheus")[2].partition("\n## ")[0]
+    listed = {name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}
+    assert listed == METRICS.keys()
+    assert {name.removeprefix(PREFIX) for name in re.findall(rf"\b{PREFIX}\w+", RUNBOOK)} - {""} <= METRICS.keys()

@@ -1,0 +1,53 @@
+"""The dashboard and the alerts on tables that the job itself has made: every query returns rows."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionization.local.session import SHORT_LIVED_JVM
+from sessionization.spark.session import spark_session
+from sessionization.spark.table_home import TableHome
+from sessionization.spark.views import create_views
+from tests.bundle.dashboards import dataset_sql, widget_sql, widgets
+from tests.bundle.resolve import resolve
+from tests.bundle.sources import ROOT, read_sources
+
+DASHBOARD = json.loads((ROOT / "bundles/session_overview.lvdash.json").read_text(encoding="utf-8"))
+DATASETS = {dataset["name"]: dataset_sql(dataset) for dataset in DASHBOARD["datasets"]}
+ALERTS = resolve(read_sources(ROOT), "prod").resources["alerts"]
+SCHEMA = "`main`.`gaming_sessions_prod`."
+
+
+@pytest.fixture(scope="module")
+def evening(demo: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", SHORT_LIVED_JVM)
+    shared = SparkSession.getActiveSession()
+    spark = spark_session(tmp_path_factory.mktemp("spark") / "engine.log")
+    create_views(spark, TableHome(demo / "warehouse"))
+    yield spark
+    if spark is not shared:
+        spark.stop()
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_every_dataset_returns_rows(evening: SparkSession, name: str) -> None:
+    assert evening.sql(DATASETS[name]).limit(1).collect()
+
+
+@pytest.mark.parametrize("widget", list(widgets(DASHBOARD)), ids=lambda widget: widget["name"])
+def test_every_widget_has_something_to_show(evening: SparkSession, widget: dict[str, Any]) -> None:
+    for query in (entry["query"] for entry in widget["queries"]):
+        rows = evening.sql(widget_sql(query, DATASETS[query["datasetName"]])).collect()
+        for field in query["fields"]:
+            assert any(row[field["name"]] is not None for row in rows), field["name"]
+
+
+@pytest.mark.parametrize("key", sorted(ALERTS))
+def test_every_alert_has_a_number_to_look_at(evening: SparkSession, key: str) -> None:
+    (row,) = evening.sql(ALERTS[key]["query_text"].replace(SCHEMA, "")).collect()
+    assert float(row[ALERTS[key]["evaluation"]["source"]["name"]]) >= 0
