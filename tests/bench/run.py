@@ -17,6 +17,7 @@ from typing import Any
 
 import pyspark
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -52,6 +53,7 @@ _POLL_S = 0.5
 _WEIGHED_EVERY_S = 5
 _KEPT_TICKS = 20  # each poll makes JSON of all that the engine keeps
 _FILLED_WITHIN_S = 900
+_ENDED_WITHIN_S = 60
 _MB = 1024 * 1024
 
 
@@ -62,6 +64,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as folder:
         sys.stdout.write(f"{json.dumps(asdict(measured(scenario, Path(folder), sys.argv[2:])))}\n")
         sys.stdout.flush()
+        _end_engine()
     return 0
 
 
@@ -107,6 +110,14 @@ def measured(scenario: Scenario, folder: Path, conf: Sequence[str] = ()) -> Resu
     spark.stop()
     result.checkpoint_mb = _size_mb(folder / "checkpoint")
     return result
+
+
+def _end_engine() -> None:
+    """Wait for the JVM to end: what it was told to record of itself it writes then."""
+    engine = SparkContext._gateway.proc
+    engine.stdin.close()
+    with suppress(subprocess.TimeoutExpired):
+        engine.wait(_ENDED_WITHIN_S)
 
 
 class _Ticks:

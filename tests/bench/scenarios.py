@@ -38,8 +38,9 @@ WHOLE = [
 SCALING = [
     *(
         scenario
-        for live in (25_000, 100_000, 400_000)
+        for live in (25_000, 100_000, 400_000, 1_500_000)
         for scenario in held(live, _groups(live), warm_up_s=100, seconds=45)
     ),
-    *held(100_000, "25", "400", "1600", warm_up_s=100, seconds=45),
+    *held(100_000, "400", "1600", warm_up_s=100, seconds=45),
+    *held(100_000, YARDSTICK, ONE_DEVICE, warm_up_s=100, seconds=45),
 ]
