@@ -6,13 +6,18 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sessionization.core.events import End, EndReason, Event, Platform, Start
-from sessionization.core.grid import grid_of
+from sessionization.core.grid import Firing, grid_of
 from sessionization.core.reference import Reference
+from sessionization.core.sessions import on_timer
 from sessionization.core.state import Closed, Live, PendingEnd, Rules
 from sessionization.spark import layout
-from sessionization.spark.codec import OUTPUT_SCHEMA, at_rest, from_entries, from_entry, to_entries, to_entry
+from sessionization.spark.codec import (
+    OUTPUT_SCHEMA, from_entries, from_entry, only_beating, output_rows, packed_beats, to_entries, to_entry,
+)  # fmt: skip
 from sessionization.spark.layout import STATE_NAME
 from sessionization.spark.processor import RulesInForce
 from tests.adapter.engine import Engine
@@ -23,6 +28,7 @@ GRID = grid_of("d", RULES.heartbeat_ms)
 NOW = GRID.after(1_000_000)
 """An instant of device d's grid, so that the next ones are a second apart."""
 BUCKETS = 64
+RULES_WITHOUT_TIMEOUT = replace(RULES, session_timeout_ms=100_000)
 
 
 def start(session_id: int, at_ms: int = NOW) -> tuple[str, Event]:
@@ -229,15 +235,46 @@ def test_a_groups_text_stays_readable() -> None:
         to_entries(json.loads(GROUP_VALUE.replace(",0]", ",0,null]")))
 
 
-def test_a_device_is_at_rest_while_nothing_of_it_is_live_or_to_be_forgotten() -> None:
-    _, closed, pending = rows = json.loads(GROUP_VALUE)
-    assert not at_rest(rows, 0)
-    assert at_rest([closed, pending], 29)
-    assert not at_rest([closed, pending], 30)
-    assert at_rest([pending], 30)
-    assert not at_rest([pending], 40)
-    unknown = [4, "paused", *pending[2:]]
-    assert not at_rest([unknown], 0)
+def test_a_device_only_beats_while_nothing_of_it_is_to_be_forgotten_or_to_time_out() -> None:
+    live, closed, pending = rows = json.loads(GROUP_VALUE)
+    assert only_beating(rows, rested_ms=29, opened_ms=19) == [live]
+    assert only_beating([closed, pending], rested_ms=29, opened_ms=19) == []
+    assert only_beating(rows, rested_ms=30, opened_ms=19) is None
+    assert only_beating([live, pending], rested_ms=30, opened_ms=19) == [live]
+    assert only_beating([live, pending], rested_ms=40, opened_ms=19) is None
+    assert only_beating(rows, rested_ms=29, opened_ms=20) is None
+    unknown = [4, "paused", *pending[2:]], [4, "live", "phone", *live[3:]], [*live, None], live[:-1]
+    for row in unknown:
+        assert only_beating([row], rested_ms=0, opened_ms=0) is None
+
+
+LIVE_ENTRIES = st.builds(
+    Live,
+    started_ms=st.integers(NOW - 4_000, NOW),
+    opened_ms=st.integers(NOW - 4_000, NOW),
+    account_id=st.sampled_from([None, "anna"]),
+    platform=st.sampled_from(Platform),
+)
+
+
+@given(
+    st.lists(st.dictionaries(st.integers(-2, 2), LIVE_ENTRIES, max_size=3), max_size=4),
+    st.integers(NOW - 4_000, NOW + 100),
+    st.integers(NOW, NOW + 2_500),
+)
+def test_beats_by_the_column_are_those_of_the_rules(
+    devices: list[dict[int, Live]], set_for_ms: int, now_ms: int
+) -> None:
+    """Of one live session or many, beaten or not yet, with instants that were missed and a timer that is early."""
+    firing = Firing.of(set_for_ms, now_ms, GRID)
+    by_rule = [
+        row
+        for number, sessions in enumerate(devices)
+        for row in output_rows(f"d{number}", on_timer(sessions, firing, RULES_WITHOUT_TIMEOUT), now_ms)
+    ]
+    live = [(f"d{number}", row) for number, sessions in enumerate(devices) for row in from_entries(sessions)]
+    by_column = [row for chunk in packed_beats(live, firing) for row in zip(*chunk, strict=True)]
+    assert sorted(by_column, key=repr) == sorted(by_rule, key=repr)
 
 
 def test_a_group_of_which_nothing_is_live_forgets_each_device_in_its_time() -> None:

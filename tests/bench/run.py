@@ -116,8 +116,10 @@ def _end_engine() -> None:
     """Wait for the JVM to end: what it was told to record of itself it writes then."""
     engine = SparkContext._gateway.proc
     engine.stdin.close()
-    with suppress(subprocess.TimeoutExpired):
+    try:
         engine.wait(_ENDED_WITHIN_S)
+    except subprocess.TimeoutExpired:
+        engine.kill()
 
 
 class _Ticks:

@@ -42,6 +42,15 @@ class Firing:
     first_due_ms: int
     grid: Grid
 
+    @property
+    def missed(self) -> int:
+        """How many instants before `due_ms` were not emitted; below 0 where that one was."""
+        return self.grid.steps(self.first_due_ms, self.due_ms)
+
+    def beat_of(self, opened_ms: int) -> int:
+        """How many instants of the grid have come since a session was opened, `due_ms` the last; below 1 if none has."""
+        return self.grid.steps(self.grid.at_or_before(opened_ms), self.due_ms)
+
     @classmethod
     def of(cls, set_for_ms: int, now_ms: int, grid: Grid) -> "Firing":
         return cls(now_ms, grid.at_or_before(now_ms), grid.at_or_after(set_for_ms), grid)

@@ -183,10 +183,8 @@ class _Device:
 
     def beat(self, session_id: int, live: Live, firing: Firing) -> None:
         """Emit the newest due heartbeat of a live session, if there is one that was not emitted before."""
-        grid = firing.grid
-        first_beat_ms = grid.after(live.opened_ms)
-        first_due_ms = max(first_beat_ms, firing.first_due_ms)
-        if firing.due_ms < first_due_ms:
+        beat = firing.beat_of(live.opened_ms)
+        if beat < 1 or firing.missed < 0:
             return
         self._changes.append(
             Change(
@@ -197,8 +195,8 @@ class _Device:
                 processed_ms=self._now_ms,
                 started_ms=live.started_ms,
                 duration_ms=self._now_ms - live.opened_ms,
-                beat=grid.steps(first_beat_ms, firing.due_ms) + 1,
-                missed_beats=grid.steps(first_due_ms, firing.due_ms),
+                beat=beat,
+                missed_beats=min(beat - 1, firing.missed),
                 due_ms=firing.due_ms,
             )
         )

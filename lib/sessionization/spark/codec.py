@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BooleanType, IntegerType, LongType, StringType, StructField, StructType
 
 from sessionization.core.events import End, EndReason, Event, Platform, Start
+from sessionization.core.grid import Firing
 from sessionization.core.sessions import Outcome
 from sessionization.core.state import Closed, Live, PendingEnd, SessionState
 
@@ -32,11 +33,17 @@ STATE_SCHEMA = StructType(
 A later version adds fields at the end only: `to_entries` reads them by place.
 """
 
-_STATUS_AT, _SINCE_AT = (STATE_SCHEMA.names.index(name) + 1 for name in ("status", "since_ms"))
+_STORED = ("session_id", *STATE_SCHEMA.names)
+_SESSION_AT, _STATUS_AT, _PLATFORM_AT, _ACCOUNT_AT, _STARTED_AT, _OPENED_AT, _SINCE_AT = map(
+    _STORED.index, ("session_id", "status", "platform", "account_id", "started_ms", "opened_ms", "since_ms")
+)
 _AT_REST = {"closed", "pending_end"}
 
 StateValue = tuple[Any, ...]
 """A value of `STATE_SCHEMA`, field by field."""
+
+StoredEntry = Sequence[Any]
+"""An entry as `from_entries` wrote it: the session id, then the fields of `STATE_SCHEMA`."""
 
 OUTPUT_SCHEMA = StructType(
     [
@@ -157,7 +164,7 @@ def from_entry(entry: SessionState) -> StateValue:
             )  # fmt: skip
 
 
-def to_entries(rows: Iterable[Sequence[Any]]) -> dict[int, SessionState]:
+def to_entries(rows: Iterable[StoredEntry]) -> dict[int, SessionState]:
     """Read a device's entries by session id, as `from_entries` wrote them; fields that were added since are null.
 
     Raises `ValueError` for what this version did not write, nor one before it.
@@ -166,21 +173,30 @@ def to_entries(rows: Iterable[Sequence[Any]]) -> dict[int, SessionState]:
     return {session_id: to_entry((*value, *(None,) * (width - len(value)))) for session_id, *value in rows}
 
 
-def from_entries(entries: Mapping[int, SessionState]) -> list[Sequence[Any]]:
+def from_entries(entries: Mapping[int, SessionState]) -> list[StoredEntry]:
     """Write a device's entries as lists for JSON: `[[session_id, fields of STATE_SCHEMA ...], ...]`."""
     return [(session_id, *from_entry(entry)) for session_id, entry in entries.items()]
 
 
-def at_rest(rows: Iterable[Sequence[Any]], until_ms: int) -> bool:
-    """Whether all entries, as `from_entries` wrote them, are closed or pending, and have become so after an instant.
+def only_beating(rows: Iterable[StoredEntry], rested_ms: int, opened_ms: int) -> list[StoredEntry] | None:
+    """The live ones among a device's entries, if a timer can do no more than let them beat; else None.
 
-    A timer has nothing to do for such a device. Told without making entries of them: after a busy hour most are closed.
+    So it is where all closed and pending entries have become so after `rested_ms`, and the live ones were opened after
+    `opened_ms`. Told without making entries of them: most devices are like that.
     """
-    return all(row[_STATUS_AT] in _AT_REST and row[_SINCE_AT] > until_ms for row in rows)
+    live = []
+    for row in rows:
+        if row[_STATUS_AT] == "live" and row[_OPENED_AT] > opened_ms:
+            if len(row) != len(_STORED) or row[_PLATFORM_AT] not in _PLATFORMS:
+                return None
+            live.append(row)
+        elif row[_STATUS_AT] not in _AT_REST or row[_SINCE_AT] <= rested_ms:
+            return None
+    return live
 
 
-def has_live(rows: Iterable[Sequence[Any]]) -> bool:
-    """Whether one of the entries, as `from_entries` wrote them, is live; told without making entries of them."""
+def has_live(rows: Iterable[StoredEntry]) -> bool:
+    """Whether one of the entries is live; told without making entries of them."""
     return any(row[_STATUS_AT] == "live" for row in rows)
 
 
@@ -218,6 +234,32 @@ def packed(rows: Sequence[OutputRow]) -> Iterator[Row]:
     """Rows of `PACKED_OUTPUT_SCHEMA` for these of `OUTPUT_SCHEMA`."""
     for at in range(0, len(rows), _PACKED_ROWS):
         yield _PackedRow(*zip(*rows[at : at + _PACKED_ROWS], strict=True))
+
+
+def packed_beats(live: Iterable[tuple[str, StoredEntry]], firing: Firing) -> Iterator[Row]:
+    """The heartbeats of live sessions and their devices: as `on_timer` makes them one by one, but column by column."""
+    if firing.missed < 0:
+        return
+    beating = [(*at, beat) for at in live if (beat := firing.beat_of(at[1][_OPENED_AT])) >= 1]
+    for at in range(0, len(beating), _PACKED_ROWS):
+        device_ids, entries, beats = zip(*beating[at : at + _PACKED_ROWS], strict=True)
+        count = len(beats)
+        columns: dict[str, Sequence[Any]] = {
+            "device_id": device_ids,
+            "session_id": [entry[_SESSION_AT] for entry in entries],
+            "account_id": [entry[_ACCOUNT_AT] for entry in entries],
+            "platform": [entry[_PLATFORM_AT] for entry in entries],
+            "change": ["heartbeat"] * count,
+            "revision": [0] * count,
+            "started_ms": [entry[_STARTED_AT] for entry in entries],
+            "duration_ms": [firing.now_ms - entry[_OPENED_AT] for entry in entries],
+            "beat": beats,
+            "missed_beats": [min(beat - 1, firing.missed) for beat in beats] if firing.missed else [0] * count,
+            "due_ms": [firing.due_ms] * count,
+            "processed_ms": [firing.now_ms] * count,
+        }
+        nothing = [None] * count
+        yield _PackedRow(*(columns.get(name, nothing) for name in OUTPUT_SCHEMA.names))
 
 
 def unpacked(packed_rows: DataFrame) -> DataFrame:

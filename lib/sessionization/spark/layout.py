@@ -1,8 +1,8 @@
 """How the operator's state is laid out: one device per grouping key, or a group of devices."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, Self
 from zlib import crc32
 
@@ -13,7 +13,9 @@ from pyspark.sql.streaming import StatefulProcessorHandle
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from sessionization.core.state import Live, Sessions, SessionState
-from sessionization.spark.codec import STATE_SCHEMA, at_rest, from_entries, from_entry, has_live, to_entries, to_entry
+from sessionization.spark.codec import (
+    STATE_SCHEMA, StoredEntry, from_entries, from_entry, has_live, only_beating, to_entries, to_entry,
+)  # fmt: skip
 
 STATE_NAME = "sessions"
 
@@ -71,6 +73,14 @@ def groups_for(devices: int | None) -> int | None:
     return max(_LEAST_GROUPS, -(-devices // _DEVICES_PER_GROUP))
 
 
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What a timer finds: devices of which the rules must decide, and live sessions of others, which can only beat."""
+
+    devices: Devices
+    beating: list[tuple[str, StoredEntry]] = field(default_factory=list)
+
+
 class State(ABC):
     """What is remembered under the grouping key at hand, device by device; a device that is not known is left out.
 
@@ -82,8 +92,11 @@ class State(ABC):
         """The sessions of these devices."""
 
     @abstractmethod
-    def read_due(self, key: str, until_ms: int) -> Devices:
-        """The sessions of the devices of which one is live, or was closed or came to wait at or before an instant."""
+    def read_due(self, key: str, rested_ms: int, opened_ms: int) -> Due:
+        """The devices of which one session is live, or was closed or came to wait at or before `rested_ms`.
+
+        Those that were opened at or before `opened_ms` are for the rules.
+        """
 
     @abstractmethod
     def read_others(self, key: str, device_ids: Collection[str]) -> Devices:
@@ -118,8 +131,8 @@ class OneDevice(State):
             sessions = {session_id: to_entry(value) for (session_id,), value in values}
         return {key: sessions} if sessions else {}
 
-    def read_due(self, key: str, until_ms: int) -> Devices:  # noqa: ARG002 - there is no other device to leave out
-        return self.read(key, (key,))
+    def read_due(self, key: str, rested_ms: int, opened_ms: int) -> Due:  # noqa: ARG002 - it is one device, and at hand
+        return Due(self.read(key, (key,)))
 
     def read_others(self, key: str, device_ids: Collection[str]) -> Devices:  # noqa: ARG002
         return {}
@@ -173,11 +186,19 @@ class Group(State):
         found = ((device_id, self._rows(device_id, bucket)) for device_id, bucket in places.items())
         return _sessions((device_id, rows) for device_id, rows in found if rows is not None)
 
-    def read_due(self, key: str, until_ms: int) -> Devices:
+    def read_due(self, key: str, rested_ms: int, opened_ms: int) -> Due:
         self._begin(key)
         self._read_all()
         self._is_due = True
-        return _sessions(self._seen(), but=lambda rows: at_rest(rows, until_ms))
+        due = Due({})
+        with Named() as at:
+            for at.device_id, rows in self._seen():
+                live = only_beating(rows, rested_ms, opened_ms)
+                if live is None:
+                    due.devices[at.device_id] = to_entries(rows)
+                else:
+                    due.beating.extend((at.device_id, row) for row in live)
+        return due
 
     def read_others(self, key: str, device_ids: Collection[str]) -> Devices:  # noqa: ARG002 - it is the one at hand
         self._read_all()
@@ -290,11 +311,10 @@ def _devices(key: str, text: str) -> dict[str, Any]:
     return devices
 
 
-def _sessions(devices: Iterable[tuple[str, Any]], but: Callable[[Any], bool] = lambda _: False) -> Devices:
-    """Read devices as they are stored, except those whose rows `but` is true of."""
+def _sessions(devices: Iterable[tuple[str, Any]]) -> Devices:
+    """Read devices as they are stored."""
     read: Devices = {}
     with Named() as at:
         for at.device_id, rows in devices:
-            if not but(rows):
-                read[at.device_id] = to_entries(rows)
+            read[at.device_id] = to_entries(rows)
     return read

@@ -14,7 +14,7 @@ from sessionization.core.events import Event
 from sessionization.core.grid import Firing, grid_of
 from sessionization.core.sessions import Outcome, on_events, on_timer
 from sessionization.core.state import Rules, next_timer_ms
-from sessionization.spark.codec import OutputRow, output_rows, packed, to_event, to_seed
+from sessionization.spark.codec import OutputRow, output_rows, packed, packed_beats, to_entries, to_event, to_seed
 from sessionization.spark.layout import Devices, Layout, Named, any_live
 
 GROUPING_KEY = "grouping_key"
@@ -115,17 +115,20 @@ class SessionProcessor(StatefulProcessor):
         rules = self.in_force.at(now_ms)
         grid = grid_of(key[0], rules.heartbeat_ms)
         firing = Firing.of(expiredTimerInfo.getExpiryTimeInMs(), now_ms, grid)
-        before = self._state.read_due(key[0], now_ms - rules.late_retention_ms)
+        due = self._state.read_due(key[0], now_ms - rules.late_retention_ms, now_ms - rules.session_timeout_ms)
         outcomes: dict[str, Outcome] = {}
         with Named() as at:
-            for at.device_id, sessions in before.items():
+            for at.device_id, sessions in due.devices.items():
                 outcomes[at.device_id] = on_timer(sessions, firing, rules)
-        output, after = self._saved(before, outcomes, now_ms)
+        output, after = self._saved(due.devices, outcomes, now_ms)
         self._state.flush()
+        for device_id, entry in due.beating[:1]:  # one live session anywhere fixes the timer
+            after[device_id] = to_entries([entry])
         if not any_live(after):  # then what is to be forgotten first decides
-            after |= self._state.read_others(key[0], before)
+            after |= self._state.read_others(key[0], due.devices)
         self._move_timer(key, self._registered.get(key[0]), self._wanted(key, after, now_ms))
         yield from packed(output)
+        yield from packed_beats(due.beating, firing)
 
     def close(self) -> None:
         pass
