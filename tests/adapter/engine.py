@@ -10,8 +10,9 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 from sessionization.core.events import Event, Start
 from sessionization.core.state import Rules
 from sessionization.spark.codec import OUTPUT_SCHEMA
-from sessionization.spark.layout import STATE_NAME, Layout
+from sessionization.spark.layout import Layout
 from sessionization.spark.processor import RulesInForce, SessionProcessor
+from sessionization.spark.state import STATE_NAME
 
 _EventRow = Row("grouping_key", "event")
 # The tester's own map calls `exists` and `containsKey` within the others, so these two are not counted.

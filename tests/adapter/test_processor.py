@@ -6,20 +6,15 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from sessionization.core.events import End, EndReason, Event, Platform, Start
-from sessionization.core.grid import Firing, grid_of
+from sessionization.core.events import End, Event, Platform, Start
+from sessionization.core.grid import grid_of
 from sessionization.core.reference import Reference
-from sessionization.core.sessions import on_timer
-from sessionization.core.state import Closed, Live, PendingEnd, Rules
-from sessionization.spark import layout
-from sessionization.spark.codec import (
-    OUTPUT_SCHEMA, from_entries, from_entry, only_beating, output_rows, packed_beats, to_entries, to_entry,
-)  # fmt: skip
-from sessionization.spark.layout import STATE_NAME
+from sessionization.core.state import Rules
+from sessionization.spark import buckets
+from sessionization.spark.codec import OUTPUT_SCHEMA, from_entry, to_entry
 from sessionization.spark.processor import RulesInForce
+from sessionization.spark.state import STATE_NAME
 from tests.adapter.engine import Engine
 from tests.e2e.oracle import group_of
 
@@ -28,7 +23,6 @@ GRID = grid_of("d", RULES.heartbeat_ms)
 NOW = GRID.after(1_000_000)
 """An instant of device d's grid, so that the next ones are a second apart."""
 BUCKETS = 64
-RULES_WITHOUT_TIMEOUT = replace(RULES, session_timeout_ms=100_000)
 
 
 def start(session_id: int, at_ms: int = NOW) -> tuple[str, Event]:
@@ -173,8 +167,8 @@ by_group = partial(group_of, 2)
 )
 def test_equals_the_reference_on_dirty_histories(grouped, recent, alone, monkeypatch) -> None:
     """In groups also where so few devices may be recent, or buckets be read one by one, that all ways are taken."""
-    monkeypatch.setattr(layout, "_MOST_RECENT", recent)
-    monkeypatch.setattr(layout, "_READ_ALONE", alone)
+    monkeypatch.setattr(buckets, "_MOST_RECENT", recent)
+    monkeypatch.setattr(buckets, "_READ_ALONE", alone)
     key_of = by_group if grouped else (lambda device_id: device_id)
     for seed in range(150):
         engine = Engine(RULES, 2 if grouped else None)
@@ -212,69 +206,6 @@ def test_every_state_entry_survives_the_codec() -> None:
     entries = [to_entry(value) for value in engine.state("d").values()]
     assert {type(entry).__name__ for entry in entries} == {"Live", "Closed", "PendingEnd"}
     assert [to_entry(from_entry(entry)) for entry in entries] == entries
-
-
-GROUP_VALUE = (
-    '[[1,"live","pc","anna",10,20,null,null,null,null,null,null],'
-    '[2,"closed","console",null,5,null,9,"timed_out",1,null,30,0],'
-    '[-3,"pending_end","pc",null,null,null,7,null,null,3,40,1]]'
-)
-
-
-def test_a_groups_text_stays_readable() -> None:
-    """As written by version 0.1.0; what a version adds later is missing in it, and reads as null."""
-    entries = to_entries(json.loads(GROUP_VALUE))
-    assert entries == {
-        1: Live(10, 20, "anna", Platform.PC),
-        2: Closed(5, 9, EndReason.TIMED_OUT, 1, None, None, Platform.CONSOLE, 30, 0),
-        -3: PendingEnd(7, 3, None, Platform.PC, 40, 1),
-    }
-    assert json.dumps(from_entries(entries), separators=(",", ":")) == GROUP_VALUE
-    assert to_entries(json.loads(GROUP_VALUE.replace(",null,null]", ",null]"))) == entries
-    with pytest.raises(ValueError, match="another version wrote it"):
-        to_entries(json.loads(GROUP_VALUE.replace(",0]", ",0,null]")))
-
-
-def test_a_device_only_beats_while_nothing_of_it_is_to_be_forgotten_or_to_time_out() -> None:
-    live, closed, pending = rows = json.loads(GROUP_VALUE)
-    assert only_beating(rows, rested_ms=29, opened_ms=19) == [live]
-    assert only_beating([closed, pending], rested_ms=29, opened_ms=19) == []
-    assert only_beating(rows, rested_ms=30, opened_ms=19) is None
-    assert only_beating([live, pending], rested_ms=30, opened_ms=19) == [live]
-    assert only_beating([live, pending], rested_ms=40, opened_ms=19) is None
-    assert only_beating(rows, rested_ms=29, opened_ms=20) is None
-    unknown = [4, "paused", *pending[2:]], [4, "live", "phone", *live[3:]], [*live, None], live[:-1]
-    for row in unknown:
-        assert only_beating([row], rested_ms=0, opened_ms=0) is None
-
-
-LIVE_ENTRIES = st.builds(
-    Live,
-    started_ms=st.integers(NOW - 4_000, NOW),
-    opened_ms=st.integers(NOW - 4_000, NOW),
-    account_id=st.sampled_from([None, "anna"]),
-    platform=st.sampled_from(Platform),
-)
-
-
-@given(
-    st.lists(st.dictionaries(st.integers(-2, 2), LIVE_ENTRIES, max_size=3), max_size=4),
-    st.integers(NOW - 4_000, NOW + 100),
-    st.integers(NOW, NOW + 2_500),
-)
-def test_beats_by_the_column_are_those_of_the_rules(
-    devices: list[dict[int, Live]], set_for_ms: int, now_ms: int
-) -> None:
-    """Of one live session or many, beaten or not yet, with instants that were missed and a timer that is early."""
-    firing = Firing.of(set_for_ms, now_ms, GRID)
-    by_rule = [
-        row
-        for number, sessions in enumerate(devices)
-        for row in output_rows(f"d{number}", on_timer(sessions, firing, RULES_WITHOUT_TIMEOUT), now_ms)
-    ]
-    live = [(f"d{number}", row) for number, sessions in enumerate(devices) for row in from_entries(sessions)]
-    by_column = [row for chunk in packed_beats(live, firing) for row in zip(*chunk, strict=True)]
-    assert sorted(by_column, key=repr) == sorted(by_rule, key=repr)
 
 
 def test_a_group_of_which_nothing_is_live_forgets_each_device_in_its_time() -> None:

@@ -7,7 +7,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from sessionization.core.state import Rules
-from sessionization.spark.layout import BUCKETS, RECENT, Layout
+from sessionization.spark.buckets import BUCKETS, RECENT
+from sessionization.spark.layout import Layout
 from sessionization.spark.processor import RulesInForce
 
 

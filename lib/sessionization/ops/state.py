@@ -17,8 +17,8 @@ from sessionization.errors import ConfigurationError
 from sessionization.spark.causes import first_cause
 from sessionization.spark.checkpoint import SESSIONIZE
 from sessionization.spark.codec import STATE_SCHEMA
-from sessionization.spark.layout import STATE_NAME
 from sessionization.spark.offsets import newest_committed
+from sessionization.spark.state import STATE_NAME
 
 _IS_PLAIN = re.compile(r"[\w/.:=@+-]+")
 _STORED_AS_JSON = "map<string, array<array<string>>>"

@@ -15,7 +15,8 @@ from sessionization.core.grid import Firing, grid_of
 from sessionization.core.sessions import Outcome, on_events, on_timer
 from sessionization.core.state import Rules, next_timer_ms
 from sessionization.spark.codec import OutputRow, output_rows, packed, packed_beats, to_entries, to_event, to_seed
-from sessionization.spark.layout import Devices, Layout, Named, any_live
+from sessionization.spark.layout import Layout
+from sessionization.spark.state import Devices, Named, any_live
 
 GROUPING_KEY = "grouping_key"
 

@@ -1,0 +1,78 @@
+"""State entries as they are stored, and what is told from them without the rules."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sessionization.core.events import EndReason, Platform
+from sessionization.core.grid import Firing, Grid
+from sessionization.core.sessions import on_timer
+from sessionization.core.state import Closed, Live, PendingEnd, Rules
+from sessionization.spark.codec import from_entries, only_beating, output_rows, packed_beats, to_entries
+
+RULES = Rules(heartbeat_ms=1_000)
+NOW = 1_000_000
+GRID = Grid(RULES.heartbeat_ms, NOW % RULES.heartbeat_ms)
+GROUP_VALUE = (
+    '[[1,"live","pc","anna",10,20,null,null,null,null,null,null],'
+    '[2,"closed","console",null,5,null,9,"timed_out",1,null,30,0],'
+    '[-3,"pending_end","pc",null,null,null,7,null,null,3,40,1]]'
+)
+
+
+def test_a_groups_text_stays_readable() -> None:
+    """As written by version 0.1.0; what a version adds later is missing in it, and reads as null."""
+    entries = to_entries(json.loads(GROUP_VALUE))
+    assert entries == {
+        1: Live(10, 20, "anna", Platform.PC),
+        2: Closed(5, 9, EndReason.TIMED_OUT, 1, None, None, Platform.CONSOLE, 30, 0),
+        -3: PendingEnd(7, 3, None, Platform.PC, 40, 1),
+    }
+    assert json.dumps(from_entries(entries), separators=(",", ":")) == GROUP_VALUE
+    assert to_entries(json.loads(GROUP_VALUE.replace(",null,null]", ",null]"))) == entries
+    with pytest.raises(ValueError, match="another version wrote it"):
+        to_entries(json.loads(GROUP_VALUE.replace(",0]", ",0,null]")))
+
+
+def test_a_device_only_beats_while_nothing_of_it_is_to_be_forgotten_or_to_time_out() -> None:
+    live, closed, pending = rows = json.loads(GROUP_VALUE)
+    assert only_beating(rows, rested_ms=29, opened_ms=19) == [live]
+    assert only_beating([closed, pending], rested_ms=29, opened_ms=19) == []
+    assert only_beating(rows, rested_ms=30, opened_ms=19) is None
+    assert only_beating([live, pending], rested_ms=30, opened_ms=19) == [live]
+    assert only_beating([live, pending], rested_ms=40, opened_ms=19) is None
+    assert only_beating(rows, rested_ms=29, opened_ms=20) is None
+    unknown = [4, "paused", *pending[2:]], [4, "live", "phone", *live[3:]], [*live, None], live[:-1]
+    for row in unknown:
+        assert only_beating([row], rested_ms=0, opened_ms=0) is None
+
+
+LIVE_ENTRIES = st.builds(
+    Live,
+    started_ms=st.integers(NOW - 4_000, NOW),
+    opened_ms=st.integers(NOW - 4_000, NOW),
+    account_id=st.sampled_from([None, "anna"]),
+    platform=st.sampled_from(Platform),
+)
+
+
+@given(
+    st.lists(st.dictionaries(st.integers(-2, 2), LIVE_ENTRIES, max_size=3), max_size=4),
+    st.integers(NOW - 4_000, NOW + 100),
+    st.integers(NOW, NOW + 2_500),
+)
+def test_beats_by_the_column_are_those_of_the_rules(
+    devices: list[dict[int, Live]], set_for_ms: int, now_ms: int
+) -> None:
+    """Of one live session or many, beaten or not yet, with instants that were missed and a timer that is early."""
+    firing = Firing.of(set_for_ms, now_ms, GRID)
+    by_rule = [
+        row
+        for number, sessions in enumerate(devices)
+        for row in output_rows(f"d{number}", on_timer(sessions, firing, RULES), now_ms)
+    ]
+    live = [(f"d{number}", row) for number, sessions in enumerate(devices) for row in from_entries(sessions)]
+    by_column = [row for chunk in packed_beats(live, firing) for row in zip(*chunk, strict=True)]
+    assert sorted(by_column, key=repr) == sorted(by_rule, key=repr)
