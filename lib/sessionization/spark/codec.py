@@ -238,27 +238,29 @@ def packed(rows: Sequence[OutputRow]) -> Iterator[Row]:
 
 def packed_beats(live: Iterable[tuple[str, StoredEntry]], firing: Firing) -> Iterator[Row]:
     """The heartbeats of live sessions and their devices: as `on_timer` makes them one by one, but column by column."""
-    if firing.missed < 0:
+    missed = firing.missed
+    if missed < 0:
         return
     beating = [(*at, beat) for at in live if (beat := firing.beat_of(at[1][_OPENED_AT])) >= 1]
     for at in range(0, len(beating), _PACKED_ROWS):
         device_ids, entries, beats = zip(*beating[at : at + _PACKED_ROWS], strict=True)
         count = len(beats)
-        columns: dict[str, Sequence[Any]] = {
+        # Tuples all: PySpark goes through lists cell by cell, in search of more rows.
+        columns = {
             "device_id": device_ids,
-            "session_id": [entry[_SESSION_AT] for entry in entries],
-            "account_id": [entry[_ACCOUNT_AT] for entry in entries],
-            "platform": [entry[_PLATFORM_AT] for entry in entries],
-            "change": ["heartbeat"] * count,
-            "revision": [0] * count,
-            "started_ms": [entry[_STARTED_AT] for entry in entries],
-            "duration_ms": [firing.now_ms - entry[_OPENED_AT] for entry in entries],
+            "session_id": tuple(entry[_SESSION_AT] for entry in entries),
+            "account_id": tuple(entry[_ACCOUNT_AT] for entry in entries),
+            "platform": tuple(entry[_PLATFORM_AT] for entry in entries),
+            "change": ("heartbeat",) * count,
+            "revision": (0,) * count,
+            "started_ms": tuple(entry[_STARTED_AT] for entry in entries),
+            "duration_ms": tuple(firing.now_ms - entry[_OPENED_AT] for entry in entries),
             "beat": beats,
-            "missed_beats": [min(beat - 1, firing.missed) for beat in beats] if firing.missed else [0] * count,
-            "due_ms": [firing.due_ms] * count,
-            "processed_ms": [firing.now_ms] * count,
+            "missed_beats": tuple(min(beat - 1, missed) for beat in beats) if missed else (0,) * count,
+            "due_ms": (firing.due_ms,) * count,
+            "processed_ms": (firing.now_ms,) * count,
         }
-        nothing = [None] * count
+        nothing = (None,) * count
         yield _PackedRow(*(columns.get(name, nothing) for name in OUTPUT_SCHEMA.names))
 
 
