@@ -1,7 +1,6 @@
 """Ask the tables a question in SQL, on a laptop: `python jobs/query.py --help`."""
 
 import sys
-import tempfile
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -26,8 +25,7 @@ def main() -> int:
     from sessionization.local.query import print_query
 
     sys.stderr.write(f"{PROG}: starting Spark\n")
-    with tempfile.TemporaryDirectory() as logs:
-        print_query(settings.warehouse, settings.sql, settings.rows, Path(logs))
+    print_query(settings.warehouse, settings.sql, settings.rows)
     return 0
 
 

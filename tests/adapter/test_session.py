@@ -4,11 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sessionization.errors import ConfigurationError
-from sessionization.spark.session import CLUSTER_CONF, STREAM_CONF, in_pool, spark_session
+from sessionization.spark import session
+from sessionization.spark.session import CLUSTER_CONF, STREAM_CONF, in_pool, own_session, spark_session
 
 FIXED = "spark.scheduler.mode"
 
@@ -67,3 +69,44 @@ def test_what_a_running_cluster_cannot_be_given_is_told(conf: Conf, found: dict[
 
 def test_a_session_without_a_context_stays_in_the_default_pool() -> None:
     in_pool(Cluster(Conf()), "sessionize")  # type: ignore[arg-type]
+
+
+class Engine:
+    """A session that is there; it notes where it logs and what becomes of it."""
+
+    def __init__(self) -> None:
+        self.conf = Conf()
+        self.log: Path | None = None
+        self.had_a_log_folder = False
+        self.is_stopped = False
+
+    def started(self, log: Path) -> "Engine":
+        self.log, self.had_a_log_folder = log, log.parent.is_dir()
+        return self
+
+    def stop(self) -> None:
+        self.is_stopped = True
+        raise Py4JNetworkError  # as one does that was killed
+
+
+@pytest.mark.parametrize("whose", ["a notebook's", "the job's own"])
+@pytest.mark.parametrize("log", ["engine.log", None])
+def test_a_job_sets_and_stops_a_session_of_its_own_only(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, whose: str, log: str | None
+) -> None:
+    engine, is_own = Engine(), whose == "the job's own"
+    monkeypatch.setattr(session, "is_running", lambda: not is_own)
+    monkeypatch.setattr(session, "spark_session", engine.started)
+
+    def fails() -> None:
+        with own_session(log and tmp_path / log, {"a.b": "c"}) as spark:
+            assert spark is engine
+            assert not engine.is_stopped
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fails()
+    assert (engine.is_stopped, engine.conf.values) == (is_own, {"a.b": "c"} if is_own else {})
+    assert engine.log is not None
+    assert engine.had_a_log_folder
+    assert (engine.log == tmp_path / "engine.log") == engine.log.parent.is_dir() == (log is not None)

@@ -214,8 +214,6 @@ def test_what_a_job_leaves_breaks_nothing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device_groups: int | None
 ) -> None:
     job = Job(spark, tmp_path, device_groups=device_groups, late_retention="1h")
-    monkeypatch.setattr(inspecting, "spark_session", lambda _: spark)
-    monkeypatch.setattr(inspecting, "on_databricks", lambda: True)  # the session is not its own to stop
     settings = InspectSettings(checkpoints=job.settings.checkpoints, device="d1")
     with pytest.raises(CheckpointError, match=r"holds no layout\.json"):
         inspect(settings, lambda _: None)

@@ -42,11 +42,7 @@ def settings(tmp_path: Path) -> MaintainSettings:
     return MaintainSettings(warehouse=tmp_path / "warehouse", checkpoints=tmp_path / "checkpoints")
 
 
-def test_past_days_become_one_file_and_no_row_is_lost(
-    spark: SparkSession, settings: MaintainSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ops, "spark_session", lambda _log: spark)
-    monkeypatch.setattr(spark, "stop", lambda: None)
+def test_past_days_become_one_file_and_no_row_is_lost(spark: SparkSession, settings: MaintainSettings) -> None:
     home = TableHome(settings.warehouse)
     create_tables(spark, home, owner="test", may_create=True)
     for _ in range(2):  # a file of today and one of yesterday
@@ -73,12 +69,8 @@ def rewrite(file: Path, old: str, new: str) -> None:
     (file.parent / f".{file.name}.crc").unlink(missing_ok=True)
 
 
-def test_what_rollup_has_not_read_outlives_maintenance(
-    spark: SparkSession, settings: MaintainSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_rollup_has_not_read_outlives_maintenance(spark: SparkSession, settings: MaintainSettings) -> None:
     """It stopped eight days ago, and what came then was compacted at once."""
-    monkeypatch.setattr(ops, "spark_session", lambda _log: spark)
-    monkeypatch.setattr(spark, "stop", lambda: None)
     home = TableHome(settings.warehouse)
     create_tables(spark, home, owner="test", may_create=True)
     rollup = settings.checkpoints / ROLLUP

@@ -9,7 +9,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.errors import CheckpointError, ConfigurationError, StateError
-from sessionization.ops import inspect as inspecting
 from sessionization.ops import rescale as rescaling
 from sessionization.ops.rescale import Fingerprint, rescale
 from sessionization.ops.settings import RescaleSettings
@@ -22,12 +21,6 @@ from tests.e2e.state import entries_and_timers
 from tests.spark.test_stream import Job, message, wait_for
 
 DEVICES = 12
-
-
-@pytest.fixture(autouse=True)
-def _one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inspecting, "spark_session", lambda _: spark)
-    monkeypatch.setattr(inspecting, "on_databricks", lambda: True)  # the session is not the job's to stop
 
 
 def run_until(job: Job, beats: int) -> None:

@@ -3,12 +3,10 @@
 import contextlib
 import json
 import math
-import tempfile
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -28,7 +26,7 @@ from sessionization.spark.layout import Layout
 from sessionization.spark.lock import locked
 from sessionization.spark.parse import EventTimeLimits, parse, valid_events
 from sessionization.spark.progress import wall_clock_ms
-from sessionization.spark.session import is_running, spark_session
+from sessionization.spark.session import own_session
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import RAW_EVENTS, SESSION_CHANGES, SESSIONS, STREAM_PROGRESS
 
@@ -43,6 +41,8 @@ _ROW = (
 _COMPARED = (
     "account_id", "platform", "status", "started_at", "ended_at", "duration_ms", "foreground_s", "end_reason", "revision",
 )  # fmt: skip
+# A laptop's session is set up for small micro-batches, for which generated code does not pay off.
+_COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 _EVENTS_PER_TASK = 200_000
 _LEAST_TASKS = 2
 
@@ -98,11 +98,7 @@ def backfill(settings: BackfillSettings, say: Callable[[str], None]) -> None:
     with contextlib.ExitStack() as stack:
         if settings.merge and settings.warehouse is not None and settings.checkpoints is not None:
             stack.enter_context(locked(settings.checkpoints, say, threading.Event()))
-        is_ours = not is_running()
-        spark = spark_session(Path(stack.enter_context(tempfile.TemporaryDirectory())) / "engine.log")
-        if is_ours:
-            stack.callback(spark.stop)
-            _compile(spark)
+        spark = stack.enter_context(own_session(conf=_COMPILED))
         missing = [table.name for table in (RAW_EVENTS, SESSION_CHANGES, SESSIONS) if not home.exists(spark, table)]
         if missing:
             msg = f"{home} does not hold {', '.join(missing)}: give the home of the sessionize job's tables"
@@ -256,12 +252,6 @@ def _merge(spark: SparkSession, home: TableHome, folded: DataFrame, say: Callabl
     assert done is not None
     counts = done.operationMetrics
     say(f"{counts['numTargetRowsInserted']} sessions are new in sessions, {counts['numTargetRowsUpdated']} are changed")
-
-
-def _compile(spark: SparkSession) -> None:
-    """A laptop's session is set up for small micro-batches, for which generated code does not pay off."""
-    spark.conf.set("spark.sql.codegen.wholeStage", "true")
-    spark.conf.set("spark.sql.codegen.factoryMode", "FALLBACK")
 
 
 def _told(column: str) -> Column:

@@ -38,12 +38,11 @@ def load(folder: Path, *, live: int = 150, run_for_ms: int = 30_000) -> None:
     if (folder / WIDGETS_FILE).exists():
         return
     from sessionization.spark.run import Watch, run
-    from sessionization.spark.session import spark_session
+    from sessionization.spark.session import own_session
 
     folder.mkdir(parents=True, exist_ok=True)
     simulate(_evening(folder / INPUT, live), report=_say)
-    spark = spark_session(folder / "engine.log")  # one for both runs
-    try:
+    with own_session(folder / "engine.log") as spark:  # one for both runs
         for number, changed in enumerate(RUNS):
             settings = SessionizeSettings.model_validate(
                 {
@@ -59,8 +58,6 @@ def load(folder: Path, *, live: int = 150, run_for_ms: int = 30_000) -> None:
                 play(folder / INPUT, seconds=2 * run_for_ms // 1_000)
             stop = threading.Event()
             run(settings, stop, Watch(_say, progress=_stop_after(run_for_ms, stop)))
-    finally:
-        spark.stop()
     write_whole(folder / WIDGETS_FILE, json.dumps(_widgets(folder), indent=2))
 
 

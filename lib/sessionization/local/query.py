@@ -9,13 +9,13 @@ from rich.text import Text
 
 from sessionization.errors import ConfigurationError
 from sessionization.spark.causes import first_cause
-from sessionization.spark.session import spark_session
+from sessionization.spark.session import own_session
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import TABLES
 from sessionization.spark.views import VIEWS, create_views
 
 
-def print_query(warehouse: Path, sql: str, rows: int, logs: Path) -> None:
+def print_query(warehouse: Path, sql: str, rows: int) -> None:
     """Print at most `rows` rows of the answer as a table.
 
     Raises `ConfigurationError` when the folder holds no tables or the statement is wrong.
@@ -24,16 +24,14 @@ def print_query(warehouse: Path, sql: str, rows: int, logs: Path) -> None:
     if not all((warehouse / table.name / "_delta_log").is_dir() for table in TABLES):
         msg = f"--warehouse {warehouse} does not hold the tables: give the folder that the sessionize job writes into"
         raise ConfigurationError(msg)
-    spark = spark_session(logs / "engine.log")
-    try:
-        create_views(spark, home)
-        found = spark.sql(sql).limit(rows).collect()
-    except PySparkException as error:
-        names = ", ".join(sorted(known.name for known in (*TABLES, *VIEWS)))
-        msg = f"--sql: {first_cause(str(error))} (tables and views: {names})"
-        raise ConfigurationError(msg) from error
-    finally:
-        spark.stop()
+    with own_session() as spark:
+        try:
+            create_views(spark, home)
+            found = spark.sql(sql).limit(rows).collect()
+        except PySparkException as error:
+            names = ", ".join(sorted(known.name for known in (*TABLES, *VIEWS)))
+            msg = f"--sql: {first_cause(str(error))} (tables and views: {names})"
+            raise ConfigurationError(msg) from error
     table = Table()
     for name in found[0].asDict() if found else ("(no rows)",):
         table.add_column(name)

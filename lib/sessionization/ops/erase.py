@@ -3,13 +3,11 @@
 import contextlib
 import hashlib
 import json
-import tempfile
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import reduce
-from pathlib import Path
 
 from delta.tables import DeltaTable
 from pyspark.errors import PySparkException
@@ -26,7 +24,7 @@ from sessionization.spark.checkpoint import SESSIONIZE
 from sessionization.spark.lock import locked
 from sessionization.spark.parse import EventTimeLimits, parse
 from sessionization.spark.progress import wall_clock_ms
-from sessionization.spark.session import is_running, spark_session
+from sessionization.spark.session import own_session
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import (
     QUARANTINE,
@@ -80,10 +78,7 @@ def erase(settings: EraseSettings, say: Callable[[str], None]) -> Receipt:
     with contextlib.ExitStack() as stack:
         if settings.warehouse is not None and settings.checkpoints is not None:
             stack.enter_context(locked(settings.checkpoints, say, threading.Event()))
-        is_ours = not is_running()
-        spark = spark_session(Path(stack.enter_context(tempfile.TemporaryDirectory())) / "engine.log")
-        if is_ours:
-            stack.callback(spark.stop)
+        spark = stack.enter_context(own_session())
         needed = (SESSION_CHANGES, SESSIONS, RAW_EVENTS, QUARANTINE)
         missing = [table.name for table in needed if not home.exists(spark, table)]
         if missing:

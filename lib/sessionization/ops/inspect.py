@@ -1,12 +1,9 @@
 """Say what the operator remembers, and whether it is as it must be."""
 
-import contextlib
-import tempfile
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from sessionization.errors import CheckpointError, StateError
@@ -15,7 +12,7 @@ from sessionization.ops.settings import InspectSettings
 from sessionization.ops.state import StateReader
 from sessionization.spark.checkpoint import SESSIONIZE, Checkpoint, read_checkpoint
 from sessionization.spark.offsets import begun
-from sessionization.spark.session import on_databricks, spark_session
+from sessionization.spark.session import own_session
 
 _KINDS = ("devices", "live", "closed", "pending_ends", "timers")
 
@@ -40,18 +37,6 @@ def inspect(settings: InspectSettings, say: Callable[[str], None]) -> None:
         )
         raise StateError(msg)
     say(f"{count} invariants hold")
-
-
-@contextlib.contextmanager
-def own_session() -> Iterator[SparkSession]:
-    """A session for a job that keeps no log; on Databricks it is the cluster's, and stays."""
-    with tempfile.TemporaryDirectory() as logs:
-        spark = spark_session(Path(logs) / "engine.log")
-        try:
-            yield spark
-        finally:
-            if not on_databricks():
-                spark.stop()
 
 
 def moment_of(checkpoint: Checkpoint, state: StateReader) -> Moment:

@@ -1,7 +1,6 @@
 """Compact what is over, delete what is not referred to: `OPTIMIZE` and `VACUUM`, safe beside the stream."""
 
 import contextlib
-import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from sessionization.ops.unread import kept_ms, unread_ms
 from sessionization.spark.causes import first_cause
 from sessionization.spark.lock import locked
 from sessionization.spark.progress import wall_clock_ms
-from sessionization.spark.session import on_databricks, spark_session
+from sessionization.spark.session import own_session
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import (
     QUARANTINE,
@@ -103,9 +102,7 @@ def maintain(settings: MaintainSettings, say: Callable[[str], None], stop: threa
     with contextlib.ExitStack() as stack:
         if settings.warehouse is not None and settings.checkpoints is not None:
             stack.enter_context(locked(settings.checkpoints, say, stop))
-        spark = spark_session(Path(stack.enter_context(tempfile.TemporaryDirectory())) / "engine.log")
-        if not on_databricks():
-            stack.callback(spark.stop)
+        spark = stack.enter_context(own_session())
         missing = [table.name for table in TABLES if not home.exists(spark, table)]
         if missing:
             msg = f"{home} does not hold {', '.join(missing)}: give the home of the sessionize job's tables"

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionization.errors import CheckpointError, ConfigurationError, StateError
-from sessionization.ops.inspect import checked, moment_of, own_session
+from sessionization.ops.inspect import checked, moment_of
 from sessionization.ops.settings import RescaleSettings
 from sessionization.ops.state import StateReader, plain
 from sessionization.spark.causes import first_cause
@@ -19,6 +19,7 @@ from sessionization.spark.checkpoint import SESSIONIZE, Checkpoint, read_checkpo
 from sessionization.spark.lock import locked
 from sessionization.spark.offsets import begun, newest_begun, newest_committed
 from sessionization.spark.progress import wall_clock_ms
+from sessionization.spark.session import own_session
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from sessionization.spark import topic
 from sessionization.spark.causes import first_cause
 from sessionization.spark.kafka import check_topics, client_options
 from sessionization.spark.lock import locked
-from sessionization.spark.session import is_running, spark_session
+from sessionization.spark.session import own_session
 from sessionization.spark.supervise import engine_alive
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import SESSION_CHANGES
@@ -35,20 +35,14 @@ def land(settings: LandChangesSettings, say: Say, stop: threading.Event) -> None
         raise ConfigurationError(msg)
     home = TableHome.of(settings)
     log = settings.checkpoints / "engine.log"
-    with locked(settings.checkpoints, say, stop), engine_alive(log):
-        is_ours = not is_running()
-        spark = spark_session(log)
-        try:
-            if not home.exists(spark, SESSION_CHANGES):
-                msg = f"{home} does not hold {SESSION_CHANGES.name}: start the sessionize job first, which makes it"
-                raise ConfigurationError(msg)
-            check_topics(spark, settings, (topic.OUTPUT_TOPIC,))
-            query = start(spark, home, client_options(spark, settings), settings.checkpoints, settings.trigger)
-            say(f"from {topic.OUTPUT_TOPIC} into {SESSION_CHANGES.name} in {home}")
-            _wait(query, stop, settings.run_for)
-        finally:
-            if is_ours:
-                spark.stop()
+    with locked(settings.checkpoints, say, stop), engine_alive(log), own_session(log) as spark:
+        if not home.exists(spark, SESSION_CHANGES):
+            msg = f"{home} does not hold {SESSION_CHANGES.name}: start the sessionize job first, which makes it"
+            raise ConfigurationError(msg)
+        check_topics(spark, settings, (topic.OUTPUT_TOPIC,))
+        query = start(spark, home, client_options(spark, settings), settings.checkpoints, settings.trigger)
+        say(f"from {topic.OUTPUT_TOPIC} into {SESSION_CHANGES.name} in {home}")
+        _wait(query, stop, settings.run_for)
 
 
 def start(

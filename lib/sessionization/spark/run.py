@@ -25,7 +25,7 @@ from sessionization.spark.lock import locked
 from sessionization.spark.parse import STREAMS
 from sessionization.spark.progress import Progress, wall_clock_ms
 from sessionization.spark.progress_log import ProgressLog
-from sessionization.spark.session import is_running, on_databricks, spark_session
+from sessionization.spark.session import on_databricks, own_session
 from sessionization.spark.sinks import APPENDED
 from sessionization.spark.table_home import TableHome, create_tables, take_over
 from sessionization.spark.topic import OUTPUT_TOPIC
@@ -77,19 +77,12 @@ def run(settings: SessionizeSettings, stop: threading.Event, watch: Watch) -> Su
         )
         engine_log = checkpoint.engine_log
         watch.say(f"starting; tables in {home}, checkpoints in {checkpoint.folder}, state {checkpoint.layout}")
-        with supervise.engine_alive(engine_log):
+        with supervise.engine_alive(engine_log), contextlib.ExitStack() as stack:
             with _plain_errors(f"Spark cannot be started (see {engine_log.with_suffix('.out')})"):
-                is_ours = not is_running()
-                spark = spark_session(engine_log)
-            try:
-                with kept_in_mlflow(settings, home, checkpoint.id, watch.say) as track:
-                    return _run(
-                        spark, settings, checkpoint, home, stop, replace(watch, progress=_both(track, watch.progress))
-                    )
-            finally:
-                if is_ours:  # a notebook's session outlives the run
-                    with contextlib.suppress(Py4JError, OSError):  # an engine that is dead need not be stopped
-                        spark.stop()
+                spark = stack.enter_context(own_session(engine_log))
+            track = stack.enter_context(kept_in_mlflow(settings, home, checkpoint.id, watch.say))
+            watch = replace(watch, progress=_both(track, watch.progress))
+            return _run(spark, settings, checkpoint, home, stop, watch)
 
 
 def run_and_tell(settings: SessionizeSettings, say: Callable[[str], None]) -> None:

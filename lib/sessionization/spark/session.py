@@ -1,8 +1,11 @@
 """The Spark session: the cluster's on Databricks, one of our own elsewhere."""
 
 import contextlib
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -10,7 +13,7 @@ from pyspark.sql import SparkSession
 from sessionization.databricks import on_databricks
 from sessionization.errors import ConfigurationError
 
-__all__ = ["CLUSTER_CONF", "STREAM_CONF", "in_pool", "is_running", "on_databricks", "spark_session"]
+__all__ = ["CLUSTER_CONF", "STREAM_CONF", "in_pool", "is_running", "on_databricks", "own_session", "spark_session"]
 
 STREAM_CONF = {
     "spark.sql.session.timeZone": "UTC",
@@ -49,6 +52,32 @@ def spark_session(log_file: Path) -> SparkSession:
     from sessionization.local.session import local_session
 
     return local_session(log_file, STREAM_CONF)
+
+
+@contextlib.contextmanager
+def own_session(log_file: Path | None = None, conf: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
+    """The session of a job, stopped in the end; one that this process had before goes on as it was.
+
+    Args:
+        log_file: as of `spark_session`; without one a local engine's log is kept no longer than the job runs.
+        conf: settings by name that the job wants besides, of a session of its own only.
+
+    Raises `ConfigurationError` as `spark_session` does.
+    """
+    with contextlib.ExitStack() as stack:
+        if log_file is None:
+            log_file = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "engine.log"
+        is_ours = not is_running()
+        spark = spark_session(log_file)
+        try:
+            if is_ours:
+                for name, value in (conf or {}).items():
+                    spark.conf.set(name, value)
+            yield spark
+        finally:
+            if is_ours:
+                with contextlib.suppress(Py4JError, OSError):  # an engine that is dead need not be stopped
+                    spark.stop()
 
 
 def is_running() -> bool:
