@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from sessionization.backfill.run import BACKFILL
 from sessionization.errors import ConfigurationError
 from sessionization.ops import erase as ops
 from sessionization.ops.settings import EraseSettings
@@ -22,7 +23,7 @@ from sessionization.spark.tables import QUARANTINE, RAW_EVENTS, SESSION_CHANGES,
 from tests.spark.test_tables import a_change
 
 ANN, BOB, CID = "ann-4711", "bob-4711", "ann-47"
-TABLES = (SESSION_CHANGES, SESSIONS, RAW_EVENTS, QUARANTINE)
+TABLES = (SESSION_CHANGES, SESSIONS, RAW_EVENTS, QUARANTINE, BACKFILL)
 FILES_KEPT = "delta.deletedFileRetentionDuration"
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -56,8 +57,11 @@ CHANGES = [
     a_change(device_id="d2", session_id=3), ended(3, ANN, "d2"), a_change(device_id="d2", session_id=4, account_id=BOB),
     ended(4, ANN, "d2", end_reason="orphaned", started_ms=None, duration_ms=None), ended(4, BOB, "d2"),
     ended(5, ANN, "d3", end_reason="orphaned", started_ms=None, duration_ms=None), a_change(session_id=9, account_id=CID),
+    # An End that was given up, then a Start of somebody else: the row is that player's, and the end that it shows ANN's.
+    ended(10, ANN, "d4", end_reason="orphaned", started_ms=None, duration_ms=None),
+    a_change(device_id="d4", session_id=10, account_id=BOB),
 ]  # fmt: skip
-CHANGES_OF_OTHERS = {("d1", 2, BOB), ("d2", 4, BOB), ("d1", 9, CID)}
+CHANGES_OF_OTHERS = {("d1", 2, BOB), ("d2", 4, BOB), ("d1", 9, CID), ("d4", 10, BOB)}
 
 
 @pytest.fixture
@@ -75,6 +79,7 @@ def home(spark: SparkSession, tmp_path: Path) -> TableHome:
     spark.sql(
         f"UPDATE {home.sql_name('sessions')} SET updated_at = updated_at + INTERVAL 1 SECOND WHERE device_id = 'd2'"
     )
+    home.overwrite(home.read(spark.read, SESSIONS), BACKFILL)
     return home
 
 
@@ -99,6 +104,15 @@ def players(spark: SparkSession, home: TableHome, table: Table) -> set[tuple]:
     }
 
 
+def ends_shown(spark: SparkSession, home: TableHome, table: Table) -> dict[int, tuple]:
+    """By session whose it is, and the reason and the account of the end that its row shows, internally too."""
+    rows = home.read(spark.read, table).where("_shown_end IS NOT NULL")
+    return {
+        row.session_id: (row.account_id, row.end_reason, row._shown_end.end_reason, row._shown_end.account_id)
+        for row in rows.collect()
+    }
+
+
 def messages(spark: SparkSession, home: TableHome, table: Table) -> list[bytes]:
     return sorted(bytes(row.value) for row in home.read(spark.read, table).select("value").collect())
 
@@ -119,19 +133,23 @@ def test_an_account_is_gone_from_tables_and_files_and_others_are_left_whole(
     monkeypatch.setattr(ops, "StateReader", State)
     checkpoints = home.warehouse.parent / "checkpoints"
     (checkpoints / "sessionize" / "state").mkdir(parents=True)
-    assert {SESSIONS.name, RAW_EVENTS.name} <= {file.parts[0] for file in holding(home.warehouse, ANN)}
+    assert {SESSIONS.name, RAW_EVENTS.name, BACKFILL.name} <= {file.parts[0] for file in holding(home.warehouse, ANN)}
+    assert ends_shown(spark, home, SESSIONS)[10] == (BOB, "orphaned", "orphaned", ANN)
 
     settings = EraseSettings(warehouse=home.warehouse, checkpoints=checkpoints, account=(ANN,))
     receipt = ops.erase(settings, lambda _: None)
     assert players(spark, home, SESSIONS) == players(spark, home, SESSION_CHANGES) == CHANGES_OF_OTHERS
     assert messages(spark, home, RAW_EVENTS) == sorted(OTHERS)
-    assert receipt.deleted == {"raw_events": 9, "quarantine": 2, "session_changes": 6, "sessions": 3}
-    assert (receipt.unnamed, receipt.state) == (0, 1)
+    counts = {"raw_events": 9, "quarantine": 2, "session_changes": 7, "sessions_backfill": 3, "sessions": 3}
+    assert receipt.deleted == counts
+    assert (receipt.unnamed, receipt.state) == (2, 1)
     assert ANN not in str(receipt)
-    shown = (
-        home.read(spark.read, SESSIONS).where("session_id = 4").select("end_reason", "_shown_end.account_id").first()
-    )
-    assert tuple(shown) == ("reported", BOB)
+    for table in (SESSIONS, BACKFILL):
+        assert ends_shown(spark, home, table) == {
+            2: (BOB, "reported", "reported", BOB),
+            4: (BOB, "reported", "reported", BOB),
+            10: (BOB, "orphaned", "orphaned", None),
+        }
 
     # Later: what the tables no longer refer to is deleted.
     monkeypatch.setattr(ops, "StateReader", StateReaderOfNobody)
@@ -148,7 +166,7 @@ def test_an_account_is_gone_from_tables_and_files_and_others_are_left_whole(
 
     again = ops.erase(settings, lambda _: None)
     assert set(again.deleted.values()) == {0}
-    assert again.state == 0
+    assert (again.unnamed, again.state) == (0, 0)
 
 
 def test_an_account_must_be_named(tmp_path: Path) -> None:

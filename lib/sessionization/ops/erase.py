@@ -147,17 +147,14 @@ def _messages(messages: DataFrame, accounts: list[str], theirs: DataFrame | None
 
 
 def _unname(spark: SparkSession, home: TableHome, table: Table, accounts: list[str]) -> int:
-    """Rows of others that name an account internally, such as that of an End which came after another player's Start."""
-    named = {column: F.col(f"{column}.account_id").isin(accounts) for column in ("_first_start", "_shown_end")}
+    """Rows of others that name an account internally, with an End that came before another player's Start.
+
+    The row has the Start's account, if there is one: so a Start that names the account is in a row that is deleted.
+    """
     target = home.delta_table(spark, table)
-    is_any = reduce(Column.__or__, (F.coalesce(is_named, F.lit(False)) for is_named in named.values()))
-    unnamed: dict[str, str | Column] = {
-        column: F.when(is_named, F.col(column).withField("account_id", F.lit(None).cast("string"))).otherwise(
-            F.col(column)
-        )
-        for column, is_named in named.items()
-    }
-    return _rows(target, lambda: target.update(is_any, unnamed))
+    named = F.col("_shown_end.account_id").isin(accounts)
+    unnamed = F.col("_shown_end").withField("account_id", F.lit(None).cast("string"))
+    return _rows(target, lambda: target.update(named, {"_shown_end": unnamed}))
 
 
 def _delete(spark: SparkSession, home: TableHome, table: Table, condition: Column) -> int:
