@@ -144,6 +144,9 @@ def test_an_account_is_gone_from_tables_and_files_and_others_are_left_whole(
     assert receipt.deleted == counts
     assert (receipt.unnamed, receipt.state) == (2, 1)
     assert ANN not in str(receipt)
+    for table in TABLES:
+        history = home.delta_table(spark, table).history().select("operationParameters", "userMetadata")
+        assert ANN not in str(history.collect()), "what deletes a name must not write it down"
     for table in (SESSIONS, BACKFILL):
         assert ends_shown(spark, home, table) == {
             2: (BOB, "reported", "reported", BOB),

@@ -39,7 +39,8 @@ from sessionization.spark.tables import (
 _KEY = ("device_id", "session_id")
 _NO_LIMITS = EventTimeLimits(1 << 60, 1 << 60)
 _MESSAGE = ("ingest_date", "ingested_at", "value")
-_CHANGED = ("numDeletedRows", "numTargetRowsDeleted", "numUpdatedRows")
+_ACCOUNT = ("account_id",)
+_CHANGED = ("numTargetRowsDeleted", "numTargetRowsUpdated")
 
 
 @dataclass
@@ -103,9 +104,12 @@ def erase(settings: EraseSettings, say: Callable[[str], None]) -> Receipt:
 def _erase(
     spark: SparkSession, home: TableHome, accounts: list[str], receipt: Receipt, say: Callable[[str], None]
 ) -> None:
-    """Messages first and `sessions` last, so that a run that was cut off can be repeated: it finds the sessions again."""
-    is_theirs = F.col("account_id").isin(accounts)
-    keys = home.read(spark.read, SESSIONS).where(is_theirs).select(*_KEY).collect()
+    """Messages first and `sessions` last, so that a run that was cut off can be repeated: it finds the sessions again.
+
+    All is done by MERGE, also what a DELETE could do: a table's history keeps the condition, and the name in it.
+    """
+    named = spark.createDataFrame([(account,) for account in accounts], "account_id string")
+    keys = home.read(spark.read, SESSIONS).where(F.col("account_id").isin(accounts)).select(*_KEY).collect()
     theirs = spark.createDataFrame(keys, "device_id string, session_id bigint") if keys else None
 
     def count(table: Table, rows: int) -> None:
@@ -115,13 +119,13 @@ def _erase(
     for table in (RAW_EVENTS, QUARANTINE):
         messages = _messages(home.read(spark.read, table), accounts, theirs)
         count(table, _merge_away(spark, home, table, messages, _MESSAGE))
-    rows = _delete(spark, home, SESSION_CHANGES, is_theirs)
+    rows = _merge_away(spark, home, SESSION_CHANGES, named, _ACCOUNT)
     if theirs is not None:
         rows += _merge_away(spark, home, SESSION_CHANGES, theirs, _KEY, "t.account_id IS NULL")
     count(SESSION_CHANGES, rows)
     for table in (BACKFILL, SESSIONS) if home.exists(spark, BACKFILL) else (SESSIONS,):
-        count(table, _delete(spark, home, table, is_theirs))
-        receipt.unnamed += _unname(spark, home, table, accounts)
+        count(table, _merge_away(spark, home, table, named, _ACCOUNT))
+        receipt.unnamed += _unname(spark, home, table, named)
     for table in (SESSION_CHANGES, RAW_EVENTS, QUARANTINE, BACKFILL, SESSIONS):
         if table.name not in receipt.deleted:
             continue
@@ -146,20 +150,15 @@ def _messages(messages: DataFrame, accounts: list[str], theirs: DataFrame | None
     return said.where(found).select(*_MESSAGE).distinct()
 
 
-def _unname(spark: SparkSession, home: TableHome, table: Table, accounts: list[str]) -> int:
+def _unname(spark: SparkSession, home: TableHome, table: Table, named: DataFrame) -> int:
     """Rows of others that name an account internally, with an End that came before another player's Start.
 
     The row has the Start's account, if there is one: so a Start that names the account is in a row that is deleted.
     """
     target = home.delta_table(spark, table)
-    named = F.col("_shown_end.account_id").isin(accounts)
-    unnamed = F.col("_shown_end").withField("account_id", F.lit(None).cast("string"))
-    return _rows(target, lambda: target.update(named, {"_shown_end": unnamed}))
-
-
-def _delete(spark: SparkSession, home: TableHome, table: Table, condition: Column) -> int:
-    target = home.delta_table(spark, table)
-    return _rows(target, lambda: target.delete(condition))
+    unnamed = F.col("t._shown_end").withField("account_id", F.lit(None).cast("string"))
+    merge = target.alias("t").merge(named.alias("s"), "t._shown_end.account_id = s.account_id")
+    return _rows(target, merge.whenMatchedUpdate(set={"_shown_end": unnamed}).execute)
 
 
 def _merge_away(
