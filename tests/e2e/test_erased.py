@@ -1,0 +1,153 @@
+"""A player is erased whom the operator remembers: once every file has had its time, none holds anything of them."""
+
+import contextlib
+import json
+import os
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionization.ops.erase import Receipt, erase
+from sessionization.ops.input_files import delete_read_files
+from sessionization.ops.settings import EraseSettings
+from sessionization.ops.state import StateReader
+from sessionization.spark.checkpoint import SESSIONIZE
+from sessionization.spark.progress import wall_clock_ms
+from sessionization.spark.table_home import TableHome
+from sessionization.spark.tables import QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS
+from tests.e2e.job import Job
+from tests.e2e.remains import holding, written
+
+pytestmark = pytest.mark.long
+
+ACCOUNT = "AnnQzJvWkYpGfB"
+OVER, LIVE = 3_141_592_653_589_793, 2_718_281_828_459_045
+TEXTS = (ACCOUNT.encode(), *written(OVER), *written(LIVE))
+OTHERS = tuple(f"pc-{number}" for number in range(12))
+OPTIONS = ("--heartbeat=1s", "--trigger=500ms")
+CONF = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.streaming.stateStore.minDeltasForSnapshot": "2",
+    "spark.sql.streaming.stateStore.maintenanceInterval": "1s",
+    "spark.sql.streaming.stateStore.rocksdb.compression": "none",
+}
+HOUR_MS, LONG_AGO_S = 3_600_000, 40 * 86_400
+CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
+
+
+def message(device: str, session_id: int, event: str, account: str, ago_s: int = 0) -> dict[str, Any]:
+    at = datetime.now(UTC) - timedelta(seconds=ago_s)
+    said = {"appSessionId": session_id, "eventId": f"ApplicationSession{event}", "hostPcId": device}
+    return said | {"psnAccountId": account, "timestamp": at.isoformat(timespec="milliseconds")}
+
+
+class Players:
+    """Who plays; what they do is delivered as a file each time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "pc_sessions"
+        self._folder.mkdir(parents=True)
+        self._files = 0
+
+    def send(self, *messages: dict[str, Any]) -> None:
+        self._files += 1
+        hidden = self._folder / f".{self._files}.tmp"
+        hidden.write_text("".join(f"{json.dumps(said)}\n" for said in messages))
+        hidden.rename(self._folder / f"{self._files}.json")
+
+    def others_play(self) -> None:
+        """Somebody else starts another session on every other device."""
+        self.send(*(message(device, self._files, "Start", f"bob-{device}") for device in OTHERS))
+
+
+def names_the_account(folder: Path, pattern: str = "*") -> bool:
+    """Whether a file does as it is; files may come and go meanwhile."""
+    for file in folder.rglob(pattern):
+        with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+            if TEXTS[0] in file.read_bytes():
+                return True
+    return False
+
+
+def erased(job: Job) -> Receipt:
+    settings = EraseSettings(warehouse=job.warehouse, checkpoints=job.checkpoints, account=(ACCOUNT,))
+    return erase(settings, lambda _: None)
+
+
+def remembered(spark: SparkSession, checkpoints: Path) -> list[str]:
+    """The entries of the state after every micro-batch that the engine can go back to."""
+    commits = [int(file.name) for file in (checkpoints / SESSIONIZE / "commits").iterdir() if file.name.isdigit()]
+    return [str(row) for batch in commits for row in StateReader(spark, checkpoints, batch).entries().collect()]
+
+
+def let_retentions_pass(spark: SparkSession, job: Job) -> None:
+    """Files that no table refers to go, each log up to a checkpoint that is old by then, and the input that was read."""
+    home = TableHome(job.warehouse)
+    spark.conf.set(CHECK, "false")
+    try:
+        for table in (SESSION_CHANGES, SESSIONS, RAW_EVENTS, QUARANTINE):
+            alter = f"ALTER TABLE {home.sql_name(table.name)} SET TBLPROPERTIES"
+            spark.sql(f"{alter} ('delta.deletedFileRetentionDuration' = 'interval 0 hours')")
+            spark.sql(f"VACUUM {home.sql_name(table.name)}")
+            spark.sql(f"{alter} ('delta.checkpointInterval' = '1')")
+            spark.sql(f"{alter} ('checkpoint' = 'of these days')")
+            for file in (job.warehouse / table.name / "_delta_log").iterdir():
+                os.utime(file, (time.time() - LONG_AGO_S,) * 2)
+            spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+            spark.sql(f"{alter} ('checkpoint' = 'much later')")
+    finally:
+        spark.conf.unset(CHECK)
+    assert delete_read_files(job.checkpoints, 0, wall_clock_ms() + HOUR_MS, threading.Event()) > 0
+
+
+def test_nothing_of_an_erased_account_is_left_in_any_file(tmp_path: Path, spark: SparkSession) -> None:
+    """No hit is missed because it is compressed.
+
+    Parquet, changelogs and the archives of snapshots are read, and RocksDB's own files are not compressed here: the
+    first search finds it in all of them. The state reader says besides what is remembered after each micro-batch.
+    """
+    job = Job(tmp_path / "data", *OPTIONS, "--session-timeout=1h", "--late-retention=1h")
+    job.conf = CONF
+    players = Players(job.input)
+    events = (OVER, "Start", 9), (OVER, "EndBi", 6), (LIVE, "Start", 3), (LIVE, "Unknown", 0)
+    players.send(*(message("pc-ann", session_id, event, ACCOUNT, ago_s) for session_id, event, ago_s in events))
+    players.others_play()
+    try:
+        job.start()
+        job.wait_until_done()
+        job.wait_until(lambda: names_the_account(job.checkpoints, "*.sst"), "it is in a snapshot", poll_s=0.5)
+        assert job.terminate() == 0
+    finally:
+        job.kill_if_running()
+    held = {file.suffix for file in holding(tmp_path, spark, *TEXTS)}
+    assert {".json", ".parquet", ".changelog", ".sst"} <= held
+    assert erased(job).state == 2
+
+    # It runs on, past the retention of its state and of that one's files, and writes of the player once more.
+    job = Job(tmp_path / "data", *OPTIONS, "--session-timeout=10s", "--late-retention=1s")
+    job.conf = CONF | {"spark.sql.streaming.minBatchesToRetain": "2"}
+
+    def is_forgotten() -> bool:
+        players.others_play()
+        return not names_the_account(job.checkpoints)
+
+    try:
+        job.start()
+        job.wait_until(is_forgotten, "no file of the checkpoint names it", poll_s=1)
+        assert job.terminate() == 0
+    finally:
+        job.kill_if_running()
+    receipt = erased(job)
+    assert (receipt.state, receipt.deleted["sessions"]) == (0, 1), "the session that was live has timed out"
+
+    rows = remembered(spark, job.checkpoints)
+    assert rows
+    assert not [row for row in rows if any(text in row for text in (ACCOUNT, str(OVER), str(LIVE)))]
+    assert list(holding(job.checkpoints, spark, *TEXTS)) == []
+    let_retentions_pass(spark, job)
+    assert list(holding(tmp_path, spark, *TEXTS)) == []
