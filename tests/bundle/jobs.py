@@ -9,7 +9,7 @@ from croniter import croniter
 
 from sessionization.databricks import ENTRY_POINT_VARIABLE, ENTRY_POINTS
 from sessionization.spark.session import CLUSTER_CONF
-from tests.bundle.pins import pin_mistakes
+from tests.bundle.pins import extras_of, pin_mistakes
 from tests.bundle.resolve import Resolved
 from tests.bundle.sources import Finding, Sources
 from tests.bundle.spark_keys import known_spark_keys
@@ -87,7 +87,7 @@ def _tasks(tasks: list[dict[str, Any]], clusters: set[str]) -> Iterator[str]:
         name = task.get("task_key")
         if not any("whl" in library for library in task.get("libraries", [])):
             yield f"task {name}: the wheel is missing in its libraries, and with it the code that it runs"
-        yield from (f"task {name}: {mistake}" for mistake in pin_mistakes(task))
+        yield from (f"task {name}: {mistake}" for mistake in pin_mistakes(task, extras_of(tasks)))
         if task.get("job_cluster_key") not in clusters:
             yield f"task {name}: job_cluster_key {task.get('job_cluster_key')!r} is no cluster of the job"
         for needed in task.get("depends_on", []):

@@ -104,6 +104,7 @@ MISTAKES = [
     ("package of the producer that is open", SIMULATE, "confluent-kafka==", "confluent-kafka>=", SIMULATE, "confluent-kafka>="),
     ("package of the tests that is open", TESTS, "nutter==", "nutter>=", TESTS, "nutter>="),
     ("package that a package brings", TESTS, "            - pypi: {package: pydantic-core==", "            # - pypi: {package: pydantic-core==", TESTS, "task deployment: pydantic-core=="),
+    ("package of the metrics left out", SESSIONIZE, "            - pypi: {package: prometheus-client==", "            # - pypi: {package: prometheus-client==", SESSIONIZE, "task sessionize: prometheus-client=="),
     ("shared access mode", SESSIONIZE, "data_security_mode: SINGLE_USER", "data_security_mode: USER_ISOLATION", SESSIONIZE, "data_security_mode must be SINGLE_USER"),
     ("Photon", SESSIONIZE, "runtime_engine: STANDARD", "runtime_engine: PHOTON", SESSIONIZE, "runtime_engine must be STANDARD"),
     ("memory without a bound", SESSIONIZE, 'boundedMemoryUsage: "true"', 'boundedMemoryUsage: "false"', SESSIONIZE, "boundedMemoryUsage must be 'true'"),

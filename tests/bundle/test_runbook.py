@@ -5,7 +5,7 @@ import re
 import pytest
 
 from sessionization.durations import format_duration
-from sessionization.monitor.prometheus import METRICS, PREFIX
+from sessionization.monitor.metrics import METRICS, PREFIX
 from sessionization.settings import SessionizeSettings
 from tests.bundle.sources import ROOT, Sources, read_sources
 

@@ -9,8 +9,9 @@ from pyspark.sql import SparkSession
 
 from sessionization.monitor import outlet
 from sessionization.monitor.listener import told_of
+from sessionization.monitor.metrics import Metrics
 from sessionization.monitor.outlet import Outlet
-from sessionization.monitor.prometheus import Metrics, served
+from sessionization.monitor.prometheus import served
 from sessionization.monitor.record import Record
 from tests.spark.test_stream import Job, message, wait_for
 
@@ -33,7 +34,7 @@ def test_queries_are_told_of_and_go_on_beside_outlets_that_hang_and_fail(
     def told(query: str, field: str) -> list:
         return [record[field] for record in records if record["query"] == query and field in record]
 
-    with told_of(spark, outlets, said.append) as add, served(0, metrics.text) as port:
+    with told_of(spark, outlets, said.append) as add, served(0, metrics) as port:
         with job.running(add):
             job.send(*(message(1, "Start", f"d{number}") for number in range(10)), message(7, "EndBi", "d77"))
             wait_for(lambda: job.count("change = 'heartbeat'") >= 10, "heartbeats")
@@ -62,8 +63,8 @@ def test_queries_are_told_of_and_go_on_beside_outlets_that_hang_and_fail(
     skews = told("sessionize", "skew")
     assert skews
     assert all(1 <= skew <= 2 for skew in skews)  # of two partitions
-    assert "sessionization_live_sessions 6\n" in text
-    assert 'sessionization_ended_total{reason="reported"} 4\n' in text
+    assert "sessionization_live_sessions 6.0\n" in text
+    assert 'sessionization_ended_total{reason="reported"} 4.0\n' in text
     assert sorted(said) == [
         "a broken pipe fails (BrokenPipeError): the stream goes on without",
         "a wall was too slow: it lacks micro-batches, the tables have them all",

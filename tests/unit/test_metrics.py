@@ -1,17 +1,31 @@
 """The metrics for Prometheus: what they say, and that nobody who reads them reaches the stream."""
 
 import socket
-import urllib.error
+import subprocess
+import sys
+import threading
 import urllib.request
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
-from sessionization.monitor.listener import monitored
-from sessionization.monitor.prometheus import Metrics, served
+from sessionization.errors import ConfigurationError
+from sessionization.monitor import prometheus
+from sessionization.monitor.listener import check_metrics, monitored
+from sessionization.monitor.metrics import METRICS, PREFIX, Metrics
+from sessionization.monitor.prometheus import served
 from sessionization.monitor.record import record
+from sessionization.settings import SessionizeSettings
 from sessionization.spark.progress import Detail, Progress
+from sessionization.spark.run import Watch, run
 from tests.unit.monitored import AT_MS, Session, beat, engine, other
+
+KAFKA = {
+    "description": "KafkaV2[Subscribe[pc_sessions]]",
+    "endOffset": '{"t":{"0":10}}',
+    "latestOffset": '{"t":{"0":15}}',
+}
 
 
 @pytest.fixture
@@ -22,24 +36,28 @@ def said() -> list[str]:
 def metrics_of(*progress: Progress) -> dict[str, float]:
     metrics = Metrics()
     for one in progress:
-        metrics(record(one, engine() if one.query == "sessionize" else None))
-    return values_of(metrics.text())
+        metrics(record(one, engine(**KAFKA) if one.query == "sessionize" else None))
+    with served(0, metrics) as port:
+        return values_of(get(port))
+
+
+def get(port: int) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=3) as answer:
+        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        return str(answer.read().decode())
 
 
 def values_of(text: str) -> dict[str, float]:
-    """The samples of the text format by name and labels; every name is described before."""
-    described, values = set(), {}
-    for line in text.splitlines():
-        if line.startswith("#"):
-            _, what, name, rest = line.split(" ", 3)
-            assert what in {"HELP", "TYPE"}
-            assert rest in {"counter", "gauge"} or what == "HELP"
-            described.add((what, name))
-            continue
-        key, value = line.rsplit(" ", 1)
-        assert {("HELP", key.partition("{")[0]), ("TYPE", key.partition("{")[0])} <= described
-        assert key not in values
-        values[key] = float(value)
+    """The samples by name and labels, as Prometheus's own parser reads them; every metric is described."""
+    values: dict[str, float] = {}
+    for family in text_string_to_metric_families(text):
+        assert family.type in {"counter", "gauge"}
+        assert family.documentation
+        for sample in family.samples:
+            labels = ",".join(f'{name}="{value}"' for name, value in sorted(sample.labels.items()))
+            key = f"{sample.name}{{{labels}}}" if labels else sample.name
+            assert key not in values
+            values[key] = sample.value
     return values
 
 
@@ -58,9 +76,9 @@ def test_the_signals_that_matter_are_metrics() -> None:
             "sessionization_state_bytes": 4096,
             "sessionization_state_commit_seconds": 0.033,
             "sessionization_partition_skew_ratio": 3.0,
-            'sessionization_phase_seconds{query="sessionize",phase="walCommit"}': 0.02,
+            'sessionization_phase_seconds{phase="walCommit",query="sessionize"}': 0.02,
             'sessionization_write_seconds{query="rollup"}': 0.01,
-            'sessionization_latency_seconds{query="sessionize",quantile="0.99"}': 0.06,
+            'sessionization_latency_seconds{quantile="0.99",query="sessionize"}': 0.06,
             "sessionization_last_heartbeat_timestamp_seconds": done_s,
             "sessionization_messages_total": 8,
             "sessionization_quarantined_total": 2,
@@ -76,27 +94,51 @@ def test_counters_add_up_and_gauges_do_not() -> None:
     assert values["sessionization_state_rows"] == 70
 
 
-def test_prometheus_itself_reads_the_text() -> None:
-    parser = pytest.importorskip("prometheus_client.parser")
+def test_every_metric_is_served_under_its_name() -> None:
+    values = metrics_of(beat(), other("rollup", detail=Detail(live=41)), other("archive", quarantined=2))
+    assert {key.partition("{")[0] for key in values} == {f"{PREFIX}{name}" for name in METRICS}
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /metrics HTTP/1.1\r\n"])
+def test_a_client_that_is_stuck_is_let_go_and_holds_up_nobody(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+    assert prometheus._Handler.timeout, "what the library leaves open"
+    monkeypatch.setattr(prometheus._Handler, "timeout", 0.5)
     metrics = Metrics()
     metrics(record(beat(), engine()))
-    families = {family.name: family.type for family in parser.text_string_to_metric_families(metrics.text())}
-    assert families["sessionization_ended"] == "counter"
-    assert families["sessionization_phase_seconds"] == "gauge"
-    assert "unknown" not in families.values()
+    with served(0, metrics) as port, socket.create_connection(("127.0.0.1", port), timeout=5) as stuck:
+        stuck.sendall(sent)
+        assert values_of(get(port))
+        assert stuck.recv(1) == b"", "its thread would wait for ever"
 
 
-def get(port: int, path: str = "/metrics") -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=3) as answer:
-        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
-        return str(answer.read().decode())
+def test_what_is_collected_slowly_does_not_hold_up_the_next_record() -> None:
+    metrics = Metrics()
+    metrics(record(beat(), engine()))
+    figures = prometheus._Figures(metrics).collect()
+    next(figures)
+    adding = threading.Thread(target=metrics, args=(record(beat(1), engine(1)),), daemon=True)
+    adding.start()
+    adding.join(5)
+    assert not adding.is_alive()
 
 
-def test_the_metrics_are_served_also_while_a_client_says_nothing() -> None:
-    with served(0, lambda: "up 1\n") as port, socket.create_connection(("127.0.0.1", port)):
-        assert get(port) == "up 1\n"
-        with pytest.raises(urllib.error.HTTPError, match="404"):
-            get(port, "/other")
+def test_without_the_library_metrics_are_refused_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    check_metrics(None)
+    places = {"input": tmp_path, "warehouse": tmp_path / "warehouse", "checkpoints": tmp_path / "checkpoints"}
+    settings = SessionizeSettings(**places, metrics_port=9464)
+    with pytest.raises(ConfigurationError, match=r"--metrics-port needs .*'sessionization\[metrics\]'") as error:
+        run(settings, threading.Event(), Watch(said.append))
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "checkpoints").exists()
+    assert said == []
+
+
+def test_the_library_is_not_needed_where_nobody_asks_for_metrics() -> None:
+    code = "import sys; sys.modules['prometheus_client'] = None; import sessionization.spark.run"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_port_that_is_taken_is_said_and_the_stream_goes_on(tmp_path: Path, said: list[str]) -> None:

@@ -1,6 +1,7 @@
 """Hear of every micro-batch from its sink and from the engine, and tell both together, off the stream's way."""
 
 import contextlib
+import importlib.util
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,9 +17,10 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryProgress,
 )
 
+from sessionization.errors import ConfigurationError
 from sessionization.monitor.batch_log import BatchLog
+from sessionization.monitor.metrics import PATH, Metrics
 from sessionization.monitor.outlet import Outlet, Say
-from sessionization.monitor.prometheus import PATH, Metrics, served
 from sessionization.spark.progress import Progress
 
 MOST_UNPAIRED = 10
@@ -78,6 +80,13 @@ class Monitor(StreamingQueryListener):
             outlet.put(progress, engine)
 
 
+def check_metrics(metrics_port: int | None) -> None:
+    """Raises `ConfigurationError` where metrics are asked for and what serves them is not installed."""
+    if metrics_port is not None and importlib.util.find_spec("prometheus_client") is None:
+        msg = "--metrics-port needs the package prometheus-client: run pip install 'sessionization[metrics]', or leave it out"
+        raise ConfigurationError(msg)
+
+
 @contextlib.contextmanager
 def monitored(
     spark: SparkSession, batch_log: Path | None, metrics_port: int | None, say: Say
@@ -89,15 +98,17 @@ def monitored(
     Args:
         spark: the session of the queries.
         batch_log: the file of the batch log; None for the process's stderr.
-        metrics_port: where to serve the metrics; None for nowhere.
+        metrics_port: where to serve the metrics, as `check_metrics` lets it pass; None for nowhere.
         say: what gets a line for a person.
     """
     with contextlib.ExitStack() as stack:
         outlets = [Outlet(f"the batch log ({batch_log or 'stderr'})", BatchLog(batch_log), say)]
         if metrics_port is not None:
+            from sessionization.monitor.prometheus import served
+
             metrics = Metrics()
             try:
-                port = stack.enter_context(served(metrics_port, metrics.text))
+                port = stack.enter_context(served(metrics_port, metrics))
                 say(f"metrics for Prometheus on port {port}, {PATH}")
             except OSError as error:
                 say(f"--metrics-port {metrics_port} cannot be served ({error.strerror}): the stream goes on without")

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from sessionization.errors import ConfigurationError, StoppedError, StreamError
 from sessionization.ml.tracking import kept_in_mlflow
-from sessionization.monitor.listener import monitored
+from sessionization.monitor.listener import check_metrics, monitored
 from sessionization.settings import SessionizeSettings
 from sessionization.signals import stop_on_signals
 from sessionization.spark import pipeline, supervise, views
@@ -67,6 +67,7 @@ def run(settings: SessionizeSettings, stop: threading.Event, watch: Watch) -> Su
     """
     home = TableHome.of(settings)
     _check_folders(settings)
+    check_metrics(settings.metrics_port)
     with locked(settings.checkpoints, watch.say, stop):
         checkpoint = open_checkpoint(
             settings.checkpoints,
