@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from sessionization.core.state import Rules
-from sessionization.durations import Duration
+from sessionization.durations import Duration, format_duration
 from sessionization.home import check_home
 from sessionization.kafka_options import check_client_options, parse_kafka_options
 
@@ -17,6 +17,8 @@ _KAFKA_ONLY = (
     "kafka_option",
     "accept_data_loss",
 )
+SHORTEST_REAL_TIME_MS = 5_000
+"""Spark refuses a shorter batch in Real-Time Mode."""
 PositiveDuration = Annotated[Duration, Field(ge=1)]
 
 
@@ -56,6 +58,11 @@ class SessionizeSettings(BaseModel):
         description="where changes go: session_changes, or with --source kafka the topic output_sessions, from where "
         "jobs/land_changes.py brings them into session_changes",
     )
+    mode: Literal["micro-batch", "real-time"] = Field(
+        "micro-batch",
+        description="how the sessionize query runs; real-time sends a change as soon as it is known, on Databricks, with "
+        "--source kafka and --sink kafka",
+    )
     warehouse: Path | None = Field(None, description="folder of the Delta tables, on a laptop")
     catalog: str | None = Field(None, description="Unity Catalog catalog of the tables, on Databricks")
     schema_name: str | None = Field(None, alias="schema", description="schema of the tables in --catalog")
@@ -76,7 +83,10 @@ class SessionizeSettings(BaseModel):
     max_event_age: Duration = Field(
         7 * 86_400_000, ge=0, description="an event older than this at its ingest time is quarantined"
     )
-    trigger: PositiveDuration = Field(1_000, description="how often the sessionize query plans a micro-batch")
+    trigger: PositiveDuration = Field(
+        1_000,
+        description="how often the sessionize query plans a micro-batch; with --mode real-time how long a batch lasts, 5s or more",
+    )
     device_groups: int | None = Field(
         None,
         ge=1,
@@ -116,6 +126,24 @@ class SessionizeSettings(BaseModel):
     @classmethod
     def _are_kafka_options(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
         return check_client_options(texts)
+
+    @model_validator(mode="after")
+    def _fit_real_time(self) -> Self:
+        if self.mode == "micro-batch":
+            return self
+        if self.source != "kafka":
+            wanted = "--source kafka, for it reads no files: add that, --bootstrap-servers and --sink kafka"
+        elif self.sink != "kafka":
+            wanted = "--sink kafka, for it writes to no Delta table: add that"
+        elif self.trigger < SHORTEST_REAL_TIME_MS:
+            given = format_duration(self.trigger)
+            wanted = f"a --trigger of 5s or more, not {given}: it is how long a batch lasts; write --trigger 5m"
+        elif self.from_sessions:
+            wanted = "a checkpoint that begins empty: leave --from-sessions out"
+        else:
+            return self
+        msg = f"--mode real-time needs {wanted}, or leave --mode out"
+        raise ValueError(msg)
 
     @model_validator(mode="after")
     def _belong_together(self) -> Self:

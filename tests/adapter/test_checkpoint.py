@@ -49,6 +49,7 @@ def test_a_new_folder_is_begun_and_then_recognised(tmp_path: Path) -> None:
         ({"device_groups": 8}, "--device-groups", "8"),
         ({"max_clock_skew_ms": 0}, "--max-clock-skew", "0s"),
         ({"max_event_age_ms": 3_600_000}, "--max-event-age", "1h"),
+        ({"mode": "real-time"}, "--mode", "real-time"),
     ],
 )
 def test_what_may_not_change_is_refused_by_name_and_value(tmp_path: Path, changed: dict, option: str, now: str) -> None:

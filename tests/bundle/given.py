@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from tests.bundle.jobs import entry_point_mistakes, quartz_mistake
+from tests.bundle.jobs import entry_point_mistakes, quartz_mistake, real_time_mistakes
 from tests.bundle.options import SETTINGS, value_mistakes
 from tests.bundle.resolve import Resolved
 from tests.bundle.targets import FOR_PLAYERS, for_players_mistakes
@@ -30,7 +30,7 @@ def _mistakes(target: Resolved) -> Iterator[tuple[str, str]]:
     for key, alert in target.resources.get("alerts", {}).items():
         yield from _schedule(key, alert.get("schedule"), "quartz_cron_schedule", ALERT_S)
     stream = jobs.get("sessionize", {})
-    yield from (("sessionize", mistake) for mistake in entry_point_mistakes(stream))
+    yield from (("sessionize", mistake) for mistake in (*entry_point_mistakes(stream), *real_time_mistakes(stream)))
     folder, retention = _default(stream, "input"), _default(jobs.get("maintain", {}), "input-retention")
     home = f"/Volumes/{_default(stream, 'catalog')}/{_default(stream, 'schema')}/"
     if folder and retention and not folder.startswith((_OWN_INPUT, home)):

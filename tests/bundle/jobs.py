@@ -8,6 +8,7 @@ from typing import Any
 from croniter import croniter
 
 from sessionization.databricks import ENTRY_POINT_VARIABLE, ENTRY_POINTS
+from sessionization.spark.real_time import SWITCH
 from sessionization.spark.session import CLUSTER_CONF
 from tests.bundle.pins import extras_of, pin_mistakes
 from tests.bundle.resolve import Resolved
@@ -103,7 +104,7 @@ def _cluster(cluster: dict[str, Any]) -> Iterator[str]:
     if "autoscale" in cluster:
         yield "no autoscale, for state does not move to new workers"
     for key in cluster.get("spark_conf", {}):
-        if key not in known_spark_keys():
+        if key not in known_spark_keys() and key != SWITCH:
             yield f"spark_conf {key} is no setting of Spark"
     for variable, value in cluster.get("spark_env_vars", {}).items():
         is_secret = any(part in variable.lower() for part in ("password", "secret", "jaas", "token"))
@@ -148,6 +149,16 @@ def entry_point_mistakes(job: dict[str, Any]) -> Iterator[str]:
             yield f"{ENTRY_POINT_VARIABLE} is {chosen!r}: it must be one of {', '.join(ENTRY_POINTS)}"
 
 
+def real_time_mistakes(job: dict[str, Any]) -> Iterator[str]:
+    """The job refuses its option without the cluster's switch; the switch alone would be on for nothing."""
+    mode = next((str(p.get("default")) for p in job.get("parameters", []) if p.get("name") == "mode"), "")
+    wanted = "true" if mode == "real-time" else "false"
+    for cluster in job.get("job_clusters", []):
+        given = cluster.get("new_cluster", {}).get("spark_conf", {}).get(SWITCH)
+        if given != wanted:
+            yield f"spark_conf {SWITCH} is {given!r}, but with mode {mode} real_time_enabled must be {wanted!r}"
+
+
 def _files(job: dict[str, Any], target: Resolved) -> Iterator[tuple[str, str]]:
     volume = target.resources.get("volumes", {}).get("checkpoints", {})
     folder = "/Volumes/" + "/".join(str(volume.get(part)) for part in ("catalog_name", "schema_name", "name"))
@@ -161,6 +172,7 @@ def _stream(job: dict[str, Any], target: Resolved) -> Iterator[str]:
     if ("schedule" in job) == ("continuous" in job):
         yield f"target {target.target} must give it a schedule or make it continuous, one of the two"
     yield from entry_point_mistakes(job)
+    yield from real_time_mistakes(job)
     for cluster in job.get("job_clusters", []):
         conf = cluster.get("new_cluster", {}).get("spark_conf", {})
         if conf.get(_BOUNDED) != "true" or not conf.get(_BOUND):

@@ -32,9 +32,13 @@ def test_nothing_is_told_of_the_defaults(target: str) -> None:
     assert given_mistakes(given(target)) == []
 
 
-def test_nothing_is_told_of_kafka_as_the_docs_have_it() -> None:
-    servers = {"sessionize_source": "kafka", "sessionize_input": "", "sessionize_bootstrap_servers": "b-1.example:9096"}
-    assert given_mistakes(given(**servers)) == []
+KAFKA = {"sessionize_source": "kafka", "sessionize_input": "", "sessionize_bootstrap_servers": "b-1.example:9096"}
+REAL_TIME = {"sessionize_mode": "real-time", "sessionize_sink": "kafka", "sessionize_trigger": "1m"}
+
+
+@pytest.mark.parametrize("more", [{}, REAL_TIME | {"real_time_enabled": "true", "arrow_batch_rows": "1"}])
+def test_nothing_is_told_of_kafka_and_real_time_mode_as_the_docs_have_them(more: dict[str, str]) -> None:
+    assert given_mistakes(given(**KAFKA | more)) == []
 
 
 @pytest.mark.parametrize(
@@ -42,6 +46,9 @@ def test_nothing_is_told_of_kafka_as_the_docs_have_it() -> None:
     [
         ({"sessionize_heartbeat": "30sec"}, "sessionize: the parameters are refused: --heartbeat '30sec'"),
         ({"sessionize_source": "kafka"}, "--source kafka needs --bootstrap-servers"),
+        (KAFKA | {"sessionize_mode": "real-time"}, "sessionize: the parameters are refused: --mode real-time needs --sink kafka"),
+        (KAFKA | REAL_TIME, "realTimeMode.enabled is 'false', but with mode real-time real_time_enabled must be 'true'"),
+        ({"real_time_enabled": "true"}, "realTimeMode.enabled is 'true', but with mode micro-batch real_time_enabled must be"),
         ({"sessionize_kafka_option": SECRET_LESS}, "sessionize: the parameters are refused"),
         ({"maintain_days": "many"}, "maintain: the parameters are refused: --days 'many'"),
         ({"entry_point": "notbook"}, "sessionize: SESSIONIZATION_ENTRY_POINT is 'notbook'"),

@@ -49,6 +49,8 @@ MISTAKES = [
     ("a setting that maintain needs", MAINTAIN, "              spark.scheduler.mode: FAIR\n", "", MAINTAIN, "spark_conf spark.scheduler.mode must be 'FAIR'"),
     ("a setting that the workspace's tests need", TESTS, "              spark.scheduler.mode: FAIR\n", "", TESTS, "spark_conf spark.scheduler.mode must be 'FAIR'"),
     ("bad runtime", VARIABLES, "default: 18.2.x-scala2.13", "default: 18.2-scala", SESSIONIZE, "spark_version '18.2-scala' is not a Databricks Runtime"),
+    ("switch that is on for nothing", SESSIONIZE, "${var.real_time_enabled}", '"true"', SESSIONIZE, "with mode micro-batch real_time_enabled must be 'false'"),
+    ("switch that is not there", SESSIONIZE, "spark.databricks.streaming.realTimeMode.enabled", "spark.databricks.streaming.realTimeMode.enable", SESSIONIZE, "realTimeMode.enable is no setting of Spark"),
     ("cluster that is not there", SESSIONIZE, "- job_cluster_key: stream", "- job_cluster_key: streams", SESSIONIZE, "job_cluster_key 'stream' is no cluster of the job"),
     ("entry point that is none", VARIABLES, "default: notebook", "default: notebooks", SESSIONIZE, "SESSIONIZATION_ENTRY_POINT is 'notebooks': it must be one of notebook, file"),
     ("entry points that nobody chooses between", SESSIONIZE, "            spark_env_vars:\n              SESSIONIZATION_ENTRY_POINT: ${var.entry_point}\n", "", SESSIONIZE, "SESSIONIZATION_ENTRY_POINT is None"),

@@ -17,7 +17,7 @@ from sessionization.ops.settings import EraseSettings
 from sessionization.spark import rollup
 from sessionization.spark.codec import OUTPUT_SCHEMA
 from sessionization.spark.parse import EventTimeLimits, parse
-from sessionization.spark.sinks import ArchiveSink, _change_columns
+from sessionization.spark.sinks import ArchiveSink, changes_of
 from sessionization.spark.table_home import TableHome, create_tables
 from sessionization.spark.tables import QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS, Table
 from tests.spark.test_tables import a_change
@@ -72,7 +72,7 @@ def home(spark: SparkSession, tmp_path: Path) -> TableHome:
     messages = spark.createDataFrame(rows, RAW_EVENTS.schema)
     archive = ArchiveSink(home, "archive", "writer", lambda _: None, lambda _: None)
     archive(parse(messages, EventTimeLimits(1_000, 1_000)), 0)
-    changes = spark.createDataFrame(CHANGES, OUTPUT_SCHEMA).select(*_change_columns())
+    changes = changes_of(spark.createDataFrame(CHANGES, OUTPUT_SCHEMA))
     home.append(changes, SESSION_CHANGES)
     rollup.merge(home.delta_table(spark, SESSIONS), home.read(spark.read, SESSION_CHANGES))
     # As a later MERGE leaves it: rows that a deletion vector hides.

@@ -12,6 +12,7 @@ from sessionization.ops.settings import LandChangesSettings
 from sessionization.settings import SessionizeSettings
 
 KAFKA = ("--source=kafka", "--bootstrap-servers=a:9092,b:9092", "--warehouse=w", "--checkpoints=c")
+REAL_TIME = (*KAFKA, "--sink=kafka", "--mode=real-time", "--trigger=5s")
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *options: str) -> str:
@@ -69,6 +70,12 @@ def test_an_option_given_twice_is_told(capsys: pytest.CaptureFixture[str]) -> No
         (("--input=x", *KAFKA[2:], "--starting-offsets=latest"), "--starting-offsets is for --source kafka"),
         (("--input=x", *KAFKA[2:], "--sink=kafka"), "--sink kafka needs --source kafka"),
         ((*KAFKA, "--device-groups=8", "--expected-devices=9000"), "--expected-devices chooses the device groups"),
+        (("--mode=real-time", "--input=x", *KAFKA[2:]), "--mode real-time needs --source kafka, for it reads no files: add"),
+        ((*KAFKA, "--mode=real-time"), "--mode real-time needs --sink kafka, for it writes to no Delta table: add that, or"),
+        (REAL_TIME[:-1], "--mode real-time needs a --trigger of 5s or more, not 1s: it is how long a batch lasts"),
+        ((*REAL_TIME[:-1], "--trigger=4999ms"), "a --trigger of 5s or more, not 4999ms"),
+        ((*REAL_TIME, "--from-sessions"), "--mode real-time needs a checkpoint that begins empty: leave --from-sessions out"),
+        ((*KAFKA, "--mode=realtime"), "--mode 'realtime' is not known: write 'micro-batch' or 'real-time'"),
         ((*KAFKA, "--starting-offsets=newest"), "--starting-offsets 'newest' is not known"),
         ((*KAFKA, "--max-offsets-per-trigger=0"), "--max-offsets-per-trigger '0' is too small"),
     ],
@@ -77,6 +84,12 @@ def test_options_that_do_not_belong_together_are_told(
     capsys: pytest.CaptureFixture[str], options: tuple[str, ...], told: str
 ) -> None:
     assert told in refusal(capsys, *options)
+
+
+def test_real_time_mode_is_taken_with_all_that_it_needs() -> None:
+    settings = read(SessionizeSettings, REAL_TIME)
+    assert (settings.mode, settings.sink, settings.trigger) == ("real-time", "kafka", 5_000)
+    assert read(SessionizeSettings, KAFKA).mode == "micro-batch"
 
 
 def test_references_are_replaced_by_what_they_refer_to(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.files import write_whole
 from sessionization.settings import SessionizeSettings
 from sessionization.spark.layout import Layout, groups_for
-from sessionization.spark.offsets import begun, newest_begun
+from sessionization.spark.offsets import begun, clear_unbegun, newest_begun
 from sessionization.spark.processor import RulesInForce
 from sessionization.spark.progress import wall_clock_ms
 
@@ -36,6 +36,7 @@ class Fixed:
     max_clock_skew_ms: int
     max_event_age_ms: int
     starting_offsets: str = "earliest"
+    mode: str = "micro-batch"
 
     @classmethod
     def of(cls, settings: SessionizeSettings, tables: str) -> "Fixed":
@@ -47,6 +48,7 @@ class Fixed:
             max_clock_skew_ms=settings.max_clock_skew,
             max_event_age_ms=settings.max_event_age,
             starting_offsets=settings.starting_offsets,
+            mode=settings.mode,
         )
 
     def options(self) -> dict[str, str]:
@@ -59,6 +61,7 @@ class Fixed:
             "--max-clock-skew": format_duration(self.max_clock_skew_ms),
             "--max-event-age": format_duration(self.max_event_age_ms),
             "--starting-offsets": self.starting_offsets,
+            "--mode": self.mode,
         }
 
 
@@ -181,7 +184,7 @@ def open_checkpoint(
         checkpoint = replace(checkpoint, in_force=_rules_in_force(checkpoint.in_force, rules, last_ms))
     try:
         for query in QUERIES:
-            _clear_unbegun(folder / query)
+            clear_unbegun(folder / query)
         _save(file, checkpoint)
     except OSError as error:
         raise _not_writable(folder, error) from error
@@ -271,18 +274,6 @@ def _last_micro_batch_ms(query: Path) -> int | None:
 
 def _is_used(folder: Path) -> bool:
     return any(newest_begun(folder / query) >= 0 for query in QUERIES)
-
-
-def _clear_unbegun(query: Path) -> None:
-    """Remove what a full disk or a kill in its very first entry leaves of an offset log.
-
-    Spark refuses for good to begin a query beside such a file, which it would pass over beside any later entry.
-    """
-    offsets = query / "offsets"
-    if offsets.is_dir() and newest_begun(query) < 0:
-        for entry in offsets.iterdir():
-            if entry.name.startswith(".") and entry.name.endswith((".tmp", ".tmp.crc")):
-                entry.unlink()
 
 
 def _save(file: Path, checkpoint: Checkpoint) -> None:

@@ -53,6 +53,18 @@ def begun(query: Path, batch_id: int) -> Begun:
         raise CheckpointError(msg) from error
 
 
+def clear_unbegun(query: Path) -> None:
+    """Remove what a full disk or a kill in its very first entry leaves of an offset log; raises `OSError`.
+
+    Spark refuses for good to begin a query beside such a file, which it would pass over beside any later entry.
+    """
+    offsets = query / "offsets"
+    if offsets.is_dir() and newest_begun(query) < 0:
+        for entry in offsets.iterdir():
+            if entry.name.startswith(".") and entry.name.endswith((".tmp", ".tmp.crc")):
+                entry.unlink()
+
+
 def _parsed(version: str, about: str, *sources: str) -> Begun:
     if version != _VERSION:
         msg = f"its version is {version}"

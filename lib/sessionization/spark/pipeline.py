@@ -14,10 +14,10 @@ from collections.abc import Callable
 from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 from sessionization.settings import SessionizeSettings
-from sessionization.spark import tables, topic
+from sessionization.spark import real_time, tables, topic
 from sessionization.spark.checkpoint import ARCHIVE, ROLLUP, SESSIONIZE, Checkpoint
 from sessionization.spark.codec import PACKED_OUTPUT_SCHEMA, packed_event, unpacked
 from sessionization.spark.kafka import client_options
@@ -33,6 +33,8 @@ from sessionization.spark.warm_start import NOTHING_BEFORE, Before
 
 SLOWEST_FRESHNESS_MS = 5_000
 """`raw_events`, `quarantine` and `sessions` are brought up to date this often, or every trigger if that is longer."""
+REAL_TIME_PACE_MS = 1_000
+"""What the other two take for the trigger in real-time mode, where it says how long a batch lasts."""
 _HEAD_START_S = 15
 
 
@@ -48,7 +50,8 @@ def start(  # noqa: PLR0913 - what it needs beside what it reports to
 ) -> dict[str, StreamingQuery]:
     """Start the three queries; `stop` cuts the head start short.
 
-    Of every micro-batch `keep` gets the row before it is done, and `report` hears after that.
+    Of every micro-batch `keep` gets the row before it is done, and `report` hears after that; those of the sessionize query
+    in real-time mode `real_time.told` tells.
 
     Heartbeats come first: the other two begin when the sessionize query has got through its first micro-batch, which
     after an outage is the largest, or after a while. `before` is what a warm start begins with.
@@ -57,39 +60,42 @@ def start(  # noqa: PLR0913 - what it needs beside what it reports to
         The queries by name.
     """
     limits = EventTimeLimits(settings.max_clock_skew, settings.max_event_age)
-    slow_ms = max(settings.trigger, SLOWEST_FRESHNESS_MS)
+    is_real_time = settings.mode == "real-time"
+    pace_ms = REAL_TIME_PACE_MS if is_real_time else settings.trigger
+    slow_ms = max(pace_ms, SLOWEST_FRESHNESS_MS)
 
-    def parsed(every_ms: int) -> DataFrame:
+    def parsed(every_ms: int | None) -> DataFrame:
         bound = settings.max_offsets_per_trigger
-        max_offsets = None if bound is None else bound * every_ms // settings.trigger
+        max_offsets = None if bound is None or every_ms is None else bound * every_ms // pace_ms
         return parse(messages(spark, settings, checkpoint.begun_ms, max_offsets, before.taken), limits)
 
-    events = valid_events(parsed(settings.trigger))
-    changes = sessionize(events, ticks(spark), checkpoint.layout, checkpoint.in_force, before.sessions)
+    # In real-time mode a batch has no bound but its duration, and needs nothing that makes it come.
+    events = valid_events(parsed(None if is_real_time else pace_ms))
+    no_events = None if is_real_time else ticks(spark)
+    changes = sessionize(events, no_events, checkpoint.layout, checkpoint.in_force, before.sessions)
     rows = home.read(spark.readStream.option("skipChangeCommits", "true"), tables.SESSION_CHANGES)
 
-    publish = None
-    if settings.sink == "kafka":
-        publish = partial(topic.publish, options=client_options(spark, settings))
+    brokers = client_options(spark, settings) if settings.sink == "kafka" else {}
+    publish = partial(topic.publish, options=brokers) if brokers else None
 
     queries: dict[str, StreamingQuery] = {}
 
-    def run(name: str, frame: DataFrame, sink: Sink, trigger_ms: int) -> None:
+    def begin(name: str, writer: DataStreamWriter) -> None:
         in_pool(spark, name)
-        queries[name] = (
-            frame.writeStream.queryName(name)
-            .foreachBatch(sink)
-            .option("checkpointLocation", checkpoint.of_query(name))
-            .trigger(processingTime=f"{trigger_ms} milliseconds")
-            .start()
-        )
+        queries[name] = writer.queryName(name).option("checkpointLocation", checkpoint.of_query(name)).start()
+
+    def run(name: str, frame: DataFrame, sink: Sink, trigger_ms: int) -> None:
+        begin(name, frame.writeStream.foreachBatch(sink).trigger(processingTime=f"{trigger_ms} milliseconds"))
 
     def common(name: str) -> tuple[TableHome, str, str, Callable[[Progress], None], Callable[[Progress], None]]:
         return home, name, checkpoint.writer(name), keep, report
 
     state_size = lambda: _state_size(queries.get(SESSIONIZE))  # noqa: E731
     try:
-        run(SESSIONIZE, changes, ChangesSink(*common(SESSIONIZE), state_size, publish), settings.trigger)
+        if is_real_time:
+            begin(SESSIONIZE, real_time.writer(changes, brokers, settings.trigger))
+        else:
+            run(SESSIONIZE, changes, ChangesSink(*common(SESSIONIZE), state_size, publish), settings.trigger)
         _wait_for_first_micro_batch(queries[SESSIONIZE], stop)
         run(ARCHIVE, parsed(slow_ms), ArchiveSink(*common(ARCHIVE)), slow_ms)
         run(ROLLUP, rows.where("change != 'heartbeat'"), RollupSink(*common(ROLLUP)), slow_ms)
@@ -102,24 +108,27 @@ def start(  # noqa: PLR0913 - what it needs beside what it reports to
 
 
 def sessionize(
-    events: DataFrame, ticks: DataFrame, layout: Layout, in_force: RulesInForce, sessions: DataFrame | None = None
+    events: DataFrame,
+    ticks: DataFrame | None,
+    layout: Layout,
+    in_force: RulesInForce,
+    sessions: DataFrame | None = None,
 ) -> DataFrame:
     """Events -> changes: the stateful operator over the grouping keys.
 
     Args:
         events: rows of `codec.EVENT_SCHEMA`.
-        ticks: a stream without rows that keeps micro-batches coming.
+        ticks: a stream without rows that keeps micro-batches coming; None where they come by themselves.
         sessions: what is remembered before the first micro-batch, by grouping key (`codec.packed_seed`).
 
     Returns:
         Rows of `codec.OUTPUT_SCHEMA`.
     """
-    no_rows = ticks.selectExpr(
-        *(f"CAST(NULL AS {field.dataType.simpleString()}) AS {field.name}" for field in events.schema)
-    )
+    if ticks is not None:
+        no_rows = (f"CAST(NULL AS {field.dataType.simpleString()}) AS {field.name}" for field in events.schema)
+        events = events.union(ticks.selectExpr(*no_rows))
     changes = (
-        events.union(no_rows)
-        .select(layout.grouping_key().alias(GROUPING_KEY), packed_event().alias("event"))
+        events.select(layout.grouping_key().alias(GROUPING_KEY), packed_event().alias("event"))
         .groupBy(GROUPING_KEY)
         .transformWithState(
             statefulProcessor=SessionProcessor(layout, in_force),

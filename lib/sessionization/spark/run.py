@@ -17,7 +17,7 @@ from sessionization.ml.tracking import kept_in_mlflow
 from sessionization.monitor.listener import check_metrics, monitored
 from sessionization.settings import SessionizeSettings
 from sessionization.signals import stop_on_signals
-from sessionization.spark import pipeline, supervise, views
+from sessionization.spark import pipeline, real_time, supervise, views
 from sessionization.spark.causes import first_cause, what_to_do
 from sessionization.spark.checkpoint import Checkpoint, Fixed, open_checkpoint
 from sessionization.spark.kafka import check_topics
@@ -65,6 +65,8 @@ def run(settings: SessionizeSettings, stop: threading.Event, watch: Watch) -> Su
     Raises `ConfigurationError`, `CheckpointError` or `StoppedError` before anything is started, and `StreamError` when
     a query ended on its own.
     """
+    if settings.mode == "real-time":
+        real_time.check_runtime()
     home = TableHome.of(settings)
     _check_folders(settings)
     check_metrics(settings.metrics_port)
@@ -122,17 +124,18 @@ def _run(
     began_ms = wall_clock_ms()
     totals = RunningTotals()
 
+    def report(progress: Progress) -> None:
+        totals.add(progress)
+        monitor(progress)
+        watch.progress(progress)
+
     batch_log = None if on_databricks() else checkpoint.batch_log
     with (
         progress_log.appended(spark, home, watch.say),
+        # Before the monitor, which listens for the engine's word on what has been reported.
+        real_time.told(spark, progress_log.keep, report) if settings.mode == "real-time" else contextlib.nullcontext(),
         monitored(spark, batch_log, settings.metrics_port, watch.say) as monitor,
     ):
-
-        def report(progress: Progress) -> None:
-            totals.add(progress)
-            monitor(progress)
-            watch.progress(progress)
-
         with _plain_errors("the queries cannot be started"):
             queries = pipeline.start(spark, settings, checkpoint, home, progress_log.keep, report, stop, before)
         try:

@@ -108,7 +108,7 @@ class ChangesSink(Sink):
         counted_ms = wall_clock_ms()
         changes = counts.started + counts.heartbeat + counts.ended
         if changes:
-            rows = batch.where("change IS NOT NULL").select(*_change_columns())
+            rows = changes_of(batch)
             if self.publish is None:
                 self._append(rows, changes, SESSION_CHANGES, batch_id)
             else:
@@ -230,11 +230,12 @@ def _count(condition: Column | str) -> Column:
     return F.coalesce(F.count_if(F.expr(condition) if isinstance(condition, str) else condition), F.lit(0))
 
 
-def _change_columns() -> list[Column]:
-    """The operator's output in the columns of `session_changes`."""
+def changes_of(output: DataFrame) -> DataFrame:
+    """The changes in the operator's output (`codec.OUTPUT_SCHEMA`), in the columns of `session_changes`."""
     at = {
         f"{name}_at": F.timestamp_millis(F.col(f"{name}_ms"))
         for name in ("started", "ended", "due", "event", "ingested", "processed")
     }
     derived = at | {"change_date": F.to_date(at["processed_at"])}
-    return [derived.get(name, F.col(name)).alias(name) for name in SESSION_CHANGES.column_names]
+    columns = [derived.get(name, F.col(name)).alias(name) for name in SESSION_CHANGES.column_names]
+    return output.where("change IS NOT NULL").select(*columns)

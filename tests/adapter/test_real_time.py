@@ -1,0 +1,109 @@
+"""`--mode real-time`: what is missing is told before anything is touched; the engine's word stands for a sink's."""
+
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionization.errors import ConfigurationError
+from sessionization.monitor.listener import told_of
+from sessionization.monitor.outlet import Outlet
+from sessionization.spark.progress import Percentiles, Progress
+from sessionization.spark.real_time import SWITCH, check_runtime, told
+from tests.e2e.job import command, environment
+from tests.unit.monitored import AT_MS, Session, Taken, engine
+
+NEEDS = "--mode real-time needs Real-Time Mode for stateful Python, "
+OR_NOT = ", or leave --mode out"
+
+
+class Cluster:
+    """In place of a cluster's session, with its settings."""
+
+    def __init__(self, conf: dict[str, str]) -> None:
+        self.conf = conf
+
+    def getOrCreate(self) -> "Cluster":  # noqa: N802
+        return self
+
+
+@pytest.mark.parametrize(
+    ("runtime", "conf", "missing"),
+    [
+        (None, {SWITCH: "true"}, "which Databricks alone has: run it there (docs/deploy.md)"),
+        ("17.2", {SWITCH: "true"}, "which Databricks Runtime has from 17.3 on, not 17.2: choose a newer spark_version"),
+        ("client.5.1", {}, "which Databricks Runtime has from 17.3 on, not client.5.1: choose a newer spark_version"),
+        ("18.2", {}, f"which this cluster has not switched on: start it with {SWITCH}=true (real_time_enabled in the bundle)"),
+        ("18.2", {SWITCH: "false"}, f"which this cluster has not switched on: start it with {SWITCH}=true (real_time_enabled in the bundle)"),
+        ("9.1", {SWITCH: "true"}, "which Databricks Runtime has from 17.3 on, not 9.1: choose a newer spark_version"),
+    ],
+)  # fmt: skip
+def test_what_is_missing_is_told(
+    monkeypatch: pytest.MonkeyPatch, runtime: str | None, conf: dict[str, str], missing: str
+) -> None:
+    on(monkeypatch, runtime, conf)
+    with pytest.raises(ConfigurationError) as refused:
+        check_runtime()
+    assert str(refused.value) == NEEDS + missing + OR_NOT
+
+
+@pytest.mark.parametrize("runtime", ["17.3", "18.0", "18.2", "20.1"])
+def test_a_cluster_as_the_bundle_switches_it_on_is_taken(monkeypatch: pytest.MonkeyPatch, runtime: str) -> None:
+    on(monkeypatch, runtime, {SWITCH: "true"})
+    check_runtime()
+
+
+def on(monkeypatch: pytest.MonkeyPatch, runtime: str | None, conf: dict[str, str]) -> None:
+    monkeypatch.delenv("DATABRICKS_RUNTIME_VERSION", raising=False)
+    if runtime is not None:
+        monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", runtime)
+    monkeypatch.setattr(SparkSession, "builder", Cluster(conf))
+
+
+def test_on_a_laptop_the_job_ends_with_one_line_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Before Spark is started, or the brokers are asked: there is none at this address."""
+    options = (
+        "--source=kafka", "--bootstrap-servers=127.0.0.1:9", "--sink=kafka", "--mode=real-time", "--trigger=5m",
+        "--warehouse=w", "--checkpoints=c",
+    )  # fmt: skip
+    words = command(*options)
+    done = subprocess.run(words, env=environment(), cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    missing = "which Databricks alone has: run it there (docs/deploy.md)"
+    assert done.stderr == f"sessionize: {NEEDS}{missing}{OR_NOT}\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def word(batch_id: int, name: str = "sessionize", **more: Any) -> SimpleNamespace:
+    """What the engine says of a batch in real-time mode."""
+    said = vars(engine(batch_id, name)) | {"timestamp": "2025-11-21T12:00:00.123Z", "numInputRows": 7}
+    return SimpleNamespace(**said | {"durationMs": {"triggerExecution": 60_123}} | more)
+
+
+def test_a_batch_is_kept_and_reported_as_far_as_the_engine_knows_it() -> None:
+    session, calls = Session(), []
+    with told(session, lambda one: calls.append(("keep", one)), lambda one: calls.append(("report", one))):  # type: ignore[arg-type]
+        session.hears(word(3, "archive"))
+        session.hears(word(3))
+        session.hears(word(4, stateOperators=[], durationMs={}))
+    nothing = Percentiles(None, None, None)
+    third = Progress("sessionize", 3, AT_MS, 7, 60_123, nothing, state_rows=70, state_bytes=4096)
+    fourth = Progress("sessionize", 4, AT_MS, 7, 0, nothing)
+    assert calls == [("keep", third), ("report", third), ("keep", fourth), ("report", fourth)]
+    assert session.listeners == []
+
+
+def test_the_monitor_tells_a_batch_with_the_engines_word_if_it_listens_after() -> None:
+    session, taken = Session(), Taken()
+    said: list[str] = []
+    with (
+        told(session, lambda _: None, lambda progress: add(progress)),  # type: ignore[arg-type]
+        told_of(session, [Outlet("a list", taken, said.append)], said.append) as add,  # type: ignore[arg-type]
+    ):
+        for batch_id in range(2):
+            session.hears(word(batch_id))
+    assert [(one["batch_id"], "phases_ms" in one) for one in taken.records] == [(0, True), (1, True)]
