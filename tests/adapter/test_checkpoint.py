@@ -107,6 +107,12 @@ def test_the_groups_that_settings_ask_for(options: dict[str, int], groups: int |
     assert Fixed.of(settings, "tables").device_groups == groups
 
 
+def test_the_mode_that_settings_ask_for() -> None:
+    kafka = {"source": "kafka", "bootstrap_servers": "b:9092", "sink": "kafka", "warehouse": "w", "checkpoints": "c"}
+    assert Fixed.of(SessionizeSettings(**kafka), "tables").mode == "micro-batch"
+    assert Fixed.of(SessionizeSettings(**kafka, mode="real-time", trigger="1m"), "tables").mode == "real-time"
+
+
 def test_changed_rules_hold_after_the_newest_micro_batch_only(tmp_path: Path) -> None:
     reopened(tmp_path)
     begin_micro_batch(tmp_path, 9, 4_000)

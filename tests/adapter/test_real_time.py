@@ -1,7 +1,6 @@
 """`--mode real-time`: what is missing is told before anything is touched; the engine's word stands for a sink's."""
 
 import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -101,7 +100,7 @@ def test_the_monitor_tells_a_batch_with_the_engines_word_if_it_listens_after() -
     session, taken = Session(), Taken()
     said: list[str] = []
     with (
-        told(session, lambda _: None, lambda progress: add(progress)),  # type: ignore[arg-type]
+        told(session, lambda _: None, lambda progress: add(progress)),  # type: ignore[arg-type] # noqa: PLW0108 - not there yet
         told_of(session, [Outlet("a list", taken, said.append)], said.append) as add,  # type: ignore[arg-type]
     ):
         for batch_id in range(2):

@@ -70,11 +70,20 @@ def test_an_option_given_twice_is_told(capsys: pytest.CaptureFixture[str]) -> No
         (("--input=x", *KAFKA[2:], "--starting-offsets=latest"), "--starting-offsets is for --source kafka"),
         (("--input=x", *KAFKA[2:], "--sink=kafka"), "--sink kafka needs --source kafka"),
         ((*KAFKA, "--device-groups=8", "--expected-devices=9000"), "--expected-devices chooses the device groups"),
-        (("--mode=real-time", "--input=x", *KAFKA[2:]), "--mode real-time needs --source kafka, for it reads no files: add"),
-        ((*KAFKA, "--mode=real-time"), "--mode real-time needs --sink kafka, for it writes to no Delta table: add that, or"),
+        (
+            ("--mode=real-time", "--input=x", *KAFKA[2:]),
+            "--mode real-time needs --source kafka, for it reads no files: add",
+        ),
+        (
+            (*KAFKA, "--mode=real-time"),
+            "--mode real-time needs --sink kafka, for it writes to no Delta table: add that, or",
+        ),
         (REAL_TIME[:-1], "--mode real-time needs a --trigger of 5s or more, not 1s: it is how long a batch lasts"),
         ((*REAL_TIME[:-1], "--trigger=4999ms"), "a --trigger of 5s or more, not 4999ms"),
-        ((*REAL_TIME, "--from-sessions"), "--mode real-time needs a checkpoint that begins empty: leave --from-sessions out"),
+        (
+            (*REAL_TIME, "--from-sessions"),
+            "--mode real-time needs a checkpoint that begins empty: leave --from-sessions out",
+        ),
         ((*KAFKA, "--mode=realtime"), "--mode 'realtime' is not known: write 'micro-batch' or 'real-time'"),
         ((*KAFKA, "--starting-offsets=newest"), "--starting-offsets 'newest' is not known"),
         ((*KAFKA, "--max-offsets-per-trigger=0"), "--max-offsets-per-trigger '0' is too small"),

@@ -35,7 +35,9 @@ def check_runtime() -> None:
     elif _version(runtime) < _OLDEST_RUNTIME:
         missing = f"which Databricks Runtime has from 17.3 on, not {runtime}: choose a newer spark_version"
     elif SparkSession.builder.getOrCreate().conf.get(SWITCH, None) != "true":
-        missing = f"which this cluster has not switched on: start it with {SWITCH}=true (real_time_enabled in the bundle)"
+        missing = (
+            f"which this cluster has not switched on: start it with {SWITCH}=true (real_time_enabled in the bundle)"
+        )
     else:
         return
     msg = f"--mode real-time needs Real-Time Mode for stateful Python, {missing}, or leave --mode out"
@@ -62,9 +64,7 @@ def writer(output: DataFrame, options: Mapping[str, str], batch_ms: int) -> Data
 
 
 @contextlib.contextmanager
-def told(
-    spark: SparkSession, keep: Callable[[Progress], None], report: Callable[[Progress], None]
-) -> Iterator[None]:
+def told(spark: SparkSession, keep: Callable[[Progress], None], report: Callable[[Progress], None]) -> Iterator[None]:
     """Tell of every batch of the sessionize query by the engine's word, for no sink of ours sees it; as `sinks.Sink` does."""
     listener = _Batches(keep, report)
     spark.streams.addListener(listener)
