@@ -16,7 +16,7 @@ SHOWN = {
     "01_tour": (2, 0),
     "02_sessionize": (1, 0),
     "03_query_sessions": (6, 6),
-    "04_inspect_state": (5, 3),
+    "04_inspect_state": (5, 4),
     "05_compare_runs": (2, 1),
 }
 """How many pictures and tables a notebook shows; of a picture that updates, the last."""

@@ -236,8 +236,13 @@ def test_what_a_job_leaves_breaks_nothing(
     assert timers in ({1, 2} if device_groups else {3})
     assert said[-2].splitlines()[1].split()[:3] == ["d1", "1", "live"]
 
+    reader = StateReader(spark, settings.checkpoints)
+    shown = {row.invariant: row.broken for row in inspecting.invariant_frame(reader).collect()}
+    assert (len(shown), set(shown.values())) == (len(SPOILT), {0})
     earlier = lambda *found: replace(moment_of(*found), clock_ms=0)  # noqa: E731
     monkeypatch.setattr(inspecting, "moment_of", earlier)
+    shown = {row.invariant: row.broken for row in inspecting.invariant_frame(reader).collect()}
+    assert shown["no entry is from after its micro-batch"] == 4
     with pytest.raises(
         StateError, match=r"of 20 invariants do not hold \(no entry is from after its micro-batch: 4 times not"
     ):

@@ -62,6 +62,24 @@ def checked(state: StateReader, moment: Moment) -> list[Broken]:
         timers.unpersist()
 
 
+def invariant_frame(state: StateReader) -> DataFrame:
+    """What must be true of the state, and is not: for notebooks.
+
+    Returns:
+        `invariant`, `broken` (of how many entries, devices or keys it is not true; 0 is as it must be) and `example`.
+
+    Raises as `inspect` does, but nothing where an invariant does not hold.
+    """
+    state = state.at_newest()
+    moment = moment_of(read_checkpoint(state.checkpoints), state)
+    found = {one.invariant: one for one in checked(state, moment)}
+    rows = [
+        (name, *((found[name].count, found[name].example) if name in found else (0, None)))
+        for name in invariants(moment)
+    ]
+    return state.spark.createDataFrame(rows, "invariant string, broken bigint, example string")
+
+
 def _lines(state: StateReader, moment: Moment, settings: InspectSettings) -> Iterator[str]:
     partitions = state.by_partition().collect()
     yield (
