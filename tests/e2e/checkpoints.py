@@ -8,12 +8,17 @@ from urllib.parse import unquote, urlparse
 Range = tuple[str, int, int, int]
 Offsets = dict[tuple[str, int], int]
 
+_PARTITIONS = "spark.sql.shuffle.partitions"
+
 
 @dataclass(frozen=True)
 class Batch:
     """A micro-batch that was begun: its clock, what was new in it, and whether it was committed.
 
     New were files (as URIs), or ranges of topics: topic, partition, first offset, offset after the last.
+
+    Nothing is new where the state of a stopped query was spread over other partitions: that is written down as a
+    micro-batch too, with the clock and the offsets of the one before it. No row is read in it, and no timer fires.
     """
 
     batch_id: int
@@ -21,6 +26,7 @@ class Batch:
     files: tuple[str, ...]
     ranges: tuple[Range, ...]
     is_committed: bool
+    is_repartitioning: bool = False
 
 
 def batches_of(query: Path) -> list[Batch]:
@@ -31,6 +37,7 @@ def batches_of(query: Path) -> list[Batch]:
     assert list(committed) in (list(begun), list(begun)[:-1])
     source, entries = _file_source(query / "sources")
     batches, taken = [], 0
+    before: tuple[int, list[str], str | None] | None = None
     read = _initial_offsets(query / "sources" / "0" / "0")
     for batch_id, path in begun.items():
         _version, conf, *offsets = path.read_text(encoding="utf-8").splitlines()
@@ -40,10 +47,14 @@ def batches_of(query: Path) -> list[Batch]:
         files = tuple(file for at in range(taken, until) for file in entries.get(at, ()))
         reached = topic_offsets(offsets[0])
         ranges = tuple((*position, read.get(position, 0), offset) for position, offset in reached.items())
-        batches.append(Batch(batch_id, json.loads(conf)["batchTimestampMs"], files, ranges, batch_id in committed))
-        taken, read = until, read | reached
+        written = json.loads(conf)
+        clock_ms, partitions = written["batchTimestampMs"], written.get("conf", {}).get(_PARTITIONS)
+        is_repartitioning = before is not None and before[:2] == (clock_ms, offsets) and before[2] != partitions
+        batches.append(Batch(batch_id, clock_ms, files, ranges, batch_id in committed, is_repartitioning))
+        taken, read, before = until, read | reached, (clock_ms, offsets, partitions)
     # They may run backwards, as the wall clock may; but a clock names its micro-batch.
-    assert len({batch.clock_ms for batch in batches}) == len(batches)
+    clocks_ms = [batch.clock_ms for batch in batches if not batch.is_repartitioning]
+    assert len(set(clocks_ms)) == len(clocks_ms)
     return batches
 
 

@@ -14,10 +14,11 @@ from typing import Any
 from zlib import crc32
 
 from sessionization.core.events import Change, ChangeKind, Event
-from sessionization.core.reference import Device, Reference, session_rows
+from sessionization.core.reference import Device, Reference, SessionRow, session_rows
 from sessionization.core.state import Rules
 from tests.e2e.checkpoints import Batch, batches_of, path_of
 from tests.e2e.messages import Files, Source
+from tests.e2e.taken_over import taken_over
 from tests.e2e.wire import read
 
 Row = tuple[Any, ...]
@@ -66,14 +67,16 @@ class Measured:
 class Oracle:
     """The tables as they must be, and what is remembered after the last committed micro-batch.
 
-    `changes` are those of every micro-batch by its clock, without the heartbeats; `files` is what each query has read.
-    `digest` stands for a row where they are counted: a `hash` takes a fraction of the memory.
+    `changes` are those of every micro-batch by its clock, without the heartbeats, and `newest_ms` is the newest clock of one
+    that has any, with them; `files` is what each query has read. `digest` stands for a row where they are counted: a
+    `hash` takes a fraction of the memory.
     """
 
     digest: Callable[[Row], Any] = tuple
 
     tables: dict[str, Rows] = field(default_factory=lambda: {name: Rows() for name in COLUMNS})
     changes: dict[int, list[tuple[str, Change]]] = field(default_factory=dict)
+    newest_ms: int = 0
     measured: dict[tuple[str, int], Measured] = field(default_factory=dict)
     entries: set[tuple[str, int, str]] = field(default_factory=set)
     timers: dict[str, int] = field(default_factory=dict)
@@ -87,13 +90,27 @@ class Oracle:
         known = self.tables[table]
         (known.certain if batch.is_committed else known.begun).update(map(self.digest, rows))
 
+    def add_former(self, former: "Oracle") -> None:
+        """Add what another checkpoint wrote before, and had done when it was lost.
+
+        But not its rows of `stream_progress`: micro-batches are numbered anew.
+        """
+        assert not any(rows.begun for rows in former.tables.values())
+        assert not self.changes.keys() & former.changes.keys()
+        for table in ("session_changes", "raw_events", "quarantine"):
+            self.tables[table].certain.update(former.tables[table].certain)
+        self.changes |= former.changes
+
+    def session_rows(self, processed_ms: Iterable[int]) -> dict[tuple[str, int], SessionRow]:
+        """The table `sessions` once the changes of these micro-batches have been applied to it, by device and session."""
+        return session_rows(change for clock_ms in processed_ms for change in self.changes.get(clock_ms, ()))
+
     def sessions(self, processed_ms: set[int]) -> Counted:
-        """The table `sessions` once the changes of these micro-batches have been applied to it."""
-        applied = (change for clock_ms in processed_ms for change in self.changes.get(clock_ms, ()))
+        """The same row by row."""
         return self.counted(
             (*session, row.account_id, row.platform, row.status, row.started_ms, row.ended_ms, row.duration_ms,
              row.foreground_s, row.end_reason, row.revision, row.updated_ms)
-            for session, row in session_rows(applied).items()
+            for session, row in self.session_rows(processed_ms).items()
         )  # fmt: skip
 
 
@@ -121,6 +138,18 @@ class QuickReference(Reference):
         devices = self.remembered.values()
         rows = sum(len(device.closed) + len(device.waiting) + (device.live is not None) for device in devices)
         return range(rows, rows + 1)
+
+    def begin_with(self, devices: Iterable[Device], newest_ms: int) -> None:
+        """Remember devices from before the first micro-batch, whose beats were all emitted until an instant."""
+        self._now_ms = newest_ms
+        for device in devices:
+            key = self.key_of(device.device_id)
+            self.remembered[device.device_id] = self._known[key][device.device_id] = device
+            if device.live is not None:
+                device.live.last_beat = self._newest_instant(key, newest_ms)
+        for key, of_key in list(self._known.items()):
+            self._touched[key] = of_key
+            self._set_timer(key)
 
     def micro_batch(self, now_ms: int, events: Iterable[tuple[str, Event]]) -> list[tuple[str, Change]]:
         self._touched.clear()
@@ -164,6 +193,7 @@ def tell(
     *,
     groups: int | None = None,
     digest: Callable[[Row], Any] = tuple,
+    former: Oracle | None = None,
 ) -> Oracle:
     """Play everything again that a stopped job has done under constant settings.
 
@@ -173,19 +203,26 @@ def tell(
         source: what it read, by default files.
         groups: its `--device-groups`.
         digest: what to count in place of a row.
+        former: of the checkpoint whose sessions this one began with (`--from-sessions`); what it wrote is added.
     """
     oracle = Oracle(digest)
     source = source or Files()
     reference = QuickReference(rules, groups)
+    if former is not None:
+        known = former.session_rows(former.changes)
+        reference.begin_with(taken_over(known, former.newest_ms, rules), former.newest_ms)
     for query, play in (("sessionize", partial(_sessionize, reference)), ("archive", _archive)):
         batches = batches_of(checkpoints / query)
         oracle.files[query] = [path_of(uri) for batch in batches if batch.is_committed for uri in batch.files]
         play(source, oracle, batches)
+    if former is not None:
+        oracle.add_former(former)
     return oracle
 
 
 def _sessionize(reference: QuickReference, source: Source, oracle: Oracle, batches: list[Batch]) -> None:
     rows = 0
+    batches = [batch for batch in batches if not batch.is_repartitioning]
     for batch in batches:
         if not batch.is_committed:
             oracle.entries, oracle.timers = _entries(reference), dict(reference.timers)
@@ -195,6 +232,7 @@ def _sessionize(reference: QuickReference, source: Source, oracle: Oracle, batch
         changes = reference.micro_batch(batch.clock_ms, events)
         counted = {name: count - before[name] for name, count in reference.counters.items()}
         kinds = Counter(change.kind for _, change in changes)
+        oracle.newest_ms = max(oracle.newest_ms, batch.clock_ms if changes else 0)
         oracle.changes[batch.clock_ms] = [told for told in changes if told[1].kind is not ChangeKind.HEARTBEAT]
         oracle.add("session_changes", batch, (change_row(*change) for change in changes))
         progress = ("sessionize", batch.batch_id, len(events), *(kinds[kind] for kind in ChangeKind))

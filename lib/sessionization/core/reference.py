@@ -12,6 +12,9 @@ from zlib import crc32
 from sessionization.core.events import Change, ChangeKind, End, EndReason, Event, Platform, Start
 from sessionization.core.state import Rules
 
+_SAID_BY_AN_END = (EndReason.REPORTED, EndReason.ORPHANED)
+"""What no later End replaces. A session that is remembered has the latter only where a table told of it (a warm start)."""
+
 
 @dataclass(slots=True)
 class Session:
@@ -90,7 +93,7 @@ class Reference:
                 self.counters["duplicate_start"] += 1
             case Start():
                 self._start(device, event, waiting)
-            case End() if waiting or (known and known[0].said.end_reason is EndReason.REPORTED):  # E3
+            case End() if waiting or (known and known[0].said.end_reason in _SAID_BY_AN_END):  # E3
                 self.counters["duplicate_end"] += 1
             case End() if known:  # E1, E2
                 self._reported(device, known[0], event)
