@@ -1,24 +1,35 @@
 """A processor that begins with sessions from before: no second Start, beats go on, Ends are known for what they are."""
 
 import json
+import random
+from collections import defaultdict
+from functools import partial
 
 import pytest
 from pyspark.sql import Row
 
-from sessionization.core.events import End, EndReason, Platform, Start
+from sessionization.core.events import Change, End, EndReason, Event, Platform, Start
 from sessionization.core.grid import grid_of
+from sessionization.core.reference import Device, session_rows
 from sessionization.core.state import Closed, Live, Rules, SessionState
 from sessionization.spark.codec import STATE_SCHEMA, from_entry, to_seed
 from tests.adapter.engine import Engine
+from tests.e2e.oracle import COLUMNS, QuickReference, change_row, group_of
+from tests.e2e.taken_over import taken_over
 
 RULES = Rules(heartbeat_ms=1_000, session_timeout_ms=60_000, late_retention_ms=2_000)
 LAYOUTS = pytest.mark.parametrize(("groups", "key"), [(None, "d"), (1, "0")])
 
 
 def seed(after_ms: int, **sessions: SessionState) -> str:
+    return seed_of(after_ms, [("d", int(name[1:]), entry) for name, entry in sessions.items()])
+
+
+def seed_of(after_ms: int, sessions: list[tuple[str, int, SessionState]]) -> str:
     entries = [
-        {"device_id": "d", "session_id": int(name[1:])} | dict(zip(STATE_SCHEMA.names, from_entry(entry), strict=True))
-        for name, entry in sessions.items()
+        {"device_id": device_id, "session_id": session_id}
+        | dict(zip(STATE_SCHEMA.names, from_entry(entry), strict=True))
+        for device_id, session_id, entry in sessions
     ]
     # As Spark writes it: what is null is left out.
     told = [{name: value for name, value in entry.items() if value is not None} for entry in entries]
@@ -76,3 +87,65 @@ def test_a_closed_session_is_known_and_forgotten_in_time(groups: int | None, key
 def test_a_seed_tells_its_instant_and_the_sessions_of_each_device() -> None:
     live = Live(1, 2, None, Platform.CONSOLE)
     assert to_seed(seed(5, s7=live, s8=live)) == (5, {"d": {7: live, 8: live}})
+
+
+def entries_of(device: Device) -> list[tuple[str, int, SessionState]]:
+    """What the oracle of the end-to-end tests takes over, as the state has it."""
+    entries: list[tuple[str, int, SessionState]] = []
+    if device.live is not None:
+        said = device.live.said
+        live = Live(device.live.started_ms, device.live.opened_ms, said.account_id, said.platform)
+        entries.append((device.device_id, said.session_id, live))
+    for place, session in enumerate(device.closed):
+        said = session.said
+        closed_ms = session.deadline_ms - RULES.late_retention_ms
+        what = said.ended_ms, said.end_reason, said.revision, said.foreground_s, said.account_id, said.platform
+        entries.append((device.device_id, said.session_id, Closed(session.started_ms, *what, closed_ms, place)))
+    return entries
+
+
+def some_events(rng: random.Random, now_ms: int) -> list[tuple[str, Event]]:
+    what = [(rng.randrange(3), rng.choice([Start, End]), rng.randrange(6)) for _ in range(rng.randrange(5))]
+    return [
+        (f"d{device}", kind(session, now_ms - rng.randrange(0, 4_000, 500), Platform.PC, now_ms))
+        for device, kind, session in what
+    ]
+
+
+@pytest.mark.parametrize("groups", [None, 2])
+def test_what_is_taken_over_goes_on_as_the_oracle_of_the_end_to_end_tests_has_it(groups: int | None) -> None:
+    """With all that can have been before: what was forgotten and came again, Ends that wait, an End that was orphaned."""
+    key_of = (lambda device_id: device_id) if groups is None else partial(group_of, groups)
+    taken = set()
+    for history in range(25):
+        rng = random.Random(history)
+        now_ms = 1_000_000
+        former, said = QuickReference(RULES, groups), list[tuple[str, Change]]()
+        for _ in range(20):
+            said += former.micro_batch(now_ms, some_events(rng, now_ms))
+            now_ms += rng.choice([300, 1_000, 2_500])
+        newest_ms = max(change.processed_ms for _, change in said)
+        devices = list(taken_over(session_rows(said), newest_ms, RULES))
+        oracle, engine = QuickReference(RULES, groups), Engine(RULES, groups)
+        of_key = defaultdict(list)
+        for device in devices:
+            of_key[key_of(device.device_id)] += entries_of(device)
+        taken |= {entry.reason for entries in of_key.values() for _, _, entry in entries if isinstance(entry, Closed)}
+        oracle.begin_with(devices, newest_ms)
+        for key, entries in of_key.items():
+            engine.tester.handle.setGroupingKey(key)
+            row = Row(grouping_key=key, seed=seed_of(newest_ms, entries))
+            engine.processor.handleInitialState((key,), row, engine.tester._getTimerValues())
+        now_ms += 3_000
+        for _ in range(10):
+            batch = some_events(rng, now_ms)
+            wanted = [change_row(*change) for change in oracle.micro_batch(now_ms, batch)]
+            found = [row for row in engine.micro_batch(now_ms, batch, key_of) if row["change"]]
+            assert sorted(
+                tuple(map(str, (row[name] for name in COLUMNS["session_changes"][:-1]))) for row in found
+            ) == sorted(tuple(map(str, row[:-1])) for row in wanted)
+            assert {key: engine.timers(key) for key in oracle.timers} == {
+                key: [timer_ms] for key, timer_ms in oracle.timers.items()
+            }
+            now_ms += rng.choice([300, 1_000, 2_500])
+    assert taken == {*EndReason} - {EndReason.TIMED_OUT}
