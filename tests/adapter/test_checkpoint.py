@@ -249,11 +249,28 @@ def test_state_of_a_later_version_is_refused_before_anything_is_touched(
 
 
 def test_only_a_new_checkpoint_becomes_warm_and_stays_so(tmp_path: Path) -> None:
-    old = open_checkpoint(tmp_path / "old", FIXED, RULES)
-    assert not old.is_warm
+    assert not open_checkpoint(tmp_path / "old", FIXED, RULES).is_warm
+    begin_micro_batch(tmp_path / "old", 0, 1_000)
     assert not open_checkpoint(tmp_path / "old", FIXED, RULES, warm=True).is_warm
     assert open_checkpoint(tmp_path / "new", FIXED, RULES, warm=True).is_warm
     assert open_checkpoint(tmp_path / "new", FIXED, RULES).is_warm
+
+
+def test_a_start_that_was_refused_leaves_a_folder_that_may_still_become_warm(tmp_path: Path) -> None:
+    """As where a supervisor has started the job once more, without the option, after its checkpoint was lost."""
+    refused = open_checkpoint(tmp_path, FIXED, RULES)
+    warm = open_checkpoint(tmp_path, FIXED, RULES, warm=True)
+    assert warm.is_warm
+    assert warm.begun_ms >= refused.begun_ms
+    assert read_checkpoint(tmp_path) == warm
+
+
+def test_what_has_its_default_is_not_written_so_that_older_versions_can_read_it(tmp_path: Path) -> None:
+    open_checkpoint(tmp_path / "as-usual", FIXED, RULES)
+    assert "mode" not in json.loads((tmp_path / "as-usual" / "layout.json").read_text())["fixed"]
+    other = replace(FIXED, mode="real-time")
+    open_checkpoint(tmp_path / "other", other, RULES)
+    assert read_checkpoint(tmp_path / "other").fixed == other
 
 
 def test_a_checkpoint_is_read_as_it_was_opened_and_left_alone(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """What a checkpoint folder remembers beside Spark's own logs, and what may change when it is used again."""
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -149,7 +149,8 @@ def open_checkpoint(
 ) -> Checkpoint:
     """Open a checkpoint, or begin a new one; changed rules hold for the micro-batches not yet begun.
 
-    `keep_groups` takes the device groups that it was begun with, whatever `fixed` says of them; `warm` is what a new one is.
+    `keep_groups` takes the device groups that it was begun with, whatever `fixed` says of them; `warm` is what one is in
+    which nothing was begun yet.
 
     Raises `CheckpointError` when `folder` was begun with other fixed settings, or holds something else, and
     `ConfigurationError` when it cannot be written.
@@ -181,6 +182,9 @@ def open_checkpoint(
         if keep_groups:
             fixed = replace(fixed, device_groups=checkpoint.fixed.device_groups)
         _refuse_other(folder, checkpoint.fixed, fixed)
+        if warm and not checkpoint.is_used:
+            # A start without --from-sessions, such as a supervisor's, has found no folder, and then the tables another's.
+            checkpoint = replace(checkpoint, is_warm=True, begun_ms=wall_clock_ms())
         checkpoint = replace(checkpoint, in_force=_rules_in_force(checkpoint.in_force, rules, last_ms))
     try:
         for query in QUERIES:
@@ -278,12 +282,15 @@ def _is_used(folder: Path) -> bool:
 
 def _save(file: Path, checkpoint: Checkpoint) -> None:
     in_force = checkpoint.in_force
+    # An older version knows no option that was added since, but does what is its default.
+    defaults = {field.name: field.default for field in fields(Fixed)}
+    fixed = {name: value for name, value in asdict(checkpoint.fixed).items() if value != defaults[name]}
     content = {
         "id": checkpoint.id,
         "begun_ms": checkpoint.begun_ms,
         "state_version": _STATE_VERSION,
         "is_warm": checkpoint.is_warm,
-        "fixed": asdict(checkpoint.fixed),
+        "fixed": fixed,
         "rules": asdict(in_force.rules),
         "previous_rules": asdict(in_force.previous) if in_force.previous is not None else None,
         "previous_until_ms": in_force.previous_until_ms,
