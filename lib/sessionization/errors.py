@@ -49,6 +49,8 @@ class MaintenanceError(SessionizationError):
 class DifferenceError(SessionizationError):
     """Raised when what was worked out anew is not what the tables hold; the message says how much of it."""
 
+    exit_code = 1
+
 
 class StateError(SessionizationError):
     """Raised when an operator's state breaks an invariant; the message names each, how often, and one example."""
