@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -15,6 +16,7 @@ from sessionization.spark.causes import first_cause
 from sessionization.spark.kafka import check_topics, client_options
 from sessionization.spark.lock import locked
 from sessionization.spark.session import own_session
+from sessionization.spark.sinks import COMPACT_EVERY_BATCHES, compact
 from sessionization.spark.supervise import engine_alive
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import SESSION_CHANGES
@@ -54,11 +56,17 @@ def start(
     return (
         topic.changes(records)
         .writeStream.queryName("land_changes")
-        .foreachBatch(lambda batch, _batch_id: append_new(home, batch))
+        .foreachBatch(partial(_land, home))
         .option("checkpointLocation", str(checkpoints / "land_changes"))
         .trigger(processingTime=f"{trigger_ms} milliseconds")
         .start()
     )
+
+
+def _land(home: TableHome, changes: DataFrame, batch_id: int) -> None:
+    append_new(home, changes)
+    if batch_id % COMPACT_EVERY_BATCHES == COMPACT_EVERY_BATCHES - 1:
+        compact(changes.sparkSession, home, (SESSION_CHANGES,))
 
 
 def append_new(home: TableHome, changes: DataFrame) -> None:

@@ -98,7 +98,8 @@ def start(  # noqa: PLR0913 - what it needs beside what it reports to
             run(SESSIONIZE, changes, ChangesSink(*common(SESSIONIZE), state_size, publish), settings.trigger)
         _wait_for_first_micro_batch(queries[SESSIONIZE], stop)
         run(ARCHIVE, parsed(slow_ms), ArchiveSink(*common(ARCHIVE)), slow_ms)
-        run(ROLLUP, rows.where("change != 'heartbeat'"), RollupSink(*common(ROLLUP)), slow_ms)
+        merge = RollupSink(*common(ROLLUP), has_changes=settings.sink != "kafka")
+        run(ROLLUP, rows.where("change != 'heartbeat'"), merge, slow_ms)
     except BaseException:  # on a cluster a query that was started would outlive this job
         for query in queries.values():
             with contextlib.suppress(Exception):

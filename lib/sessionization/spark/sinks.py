@@ -2,7 +2,7 @@
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from py4j.protocol import Py4JError
@@ -177,18 +177,12 @@ class RollupSink(Sink):
     """Merge Starts and ends into `sessions`; now and then put the small files of the tables together.
 
     The compaction is done here because nothing waits for this query, while a pause of the query that writes
-    `session_changes` would be a late heartbeat.
+    `session_changes` would be a late heartbeat. Where another job writes `session_changes`, that one compacts it: tables that
+    are folders stand one writer at a time.
     """
 
+    has_changes: bool = True
     live: int | None = field(default=None, init=False)
-
-    def _compact(self, spark: SparkSession) -> None:
-        for table in (SESSION_CHANGES, SESSIONS, STREAM_PROGRESS):
-            try:
-                self.home.delta_table(spark, table).optimize().executeCompaction()
-            except (PySparkException, Py4JError) as error:  # such as a DELETE of the same files; the next time will do
-                _log.warning("compaction of %s was put off: %s", table.name, first_cause(str(error)))
-                return
 
     def _count_live(self, spark: SparkSession, more: int) -> None:
         """Keep `live`: looked up after the first micro-batch of a run, then carried on from the changes alone."""
@@ -214,7 +208,8 @@ class RollupSink(Sink):
         committed_ms = wall_clock_ms()
         self._count_live(batch.sparkSession, counts.opened - counts.closed)
         if batch_id % COMPACT_EVERY_BATCHES == COMPACT_EVERY_BATCHES - 1:
-            self._compact(batch.sparkSession)
+            tables = (SESSIONS, STREAM_PROGRESS)
+            compact(batch.sparkSession, self.home, (SESSION_CHANGES, *tables) if self.has_changes else tables)
         return Progress(
             query=self.query,
             batch_id=batch_id,
@@ -224,6 +219,16 @@ class RollupSink(Sink):
             latency=delays(counts.ingested, committed_ms),
             detail=Detail(live=self.live, write_ms=max(0, committed_ms - counted_ms)),
         )
+
+
+def compact(spark: SparkSession, home: TableHome, tables: Iterable[Table]) -> None:
+    """Put the small files of tables together, as far as nobody else changes them meanwhile."""
+    for table in tables:
+        try:
+            home.delta_table(spark, table).optimize().executeCompaction()
+        except (PySparkException, Py4JError) as error:  # such as a DELETE of the same files; the next time will do
+            _log.warning("compaction of %s was put off: %s", table.name, first_cause(str(error)))
+            return
 
 
 def _count(condition: Column | str) -> Column:
