@@ -5,12 +5,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from sessionization.local.session import SHORT_LIVED_JVM
-from tests.e2e.checkpoints import committed_files, committed_offsets, merged_before
+from tests.e2e.checkpoints import committed_files, committed_offsets, last_begun, last_committed, merged_before
 from tests.e2e.topics import Topics
 
 ROOT = Path(__file__).parents[2]
@@ -19,6 +20,8 @@ _POLL_S = 0.005
 _LONGEST_S = 300
 _STOP_S = 60
 _DEATH_S = 20
+_STOPS = 5
+_LONG_TRIGGER = "--trigger=15s"
 
 # The oracle reads every micro-batch's clock and files, and Spark would drop those of all but the last hundred.
 _KEEP_LOGS = {
@@ -39,16 +42,19 @@ def command(*options: str, entry: Sequence[str | Path] = (ENTRY,)) -> list[str]:
     return [sys.executable, *map(str, entry), *options]
 
 
-def environment(**spark: str) -> dict[str, str]:
+def environment(**given: str) -> dict[str, str]:
     """The environment of a job: this process's own, of which nothing about Spark but what is given."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
-    return {"JAVA_TOOL_OPTIONS": SHORT_LIVED_JVM, **inherited, "PYTHONPATH": str(ROOT / "lib"), **spark}
+    return {"JAVA_TOOL_OPTIONS": SHORT_LIVED_JVM, **inherited, "PYTHONPATH": str(ROOT / "lib"), **given}
 
 
-def run_to_end(*options: str, cwd: Path, timeout_s: float = _LONGEST_S) -> Ended:
-    """Run the job until it ends on its own."""
+def run_to_end(
+    *options: str, cwd: Path, timeout_s: float = _LONGEST_S, entry: Sequence[str | Path] = (ENTRY,)
+) -> Ended:
+    """Run the job, or another one, until it ends on its own."""
+    words = command(*options, entry=entry)
     done = subprocess.run(
-        command(*options), env=environment(), cwd=cwd, capture_output=True, text=True, timeout=timeout_s, check=False
+        words, env=environment(), cwd=cwd, capture_output=True, text=True, timeout=timeout_s, check=False
     )
     assert done.stdout == ""
     return Ended(done.returncode, done.stderr.splitlines())
@@ -58,7 +64,8 @@ class Job:
     """A folder with an input, a warehouse and checkpoints, and the job that runs on them again and again.
 
     Reads from the folder's input, or from Kafka topics. `entry` is the script that is run, with its first arguments;
-    `jvm` are options of the engine's Java, and `conf` settings of Spark, that the next start takes.
+    `jvm` are options of the engine's Java, `conf` settings of Spark, and `more` options of the job, in place of those of
+    the same name, that the next start takes; `library` is the folder that it has the library from.
     """
 
     def __init__(
@@ -74,6 +81,8 @@ class Job:
         self.stderr = folder / "stderr.txt"
         self.jvm: tuple[str, ...] = ()
         self.conf: dict[str, str] = {}
+        self.more: tuple[str, ...] = ()
+        self.library = ROOT / "lib"
         self._folder = folder
         self._entry, self._options = entry, options
         self._process: subprocess.Popen[bytes] | None = None
@@ -83,12 +92,14 @@ class Job:
         assert self._process is None
         folders = ("--warehouse", self.warehouse, "--checkpoints", self.checkpoints)
         source = ("--input", self.input) if self.topics is None else self.topics.options
+        replaced = {word.partition("=")[0] for word in self.more}
+        options = (*(word for word in self._options if word.partition("=")[0] not in replaced), *self.more)
         kept = [f"--conf {name}={value}" for name, value in (_KEEP_LOGS | self.conf).items()]
         spark = {"PYSPARK_SUBMIT_ARGS": " ".join((*kept, "pyspark-shell")), "SPARK_SUBMIT_OPTS": " ".join(self.jvm)}
         with self.stderr.open("ab") as said:
             self._process = subprocess.Popen(
-                command(*map(str, (*source, *folders)), "--mlflow=off", *self._options, entry=self._entry),
-                env=environment(**spark),
+                command(*map(str, (*source, *folders)), "--mlflow=off", *options, entry=self._entry),
+                env=environment(PYTHONPATH=str(self.library), **spark),
                 cwd=self._folder,
                 stdin=subprocess.DEVNULL,
                 stderr=said,
@@ -131,6 +142,26 @@ class Job:
             assert self.terminate() == 0
         finally:
             self.kill_if_running()
+
+    def come_to_rest(self, *names: str) -> None:
+        """Stop gracefully, again until no micro-batch of these queries is left half done: mostly at once.
+
+        Where micro-batches take longer than the trigger there is no pause to stop in: it is a longer one then.
+        """
+        queries = [self.checkpoints / name for name in names]
+        more = self.more
+        for _ in range(_STOPS):
+            self._running().terminate()
+            assert self.wait_for_end(within_s=_LONGEST_S) == 0, self.said()[-3:]
+            self.more = more
+            planned = {query: last_begun(query) for query in queries}
+            if all(last_committed(query) == batch_id for query, batch_id in planned.items()):
+                return
+            self.more = (*more, _LONG_TRIGGER)
+            self.start()
+            self.wait_until(partial(_are_done, planned), "what was begun is done")
+        msg = f"each of {_STOPS} stops has left a micro-batch half done"
+        raise AssertionError(msg)
 
     def _has_read_everything(self) -> bool:
         """Both queries that read the input are done with all that is there."""
@@ -187,6 +218,10 @@ class Job:
     def _running(self) -> subprocess.Popen[bytes]:
         assert self._process is not None
         return self._process
+
+
+def _are_done(batches: Mapping[Path, int]) -> bool:
+    return all(last_committed(query) >= batch_id for query, batch_id in batches.items())
 
 
 def processes_of_session(session: int) -> list[int]:

@@ -1,0 +1,136 @@
+"""A long life in a row: 2 -> 5 -> 3 partitions, a state with one more field, a lost checkpoint; the tables stay the oracle's."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionization.core.state import Rules
+from sessionization.ops import state as ops_state
+from sessionization.spark.offsets import begun, newest_committed
+from tests.e2e.checkpoints import committed_files
+from tests.e2e.delta import Stored
+from tests.e2e.evening import Evening
+from tests.e2e.job import ROOT, Job, run_to_end
+from tests.e2e.later import LATER, LATER_SCHEMA, later_library
+from tests.e2e.oracle import COLUMNS, Oracle, tell
+from tests.e2e.state import entries_and_timers
+from tests.e2e.tables import differences, read_tables
+
+RULES = Rules(heartbeat_ms=2_000, session_timeout_ms=600_000, late_retention_ms=20_000, max_sessions_per_device=8)
+OPTIONS = (
+    "--trigger=2s", "--heartbeat=2s", "--session-timeout=10m", "--late-retention=20s", "--max-sessions-per-device=8",
+)  # fmt: skip
+# Sessions that last over a stop or two, on devices that have many of them.
+EVENING = {
+    "seed": 7, "rate": 8, "session_length": "60s", "devices": 400, "dirt": 0.3, "file_interval": "10s", "duration": "400s",
+}  # fmt: skip
+PARTS = 5
+
+
+class Life:
+    """An evening in parts, the job that it is played to, and what must have come of it."""
+
+    def __init__(self, folder: Path, groups: int | None) -> None:
+        self._folder, self._groups = folder, groups
+        grouping = () if groups is None else (f"--device-groups={groups}",)
+        self._evening = Evening(folder / "staging", **EVENING)
+        self._files = -(-len(self._evening) // PARTS)
+        self.job = Job(folder, *OPTIONS, *grouping)
+        self.job.conf = {"spark.sql.shuffle.partitions": "2"}
+
+    def play(self, partitions: int, *, to_the_end: bool = False) -> None:
+        """Play the next part, to a job that has so many state partitions, and stop that between two micro-batches.
+
+        To the end of a checkpoint's life means until the tables hold all that follows.
+        """
+        job, query = self.job, self.job.checkpoints / "sessionize"
+        done = newest_committed(query)
+        at_start = self._files // 2
+        self._evening.release(job.input, at_start)
+        job.start()
+        job.wait_until(lambda: newest_committed(query) > done, "the first micro-batch")
+        self._evening.release(job.input, self._files - at_start)
+        if to_the_end:
+            job.wait_until_done()
+            job.come_to_rest("sessionize", "archive")
+        else:
+            files = set(job.input.glob("*/*.json"))
+            job.wait_until(lambda: committed_files(query) == files, "the part is read", poll_s=0.2)
+            job.come_to_rest("sessionize")
+        assert begun(query, newest_committed(query)).partitions == partitions
+
+    def rescale(self, partitions: int) -> None:
+        options = ("--checkpoints", str(self.job.checkpoints), f"--partitions={partitions}")
+        ended = run_to_end(*options, cwd=self._folder, entry=(ROOT / "jobs" / "rescale_state.py",))
+        assert ended.code == 0, ended.lines
+        assert any(f"in {partitions} partitions, the same as before" in line for line in ended.lines)
+
+    def lose_checkpoint(self) -> None:
+        """Let the next start be that of a new checkpoint, with the tables as they are and the input that is not read yet."""
+        self.job.checkpoints.rename(self._folder / "lost")
+        self.job.input = self._folder / "input-after"
+        self.job.input.mkdir()
+        self.job.library = ROOT / "lib"
+        self.job.more = ("--from-sessions",)
+
+    def tell(self, spark: SparkSession, former: Oracle | None = None) -> Oracle:
+        """What there must be; state, timers and files are seen to here."""
+        oracle = tell(self.job.checkpoints, RULES, groups=self._groups, former=former)
+        entries, timers = entries_and_timers(spark, self.job.checkpoints)
+        assert Counter(entries) == Counter(oracle.entries)
+        assert Counter(timers) == Counter(oracle.timers.items())
+        files = Counter(self.job.input.glob("*/*.json"))
+        assert [Counter(read) for read in oracle.files.values()] == [files, files]
+        return oracle
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("groups", [8, None])
+def test_tables_equal_the_reference_after_all_of_it(
+    groups: int | None, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    life = Life(tmp_path, groups)
+    job = life.job
+    try:
+        life.play(partitions=2)
+        life.rescale(5)
+        life.play(partitions=5)
+        life.rescale(3)
+        life.play(partitions=3)
+        job.library = later_library(tmp_path)
+        life.play(partitions=3, to_the_end=True)
+        former, before = life.tell(spark), read_tables(job.warehouse)
+        assert differences(former, before, job.checkpoints) == []
+        monkeypatch.setattr(ops_state, "STATE_SCHEMA", LATER_SCHEMA)
+        entries = ops_state.StateReader(spark, job.checkpoints).entries()
+        assert {row.written_by for row in entries.select("written_by").distinct().collect()} == {None, LATER}
+        life.lose_checkpoint()
+        life.play(partitions=2, to_the_end=True)
+    finally:
+        job.kill_if_running()
+
+    oracle, tables = life.tell(spark, former), read_tables(job.warehouse)
+    begun_ms = json.loads((job.checkpoints / "layout.json").read_text(encoding="utf-8"))["begun_ms"]
+    # Its micro-batches are numbered anew: what the lost checkpoint said of its own is as it was.
+    progress = tables["stream_progress"].content
+    is_own = pc.greater_equal(progress["processed_ms"], begun_ms)
+    own, others = Stored(progress.filter(is_own)), Stored(progress.filter(pc.invert(is_own)))
+    columns = COLUMNS["stream_progress"]
+    assert Counter(others.of(*columns)) == Counter(before["stream_progress"].of(*columns))
+    assert differences(oracle, tables | {"stream_progress": own}, job.checkpoints) == []
+
+    # The equality is worth as much as what went on: sessions that lived on, and all that an evening has.
+    changes = tables["session_changes"]
+    live = {key for key, row in former.session_rows(former.changes).items() if row.status == "live"}
+    since = [row for row in changes if row["processed_ms"] >= begun_ms]
+    kinds = Counter(row["change"] for row in since if (row["device_id"], row["session_id"]) in live)
+    assert kinds["started"] == 0
+    assert min(kinds["heartbeat"], kinds["ended"]) > 0
+    assert max(row["missed_beats"] or 0 for row in since) > 0
+    assert sum(row["duplicate_start"] or 0 for row in own) > 0
+    assert {row["end_reason"] for row in changes} >= {"reported", "superseded", "orphaned"}
+    assert max(row["revision"] for row in changes) > 0
