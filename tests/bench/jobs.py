@@ -1,0 +1,142 @@
+"""What the jobs beside the stream take where there are many sessions: `python -m tests.bench.jobs --live 100000`."""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.bench.scenario import LONG_LIVED
+from tests.e2e.delta import read_table
+from tests.e2e.job import ROOT, Job, environment
+
+_A_WHILE_S = 75
+_CATCH_UP_S = 1_200
+_SHOWN = 8
+_QUESTIONS = {
+    "sessions": "SELECT status, end_reason, count(*) AS sessions FROM sessions GROUP BY ALL ORDER BY 1, 2",
+    "a second `started`": "SELECT count(*) AS doubled FROM (SELECT 1 FROM session_changes WHERE change = 'started' "
+    "GROUP BY device_id, session_id HAVING count(*) > 1)",
+    "account_sessions": "SELECT count(*) AS sittings, sum(sessions) AS sessions, sum(duration_ms) FROM account_sessions",
+    "concurrent_sessions": "SELECT platform, count(*) AS minutes, max(peak) FROM concurrent_sessions GROUP BY ALL",
+}
+
+
+def main() -> int:
+    """Exits with code 1 where a job has failed; then the folder is kept."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.jobs", description=__doc__)
+    parser.add_argument("--live", type=int, default=100_000)
+    parser.add_argument("--ended", type=int, default=20_000, help="about so many sessions have ended by then")
+    options = parser.parse_args()
+    os.environ["JAVA_TOOL_OPTIONS"] = "-Dfile.encoding=UTF-8"  # not those that suit a run of a minute
+    folder = Path(tempfile.mkdtemp(prefix="jobs-"))
+    sys.stdout.write(f"in {folder}\n")
+    is_good = _all(folder, options.live, options.ended)
+    if is_good:
+        shutil.rmtree(folder)
+    return 0 if is_good else 1
+
+
+def _all(folder: Path, live: int, ended: int) -> bool:
+    job = Job(folder, f"--expected-devices={live}")
+    home, checkpoints = f"--warehouse={job.warehouse}", f"--checkpoints={job.checkpoints}"
+    load = (f"--live={live}", f"--rate={ended / 30:.0f}", "--duration=60s", "--pace=max", "--dirt=0.02")
+    done = [
+        _timed("simulate", f"--output={job.input}", *load),
+        _until_done(job),
+        *(_asked(home, question) for question in _QUESTIONS),
+        _timed("inspect_state", checkpoints),
+        _timed("rescale_state", checkpoints, "--partitions=5"),
+        _timed("rescale_state", checkpoints, "--partitions=3"),
+        _for_a_while(job),
+        _timed("inspect_state", checkpoints),
+        _timed("backfill", home, checkpoints),
+        _timed("backfill", home, checkpoints, "--verify"),
+        _timed("maintain", home, checkpoints, "--days=1"),
+        # It exits with 1 as long as the state knows the account.
+        not _timed("erase_account", home, checkpoints, f"--account={_somebody(job.warehouse)}"),
+    ]
+    job.checkpoints.rename(folder / "lost")
+    job.more, job.input = ("--from-sessions",), folder / "input-after"
+    job.input.mkdir()
+    done += [
+        _for_a_while(job),
+        _timed("inspect_state", checkpoints),
+        *(_asked(home, question) for question in _QUESTIONS),
+    ]
+    return all(done)
+
+
+def _until_done(job: Job) -> bool:
+    """Run the job until the tables hold all that follows from the input."""
+    began_s = time.monotonic()
+    job.conf = LONG_LIVED
+    job.start()
+    try:
+        job.wait_until_done(_CATCH_UP_S)
+        _say(f"sessionize, until all is in the tables: {time.monotonic() - began_s:.1f} s")
+        code = job.terminate()
+    finally:
+        job.kill_if_running()
+    _show(job.said())
+    return code == 0
+
+
+def _for_a_while(job: Job) -> bool:
+    """Let the job go on where it was, for some heartbeats."""
+    job.conf = LONG_LIVED
+    job.start()
+    try:
+        job.wait_until(lambda: "heartbeats" in "".join(job.said()[-1:]), "the first line of progress", poll_s=0.2)
+        time.sleep(_A_WHILE_S)
+        code = job.terminate()
+    finally:
+        job.kill_if_running()
+    _say("sessionize, for some heartbeats")
+    _show(job.said())
+    return code == 0
+
+
+def _asked(home: str, question: str) -> bool:
+    _say(question)
+    return _timed("query", home, f"--sql={_QUESTIONS[question]}")
+
+
+def _timed(job: str, *options: str) -> bool:
+    """Run a job to its end, and say how long it took and the last of what it said."""
+    began_s = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "jobs" / f"{job}.py"), *options],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    _say(f"{job}: {time.monotonic() - began_s:.1f} s, exit code {done.returncode}")
+    _show(done.stdout.splitlines())
+    return done.returncode == 0
+
+
+def _somebody(warehouse: Path) -> str:
+    """The account of a session that has ended."""
+    return next(account for account, status in read_table(warehouse / "sessions").of("account_id", "status")
+                if account is not None and status != "live")
+
+
+def _show(lines: Sequence[str]) -> None:
+    for line in lines[-_SHOWN:]:
+        _say(f"    {line}")
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
