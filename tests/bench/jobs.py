@@ -124,8 +124,11 @@ def _timed(job: str, *options: str) -> bool:
 
 def _somebody(warehouse: Path) -> str:
     """The account of a session that has ended."""
-    return next(account for account, status in read_table(warehouse / "sessions").of("account_id", "status")
-                if account is not None and status != "live")
+    return next(
+        account
+        for account, status in read_table(warehouse / "sessions").of("account_id", "status")
+        if account is not None and status != "live"
+    )
 
 
 def _show(lines: Sequence[str]) -> None:

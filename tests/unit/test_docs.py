@@ -35,5 +35,7 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 
 def test_a_link_to_nowhere_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text("# A `b` c\n[good](#a-b-c) [no heading](#a) [no file](other.md) [elsewhere](https://example.org/x)\n")
+    page.write_text(
+        "# A `b` c\n[good](#a-b-c) [no heading](#a) [no file](other.md) [elsewhere](https://example.org/x)\n"
+    )
     assert broken(page) == ["#a", "other.md"]

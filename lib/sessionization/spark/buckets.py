@@ -42,13 +42,15 @@ class Group(State):
     def __init__(self, handle: StatefulProcessorHandle, device_groups: int) -> None:
         self._groups = device_groups
         self._buckets = handle.getMapState(STATE_NAME, StructType([_BUCKET]), _BUCKET_VALUE)
-        self._key = ""
+        self.begin("")
+
+    def begin(self, key: str) -> None:
+        self._key = key
         self._read: dict[int, dict[str, Any]] = {}
         self._recent: dict[str, Any] = {}
         self._has_read_all = self._is_due = self._is_recent_stored = self._is_changed = False
 
-    def read(self, key: str, device_ids: Iterable[str]) -> Devices:
-        self._begin(key)
+    def read(self, device_ids: Iterable[str]) -> Devices:
         places = {device_id: self._bucket_of(device_id) for device_id in device_ids}
         if len(set(places.values())) > _READ_ALONE:
             self._read_all()
@@ -59,8 +61,7 @@ class Group(State):
         found = ((device_id, self._rows(device_id, bucket)) for device_id, bucket in places.items())
         return _sessions((device_id, rows) for device_id, rows in found if rows is not None)
 
-    def read_due(self, key: str, rested_ms: int, opened_ms: int) -> Due:
-        self._begin(key)
+    def read_due(self, rested_ms: int, opened_ms: int) -> Due:
         self._read_all()
         self._is_due = True
         due = Due({})
@@ -73,7 +74,7 @@ class Group(State):
                     due.beating.extend((at.device_id, row) for row in live)
         return due
 
-    def read_others(self, key: str, device_ids: Collection[str]) -> Devices:  # noqa: ARG002 - it is the one at hand
+    def read_others(self, device_ids: Collection[str]) -> Devices:
         self._read_all()
         return _sessions((device_id, rows) for device_id, rows in self._seen() if device_id not in device_ids)
 
@@ -114,10 +115,6 @@ class Group(State):
         if self._is_recent_stored:
             self._buckets.removeKey((RECENT,))
         self._recent, self._is_recent_stored = {}, False
-
-    def _begin(self, key: str) -> None:
-        self._key, self._read, self._recent = key, {}, {}
-        self._has_read_all = self._is_due = self._is_recent_stored = self._is_changed = False
 
     def _read_all(self) -> None:
         if self._has_read_all:

@@ -72,7 +72,7 @@ class SessionProcessor(StatefulProcessor):
         """
         rules = self.in_force.at(self._clock(timerValues))
         after_ms, devices = to_seed(initialState[-1])
-        self._state.read(key[0], devices)
+        self._state.begin(key[0])
         for device_id, sessions in devices.items():
             self._state.save(device_id, {}, sessions)
         self._state.flush()
@@ -89,7 +89,8 @@ class SessionProcessor(StatefulProcessor):
         for row in rows:
             device_id, event = to_event(row[-1])
             events[device_id].append(event)
-        before = self._state.read(key[0], events)
+        self._state.begin(key[0])
+        before = self._state.read(events)
         outcomes: dict[str, Outcome] = {}
         with Named() as at:
             for at.device_id, of_device in events.items():
@@ -116,7 +117,8 @@ class SessionProcessor(StatefulProcessor):
         rules = self.in_force.at(now_ms)
         grid = grid_of(key[0], rules.heartbeat_ms)
         firing = Firing.of(expiredTimerInfo.getExpiryTimeInMs(), now_ms, grid)
-        due = self._state.read_due(key[0], now_ms - rules.late_retention_ms, now_ms - rules.session_timeout_ms)
+        self._state.begin(key[0])
+        due = self._state.read_due(now_ms - rules.late_retention_ms, now_ms - rules.session_timeout_ms)
         outcomes: dict[str, Outcome] = {}
         with Named() as at:
             for at.device_id, sessions in due.devices.items():
@@ -126,7 +128,7 @@ class SessionProcessor(StatefulProcessor):
         for device_id, entry in due.beating[:1]:  # one live session anywhere fixes the timer
             after[device_id] = to_entries([entry])
         if not any_live(after):  # then what is to be forgotten first decides
-            after |= self._state.read_others(key[0], due.devices)
+            after |= self._state.read_others(due.devices)
         self._move_timer(key, self._registered.get(key[0]), self._wanted(key, after, now_ms))
         yield from packed(output)
         yield from packed_beats(due.beating, firing)
@@ -165,7 +167,7 @@ class SessionProcessor(StatefulProcessor):
         self._state.flush()
         if self._state.live_beside(after) or (any_live(before) and any_live(after)):
             return
-        others = self._state.read_others(key[0], after)
+        others = self._state.read_others(after)
         before, after = before | others, after | others
         # A timer that is not due yet is the one wanted before; one that is due fires later in this micro-batch.
         self._move_timer(key, self._wanted(key, before, now_ms), self._wanted(key, after, now_ms))

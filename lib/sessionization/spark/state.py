@@ -30,22 +30,26 @@ class Due:
 class State(ABC):
     """What is remembered under the grouping key at hand, device by device; a device that is not known is left out.
 
-    What was saved is written, at the latest, by `flush`; then the next key may come.
+    What was saved is written, at the latest, by `flush`.
     """
 
     @abstractmethod
-    def read(self, key: str, device_ids: Iterable[str]) -> Devices:
+    def begin(self, key: str) -> None:
+        """Take a grouping key in hand; nothing of it has been read yet."""
+
+    @abstractmethod
+    def read(self, device_ids: Iterable[str]) -> Devices:
         """The sessions of these devices."""
 
     @abstractmethod
-    def read_due(self, key: str, rested_ms: int, opened_ms: int) -> Due:
+    def read_due(self, rested_ms: int, opened_ms: int) -> Due:
         """The devices of which one session is live, or was closed or came to wait at or before `rested_ms`.
 
         Those that were opened at or before `opened_ms` are for the rules.
         """
 
     @abstractmethod
-    def read_others(self, key: str, device_ids: Collection[str]) -> Devices:
+    def read_others(self, device_ids: Collection[str]) -> Devices:
         """The sessions of all devices but these."""
 
     @abstractmethod
@@ -69,18 +73,22 @@ class OneDevice(State):
 
     def __init__(self, handle: StatefulProcessorHandle) -> None:
         self._sessions = handle.getMapState(STATE_NAME, StructType([_SESSION_ID]), STATE_SCHEMA)
+        self.begin("")
 
-    def read(self, key: str, device_ids: Iterable[str]) -> Devices:  # noqa: ARG002 - it is always the same one
+    def begin(self, key: str) -> None:
+        self._device_id = key
+
+    def read(self, device_ids: Iterable[str]) -> Devices:  # noqa: ARG002 - it is always the same one
         values = list(self._sessions.iterator())
         with Named() as at:
-            at.device_id = key
+            at.device_id = self._device_id
             sessions = {session_id: to_entry(value) for (session_id,), value in values}
-        return {key: sessions} if sessions else {}
+        return {self._device_id: sessions} if sessions else {}
 
-    def read_due(self, key: str, rested_ms: int, opened_ms: int) -> Due:  # noqa: ARG002 - it is one device, and at hand
-        return Due(self.read(key, (key,)))
+    def read_due(self, rested_ms: int, opened_ms: int) -> Due:  # noqa: ARG002 - it is one device, and at hand
+        return Due(self.read((self._device_id,)))
 
-    def read_others(self, key: str, device_ids: Collection[str]) -> Devices:  # noqa: ARG002
+    def read_others(self, device_ids: Collection[str]) -> Devices:  # noqa: ARG002
         return {}
 
     def live_beside(self, device_ids: Collection[str]) -> bool:  # noqa: ARG002
