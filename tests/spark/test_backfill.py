@@ -4,7 +4,7 @@ import json
 import random
 import threading
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 
 import pytest
@@ -12,15 +12,19 @@ from pyspark.sql import SparkSession
 
 from sessionization.backfill import run as backfill
 from sessionization.backfill.settings import BackfillSettings
+from sessionization.core.state import Rules
 from sessionization.durations import parse_duration_ms
 from sessionization.errors import DifferenceError
 from sessionization.settings import SessionizeSettings
 from sessionization.spark import run
-from sessionization.spark.table_home import TableHome
-from sessionization.spark.tables import SESSIONS
+from sessionization.spark.checkpoint import Fixed, open_checkpoint
+from sessionization.spark.table_home import TableHome, create_tables
+from sessionization.spark.tables import RAW_EVENTS, SESSIONS, STREAM_PROGRESS
 
 STREAMS = {"pc_sessions": "hostPcId", "console_sessions": "openPsid"}
 PLAYED_S, RUN_FOR = 30, "60s"
+DAY = datetime.now(UTC).date() - timedelta(days=10)
+MIDNIGHT = datetime.combine(DAY + timedelta(days=1), time(), UTC)
 
 
 @dataclass
@@ -143,3 +147,57 @@ def test_what_was_changed_is_listed_and_a_merge_mends_it(streamed: Streamed) -> 
     assert anew == before
     assert streamed.backfill(merge=True)[-1].startswith("1 sessions are new in sessions")
     assert sql(f"SELECT * EXCEPT (updated_at) FROM {streamed.sessions} WHERE {key.format(lost)}").collect() == [before]
+
+
+def archived(spark: SparkSession, folder: Path, later: timedelta | None) -> Streamed:
+    """Tables of a stream around midnight: session 1 lasts across it, 2 is over before. `sessions` is empty.
+
+    The last micro-batch was ten minutes before midnight, or so much `later` than midnight.
+    """
+    home = TableHome(folder / "warehouse")
+    create_tables(spark, home, owner="ours", may_create=True)
+    fixed = Fixed("files", "", str(home), None, max_clock_skew_ms=600_000, max_event_age_ms=604_800_000)
+    open_checkpoint(folder / "checkpoints", fixed, Rules())
+
+    def message(at: datetime, session_id: int, event: str) -> tuple:
+        said = {"appSessionId": session_id, "eventId": f"ApplicationSession{event}", "hostPcId": f"d{session_id}"}
+        value = json.dumps(said | {"timestamp": at.isoformat(timespec="milliseconds")}).encode()
+        return "pc_sessions", None, None, "f", at, value, at.date()
+
+    started, over, reported = (MIDNIGHT + timedelta(minutes=minutes) for minutes in (-10, -11, 9))
+    messages = [
+        message(started, 1, "Start"),
+        message(over - timedelta(minutes=1), 2, "Start"),
+        message(over, 2, "EndBi"),
+    ]
+    clocks = [at + timedelta(seconds=1) for *_, at, _, _ in messages]
+    if later is not None:
+        messages.append(message(reported, 1, "EndBi"))
+        clocks.append(MIDNIGHT + later)
+    home.append(spark.createDataFrame(messages, RAW_EVENTS.schema), RAW_EVENTS)
+    progress = [
+        {"query": "sessionize", "batch_id": number, "processed_at": at, "rows_in": 1}
+        for number, at in enumerate(sorted(clocks))
+    ]
+    home.append(spark.createDataFrame(progress, STREAM_PROGRESS.schema), STREAM_PROGRESS)
+    return Streamed(spark, folder)
+
+
+@pytest.mark.parametrize("later", [timedelta(minutes=10), timedelta(days=4)])
+def test_what_was_live_when_the_days_ended_is_not_merged_where_the_stream_went_on(
+    spark: SparkSession, tmp_path: Path, later: timedelta
+) -> None:
+    streamed = archived(spark, tmp_path, later)
+    rows = f"SELECT session_id, status FROM {streamed.sessions} ORDER BY 1"
+    said = streamed.backfill(to=DAY, merge=True)
+    assert "sessions that were live when these days ended are left out: the stream went on" in said
+    assert [tuple(row) for row in spark.sql(rows).collect()] == [(2, "ended")]
+    streamed.backfill(merge=True)
+    assert [tuple(row) for row in spark.sql(rows).collect()] == [(1, "ended"), (2, "ended")]
+
+
+def test_what_is_live_yet_is_merged(spark: SparkSession, tmp_path: Path) -> None:
+    streamed = archived(spark, tmp_path, None)
+    streamed.backfill(to=DAY, merge=True)
+    rows = f"SELECT session_id, status FROM {streamed.sessions} ORDER BY 1"
+    assert [tuple(row) for row in spark.sql(rows).collect()] == [(1, "live"), (2, "ended")]

@@ -28,6 +28,7 @@ class Clock:
         took: clocks of micro-batches that applied events, ascending.
         up_to: to each of `took`, the newest ingest time that it or one before it applied.
         from_ms: what was ingested before is not known to be taken by any of these, and was taken when it came.
+        goes_on: whether the stream had micro-batches after the last one here, which may have ended what is live then.
     """
 
     until_ms: int
@@ -35,6 +36,7 @@ class Clock:
     took: Instants = field(default_factory=_none)
     up_to: Instants = field(default_factory=_none)
     from_ms: int = 0
+    goes_on: bool = False
 
     def at_or_after(self, instant_ms: int) -> int:
         """The clock of the first micro-batch at or after an instant."""
@@ -67,6 +69,7 @@ def clock_of(
     *,
     until_ms: int,
     is_whole: bool = True,
+    goes_on: bool = False,
 ) -> Clock:
     """A clock from what the stream's tables tell, in any order.
 
@@ -78,6 +81,7 @@ def clock_of(
         known: of all micro-batches: clock, and how many events it took.
         until_ms: the clock of the last micro-batch.
         is_whole: whether the first of them is the stream's first: what is older lay there when the stream began.
+        goes_on: as of `Clock`.
     """
     changed_ms, oldest_ms, newest_ms = (np.asarray(values, np.int64) for values in changed)
     known_ms, events = (np.asarray(values, np.int64) for values in known)
@@ -93,4 +97,5 @@ def clock_of(
         took=took_ms,
         up_to=np.maximum.accumulate(up_to_ms) if len(up_to_ms) else up_to_ms,
         from_ms=0 if is_whole or not len(oldest_ms) else int(oldest_ms.min()),
+        goes_on=goes_on,
     )

@@ -109,6 +109,9 @@ def backfill(settings: BackfillSettings, say: Callable[[str], None]) -> None:
         if settings.verify:
             verify(spark, home, folded, play, clock, say)
         elif settings.merge:
+            if clock.goes_on:
+                say("sessions that were live when these days ended are left out: the stream went on")
+                folded = folded.where("_shown_end IS NOT NULL")
             _merge(spark, home, folded, say)
         else:
             _write(spark, home, folded, say)
@@ -133,14 +136,17 @@ def stream_clock(spark: SparkSession, home: TableHome, play: Play) -> Clock:
     known = (
         progress.where(within("processed_at")).select(F.unix_millis("processed_at").alias("at"), "rows_in").toPandas()
     )
-    first = progress.where("started > 0").agg(F.min(F.unix_millis("processed_at")).alias("at")).first()
-    assert first is not None
+    at = F.unix_millis("processed_at")
+    ever = progress.agg(F.min(F.when(F.col("started") > 0, at)).alias("first_ms"), F.max(at).alias("newest_ms")).first()
+    assert ever is not None
     last_ms = int(max([*changed["at"], *known["at"]], default=wall_clock_ms()))
+    until_ms = min(play.to_ms, last_ms)
     return clock_of(
         (changed["at"], changed["oldest"], changed["newest"]),
         (known["at"], known["rows_in"]),
-        until_ms=min(play.to_ms, last_ms),
-        is_whole=bool(len(changed)) and first.at is not None and int(changed["at"].min()) <= first.at,
+        until_ms=until_ms,
+        is_whole=bool(len(changed)) and ever.first_ms is not None and int(changed["at"].min()) <= ever.first_ms,
+        goes_on=max(last_ms, ever.newest_ms or 0) > until_ms,
     )
 
 
