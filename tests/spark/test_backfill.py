@@ -3,12 +3,14 @@
 import json
 import random
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as F
 
 from sessionization.backfill import run as backfill
 from sessionization.backfill.settings import BackfillSettings
@@ -44,8 +46,18 @@ class Streamed:
         return said
 
     @property
+    def home(self) -> TableHome:
+        return TableHome(self.folder / "warehouse")
+
+    @property
     def sessions(self) -> str:
-        return TableHome(self.folder / "warehouse").sql_name(SESSIONS.name)
+        return self.home.sql_name(SESSIONS.name)
+
+    def rows(self) -> list[Row]:
+        """All of `sessions` but when it was."""
+        return self.spark.sql(
+            f"SELECT * EXCEPT (updated_at) FROM {self.sessions} ORDER BY device_id, session_id"
+        ).collect()
 
 
 def report(folder: Path, over: threading.Event) -> None:
@@ -81,7 +93,7 @@ def report(folder: Path, over: threading.Event) -> None:
 
 
 @pytest.fixture(scope="module")
-def streamed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Streamed:
+def evening(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Streamed:
     folder = tmp_path_factory.mktemp("an evening")
     for stream in STREAMS:
         (folder / "input" / stream).mkdir(parents=True)
@@ -112,6 +124,15 @@ def streamed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> S
         over.set()
         reporter.join()
     return Streamed(spark, folder)
+
+
+@pytest.fixture
+def streamed(evening: Streamed) -> Iterator[Streamed]:
+    """The evening; its `sessions` are put back as they were."""
+    sessions = evening.home.delta_table(evening.spark, SESSIONS)
+    version = sessions.history(1).collect()[0].version
+    yield evening
+    sessions.restoreToVersion(version)
 
 
 def test_what_the_stream_made_is_found_again(streamed: Streamed) -> None:
@@ -147,6 +168,45 @@ def test_what_was_changed_is_listed_and_a_merge_mends_it(streamed: Streamed) -> 
     assert anew == before
     assert streamed.backfill(merge=True)[-1].startswith("1 sessions are new in sessions")
     assert sql(f"SELECT * EXCEPT (updated_at) FROM {streamed.sessions} WHERE {key.format(lost)}").collect() == [before]
+
+
+def spoil(streamed: Streamed, bad: str) -> None:
+    """What a bad run may do to `sessions`: wrong ends that win every fold, lost and endless sessions, and invented ones."""
+    sessions = streamed.home.delta_table(streamed.spark, SESSIONS)
+    end, late = F.col("_shown_end"), F.expr("ended_at + INTERVAL 1 HOUR")
+    sessions.update(
+        F.expr(f"end_reason IN ('reported', 'orphaned') AND {bad}"),
+        {
+            "_shown_end": end.withField("rank", F.lit(2)).withField("revision", F.lit(9)).withField("ended_at", late),
+            "revision": F.lit(9), "ended_at": late, "duration_ms": F.expr("duration_ms + 3600000"),
+        },
+    )  # fmt: skip
+    nothing = dict.fromkeys(("ended_at", "duration_ms", "foreground_s", "end_reason", "_shown_end"), F.expr("NULL"))
+    endless = {"status": F.lit("live"), "revision": F.lit(0), "updated_at": F.col("started_at")}
+    sessions.update(F.expr(f"end_reason = 'timed_out' AND {bad}"), nothing | endless)
+    sessions.delete(f"end_reason = 'superseded' AND {bad}")
+    theirs = streamed.home.read(streamed.spark.read, SESSIONS).where(bad)
+    streamed.home.append(theirs.withColumn("session_id", F.expr("session_id + 1000000")), SESSIONS)
+
+
+def test_what_a_bad_run_wrote_is_mended_as_the_runbook_says(streamed: Streamed) -> None:
+    """docs/runbook.md, "A deploy was bad": what it wrote is deleted, merged anew and compared."""
+    sql, before = streamed.spark.sql, streamed.rows()
+    clocks = [row.at for row in sql(f"SELECT string(updated_at) AS at FROM {streamed.sessions} ORDER BY 1").collect()]
+    begin, end = clocks[len(clocks) // 3], clocks[len(clocks) * 2 // 3]
+    bad = f"updated_at BETWEEN TIMESTAMP '{begin}' AND TIMESTAMP '{end}'"
+    reasons = sql(f"SELECT DISTINCT end_reason FROM {streamed.sessions} WHERE {bad}").collect()
+    assert {row.end_reason for row in reasons} == {"reported", "superseded", "timed_out", "orphaned"}
+    sooner = f"SELECT * FROM {streamed.sessions} WHERE {bad} AND started_at < TIMESTAMP '{begin}'"
+    assert sql(sooner).count(), "sessions that began before the bad run"
+    spoil(streamed, bad)
+    day = {"from": datetime.now(UTC).date() - timedelta(days=1)}
+    with pytest.raises(DifferenceError):
+        streamed.backfill(**day, verify=True)
+    sql(f"DELETE FROM {streamed.sessions} WHERE {bad}")
+    streamed.backfill(**day, merge=True)
+    assert streamed.backfill(**day, verify=True)[-1] == f"{len(before):,} sessions, all the same"
+    assert streamed.rows() == before
 
 
 def archived(spark: SparkSession, folder: Path, later: timedelta | None) -> Streamed:
