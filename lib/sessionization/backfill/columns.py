@@ -73,8 +73,7 @@ class Replay:
             if not table.num_rows:
                 continue
             device = table["device_id"]
-            others = pc.index(pc.equal(device.take(_backwards(len(device))), device[-1]), value=False).as_py()
-            whole = 0 if others < 0 else table.num_rows - others
+            whole = pc.index(device, device[-1]).as_py()
             left = table.slice(whole)
             if whole:
                 yield from self.rows(table.slice(0, whole)).to_batches()
@@ -209,7 +208,3 @@ def _groups(values: pa.ChunkedArray) -> Instants:
     begins = np.ones(len(values), np.int64)
     begins[1:] = np.asarray(pc.not_equal(values.slice(1), values.slice(0, len(values) - 1)).to_numpy(), bool)
     return np.cumsum(begins)
-
-
-def _backwards(count: int) -> pa.Array:
-    return pa.array(np.arange(count - 1, -1, -1))
