@@ -188,32 +188,9 @@ def sessions_of(spark: SparkSession, home: TableHome, play: Play, clock: Clock) 
 def verify(
     spark: SparkSession, home: TableHome, folded: DataFrame, play: Play, clock: Clock, say: Callable[[str], None]
 ) -> None:
-    """Compare the rows with `sessions`, and list what differs.
-
-    Sessions that the stream changed after the play's end or, where the play knows nothing of them, before its beginning
-    are left out. So is `updated_at`.
-
-    Raises `DifferenceError` where a session differs.
-    """
+    """Compare the rows with `sessions`, and list what differs; raises `DifferenceError` where a session does."""
     begin, end = (F.timestamp_millis(F.lit(ms)) for ms in (play.from_ms, clock.until_ms))
-    theirs, ours = home.read(spark.read, SESSIONS).alias("t"), rows_of(folded).alias("o")
-    both = theirs.join(ours, ["device_id", "session_id"], "full").where(
-        F.greatest("t.updated_at", "o.updated_at") <= end
-    )
-    both = both.where(F.col("o.status").isNotNull() | (F.col("t.updated_at") >= begin))
-    differing = [
-        F.when(
-            ~F.col(f"t.{name}").eqNullSafe(F.col(f"o.{name}")),
-            F.concat(F.lit(f"{name} "), _told(f"t.{name}"), F.lit(", not "), _told(f"o.{name}")),
-        )
-        for name in _COMPARED
-    ]
-    what = (
-        F.when(F.col("t.status").isNull(), F.lit("is not in sessions"))
-        .when(F.col("o.status").isNull(), F.lit("is in sessions alone"))
-        .otherwise(F.concat_ws("; ", *differing))
-    )
-    compared = both.select("device_id", "session_id", what.alias("what")).persist()
+    compared = differences(home.read(spark.read, SESSIONS), rows_of(folded), begin, end).persist()
     try:
         count = compared.count()
         different = compared.where("what != ''")
@@ -229,6 +206,35 @@ def verify(
         )
         raise DifferenceError(msg)
     say(f"{count:,} sessions, all the same")
+
+
+def differences(theirs: DataFrame, ours: DataFrame, begin: Column, end: Column) -> DataFrame:
+    """What differs between the stream's rows of `sessions` and the backfill's, all columns but `updated_at`.
+
+    Sessions that the stream changed after `end` or, where the backfill knows nothing of them, before `begin` are left out.
+
+    Returns:
+        A row per session that is compared: `device_id`, `session_id`, `what`, which is empty where nothing differs.
+    """
+    both = (
+        theirs.alias("t")
+        .join(ours.alias("o"), ["device_id", "session_id"], "full")
+        .where(F.greatest("t.updated_at", "o.updated_at") <= end)
+        .where(F.col("o.status").isNotNull() | (F.col("t.updated_at") >= begin))
+    )
+    differing = [
+        F.when(
+            ~F.col(f"t.{name}").eqNullSafe(F.col(f"o.{name}")),
+            F.concat(F.lit(f"{name} "), _told(f"t.{name}"), F.lit(", not "), _told(f"o.{name}")),
+        )
+        for name in _COMPARED
+    ]
+    what = (
+        F.when(F.col("t.status").isNull(), F.lit("is not in sessions"))
+        .when(F.col("o.status").isNull(), F.lit("is in sessions alone"))
+        .otherwise(F.concat_ws("; ", *differing))
+    )
+    return both.select("device_id", "session_id", what.alias("what"))
 
 
 def rows_of(folded: DataFrame) -> DataFrame:
