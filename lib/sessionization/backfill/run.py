@@ -1,7 +1,6 @@
 """The backfill on one page: archived messages -> events -> rows of `sessions`, by the same parser, core and fold."""
 
 import contextlib
-import json
 import math
 import threading
 from collections.abc import Callable
@@ -16,12 +15,12 @@ from sessionization.backfill.clock import Clock, clock_of
 from sessionization.backfill.columns import Replay
 from sessionization.backfill.settings import BackfillSettings
 from sessionization.core.state import Rules
-from sessionization.errors import CheckpointError, ConfigurationError, DifferenceError, MaintenanceError
+from sessionization.errors import ConfigurationError, DifferenceError, MaintenanceError
 from sessionization.ops.conflicts import is_conflict
 from sessionization.settings import SessionizeSettings
 from sessionization.spark import rollup
 from sessionization.spark.causes import first_cause
-from sessionization.spark.checkpoint import LAYOUT_FILE
+from sessionization.spark.checkpoint import read_checkpoint
 from sessionization.spark.layout import Layout
 from sessionization.spark.lock import locked
 from sessionization.spark.parse import EventTimeLimits, parse, valid_events
@@ -76,15 +75,9 @@ def play_of(settings: BackfillSettings, now_ms: int) -> Play:
         fields = SessionizeSettings.model_fields
         limits = EventTimeLimits(fields["max_clock_skew"].default, fields["max_event_age"].default)
         return Play(from_ms, to_ms, Rules(), limits, Layout())
-    file = settings.checkpoints / LAYOUT_FILE
-    try:
-        known = json.loads(file.read_text(encoding="utf-8"))
-        fixed = known["fixed"]
-        limits = EventTimeLimits(fixed["max_clock_skew_ms"], fixed["max_event_age_ms"])
-        return Play(from_ms, to_ms, Rules(**known["rules"]), limits, Layout(fixed["device_groups"]))
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        msg = f"{file} is not readable ({error}): give the --checkpoints folder of the sessionize job, or leave it out"
-        raise CheckpointError(msg) from error
+    begun = read_checkpoint(settings.checkpoints)
+    limits = EventTimeLimits(begun.fixed.max_clock_skew_ms, begun.fixed.max_event_age_ms)
+    return Play(from_ms, to_ms, begun.in_force.rules, limits, begun.layout)
 
 
 def backfill(settings: BackfillSettings, say: Callable[[str], None]) -> None:
