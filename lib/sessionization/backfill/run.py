@@ -10,9 +10,10 @@ from datetime import UTC, date, datetime, timedelta
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from sessionization.backfill.clock import Clock, clock_of
-from sessionization.backfill.columns import Replay
+from sessionization.backfill.columns import ROW_SCHEMA, Replay
 from sessionization.backfill.settings import BackfillSettings
 from sessionization.core.state import Rules
 from sessionization.errors import ConfigurationError, DifferenceError, MaintenanceError
@@ -32,11 +33,7 @@ from sessionization.spark.tables import RAW_EVENTS, SESSION_CHANGES, SESSIONS, S
 BACKFILL = replace(SESSIONS, name="sessions_backfill", comment="Sessions worked out anew by the job backfill")
 _DAY_MS = 86_400_000
 _LISTED = 20
-_ROW = (
-    "device_id string, session_id bigint, started_ms bigint, start_ms bigint, start_account_id string, "
-    "start_platform string, rank int, revision int, ended_ms bigint, foreground_s bigint, end_account_id string, "
-    "end_reason string, end_platform string, updated_ms bigint"
-)
+_ROW = from_arrow_schema(ROW_SCHEMA)
 _COMPARED = (
     "account_id", "platform", "status", "started_at", "ended_at", "duration_ms", "foreground_s", "end_reason", "revision",
 )  # fmt: skip
