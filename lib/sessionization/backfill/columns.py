@@ -86,7 +86,7 @@ class Replay:
         now_ms = self.clock.of_messages(_numbers(events, "ingested_ms"))
         device = _groups(events["device_id"])
         stretch = self._stretches(device, now_ms)
-        plain = self._plain(events, device, stretch, now_ms)
+        plain = self._take_turns(events, stretch, now_ms) & _told_once(events, device, stretch)
         starts = np.flatnonzero(plain)[::2]
         rows = [self._plain_rows(events, starts, now_ms)]
         others = np.flatnonzero(~plain)
@@ -107,8 +107,8 @@ class Replay:
         begins[1:] = (device[1:] != device[:-1]) | (now_ms[1:] > empty_ms[:-1])
         return np.cumsum(begins)
 
-    def _plain(self, events: pa.Table, device: Instants, stretch: Instants, now_ms: Instants) -> _Marks:
-        """Which events are of a plain stretch."""
+    def _take_turns(self, events: pa.Table, stretch: Instants, now_ms: Instants) -> _Marks:
+        """Which events are of a stretch that is Start, End, Start, End, each End after its own Start and in time."""
         session = _numbers(events, "session_id")
         at_ms = _numbers(events, "event_ms")
         is_start = events["is_start"].to_numpy()
@@ -127,23 +127,9 @@ class Replay:
             & (now_ms - now_ms[previous] < self.rules.session_timeout_ms)
         )
         fits &= ~follows | is_odd | (at_ms >= at_ms[previous])
-        is_plain = np.ones(len(first), bool)
+        is_plain: _Marks = size % 2 == 0
         is_plain[number[~fits]] = False
-        is_plain &= size % 2 == 0
-        # A session is in one stretch alone, and twice.
-        order = np.lexsort((session, device))
-        begins = np.ones(len(order), bool)
-        begins[1:] = (session[order][1:] != session[order][:-1]) | (device[order][1:] != device[order][:-1])
-        of_session = np.cumsum(begins) - 1
-        heads = np.flatnonzero(begins)
-        often = np.diff(heads, append=len(order)) != _START_AND_END
-        is_plain[number[order[often[of_session]]]] = False
-        # An entry of a session in several stretches would make several rows: then all of the device is played.
-        low = np.minimum.reduceat(number[order], heads)
-        high = np.maximum.reduceat(number[order], heads)
-        torn = np.unique(device[order][heads[low != high]])
-        is_whole = ~np.isin(device, torn)
-        return is_plain[number] & is_whole
+        return is_plain[number]
 
     def _plain_rows(self, events: pa.Table, starts: Instants, now_ms: Instants) -> pa.Table:
         start, end = events.take(pa.array(starts)), events.take(pa.array(starts + 1))
@@ -197,6 +183,24 @@ def _event(
 ) -> Event:
     said = session_id, at_ms, _PLATFORMS[platform], ingested_ms, account_id
     return Start(*said) if is_start else End(*said, foreground_s)
+
+
+def _told_once(events: pa.Table, device: Instants, stretch: Instants) -> _Marks:
+    """Which events are of a stretch whose sessions have two events each, on a device whose sessions are in one stretch each."""
+    session = _numbers(events, "session_id")
+    order = np.lexsort((session, device))
+    begins = np.ones(len(order), bool)
+    begins[1:] = (session[order][1:] != session[order][:-1]) | (device[order][1:] != device[order][:-1])
+    of_session = np.cumsum(begins) - 1
+    heads = np.flatnonzero(begins)
+    often = np.diff(heads, append=len(order)) != _START_AND_END
+    is_plain = np.ones(stretch[-1] + 1, bool)
+    is_plain[stretch[order[often[of_session]]]] = False
+    # An entry of a session in several stretches would make several rows: then all of the device is played.
+    low = np.minimum.reduceat(stretch[order], heads)
+    high = np.maximum.reduceat(stretch[order], heads)
+    torn = np.unique(device[order][heads[low != high]])
+    return is_plain[stretch] & ~np.isin(device, torn)
 
 
 def _numbers(events: pa.Table, name: str) -> Instants:
