@@ -129,6 +129,15 @@ def test_evenings(seed: int, dirt: float) -> None:
     assert player.from_ms == 0
 
 
+@pytest.mark.parametrize("again_ms", [5 * MINUTE, 5 * HOUR])
+def test_a_session_that_comes_again_makes_one_row(again_ms: int) -> None:
+    moments: list[tuple[int, Event]] = []
+    for at_ms in (MINUTE, MINUTE + again_ms):
+        moments.append((at_ms, Start(1, at_ms, Platform.PC, at_ms)))
+        moments.append((at_ms + MINUTE, End(1, at_ms + MINUTE, Platform.PC, at_ms + MINUTE)))
+    check(RULES, tuple(Batch(now_ms, (("d", event),)) for now_ms, event in moments))
+
+
 def test_what_is_plain_is_not_played(monkeypatch: pytest.MonkeyPatch) -> None:
     played: Counter[str] = Counter()
     original = Replay._played

@@ -186,7 +186,7 @@ def _event(
 
 
 def _told_once(events: pa.Table, device: Instants, stretch: Instants) -> _Marks:
-    """Which events are of a stretch whose sessions have two events each, on a device whose sessions are in one stretch each."""
+    """Which events are of a stretch each session of which has two events on the device: where it takes turns, both are in it."""
     session = _numbers(events, "session_id")
     order = np.lexsort((session, device))
     begins = np.ones(len(order), bool)
@@ -196,11 +196,7 @@ def _told_once(events: pa.Table, device: Instants, stretch: Instants) -> _Marks:
     often = np.diff(heads, append=len(order)) != _START_AND_END
     is_plain = np.ones(stretch[-1] + 1, bool)
     is_plain[stretch[order[often[of_session]]]] = False
-    # An entry of a session in several stretches would make several rows: then all of the device is played.
-    low = np.minimum.reduceat(stretch[order], heads)
-    high = np.maximum.reduceat(stretch[order], heads)
-    torn = np.unique(device[order][heads[low != high]])
-    return is_plain[stretch] & ~np.isin(device, torn)
+    return is_plain[stretch]
 
 
 def _numbers(events: pa.Table, name: str) -> Instants:
