@@ -10,21 +10,20 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionization.backfill.run import BACKFILL
 from sessionization.errors import ConfigurationError
 from sessionization.ops import erase as ops
+from sessionization.ops.maintain import steps
 from sessionization.ops.settings import EraseSettings
 from sessionization.spark import rollup
 from sessionization.spark.codec import OUTPUT_SCHEMA
 from sessionization.spark.parse import EventTimeLimits, parse
 from sessionization.spark.sinks import ArchiveSink, changes_of
 from sessionization.spark.table_home import TableHome, create_tables
-from sessionization.spark.tables import QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS, Table
+from sessionization.spark.tables import BACKFILL, QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS, Table
 from tests.spark.test_tables import a_change
 
 ANN, BOB, CID = "ann-4711", "bob-4711", "ann-47"
 TABLES = (SESSION_CHANGES, SESSIONS, RAW_EVENTS, QUARANTINE, BACKFILL)
-FILES_KEPT = "delta.deletedFileRetentionDuration"
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -154,15 +153,13 @@ def test_an_account_is_gone_from_tables_and_files_and_others_are_left_whole(
             10: (BOB, "orphaned", "orphaned", None),
         }
 
-    # Later: what the tables no longer refer to is deleted.
+    # Later: what the tables no longer refer to is deleted, by what maintain does.
     monkeypatch.setattr(ops, "StateReader", StateReaderOfNobody)
     spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
     try:
-        for table in TABLES:
-            spark.sql(
-                f"ALTER TABLE {home.sql_name(table.name)} SET TBLPROPERTIES ('{FILES_KEPT}' = 'interval 0 hours')"
-            )
-            spark.sql(f"VACUUM {home.sql_name(table.name)}")
+        found = {table.name: home.properties(spark, table) for table in TABLES}
+        for step in steps(home, 1, dict.fromkeys(found, 0), found):
+            spark.sql(step.sql)
     finally:
         spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
     assert {file.parts[1] for file in holding(home.warehouse, ANN)} <= {"_delta_log"}, "until the log is cleaned"

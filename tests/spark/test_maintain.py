@@ -19,10 +19,12 @@ from sessionization.spark.progress import wall_clock_ms
 from sessionization.spark.source import file_messages, ticks
 from sessionization.spark.table_home import TableHome, create_tables
 from sessionization.spark.tables import (
+    BACKFILL,
     QUARANTINE,
     RAW_EVENTS,
     RETENTION_PROPERTIES,
     SESSION_CHANGES,
+    SESSIONS,
     STREAM_PROGRESS,
     TABLES,
     retention_ms_of,
@@ -47,6 +49,7 @@ def test_past_days_become_one_file_and_no_row_is_lost(spark: SparkSession, setti
     create_tables(spark, home, owner="test", may_create=True)
     for _ in range(2):  # a file of today and one of yesterday
         home.append(spark.range(0, 2, 1, 1).selectExpr(*MESSAGE), RAW_EVENTS)
+    home.overwrite(home.read(spark.read, SESSIONS), BACKFILL)
     said: list[str] = []
     ops.maintain(settings.model_copy(update={"retention": 8 * DAY_MS}), said.append, threading.Event())
     rows = home.read(spark.read, RAW_EVENTS).selectExpr(
@@ -54,9 +57,9 @@ def test_past_days_become_one_file_and_no_row_is_lost(spark: SparkSession, setti
     )
     counted = rows.groupBy("today").agg(F.countDistinct("at").alias("files"), F.count("*").alias("messages"))
     assert {(row.today, row.files, row.messages) for row in counted.collect()} == {(False, 1, 2), (True, 2, 2)}
-    assert said[-1] == "VACUUM of stream_progress is done"
+    assert said[-1] == "VACUUM of sessions_backfill is done"
     assert f"OPTIMIZE of {QUARANTINE.name} is done" in said
-    for table in TABLES:
+    for table in (*TABLES, BACKFILL):
         kept = {retention_ms_of(home.properties(spark, table), key) for key in RETENTION_PROPERTIES}
         assert kept == {6 * HOUR_MS if table is STREAM_PROGRESS else 8 * DAY_MS}
 

@@ -14,7 +14,7 @@ from sessionization.ops.conflicts import is_conflict
 from sessionization.ops.maintain import Step, do, steps
 from sessionization.ops.settings import MaintainSettings
 from sessionization.spark.table_home import TableHome
-from sessionization.spark.tables import PROPERTIES_OF_ALL, TABLES, retention
+from sessionization.spark.tables import BACKFILL, PROPERTIES_OF_ALL, TABLES, retention
 
 DAY_MS = 86_400_000
 HOME = TableHome(catalog="main", schema="games")
@@ -66,6 +66,12 @@ def test_a_table_keeps_longer_what_is_still_to_be_read_and_the_others_do_not() -
     assert [step.table for step in steps(HOME, 3, longer, AS_CREATED) if step.verb == "ALTER"] == ["session_changes"]
     for_good = AS_CREATED | {"session_changes": dict(retention(14 * DAY_MS))}
     assert [step.table for step in todo(found=for_good) if step.verb == "ALTER"] == ["session_changes"], "and no longer"
+
+
+def test_what_the_job_backfill_has_made_is_cleaned_likewise() -> None:
+    known = {table.name: 7 * DAY_MS for table in (*TABLES, BACKFILL)}
+    made = steps(HOME, 3, known, AS_CREATED | {BACKFILL.name: {}})
+    assert [step.verb for step in made if step.table == BACKFILL.name] == ["ALTER", "VACUUM"]
 
 
 def test_a_table_of_which_nothing_is_known_is_left_alone() -> None:

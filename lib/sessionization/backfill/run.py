@@ -4,7 +4,7 @@ import contextlib
 import math
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
 from pyspark.errors import PySparkException
@@ -28,9 +28,8 @@ from sessionization.spark.parse import EventTimeLimits, parse, valid_events
 from sessionization.spark.progress import wall_clock_ms
 from sessionization.spark.session import own_session
 from sessionization.spark.table_home import TableHome
-from sessionization.spark.tables import RAW_EVENTS, SESSION_CHANGES, SESSIONS, STREAM_PROGRESS
+from sessionization.spark.tables import BACKFILL, RAW_EVENTS, SESSION_CHANGES, SESSIONS, STREAM_PROGRESS
 
-BACKFILL = replace(SESSIONS, name="sessions_backfill", comment="Sessions worked out anew by the job backfill")
 _DAY_MS = 86_400_000
 _LISTED = 20
 _ROW = from_arrow_schema(ROW_SCHEMA)

@@ -14,7 +14,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sessionization.backfill.run import BACKFILL
 from sessionization.errors import ConfigurationError, MaintenanceError
 from sessionization.ops.conflicts import is_conflict
 from sessionization.ops.settings import EraseSettings
@@ -27,6 +26,7 @@ from sessionization.spark.progress import wall_clock_ms
 from sessionization.spark.session import own_session
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import (
+    BACKFILL,
     QUARANTINE,
     RAW_EVENTS,
     RETENTION_PROPERTIES,

@@ -23,8 +23,7 @@ from sessionization.spark.progress import wall_clock_ms
 from sessionization.spark.session import own_session
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import (
-    QUARANTINE,
-    RAW_EVENTS,
+    BACKFILL,
     RETENTION_PROPERTIES,
     SESSION_CHANGES,
     SESSIONS,
@@ -34,7 +33,6 @@ from sessionization.spark.tables import (
     retention_ms_of,
 )
 
-_COMPACTED = (SESSION_CHANGES, RAW_EVENTS, QUARANTINE)
 _DAY_MS = 86_400_000
 
 
@@ -70,7 +68,7 @@ def steps(
     """
     return [
         step
-        for table in TABLES
+        for table in (*TABLES, BACKFILL)
         if table.name in retentions_ms
         for step in _steps_of(home, table, days, retentions_ms[table.name], found[table.name])
     ]
@@ -83,10 +81,9 @@ def _steps_of(home: TableHome, table: Table, days: int, retention_ms: int, found
     if not has_its_own and any(retention_ms_of(found, key) != retention_ms_of(wanted, key) for key in wanted):
         set_to = ", ".join(f"'{key}' = '{value}'" for key, value in wanted.items())
         yield Step(table.name, f"ALTER TABLE {name} SET TBLPROPERTIES ({set_to})")
-    if table in _COMPACTED:
-        for day in table.partitioned_by:
-            past = f"{day} >= date_sub(current_date(), {days}) AND {day} < current_date()"
-            yield Step(table.name, f"OPTIMIZE {name} WHERE {past}")
+    for day in table.partitioned_by:
+        past = f"{day} >= date_sub(current_date(), {days}) AND {day} < current_date()"
+        yield Step(table.name, f"OPTIMIZE {name} WHERE {past}")
     yield Step(table.name, f"VACUUM {name}")
 
 
@@ -107,8 +104,9 @@ def maintain(settings: MaintainSettings, say: Callable[[str], None], stop: threa
         if missing:
             msg = f"{home} does not hold {', '.join(missing)}: give the home of the sessionize job's tables"
             raise ConfigurationError(msg)
-        found = {table.name: home.properties(spark, table) for table in TABLES}
-        retentions_ms = {table.name: settings.retention for table in TABLES}
+        tables = (*TABLES, BACKFILL) if home.exists(spark, BACKFILL) else TABLES
+        found = {table.name: home.properties(spark, table) for table in tables}
+        retentions_ms = {table.name: settings.retention for table in tables}
         failures = []
         if settings.checkpoints is not None:
             failures = _spare_unread(spark, home, settings.checkpoints, retentions_ms, say)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql.types import DataType, StructField, StructType
 
@@ -195,3 +195,6 @@ STREAM_PROGRESS = Table(
 )
 
 TABLES = (SESSION_CHANGES, SESSIONS, RAW_EVENTS, QUARANTINE, STREAM_PROGRESS)
+
+BACKFILL = replace(SESSIONS, name="sessions_backfill", comment="Sessions worked out anew by the job backfill")
+"""Not one of the stream's: it is there once the job has made it."""
