@@ -20,6 +20,7 @@ from sessionization.spark.parse import EventTimeLimits, parse
 from sessionization.spark.sinks import ArchiveSink, changes_of
 from sessionization.spark.table_home import TableHome, create_tables
 from sessionization.spark.tables import BACKFILL, QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS, Table
+from tests.adapter.test_checkpoint import reopened
 from tests.spark.test_tables import a_change
 
 ANN, BOB, CID = "ann-4711", "bob-4711", "ann-47"
@@ -66,7 +67,7 @@ CHANGES_OF_OTHERS = {("d1", 2, BOB), ("d2", 4, BOB), ("d1", 9, CID), ("d4", 10, 
 @pytest.fixture
 def home(spark: SparkSession, tmp_path: Path) -> TableHome:
     home = TableHome(tmp_path / "warehouse")
-    create_tables(spark, home, owner="ours", may_create=True)
+    create_tables(spark, home, owner=reopened(tmp_path / "checkpoints").id, may_create=True)
     rows = [("pc_sessions", None, None, "f", AT, value, AT.date()) for value in ANN_S + OTHERS]
     messages = spark.createDataFrame(rows, RAW_EVENTS.schema)
     archive = ArchiveSink(home, "archive", "writer", lambda _: None, lambda _: None)
@@ -80,6 +81,15 @@ def home(spark: SparkSession, tmp_path: Path) -> TableHome:
     )
     home.overwrite(home.read(spark.read, SESSIONS), BACKFILL)
     return home
+
+
+@pytest.fixture
+def settings(home: TableHome) -> EraseSettings:
+    """Of a job that has stopped and remembers something."""
+    assert home.warehouse is not None
+    checkpoints = home.warehouse.parent / "checkpoints"
+    (checkpoints / "sessionize" / "state").mkdir(parents=True)
+    return EraseSettings(warehouse=home.warehouse, checkpoints=checkpoints, account=(ANN,))
 
 
 class State:
@@ -126,16 +136,13 @@ def holding(folder: Path, text: str) -> Iterator[Path]:
 
 
 def test_an_account_is_gone_from_tables_and_files_and_others_are_left_whole(
-    spark: SparkSession, home: TableHome, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, home: TableHome, settings: EraseSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert home.warehouse is not None
     monkeypatch.setattr(ops, "StateReader", State)
-    checkpoints = home.warehouse.parent / "checkpoints"
-    (checkpoints / "sessionize" / "state").mkdir(parents=True)
     assert {SESSIONS.name, RAW_EVENTS.name, BACKFILL.name} <= {file.parts[0] for file in holding(home.warehouse, ANN)}
     assert ends_shown(spark, home, SESSIONS)[10] == (BOB, "orphaned", "orphaned", ANN)
 
-    settings = EraseSettings(warehouse=home.warehouse, checkpoints=checkpoints, account=(ANN,))
     receipt = ops.erase(settings, lambda _: None)
     assert players(spark, home, SESSIONS) == players(spark, home, SESSION_CHANGES) == CHANGES_OF_OTHERS
     assert messages(spark, home, RAW_EVENTS) == sorted(OTHERS)

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from sessionization.errors import CheckpointError
 from sessionization.ops import maintain as ops
 from sessionization.ops.input_files import delete_read_files
 from sessionization.ops.settings import MaintainSettings
@@ -29,6 +30,7 @@ from sessionization.spark.tables import (
     TABLES,
     retention_ms_of,
 )
+from tests.adapter.test_checkpoint import reopened
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -46,7 +48,7 @@ def settings(tmp_path: Path) -> MaintainSettings:
 
 def test_past_days_become_one_file_and_no_row_is_lost(spark: SparkSession, settings: MaintainSettings) -> None:
     home = TableHome(settings.warehouse)
-    create_tables(spark, home, owner="test", may_create=True)
+    create_tables(spark, home, owner=reopened(settings.checkpoints).id, may_create=True)
     for _ in range(2):  # a file of today and one of yesterday
         home.append(spark.range(0, 2, 1, 1).selectExpr(*MESSAGE), RAW_EVENTS)
     home.overwrite(home.read(spark.read, SESSIONS), BACKFILL)
@@ -64,6 +66,16 @@ def test_past_days_become_one_file_and_no_row_is_lost(spark: SparkSession, setti
         assert kept == {6 * HOUR_MS if table is STREAM_PROGRESS else 8 * DAY_MS}
 
 
+def test_the_checkpoint_of_another_job_is_refused(spark: SparkSession, settings: MaintainSettings) -> None:
+    create_tables(spark, TableHome(settings.warehouse), owner="ours", may_create=True)
+    theirs = reopened(settings.checkpoints).id
+    said: list[str] = []
+    refused = f"table session_changes in .* is written by another checkpoint \\(ours, not {theirs} of --checkpoints "
+    with pytest.raises(CheckpointError, match=refused):
+        ops.maintain(settings, said.append, threading.Event())
+    assert said == []
+
+
 def rewrite(file: Path, old: str, new: str) -> None:
     """Change a file that Spark has written; its checksum, which would not fit any more, goes."""
     text = re.sub(old, new, file.read_text(encoding="utf-8"))
@@ -75,7 +87,7 @@ def rewrite(file: Path, old: str, new: str) -> None:
 def test_what_rollup_has_not_read_outlives_maintenance(spark: SparkSession, settings: MaintainSettings) -> None:
     """It stopped eight days ago, and what came then was compacted at once."""
     home = TableHome(settings.warehouse)
-    create_tables(spark, home, owner="test", may_create=True)
+    create_tables(spark, home, owner=reopened(settings.checkpoints).id, may_create=True)
     rollup = settings.checkpoints / ROLLUP
     table = settings.warehouse / SESSION_CHANGES.name
     yesterday = datetime.now(UTC) - timedelta(days=1)

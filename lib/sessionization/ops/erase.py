@@ -1,9 +1,7 @@
 """A player's data out of all tables: what is deleted, what remains for a while, and until when."""
 
-import contextlib
 import hashlib
 import json
-import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -16,14 +14,13 @@ from pyspark.sql import functions as F
 
 from sessionization.errors import ConfigurationError, MaintenanceError
 from sessionization.ops.conflicts import is_conflict
+from sessionization.ops.held import tables_held
 from sessionization.ops.settings import EraseSettings
 from sessionization.ops.state import StateReader
 from sessionization.spark.causes import first_cause
 from sessionization.spark.checkpoint import SESSIONIZE
-from sessionization.spark.lock import locked
 from sessionization.spark.parse import EventTimeLimits, parse
 from sessionization.spark.progress import wall_clock_ms
-from sessionization.spark.session import own_session
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import (
     BACKFILL,
@@ -36,6 +33,7 @@ from sessionization.spark.tables import (
     retention_ms_of,
 )
 
+_NEEDED = (SESSION_CHANGES, SESSIONS, RAW_EVENTS, QUARANTINE)
 _KEY = ("device_id", "session_id")
 _NO_LIMITS = EventTimeLimits(1 << 60, 1 << 60)
 _MESSAGE = ("ingest_date", "ingested_at", "value")
@@ -69,22 +67,14 @@ def erase(settings: EraseSettings, say: Callable[[str], None]) -> Receipt:
 
     The sessionize job must be stopped: on folders its checkpoint is held meanwhile.
 
-    Raises `ConfigurationError` without an account or without tables, `CheckpointError` while the job runs on folders, and
+    Raises `ConfigurationError` without an account or without tables, `CheckpointError` as `tables_held` does, and
     `MaintenanceError` where somebody else changed a table.
     """
     if not settings.account:
         msg = "--account is missing: give it, as in --account TEXT"
         raise ConfigurationError(msg)
-    home, accounts = TableHome.of(settings), sorted(set(settings.account))
-    with contextlib.ExitStack() as stack:
-        if settings.warehouse is not None and settings.checkpoints is not None:
-            stack.enter_context(locked(settings.checkpoints, say, threading.Event()))
-        spark = stack.enter_context(own_session())
-        needed = (SESSION_CHANGES, SESSIONS, RAW_EVENTS, QUARANTINE)
-        missing = [table.name for table in needed if not home.exists(spark, table)]
-        if missing:
-            msg = f"{home} does not hold {', '.join(missing)}: give the home of the sessionize job's tables"
-            raise ConfigurationError(msg)
+    accounts = sorted(set(settings.account))
+    with tables_held(settings, _NEEDED, say) as (spark, home):
         receipt = Receipt(
             [hashlib.sha256(account.encode()).hexdigest() for account in accounts], _told(wall_clock_ms())
         )

@@ -1,6 +1,5 @@
 """Compact what is over, delete what is not referred to: `OPTIMIZE` and `VACUUM`, safe beside the stream."""
 
-import contextlib
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -12,15 +11,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from sessionization.durations import format_duration
-from sessionization.errors import ConfigurationError, MaintenanceError, SessionizationError
+from sessionization.errors import MaintenanceError, SessionizationError
 from sessionization.ops.conflicts import is_conflict
+from sessionization.ops.held import tables_held
 from sessionization.ops.input_files import delete_read_files
 from sessionization.ops.settings import MaintainSettings
 from sessionization.ops.unread import kept_ms, unread_ms
 from sessionization.spark.causes import first_cause
-from sessionization.spark.lock import locked
 from sessionization.spark.progress import wall_clock_ms
-from sessionization.spark.session import own_session
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import (
     BACKFILL,
@@ -92,18 +90,10 @@ def maintain(settings: MaintainSettings, say: Callable[[str], None], stop: threa
 
     What the rollup has not read of `session_changes` is kept, where the checkpoint is known to tell.
 
-    Raises `ConfigurationError` when the tables are not there, `CheckpointError` when the job runs on folders, and
-    `MaintenanceError` at the end when something could not be done.
+    Raises `ConfigurationError` when the tables are not there, `CheckpointError` as `tables_held` does, and `MaintenanceError`
+    at the end when something could not be done.
     """
-    home = TableHome.of(settings)
-    with contextlib.ExitStack() as stack:
-        if settings.warehouse is not None and settings.checkpoints is not None:
-            stack.enter_context(locked(settings.checkpoints, say, stop))
-        spark = stack.enter_context(own_session())
-        missing = [table.name for table in TABLES if not home.exists(spark, table)]
-        if missing:
-            msg = f"{home} does not hold {', '.join(missing)}: give the home of the sessionize job's tables"
-            raise ConfigurationError(msg)
+    with tables_held(settings, TABLES, say, stop) as (spark, home):
         tables = (*TABLES, BACKFILL) if home.exists(spark, BACKFILL) else TABLES
         found = {table.name: home.properties(spark, table) for table in tables}
         retentions_ms = {table.name: settings.retention for table in tables}

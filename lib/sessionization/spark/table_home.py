@@ -10,12 +10,14 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.streaming import DataStreamReader
 
 from sessionization.errors import CheckpointError, ConfigurationError
-from sessionization.spark.tables import PROPERTIES_OF_ALL, TABLES, Table
+from sessionization.spark.checkpoint import read_checkpoint
+from sessionization.spark.tables import PROPERTIES_OF_ALL, RAW_EVENTS, SESSION_CHANGES, SESSIONS, TABLES, Table
 
 OWNER_PROPERTY = "sessionization.checkpoint"
 """Table property that names the checkpoint whose queries write the table."""
 
 _COMMITS_LOOKED_AT = 100
+_ONE_OF_EACH_QUERY = (SESSION_CHANGES, SESSIONS, RAW_EVENTS)
 
 
 class NamesHome(Protocol):
@@ -66,6 +68,21 @@ class TableHome:
         """A table's properties, from its metadata alone: `DESCRIBE DETAIL` would read the whole log."""
         rows = spark.sql(f"SHOW TBLPROPERTIES {self.sql_name(table.name)}").collect()
         return {row.key: row.value for row in rows}
+
+    def refuse_other_owner(self, spark: SparkSession, checkpoints: Path) -> None:
+        """Check that the folder is the checkpoint whose queries write the tables.
+
+        Raises `CheckpointError` where it is another one, or none at all; it is only read.
+        """
+        owner = read_checkpoint(checkpoints).id
+        for table in _ONE_OF_EACH_QUERY:
+            found = self.properties(spark, table).get(OWNER_PROPERTY)
+            if found != owner:
+                msg = (
+                    f"table {table.name} in {self} is written by another checkpoint ({found}, not {owner} of --checkpoints "
+                    f"{checkpoints}): give that one's folder, or the home of this one's tables"
+                )
+                raise CheckpointError(msg)
 
     def read(self, reader: DataFrameReader | DataStreamReader, table: Table) -> DataFrame:
         """Read a table as a batch (`spark.read`) or as a stream (`spark.readStream`)."""

@@ -1,0 +1,44 @@
+"""How a job that changes the tables beside the stream comes to them: by the checkpoint that is theirs."""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+from pyspark.sql import SparkSession
+
+from sessionization.errors import ConfigurationError
+from sessionization.ops.settings import EraseSettings, MaintainSettings
+from sessionization.spark.checkpoint import read_checkpoint
+from sessionization.spark.lock import locked
+from sessionization.spark.session import own_session
+from sessionization.spark.table_home import TableHome
+from sessionization.spark.tables import Table
+
+
+@contextlib.contextmanager
+def tables_held(
+    settings: MaintainSettings | EraseSettings,
+    needed: Sequence[Table],
+    say: Callable[[str], None],
+    stop: threading.Event | None = None,
+) -> Iterator[tuple[SparkSession, TableHome]]:
+    """A session and the home of the tables, to be changed by the body; on folders the sessionize job is kept out meanwhile.
+
+    Raises `ConfigurationError` where a table that is needed is not there, `CheckpointError` where the job runs on folders or
+    `--checkpoints` is not the folder of the one that writes the tables, and `StoppedError` when `stop` is set before the
+    body begins. A folder that is no checkpoint is left as it is.
+    """
+    home, checkpoints = TableHome.of(settings), settings.checkpoints
+    with contextlib.ExitStack() as stack:
+        if checkpoints is not None:
+            read_checkpoint(checkpoints)
+            if home.warehouse is not None:
+                stack.enter_context(locked(checkpoints, say, stop))
+        spark = stack.enter_context(own_session())
+        missing = [table.name for table in needed if not home.exists(spark, table)]
+        if missing:
+            msg = f"{home} does not hold {', '.join(missing)}: give the home of the sessionize job's tables"
+            raise ConfigurationError(msg)
+        if checkpoints is not None:
+            home.refuse_other_owner(spark, checkpoints)
+        yield spark, home
