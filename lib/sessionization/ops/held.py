@@ -1,4 +1,4 @@
-"""How a job that changes the tables beside the stream comes to them: by the checkpoint that is theirs."""
+"""How a job that changes the tables beside the stream comes to them: by the checkpoint that is theirs, and alone on folders."""
 
 import contextlib
 import threading
@@ -22,9 +22,9 @@ def tables_held(
     say: Callable[[str], None],
     stop: threading.Event | None = None,
 ) -> Iterator[tuple[SparkSession, TableHome]]:
-    """A session and the home of the tables, to be changed by the body; on folders the sessionize job is kept out meanwhile.
+    """A session and the home of the tables, to be changed by the body; on folders every other job is kept out meanwhile.
 
-    Raises `ConfigurationError` where a table that is needed is not there, `CheckpointError` where the job runs on folders or
+    Raises `ConfigurationError` where a table that is needed is not there, `CheckpointError` where another job runs on folders or
     `--checkpoints` is not the folder of the one that writes the tables, and `StoppedError` when `stop` is set before the
     body begins. A folder that is no checkpoint is left as it is.
     """
@@ -34,6 +34,7 @@ def tables_held(
             read_checkpoint(checkpoints)
             if home.warehouse is not None:
                 stack.enter_context(locked(checkpoints, say, stop))
+                stack.enter_context(home.held(say, stop))
         spark = stack.enter_context(own_session())
         missing = [table.name for table in needed if not home.exists(spark, table)]
         if missing:

@@ -37,7 +37,7 @@ def land(settings: LandChangesSettings, say: Say, stop: threading.Event) -> None
         raise ConfigurationError(msg)
     home = TableHome.of(settings)
     log = settings.checkpoints / "engine.log"
-    with locked(settings.checkpoints, say, stop), engine_alive(log), own_session(log) as spark:
+    with locked(settings.checkpoints, say, stop), home.held(say, stop), engine_alive(log), own_session(log) as spark:
         if not home.exists(spark, SESSION_CHANGES):
             msg = f"{home} does not hold {SESSION_CHANGES.name}: start the sessionize job first, which makes it"
             raise ConfigurationError(msg)

@@ -1,4 +1,4 @@
-"""One job at a time on a checkpoint folder; what a dead job held is free."""
+"""One job at a time on a folder; what a dead job held is free."""
 
 import fcntl
 import json
@@ -15,6 +15,8 @@ from typing import IO
 from sessionization.errors import CheckpointError, ConfigurationError, StoppedError
 
 LOCK_FILE = "lock"
+OF_TABLES = "_lock"
+"""Such a name no reader of tables takes for one of theirs."""
 _VOLUMES = Path("/Volumes")
 _WAIT_S = 20
 _POLL_S = 0.2
@@ -22,7 +24,13 @@ _POLL_S = 0.2
 
 @contextmanager
 def locked(
-    folder: Path, say: Callable[[str], None], stop: threading.Event | None = None, wait_s: float = _WAIT_S
+    folder: Path,
+    say: Callable[[str], None],
+    stop: threading.Event | None = None,
+    wait_s: float = _WAIT_S,
+    *,
+    option: str = "--checkpoints",
+    name: str = LOCK_FILE,
 ) -> Iterator[None]:
     """Hold the folder while the body runs; it is made if missing.
 
@@ -30,7 +38,8 @@ def locked(
     however they end: an engine may outlive its job by a moment, and must not meet the next one. That is what `wait_s`
     is for.
 
-    A folder of a Databricks volume is made and not held.
+    A folder of a Databricks volume is made and not held. `option` is what the folder was given as, `name` the file in it that
+    is locked.
 
     Raises `CheckpointError` when another job holds the folder all that time, `StoppedError` when `stop` is set before
     that, and `ConfigurationError` when the folder cannot be used.
@@ -39,15 +48,15 @@ def locked(
     is_volume = folder.is_relative_to(_VOLUMES)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = None if is_volume else (folder / LOCK_FILE).open("a+", encoding="utf-8")
+        file = None if is_volume else (folder / name).open("a+", encoding="utf-8")
     except OSError as error:
-        msg = f"--checkpoints {folder} cannot be used ({error.strerror}): give a folder that this user can write"
+        msg = f"{option} {folder} cannot be used ({error.strerror}): give a folder that this user can write"
         raise ConfigurationError(msg) from error
     if file is None:  # a volume knows neither locks nor appending: the job's max_concurrent_runs sees to it there
         yield
         return
     with file:
-        _wait_for(file, folder, say, stop or threading.Event(), wait_s)
+        _wait_for(file, f"{option} {folder}", say, stop or threading.Event(), wait_s)
         os.set_inheritable(file.fileno(), True)  # by the engine
         _sign(file)
         try:
@@ -57,7 +66,7 @@ def locked(
                 fcntl.flock(file, fcntl.LOCK_UN)  # for the engine too, which a notebook keeps for its next run
 
 
-def _wait_for(file: IO[str], folder: Path, say: Callable[[str], None], stop: threading.Event, wait_s: float) -> None:
+def _wait_for(file: IO[str], what: str, say: Callable[[str], None], stop: threading.Event, wait_s: float) -> None:
     deadline_s = time.monotonic() + wait_s
     is_told = False
     while True:
@@ -67,18 +76,18 @@ def _wait_for(file: IO[str], folder: Path, say: Callable[[str], None], stop: thr
             owner = _owner(file)
             if time.monotonic() >= deadline_s:
                 msg = (
-                    f"--checkpoints {folder} is in use by {owner}: stop that job first; "
+                    f"{what} is in use by {owner}: stop that job first; "
                     "a second one beside it needs a --checkpoints folder and tables of its own"
                 )
                 raise CheckpointError(msg) from None
             if not is_told:
-                say(f"waiting for {owner}, which still uses {folder}")
+                say(f"waiting for {owner}, which still uses {what}")
                 is_told = True
             if stop.wait(_POLL_S):
                 msg = f"stopped while waiting for {owner}; nothing was begun"
                 raise StoppedError(msg) from None
         except OSError as error:
-            say(f"{folder} cannot be locked ({error.strerror}): see to it that no second job uses it")
+            say(f"{what} cannot be locked ({error.strerror}): see to it that no second job uses it")
             return
         else:
             return

@@ -1,6 +1,9 @@
 """Where the tables are, how they are reached there, and how they come to be."""
 
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, Self
@@ -11,6 +14,7 @@ from pyspark.sql.streaming import DataStreamReader
 
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.spark.checkpoint import read_checkpoint
+from sessionization.spark.lock import OF_TABLES, locked
 from sessionization.spark.tables import PROPERTIES_OF_ALL, RAW_EVENTS, SESSION_CHANGES, SESSIONS, TABLES, Table
 
 OWNER_PROPERTY = "sessionization.checkpoint"
@@ -83,6 +87,21 @@ class TableHome:
                     f"{checkpoints}): give that one's folder, or the home of this one's tables"
                 )
                 raise CheckpointError(msg)
+
+    @contextmanager
+    def held(self, say: Callable[[str], None], stop: threading.Event | None = None) -> Iterator[None]:
+        """Where the tables are folders, keep out who else writes them beside the stream while the body runs.
+
+        There a commit may replace that of another process. The sessionize job is kept out by its checkpoint. A folder
+        without tables is left as it is.
+
+        Raises as `locked` does.
+        """
+        if self.warehouse is None or not Path(self._folder(SESSION_CHANGES.name), "_delta_log").is_dir():
+            yield
+            return
+        with locked(self.warehouse, say, stop, option="--warehouse", name=OF_TABLES):
+            yield
 
     def read(self, reader: DataFrameReader | DataStreamReader, table: Table) -> DataFrame:
         """Read a table as a batch (`spark.read`) or as a stream (`spark.readStream`)."""
