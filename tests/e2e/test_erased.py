@@ -16,7 +16,7 @@ from sessionization.ops.erase import Receipt, erase
 from sessionization.ops.input_files import delete_read_files
 from sessionization.ops.settings import EraseSettings
 from sessionization.ops.state import StateReader
-from sessionization.spark.checkpoint import SESSIONIZE
+from sessionization.spark.checkpoint import QUERIES, SESSIONIZE
 from sessionization.spark.progress import wall_clock_ms
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS
@@ -121,7 +121,7 @@ def test_nothing_of_an_erased_account_is_left_in_any_file(tmp_path: Path, spark:
         job.start()
         job.wait_until_done()
         job.wait_until(lambda: names_the_account(job.checkpoints, "*.sst"), "it is in a snapshot", poll_s=0.5)
-        assert job.terminate() == 0
+        job.come_to_rest(*QUERIES)
     finally:
         job.kill_if_running()
     held = {file.suffix for file in holding(tmp_path, spark, *TEXTS)}
@@ -139,7 +139,7 @@ def test_nothing_of_an_erased_account_is_left_in_any_file(tmp_path: Path, spark:
     try:
         job.start()
         job.wait_until(is_forgotten, "no file of the checkpoint names it", poll_s=1)
-        assert job.terminate() == 0
+        job.come_to_rest(*QUERIES)
     finally:
         job.kill_if_running()
     receipt = erased(job)

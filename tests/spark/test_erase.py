@@ -10,11 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionization.errors import ConfigurationError
+from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.ops import erase as ops
 from sessionization.ops.maintain import steps
 from sessionization.ops.settings import EraseSettings
 from sessionization.spark import rollup
+from sessionization.spark.checkpoint import ROLLUP
 from sessionization.spark.codec import OUTPUT_SCHEMA
 from sessionization.spark.parse import EventTimeLimits, parse
 from sessionization.spark.sinks import ArchiveSink, changes_of
@@ -64,6 +65,16 @@ CHANGES = [
 CHANGES_OF_OTHERS = {("d1", 2, BOB), ("d2", 4, BOB), ("d1", 9, CID), ("d4", 10, BOB)}
 
 
+def catch_up(spark: SparkSession, home: TableHome, checkpoints: Path) -> None:
+    """What the query rollup does until it has read all."""
+    rows = home.read(spark.readStream.option("skipChangeCommits", "true"), SESSION_CHANGES)
+    merging = rows.where("change != 'heartbeat'").writeStream.foreachBatch(
+        lambda batch, _: rollup.merge(home.delta_table(batch.sparkSession, SESSIONS), batch)
+    )
+    query = merging.option("checkpointLocation", str(checkpoints / ROLLUP)).trigger(availableNow=True).start()
+    assert query.awaitTermination(120)
+
+
 @pytest.fixture
 def home(spark: SparkSession, tmp_path: Path) -> TableHome:
     home = TableHome(tmp_path / "warehouse")
@@ -74,7 +85,7 @@ def home(spark: SparkSession, tmp_path: Path) -> TableHome:
     archive(parse(messages, EventTimeLimits(1_000, 1_000)), 0)
     changes = changes_of(spark.createDataFrame(CHANGES, OUTPUT_SCHEMA))
     home.append(changes, SESSION_CHANGES)
-    rollup.merge(home.delta_table(spark, SESSIONS), home.read(spark.read, SESSION_CHANGES))
+    catch_up(spark, home, tmp_path / "checkpoints")
     # As a later MERGE leaves it: rows that a deletion vector hides.
     spark.sql(
         f"UPDATE {home.sql_name('sessions')} SET updated_at = updated_at + INTERVAL 1 SECOND WHERE device_id = 'd2'"
@@ -85,11 +96,8 @@ def home(spark: SparkSession, tmp_path: Path) -> TableHome:
 
 @pytest.fixture
 def settings(home: TableHome) -> EraseSettings:
-    """Of a job that has stopped and remembers something."""
     assert home.warehouse is not None
-    checkpoints = home.warehouse.parent / "checkpoints"
-    (checkpoints / "sessionize" / "state").mkdir(parents=True)
-    return EraseSettings(warehouse=home.warehouse, checkpoints=checkpoints, account=(ANN,))
+    return EraseSettings(warehouse=home.warehouse, checkpoints=home.warehouse.parent / "checkpoints", account=(ANN,))
 
 
 class State:
@@ -139,6 +147,8 @@ def test_an_account_is_gone_from_tables_and_files_and_others_are_left_whole(
     spark: SparkSession, home: TableHome, settings: EraseSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert home.warehouse is not None
+    assert settings.checkpoints is not None
+    (settings.checkpoints / "sessionize" / "state").mkdir(parents=True)
     monkeypatch.setattr(ops, "StateReader", State)
     assert {SESSIONS.name, RAW_EVENTS.name, BACKFILL.name} <= {file.parts[0] for file in holding(home.warehouse, ANN)}
     assert ends_shown(spark, home, SESSIONS)[10] == (BOB, "orphaned", "orphaned", ANN)
@@ -174,6 +184,23 @@ def test_an_account_is_gone_from_tables_and_files_and_others_are_left_whole(
     again = ops.erase(settings, lambda _: None)
     assert set(again.deleted.values()) == {0}
     assert (again.unnamed, again.state) == (0, 0)
+
+
+def test_what_rollup_would_bring_back_it_must_have_read(
+    spark: SparkSession, home: TableHome, settings: EraseSettings
+) -> None:
+    assert settings.checkpoints is not None
+    late = [a_change(session_id=11, account_id=ANN), ended(11, ANN)]
+    home.append(changes_of(spark.createDataFrame(late, OUTPUT_SCHEMA)), SESSION_CHANGES)
+    home.delta_table(spark, SESSION_CHANGES).optimize().executeCompaction()
+    with pytest.raises(CheckpointError, match="rollup has not read all of session_changes"):
+        ops.erase(settings, lambda _: None)
+    assert messages(spark, home, RAW_EVENTS) == sorted(ANN_S + OTHERS)
+
+    catch_up(spark, home, settings.checkpoints)
+    assert ops.erase(settings, lambda _: None).deleted["sessions"] == 4
+    catch_up(spark, home, settings.checkpoints)
+    assert players(spark, home, SESSIONS) == CHANGES_OF_OTHERS
 
 
 def test_an_account_must_be_named(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sessionization.errors import CheckpointError
-from sessionization.ops.unread import kept_ms, unread_ms
+from sessionization.ops.unread import kept_ms, refuse_unread, unread_ms
 
 DAY_MS = 86_400_000
 NOW_MS = 1_763_726_400_000
@@ -66,14 +66,47 @@ def test_a_clock_that_was_ahead_makes_it_no_less(tmp_path: Path) -> None:
     assert days_behind(tmp_path, None) == 0
 
 
+def appended_nothing(_version: int) -> bool:
+    return False
+
+
+def test_where_all_is_done_and_read_nothing_will_come_back(tmp_path: Path) -> None:
+    rollup(tmp_path, (1, 700, False), (0, NEWEST + 1, False), done=2)
+    asked: list[int] = []
+    refuse_unread(tmp_path, lambda version: bool(asked.append(version)))
+    assert asked == [NEWEST + 1]
+
+
+@pytest.mark.parametrize("query", ["sessionize", "archive", "rollup"])
+def test_a_micro_batch_that_is_to_be_repeated_would_bring_rows_back(tmp_path: Path, query: str) -> None:
+    rollup(tmp_path, (0, NEWEST + 1, False), done=1)
+    offsets = tmp_path / query / "offsets"
+    offsets.mkdir(parents=True, exist_ok=True)
+    (offsets / "41").touch()
+    with pytest.raises(CheckpointError, match=f"micro-batch 41 of {query} is begun and not done: start the job"):
+        refuse_unread(tmp_path, appended_nothing)
+
+
+@pytest.mark.parametrize(("version", "is_first"), [(NEWEST, False), (NEWEST + 1, True)])
+def test_rows_that_rollup_has_not_read_would_come_back(tmp_path: Path, version: int, is_first: bool) -> None:  # noqa: FBT001
+    rollup(tmp_path, (0, version, is_first), done=1)
+    with pytest.raises(CheckpointError, match="rollup has not read all of session_changes: start the job"):
+        refuse_unread(tmp_path, lambda version: version <= NEWEST)
+
+
+def test_a_rollup_that_has_not_begun_brings_nothing_back(tmp_path: Path) -> None:
+    refuse_unread(tmp_path, lambda _: pytest.fail("it begins with the table as it is then"))
+
+
 @pytest.mark.parametrize(
     "spoilt", ["v2\n{}\n{}", 'v1\n{"batchTimestampMs":1}\n{"logOffset":3}', "v1\n{}\n-", "", "v1\n{"]
 )
 def test_what_is_not_understood_is_told(tmp_path: Path, spoilt: str) -> None:
     rollup(tmp_path, (9, 300, False), done=1)
     (tmp_path / "rollup/offsets/40").write_text(spoilt)
-    with pytest.raises(CheckpointError, match=r"not of a form known here|is not an offset log"):
-        days_behind(tmp_path)
+    for read in (days_behind, lambda checkpoints: refuse_unread(checkpoints, appended_nothing)):
+        with pytest.raises(CheckpointError, match=r"not of a form known here|is not an offset log"):
+            read(tmp_path)
 
 
 def test_an_entry_that_is_gone_is_told(tmp_path: Path) -> None:

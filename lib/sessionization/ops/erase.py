@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import reduce
+from functools import partial, reduce
 
 from delta.tables import DeltaTable
 from pyspark.errors import PySparkException
@@ -17,6 +17,7 @@ from sessionization.ops.conflicts import is_conflict
 from sessionization.ops.held import tables_held
 from sessionization.ops.settings import EraseSettings
 from sessionization.ops.state import StateReader
+from sessionization.ops.unread import refuse_unread
 from sessionization.spark.causes import first_cause
 from sessionization.spark.checkpoint import SESSIONIZE
 from sessionization.spark.parse import EventTimeLimits, parse
@@ -65,16 +66,19 @@ class Receipt:
 def erase(settings: EraseSettings, say: Callable[[str], None]) -> Receipt:
     """Delete what is known of the accounts: their sessions and changes, and the messages that name them or are of those.
 
-    The sessionize job must be stopped: on folders its checkpoint is held meanwhile.
+    The sessionize job must be stopped, and its queries through with what they would write later: on folders its checkpoint
+    is held meanwhile.
 
-    Raises `ConfigurationError` without an account or without tables, `CheckpointError` as `tables_held` does, and
-    `MaintenanceError` where somebody else changed a table.
+    Raises `ConfigurationError` without an account or without tables, `CheckpointError` as `tables_held` and `refuse_unread`
+    do, and `MaintenanceError` where somebody else changed a table.
     """
     if not settings.account:
         msg = "--account is missing: give it, as in --account TEXT"
         raise ConfigurationError(msg)
     accounts = sorted(set(settings.account))
     with tables_held(settings, _NEEDED, say) as (spark, home):
+        if settings.checkpoints is not None:
+            refuse_unread(settings.checkpoints, partial(home.is_appended_since, spark, SESSION_CHANGES))
         receipt = Receipt(
             [hashlib.sha256(account.encode()).hexdigest() for account in accounts], _told(wall_clock_ms())
         )

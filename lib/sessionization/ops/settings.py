@@ -63,8 +63,9 @@ class InspectSettings(BaseModel):
 class EraseSettings(HomeSettings):
     """Delete what is known of one or more accounts from all tables, and print a receipt.
 
-    The sessionize job must be stopped. Files that hold the rows go with the next VACUUM after the tables' retention (the
-    job maintain); what the sessionize job remembers of the account goes as it runs on. docs/runbook.md has all of it.
+    The sessionize job must be stopped gracefully: what it has not finished would come back. Files that hold the rows go
+    with the next VACUUM after the tables' retention (the job maintain); what the sessionize job remembers of the account
+    goes as it runs on. docs/runbook.md has all of it.
     """
 
     account: tuple[str, ...] = Field(
@@ -73,7 +74,8 @@ class EraseSettings(HomeSettings):
         json_schema_extra={"metavar": "ACCOUNT", "repeatable": True},
     )
     checkpoints: Path | None = Field(
-        None, description="the --checkpoints of the sessionize job, to see what it remembers; with --warehouse"
+        None,
+        description="the --checkpoints of the sessionize job, to see that it is through and what it remembers; with --warehouse",
     )
 
     @model_validator(mode="after")

@@ -4,13 +4,16 @@ It reads the table as a stream, version by version: the files that each commit a
 replaced since. How far it is, Spark keeps in its checkpoint.
 """
 
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from sessionization.errors import CheckpointError
-from sessionization.spark.checkpoint import ROLLUP
-from sessionization.spark.offsets import begun, newest_committed, oldest_begun
+from sessionization.spark.checkpoint import QUERIES, ROLLUP
+from sessionization.spark.offsets import begun, newest_begun, newest_committed, oldest_begun
 
 _TWO_NIGHTS_MS = 2 * 86_400_000
+_CATCH_UP = "start the job, let it catch up, stop it gracefully (SIGTERM, or --run-for 2m), and try again"
 
 
 def unread_ms(checkpoints: Path, newest_version: int, merged_ms: int | None, now_ms: int) -> int:
@@ -28,7 +31,7 @@ def unread_ms(checkpoints: Path, newest_version: int, merged_ms: int | None, now
     Raises `CheckpointError` where the checkpoint cannot be read.
     """
     query = checkpoints / ROLLUP
-    try:
+    with _one_line(checkpoints):
         done, oldest = newest_committed(query), oldest_begun(query)
         if oldest < 0:
             return 0  # it begins with the table as it is then
@@ -41,13 +44,36 @@ def unread_ms(checkpoints: Path, newest_version: int, merged_ms: int | None, now
             since_ms = begun(query, oldest).clock_ms
         else:
             since_ms = at.clock_ms if merged_ms is None else min(at.clock_ms, merged_ms)
-    except OSError as error:
-        msg = f"{error.filename or query} cannot be read ({error.strerror}): see to its permissions"
-        raise CheckpointError(msg) from error
-    except (ValueError, LookupError, TypeError) as error:
-        msg = f"--checkpoints {checkpoints} is not of a form known here ({error}): restore it from a backup"
-        raise CheckpointError(msg) from error
     return max(now_ms - since_ms, 0)
+
+
+def refuse_unread(checkpoints: Path, is_appended_since: Callable[[int], bool]) -> None:
+    """Check that the queries are done with all that they have begun, and the rollup with all rows that `session_changes` got.
+
+    What is not done is written at the next start, whatever was deleted meanwhile. How far `archive` is in the input is not
+    looked at: a stop does not wait for that.
+
+    Args:
+        checkpoints: the sessionize job's folder.
+        is_appended_since: whether a version of `session_changes`, or a later one, appended rows. What rewrites or deletes
+            rows the rollup passes over.
+
+    Raises `CheckpointError` otherwise, and where the checkpoint cannot be read.
+    """
+    with _one_line(checkpoints):
+        for name in QUERIES:
+            number = newest_begun(checkpoints / name)
+            if number != newest_committed(checkpoints / name):
+                msg = f"--checkpoints {checkpoints}: micro-batch {number} of {name} is begun and not done: {_CATCH_UP}"
+                raise CheckpointError(msg)
+        number = newest_begun(checkpoints / ROLLUP)
+        if number < 0:
+            return  # it begins with the table as it is then
+        reached = begun(checkpoints / ROLLUP, number).sources[0]
+        version, is_at_first = int(reached["reservoirVersion"]), bool(reached["isStartingVersion"])
+    if is_at_first or is_appended_since(version):
+        msg = f"--checkpoints {checkpoints}: rollup has not read all of session_changes: {_CATCH_UP}"
+        raise CheckpointError(msg)
 
 
 def kept_ms(retention_ms: int, unread_ms: int) -> int:
@@ -57,3 +83,16 @@ def kept_ms(retention_ms: int, unread_ms: int) -> int:
     properties can cost the stream a micro-batch.
     """
     return retention_ms * -(-(unread_ms + _TWO_NIGHTS_MS) // retention_ms)
+
+
+@contextlib.contextmanager
+def _one_line(checkpoints: Path) -> Iterator[None]:
+    """Tell what is wrong with a checkpoint that cannot be read; raises `CheckpointError`."""
+    try:
+        yield
+    except OSError as error:
+        msg = f"{error.filename or checkpoints} cannot be read ({error.strerror}): see to its permissions"
+        raise CheckpointError(msg) from error
+    except (ValueError, LookupError, TypeError) as error:
+        msg = f"--checkpoints {checkpoints} is not of a form known here ({error}): restore it from a backup"
+        raise CheckpointError(msg) from error

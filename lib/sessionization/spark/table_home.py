@@ -21,6 +21,7 @@ OWNER_PROPERTY = "sessionization.checkpoint"
 """Table property that names the checkpoint whose queries write the table."""
 
 _COMMITS_LOOKED_AT = 100
+_APPENDS = ("WRITE", "STREAMING UPDATE")
 _ONE_OF_EACH_QUERY = (SESSION_CHANGES, SESSIONS, RAW_EVENTS)
 
 
@@ -118,6 +119,14 @@ class TableHome:
         commits = self.delta_table(spark, table).history(_COMMITS_LOOKED_AT).select("userMetadata").collect()
         named = ((row.userMetadata or "").rpartition(" ") for row in commits)
         return max((int(batch_id) for name, _, batch_id in named if name == writer), default=-1)
+
+    def is_appended_since(self, spark: SparkSession, table: Table, version: int) -> bool:
+        """Whether that version of a table or a later one appended rows; also where there are too many to look at each."""
+        found = self.delta_table(spark, table)
+        newest = found.history(1).collect()[0].version
+        count = min(newest - version + 1, _COMMITS_LOOKED_AT)
+        commits = found.history(count).select("operation").collect() if count > 0 else []
+        return len(commits) == _COMMITS_LOOKED_AT or any(commit.operation in _APPENDS for commit in commits)
 
     def append(self, rows: DataFrame, table: Table, **options: str) -> None:
         append = rows.write.format("delta").mode("append").options(**options)
