@@ -42,7 +42,7 @@ ANN_S = [
 ]  # fmt: skip
 OTHERS = [
     message(2, "Start", BOB), message(2, "EndBi", BOB), message(4, "Start", BOB, "d2"), message(9, "Start", CID),
-    message(9, "EndBi"), message(7, "Start", BOB)[:-2], message(7, "Start", CID)[:-2],
+    message(4, "EndBi", None, "d2"), message(9, "EndBi"), message(7, "Start", BOB)[:-2], message(7, "Start", CID)[:-2],
 ]  # fmt: skip
 
 
@@ -107,7 +107,8 @@ class State:
         self._spark = spark
 
     def sessions(self) -> Any:
-        return self._spark.createDataFrame([(ANN,), (BOB,), (None,)], "account_id string")
+        rows = [("d1", 1, ANN), ("d2", 3, None), ("d2", 4, BOB), ("d2", 4, None), ("d9", 1, None)]
+        return self._spark.createDataFrame(rows, "device_id string, session_id bigint, account_id string")
 
 
 class StateReaderOfNobody(State):
@@ -158,7 +159,7 @@ def test_an_account_is_gone_from_tables_and_files_and_others_are_left_whole(
     assert messages(spark, home, RAW_EVENTS) == sorted(OTHERS)
     counts = {"raw_events": 9, "quarantine": 2, "session_changes": 7, "sessions_backfill": 3, "sessions": 3}
     assert receipt.deleted == counts
-    assert (receipt.unnamed, receipt.state) == (2, 1)
+    assert (receipt.unnamed, receipt.state) == (2, 2)
     assert ANN not in str(receipt)
     for table in TABLES:
         history = home.delta_table(spark, table).history().select("operationParameters", "userMetadata")
@@ -201,6 +202,30 @@ def test_what_rollup_would_bring_back_it_must_have_read(
     assert ops.erase(settings, lambda _: None).deleted["sessions"] == 4
     catch_up(spark, home, settings.checkpoints)
     assert players(spark, home, SESSIONS) == CHANGES_OF_OTHERS
+
+
+def test_sessions_that_retention_took_are_found_by_their_changes_also_by_a_second_run(
+    spark: SparkSession, home: TableHome, settings: EraseSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark.sql(f"DELETE FROM {home.sql_name(SESSIONS.name)} WHERE session_id IN (1, 3, 4)")
+    touched: list[Table] = []
+
+    def cut_off(_spark: SparkSession, _home: TableHome, table: Table, *rest: Any) -> int:
+        touched.append(table)
+        if touched.count(SESSION_CHANGES) > 1:
+            raise InterruptedError
+        return merge_away(_spark, _home, table, *rest)
+
+    merge_away = ops._merge_away
+    with monkeypatch.context() as patch:
+        patch.setattr(ops, "_merge_away", cut_off)
+        with pytest.raises(InterruptedError):
+            ops.erase(settings, lambda _: None)
+    assert players(spark, home, SESSION_CHANGES) > CHANGES_OF_OTHERS
+    ops.erase(settings, lambda _: None)
+    assert players(spark, home, SESSION_CHANGES) == CHANGES_OF_OTHERS
+    assert players(spark, home, SESSIONS) == CHANGES_OF_OTHERS - {("d2", 4, BOB)}
+    assert messages(spark, home, RAW_EVENTS) == sorted(OTHERS)
 
 
 def test_an_account_must_be_named(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from sessionization.ops.held import tables_held
 from sessionization.ops.settings import EraseSettings
 from sessionization.ops.state import StateReader
 from sessionization.ops.unread import refuse_unread
+from sessionization.spark import rollup
 from sessionization.spark.causes import first_cause
 from sessionization.spark.checkpoint import SESSIONIZE
 from sessionization.spark.parse import EventTimeLimits, parse
@@ -83,7 +84,8 @@ def erase(settings: EraseSettings, say: Callable[[str], None]) -> Receipt:
             [hashlib.sha256(account.encode()).hexdigest() for account in accounts], _told(wall_clock_ms())
         )
         try:
-            _erase(spark, home, accounts, receipt, say)
+            theirs = _theirs(spark, home, accounts)
+            _erase(spark, home, accounts, theirs, receipt, say)
         except PySparkException as error:
             if not is_conflict(error):
                 raise
@@ -91,20 +93,46 @@ def erase(settings: EraseSettings, say: Callable[[str], None]) -> Receipt:
             raise MaintenanceError(msg) from error
         if settings.checkpoints is not None and (settings.checkpoints / SESSIONIZE / "state").is_dir():
             entries = StateReader(spark, settings.checkpoints).sessions()
-            receipt.state = entries.where(F.col("account_id").isin(accounts)).count()
+            receipt.state = _of(entries, accounts, theirs).count()
         return receipt
 
 
-def _erase(
-    spark: SparkSession, home: TableHome, accounts: list[str], receipt: Receipt, say: Callable[[str], None]
-) -> None:
-    """Messages first and `sessions` last, so that a run that was cut off can be repeated: it finds the sessions again.
+def _theirs(spark: SparkSession, home: TableHome, accounts: list[str]) -> DataFrame:
+    """The keys of the accounts' sessions: by `sessions` and, where that has no row any more or one without a name, by the changes."""
+    key = list(_KEY)
+    sessions = home.read(spark.read, SESSIONS)
+    changes = home.read(spark.read, SESSION_CHANGES).where("change != 'heartbeat'")
+    named = changes.where(F.col("account_id").isin(accounts)).select(key).distinct()
+    folded = rollup.per_session(
+        changes.join(named.join(sessions.where("account_id IS NOT NULL"), key, "left_anti"), key, "left_semi")
+    )
+    account = F.coalesce("_first_start.account_id", "_shown_end.account_id")
+    keys = sessions.where(F.col("account_id").isin(accounts)).select(key).collect()
+    keys += folded.where(account.isin(accounts)).select(key).collect()
+    return spark.createDataFrame(keys, "device_id string, session_id bigint")
 
-    All is done by MERGE, also what a DELETE could do: a table's history keeps the condition, and the name in it.
+
+def _of(rows: DataFrame, accounts: list[str], theirs: DataFrame, also: Column | None = None) -> DataFrame:
+    """The rows that name an account, those of its sessions that name nobody, and `also` some."""
+    known = rows.join(F.broadcast(theirs.withColumn("_is_theirs", F.lit(True))), list(_KEY), "left")
+    found = F.col("account_id").isin(accounts) | (F.col("_is_theirs") & F.col("account_id").isNull())
+    return known.where(found if also is None else also | found)
+
+
+def _erase(
+    spark: SparkSession,
+    home: TableHome,
+    accounts: list[str],
+    theirs: DataFrame,
+    receipt: Receipt,
+    say: Callable[[str], None],
+) -> None:
+    """Delete so that a run that was cut off can be repeated: what tells whose a session is goes after what it is asked for.
+
+    That is messages, then rows of its sessions that name nobody, then what names it, `sessions` last. All is done by MERGE,
+    also what a DELETE could do: a table's history keeps the condition, and the name in it.
     """
     named = spark.createDataFrame([(account,) for account in accounts], "account_id string")
-    keys = home.read(spark.read, SESSIONS).where(F.col("account_id").isin(accounts)).select(*_KEY).collect()
-    theirs = spark.createDataFrame(keys, "device_id string, session_id bigint") if keys else None
 
     def count(table: Table, rows: int) -> None:
         receipt.deleted[table.name] = receipt.deleted.get(table.name, 0) + rows
@@ -113,13 +141,14 @@ def _erase(
     for table in (RAW_EVENTS, QUARANTINE):
         messages = _messages(home.read(spark.read, table), accounts, theirs)
         count(table, _merge_away(spark, home, table, messages, _MESSAGE))
-    rows = _merge_away(spark, home, SESSION_CHANGES, named, _ACCOUNT)
-    if theirs is not None:
-        rows += _merge_away(spark, home, SESSION_CHANGES, theirs, _KEY, "t.account_id IS NULL")
-    count(SESSION_CHANGES, rows)
-    for table in (BACKFILL, SESSIONS) if home.exists(spark, BACKFILL) else (SESSIONS,):
-        count(table, _merge_away(spark, home, table, named, _ACCOUNT))
-        receipt.unnamed += _unname(spark, home, table, named)
+    tables = (SESSION_CHANGES, BACKFILL, SESSIONS) if home.exists(spark, BACKFILL) else (SESSION_CHANGES, SESSIONS)
+    nameless = dict.fromkeys(tables, 0)
+    if not theirs.isEmpty():
+        nameless = {table: _merge_away(spark, home, table, theirs, _KEY, "t.account_id IS NULL") for table in tables}
+    for table in tables:
+        count(table, nameless[table] + _merge_away(spark, home, table, named, _ACCOUNT))
+        if table is not SESSION_CHANGES:
+            receipt.unnamed += _unname(spark, home, table, named)
     for table in (SESSION_CHANGES, RAW_EVENTS, QUARANTINE, BACKFILL, SESSIONS):
         if table.name not in receipt.deleted:
             continue
@@ -131,17 +160,13 @@ def _erase(
             until[table.name] = "unknown" if kept_ms is None else _told(wall_clock_ms() + kept_ms)
 
 
-def _messages(messages: DataFrame, accounts: list[str], theirs: DataFrame | None) -> DataFrame:
+def _messages(messages: DataFrame, accounts: list[str], theirs: DataFrame) -> DataFrame:
     """The messages that name an account, as JSON or in what was to be some, and those of its sessions without an account."""
     text = F.col("value").cast("string")
     quoted = [json.dumps(account, ensure_ascii=is_ascii) for account in accounts for is_ascii in (True, False)]
     near = reduce(Column.__or__, (F.contains(text, F.lit(one)) | F.endswith(text, F.lit(one[:-1])) for one in quoted))
     said = parse(messages.select("stream", *_MESSAGE), _NO_LIMITS)
-    found = near | F.col("account_id").isin(accounts)
-    if theirs is not None:
-        said = said.join(F.broadcast(theirs.withColumn("_is_theirs", F.lit(True))), list(_KEY), "left")
-        found |= F.col("_is_theirs") & F.col("account_id").isNull()
-    return said.where(found).select(*_MESSAGE).distinct()
+    return _of(said, accounts, theirs, near).select(*_MESSAGE).distinct()
 
 
 def _unname(spark: SparkSession, home: TableHome, table: Table, named: DataFrame) -> int:
