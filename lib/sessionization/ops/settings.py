@@ -19,7 +19,7 @@ class MaintainSettings(HomeSettings):
 
     With --input-retention it also deletes input files that the sessionize job is through with; their messages are in raw_events.
     Safe beside the running sessionize job where the tables are in a catalog. Where they are folders its checkpoint is
-    held meanwhile, so that it cannot run.
+    held meanwhile, so that it cannot run, nor land_changes.
     """
 
     checkpoints: Path | None = Field(
@@ -63,9 +63,9 @@ class InspectSettings(BaseModel):
 class EraseSettings(HomeSettings):
     """Delete what is known of one or more accounts from all tables, and print a receipt.
 
-    The sessionize job must be stopped gracefully: what it has not finished would come back. Files that hold the rows go
-    with the next VACUUM after the tables' retention (the job maintain); what the sessionize job remembers of the account
-    goes as it runs on. docs/runbook.md has all of it.
+    The sessionize job must be stopped gracefully, for what it has not finished would come back, and land_changes too. Files
+    that hold the rows go with the next VACUUM after the tables' retention (the job maintain); what the sessionize job
+    remembers of the account goes as it runs on. docs/runbook.md has all of it.
     """
 
     account: tuple[str, ...] = Field(
