@@ -1,16 +1,21 @@
 """A new checkpoint that begins with the tables' sessions: none is started again, beats go on, Ends are known, no message is doubled."""
 
+import json
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.errors import CheckpointError, ConfigurationError
-from sessionization.spark import supervise
+from sessionization.spark import source, supervise
 from sessionization.spark.checkpoint import SESSIONIZE
 from sessionization.spark.offsets import newest_committed
-from sessionization.spark.tables import SESSIONS
+from sessionization.spark.table_home import TableHome, create_tables
+from sessionization.spark.tables import RAW_EVENTS, SESSIONS
+from sessionization.spark.warm_start import _refuse_read_files
 from tests.spark.test_stream import Job, message, wait_for
 
 DEVICES = [f"d{number}" for number in range(6)]
@@ -78,3 +83,66 @@ def test_without_tables_there_is_nothing_to_take_over(spark: SparkSession, tmp_p
         job.running(),
     ):
         pass
+
+
+ODD_NAMES = (
+    "plain.json", "events (1).json", "a b.json", "a+b.json", "a%20c.json", "100%.json", "%zz.json", "a&b=c,d@e!f'g.json",
+    "k~l$m*n;o.json", "a#b?c.json", "[x]{y}^z`|.json", "ünï-çödé.json", "日本 語.json", 'quoted".json',
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def read_files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TableHome]:
+    """A folder of files that the engine has read into `raw_events`."""
+    folder = tmp_path_factory.mktemp("in put (1) ü+%")
+    (folder / "pc_sessions").mkdir()
+    for name in ODD_NAMES:
+        (folder / "pc_sessions" / name).write_text(json.dumps(message(1, "Start")) + "\n")
+    home = TableHome(folder / "warehouse")
+    create_tables(spark, home, owner="ours", may_create=True)
+    rows = source.file_messages(spark, folder)
+    append = rows.writeStream.foreachBatch(lambda batch, _: home.append(batch, RAW_EVENTS))
+    query = append.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
+    query.awaitTermination()
+    return folder, home
+
+
+@contextmanager
+def in_place_of_all_others(folder: Path, name: str) -> Iterator[Path]:
+    """Let the folder hold one file alone for a while: its own of that name, or an empty one."""
+    files, aside = folder / "pc_sessions", folder / "aside"
+    files.rename(aside)
+    files.mkdir()
+    try:
+        if (aside / name).exists():
+            (files / name).hardlink_to(aside / name)
+        else:
+            (files / name).touch()
+        yield files / name
+    finally:
+        (files / name).unlink()
+        files.rmdir()
+        aside.rename(files)
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_a_file_that_was_read_is_known_whatever_its_name(
+    spark: SparkSession, read_files: tuple[Path, TableHome], name: str
+) -> None:
+    folder, home = read_files
+    with in_place_of_all_others(folder, name) as file:
+        for given in (folder, folder / "warehouse" / ".."):
+            with pytest.raises(ConfigurationError) as told:
+                _refuse_read_files(spark, given, home)
+            assert f"holds 1 files whose messages the tables have ({file}): move them away" in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "name", ["a%20b.json", "a c.json", "events%20(1).json", "a%2Bb.json", "100%25.json", "new.json"]
+)
+def test_a_file_whose_name_only_looks_like_that_of_one_that_was_read_is_new(
+    spark: SparkSession, read_files: tuple[Path, TableHome], name: str
+) -> None:
+    folder, home = read_files
+    with in_place_of_all_others(folder, name):
+        _refuse_read_files(spark, folder, home)

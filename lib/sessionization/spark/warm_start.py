@@ -1,10 +1,10 @@
 """Begin a checkpoint with the sessions that the tables know, after one that was lost or that had other device groups."""
 
 import json
+import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
@@ -131,19 +131,7 @@ def _entries(sessions: DataFrame, now_ms: int, rules: Rules) -> DataFrame:
 def _refuse_read_files(spark: SparkSession, folder: Path, home: TableHome) -> None:
     """A new checkpoint reads every file of its input: those that were read before would be doubled."""
     files = [file for stream in STREAMS for file in (folder.absolute() / stream).glob("[!._]*.json")]
-    if not files:
-        return
-    since = min(file.stat().st_mtime for file in files)
-    there = {str(file) for file in files}
-    there |= {quote(file) for file in there}
-    read = (
-        home.read(spark.read, RAW_EVENTS)
-        .where(F.col("ingest_date") >= F.date_sub(F.to_date(F.timestamp_seconds(F.lit(since))), 1))
-        .select(F.regexp_replace("file", "^[a-z]+:/+", "/").alias("file"))
-        .distinct()
-    )
-    found = read.join(spark.createDataFrame([(file,) for file in sorted(there)], "file string"), "file", "semi")
-    names = [row.file for row in found.orderBy("file").collect()]
+    names = _read_before(spark, files, home) if files else []
     if names:
         msg = (
             f"--input {folder} holds {len(names):,} files whose messages the tables have ({', '.join(names[:_NAMED])}"
@@ -151,6 +139,22 @@ def _refuse_read_files(spark: SparkSession, folder: Path, home: TableHome) -> No
             "--from-sessions would read them again"
         )
         raise ConfigurationError(msg)
+
+
+def _read_before(spark: SparkSession, files: list[Path], home: TableHome) -> list[str]:
+    """Those of the files that `raw_events` has messages of; there a file is named by its URI, in which it is escaped."""
+    since = min(file.stat().st_mtime for file in files)
+    there = spark.createDataFrame([(os.path.normpath(file),) for file in files], "file string")
+    path = F.regexp_replace("file", "^[a-z]+:/+", "/")
+    # That function reads forms, in which a plus is a space.
+    unescaped = F.try_url_decode(F.regexp_replace(path, r"\+", "%2B"))
+    read = (
+        home.read(spark.read, RAW_EVENTS)
+        .where(F.col("ingest_date") >= F.date_sub(F.to_date(F.timestamp_seconds(F.lit(since))), 1))
+        .select(F.coalesce(unescaped, path).alias("file"))
+        .distinct()
+    )
+    return [row.file for row in read.join(there, "file", "semi").orderBy("file").collect()]
 
 
 def _taken(spark: SparkSession, home: TableHome) -> dict[str, object]:
