@@ -1,6 +1,7 @@
 """A new checkpoint that begins with the tables' sessions: none is started again, beats go on, Ends are known, no message is doubled."""
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,13 +11,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.errors import CheckpointError, ConfigurationError
+from sessionization.settings import SessionizeSettings
 from sessionization.spark import source, supervise
-from sessionization.spark.checkpoint import SESSIONIZE
+from sessionization.spark.checkpoint import ARCHIVE, ROLLUP, SESSIONIZE, Fixed, open_checkpoint
+from sessionization.spark.codec import OUTPUT_SCHEMA
 from sessionization.spark.offsets import newest_committed
+from sessionization.spark.sinks import ChangesSink, StateSize
 from sessionization.spark.table_home import TableHome, create_tables
 from sessionization.spark.tables import RAW_EVENTS, SESSIONS
-from sessionization.spark.warm_start import _refuse_read_files
+from sessionization.spark.warm_start import Before, _refuse_read_files, warm_start
 from tests.spark.test_stream import Job, message, wait_for
+from tests.spark.test_tables import a_change
 
 DEVICES = [f"d{number}" for number in range(6)]
 
@@ -146,3 +151,72 @@ def test_a_file_whose_name_only_looks_like_that_of_one_that_was_read_is_new(
     folder, home = read_files
     with in_place_of_all_others(folder, name):
         _refuse_read_files(spark, folder, home)
+
+
+ALL = ("taken.json", "seed", "seed/_SUCCESS")
+# By how a start was killed: what is there of what it had made, and what it had begun and done.
+KILLS = {
+    "before anything was made": ((), (), ()),
+    "what was taken is written": (("taken.json",), (), ()),
+    "half of the sessions are": (("taken.json", "seed"), (), ()),
+    "all is written": (ALL, (), ()),
+    "archive has begun": (ALL, (ARCHIVE,), ()),
+    "archive and rollup are done": (ALL, (ARCHIVE, ROLLUP), (ARCHIVE, ROLLUP)),
+    "sessionize has begun": (ALL, (SESSIONIZE,), ()),
+    "sessionize has begun, archive is done": (ALL, (SESSIONIZE, ARCHIVE), (ARCHIVE,)),
+    "sessionize is done": (ALL, (SESSIONIZE,), (SESSIONIZE,)),
+    "the sessions are being deleted": (("taken.json", "seed"), (SESSIONIZE,), (SESSIONIZE,)),
+}
+
+
+def started(spark: SparkSession, home: TableHome, folder: Path) -> Before:
+    settings = SessionizeSettings(
+        source="kafka", bootstrap_servers="b:9092", warehouse=home.warehouse, checkpoints=folder, from_sessions=True
+    )
+    checkpoint = open_checkpoint(folder, Fixed.of(settings, str(home)), settings.rules, warm=True)
+    return warm_start(spark, settings, checkpoint, home)
+
+
+def archived_to(spark: SparkSession, home: TableHome, offset: int) -> None:
+    columns = f"'pc_sessions' AS stream, 0 AS partition, {offset}L AS offset, CAST(NULL AS string) AS file"
+    when = "TIMESTAMP '2026-11-21 12:00:00' AS ingested_at, CAST('{}' AS binary) AS value, DATE '2026-11-21' AS ingest_date"
+    home.append(spark.sql(f"SELECT {columns}, {when}"), RAW_EVENTS)
+
+
+@pytest.fixture(scope="module")
+def first_start(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[TableHome, Path]:
+    """A checkpoint begun after offset 7 with the one session that is live; the tables now know of offset 8."""
+    home, folder = TableHome(tmp_path_factory.mktemp("warehouse")), tmp_path_factory.mktemp("checkpoints")
+    create_tables(spark, home, owner="theirs", may_create=True)
+    start = spark.createDataFrame([a_change(device_id="pc-1")], OUTPUT_SCHEMA)
+    ChangesSink(home, "sessionize", "theirs", lambda _: None, lambda _: None, StateSize)(start, 0)
+    archived_to(spark, home, 7)
+    started(spark, home, folder)
+    archived_to(spark, home, 8)
+    return home, folder
+
+
+@pytest.mark.parametrize("kill", KILLS)
+def test_what_is_begun_with_is_made_until_a_query_begins_and_then_kept(
+    spark: SparkSession, tmp_path: Path, first_start: tuple[TableHome, Path], kill: str
+) -> None:
+    """Else what `archive` takes before the session query begins would be taken for read, and be in no session."""
+    made, begun, done = KILLS[kill]
+    home, folder = first_start
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    for name in set(ALL) - set(made):
+        path = tmp_path / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    for log, queries in (("offsets", begun), ("commits", done)):
+        for query in queries:
+            (tmp_path / query / log).mkdir(parents=True)
+            (tmp_path / query / log / "0").write_text('v1\n{"batchTimestampMs":1}\n-\n')
+
+    before = started(spark, home, tmp_path)
+    assert before.taken is not None
+    assert before.taken.last == {"pc_sessions": {0: 7 if begun else 8}}
+    if SESSIONIZE in done:
+        assert before.sessions is None
+    else:
+        assert before.sessions is not None
+        assert [row.grouping_key for row in before.sessions.collect()] == ["pc-1"]

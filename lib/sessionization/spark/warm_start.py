@@ -17,7 +17,7 @@ from sessionization.spark import rollup
 from sessionization.spark.checkpoint import SESSIONIZE, Checkpoint
 from sessionization.spark.codec import STATE_SCHEMA, packed_seed
 from sessionization.spark.kafka import TakenOffsets
-from sessionization.spark.offsets import newest_begun, newest_committed
+from sessionization.spark.offsets import newest_committed
 from sessionization.spark.parse import STREAMS
 from sessionization.spark.processor import GROUPING_KEY
 from sessionization.spark.table_home import TableHome
@@ -42,7 +42,8 @@ NOTHING_BEFORE = Before()
 def warm_start(spark: SparkSession, settings: SessionizeSettings, checkpoint: Checkpoint, home: TableHome) -> Before:
     """What the queries of a checkpoint that was begun with `--from-sessions` begin with; nothing for any other.
 
-    It is made once, before the first micro-batch is begun, and kept until that is done: repeated, it must be the same.
+    It is made once, before any query has begun a micro-batch, and kept until the session query is done with its first:
+    repeated, that must be the same, and what `archive` takes from then on is new to both.
 
     Raises `ConfigurationError` where the input folder holds files whose messages the tables have.
     """
@@ -50,7 +51,7 @@ def warm_start(spark: SparkSession, settings: SessionizeSettings, checkpoint: Ch
         return NOTHING_BEFORE
     query, seed = checkpoint.folder / SESSIONIZE, checkpoint.folder / _SEED
     taken = checkpoint.folder / _TAKEN
-    if newest_begun(query) < 0:
+    if not checkpoint.is_used:
         if settings.input is not None:
             _refuse_read_files(spark, settings.input, home)
         else:
