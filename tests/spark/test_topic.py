@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sessionization.local.broker import Broker
 from sessionization.spark import landing, topic
 from sessionization.spark.codec import OUTPUT_SCHEMA
-from sessionization.spark.sinks import ChangesSink, StateSize
+from sessionization.spark.sinks import ChangesSink, StateSize, changes_of
 from sessionization.spark.table_home import TableHome, create_tables
 from sessionization.spark.tables import SESSION_CHANGES
 from tests.spark.test_stream import wait_for
@@ -98,6 +98,24 @@ def test_by_the_topic_with_kills_is_the_same_as_directly(
     finally:
         query.stop()
     assert rows_of(landed, spark) == rows_of(direct, spark)
+
+
+def test_a_backlog_is_landed_piece_by_piece(
+    spark: SparkSession, tmp_path: Path, servers: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bound = 100
+    monkeypatch.setattr(landing, "MAX_CHANGES_PER_MICRO_BATCH", bound)
+    home = made(spark, tmp_path)
+    for number in (20, 21, 22):
+        topic.publish(changes_of(micro_batch(spark, number)), servers)
+    query = landing.start(spark, home, servers, tmp_path / "checkpoints", trigger_ms=1)
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert home.read(spark.read, SESSION_CHANGES).count() >= 120
+    commits = home.delta_table(spark, SESSION_CHANGES).history().where("operation = 'WRITE'").collect()
+    assert max(int(commit.operationMetrics["numOutputRows"]) for commit in commits) <= bound
 
 
 def test_what_is_no_change_is_left_out_and_told(

@@ -16,12 +16,15 @@ from sessionization.spark.causes import first_cause
 from sessionization.spark.kafka import check_topics, client_options
 from sessionization.spark.lock import locked
 from sessionization.spark.session import own_session
-from sessionization.spark.sinks import COMPACT_EVERY_BATCHES, compact
+from sessionization.spark.sinks import COMPACT_EVERY_BATCHES, ROWS_PER_FILE, compact
 from sessionization.spark.supervise import engine_alive
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import SESSION_CHANGES
 
 _log = logging.getLogger(__name__)
+
+MAX_CHANGES_PER_MICRO_BATCH = ROWS_PER_FILE
+"""Bound on what one micro-batch takes from a backlog: it is held in memory, and written as one file."""
 
 Say = Callable[[str], None]
 
@@ -51,7 +54,12 @@ def start(
     spark: SparkSession, home: TableHome, options: Mapping[str, str], checkpoints: Path, trigger_ms: int
 ) -> StreamingQuery:
     """Start the query; `options` are the Kafka client's."""
-    source = {"subscribe": topic.OUTPUT_TOPIC, "startingOffsets": "earliest", "failOnDataLoss": "true"}
+    source = {
+        "subscribe": topic.OUTPUT_TOPIC,
+        "startingOffsets": "earliest",
+        "failOnDataLoss": "true",
+        "maxOffsetsPerTrigger": str(MAX_CHANGES_PER_MICRO_BATCH),
+    }
     records = spark.readStream.format("kafka").options(**options, **source).load()
     return (
         topic.changes(records)
