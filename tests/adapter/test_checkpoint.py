@@ -9,7 +9,8 @@ import pytest
 from sessionization.core.state import Rules
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.settings import SessionizeSettings
-from sessionization.spark.checkpoint import Checkpoint, Fixed, open_checkpoint, read_checkpoint
+from sessionization.spark.checkpoint import Checkpoint, open_checkpoint, read_checkpoint
+from sessionization.spark.fixed import Fixed
 from sessionization.spark.layout import Layout
 
 FIXED = Fixed("files", "/in", "/tables", None, 600_000, 604_800_000)

@@ -9,10 +9,11 @@ from types import SimpleNamespace
 import pytest
 from pyspark import SparkContext
 
-from sessionization.errors import ConfigurationError, StoppedError, StreamError
+from sessionization.errors import CheckpointError, ConfigurationError, StoppedError, StreamError
 from sessionization.settings import SessionizeSettings
 from sessionization.spark import run
-from sessionization.spark.checkpoint import Fixed, open_checkpoint
+from sessionization.spark.checkpoint import open_checkpoint
+from sessionization.spark.fixed import Fixed
 from sessionization.spark.run import Watch, _run, _unless_stopped, _vanished_streams
 from sessionization.spark.supervise import _has_caught_up, engine_alive
 from sessionization.spark.table_home import TableHome
@@ -76,3 +77,22 @@ def test_the_layout_is_read_again_once_the_tables_are_ours(tmp_path: Path, monke
     with pytest.raises(StoppedError):
         _run(None, settings, ours, TableHome(settings.warehouse), threading.Event(), Watch(print))
     assert open_checkpoint(settings.checkpoints, fixed, settings.rules).id == ours.id
+
+
+@pytest.mark.parametrize(("sink", "told"), [("kafka", CheckpointError), ("tables", StoppedError)])
+def test_no_query_starts_before_the_sink_is_known_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sink: str, told: type[Exception]
+) -> None:
+    settings = SessionizeSettings(input=tmp_path, warehouse=tmp_path / "w", checkpoints=tmp_path / "c")
+    checkpoint = open_checkpoint(settings.checkpoints, Fixed.of(settings, "tables"), settings.rules).sending_to(sink)
+    (settings.checkpoints / "sessionize" / "offsets").mkdir(parents=True)
+    (settings.checkpoints / "sessionize" / "offsets" / "0").touch()
+
+    def raise_stopped(*_args: object) -> None:
+        raise StoppedError
+
+    monkeypatch.setattr(run, "create_tables", lambda *_args, **_options: None)
+    monkeypatch.setattr(run, "ProgressLog", lambda *_args: SimpleNamespace(open=lambda *_: {}, appended=raise_stopped))
+    monkeypatch.setattr(TableHome, "last_append", lambda *_args: -1)
+    with pytest.raises(told):
+        _run(None, settings, checkpoint, TableHome(settings.warehouse), threading.Event(), Watch(print))

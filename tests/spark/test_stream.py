@@ -15,7 +15,8 @@ from pyspark.sql.streaming import StreamingQuery
 from sessionization.core.grid import grid_of
 from sessionization.settings import SessionizeSettings
 from sessionization.spark import pipeline
-from sessionization.spark.checkpoint import SESSIONIZE, Fixed, open_checkpoint
+from sessionization.spark.checkpoint import SESSIONIZE, open_checkpoint
+from sessionization.spark.fixed import Fixed
 from sessionization.spark.progress import Progress
 from sessionization.spark.table_home import TableHome, create_tables, take_over
 from sessionization.spark.tables import QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS

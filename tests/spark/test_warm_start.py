@@ -13,8 +13,9 @@ from pyspark.sql import SparkSession
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.settings import SessionizeSettings
 from sessionization.spark import source, supervise
-from sessionization.spark.checkpoint import ARCHIVE, ROLLUP, SESSIONIZE, Fixed, open_checkpoint
+from sessionization.spark.checkpoint import ARCHIVE, ROLLUP, SESSIONIZE, open_checkpoint
 from sessionization.spark.codec import OUTPUT_SCHEMA
+from sessionization.spark.fixed import Fixed
 from sessionization.spark.offsets import newest_committed
 from sessionization.spark.sinks import ChangesSink, StateSize
 from sessionization.spark.table_home import TableHome, create_tables

@@ -7,12 +7,11 @@ from typing import Any
 from uuid import uuid4
 
 from sessionization.core.state import Rules
-from sessionization.durations import format_duration
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.files import write_whole
-from sessionization.settings import SessionizeSettings
-from sessionization.spark.layout import Layout, groups_for
-from sessionization.spark.offsets import begun, clear_unbegun, newest_begun
+from sessionization.spark.fixed import Fixed
+from sessionization.spark.layout import Layout
+from sessionization.spark.offsets import begun, clear_unbegun, newest_begun, newest_committed
 from sessionization.spark.processor import RulesInForce
 from sessionization.spark.progress import wall_clock_ms
 
@@ -21,48 +20,9 @@ SESSIONIZE = "sessionize"
 ARCHIVE = "archive"
 ROLLUP = "rollup"
 QUERIES = (SESSIONIZE, ARCHIVE, ROLLUP)
+TO_TABLES = "tables"
 _STATE_VERSION = 1
 """How the state is laid out."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fixed:
-    """What a checkpoint keeps for good: another value would lose rows or double them."""
-
-    source: str
-    input: str
-    tables: str
-    device_groups: int | None
-    max_clock_skew_ms: int
-    max_event_age_ms: int
-    starting_offsets: str = "earliest"
-    mode: str = "micro-batch"
-
-    @classmethod
-    def of(cls, settings: SessionizeSettings, tables: str) -> "Fixed":
-        return cls(
-            source=settings.source,
-            input=str(settings.input.absolute()) if settings.input is not None else "",
-            tables=tables,
-            device_groups=settings.device_groups or groups_for(settings.expected_devices),
-            max_clock_skew_ms=settings.max_clock_skew,
-            max_event_age_ms=settings.max_event_age,
-            starting_offsets=settings.starting_offsets,
-            mode=settings.mode,
-        )
-
-    def options(self) -> dict[str, str]:
-        """The fields as a person gives them on the command line."""
-        return {
-            "--source": self.source,
-            "--input": self.input,
-            "--warehouse or --catalog and --schema": self.tables,
-            "--device-groups": "not given" if self.device_groups is None else str(self.device_groups),
-            "--max-clock-skew": format_duration(self.max_clock_skew_ms),
-            "--max-event-age": format_duration(self.max_event_age_ms),
-            "--starting-offsets": self.starting_offsets,
-            "--mode": self.mode,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +38,8 @@ class Checkpoint:
     is_used: bool
     is_warm: bool = False
     """Begun with the sessions of tables that another checkpoint wrote."""
+    sink: str = TO_TABLES
+    """Where the changes of the newest micro-batch went, as `--sink` names it; all did before it was kept."""
 
     @property
     def engine_log(self) -> Path:
@@ -138,6 +100,32 @@ class Checkpoint:
             raise _not_writable(self.folder, error) from error
         except (ValueError, LookupError, TypeError) as error:
             raise _not_readable(file, error) from error
+
+    def sending_to(self, sink: str) -> "Checkpoint":
+        """Let the micro-batches to come send their changes to `sink`, and keep that: called when all else is checked.
+
+        What went to the topic lands in the table without its number. Repeated into the table, it would be there twice; the
+        other way round it is known by its rows.
+
+        Raises `CheckpointError` for the tables, where a micro-batch that went to the topic is begun and not done.
+        """
+        if sink == self.sink:
+            return self
+        query = self.folder / SESSIONIZE
+        number = newest_begun(query)
+        if sink == TO_TABLES and number > newest_committed(query):
+            msg = (
+                f"--checkpoints {self.folder}: micro-batch {number} was begun with --sink {self.sink} and is not done, and "
+                f"--sink {sink} could write its changes twice: start once more with --sink {self.sink}, stop gracefully, "
+                "then change"
+            )
+            raise CheckpointError(msg)
+        changed = replace(self, sink=sink)
+        try:
+            _save(self.folder / LAYOUT_FILE, changed)
+        except OSError as error:
+            raise _not_writable(self.folder, error) from error
+        return changed
 
     def writer(self, query: str) -> str:
         """The name under which a query's appends are known to Delta, so that none is taken twice."""
@@ -224,6 +212,7 @@ def _known(folder: Path, known: dict[str, Any]) -> Checkpoint:
         layout=Layout(fixed.device_groups),
         is_used=_is_used(folder),
         is_warm=bool(known.get("is_warm")),
+        sink=str(known.get("sink", TO_TABLES)),
     )
 
 
@@ -295,4 +284,6 @@ def _save(file: Path, checkpoint: Checkpoint) -> None:
         "previous_rules": asdict(in_force.previous) if in_force.previous is not None else None,
         "previous_until_ms": in_force.previous_until_ms,
     }
+    if checkpoint.sink != TO_TABLES:
+        content["sink"] = checkpoint.sink
     write_whole(file, json.dumps(content, indent=2))

@@ -19,7 +19,8 @@ from sessionization.settings import SessionizeSettings
 from sessionization.signals import stop_on_signals
 from sessionization.spark import pipeline, real_time, supervise, views
 from sessionization.spark.causes import first_cause, what_to_do
-from sessionization.spark.checkpoint import Checkpoint, Fixed, open_checkpoint
+from sessionization.spark.checkpoint import Checkpoint, open_checkpoint
+from sessionization.spark.fixed import Fixed
 from sessionization.spark.kafka import check_topics
 from sessionization.spark.lock import locked
 from sessionization.spark.parse import STREAMS
@@ -121,6 +122,7 @@ def _run(
         if home.warehouse is None:
             views.create_views(spark, home)
         before = warm_start(spark, settings, checkpoint, home)
+        checkpoint = checkpoint.sending_to(settings.sink)
     began_ms = wall_clock_ms()
     totals = RunningTotals()
 

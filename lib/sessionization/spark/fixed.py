@@ -1,0 +1,47 @@
+"""What a checkpoint keeps for good."""
+
+from dataclasses import dataclass
+
+from sessionization.durations import format_duration
+from sessionization.settings import SessionizeSettings
+from sessionization.spark.layout import groups_for
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """Settings of which another value would lose rows or double them."""
+
+    source: str
+    input: str
+    tables: str
+    device_groups: int | None
+    max_clock_skew_ms: int
+    max_event_age_ms: int
+    starting_offsets: str = "earliest"
+    mode: str = "micro-batch"
+
+    @classmethod
+    def of(cls, settings: SessionizeSettings, tables: str) -> "Fixed":
+        return cls(
+            source=settings.source,
+            input=str(settings.input.absolute()) if settings.input is not None else "",
+            tables=tables,
+            device_groups=settings.device_groups or groups_for(settings.expected_devices),
+            max_clock_skew_ms=settings.max_clock_skew,
+            max_event_age_ms=settings.max_event_age,
+            starting_offsets=settings.starting_offsets,
+            mode=settings.mode,
+        )
+
+    def options(self) -> dict[str, str]:
+        """The fields as a person gives them on the command line."""
+        return {
+            "--source": self.source,
+            "--input": self.input,
+            "--warehouse or --catalog and --schema": self.tables,
+            "--device-groups": "not given" if self.device_groups is None else str(self.device_groups),
+            "--max-clock-skew": format_duration(self.max_clock_skew_ms),
+            "--max-event-age": format_duration(self.max_event_age_ms),
+            "--starting-offsets": self.starting_offsets,
+            "--mode": self.mode,
+        }
