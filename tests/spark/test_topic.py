@@ -6,14 +6,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame, SparkSession
 
+from sessionization.errors import ConfigurationError
 from sessionization.local.broker import Broker
+from sessionization.settings import SessionizeSettings
 from sessionization.spark import landing, topic
+from sessionization.spark.checkpoint import open_checkpoint
 from sessionization.spark.codec import OUTPUT_SCHEMA
+from sessionization.spark.fixed import Fixed
 from sessionization.spark.sinks import ChangesSink, StateSize, changes_of
 from sessionization.spark.table_home import TableHome, create_tables
 from sessionization.spark.tables import SESSION_CHANGES
+from sessionization.spark.warm_start import warm_start
 from tests.spark.test_stream import wait_for
 from tests.spark.test_tables import NOW_MS, a_change
 
@@ -132,3 +139,74 @@ def test_what_is_no_change_is_left_out_and_told(
     landing.append_new(home, topic.changes(sent[0].union(foreign)))
     assert home.read(spark.read, SESSION_CHANGES).count() == 40
     assert "3 records of output_sessions are no changes" in caplog.text
+
+
+def test_a_warm_start_waits_until_all_of_the_topic_has_landed(spark: SparkSession, tmp_path: Path) -> None:
+    with Broker(tmp_path / "broker") as broker:
+        broker.create_topics({topic.OUTPUT_TOPIC: 2})
+        servers = {"kafka.bootstrap.servers": broker.bootstrap_servers}
+        home = made(spark, tmp_path / "warehouse")
+        settings = SessionizeSettings(
+            source="kafka", sink="kafka", bootstrap_servers=broker.bootstrap_servers, from_sessions=True,
+            warehouse=home.warehouse, checkpoints=tmp_path / "checkpoints",
+        )  # fmt: skip
+        fixed = Fixed.of(settings, str(home))
+        checkpoint = open_checkpoint(settings.checkpoints, fixed, settings.rules, warm=True)
+
+        def remembered() -> set[str]:
+            before = warm_start(spark, settings, checkpoint, home)
+            assert before.sessions is not None
+            return {row.grouping_key for row in before.sessions.collect()}
+
+        def send(*changes: tuple) -> None:
+            topic.publish(changes_of(spark.createDataFrame(changes, OUTPUT_SCHEMA)), servers)
+
+        def land() -> None:
+            query = landing.start(spark, home, servers, tmp_path / "landing", trigger_ms=1)
+            try:
+                query.processAllAvailable()
+            finally:
+                query.stop()
+
+        def behind() -> int:
+            table = home.read(spark.read, SESSION_CHANGES)
+            return topic.not_landed(spark, table, servers, tmp_path / "scratch")
+
+        assert remembered() == set()
+        topic.publish(changes_of(micro_batch(spark, 0)), servers)
+        with pytest.raises(
+            ConfigurationError, match="lacks the newest changes of 2 partitions of output_sessions: let"
+        ):
+            remembered()
+        land()
+        assert len(remembered()) == 10
+        assert sorted(path.name for path in settings.checkpoints.iterdir()) == ["layout.json", "seed", "taken.json"]
+
+        later = {"device_id": "d", "processed_ms": NOW_MS + 5_000}
+        send(a_change(session_id=1, **later))
+        assert behind() == 1
+        land()
+        assert behind() == 0
+        # A micro-batch that was cut off comes again, and not in the order that it had.
+        send(a_change(session_id=2, **later))
+        send(a_change(session_id=1, **later))
+        assert behind() == 1
+        land()
+        foreign = spark.sql("SELECT 'd' AS key, '{}' AS value FROM range(3)")
+        foreign.write.format("kafka").options(**servers).option("topic", topic.OUTPUT_TOPIC).save()
+        assert behind() == 0
+
+        # Whose rows were deleted, as of an account that is erased, lands no more: then the topic has to be empty.
+        home.delta_table(spark, SESSION_CHANGES).delete("session_id = 2")
+        assert behind() == 1
+        forget(broker, topic.OUTPUT_TOPIC, to=1)
+        assert behind() == 1
+        forget(broker, topic.OUTPUT_TOPIC, to=-1)
+        assert behind() == 0
+
+
+def forget(broker: Broker, name: str, to: int) -> None:
+    """Delete the records before the offset `to` of each of two partitions; -1 is the end."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    for deleted in admin.delete_records([TopicPartition(name, number, to) for number in range(2)]).values():
+        deleted.result(20)

@@ -13,10 +13,10 @@ from sessionization.core.state import Rules
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.files import write_whole
 from sessionization.settings import SessionizeSettings
-from sessionization.spark import rollup
+from sessionization.spark import rollup, topic
 from sessionization.spark.checkpoint import SESSIONIZE, Checkpoint
 from sessionization.spark.codec import STATE_SCHEMA, packed_seed
-from sessionization.spark.kafka import TakenOffsets
+from sessionization.spark.kafka import TakenOffsets, client_options
 from sessionization.spark.offsets import newest_committed
 from sessionization.spark.parse import STREAMS
 from sessionization.spark.processor import GROUPING_KEY
@@ -25,6 +25,7 @@ from sessionization.spark.tables import RAW_EVENTS, SESSION_CHANGES, SESSIONS
 
 _SEED = "seed"
 _TAKEN = "taken.json"
+_TOPIC_ENDS = "topic_ends"
 _NAMED = 3
 
 
@@ -45,13 +46,16 @@ def warm_start(spark: SparkSession, settings: SessionizeSettings, checkpoint: Ch
     It is made once, before any query has begun a micro-batch, and kept until the session query is done with its first:
     repeated, that must be the same, and what `archive` takes from then on is new to both.
 
-    Raises `ConfigurationError` where the input folder holds files whose messages the tables have.
+    Raises `ConfigurationError` where the input folder holds files whose messages the tables have, and with `--sink kafka`
+    where the topic holds changes that they have not.
     """
     if not checkpoint.is_warm:
         return NOTHING_BEFORE
     query, seed = checkpoint.folder / SESSIONIZE, checkpoint.folder / _SEED
     taken = checkpoint.folder / _TAKEN
     if not checkpoint.is_used:
+        if settings.sink == "kafka":
+            _refuse_not_landed(spark, settings, checkpoint, home)
         if settings.input is not None:
             _refuse_read_files(spark, settings.input, home)
         else:
@@ -138,6 +142,20 @@ def _refuse_read_files(spark: SparkSession, folder: Path, home: TableHome) -> No
             f"--input {folder} holds {len(names):,} files whose messages the tables have ({', '.join(names[:_NAMED])}"
             f"{', ...' if len(names) > _NAMED else ''}): move them away, or give a new --input folder; "
             "--from-sessions would read them again"
+        )
+        raise ConfigurationError(msg)
+
+
+def _refuse_not_landed(
+    spark: SparkSession, settings: SessionizeSettings, checkpoint: Checkpoint, home: TableHome
+) -> None:
+    """A session whose Start is in the topic alone would be forgotten, and land afterwards as one that lives for ever."""
+    table = home.read(spark.read, SESSION_CHANGES)
+    brokers = client_options(spark, settings)
+    if behind := topic.not_landed(spark, table, brokers, checkpoint.folder / _TOPIC_ENDS):
+        msg = (
+            f"--from-sessions: {SESSION_CHANGES.name} lacks the newest changes of {behind:,} partitions of "
+            f"{topic.OUTPUT_TOPIC}: let land_changes take all that is in that topic, then start again with the same options"
         )
         raise ConfigurationError(msg)
 
