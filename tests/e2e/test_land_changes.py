@@ -107,6 +107,7 @@ def test_tables_by_way_of_the_topic_equal_the_reference(broker: Broker, tmp_path
         assert job.terminate() == 0
         _wait_for_all(landing)
         job.start()  # for the rollup: of the landed changes it takes the rest
+        wait_for_micro_batches(1)
         job.wait_until_done()
         assert job.terminate() == 0
         _wait_for_all(landing)
