@@ -4,7 +4,6 @@ import argparse
 import os
 import sys
 import tempfile
-import time
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
@@ -26,7 +25,8 @@ from sessionization.spark.source import ticks
 from tests.bench import load, processes
 
 _LIVE, _GROUPS, _HEARTBEAT_MS = 2_000, 32, 30_000
-_WARM_UP_S = 8.0
+_NOT_COUNTED = 10
+_POLL_S = 0.1
 _QUERY = "sessionize"
 _DELAYS = Percentiles(500, 900, 1_000)
 
@@ -34,7 +34,7 @@ _DELAYS = Percentiles(500, 900, 1_000)
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.monitor", description=__doc__)
     parser.add_argument("--rounds", type=int, default=4, help="after one that is not counted")
-    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--micro-batches", type=int, default=40, help="counted of each run, after some that are not")
     options = parser.parse_args()
     os.environ.setdefault("JAVA_TOOL_OPTIONS", "-Dfile.encoding=UTF-8")  # not those that suit a run of a minute
     more_ms = []
@@ -43,7 +43,7 @@ def main() -> int:
         spark = local_session(folder / "engine.log", STREAM_CONF)
         for round_ in range(options.rounds + 1):
             without, watched = (
-                _cpu_ms(spark, folder / f"{round_}-{is_watched}", options.seconds, is_watched=is_watched)
+                _cpu_ms(spark, folder / f"{round_}-{is_watched}", options.micro_batches, is_watched=is_watched)
                 for is_watched in (False, True)
             )
             if round_:
@@ -54,7 +54,7 @@ def main() -> int:
     return 0
 
 
-def _cpu_ms(spark: SparkSession, folder: Path, seconds: float, *, is_watched: bool) -> float:
+def _cpu_ms(spark: SparkSession, folder: Path, count: int, *, is_watched: bool) -> float:
     """Of all processes, per micro-batch."""
     with ExitStack() as stack:
         tell = None
@@ -79,12 +79,14 @@ def _cpu_ms(spark: SparkSession, folder: Path, seconds: float, *, is_watched: bo
             .trigger(processingTime="0 seconds")
             .start()
         )
-        query.awaitTermination(_WARM_UP_S)
+        while done < _NOT_COUNTED and not query.awaitTermination(_POLL_S):
+            pass
         began, used = done, processes.cpu_s()
-        time.sleep(seconds)
-        micro_batches, used = done - began, processes.cpu_s() - used
+        while done < began + count and not query.awaitTermination(_POLL_S):
+            pass
+        used = processes.cpu_s() - used
         query.stop()
-    return sum(used.values()) * 1_000 / micro_batches
+    return sum(used.values()) * 1_000 / (done - began)
 
 
 def _say(line: str) -> None:
