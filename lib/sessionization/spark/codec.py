@@ -6,12 +6,13 @@ from typing import Any
 import orjson
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, BooleanType, IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, IntegerType, LongType, StringType, StructField, StructType
 
 from sessionization.core.events import End, EndReason, Event, Platform, Start
 from sessionization.core.grid import Firing
 from sessionization.core.sessions import Outcome
 from sessionization.core.state import Closed, Live, PendingEnd, SessionState
+from sessionization.spark.parse import EVENT_COLUMNS
 
 STATE_SCHEMA = StructType(
     [
@@ -84,24 +85,10 @@ _PACKED_ROWS = 10_000
 _NO_TALLY = (None, None, None, None)
 _NO_CHANGE = (None,) * (len(OUTPUT_SCHEMA.names) - len(_NO_TALLY) - 2)
 
-EVENT_SCHEMA = StructType(
-    [
-        StructField("device_id", StringType()),
-        StructField("session_id", LongType()),
-        StructField("is_start", BooleanType()),
-        StructField("event_ms", LongType()),
-        StructField("foreground_s", LongType()),
-        StructField("account_id", StringType()),
-        StructField("platform", StringType()),
-        StructField("ingested_ms", LongType()),
-    ]
-)
-"""A valid event as the operator takes it."""
-
 
 def packed_event() -> Column:
-    """The columns of `EVENT_SCHEMA` as one JSON text: PySpark takes an event apart cell by cell, which costs the most."""
-    return F.to_json(F.array(*(F.col(name).cast("string") for name in EVENT_SCHEMA.names)))
+    """The columns of a valid event as one JSON text: PySpark takes an event apart cell by cell, which costs the most."""
+    return F.to_json(F.array(*(F.col(name).cast("string") for name in EVENT_COLUMNS)))
 
 
 def to_event(text: str) -> tuple[str, Event]:
