@@ -11,12 +11,13 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from sessionization.clock import wall_clock_ms
+from sessionization.durations import DAY_MS, HOUR_MS
 from sessionization.errors import CheckpointError
 from sessionization.ops import maintain as ops
 from sessionization.ops.input_files import delete_read_files
 from sessionization.ops.settings import MaintainSettings
 from sessionization.spark.checkpoint import ARCHIVE, ROLLUP, SESSIONIZE
-from sessionization.spark.progress import wall_clock_ms
 from sessionization.spark.source import file_messages, ticks
 from sessionization.spark.table_home import TableHome, create_tables
 from sessionization.spark.tables import (
@@ -31,9 +32,6 @@ from sessionization.spark.tables import (
     retention_ms_of,
 )
 from tests.adapter.test_checkpoint import reopened
-
-HOUR_MS = 3_600_000
-DAY_MS = 24 * HOUR_MS
 
 MESSAGE = (
     "'pc_sessions' AS stream", "CAST(NULL AS int) AS partition", "CAST(NULL AS bigint) AS offset", "'f' AS file",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sessionization.errors import CheckpointError, StoppedError
+from sessionization.errors import CheckpointError, ConfigurationError, StoppedError
 from sessionization.ops.held import tables_held
 from sessionization.ops.settings import EraseSettings, LandChangesSettings, MaintainSettings
 from sessionization.spark import landing
@@ -63,6 +63,33 @@ def test_who_lands_changes_waits_for_who_changes_folders(tmp_path: Path, warehou
     with TableHome(warehouse).held(said_to_nobody), pytest.raises(StoppedError, match="stopped while waiting"):
         landing.land(settings, said.append, refused_at_once())
     assert said[0].endswith(f"which still uses --warehouse {warehouse}")
+
+
+def test_who_lands_changes_is_refused_where_no_tables_are_yet(tmp_path: Path) -> None:
+    """A sessionize job that begins at the same moment would make them while they are held by nobody."""
+    warehouse = tmp_path / "warehouse"
+    settings = LandChangesSettings(bootstrap_servers="none:1", warehouse=warehouse, checkpoints=tmp_path / "landing")
+    with pytest.raises(ConfigurationError, match=f"{warehouse} does not hold session_changes: give the home"):
+        landing.land(settings, said_to_nobody, refused_at_once())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_who_lands_changes_is_refused_with_another_topic_than_before(tmp_path: Path, warehouse: Path) -> None:
+    """What it had not taken of that one would never be landed."""
+    checkpoints = tmp_path / "landing"
+    settings = LandChangesSettings(
+        bootstrap_servers="none:1", output_topic="b", warehouse=warehouse, checkpoints=checkpoints
+    )
+    offsets = checkpoints / "land_changes/offsets"
+    offsets.mkdir(parents=True)
+    (offsets / "0").write_text('v1\n{"batchTimestampMs":1}\n{"a":{"0":5}}')
+    with pytest.raises(
+        CheckpointError, match=f"{checkpoints} was begun with --output-topic a, not b: give the same again"
+    ):
+        landing.land(settings, said_to_nobody, refused_at_once())
+    (offsets / "0").write_text('v1\n{"batchTimestampMs":1}\n{"b":{"0":5}}')
+    with TableHome(warehouse).held(said_to_nobody), pytest.raises(StoppedError, match="stopped while waiting"):
+        landing.land(settings, lambda _: None, refused_at_once())
 
 
 def test_what_is_locked_is_hidden_from_readers_and_only_where_tables_are(tmp_path: Path, warehouse: Path) -> None:

@@ -1,6 +1,7 @@
 """What maintenance does to which table, what it leaves alone, and what it does when a step fails."""
 
 import threading
+from collections import Counter
 from collections.abc import Mapping
 
 import pytest
@@ -9,14 +10,14 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from sessionization import cli
+from sessionization.durations import DAY_MS
 from sessionization.errors import ConfigurationError
-from sessionization.ops.conflicts import is_conflict
 from sessionization.ops.maintain import Step, do, steps
 from sessionization.ops.settings import MaintainSettings
+from sessionization.spark.conflicts import is_conflict
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import BACKFILL, PROPERTIES_OF_ALL, TABLES, retention
 
-DAY_MS = 86_400_000
 HOME = TableHome(catalog="main", schema="games")
 AS_CREATED = {table.name: dict(PROPERTIES_OF_ALL) | dict(table.properties) for table in TABLES}
 
@@ -131,7 +132,8 @@ def test_a_word_makes_no_conflict(error: Exception) -> None:
     assert not is_conflict(error)
 
 
-def test_a_failure_leaves_the_rest_of_its_table_and_no_other_to_the_next_time() -> None:
+def test_a_failure_leaves_the_rest_of_its_table_and_no_other_to_the_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tenacity.nap.time.sleep", lambda _s: None)
     ran: list[str] = []
     said: list[str] = []
 
@@ -147,6 +149,21 @@ def test_a_failure_leaves_the_rest_of_its_table_and_no_other_to_the_next_time() 
     assert "VACUUM of quarantine is put off to the next time: somebody was first" in said
     assert "VACUUM `main`.`games`.`raw_events`" not in ran
     assert ran[-1] == "VACUUM `main`.`games`.`stream_progress`"
+
+
+def test_who_was_second_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tenacity.nap.time.sleep", lambda _s: None)
+    tries = Counter[str]()
+
+    def run(sql: str) -> None:
+        tries[sql] += 1
+        if sql.startswith("OPTIMIZE") and tries[sql] < 3:
+            raise ConcurrentDeleteReadException(message="somebody was first")
+
+    said: list[str] = []
+    assert do(todo(), run, said.append, threading.Event()) == []
+    assert all(line.endswith(" is done") for line in said)
+    assert {sql.partition(" ")[0]: count for sql, count in tries.items()} == {"OPTIMIZE": 3, "VACUUM": 1}
 
 
 def test_a_stop_leaves_the_rest() -> None:

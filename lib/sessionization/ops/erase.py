@@ -12,8 +12,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from sessionization.clock import wall_clock_ms
 from sessionization.errors import ConfigurationError, MaintenanceError
-from sessionization.ops.conflicts import is_conflict
 from sessionization.ops.held import tables_held
 from sessionization.ops.settings import EraseSettings
 from sessionization.ops.state import StateReader
@@ -21,8 +21,8 @@ from sessionization.ops.unread import refuse_unread
 from sessionization.spark import rollup
 from sessionization.spark.causes import first_cause
 from sessionization.spark.checkpoint import SESSIONIZE
+from sessionization.spark.conflicts import is_conflict
 from sessionization.spark.parse import EventTimeLimits, parse
-from sessionization.spark.progress import wall_clock_ms
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import (
     BACKFILL,

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 from pyspark.sql import SparkSession
 
-from sessionization.errors import ConfigurationError
 from sessionization.ops.settings import EraseSettings, MaintainSettings
 from sessionization.spark.checkpoint import read_checkpoint
 from sessionization.spark.lock import locked
@@ -36,10 +35,7 @@ def tables_held(
                 stack.enter_context(locked(checkpoints, say, stop))
                 stack.enter_context(home.held(say, stop))
         spark = stack.enter_context(own_session())
-        missing = [table.name for table in needed if not home.exists(spark, table)]
-        if missing:
-            msg = f"{home} does not hold {', '.join(missing)}: give the home of the sessionize job's tables"
-            raise ConfigurationError(msg)
+        home.require(spark, needed)
         if checkpoints is not None:
             home.refuse_other_owner(spark, checkpoints)
         yield spark, home

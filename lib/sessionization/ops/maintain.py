@@ -10,15 +10,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from sessionization.durations import format_duration
+from sessionization.clock import wall_clock_ms
+from sessionization.durations import DAY_MS, format_duration
 from sessionization.errors import MaintenanceError, SessionizationError
-from sessionization.ops.conflicts import is_conflict
 from sessionization.ops.held import tables_held
 from sessionization.ops.input_files import delete_read_files
 from sessionization.ops.settings import MaintainSettings
 from sessionization.ops.unread import kept_ms, unread_ms
 from sessionization.spark.causes import first_cause
-from sessionization.spark.progress import wall_clock_ms
+from sessionization.spark.conflicts import again_on_conflict, is_conflict
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import (
     BACKFILL,
@@ -30,8 +30,6 @@ from sessionization.spark.tables import (
     retention,
     retention_ms_of,
 )
-
-_DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +112,7 @@ def do(
 ) -> list[str]:
     """Run the steps until `stop` is set; what one leaves undone leaves the rest of its table to the next time.
 
-    A step that meets a change of the same files by somebody else is put off, which is no failure.
+    A step that meets changes of the same files by somebody else, time and again, is put off, which is no failure.
 
     Returns:
         What failed, and why, one text each.
@@ -129,7 +127,7 @@ def do(
             continue
         what = f"{step.verb} of {step.table}"
         try:
-            run(step.sql)
+            again_on_conflict(run)(step.sql)
         except (PySparkException, Py4JError) as error:
             cause = first_cause(str(error))
             left.add(step.table)
@@ -158,7 +156,7 @@ def _spare_unread(
         return [f"{name} is left alone, for what rollup has not read: {error}"]
     if (wanted_ms := kept_ms(retentions_ms[name], behind_ms)) != retentions_ms[name]:
         retentions_ms[name] = wanted_ms
-        days = behind_ms // _DAY_MS
+        days = behind_ms // DAY_MS
         say(f"rollup is {days} days behind in {name}: unused files and log are kept for {format_duration(wanted_ms)}")
     return []
 

@@ -1,4 +1,4 @@
-"""Bring what `--sink kafka` has sent to `output_sessions` into `session_changes`, each change once."""
+"""Bring what `--sink kafka` has sent to `--output-topic` into `session_changes`, each change once."""
 
 import logging
 import threading
@@ -9,12 +9,13 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from sessionization.errors import ConfigurationError, StreamError
+from sessionization.errors import CheckpointError, ConfigurationError, StreamError
 from sessionization.ops.settings import LandChangesSettings
 from sessionization.spark import topic
 from sessionization.spark.causes import first_cause
 from sessionization.spark.kafka import check_topics, client_options
 from sessionization.spark.lock import locked
+from sessionization.spark.offsets import begun, newest_begun
 from sessionization.spark.session import own_session
 from sessionization.spark.sinks import COMPACT_EVERY_BATCHES, ROWS_PER_FILE, compact
 from sessionization.spark.supervise import engine_alive
@@ -22,6 +23,8 @@ from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import SESSION_CHANGES
 
 _log = logging.getLogger(__name__)
+
+_QUERY = "land_changes"
 
 MAX_CHANGES_PER_MICRO_BATCH = ROWS_PER_FILE
 """Bound on what one micro-batch takes from a backlog: it is held in memory, and written as one file."""
@@ -39,23 +42,50 @@ def land(settings: LandChangesSettings, say: Say, stop: threading.Event) -> None
         msg = "--bootstrap-servers is missing: name the brokers that sessionize --sink kafka writes to"
         raise ConfigurationError(msg)
     home = TableHome.of(settings)
+    home.require_folder(SESSION_CHANGES)  # what a sessionize job makes from here on would not be held
+    _refuse_other_topic(settings.checkpoints, settings.output_topic)
     log = settings.checkpoints / "engine.log"
     with locked(settings.checkpoints, say, stop), home.held(say, stop), engine_alive(log), own_session(log) as spark:
-        if not home.exists(spark, SESSION_CHANGES):
-            msg = f"{home} does not hold {SESSION_CHANGES.name}: start the sessionize job first, which makes it"
-            raise ConfigurationError(msg)
-        check_topics(spark, settings, (topic.OUTPUT_TOPIC,))
-        query = start(spark, home, client_options(spark, settings), settings.checkpoints, settings.trigger)
-        say(f"from {topic.OUTPUT_TOPIC} into {SESSION_CHANGES.name} in {home}")
+        home.require(spark, [SESSION_CHANGES])
+        check_topics(spark, settings, (settings.output_topic,))
+        options = client_options(spark, settings)
+        query = start(spark, home, options, settings.output_topic, settings.checkpoints, settings.trigger)
+        say(f"from {settings.output_topic} into {SESSION_CHANGES.name} in {home}")
         _wait(query, stop, settings.run_for)
 
 
+def _refuse_other_topic(checkpoints: Path, output_topic: str) -> None:
+    """Check that what the folder's query has read, if it has, is the topic: what it had not taken of another is not landed.
+
+    Raises `CheckpointError`.
+    """
+    query = checkpoints / _QUERY
+    try:
+        number = newest_begun(query)
+    except OSError as error:
+        msg = f"{query} cannot be read ({error.strerror}): see to its permissions"
+        raise CheckpointError(msg) from error
+    sources = begun(query, number).sources if number >= 0 else ()
+    read = [name for source in sources for name in source or ()]
+    if read and output_topic not in read:
+        msg = (
+            f"--checkpoints {checkpoints} was begun with --output-topic {', '.join(read)}, not {output_topic}: give the same "
+            "again, or a new --checkpoints folder"
+        )
+        raise CheckpointError(msg)
+
+
 def start(
-    spark: SparkSession, home: TableHome, options: Mapping[str, str], checkpoints: Path, trigger_ms: int
+    spark: SparkSession,
+    home: TableHome,
+    options: Mapping[str, str],
+    output_topic: str,
+    checkpoints: Path,
+    trigger_ms: int,
 ) -> StreamingQuery:
     """Start the query; `options` are the Kafka client's."""
     source = {
-        "subscribe": topic.OUTPUT_TOPIC,
+        "subscribe": output_topic,
         "startingOffsets": "earliest",
         "failOnDataLoss": "true",
         "maxOffsetsPerTrigger": str(MAX_CHANGES_PER_MICRO_BATCH),
@@ -63,22 +93,22 @@ def start(
     records = spark.readStream.format("kafka").options(**options, **source).load()
     return (
         topic.changes(records)
-        .writeStream.queryName("land_changes")
-        .foreachBatch(partial(_land, home))
-        .option("checkpointLocation", str(checkpoints / "land_changes"))
+        .writeStream.queryName(_QUERY)
+        .foreachBatch(partial(_land, home, output_topic))
+        .option("checkpointLocation", str(checkpoints / _QUERY))
         .trigger(processingTime=f"{trigger_ms} milliseconds")
         .start()
     )
 
 
-def _land(home: TableHome, changes: DataFrame, batch_id: int) -> None:
-    append_new(home, changes)
+def _land(home: TableHome, output_topic: str, changes: DataFrame, batch_id: int) -> None:
+    append_new(home, output_topic, changes)
     if batch_id % COMPACT_EVERY_BATCHES == COMPACT_EVERY_BATCHES - 1:
         compact(changes.sparkSession, home, (SESSION_CHANGES,))
 
 
-def append_new(home: TableHome, changes: DataFrame) -> None:
-    """Append those of the changes that the table has not; the same ones again append nothing.
+def append_new(home: TableHome, output_topic: str, changes: DataFrame) -> None:
+    """Append those of the changes from a topic that the table has not; the same ones again append nothing.
 
     So it matters neither how often the stream sent a change, nor how often this micro-batch is repeated.
     """
@@ -86,7 +116,7 @@ def append_new(home: TableHome, changes: DataFrame) -> None:
     try:
         foreign = changes.where(~topic.are_changes()).count()
         if foreign:
-            _log.warning("%s records of %s are no changes, and left out: who sends them?", foreign, topic.OUTPUT_TOPIC)
+            _log.warning("%s records of %s are no changes, and left out: who sends them?", foreign, output_topic)
         table = home.read(changes.sparkSession.read, SESSION_CHANGES)
         new = topic.not_yet_in(table, changes.where(topic.are_changes())).persist()
         try:

@@ -10,12 +10,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from sessionization.clock import wall_clock_ms
 from sessionization.core.events import EndReason
 from sessionization.errors import StreamError
 from sessionization.spark import rollup
 from sessionization.spark.causes import first_cause
 from sessionization.spark.checkpoint import ARCHIVE, SESSIONIZE
-from sessionization.spark.progress import Detail, Progress, delay_instants, delays, wall_clock_ms
+from sessionization.spark.progress import Detail, Progress, delay_instants, delays
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS, STREAM_PROGRESS, Table
 

@@ -1,5 +1,6 @@
-"""Which errors mean that somebody else has changed the same table meanwhile, by their class or their condition."""
+"""Somebody else has changed the same table meanwhile: which errors say so, and what is done about it."""
 
+import logging
 import re
 
 from delta.exceptions import (
@@ -13,6 +14,10 @@ from delta.exceptions import (
     ProtocolChangedException,
 )
 from pyspark.errors import PySparkException
+from tenacity import before_sleep_log, retry, retry_if_exception, stop_after_attempt, wait_random_exponential
+
+_log = logging.getLogger(__name__)
+_TRIES = 5
 
 _CLASSES = (
     ConcurrentAppendException,
@@ -29,9 +34,19 @@ _CONDITION = r"DELTA_(?:CONCURRENT_[A-Z_]+|METADATA_CHANGED|PROTOCOL_CHANGED)(?:
 _WRITTEN = re.compile(rf"^(?:[^\n]*(?:Exception|Error): )?\[{_CONDITION}\]", re.MULTILINE)
 
 
-def is_conflict(error: Exception) -> bool:
+def is_conflict(error: BaseException) -> bool:
     """Whether a transaction of somebody else was first. A word in a message does not make a conflict."""
     if isinstance(error, _CLASSES):
         return True
     condition = error.getCondition() if isinstance(error, PySparkException) else None
     return re.fullmatch(_CONDITION, condition or "") is not None or _WRITTEN.search(str(error)) is not None
+
+
+again_on_conflict = retry(
+    retry=retry_if_exception(is_conflict),
+    stop=stop_after_attempt(_TRIES),
+    wait=wait_random_exponential(multiplier=0.1, max=2),  # seconds: heartbeats wait meanwhile
+    before_sleep=before_sleep_log(_log, logging.WARNING),
+    reraise=True,
+)
+"""Decorates a statement that is one transaction: where somebody else was first nothing is written, and it is tried again."""
