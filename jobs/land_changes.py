@@ -1,19 +1,11 @@
-"""Bring changes from the topic output_sessions into the tables: `python jobs/land_changes.py --help`."""
+"""Bring changes from the topic of `sessionize --sink kafka` into the tables: `python jobs/land_changes.py --help`."""
 
-import contextlib
-import sys
-
-from sessionization.cli import parse, run
+from sessionization.cli import parse, run, teller
 from sessionization.ops.settings import LandChangesSettings
 from sessionization.signals import stop_on_signals
 
 PROG = "land_changes"
-
-
-def say(line: str) -> None:
-    with contextlib.suppress(OSError):
-        sys.stderr.write(f"{PROG}: {line}\n")
-        sys.stderr.flush()
+say = teller(PROG)
 
 
 def main() -> int:

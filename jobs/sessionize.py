@@ -1,19 +1,11 @@
 """Turn device events into session tables: `python jobs/sessionize.py --help`."""
 
-import contextlib
-import sys
-
-from sessionization.cli import parse, run
+from sessionization.cli import parse, run, teller
 from sessionization.databricks import is_chosen
 from sessionization.settings import SessionizeSettings
 
 PROG = "sessionize"
-
-
-def say(line: str) -> None:
-    with contextlib.suppress(OSError):  # nobody reads any more: the job goes on
-        sys.stderr.write(f"{PROG}: {line}\n")
-        sys.stderr.flush()
+say = teller(PROG)
 
 
 def main() -> int:

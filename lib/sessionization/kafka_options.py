@@ -1,13 +1,18 @@
-"""Options for a Kafka client as a person gives them: KEY=VALUE, with secrets by reference only."""
+"""What a person says of Kafka: options of the client as KEY=VALUE, secrets by reference only, and a topic's name."""
 
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 
 from sessionization.errors import ConfigurationError
 
+OUTPUT_TOPIC = "output_sessions"
+"""The topic that changes go to unless another is named."""
+_INPUT_TOPICS = ("pc_sessions", "console_sessions")
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _SECRET_PARTS = ("password", "passphrase", "secret", "jaas", "keystore.key", "key.pem", "oauthbearer.config")
 _FROM_ENVIRONMENT = "env:"
-_FROM_SCOPE = "secret:"
+FROM_SCOPE = "secret:"
 
 _SOURCE_OPTIONS = (
     "fetchOffset.numRetries",
@@ -40,14 +45,14 @@ def parse_kafka_options(texts: Iterable[str]) -> dict[str, str]:
             msg = "is not KEY=VALUE: write it as in kafka.security.protocol=SASL_SSL"
         elif name in options:
             msg = f"{name} is given more than once: give it once"
-        elif value in {_FROM_ENVIRONMENT, _FROM_SCOPE}:
-            msg = f"{name} refers to nothing: write {name}={_FROM_ENVIRONMENT}NAME or {name}={_FROM_SCOPE}SCOPE/KEY"
+        elif value in {_FROM_ENVIRONMENT, FROM_SCOPE}:
+            msg = f"{name} refers to nothing: write {name}={_FROM_ENVIRONMENT}NAME or {name}={FROM_SCOPE}SCOPE/KEY"
         elif any(part in name.lower() for part in _SECRET_PARTS) and not value.startswith(
-            (_FROM_ENVIRONMENT, _FROM_SCOPE)
+            (_FROM_ENVIRONMENT, FROM_SCOPE)
         ):
             msg = (
                 f"{name} is a secret, and others can read a command line: write {name}={_FROM_ENVIRONMENT}NAME of an "
-                f"environment variable, or {name}={_FROM_SCOPE}SCOPE/KEY of a Databricks secret"
+                f"environment variable, or {name}={FROM_SCOPE}SCOPE/KEY of a Databricks secret"
             )
         else:
             options[name] = value
@@ -69,6 +74,17 @@ def check_client_options(texts: tuple[str, ...]) -> tuple[str, ...]:
     return texts
 
 
+def check_output_topic(name: str) -> str:
+    """The same name; raises `ValueError` for one that no topic can have, or an input has."""
+    if _TOPIC.fullmatch(name) is None or name in {".", ".."}:
+        msg = f"{name!r} is no topic's name: write at most 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'"
+        raise ValueError(msg)
+    if name in _INPUT_TOPICS:
+        msg = f"{name!r} is one of the inputs: give changes a topic of their own"
+        raise ValueError(msg)
+    return name
+
+
 def resolved(options: Mapping[str, str], secret: Callable[[str, str], str] | None) -> dict[str, str]:
     """The options with every reference replaced by what it refers to.
 
@@ -88,10 +104,10 @@ def _value(name: str, value: str, secret: Callable[[str, str], str] | None) -> s
             msg = f"--kafka-option {name}: {variable} is not set: export it, and start again"
             raise ConfigurationError(msg)
         return os.environ[variable]
-    if value.startswith(_FROM_SCOPE):
-        scope, _slash, key = value.removeprefix(_FROM_SCOPE).partition("/")
+    if value.startswith(FROM_SCOPE):
+        scope, _slash, key = value.removeprefix(FROM_SCOPE).partition("/")
         if not scope or not key:
-            msg = f"--kafka-option {name} is not a reference: write {name}={_FROM_SCOPE}SCOPE/KEY"
+            msg = f"--kafka-option {name} is not a reference: write {name}={FROM_SCOPE}SCOPE/KEY"
             raise ConfigurationError(msg)
         if secret is None:
             msg = (

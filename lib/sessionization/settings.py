@@ -6,9 +6,9 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from sessionization.core.state import Rules
-from sessionization.durations import Duration, format_duration
+from sessionization.durations import DAY_MS, Duration, format_duration
 from sessionization.home import check_home
-from sessionization.kafka_options import check_client_options, parse_kafka_options
+from sessionization.kafka_options import OUTPUT_TOPIC, check_client_options, check_output_topic, parse_kafka_options
 
 _KAFKA_ONLY = (
     "bootstrap_servers",
@@ -40,7 +40,7 @@ class SessionizeSettings(BaseModel):
         "earliest",
         description="kafka: where a new checkpoint begins; give the same at later starts, which go on from where the last one was",
     )
-    max_offsets_per_trigger: int | None = Field(
+    max_offsets_per_trigger: int = Field(
         100_000, ge=1, description="kafka: how many messages a micro-batch of the sessionize query takes at most"
     )
     kafka_option: tuple[str, ...] = Field(
@@ -55,8 +55,13 @@ class SessionizeSettings(BaseModel):
     )
     sink: Literal["tables", "kafka"] = Field(
         "tables",
-        description="where changes go: session_changes, or with --source kafka the topic output_sessions, from where "
+        description="where changes go: session_changes, or with --source kafka the topic --output-topic, from where "
         "jobs/land_changes.py brings them into session_changes",
+    )
+    output_topic: str = Field(
+        OUTPUT_TOPIC,
+        description="with --sink kafka: the topic that changes go to, on the same brokers; of no other job with other tables",
+        json_schema_extra={"metavar": "TOPIC"},
     )
     mode: Literal["micro-batch", "real-time"] = Field(
         "micro-batch",
@@ -81,7 +86,7 @@ class SessionizeSettings(BaseModel):
         10 * 60_000, ge=0, description="an event further ahead of its ingest time than this is quarantined"
     )
     max_event_age: Duration = Field(
-        7 * 86_400_000, ge=0, description="an event older than this at its ingest time is quarantined"
+        7 * DAY_MS, ge=0, description="an event older than this at its ingest time is quarantined"
     )
     trigger: PositiveDuration = Field(
         1_000,
@@ -126,6 +131,11 @@ class SessionizeSettings(BaseModel):
     @classmethod
     def _are_kafka_options(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
         return check_client_options(texts)
+
+    @field_validator("output_topic")
+    @classmethod
+    def _is_a_topic(cls, name: str) -> str:
+        return check_output_topic(name)
 
     @model_validator(mode="after")
     def _fit_real_time(self) -> Self:

@@ -249,11 +249,18 @@ def test_state_of_a_later_version_is_refused_before_anything_is_touched(
     assert layout.read_bytes() == before
 
 
-def test_only_a_new_checkpoint_becomes_warm_and_stays_so(tmp_path: Path) -> None:
+def test_only_a_new_checkpoint_becomes_warm_and_stays_so_once_that_is_kept(tmp_path: Path) -> None:
     assert not open_checkpoint(tmp_path / "old", FIXED, RULES).is_warm
     begin_micro_batch(tmp_path / "old", 0, 1_000)
     assert not open_checkpoint(tmp_path / "old", FIXED, RULES, warm=True).is_warm
-    assert open_checkpoint(tmp_path / "new", FIXED, RULES, warm=True).is_warm
+    for _ in range(2):
+        new = open_checkpoint(tmp_path / "new", FIXED, RULES, warm=True)
+        assert new.is_warm
+    # It was refused, as a first start by mistake is: the option is left out, and the folder begins empty.
+    assert not open_checkpoint(tmp_path / "new", FIXED, RULES).is_warm
+    new.keep_warm()
+    assert open_checkpoint(tmp_path / "new", FIXED, RULES).is_warm
+    begin_micro_batch(tmp_path / "new", 0, 1_000)
     assert open_checkpoint(tmp_path / "new", FIXED, RULES).is_warm
 
 
@@ -263,6 +270,7 @@ def test_a_start_that_was_refused_leaves_a_folder_that_may_still_become_warm(tmp
     warm = open_checkpoint(tmp_path, FIXED, RULES, warm=True)
     assert warm.is_warm
     assert warm.begun_ms >= refused.begun_ms
+    warm.keep_warm()
     assert read_checkpoint(tmp_path) == warm
 
 

@@ -1,12 +1,14 @@
 """A micro-batch that is repeated goes where it went at first, or where its changes are known."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sessionization.errors import CheckpointError
-from tests.adapter.test_checkpoint import begin_micro_batch, reopened
+from sessionization.spark.checkpoint import Checkpoint, read_checkpoint
+from tests.adapter.test_checkpoint import FIXED, begin_micro_batch, reopened
 
 
 def finish_micro_batch(folder: Path, number: int) -> None:
@@ -62,3 +64,31 @@ def test_a_sink_is_known_before_its_first_micro_batch_and_not_written_where_all_
     assert kept() == "kafka"
     reopened(tmp_path).sending_to("tables")
     assert kept() == "not there"
+
+
+def test_the_topic_that_holds_changes_stays_until_they_go_to_the_tables_again(tmp_path: Path) -> None:
+    def topic(name: str, sink: str) -> Checkpoint:
+        return reopened(tmp_path, fixed=replace(FIXED, output_topic=name)).sending_to(sink)
+
+    topic("a", "tables")
+    assert "output_topic" not in json.loads((tmp_path / "layout.json").read_text())["fixed"]
+    topic("b", "kafka")
+    assert topic("b", "kafka").fixed.output_topic == read_checkpoint(tmp_path).fixed.output_topic == "b"
+    for sink in ("kafka", "tables"):
+        with pytest.raises(CheckpointError, match="was begun with --output-topic b, not c: give the same again"):
+            topic("c", sink)
+    begin_micro_batch(tmp_path, 0, 1_000)
+    with pytest.raises(CheckpointError, match="micro-batch 0 was begun with --sink kafka and is not done"):
+        topic("b", "tables")
+    finish_micro_batch(tmp_path, 0)
+    topic("b", "tables")
+    assert topic("c", "kafka").fixed.output_topic == "c"
+
+
+def test_a_topic_that_nobody_named_is_the_usual_one_and_not_written(tmp_path: Path) -> None:
+    """As a version before the option wrote it, and could read it."""
+    reopened(tmp_path).sending_to("kafka")
+    assert "output_topic" not in json.loads((tmp_path / "layout.json").read_text())["fixed"]
+    with pytest.raises(CheckpointError, match="was begun with --output-topic output_sessions, not c"):
+        reopened(tmp_path, fixed=replace(FIXED, output_topic="c"))
+    assert reopened(tmp_path).sink == "kafka"

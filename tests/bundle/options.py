@@ -42,6 +42,8 @@ _VOLUME = "/Volumes/" + "/".join(
 )
 SET_BY_BUNDLE = {
     ("sessionize", "input"): "${var.sessionize_input}",
+    ("sessionize", "output-topic"): "${var.output_topic}",
+    ("land_changes", "output-topic"): "${var.output_topic}",
     ("sessionize", "catalog"): _CATALOG,
     ("sessionize", "schema"): _SCHEMA,
     ("sessionize", "checkpoints"): f"{_VOLUME}/sessionize",
@@ -69,6 +71,8 @@ SET_BY_BUNDLE = {
 }
 """What a job and its option get in place of the parser's default. Every other option gets the variable `JOB_OPTION`, and that
 has the parser's default."""
+_USUAL_IN_PROD = ("output-topic",)
+"""Of these prod has the parser's default, and no other target: what it names is of one target alone."""
 
 
 def option_findings(sources: Sources, target: Resolved) -> Iterator[Finding]:
@@ -77,7 +81,12 @@ def option_findings(sources: Sources, target: Resolved) -> Iterator[Finding]:
         if key not in SETTINGS:
             yield Finding(file, f"{key}: name its settings in tests/bundle/options.py")
             continue
-        for mistake in (*_parameters(key, job), *_words(key, job), *_as_task(job), *value_mistakes(key, job)):
+        for mistake in (
+            *_parameters(target.target, key, job),
+            *_words(key, job),
+            *_as_task(job),
+            *value_mistakes(key, job),
+        ):
             yield Finding(file, f"{key}: {mistake}")
     yield from _variables(sources)
 
@@ -96,7 +105,7 @@ def _given(job: dict[str, Any]) -> dict[str, str]:
     return {str(parameter.get("name")): str(parameter.get("default")) for parameter in job.get("parameters", [])}
 
 
-def _parameters(key: str, job: dict[str, Any]) -> Iterator[str]:
+def _parameters(target: str, key: str, job: dict[str, Any]) -> Iterator[str]:
     expected, given = _expected(key), _given(job)
     names = [str(parameter.get("name")) for parameter in job.get("parameters", [])]
     for name in {name for name in names if names.count(name) > 1}:
@@ -106,9 +115,12 @@ def _parameters(key: str, job: dict[str, Any]) -> Iterator[str]:
     for name in sorted(expected.keys() - given.keys()):
         yield f"parameter {name} is missing: jobs/{key}.py has the option --{name}"
     for name in expected.keys() & given.keys():
-        if (key, name) not in SET_BY_BUNDLE and given[name] != expected[name]:
+        if name in _USUAL_IN_PROD:
+            if (given[name] == expected[name]) is not (target == "prod"):
+                yield f"parameter {name} is {given[name]!r} in {target}: {expected[name]!r} must be prod's, and prod's alone"
+        elif (key, name) not in SET_BY_BUNDLE and given[name] != expected[name]:
             yield f"parameter {name} is {given[name]!r} by default, but --{name} is {expected[name]!r}"
-        if (key, name) in SET_BY_BUNDLE and given[name] == expected[name]:
+        elif (key, name) in SET_BY_BUNDLE and given[name] == expected[name]:
             yield f"parameter {name} is {given[name]!r}, the default of --{name}: take it from SET_BY_BUNDLE"
 
 

@@ -28,7 +28,7 @@ def target_findings(sources: Sources, targets: list[Resolved]) -> Iterator[Findi
 
 
 def _homes(target: Resolved) -> dict[str, str]:
-    """What must be a target's own: its tables, its checkpoint (and with it the lock), its workspace folder."""
+    """What must be a target's own: its tables, its checkpoint (and with it the lock), its topic, its workspace folder."""
     homes: dict[str, str] = {}
     for key, schema in target.resources.get("schemas", {}).items():
         homes[f"the tables (schemas.{key})"] = f"{schema.get('catalog_name')}.{schema.get('name')}"
@@ -40,6 +40,9 @@ def _homes(target: Resolved) -> dict[str, str]:
             if parameter.get("name") == "input" and parameter.get("default"):
                 # Shared, one target's maintain would delete what another has not read.
                 homes[f"the input of job {key}"] = str(parameter["default"])
+            if parameter.get("name") == "output-topic":
+                # Shared, each target's landing would take what the other one sends into its own tables.
+                homes[f"the topic of job {key}"] = str(parameter.get("default"))
             if parameter.get("name") in {"checkpoints", "schema"}:
                 catalog = next((p.get("default") for p in job["parameters"] if p.get("name") == "catalog"), "")
                 value = parameter.get("default")

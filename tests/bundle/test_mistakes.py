@@ -16,6 +16,7 @@ SIMULATE = "bundles/simulate.job.yml"
 LANDING = "bundles/landing.volume.yml"
 TESTS = "bundles/workspace_tests.job.yml"
 MAINTAIN = "bundles/maintain.job.yml"
+LANDS = "bundles/land_changes.job.yml"
 CHECKPOINTS = "bundles/checkpoints.volume.yml"
 BACKLOG = "bundles/backlog.alert.yml"
 OVERVIEW = "bundles/session_overview.dashboard.yml"
@@ -122,6 +123,9 @@ MISTAKES = [
     ("job that runs as a person", MAINTAIN, "      max_concurrent_runs: 1", "      run_as: {user_name: someone@example.com}\n      max_concurrent_runs: 1", MAINTAIN, "run_as stands in databricks.yml"),
     ("input in the checkpoints", VARIABLES, "folder of the events with source files; must be empty with source kafka\n    default: /Volumes/${resources.volumes.landing.catalog_name}/${resources.volumes.landing.schema_name}/${resources.volumes.landing.name}", "folder of the events\n    default: /Volumes/${resources.volumes.checkpoints.catalog_name}/${resources.volumes.checkpoints.schema_name}/${resources.volumes.checkpoints.name}", SESSIONIZE, "is in the volume checkpoints"),
     ("input shared by two targets", VARIABLES, "folder of the events with source files; must be empty with source kafka\n    default: /Volumes/${resources.volumes.landing.catalog_name}/${resources.volumes.landing.schema_name}/${resources.volumes.landing.name}", "folder of the events\n    default: /Volumes/main/games/landing", SESSIONIZE, "targets staging and prod share the input of job sessionize /Volumes/main/games/landing"),
+    ("topic shared by two targets", MAIN, "      output_topic: output_sessions_${bundle.target}\n", "      output_topic: output_sessions_others\n", SESSIONIZE, "targets staging and continuous share the topic of job sessionize output_sessions_others"),
+    ("topic of prod in another target", MAIN, "      output_topic: output_sessions_${bundle.target}\n    resources:\n      jobs:\n        sessionize:\n          schedule:", "    resources:\n      jobs:\n        sessionize:\n          schedule:", LANDS, "parameter output-topic is 'output_sessions' in staging: 'output_sessions' must be prod's, and prod's alone"),
+    ("another topic in prod than the usual", VARIABLES, "every other target has one of its own\n    default: output_sessions", "every other target has one of its own\n    default: changes", LANDS, "parameter output-topic is 'changes' in prod"),
     ("job whose failures nobody hears of", MAINTAIN, "      email_notifications:\n        on_failure: ${var.notify_emails}\n", "", MAINTAIN, "email_notifications.on_failure must be ${var.notify_emails}"),
     ("backlog that nobody hears of", SESSIONIZE, "        on_streaming_backlog_exceeded: ${var.notify_emails}\n", "", SESSIONIZE, "email_notifications.on_streaming_backlog_exceeded must be"),
     ("volume in another catalog", LANDING, "catalog_name: ${var.catalog}", "catalog_name: games", LANDING, "landing: the volume must be in the target's own schema"),

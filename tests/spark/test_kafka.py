@@ -7,12 +7,12 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
+from sessionization.clock import wall_clock_ms
 from sessionization.errors import ConfigurationError
 from sessionization.local.broker import Broker
 from sessionization.settings import SessionizeSettings
 from sessionization.spark import kafka
 from sessionization.spark.parse import STREAMS
-from sessionization.spark.progress import wall_clock_ms
 
 
 @pytest.fixture(scope="module")

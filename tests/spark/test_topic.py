@@ -1,5 +1,6 @@
 """Changes that go by way of the topic are in the table once, as if they had been appended to it at once."""
 
+import json
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.errors import ConfigurationError
+from sessionization.kafka_options import OUTPUT_TOPIC
 from sessionization.local.broker import Broker
 from sessionization.settings import SessionizeSettings
 from sessionization.spark import landing, topic
@@ -24,11 +26,13 @@ from sessionization.spark.warm_start import warm_start
 from tests.spark.test_stream import wait_for
 from tests.spark.test_tables import NOW_MS, a_change
 
+TOPIC = "changes-of.a_target"
+
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     with Broker(tmp_path_factory.mktemp("broker")) as broker:
-        broker.create_topics({topic.OUTPUT_TOPIC: 2})
+        broker.create_topics({TOPIC: 2, OUTPUT_TOPIC: 1})
         yield {"kafka.bootstrap.servers": broker.bootstrap_servers}
 
 
@@ -63,7 +67,7 @@ def test_by_the_topic_with_kills_is_the_same_as_directly(
 ) -> None:
     direct, landed = made(spark, tmp_path / "direct"), made(spark, tmp_path / "landed")
     straight = ChangesSink(direct, "sessionize", "w", lambda _: None, lambda _: None, StateSize)
-    publish = partial(topic.publish, options=servers)
+    publish = partial(topic.publish, options=servers, output_topic=TOPIC)
     sent = ChangesSink(landed, "sessionize", "w", lambda _: None, lambda _: None, StateSize, publish)
 
     def cut_off(changes: DataFrame) -> None:
@@ -74,11 +78,12 @@ def test_by_the_topic_with_kills_is_the_same_as_directly(
     killed = ChangesSink(landed, "sessionize", "w", lambda _: None, lambda _: None, StateSize, cut_off)
 
     def landing_from(checkpoints: Path) -> Any:
-        return landing.start(spark, landed, servers, checkpoints, trigger_ms=200)
+        return landing.start(spark, landed, servers, TOPIC, checkpoints, trigger_ms=200)
 
     def count(home: TableHome) -> int:
         return home.read(spark.read, SESSION_CHANGES).count()
 
+    topic.publish(changes_of(micro_batch(spark, 9)), servers, OUTPUT_TOPIC)  # another target's, on these brokers
     query = landing_from(tmp_path / "checkpoints")
     try:
         for number in range(4):
@@ -114,8 +119,8 @@ def test_a_backlog_is_landed_piece_by_piece(
     monkeypatch.setattr(landing, "MAX_CHANGES_PER_MICRO_BATCH", bound)
     home = made(spark, tmp_path)
     for number in (20, 21, 22):
-        topic.publish(changes_of(micro_batch(spark, number)), servers)
-    query = landing.start(spark, home, servers, tmp_path / "checkpoints", trigger_ms=1)
+        topic.publish(changes_of(micro_batch(spark, number)), servers, TOPIC)
+    query = landing.start(spark, home, servers, TOPIC, tmp_path / "checkpoints", trigger_ms=1)
     try:
         query.processAllAvailable()
     finally:
@@ -133,17 +138,35 @@ def test_what_is_no_change_is_left_out_and_told(
     sent: list[DataFrame] = []
     sink.publish = lambda rows: sent.append(topic.messages(rows).localCheckpoint())
     sink(micro_batch(spark, 0), 0)
-    foreign = spark.sql(
-        "SELECT 'k' AS key, v AS value FROM VALUES ('{\"device_id\": \"d\"}'), ('{bro'), (NULL) AS t(v)"
-    )
-    landing.append_new(home, topic.changes(sent[0].union(foreign)))
+    values = ['{"device_id": "d"}', "{bro", None, *(json.dumps(change) for change in refused_by_the_table().values())]
+    foreign = spark.createDataFrame([("k", value) for value in values], "key string, value string")
+    landing.append_new(home, TOPIC, topic.changes(sent[0].union(foreign)))
     assert home.read(spark.read, SESSION_CHANGES).count() == 40
-    assert "3 records of output_sessions are no changes" in caplog.text
+    assert f"{len(values)} records of {TOPIC} are no changes" in caplog.text
+
+
+def refused_by_the_table() -> dict[str, dict[str, Any]]:
+    """By constraint of the table what another sender may send, all else of it being right."""
+    at = "2026-11-22T17:42:33.375Z"
+    right = {"device_id": "d", "session_id": 1, "platform": "pc", "revision": 0, "duration_ms": 0, "processed_at": at}
+    started, beat = right | {"change": "started"}, right | {"change": "heartbeat", "beat": 1, "due_at": at}
+    ended = right | {"change": "ended", "ended_at": at, "end_reason": "reported"}
+    wrong = {
+        "known_platform": started | {"platform": "ps5"},
+        "known_change": started | {"change": "paused"},
+        "reason_when_ended": {name: said for name, said in ended.items() if name != "end_reason"},
+        "known_reason": ended | {"end_reason": "left"},
+        "end_when_ended": {name: said for name, said in ended.items() if name != "ended_at"},
+        "never_negative": started | {"duration_ms": -1},
+        "beat_when_heartbeat": {name: said for name, said in beat.items() if name != "due_at"},
+    }
+    assert wrong.keys() == dict(SESSION_CHANGES.constraints).keys()
+    return wrong
 
 
 def test_a_warm_start_waits_until_all_of_the_topic_has_landed(spark: SparkSession, tmp_path: Path) -> None:
     with Broker(tmp_path / "broker") as broker:
-        broker.create_topics({topic.OUTPUT_TOPIC: 2})
+        broker.create_topics({OUTPUT_TOPIC: 2})
         servers = {"kafka.bootstrap.servers": broker.bootstrap_servers}
         home = made(spark, tmp_path / "warehouse")
         settings = SessionizeSettings(
@@ -159,10 +182,10 @@ def test_a_warm_start_waits_until_all_of_the_topic_has_landed(spark: SparkSessio
             return {row.grouping_key for row in before.sessions.collect()}
 
         def send(*changes: tuple) -> None:
-            topic.publish(changes_of(spark.createDataFrame(changes, OUTPUT_SCHEMA)), servers)
+            topic.publish(changes_of(spark.createDataFrame(changes, OUTPUT_SCHEMA)), servers, settings.output_topic)
 
         def land() -> None:
-            query = landing.start(spark, home, servers, tmp_path / "landing", trigger_ms=1)
+            query = landing.start(spark, home, servers, settings.output_topic, tmp_path / "landing", trigger_ms=1)
             try:
                 query.processAllAvailable()
             finally:
@@ -170,17 +193,17 @@ def test_a_warm_start_waits_until_all_of_the_topic_has_landed(spark: SparkSessio
 
         def behind() -> int:
             table = home.read(spark.read, SESSION_CHANGES)
-            return topic.not_landed(spark, table, servers, tmp_path / "scratch")
+            return topic.not_landed(spark, table, servers, settings.output_topic, tmp_path / "scratch")
 
         assert remembered() == set()
-        topic.publish(changes_of(micro_batch(spark, 0)), servers)
+        topic.publish(changes_of(micro_batch(spark, 0)), servers, settings.output_topic)
         with pytest.raises(
             ConfigurationError, match="lacks the newest changes of 2 partitions of output_sessions: let"
         ):
             remembered()
         land()
         assert len(remembered()) == 10
-        assert sorted(path.name for path in settings.checkpoints.iterdir()) == ["layout.json", "seed", "taken.json"]
+        assert sorted(path.name for path in settings.checkpoints.iterdir()) == ["layout.json", "seed", "starts.json"]
 
         later = {"device_id": "d", "processed_ms": NOW_MS + 5_000}
         send(a_change(session_id=1, **later))
@@ -193,15 +216,15 @@ def test_a_warm_start_waits_until_all_of_the_topic_has_landed(spark: SparkSessio
         assert behind() == 1
         land()
         foreign = spark.sql("SELECT 'd' AS key, '{}' AS value FROM range(3)")
-        foreign.write.format("kafka").options(**servers).option("topic", topic.OUTPUT_TOPIC).save()
+        foreign.write.format("kafka").options(**servers).option("topic", settings.output_topic).save()
         assert behind() == 0
 
         # Whose rows were deleted, as of an account that is erased, lands no more: then the topic has to be empty.
         home.delta_table(spark, SESSION_CHANGES).delete("session_id = 2")
         assert behind() == 1
-        forget(broker, topic.OUTPUT_TOPIC, to=1)
+        forget(broker, settings.output_topic, to=1)
         assert behind() == 1
-        forget(broker, topic.OUTPUT_TOPIC, to=-1)
+        forget(broker, settings.output_topic, to=-1)
         assert behind() == 0
 
 

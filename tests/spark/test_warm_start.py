@@ -1,6 +1,7 @@
 """A new checkpoint that begins with the tables' sessions: none is started again, beats go on, Ends are known, no message is doubled."""
 
 import json
+import os
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -12,17 +13,18 @@ from pyspark.sql import SparkSession
 
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.settings import SessionizeSettings
-from sessionization.spark import source, supervise
-from sessionization.spark.checkpoint import ARCHIVE, ROLLUP, SESSIONIZE, open_checkpoint
+from sessionization.spark import left_off, source, supervise
+from sessionization.spark.checkpoint import ARCHIVE, ROLLUP, SESSIONIZE, open_checkpoint, read_checkpoint
 from sessionization.spark.codec import OUTPUT_SCHEMA
 from sessionization.spark.fixed import Fixed
 from sessionization.spark.offsets import newest_committed
 from sessionization.spark.sinks import ChangesSink, StateSize
 from sessionization.spark.table_home import TableHome, create_tables
 from sessionization.spark.tables import RAW_EVENTS, SESSIONS
-from sessionization.spark.warm_start import Before, _refuse_read_files, warm_start
+from sessionization.spark.topic_offsets import EARLIEST, Reach
+from sessionization.spark.warm_start import Before, warm_start
 from tests.spark.test_stream import Job, message, wait_for
-from tests.spark.test_tables import a_change
+from tests.spark.test_tables import NOW_MS, a_change
 
 DEVICES = [f"d{number}" for number in range(6)]
 
@@ -51,6 +53,9 @@ def test_live_sessions_outlive_their_checkpoint_and_its_groups(
         job.running(),
     ):
         pass
+    create_tables(
+        spark, job.home, owner=read_checkpoint(former.checkpoints).id, may_create=False
+    )  # they are still whose they were
     for file in job.input.glob("*/*.json"):
         file.unlink()
     beats = job.count("change = 'heartbeat'")
@@ -139,7 +144,7 @@ def test_a_file_that_was_read_is_known_whatever_its_name(
     with in_place_of_all_others(folder, name) as file:
         for given in (folder, folder / "warehouse" / ".."):
             with pytest.raises(ConfigurationError) as told:
-                _refuse_read_files(spark, given, home)
+                left_off.refuse_read_files(spark, given, home)
             assert f"holds 1 files whose messages the tables have ({file}): move them away" in str(told.value)
 
 
@@ -151,31 +156,53 @@ def test_a_file_whose_name_only_looks_like_that_of_one_that_was_read_is_new(
 ) -> None:
     folder, home = read_files
     with in_place_of_all_others(folder, name):
-        _refuse_read_files(spark, folder, home)
+        left_off.refuse_read_files(spark, folder, home)
 
 
-ALL = ("taken.json", "seed", "seed/_SUCCESS")
+def test_a_file_from_before_all_that_is_kept_of_files_may_have_been_read(
+    spark: SparkSession, read_files: tuple[Path, TableHome]
+) -> None:
+    folder, home = read_files
+    oldest = home.read(spark.read, RAW_EVENTS).selectExpr("unix_millis(min(ingested_at))").collect()[0][0]
+    with in_place_of_all_others(folder, "new.json") as file:
+        os.utime(file, ns=(oldest * 1_000_000,) * 2)
+        left_off.refuse_read_files(spark, folder, home)
+        os.utime(file, ns=((oldest - 1) * 1_000_000,) * 2)
+        with pytest.raises(
+            ConfigurationError, match=r"holds 1 files from before .*, since when raw_events knows .*new\.json"
+        ):
+            left_off.refuse_read_files(spark, folder, home)
+
+
+ALL = ("starts.json", "seed", "seed/_SUCCESS")
 # By how a start was killed: what is there of what it had made, and what it had begun and done.
 KILLS = {
     "before anything was made": ((), (), ()),
-    "what was taken is written": (("taken.json",), (), ()),
-    "half of the sessions are": (("taken.json", "seed"), (), ()),
+    "where to begin is written": (("starts.json",), (), ()),
+    "half of the sessions are": (("starts.json", "seed"), (), ()),
     "all is written": (ALL, (), ()),
     "archive has begun": (ALL, (ARCHIVE,), ()),
     "archive and rollup are done": (ALL, (ARCHIVE, ROLLUP), (ARCHIVE, ROLLUP)),
     "sessionize has begun": (ALL, (SESSIONIZE,), ()),
     "sessionize has begun, archive is done": (ALL, (SESSIONIZE, ARCHIVE), (ARCHIVE,)),
     "sessionize is done": (ALL, (SESSIONIZE,), (SESSIONIZE,)),
-    "the sessions are being deleted": (("taken.json", "seed"), (SESSIONIZE,), (SESSIONIZE,)),
+    "the sessions are being deleted": (("starts.json", "seed"), (SESSIONIZE,), (SESSIONIZE,)),
 }
 
 
-def started(spark: SparkSession, home: TableHome, folder: Path) -> Before:
+def started(spark: SparkSession, home: TableHome, folder: Path, *partitions: int) -> Before:
+    """Start with a topic of these partitions, and another one, of which nothing was taken."""
     settings = SessionizeSettings(
         source="kafka", bootstrap_servers="b:9092", warehouse=home.warehouse, checkpoints=folder, from_sessions=True
     )
     checkpoint = open_checkpoint(folder, Fixed.of(settings, str(home)), settings.rules, warm=True)
-    return warm_start(spark, settings, checkpoint, home)
+    with pytest.MonkeyPatch.context() as patch:
+        topics = {"pc_sessions": dict.fromkeys(partitions, 5), "console_sessions": {0: 3}}
+        ends = {"pc_sessions": dict.fromkeys(partitions, 9), "console_sessions": {0: 4}}
+        patch.setattr(left_off, "reach", lambda *_: Reach(topics, ends))
+        before = warm_start(spark, settings, checkpoint, home)
+    checkpoint.keep_warm()
+    return before
 
 
 def archived_to(spark: SparkSession, home: TableHome, offset: int) -> None:
@@ -192,9 +219,22 @@ def first_start(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
     start = spark.createDataFrame([a_change(device_id="pc-1")], OUTPUT_SCHEMA)
     ChangesSink(home, "sessionize", "theirs", lambda _: None, lambda _: None, StateSize)(start, 0)
     archived_to(spark, home, 7)
-    started(spark, home, folder)
+    started(spark, home, folder, 0, 1)
     archived_to(spark, home, 8)
     return home, folder
+
+
+def test_where_no_row_of_a_file_is_kept_those_from_before_the_newest_change_may_have_been_read(
+    spark: SparkSession, tmp_path: Path, first_start: tuple[TableHome, Path]
+) -> None:
+    home, _ = first_start
+    file = tmp_path / "pc_sessions" / "1.json"
+    file.parent.mkdir()
+    file.touch()
+    left_off.refuse_read_files(spark, tmp_path, home)
+    os.utime(file, ns=(NOW_MS * 1_000_000,) * 2)
+    with pytest.raises(ConfigurationError, match="holds 1 files from before"):
+        left_off.refuse_read_files(spark, tmp_path, home)
 
 
 @pytest.mark.parametrize("kill", KILLS)
@@ -213,9 +253,12 @@ def test_what_is_begun_with_is_made_until_a_query_begins_and_then_kept(
             (tmp_path / query / log).mkdir(parents=True)
             (tmp_path / query / log / "0").write_text('v1\n{"batchTimestampMs":1}\n-\n')
 
-    before = started(spark, home, tmp_path)
-    assert before.taken is not None
-    assert before.taken.last == {"pc_sessions": {0: 7 if begun else 8}}
+    before = started(spark, home, tmp_path, 0, 1, 2)
+    if {SESSIONIZE, ARCHIVE} <= set(begun):
+        assert before.starts is None
+    else:  # of a partition that was made meanwhile everything
+        of_pc = {0: 8, 1: 5, 2: EARLIEST} if begun else {0: 9, 1: 5, 2: 5}
+        assert before.starts == {"pc_sessions": of_pc, "console_sessions": {0: 3}}
     if SESSIONIZE in done:
         assert before.sessions is None
     else:

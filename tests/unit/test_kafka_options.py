@@ -10,6 +10,7 @@ from sessionization.errors import ConfigurationError
 from sessionization.kafka_options import parse_kafka_options, resolved
 from sessionization.ops.settings import LandChangesSettings
 from sessionization.settings import SessionizeSettings
+from sessionization.spark.parse import STREAMS
 
 KAFKA = ("--source=kafka", "--bootstrap-servers=a:9092,b:9092", "--warehouse=w", "--checkpoints=c")
 REAL_TIME = (*KAFKA, "--sink=kafka", "--mode=real-time", "--trigger=5s")
@@ -85,6 +86,14 @@ def test_an_option_given_twice_is_told(capsys: pytest.CaptureFixture[str]) -> No
             "--mode real-time needs a checkpoint that begins empty: leave --from-sessions out",
         ),
         ((*KAFKA, "--mode=realtime"), "--mode 'realtime' is not known: write 'micro-batch' or 'real-time'"),
+        (
+            (*KAFKA, "--output-topic=a b"),
+            "--output-topic 'a b' is no topic's name: write at most 249 of the characters",
+        ),
+        ((*KAFKA, "--output-topic=.."), "--output-topic '..' is no topic's name"),
+        ((*KAFKA, f"--output-topic={'a' * 250}"), "aaa' is no topic's name"),
+        ((*KAFKA, f"--output-topic={STREAMS[0]}"), "--output-topic 'pc_sessions' is one of the inputs: give changes a"),
+        ((*KAFKA, f"--output-topic={STREAMS[1]}"), "--output-topic 'console_sessions' is one of the inputs"),
         ((*KAFKA, "--starting-offsets=newest"), "--starting-offsets 'newest' is not known"),
         ((*KAFKA, "--max-offsets-per-trigger=0"), "--max-offsets-per-trigger '0' is too small"),
     ],
@@ -99,6 +108,17 @@ def test_real_time_mode_is_taken_with_all_that_it_needs() -> None:
     settings = read(SessionizeSettings, REAL_TIME)
     assert (settings.mode, settings.sink, settings.trigger) == ("real-time", "kafka", 5_000)
     assert read(SessionizeSettings, KAFKA).mode == "micro-batch"
+
+
+def test_the_topic_of_the_changes_is_one_option_of_both_jobs() -> None:
+    """It may be given wherever changes go: a bundle gives it always."""
+    for model, options in ((SessionizeSettings, KAFKA), (LandChangesSettings, KAFKA[1:])):
+        assert read(model, options).output_topic == "output_sessions"
+        assert read(model, (*options, f"--output-topic={'a.B_9-' * 41}")).output_topic == "a.B_9-" * 41
+        with pytest.raises(ConfigurationError, match="'ä' is no topic's name"):
+            read(model, (*options, "--output-topic=ä"))
+    files = ("--input=x", *KAFKA[2:], "--output-topic=changes")
+    assert read(SessionizeSettings, files).output_topic == "changes"
 
 
 def test_references_are_replaced_by_what_they_refer_to(monkeypatch: pytest.MonkeyPatch) -> None:

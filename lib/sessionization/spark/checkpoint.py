@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from sessionization.core.state import Rules
+from sessionization.clock import wall_clock_ms
+from sessionization.core.state import Rules, RulesInForce
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.files import write_whole
 from sessionization.spark.fixed import Fixed
 from sessionization.spark.layout import Layout
 from sessionization.spark.offsets import begun, clear_unbegun, newest_begun, newest_committed
-from sessionization.spark.processor import RulesInForce
-from sessionization.spark.progress import wall_clock_ms
 
 LAYOUT_FILE = "layout.json"
 SESSIONIZE = "sessionize"
@@ -37,7 +36,7 @@ class Checkpoint:
     layout: Layout
     is_used: bool
     is_warm: bool = False
-    """Begun with the sessions of tables that another checkpoint wrote."""
+    """Begun with the sessions of tables that another checkpoint wrote, or to be. It is kept once the tables are taken over."""
     sink: str = TO_TABLES
     """Where the changes of the newest micro-batch went, as `--sink` names it; all did before it was kept."""
 
@@ -101,6 +100,19 @@ class Checkpoint:
         except (ValueError, LookupError, TypeError) as error:
             raise _not_readable(file, error) from error
 
+    def keep_warm(self) -> None:
+        """Keep that it begins with the tables' sessions: called before they are taken over, when all else is checked.
+
+        From then on a start without `--from-sessions` goes on with that. Before, it is what each start says: one that was
+        refused has changed nothing.
+
+        Raises `ConfigurationError` where the folder cannot be written.
+        """
+        try:
+            _save(self.folder / LAYOUT_FILE, self)
+        except OSError as error:
+            raise _not_writable(self.folder, error) from error
+
     def sending_to(self, sink: str) -> "Checkpoint":
         """Let the micro-batches to come send their changes to `sink`, and keep that: called when all else is checked.
 
@@ -137,8 +149,8 @@ def open_checkpoint(
 ) -> Checkpoint:
     """Open a checkpoint, or begin a new one; changed rules hold for the micro-batches not yet begun.
 
-    `keep_groups` takes the device groups that it was begun with, whatever `fixed` says of them; `warm` is what one is in
-    which nothing was begun yet.
+    `keep_groups` takes the device groups that it was begun with, whatever `fixed` says of them. With `warm` one in which
+    nothing was begun yet is to begin with the tables' sessions, which is kept by `Checkpoint.keep_warm`.
 
     Raises `CheckpointError` when `folder` was begun with other fixed settings, or holds something else, and
     `ConfigurationError` when it cannot be written.
@@ -159,9 +171,7 @@ def open_checkpoint(
         raise CheckpointError(msg)
     if known is None:
         layout = Layout(fixed.device_groups)
-        checkpoint = Checkpoint(
-            folder, uuid4().hex, wall_clock_ms(), fixed, RulesInForce(rules), layout, is_used=False, is_warm=warm
-        )
+        checkpoint = Checkpoint(folder, uuid4().hex, wall_clock_ms(), fixed, RulesInForce(rules), layout, is_used=False)
     else:
         try:
             checkpoint = _known(folder, known)
@@ -169,18 +179,20 @@ def open_checkpoint(
             raise _not_readable(file, error) from error
         if keep_groups:
             fixed = replace(fixed, device_groups=checkpoint.fixed.device_groups)
+        if checkpoint.sink == TO_TABLES:  # nothing that a topic holds is to be repeated
+            checkpoint = replace(checkpoint, fixed=replace(checkpoint.fixed, output_topic=fixed.output_topic))
         _refuse_other(folder, checkpoint.fixed, fixed)
         if warm and not checkpoint.is_used:
             # A start without --from-sessions, such as a supervisor's, has found no folder, and then the tables another's.
-            checkpoint = replace(checkpoint, is_warm=True, begun_ms=wall_clock_ms())
-        checkpoint = replace(checkpoint, in_force=_rules_in_force(checkpoint.in_force, rules, last_ms))
+            checkpoint = replace(checkpoint, begun_ms=wall_clock_ms())
+        checkpoint = replace(checkpoint, in_force=checkpoint.in_force.followed_by(rules, last_ms))
     try:
         for query in QUERIES:
             clear_unbegun(folder / query)
         _save(file, checkpoint)
     except OSError as error:
         raise _not_writable(folder, error) from error
-    return checkpoint
+    return replace(checkpoint, is_warm=True) if warm and not checkpoint.is_used else checkpoint
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
@@ -250,15 +262,6 @@ def _refuse_other_state(folder: Path, known: dict[str, Any], begun_with: Fixed) 
     raise CheckpointError(msg)
 
 
-def _rules_in_force(in_force: RulesInForce, rules: Rules, last_ms: int | None) -> RulesInForce:
-    """Keep a begun micro-batch under the rules it was begun with."""
-    if last_ms is None:
-        return RulesInForce(rules)
-    if in_force.rules == rules:
-        return in_force
-    return RulesInForce(rules, previous=in_force.at(last_ms), previous_until_ms=last_ms)
-
-
 def _last_micro_batch_ms(query: Path) -> int | None:
     """The clock of the newest micro-batch that was begun; None where there is none."""
     number = newest_begun(query)
@@ -284,6 +287,8 @@ def _save(file: Path, checkpoint: Checkpoint) -> None:
         "previous_rules": asdict(in_force.previous) if in_force.previous is not None else None,
         "previous_until_ms": in_force.previous_until_ms,
     }
-    if checkpoint.sink != TO_TABLES:
+    if checkpoint.sink == TO_TABLES:
+        fixed.pop("output_topic", None)
+    else:
         content["sink"] = checkpoint.sink
     write_whole(file, json.dumps(content, indent=2))

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from sessionization.durations import format_duration
+from sessionization.kafka_options import OUTPUT_TOPIC
 from sessionization.settings import SessionizeSettings
 from sessionization.spark.layout import groups_for
 
@@ -19,6 +20,8 @@ class Fixed:
     max_event_age_ms: int
     starting_offsets: str = "earliest"
     mode: str = "micro-batch"
+    output_topic: str = OUTPUT_TOPIC
+    """Fixed once changes have gone there, and until they go to the tables again."""
 
     @classmethod
     def of(cls, settings: SessionizeSettings, tables: str) -> "Fixed":
@@ -31,6 +34,7 @@ class Fixed:
             max_event_age_ms=settings.max_event_age,
             starting_offsets=settings.starting_offsets,
             mode=settings.mode,
+            output_topic=settings.output_topic,
         )
 
     def options(self) -> dict[str, str]:
@@ -44,4 +48,5 @@ class Fixed:
             "--max-event-age": format_duration(self.max_event_age_ms),
             "--starting-offsets": self.starting_offsets,
             "--mode": self.mode,
+            "--output-topic": self.output_topic,
         }

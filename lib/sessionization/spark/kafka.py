@@ -1,13 +1,13 @@
 """Messages from Kafka topics, and what to do when the brokers do not give them."""
 
+import json
 import re
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionization.errors import ConfigurationError
@@ -16,6 +16,7 @@ from sessionization.settings import SessionizeSettings
 from sessionization.spark.causes import first_cause
 from sessionization.spark.parse import STREAMS
 from sessionization.spark.session import on_databricks
+from sessionization.spark.topic_offsets import Offsets
 
 CLOCKS_DIFFER_MS = 60_000
 """`--starting-offsets latest` begins this much before the first start, for the brokers' clocks may be behind."""
@@ -41,26 +42,6 @@ _REFUSALS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TakenOffsets:
-    """What was taken from the topics before a checkpoint began: the last offset of each partition, by topic.
-
-    No message that was not taken is older than `since_ms`.
-    """
-
-    last: dict[str, dict[int, int]]
-    since_ms: int
-
-    def is_new(self) -> Column:
-        """Whether a record comes after those; of a partition that is not known every one does."""
-        last = F.expr("CAST(NULL AS bigint)")
-        for topic, partitions in self.last.items():
-            for partition, offset in partitions.items():
-                is_there = (F.col("topic") == topic) & (F.col("partition") == partition)
-                last = F.when(is_there, F.lit(offset)).otherwise(last)
-        return last.isNull() | (F.col("offset") > last)
-
-
 class Brokers(Protocol):
     """Settings that say which brokers, and how to talk to them."""
 
@@ -76,7 +57,7 @@ def kafka_messages(
     settings: SessionizeSettings,
     begun_ms: int,
     max_offsets: int | None,
-    taken: TakenOffsets | None = None,
+    starts: Offsets | None = None,
 ) -> DataFrame:
     """Stream both topics from where the query's checkpoint is, at first from `--starting-offsets`.
 
@@ -88,7 +69,7 @@ def kafka_messages(
         settings: which brokers, and how to talk to them.
         begun_ms: when the checkpoint was begun.
         max_offsets: how many messages a micro-batch takes at most.
-        taken: what another checkpoint took before, in place of `--starting-offsets`.
+        starts: in place of `--starting-offsets`, where to begin in every partition that is there.
 
     Returns:
         The columns of `raw_events`: `stream` (the topic), `partition`, `offset`, `file` (null), `ingested_at` (the
@@ -100,17 +81,14 @@ def kafka_messages(
     }
     if max_offsets is not None:
         options["maxOffsetsPerTrigger"] = str(max_offsets)
-    if taken is not None:
-        options["startingTimestamp"] = str(taken.since_ms - CLOCKS_DIFFER_MS)
-        options["startingOffsetsByTimestampStrategy"] = "latest"
+    if starts is not None:
+        options["startingOffsets"] = json.dumps(starts)
     elif settings.starting_offsets == "latest":
         options["startingTimestamp"] = str(begun_ms - CLOCKS_DIFFER_MS)
         options["startingOffsetsByTimestampStrategy"] = "latest"
     else:
         options["startingOffsets"] = "earliest"
     records = spark.readStream.format("kafka").options(**options).load()
-    if taken is not None:
-        records = records.where(taken.is_new())
     return records.select(
         F.col("topic").alias("stream"),
         "partition",

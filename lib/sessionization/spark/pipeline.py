@@ -16,6 +16,7 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
+from sessionization.core.state import RulesInForce
 from sessionization.settings import SessionizeSettings
 from sessionization.spark import real_time, tables, topic
 from sessionization.spark.checkpoint import ARCHIVE, ROLLUP, SESSIONIZE, Checkpoint
@@ -23,7 +24,7 @@ from sessionization.spark.codec import PACKED_OUTPUT_SCHEMA, packed_event, unpac
 from sessionization.spark.kafka import client_options
 from sessionization.spark.layout import Layout
 from sessionization.spark.parse import EventTimeLimits, parse, valid_events
-from sessionization.spark.processor import GROUPING_KEY, RulesInForce, SessionProcessor
+from sessionization.spark.processor import GROUPING_KEY, SessionProcessor
 from sessionization.spark.progress import Progress, engine_progress
 from sessionization.spark.session import in_pool
 from sessionization.spark.sinks import ArchiveSink, ChangesSink, RollupSink, Sink, StateSize
@@ -65,9 +66,8 @@ def start(  # noqa: PLR0913 - what it needs beside what it reports to
     slow_ms = max(pace_ms, SLOWEST_FRESHNESS_MS)
 
     def parsed(every_ms: int | None) -> DataFrame:
-        bound = settings.max_offsets_per_trigger
-        max_offsets = None if bound is None or every_ms is None else bound * every_ms // pace_ms
-        return parse(messages(spark, settings, checkpoint.begun_ms, max_offsets, before.taken), limits)
+        max_offsets = None if every_ms is None else settings.max_offsets_per_trigger * every_ms // pace_ms
+        return parse(messages(spark, settings, checkpoint.begun_ms, max_offsets, before.starts), limits)
 
     # In real-time mode a batch has no bound but its duration, and needs nothing that makes it come.
     events = valid_events(parsed(None if is_real_time else pace_ms))
@@ -76,7 +76,7 @@ def start(  # noqa: PLR0913 - what it needs beside what it reports to
     rows = home.read(spark.readStream.option("skipChangeCommits", "true"), tables.SESSION_CHANGES)
 
     brokers = client_options(spark, settings) if settings.sink == "kafka" else {}
-    publish = partial(topic.publish, options=brokers) if brokers else None
+    publish = partial(topic.publish, options=brokers, output_topic=settings.output_topic) if brokers else None
 
     queries: dict[str, StreamingQuery] = {}
 
@@ -93,7 +93,7 @@ def start(  # noqa: PLR0913 - what it needs beside what it reports to
     state_size = lambda: _state_size(queries.get(SESSIONIZE))  # noqa: E731
     try:
         if is_real_time:
-            begin(SESSIONIZE, real_time.writer(changes, brokers, settings.trigger))
+            begin(SESSIONIZE, real_time.writer(changes, brokers, settings.output_topic, settings.trigger))
         else:
             run(SESSIONIZE, changes, ChangesSink(*common(SESSIONIZE), state_size, publish), settings.trigger)
         _wait_for_first_micro_batch(queries[SESSIONIZE], stop)
@@ -118,7 +118,7 @@ def sessionize(
     """Events -> changes: the stateful operator over the grouping keys.
 
     Args:
-        events: rows of `codec.EVENT_SCHEMA`.
+        events: rows of `parse.EVENT_COLUMNS`.
         ticks: a stream without rows that keeps micro-batches coming; None where they come by themselves.
         sessions: what is remembered before the first micro-batch, by grouping key (`codec.packed_seed`).
 

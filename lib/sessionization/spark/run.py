@@ -12,6 +12,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from sessionization.clock import wall_clock_ms
 from sessionization.errors import ConfigurationError, StoppedError, StreamError
 from sessionization.ml.tracking import kept_in_mlflow
 from sessionization.monitor.listener import check_metrics, monitored
@@ -24,14 +25,13 @@ from sessionization.spark.fixed import Fixed
 from sessionization.spark.kafka import check_topics
 from sessionization.spark.lock import locked
 from sessionization.spark.parse import STREAMS
-from sessionization.spark.progress import Progress, wall_clock_ms
+from sessionization.spark.progress import Progress
 from sessionization.spark.progress_log import ProgressLog
 from sessionization.spark.session import on_databricks, own_session
 from sessionization.spark.sinks import APPENDED
-from sessionization.spark.table_home import TableHome, create_tables, take_over
-from sessionization.spark.topic import OUTPUT_TOPIC
+from sessionization.spark.table_home import TableHome, create_tables, refuse_missing, take_over
 from sessionization.spark.totals import Delays, RunningTotals, Totals, delays_since, live_now
-from sessionization.spark.warm_start import warm_start
+from sessionization.spark.warm_start import Before, warm_start
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,22 +107,9 @@ def _run(
 ) -> Summary:
     if settings.source == "kafka":
         with _unless_stopped(stop):
-            check_topics(spark, settings, (*STREAMS, *((OUTPUT_TOPIC,) if settings.sink == "kafka" else ())))
+            check_topics(spark, settings, (*STREAMS, *((settings.output_topic,) if settings.sink == "kafka" else ())))
     with _unless_stopped(stop), _plain_errors(f"the tables in {home} cannot be opened or created"):
-        if checkpoint.is_warm and not checkpoint.is_used:
-            take_over(spark, home, checkpoint.id)
-        create_tables(spark, home, owner=checkpoint.id, may_create=not checkpoint.is_used)
-        checkpoint.keep()
-        since_ms = checkpoint.begun_ms if checkpoint.is_warm else 0
-        progress_log = ProgressLog(checkpoint.progress, checkpoint.newest_batches(), since_ms)
-        checkpoint.refuse_older_than(progress_log.open(spark, home))
-        checkpoint.refuse_older_than(
-            {query: home.last_append(spark, table, checkpoint.writer(query)) for query, table in APPENDED.items()}
-        )
-        if home.warehouse is None:
-            views.create_views(spark, home)
-        before = warm_start(spark, settings, checkpoint, home)
-        checkpoint = checkpoint.sending_to(settings.sink)
+        checkpoint, progress_log, before = _opened(spark, settings, checkpoint, home, watch.say)
     began_ms = wall_clock_ms()
     totals = RunningTotals()
 
@@ -157,6 +144,41 @@ def _run(
         watch.say(f"the summary is incomplete, the tables are not: {first_cause(str(error))}")
         delays, live = Delays(), None
     return Summary(seconds, totals.now()[0], live, delays)
+
+
+def _opened(
+    spark: SparkSession,
+    settings: SessionizeSettings,
+    checkpoint: Checkpoint,
+    home: TableHome,
+    say: Callable[[str], None],
+) -> tuple[Checkpoint, ProgressLog, Before]:
+    """Create the tables, check them, or take them over: that last of all, for whatever refuses it leaves them as they are.
+
+    Raises `ConfigurationError` or `CheckpointError`.
+    """
+    is_taking_over = checkpoint.is_warm and not checkpoint.is_used
+    if is_taking_over:
+        refuse_missing(spark, home)
+    else:
+        create_tables(spark, home, owner=checkpoint.id, may_create=not checkpoint.is_used)
+        checkpoint.keep()
+    since_ms = checkpoint.begun_ms if checkpoint.is_warm else 0
+    progress_log = ProgressLog(checkpoint.progress, checkpoint.newest_batches(), since_ms)
+    checkpoint.refuse_older_than(progress_log.open(spark, home))
+    checkpoint.refuse_older_than(
+        {query: home.last_append(spark, table, checkpoint.writer(query)) for query, table in APPENDED.items()}
+    )
+    with _plain_errors("--from-sessions: what it begins with cannot be told"):
+        before = warm_start(spark, settings, checkpoint, home, say)
+    if is_taking_over:
+        checkpoint.keep_warm()
+        take_over(spark, home, checkpoint.id)
+        create_tables(spark, home, owner=checkpoint.id, may_create=False)
+        checkpoint.keep()
+    if home.warehouse is None:
+        views.create_views(spark, home)
+    return checkpoint.sending_to(settings.sink), progress_log, before
 
 
 def _both(track: Callable[[Progress], None], watch: Callable[[Progress], None]) -> Callable[[Progress], None]:

@@ -6,8 +6,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionization.settings import SessionizeSettings
-from sessionization.spark.kafka import TakenOffsets, kafka_messages
+from sessionization.spark.kafka import kafka_messages
 from sessionization.spark.parse import STREAMS
+from sessionization.spark.topic_offsets import Offsets
 
 MAX_FILES_PER_MICRO_BATCH = 1_000
 """Bound on what one micro-batch takes from a backlog, so that heartbeats go on while it is worked off."""
@@ -18,11 +19,11 @@ def messages(
     settings: SessionizeSettings,
     begun_ms: int,
     max_offsets: int | None,
-    taken: TakenOffsets | None = None,
+    starts: Offsets | None = None,
 ) -> DataFrame:
-    """The messages of the source that the settings name; `begun_ms`, `max_offsets` and `taken` as in `kafka_messages`."""
+    """The messages of the source that the settings name; `begun_ms`, `max_offsets` and `starts` as in `kafka_messages`."""
     if settings.source == "kafka":
-        return kafka_messages(spark, settings, begun_ms, max_offsets, taken)
+        return kafka_messages(spark, settings, begun_ms, max_offsets, starts)
     assert settings.input is not None
     return file_messages(spark, settings.input)
 

@@ -1,7 +1,7 @@
 """Where the tables are, how they are reached there, and how they come to be."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +14,7 @@ from pyspark.sql.streaming import DataStreamReader
 
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.spark.checkpoint import read_checkpoint
+from sessionization.spark.conflicts import again_on_conflict
 from sessionization.spark.lock import OF_TABLES, locked
 from sessionization.spark.tables import PROPERTIES_OF_ALL, RAW_EVENTS, SESSION_CHANGES, SESSIONS, TABLES, Table
 
@@ -64,6 +65,19 @@ class TableHome:
             return DeltaTable.isDeltaTable(spark, self._folder(table.name))
         return spark.catalog.tableExists(self.sql_name(table.name))
 
+    def require(self, spark: SparkSession, tables: Iterable[Table]) -> None:
+        """Raises `ConfigurationError` where one of the tables is not there."""
+        self._refuse_missing([table.name for table in tables if not self.exists(spark, table)])
+
+    def require_folder(self, table: Table) -> None:
+        """As `require`, before there is an engine to ask; of tables in a catalog nothing is known then."""
+        self._refuse_missing([] if self.warehouse is None or self._has_log(table) else [table.name])
+
+    def _refuse_missing(self, names: list[str]) -> None:
+        if names:
+            msg = f"{self} does not hold {', '.join(names)}: give the home of the sessionize job's tables, or start it first"
+            raise ConfigurationError(msg)
+
     def delta_table(self, spark: SparkSession, table: Table) -> DeltaTable:
         if self.warehouse is not None:
             return DeltaTable.forPath(spark, self._folder(table.name))
@@ -94,11 +108,12 @@ class TableHome:
         """Where the tables are folders, keep out who else writes them beside the stream while the body runs.
 
         There a commit may replace that of another process. The sessionize job is kept out by its checkpoint. A folder
-        without tables is left as it is.
+        without tables is left as it is, and not held: who must not go on there when somebody makes them asks
+        `require_folder` before.
 
         Raises as `locked` does.
         """
-        if self.warehouse is None or not Path(self._folder(SESSION_CHANGES.name), "_delta_log").is_dir():
+        if self.warehouse is None or not self._has_log(SESSION_CHANGES):
             yield
             return
         with locked(self.warehouse, say, stop, option="--warehouse", name=OF_TABLES):
@@ -128,7 +143,9 @@ class TableHome:
         commits = found.history(count).select("operation").collect() if count > 0 else []
         return len(commits) == _COMMITS_LOOKED_AT or any(commit.operation in _APPENDS for commit in commits)
 
+    @again_on_conflict
     def append(self, rows: DataFrame, table: Table, **options: str) -> None:
+        """Append the rows; once more where somebody has changed the table's settings meanwhile, as `maintain` does."""
         append = rows.write.format("delta").mode("append").options(**options)
         if self.warehouse is not None:
             append.save(self._folder(table.name))
@@ -147,12 +164,12 @@ class TableHome:
         assert self.warehouse is not None
         return str(self.warehouse.absolute() / name)
 
+    def _has_log(self, table: Table) -> bool:
+        return Path(self._folder(table.name), "_delta_log").is_dir()
 
-def take_over(spark: SparkSession, home: TableHome, owner: str) -> None:
-    """Make tables that are there those of another checkpoint; the one that wrote them before is refused from then on.
 
-    Raises `ConfigurationError` where a table is missing.
-    """
+def refuse_missing(spark: SparkSession, home: TableHome) -> None:
+    """Check that there are tables to take over: raises `ConfigurationError` where one is missing."""
     missing = [table.name for table in TABLES if not home.exists(spark, table)]
     if missing:
         msg = (
@@ -160,6 +177,10 @@ def take_over(spark: SparkSession, home: TableHome, owner: str) -> None:
             "first start, or give the home that they are in"
         )
         raise ConfigurationError(msg)
+
+
+def take_over(spark: SparkSession, home: TableHome, owner: str) -> None:
+    """Make all tables those of another checkpoint; the one that wrote them before is refused from then on."""
     for table in TABLES:
         if home.properties(spark, table).get(OWNER_PROPERTY) != owner:
             spark.sql(f"ALTER TABLE {home.sql_name(table.name)} SET TBLPROPERTIES ('{OWNER_PROPERTY}' = '{owner}')")

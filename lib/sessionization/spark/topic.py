@@ -1,7 +1,6 @@
-"""Changes by way of the topic `output_sessions`: out as messages for live services, back as rows of `session_changes`."""
+"""Changes by way of a topic, by default `output_sessions`: out as messages for live services, back as rows of `session_changes`."""
 
 import json
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,10 +8,9 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from sessionization.spark.offsets import begun, newest_begun
 from sessionization.spark.tables import SESSION_CHANGES
+from sessionization.spark.topic_offsets import reach
 
-OUTPUT_TOPIC = "output_sessions"
 _LOOKED_AT = 100_000
 """How many of a partition's last records are enough for its last micro-batch, and for what other senders sent after it."""
 _TIMES = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX"}
@@ -20,14 +18,15 @@ _WHEN = ("change_date", "processed_at")
 _SAID = [name for name in SESSION_CHANGES.column_names if name != "change_date"]
 
 
-def publish(changes: DataFrame, options: Mapping[str, str]) -> None:
+def publish(changes: DataFrame, options: Mapping[str, str], output_topic: str) -> None:
     """Send changes to the topic, and wait until the brokers have them; what a repeated micro-batch sends comes twice.
 
     Args:
         changes: rows of `session_changes`.
         options: of the Kafka client, the brokers among them.
+        output_topic: the topic's name.
     """
-    messages(changes).write.format("kafka").options(**options).option("topic", OUTPUT_TOPIC).save()
+    messages(changes).write.format("kafka").options(**options).option("topic", output_topic).save()
 
 
 def messages(changes: DataFrame) -> DataFrame:
@@ -48,11 +47,13 @@ def changes(records: DataFrame, *beside: str) -> DataFrame:
 
 
 def are_changes() -> Column:
-    """Which rows of `changes` are changes: another sender's messages are none, and no table would take them."""
+    """Which rows of `changes` are changes, true or false: what is none another sender sent, and the table would refuse it."""
     is_change = F.lit(True)
     for column in SESSION_CHANGES.columns:
         if not column.nullable:
             is_change &= F.col(column.name).isNotNull()
+    for _name, condition in SESSION_CHANGES.constraints:
+        is_change &= F.coalesce(F.expr(condition), F.lit(False))
     return is_change
 
 
@@ -80,7 +81,13 @@ def not_yet_in(table: DataFrame, changes: DataFrame) -> DataFrame:
     return new.join(had, is_same, "left_anti")
 
 
-def not_landed(spark: SparkSession, table: DataFrame, options: Mapping[str, str], scratch: Path) -> int:
+def not_landed(
+    spark: SparkSession,
+    table: DataFrame,
+    options: Mapping[str, str],
+    output_topic: str,
+    scratch: Path,
+) -> int:
     """How many of the topic's partitions end with a micro-batch of which the table has not every change.
 
     A landing takes each partition in order: of which it has the last one whole, of that it has all. (Whole, for one that
@@ -90,40 +97,21 @@ def not_landed(spark: SparkSession, table: DataFrame, options: Mapping[str, str]
         spark: the session.
         table: `session_changes` as it is.
         options: of the Kafka client, the brokers among them.
+        output_topic: the topic's name.
         scratch: a folder that is of no other use, and is gone afterwards.
     """
-    ends = _ends(spark, options, scratch)
+    ends = reach(spark, options, (output_topic,), 0, scratch).ends.get(output_topic)
     if not ends:
         return 0
     which = {
-        "assign": list(map(int, ends)),
+        "assign": list(ends),
         "startingOffsets": {partition: max(0, end - _LOOKED_AT) for partition, end in ends.items()},
         "endingOffsets": ends,
     }
-    those = {name: json.dumps({OUTPUT_TOPIC: said}) for name, said in which.items()}
+    those = {name: json.dumps({output_topic: said}) for name, said in which.items()}
     # Of some the first records may be gone, by the topic's retention.
     records = spark.read.format("kafka").options(**options, **those, failOnDataLoss="false").load()
     newest = F.max_by("processed_at", "offset").over(Window.partitionBy("partition"))
     rows = changes(records, "partition", "offset").where(are_changes()).withColumn("newest", newest)
     last = rows.where("processed_at = newest").drop("offset", "newest")
     return not_yet_in(table, last).select("partition").distinct().count()
-
-
-def _ends(spark: SparkSession, options: Mapping[str, str], scratch: Path) -> dict[str, int]:
-    """By partition the offset after its last record: how far a stream would read that reads nothing."""
-    shutil.rmtree(scratch, ignore_errors=True)
-    source = {"subscribe": OUTPUT_TOPIC, "startingOffsets": "earliest"}
-    records = spark.readStream.format("kafka").options(**options, **source).load()
-    try:
-        records.writeStream.foreachBatch(_nothing).option("checkpointLocation", str(scratch)).trigger(
-            availableNow=True
-        ).start().awaitTermination()
-        number = newest_begun(scratch)
-        read: dict[str, dict[str, int]] = {} if number < 0 else begun(scratch, number).sources[0]
-        return read.get(OUTPUT_TOPIC, {})
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _nothing(_records: DataFrame, _batch_id: int) -> None:
-    """Leave a micro-batch unread."""

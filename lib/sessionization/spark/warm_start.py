@@ -1,8 +1,8 @@
 """Begin a checkpoint with the sessions that the tables know, after one that was lost or that had other device groups."""
 
 import json
-import os
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,63 +10,72 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from sessionization.core.state import Rules
-from sessionization.errors import CheckpointError, ConfigurationError
+from sessionization.errors import CheckpointError
 from sessionization.files import write_whole
 from sessionization.settings import SessionizeSettings
-from sessionization.spark import rollup, topic
-from sessionization.spark.checkpoint import SESSIONIZE, Checkpoint
+from sessionization.spark import apart, left_off, rollup
+from sessionization.spark.checkpoint import ARCHIVE, SESSIONIZE, Checkpoint
 from sessionization.spark.codec import STATE_SCHEMA, packed_seed
-from sessionization.spark.kafka import TakenOffsets, client_options
-from sessionization.spark.offsets import newest_committed
-from sessionization.spark.parse import STREAMS
+from sessionization.spark.offsets import newest_begun, newest_committed
 from sessionization.spark.processor import GROUPING_KEY
 from sessionization.spark.table_home import TableHome
-from sessionization.spark.tables import RAW_EVENTS, SESSION_CHANGES, SESSIONS
+from sessionization.spark.tables import SESSION_CHANGES, SESSIONS
+from sessionization.spark.topic_offsets import Offsets
 
 _SEED = "seed"
-_TAKEN = "taken.json"
-_TOPIC_ENDS = "topic_ends"
-_NAMED = 3
+_STARTS = "starts.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What a checkpoint begins with: sessions by grouping key (`codec.packed_seed`), and what was read of the topics."""
+    """What a checkpoint begins with: sessions by grouping key (`codec.packed_seed`), and where the topics are read on."""
 
     sessions: DataFrame | None = None
-    taken: TakenOffsets | None = None
+    starts: Offsets | None = None
 
 
 NOTHING_BEFORE = Before()
 
 
-def warm_start(spark: SparkSession, settings: SessionizeSettings, checkpoint: Checkpoint, home: TableHome) -> Before:
+def warm_start(
+    spark: SparkSession,
+    settings: SessionizeSettings,
+    checkpoint: Checkpoint,
+    home: TableHome,
+    say: Callable[[str], None] = lambda _: None,
+) -> Before:
     """What the queries of a checkpoint that was begun with `--from-sessions` begin with; nothing for any other.
 
-    It is made once, before any query has begun a micro-batch, and kept until the session query is done with its first:
-    repeated, that must be the same, and what `archive` takes from then on is new to both.
+    It is made once, before any query has begun a micro-batch, and kept: the sessions until the session query is done with
+    its first, where to begin until both queries have. Repeated, both must be the same, and what `archive` takes from then
+    on is new to both. Then `say` hears too how far apart the two queries were that read before.
 
-    Raises `ConfigurationError` where the input folder holds files whose messages the tables have, and with `--sink kafka`
-    where the topic holds changes that they have not.
+    Raises `ConfigurationError` where the input folder holds files whose messages the tables have, where the topics do not
+    reach as far as the tables do, and with `--sink kafka` where the topic holds changes that they have not.
     """
     if not checkpoint.is_warm:
         return NOTHING_BEFORE
-    query, seed = checkpoint.folder / SESSIONIZE, checkpoint.folder / _SEED
-    taken = checkpoint.folder / _TAKEN
+    seed, file = checkpoint.folder / _SEED, checkpoint.folder / _STARTS
+    starts: Offsets | None = None
     if not checkpoint.is_used:
         if settings.sink == "kafka":
-            _refuse_not_landed(spark, settings, checkpoint, home)
+            left_off.refuse_not_landed(spark, settings, checkpoint, home)
         if settings.input is not None:
-            _refuse_read_files(spark, settings.input, home)
+            left_off.refuse_read_files(spark, settings.input, home)
         else:
-            write_whole(taken, json.dumps(_taken(spark, home)))
+            starts = left_off.next_offsets(spark, settings, checkpoint, home)
+            write_whole(file, json.dumps(starts))
+        say(apart.how_far_apart(spark, home, settings.rules))
         catch_up(spark, home)
         sessions = remembered(spark, home, checkpoint)
         sessions.write.mode("overwrite").parquet(str(seed))
-    if newest_committed(query) >= 0:
+    elif settings.source == "kafka" and not _have_begun(checkpoint):
+        starts = _read_starts(file)
+        if starts is not None:
+            starts = left_off.with_new_partitions(spark, settings, checkpoint, starts)
+    if newest_committed(checkpoint.folder / SESSIONIZE) >= 0:
         shutil.rmtree(seed, ignore_errors=True)
-    offsets = _read_taken(taken) if taken.exists() else None
-    return Before(spark.read.parquet(str(seed)) if seed.exists() else None, offsets)
+    return Before(spark.read.parquet(str(seed)) if seed.exists() else None, starts)
 
 
 def catch_up(spark: SparkSession, home: TableHome) -> None:
@@ -133,69 +142,20 @@ def _entries(sessions: DataFrame, now_ms: int, rules: Rules) -> DataFrame:
     return kept.select("device_id", "session_id", *(fields[name].alias(name) for name in STATE_SCHEMA.names))
 
 
-def _refuse_read_files(spark: SparkSession, folder: Path, home: TableHome) -> None:
-    """A new checkpoint reads every file of its input: those that were read before would be doubled."""
-    files = [file for stream in STREAMS for file in (folder.absolute() / stream).glob("[!._]*.json")]
-    names = _read_before(spark, files, home) if files else []
-    if names:
-        msg = (
-            f"--input {folder} holds {len(names):,} files whose messages the tables have ({', '.join(names[:_NAMED])}"
-            f"{', ...' if len(names) > _NAMED else ''}): move them away, or give a new --input folder; "
-            "--from-sessions would read them again"
-        )
-        raise ConfigurationError(msg)
+def _have_begun(checkpoint: Checkpoint) -> bool:
+    """Whether both queries that read have: then Spark's own log says where they are."""
+    return all(newest_begun(checkpoint.folder / query) >= 0 for query in (SESSIONIZE, ARCHIVE))
 
 
-def _refuse_not_landed(
-    spark: SparkSession, settings: SessionizeSettings, checkpoint: Checkpoint, home: TableHome
-) -> None:
-    """A session whose Start is in the topic alone would be forgotten, and land afterwards as one that lives for ever."""
-    table = home.read(spark.read, SESSION_CHANGES)
-    brokers = client_options(spark, settings)
-    if behind := topic.not_landed(spark, table, brokers, checkpoint.folder / _TOPIC_ENDS):
-        msg = (
-            f"--from-sessions: {SESSION_CHANGES.name} lacks the newest changes of {behind:,} partitions of "
-            f"{topic.OUTPUT_TOPIC}: let land_changes take all that is in that topic, then start again with the same options"
-        )
-        raise ConfigurationError(msg)
-
-
-def _read_before(spark: SparkSession, files: list[Path], home: TableHome) -> list[str]:
-    """Those of the files that `raw_events` has messages of; there a file is named by its URI, in which it is escaped."""
-    since = min(file.stat().st_mtime for file in files)
-    there = spark.createDataFrame([(os.path.normpath(file),) for file in files], "file string")
-    path = F.regexp_replace("file", "^[a-z]+:/+", "/")
-    # That function reads forms, in which a plus is a space.
-    unescaped = F.try_url_decode(F.regexp_replace(path, r"\+", "%2B"))
-    read = (
-        home.read(spark.read, RAW_EVENTS)
-        .where(F.col("ingest_date") >= F.date_sub(F.to_date(F.timestamp_seconds(F.lit(since))), 1))
-        .select(F.coalesce(unescaped, path).alias("file"))
-        .distinct()
-    )
-    return [row.file for row in read.join(there, "file", "semi").orderBy("file").collect()]
-
-
-def _taken(spark: SparkSession, home: TableHome) -> dict[str, object]:
-    raw = home.read(spark.read, RAW_EVENTS).where("partition IS NOT NULL")
-    newest = raw.groupBy("stream", "partition").agg(
-        F.max("offset").alias("offset"), F.unix_millis(F.max_by("ingested_at", "offset")).alias("at_ms")
-    )
-    rows = newest.collect()
-    last: dict[str, dict[str, int]] = {}
-    for row in rows:
-        last.setdefault(row.stream, {})[str(row.partition)] = row.offset
-    return {"last": last, "since_ms": min((row.at_ms for row in rows), default=0)}
-
-
-def _read_taken(file: Path) -> TakenOffsets:
+def _read_starts(file: Path) -> Offsets | None:
     try:
         said = json.loads(file.read_text(encoding="utf-8"))
-        last = {
+        if said is None:
+            return None
+        return {
             topic: {int(partition): int(offset) for partition, offset in partitions.items()}
-            for topic, partitions in said["last"].items()
+            for topic, partitions in said.items()
         }
-        return TakenOffsets(last, int(said["since_ms"]))
     except (OSError, ValueError, LookupError, AttributeError) as error:
         msg = f"{file} is not readable ({error}): restore it from a backup; without it messages would be read again"
         raise CheckpointError(msg) from error

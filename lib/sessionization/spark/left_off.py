@@ -1,0 +1,147 @@
+"""Where the job before left off: what forbids a warm start, and from where it reads on. The tables tell; nothing is changed."""
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from sessionization.errors import ConfigurationError
+from sessionization.settings import SessionizeSettings
+from sessionization.spark import topic
+from sessionization.spark.checkpoint import Checkpoint
+from sessionization.spark.kafka import client_options
+from sessionization.spark.parse import STREAMS
+from sessionization.spark.table_home import TableHome
+from sessionization.spark.tables import RAW_EVENTS, SESSION_CHANGES
+from sessionization.spark.topic_offsets import EARLIEST, Offsets, reach
+
+_SCRATCH = "topic_ends"
+_NAMED = 3
+
+
+def refuse_not_landed(
+    spark: SparkSession, settings: SessionizeSettings, checkpoint: Checkpoint, home: TableHome
+) -> None:
+    """A session whose Start is in the topic alone would be forgotten, and land afterwards as one that lives for ever.
+
+    Raises `ConfigurationError`.
+    """
+    table = home.read(spark.read, SESSION_CHANGES)
+    brokers = client_options(spark, settings)
+    if behind := topic.not_landed(spark, table, brokers, settings.output_topic, checkpoint.folder / _SCRATCH):
+        msg = (
+            f"--from-sessions: {SESSION_CHANGES.name} lacks the newest changes of {behind:,} partitions of "
+            f"{settings.output_topic}: let land_changes take all that is in that topic, then start again with the same options"
+        )
+        raise ConfigurationError(msg)
+
+
+def refuse_read_files(spark: SparkSession, folder: Path, home: TableHome) -> None:
+    """A new checkpoint reads every file of its input: those that were read before would be doubled.
+
+    Of a file from before the oldest one that `raw_events` has rows of it cannot be told any more whether it was read: rows
+    are deleted there by retention.
+
+    Raises `ConfigurationError`.
+    """
+    files = [file for stream in STREAMS for file in (folder.absolute() / stream).glob("[!._]*.json")]
+    if not files:
+        return
+    names = _read_before(spark, files, home)
+    if names:
+        msg = (
+            f"--input {folder} holds {len(names):,} files whose messages the tables have ({_some(names)}): "
+            "move them away, or give a new --input folder; --from-sessions would read them again"
+        )
+        raise ConfigurationError(msg)
+    known_since_ms = _known_since_ms(spark, home)
+    old = sorted(str(file) for file in files if file.stat().st_mtime_ns // 1_000_000 < known_since_ms)
+    if old:
+        since = datetime.fromtimestamp(known_since_ms / 1000, UTC).isoformat(timespec="milliseconds")
+        msg = (
+            f"--input {folder} holds {len(old):,} files from before {since}, since when {RAW_EVENTS.name} knows what was read "
+            f"({_some(old)}): move them away, or give a new --input folder; touch those that surely were not read"
+        )
+        raise ConfigurationError(msg)
+
+
+def next_offsets(
+    spark: SparkSession, settings: SessionizeSettings, checkpoint: Checkpoint, home: TableHome
+) -> Offsets | None:
+    """Where each partition of the topics is read on: after the last message of it that `raw_events` has.
+
+    Of a partition of which it has none, from the oldest message on that it has of any: what came before that was deleted
+    there, or came before the first start with `--starting-offsets latest`.
+
+    Returns:
+        An offset for every partition that is there; None where `raw_events` has nothing of a topic.
+
+    Raises `ConfigurationError` where a partition does not reach as far as `raw_events` does: of other offsets nothing fits.
+    """
+    raw = home.read(spark.read, RAW_EVENTS).where("partition IS NOT NULL")
+    oldest = F.unix_millis(F.min("ingested_at"))
+    rows = raw.groupBy("stream", "partition").agg(F.max("offset").alias("last"), oldest.alias("oldest_ms")).collect()
+    if not rows:
+        return None
+    there = reach(
+        spark,
+        client_options(spark, settings),
+        STREAMS,
+        min(row.oldest_ms for row in rows),
+        checkpoint.folder / _SCRATCH,
+    )
+    starts = there.since
+    for row in sorted(rows):
+        if there.ends.get(row.stream, {}).get(row.partition, 0) <= row.last:
+            msg = (
+                f"--from-sessions: partition {row.partition} of {row.stream} does not reach offset {row.last}, of which "
+                f"{RAW_EVENTS.name} has the message: give the brokers that have it; if the topic was made anew, begin with a "
+                "new --checkpoints folder and an empty home for the tables"
+            )
+            raise ConfigurationError(msg)
+        starts[row.stream][row.partition] = row.last + 1
+    return starts
+
+
+def with_new_partitions(
+    spark: SparkSession, settings: SessionizeSettings, checkpoint: Checkpoint, starts: Offsets
+) -> Offsets:
+    """Add the partitions that are new since, from their first message: Spark asks for all that are there."""
+    ends = reach(spark, client_options(spark, settings), STREAMS, 0, checkpoint.folder / _SCRATCH).ends
+    return {
+        topic: {partition: starts.get(topic, {}).get(partition, EARLIEST) for partition in partitions}
+        for topic, partitions in ends.items()
+    }
+
+
+def _read_before(spark: SparkSession, files: list[Path], home: TableHome) -> list[str]:
+    """Those of the files that `raw_events` has messages of; there a file is named by its URI, in which it is escaped."""
+    since = min(file.stat().st_mtime for file in files)
+    there = spark.createDataFrame([(os.path.normpath(file),) for file in files], "file string")
+    path = F.regexp_replace("file", "^[a-z]+:/+", "/")
+    # That function reads forms, in which a plus is a space.
+    unescaped = F.try_url_decode(F.regexp_replace(path, r"\+", "%2B"))
+    read = (
+        home.read(spark.read, RAW_EVENTS)
+        .where(F.col("ingest_date") >= F.date_sub(F.to_date(F.timestamp_seconds(F.lit(since))), 1))
+        .select(F.coalesce(unescaped, path).alias("file"))
+        .distinct()
+    )
+    return [row.file for row in read.join(there, "file", "semi").orderBy("file").collect()]
+
+
+def _known_since_ms(spark: SparkSession, home: TableHome) -> int:
+    """Since when `raw_events` has what came of files: its oldest row; where it has none, since the newest event of a change."""
+    oldest = (
+        home.read(spark.read, RAW_EVENTS).where("file IS NOT NULL").agg(F.unix_millis(F.min("ingested_at"))).first()
+    )
+    if oldest is not None and oldest[0] is not None:
+        return int(oldest[0])
+    newest = home.read(spark.read, SESSION_CHANGES).agg(F.unix_millis(F.max("ingested_at"))).first()
+    return 0 if newest is None or newest[0] is None else int(newest[0]) + 1
+
+
+def _some(names: list[str]) -> str:
+    return f"{', '.join(names[:_NAMED])}{', ...' if len(names) > _NAMED else ''}"
