@@ -1,15 +1,10 @@
 """Work out the sessions of some days anew from the archived messages: `python jobs/backfill.py --help`."""
 
-import sys
-
 from sessionization.backfill.settings import BackfillSettings
-from sessionization.cli import parse, run
+from sessionization.cli import parse, run, teller
 
 PROG = "backfill"
-
-
-def say(line: str) -> None:
-    sys.stderr.write(f"{PROG}: {line}\n")
+say = teller(PROG)
 
 
 def main() -> int:

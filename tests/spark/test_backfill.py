@@ -1,11 +1,13 @@
-"""The backfill on real tables: what a stream made of dirty messages is found again, and what was changed is told."""
+"""The backfill on real tables: what a stream made of dirty messages, with maintenance beside it, is found again."""
 
+import itertools
 import json
 import random
 import threading
-from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import UTC, datetime, time, timedelta
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,19 +16,17 @@ from pyspark.sql import functions as F
 
 from sessionization.backfill import run as backfill
 from sessionization.backfill.settings import BackfillSettings
-from sessionization.core.state import Rules
-from sessionization.durations import parse_duration_ms
-from sessionization.errors import DifferenceError
+from sessionization.durations import DAY_MS, parse_duration_ms
+from sessionization.errors import CheckpointError, DifferenceError
+from sessionization.ops.maintain import do, steps
+from sessionization.ops.unread import refuse_unread
 from sessionization.settings import SessionizeSettings
 from sessionization.spark import run
-from sessionization.spark.checkpoint import Fixed, open_checkpoint
-from sessionization.spark.table_home import TableHome, create_tables
-from sessionization.spark.tables import RAW_EVENTS, SESSIONS, STREAM_PROGRESS
+from sessionization.spark.table_home import TableHome
+from sessionization.spark.tables import SESSION_CHANGES, SESSIONS, TABLES
 
 STREAMS = {"pc_sessions": "hostPcId", "console_sessions": "openPsid"}
 PLAYED_S, RUN_FOR = 30, "60s"
-DAY = datetime.now(UTC).date() - timedelta(days=10)
-MIDNIGHT = datetime.combine(DAY + timedelta(days=1), time(), UTC)
 
 
 @dataclass
@@ -35,6 +35,8 @@ class Streamed:
 
     spark: SparkSession
     folder: Path
+    maintained: Sequence[str] = ()
+    """What was said of the maintenance that went on beside it."""
 
     def settings(self, **options: object) -> BackfillSettings:
         home = {"warehouse": self.folder / "warehouse", "checkpoints": self.folder / "checkpoints"}
@@ -92,6 +94,28 @@ def report(folder: Path, over: threading.Event) -> None:
             return
 
 
+def maintain(spark: SparkSession, home: TableHome, said: list[str], over: threading.Event) -> None:
+    """The statements of `maintain`, over and over: today's rows are compacted too, and the tables' settings change each time."""
+    for retention_ms in itertools.cycle([8 * DAY_MS, 7 * DAY_MS]):
+        found = {table.name: home.properties(spark, table) for table in TABLES}
+        todo = [
+            replace(step, sql=step.sql.replace("< current_date()", "<= current_date()"))
+            for step in steps(home, 1, dict.fromkeys(found, retention_ms), found)
+        ]
+        said += do(todo, lambda sql: spark.sql(sql).collect(), said.append, over)
+        if over.wait(1):
+            return
+
+
+def is_at_rest(spark: SparkSession, home: TableHome, checkpoints: Path) -> bool:
+    """Whether the job has ended with all done and read, without which nothing may be merged."""
+    try:
+        refuse_unread(checkpoints, partial(home.is_appended_since, spark, SESSION_CHANGES))
+    except CheckpointError:
+        return False
+    return True
+
+
 @pytest.fixture(scope="module")
 def evening(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Streamed:
     folder = tmp_path_factory.mktemp("an evening")
@@ -104,26 +128,30 @@ def evening(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> St
             "mlflow": "off",
         }
     )  # fmt: skip
-    over = threading.Event()
+    over, maintained = threading.Event(), list[str]()
     reporter = threading.Thread(target=report, args=(folder / "input", over))
+    maintainer = threading.Thread(target=maintain, args=(spark, TableHome(folder / "warehouse"), maintained, over))
 
     def begin(_spark: SparkSession, _home: TableHome) -> None:
         if over.is_set() or reporter.is_alive():
             return
         reporter.start()
+        maintainer.start()
         threading.Timer(PLAYED_S, over.set).start()
 
     try:
-        for run_for in (RUN_FOR, *(["5s"] * 5)):  # on a busy machine the last micro-batch of rollup may be cut off
-            said: list[str] = []
-            settings = settings.model_copy(update={"run_for": parse_duration_ms(run_for)})
-            run.run(settings, threading.Event(), run.Watch(said.append, started=begin, routine=lambda _: None))
-            if not any("is behind" in line for line in said):
+        again = [("15s", "5s")] * 5  # on a busy machine a micro-batch may be cut off
+        for run_for, trigger in [(RUN_FOR, "1s"), *again]:
+            times = {"run_for": parse_duration_ms(run_for), "trigger": parse_duration_ms(trigger)}
+            quiet = run.Watch(lambda _: None, started=begin, routine=lambda _: None)
+            run.run(settings.model_copy(update=times), threading.Event(), quiet)
+            if is_at_rest(spark, TableHome(folder / "warehouse"), folder / "checkpoints"):
                 break
     finally:
         over.set()
         reporter.join()
-    return Streamed(spark, folder)
+        maintainer.join()
+    return Streamed(spark, folder, maintained)
 
 
 @pytest.fixture
@@ -136,6 +164,9 @@ def streamed(evening: Streamed) -> Iterator[Streamed]:
 
 
 def test_what_the_stream_made_is_found_again(streamed: Streamed) -> None:
+    done = {line.removesuffix(" is done") for line in streamed.maintained if line.endswith(" is done")}
+    assert done >= {f"{verb} of {SESSION_CHANGES.name}" for verb in ("OPTIMIZE", "VACUUM", "ALTER")}
+    assert not any("failed" in line for line in streamed.maintained)
     reasons = streamed.spark.sql(f"SELECT DISTINCT end_reason FROM {streamed.sessions}").collect()
     assert {row.end_reason for row in reasons} >= {"reported", "superseded", "timed_out", "orphaned"}
     corrected = streamed.spark.sql(f"SELECT count(*) AS n FROM {streamed.sessions} WHERE revision > 0").first()
@@ -207,57 +238,3 @@ def test_what_a_bad_run_wrote_is_mended_as_the_runbook_says(streamed: Streamed) 
     streamed.backfill(**day, merge=True)
     assert streamed.backfill(**day, verify=True)[-1] == f"{len(before):,} sessions, all the same"
     assert streamed.rows() == before
-
-
-def archived(spark: SparkSession, folder: Path, later: timedelta | None) -> Streamed:
-    """Tables of a stream around midnight: session 1 lasts across it, 2 is over before. `sessions` is empty.
-
-    The last micro-batch was ten minutes before midnight, or so much `later` than midnight.
-    """
-    home = TableHome(folder / "warehouse")
-    create_tables(spark, home, owner="ours", may_create=True)
-    fixed = Fixed("files", "", str(home), None, max_clock_skew_ms=600_000, max_event_age_ms=604_800_000)
-    open_checkpoint(folder / "checkpoints", fixed, Rules())
-
-    def message(at: datetime, session_id: int, event: str) -> tuple:
-        said = {"appSessionId": session_id, "eventId": f"ApplicationSession{event}", "hostPcId": f"d{session_id}"}
-        value = json.dumps(said | {"timestamp": at.isoformat(timespec="milliseconds")}).encode()
-        return "pc_sessions", None, None, "f", at, value, at.date()
-
-    started, over, reported = (MIDNIGHT + timedelta(minutes=minutes) for minutes in (-10, -11, 9))
-    messages = [
-        message(started, 1, "Start"),
-        message(over - timedelta(minutes=1), 2, "Start"),
-        message(over, 2, "EndBi"),
-    ]
-    clocks = [at + timedelta(seconds=1) for *_, at, _, _ in messages]
-    if later is not None:
-        messages.append(message(reported, 1, "EndBi"))
-        clocks.append(MIDNIGHT + later)
-    home.append(spark.createDataFrame(messages, RAW_EVENTS.schema), RAW_EVENTS)
-    progress = [
-        {"query": "sessionize", "batch_id": number, "processed_at": at, "rows_in": 1}
-        for number, at in enumerate(sorted(clocks))
-    ]
-    home.append(spark.createDataFrame(progress, STREAM_PROGRESS.schema), STREAM_PROGRESS)
-    return Streamed(spark, folder)
-
-
-@pytest.mark.parametrize("later", [timedelta(minutes=10), timedelta(days=4)])
-def test_what_was_live_when_the_days_ended_is_not_merged_where_the_stream_went_on(
-    spark: SparkSession, tmp_path: Path, later: timedelta
-) -> None:
-    streamed = archived(spark, tmp_path, later)
-    rows = f"SELECT session_id, status FROM {streamed.sessions} ORDER BY 1"
-    said = streamed.backfill(to=DAY, merge=True)
-    assert "sessions that were live when these days ended are left out: the stream went on" in said
-    assert [tuple(row) for row in spark.sql(rows).collect()] == [(2, "ended")]
-    streamed.backfill(merge=True)
-    assert [tuple(row) for row in spark.sql(rows).collect()] == [(1, "ended"), (2, "ended")]
-
-
-def test_what_is_live_yet_is_merged(spark: SparkSession, tmp_path: Path) -> None:
-    streamed = archived(spark, tmp_path, None)
-    streamed.backfill(to=DAY, merge=True)
-    rows = f"SELECT session_id, status FROM {streamed.sessions} ORDER BY 1"
-    assert [tuple(row) for row in spark.sql(rows).collect()] == [(1, "live"), (2, "ended")]

@@ -21,6 +21,7 @@ from sessionization.backfill.replay import fold, replay
 from sessionization.core.events import End, Event, Platform, Start
 from sessionization.core.grid import grid_of
 from sessionization.core.state import Rules
+from sessionization.spark.parse import EVENT_COLUMNS
 
 ROW_SCHEMA = pa.schema(
     [
@@ -65,7 +66,7 @@ class Replay:
     from_ms: int = 0
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """For `mapInArrow`: batches of `codec.EVENT_SCHEMA`, a device's events together and by ingest time."""
+        """For `mapInArrow`: batches of `parse.EVENT_COLUMNS`, a device's events together and by ingest time."""
         left: pa.Table | None = None
         for batch in batches:
             read = pa.Table.from_batches([batch])
@@ -148,7 +149,7 @@ class Replay:
         )  # fmt: skip
 
     def _played(self, events: pa.Table, now_ms: Instants) -> pa.Table:
-        columns = [events[name].to_pylist() for name in _EVENT]
+        columns = [events[name].to_pylist() for name in EVENT_COLUMNS]
         rows: list[tuple[Any, ...]] = []
         for device_id, of_device in groupby(zip(now_ms.tolist(), *columns, strict=True), key=lambda row: row[1]):
             key = device_id
@@ -167,9 +168,6 @@ class Replay:
             [pa.array(values, field.type) for values, field in zip(by_column, ROW_SCHEMA, strict=True)],
             schema=ROW_SCHEMA,
         )
-
-
-_EVENT = ("device_id", "session_id", "is_start", "event_ms", "foreground_s", "account_id", "platform", "ingested_ms")
 
 
 def _event(

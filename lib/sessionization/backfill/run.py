@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -15,22 +16,23 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from sessionization.backfill.clock import Clock, clock_of
 from sessionization.backfill.columns import ROW_SCHEMA, Replay
 from sessionization.backfill.settings import BackfillSettings
+from sessionization.clock import wall_clock_ms
 from sessionization.core.state import Rules
-from sessionization.errors import ConfigurationError, DifferenceError, MaintenanceError
-from sessionization.ops.conflicts import is_conflict
+from sessionization.durations import DAY_MS
+from sessionization.errors import DifferenceError, MaintenanceError
+from sessionization.ops.unread import refuse_unread
 from sessionization.settings import SessionizeSettings
 from sessionization.spark import rollup
 from sessionization.spark.causes import first_cause
 from sessionization.spark.checkpoint import read_checkpoint
+from sessionization.spark.conflicts import is_conflict
 from sessionization.spark.layout import Layout
 from sessionization.spark.lock import locked
 from sessionization.spark.parse import EventTimeLimits, parse, valid_events
-from sessionization.spark.progress import wall_clock_ms
 from sessionization.spark.session import own_session
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import BACKFILL, RAW_EVENTS, SESSION_CHANGES, SESSIONS, STREAM_PROGRESS
 
-_DAY_MS = 86_400_000
 _LISTED = 20
 _ROW = from_arrow_schema(ROW_SCHEMA)
 _COMPARED = (
@@ -60,7 +62,7 @@ class Play:
         """How long before its first day messages are read: whatever they left is forgotten by then, many times over."""
         rules = self.rules
         memory_ms = rules.session_timeout_ms + rules.late_retention_ms + 2 * rules.heartbeat_ms
-        return min(self.from_ms, max(_DAY_MS, 4 * memory_ms))
+        return min(self.from_ms, max(DAY_MS, 4 * memory_ms))
 
 
 def play_of(settings: BackfillSettings, now_ms: int) -> Play:
@@ -80,18 +82,19 @@ def backfill(settings: BackfillSettings, say: Callable[[str], None]) -> None:
     """Work out the rows, and do with them what the settings say.
 
     Raises `ConfigurationError` when the tables are not there, `CheckpointError` when the job runs on folders that are to
-    be changed, `DifferenceError` when `--verify` finds what differs, and `MaintenanceError` when somebody else changed
-    `sessions` meanwhile.
+    be changed, when the checkpoint of a merge is not theirs, or as `refuse_unread` does for one, `DifferenceError` when
+    `--verify` finds what differs, and `MaintenanceError` when somebody else changed `sessions` meanwhile.
     """
     home, play = TableHome.of(settings), play_of(settings, wall_clock_ms())
     with contextlib.ExitStack() as stack:
         if settings.merge and settings.warehouse is not None and settings.checkpoints is not None:
             stack.enter_context(locked(settings.checkpoints, say, threading.Event()))
         spark = stack.enter_context(own_session(conf=_COMPILED))
-        missing = [table.name for table in (RAW_EVENTS, SESSION_CHANGES, SESSIONS) if not home.exists(spark, table)]
-        if missing:
-            msg = f"{home} does not hold {', '.join(missing)}: give the home of the sessionize job's tables"
-            raise ConfigurationError(msg)
+        home.require(spark, (RAW_EVENTS, SESSION_CHANGES, SESSIONS))
+        if settings.merge and settings.checkpoints is not None:
+            home.refuse_other_owner(spark, settings.checkpoints)
+            # It would come into `sessions` afterwards, over what is merged.
+            refuse_unread(settings.checkpoints, partial(home.is_appended_since, spark, SESSION_CHANGES))
         clock = stream_clock(spark, home, play)
         say(f"{len(clock.took):,} micro-batches of the stream are known in that time")
         folded = sessions_of(spark, home, play, clock)
@@ -108,7 +111,7 @@ def backfill(settings: BackfillSettings, say: Callable[[str], None]) -> None:
 
 def stream_clock(spark: SparkSession, home: TableHome, play: Play) -> Clock:
     """When the stream's micro-batches were, as far as its tables tell, up to the end of the play."""
-    begin_ms, end_ms = play.from_ms - play.lead_ms, play.to_ms + _DAY_MS
+    begin_ms, end_ms = play.from_ms - play.lead_ms, play.to_ms + DAY_MS
 
     def within(instant: str) -> Column:
         return F.col(instant).between(F.timestamp_millis(F.lit(begin_ms)), F.timestamp_millis(F.lit(end_ms)))

@@ -29,11 +29,13 @@ class BackfillSettings(HomeSettings):
         None, alias="to", description="last day of ingest (UTC); without it, today", json_schema_extra=_A_DAY
     )
     verify: bool = Field(default=False, description="compare with sessions, list what differs, write nothing")
-    merge: bool = Field(default=False, description="fold the rows into sessions; the sessionize job must not run")
+    merge: bool = Field(
+        default=False, description="fold the rows into sessions; the sessionize job must be stopped gracefully"
+    )
     checkpoints: Path | None = Field(
         None,
-        description="the --checkpoints of the sessionize job: its rules and device groups; without it, the rules that are "
-        "the default",
+        description="the --checkpoints of the sessionize job: its rules and device groups, and for --merge that it is through; "
+        "without it, the rules that are the default",
     )
 
     @model_validator(mode="after")

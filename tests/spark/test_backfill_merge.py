@@ -1,0 +1,100 @@
+"""What a merge of the backfill takes into `sessions`, and when it is refused: tables around midnight, made by hand."""
+
+import json
+from datetime import UTC, datetime, time, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionization.core.state import Rules
+from sessionization.errors import CheckpointError
+from sessionization.spark.checkpoint import open_checkpoint
+from sessionization.spark.codec import OUTPUT_SCHEMA
+from sessionization.spark.fixed import Fixed
+from sessionization.spark.sinks import changes_of
+from sessionization.spark.table_home import TableHome, create_tables
+from sessionization.spark.tables import RAW_EVENTS, SESSION_CHANGES, STREAM_PROGRESS
+from tests.spark.test_backfill import Streamed
+from tests.spark.test_erase import catch_up
+from tests.spark.test_tables import NOW_MS, a_change
+
+DAY = datetime.now(UTC).date() - timedelta(days=10)
+MIDNIGHT = datetime.combine(DAY + timedelta(days=1), time(), UTC)
+
+
+def archived(spark: SparkSession, folder: Path, later: timedelta | None) -> Streamed:
+    """Tables of a stream around midnight: session 1 lasts across it, 2 is over before. `sessions` is empty.
+
+    The last micro-batch was ten minutes before midnight, or so much `later` than midnight.
+    """
+    home = TableHome(folder / "warehouse")
+    fixed = Fixed("files", "", str(home), None, max_clock_skew_ms=600_000, max_event_age_ms=604_800_000)
+    ours = open_checkpoint(folder / "checkpoints", fixed, Rules())
+    create_tables(spark, home, owner=ours.id, may_create=True)
+    open_checkpoint(folder / "others", fixed, Rules())
+
+    def message(at: datetime, session_id: int, event: str) -> tuple:
+        said = {"appSessionId": session_id, "eventId": f"ApplicationSession{event}", "hostPcId": f"d{session_id}"}
+        value = json.dumps(said | {"timestamp": at.isoformat(timespec="milliseconds")}).encode()
+        return "pc_sessions", None, None, "f", at, value, at.date()
+
+    started, over, reported = (MIDNIGHT + timedelta(minutes=minutes) for minutes in (-10, -11, 9))
+    messages = [
+        message(started, 1, "Start"),
+        message(over - timedelta(minutes=1), 2, "Start"),
+        message(over, 2, "EndBi"),
+    ]
+    clocks = [at + timedelta(seconds=1) for *_, at, _, _ in messages]
+    if later is not None:
+        messages.append(message(reported, 1, "EndBi"))
+        clocks.append(MIDNIGHT + later)
+    home.append(spark.createDataFrame(messages, RAW_EVENTS.schema), RAW_EVENTS)
+    progress = [
+        {"query": "sessionize", "batch_id": number, "processed_at": at, "rows_in": 1}
+        for number, at in enumerate(sorted(clocks))
+    ]
+    home.append(spark.createDataFrame(progress, STREAM_PROGRESS.schema), STREAM_PROGRESS)
+    return Streamed(spark, folder)
+
+
+@pytest.mark.parametrize("later", [timedelta(minutes=10), timedelta(days=4)])
+def test_what_was_live_when_the_days_ended_is_not_merged_where_the_stream_went_on(
+    spark: SparkSession, tmp_path: Path, later: timedelta
+) -> None:
+    streamed = archived(spark, tmp_path, later)
+    rows = f"SELECT session_id, status FROM {streamed.sessions} ORDER BY 1"
+    said = streamed.backfill(to=DAY, merge=True)
+    assert "sessions that were live when these days ended are left out: the stream went on" in said
+    assert [tuple(row) for row in spark.sql(rows).collect()] == [(2, "ended")]
+    streamed.backfill(merge=True)
+    assert [tuple(row) for row in spark.sql(rows).collect()] == [(1, "ended"), (2, "ended")]
+
+
+def test_what_is_live_yet_is_merged(spark: SparkSession, tmp_path: Path) -> None:
+    streamed = archived(spark, tmp_path, None)
+    streamed.backfill(to=DAY, merge=True)
+    rows = f"SELECT session_id, status FROM {streamed.sessions} ORDER BY 1"
+    assert [tuple(row) for row in spark.sql(rows).collect()] == [(1, "live"), (2, "ended")]
+
+
+def test_a_merge_with_the_checkpoint_of_another_job_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    streamed = archived(spark, tmp_path, None)
+    with pytest.raises(CheckpointError, match="is written by another checkpoint"):
+        streamed.backfill(merge=True, checkpoints=tmp_path / "others")
+    assert streamed.rows() == []
+    assert streamed.backfill(checkpoints=tmp_path / "others")[-1] == "2 sessions are in sessions_backfill"
+
+
+def test_a_merge_is_refused_until_rollup_has_read_all_changes(spark: SparkSession, tmp_path: Path) -> None:
+    streamed = archived(spark, tmp_path, None)
+    beat = a_change(change="heartbeat", beat=1, missed_beats=0, due_ms=NOW_MS)
+    changes = changes_of(spark.createDataFrame([beat], OUTPUT_SCHEMA))
+    streamed.home.append(changes, SESSION_CHANGES)
+    catch_up(spark, streamed.home, tmp_path / "checkpoints")
+    streamed.home.append(changes, SESSION_CHANGES)
+    with pytest.raises(CheckpointError, match="rollup has not read all of session_changes: start the job"):
+        streamed.backfill(merge=True)
+    assert streamed.rows() == []
+    catch_up(spark, streamed.home, tmp_path / "checkpoints")
+    assert streamed.backfill(merge=True)[-1].startswith("2 sessions are new in sessions")
