@@ -16,7 +16,7 @@ from sessionization.spark.tables import RAW_EVENTS
 
 _ROOT = Path(__file__).parents[2]
 _SESSIONS_PER_DEVICE = 8
-_EVERY_S, _LONG_S = 9_000, 7_200
+_EVERY_S = 9_000
 _DAY_S = 86_400
 _REPEATED_PERCENT, _BROKEN_PERCENT = 2, 1
 
@@ -25,10 +25,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.backfill", description=__doc__)
     parser.add_argument("--messages", type=int, default=2_000_000, help="Starts and Ends, before those that come twice")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument(
+        "--minutes", type=int, default=20, help="how long a session is; from 30 on all of them time out"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="backfill-") as folder:
         warehouse = Path(folder, "warehouse")
-        archived = _archive(warehouse, options.messages)
+        archived = _archive(warehouse, options.messages, options.minutes * 60)
         sys.stdout.write(f"{archived:,} messages in raw_events\n")
         for _ in range(options.repeats):
             began_s = time.monotonic()
@@ -39,24 +42,24 @@ def main() -> int:
     return 0
 
 
-def _archive(warehouse: Path, messages: int) -> int:
+def _archive(warehouse: Path, messages: int, long_s: int) -> int:
     """Archive two days of an evening after another, some messages twice and some broken; returns how many."""
     spark = spark_session(warehouse.parent / "engine.log")
     try:
         home = TableHome(warehouse)
         create_tables(spark, home, owner="bench", may_create=True)
-        home.append(_messages(spark, messages), RAW_EVENTS)
+        home.append(_messages(spark, messages, long_s), RAW_EVENTS)
         return home.read(spark.read, RAW_EVENTS).count()
     finally:
         spark.stop()
 
 
-def _messages(spark: SparkSession, messages: int) -> DataFrame:
+def _messages(spark: SparkSession, messages: int, long_s: int) -> DataFrame:
     number = F.col("id")
     session, is_start = F.floor(number / 2), number % 2 == 0
     device, turn = F.floor(session / _SESSIONS_PER_DEVICE), session % _SESSIONS_PER_DEVICE
     began_s = F.lit(int(time.time()) // _DAY_S * _DAY_S - _DAY_S) + turn * _EVERY_S + device % _EVERY_S
-    at = F.timestamp_seconds(began_s + F.when(is_start, 0).otherwise(_LONG_S))
+    at = F.timestamp_seconds(began_s + F.when(is_start, 0).otherwise(long_s))
     message = F.struct(
         session.alias("appSessionId"),
         F.when(is_start, "ApplicationSessionStart").otherwise("ApplicationSessionEndBi").alias("eventId"),

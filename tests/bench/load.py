@@ -1,4 +1,4 @@
-"""Loads for the operator alone, made by Spark itself: rows of `codec.EVENT_SCHEMA`."""
+"""Loads for the operator alone, made by Spark itself: rows of `parse.EVENT_COLUMNS`."""
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F

@@ -10,7 +10,8 @@ from statistics import median
 
 from pyspark.sql import DataFrame, SparkSession
 
-from sessionization.core.state import Rules
+from sessionization.clock import wall_clock_ms
+from sessionization.core.state import Rules, RulesInForce
 from sessionization.local.session import local_session
 from sessionization.monitor.batch_log import BatchLog
 from sessionization.monitor.listener import told_of
@@ -18,8 +19,7 @@ from sessionization.monitor.metrics import Metrics
 from sessionization.monitor.outlet import Outlet
 from sessionization.spark import pipeline
 from sessionization.spark.layout import Layout
-from sessionization.spark.processor import RulesInForce
-from sessionization.spark.progress import Percentiles, Progress, wall_clock_ms
+from sessionization.spark.progress import Percentiles, Progress
 from sessionization.spark.session import STREAM_CONF
 from sessionization.spark.source import ticks
 from tests.bench import load, processes

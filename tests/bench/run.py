@@ -23,12 +23,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
-from sessionization.core.state import Rules
+from sessionization.core.state import Rules, RulesInForce
 from sessionization.local.jars import jar_paths
 from sessionization.local.session import local_session
 from sessionization.spark import pipeline
 from sessionization.spark.layout import Layout
-from sessionization.spark.processor import RulesInForce
 from sessionization.spark.progress import Progress
 from sessionization.spark.session import STREAM_CONF
 from sessionization.spark.sinks import ChangesSink, StateSize
