@@ -9,7 +9,7 @@ from sessionization.monitor.metrics import METRICS, PREFIX
 from sessionization.settings import SessionizeSettings
 from tests.bundle.sources import ROOT, Sources, read_sources
 
-RUNBOOK = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
+RUNBOOK, MONITORING = ((ROOT / "docs" / page).read_text(encoding="utf-8") for page in ("runbook.md", "monitoring.md"))
 HEARTBEAT = format_duration(SessionizeSettings.model_fields["heartbeat"].default)
 _SECTION = re.compile(r"^### Alert: (.+?)\n(.*?)(?=^##)", re.MULTILINE | re.DOTALL)
 SECTIONS = dict(_SECTION.findall(RUNBOOK))
@@ -46,8 +46,8 @@ def test_a_section_names_the_variable_that_sets_the_threshold(key: str) -> None:
     assert f"`{threshold.removeprefix('${var.').removesuffix('}')}`" in section(key)
 
 
-def test_the_runbook_names_every_metric_and_no_other() -> None:
-    table = RUNBOOK.partition("### Metrics for Prometheus")[2].partition("\n## ")[0]
+def test_the_documentation_names_every_metric_and_no_other() -> None:
+    table = MONITORING.partition("\n## Metrics for Prometheus")[2].partition("\n## ")[0]
     listed = {name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}
     assert listed == METRICS.keys()
     assert {name.removeprefix(PREFIX) for name in re.findall(rf"\b{PREFIX}\w+", RUNBOOK)} - {""} <= METRICS.keys()
