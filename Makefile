@@ -126,7 +126,7 @@ format: $(READY) ## format, and mend what lint can mend
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-lock: ## resolve the locks anew from pyproject.toml
+lock: $(READY) ## resolve the locks anew from pyproject.toml
 	@for lock in "--group build -o requirements-build.lock" \
 	  "--extra local --extra kafka --extra metrics --group dev -o requirements.lock" \
 	  "--extra java --no-deps -o requirements-java.lock" \
@@ -136,5 +136,5 @@ lock: ## resolve the locks anew from pyproject.toml
 	    pyproject.toml $$lock; \
 	done
 
-clean: ## remove the environment, the demo's tables and the benchmarks' store
+clean: ## remove the environment, the tables of demo and notebooks, and what the benchmarks kept
 	@rm -rf .venv .venv-build .bench .notebooks build dist $(DEMO) $(DEMO)-kafka

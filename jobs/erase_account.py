@@ -2,14 +2,11 @@
 
 import sys
 
-from sessionization.cli import parse, run
+from sessionization.cli import parse, run, teller
 from sessionization.ops.settings import EraseSettings
 
 PROG = "erase_account"
-
-
-def say(line: str) -> None:
-    sys.stderr.write(f"{PROG}: {line}\n")
+say = teller(PROG)
 
 
 def main() -> int:

@@ -1,16 +1,11 @@
 """Compact and clean the tables beside the stream: `python jobs/maintain.py --help`."""
 
-import sys
-
-from sessionization.cli import parse, run
+from sessionization.cli import parse, run, teller
 from sessionization.ops.settings import MaintainSettings
 from sessionization.signals import stop_on_signals
 
 PROG = "maintain"
-
-
-def say(line: str) -> None:
-    sys.stderr.write(f"{PROG}: {line}\n")
+say = teller(PROG)
 
 
 def main() -> int:

@@ -1,16 +1,11 @@
 """Spread the state of a stopped sessionize job over other partitions: `python jobs/rescale_state.py --help`."""
 
-import sys
-
-from sessionization.cli import parse, run
+from sessionization.cli import parse, run, teller
 from sessionization.ops.settings import RescaleSettings
 from sessionization.signals import stop_on_signals
 
 PROG = "rescale_state"
-
-
-def say(line: str) -> None:
-    sys.stderr.write(f"{PROG}: {line}\n")
+say = teller(PROG)
 
 
 def main() -> int:

@@ -5,6 +5,7 @@ pydantic-settings offers for this reads environment variables too, takes the tex
 wrong value with many lines; click leaves all of that to this page.
 """
 
+import contextlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
@@ -100,6 +101,17 @@ def run(main: Callable[[], int], prog: str) -> None:
         code = 0
     if code or not on_databricks():
         sys.exit(code)
+
+
+def teller(prog: str) -> Callable[[str], None]:
+    """What a job says as it runs: a line on stderr, with the job's name. Where nobody reads any more, the job goes on."""
+
+    def say(line: str) -> None:
+        with contextlib.suppress(OSError):
+            sys.stderr.write(f"{prog}: {line}\n")
+            sys.stderr.flush()
+
+    return say
 
 
 def _fail(prog: str, message: str) -> NoReturn:

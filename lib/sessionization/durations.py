@@ -7,7 +7,9 @@ from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
 from sessionization.errors import ConfigurationError
 
-_UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+_UNITS_MS = {"d": DAY_MS, "h": HOUR_MS, "m": 60_000, "s": 1_000, "ms": 1}
 _LONGEST_MS = 36_500 * _UNITS_MS["d"]
 _WRITTEN = re.compile(r"([0-9]{1,15})(ms|s|m|h|d)")
 

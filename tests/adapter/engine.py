@@ -8,10 +8,10 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
 from sessionization.core.events import Event, Start
-from sessionization.core.state import Rules
+from sessionization.core.state import Rules, RulesInForce
 from sessionization.spark.codec import OUTPUT_SCHEMA
 from sessionization.spark.layout import Layout
-from sessionization.spark.processor import RulesInForce, SessionProcessor
+from sessionization.spark.processor import SessionProcessor
 from sessionization.spark.state import STATE_NAME
 
 _EventRow = Row("grouping_key", "event")

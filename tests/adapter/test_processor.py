@@ -10,10 +10,9 @@ import pytest
 from sessionization.core.events import End, Event, Platform, Start
 from sessionization.core.grid import grid_of
 from sessionization.core.reference import Reference
-from sessionization.core.state import Rules
+from sessionization.core.state import Rules, RulesInForce
 from sessionization.spark import buckets
 from sessionization.spark.codec import OUTPUT_SCHEMA, from_entry, to_entry
-from sessionization.spark.processor import RulesInForce
 from sessionization.spark.state import STATE_NAME
 from tests.adapter.engine import Engine
 from tests.e2e.oracle import group_of

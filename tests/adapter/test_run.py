@@ -12,7 +12,7 @@ from pyspark import SparkContext
 from sessionization.errors import CheckpointError, ConfigurationError, StoppedError, StreamError
 from sessionization.settings import SessionizeSettings
 from sessionization.spark import run
-from sessionization.spark.checkpoint import open_checkpoint
+from sessionization.spark.checkpoint import open_checkpoint, read_checkpoint
 from sessionization.spark.fixed import Fixed
 from sessionization.spark.run import Watch, _run, _unless_stopped, _vanished_streams
 from sessionization.spark.supervise import _has_caught_up, engine_alive
@@ -96,3 +96,40 @@ def test_no_query_starts_before_the_sink_is_known_to_do(
     monkeypatch.setattr(TableHome, "last_append", lambda *_args: -1)
     with pytest.raises(told):
         _run(None, settings, checkpoint, TableHome(settings.warehouse), threading.Event(), Watch(print))
+
+
+@pytest.mark.parametrize("is_refused", [True, False])
+def test_the_tables_are_taken_over_last_of_all(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_refused: bool,  # noqa: FBT001
+) -> None:
+    """A warm start that is refused leaves them to the checkpoint that has them, and the next start may do without."""
+    settings = SessionizeSettings(
+        input=tmp_path, warehouse=tmp_path / "w", checkpoints=tmp_path / "c", from_sessions=True
+    )
+    checkpoint = open_checkpoint(settings.checkpoints, Fixed.of(settings, "tables"), settings.rules, warm=True)
+    done: list[str] = []
+
+    def warm_start(*_args: object) -> None:
+        done.append("checked")
+        if is_refused:
+            raise ConfigurationError
+
+    def take_over(*_args: object) -> None:
+        done.append("taken over")
+        assert read_checkpoint(settings.checkpoints).is_warm  # else a start that is cut off here would begin empty
+
+    def stop(*_args: object) -> None:
+        raise StoppedError
+
+    monkeypatch.setattr(run, "refuse_missing", lambda *_args: None)
+    monkeypatch.setattr(run, "ProgressLog", lambda *_args: SimpleNamespace(open=lambda *_: {}, appended=stop))
+    monkeypatch.setattr(TableHome, "last_append", lambda *_args: -1)
+    monkeypatch.setattr(run, "warm_start", warm_start)
+    monkeypatch.setattr(run, "take_over", take_over)
+    monkeypatch.setattr(run, "create_tables", lambda *_args, **_options: done.append("owned"))
+    with pytest.raises(ConfigurationError if is_refused else StoppedError):
+        _run(None, settings, checkpoint, TableHome(settings.warehouse), threading.Event(), Watch(print))
+    assert done == (["checked"] if is_refused else ["checked", "taken over", "owned"])
+    assert read_checkpoint(settings.checkpoints).is_warm is not is_refused

@@ -96,13 +96,3 @@ def _actions(table: Path) -> Iterator[dict[str, Any]]:
     for version, path in enumerate(sorted((table / "_delta_log").glob("*.json"))):
         assert int(path.stem) == version
         yield from map(json.loads, path.read_text(encoding="utf-8").splitlines())
-
-
-def last_batch_in(table: Path, query: str) -> int:
-    """The newest micro-batch of a query whose rows the table has, by what its writer told Delta; -1 before the first."""
-    batches = [
-        action["txn"]["version"]
-        for action in _actions(table)
-        if "txn" in action and action["txn"]["appId"].endswith(f"/{query}")
-    ]
-    return max(batches, default=-1)

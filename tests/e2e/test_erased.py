@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from sessionization.clock import wall_clock_ms
 from sessionization.ops.erase import Receipt, erase
 from sessionization.ops.input_files import delete_read_files
 from sessionization.ops.settings import EraseSettings
 from sessionization.ops.state import StateReader
 from sessionization.spark.checkpoint import QUERIES, ROLLUP, SESSIONIZE
-from sessionization.spark.progress import wall_clock_ms
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS
 from tests.e2e.checkpoints import merged_before

@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from sessionization.core.state import Rules
+from sessionization.kafka_options import OUTPUT_TOPIC
 from sessionization.local.broker import Broker
 from sessionization.spark.parse import STREAMS
-from sessionization.spark.topic import OUTPUT_TOPIC
 from tests.e2e import checkpoints
 from tests.e2e.job import ROOT, Job, command, environment
 from tests.e2e.oracle import tell

@@ -36,8 +36,6 @@ def load_source(file: Path) -> ModuleType:
 
 DBUTILS = load_source(Path(databricks.sdk.__file__).parent / "runtime" / "dbutils_stub.py").dbutils
 NOTEBOOKS = [*sorted((ROOT / "notebooks").glob("*.ipynb")), *sorted((ROOT / "tests/nutter").glob("[!_c]*.py"))]
-# Beside them a cell may use what the notebook itself has made, and Python's own.
-GIVEN = {"spark", "dbutils", "display"}
 _MAGICS = {"%sql", "%run"}
 _BOOTSTRAP = "if not on_databricks():"
 

@@ -21,9 +21,10 @@ from itertools import pairwise
 
 from pyspark.testing.utils import assertDataFrameEqual, assertSchemaEqual
 
+from sessionization.clock import wall_clock_ms
 from sessionization.databricks import read_widgets
 from sessionization.notebook.messages import Message
-from sessionization.notebook.trial import HEARTBEAT, Trial, TrialSettings, now_ms
+from sessionization.notebook.trial import HEARTBEAT, Trial, TrialSettings
 from sessionization.spark.tables import SESSION_CHANGES, SESSIONS, STREAM_PROGRESS, TABLES
 
 NOTEBOOK = "../../notebooks/02_sessionize"
@@ -38,7 +39,7 @@ class StreamFixture(NutterFixture):
     def before_all(self):
         self.trial = Trial(spark, read_widgets(TrialSettings, dbutils.widgets))
         self.trial.begin()
-        began_ms = now_ms()
+        began_ms = wall_clock_ms()
         self.starts = [Message("trial-1", 1, True, began_ms - 60_000), Message("trial-2", 2, True, began_ms - 50_000)]
         self.end = Message("trial-1", 1, False, began_ms - 10_000)
 

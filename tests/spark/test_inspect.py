@@ -14,7 +14,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 
 from sessionization.core.events import EndReason, Platform
 from sessionization.core.grid import grid_of
-from sessionization.core.state import Closed, Live, PendingEnd, Rules, SessionState, next_timer_ms
+from sessionization.core.state import Closed, Live, PendingEnd, Rules, RulesInForce, SessionState, next_timer_ms
 from sessionization.errors import CheckpointError, ConfigurationError, StateError
 from sessionization.ops import inspect as inspecting
 from sessionization.ops.inspect import inspect, moment_of
@@ -23,7 +23,6 @@ from sessionization.ops.settings import InspectSettings
 from sessionization.ops.state import StateReader
 from sessionization.spark.codec import STATE_SCHEMA, from_entry
 from sessionization.spark.layout import Layout
-from sessionization.spark.processor import RulesInForce
 from tests.spark.test_stream import Job, message, wait_for
 
 RULES = Rules(heartbeat_ms=1_000, session_timeout_ms=60_000, late_retention_ms=5_000, max_sessions_per_device=3)

@@ -18,11 +18,13 @@ from sessionization.spark.parse import PC_STREAM, STREAMS, EventTimeLimits, pars
 from sessionization.spark.source import messages
 from tests.spark.test_stream import message, wait_for
 
+TOPIC = "changes-of.a_target"
+
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with Broker(tmp_path_factory.mktemp("broker")) as broker:
-        broker.create_topics(dict.fromkeys((*STREAMS, topic.OUTPUT_TOPIC), 1))
+        broker.create_topics(dict.fromkeys((*STREAMS, TOPIC), 1))
         yield broker.bootstrap_servers
 
 
@@ -39,17 +41,17 @@ def without_memory(events: DataFrame) -> DataFrame:
 def test_changes_reach_the_topic_before_their_batch_ends(spark: SparkSession, servers: str, tmp_path: Path) -> None:
     settings = SessionizeSettings(
         source="kafka", bootstrap_servers=servers, sink="kafka", mode="real-time", trigger="10m",
-        warehouse=tmp_path / "w", checkpoints=tmp_path / "c",
+        output_topic=TOPIC, warehouse=tmp_path / "w", checkpoints=tmp_path / "c",
     )  # fmt: skip
     limits = EventTimeLimits(settings.max_clock_skew, settings.max_event_age)
     events = valid_events(parse(messages(spark, settings, begun_ms=0, max_offsets=None), limits))
     brokers = client_options(spark, settings)
-    writer = real_time.writer(without_memory(events), brokers, settings.trigger)
+    writer = real_time.writer(without_memory(events), brokers, settings.output_topic, settings.trigger)
     producer = Producer({"bootstrap.servers": servers})
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "tests"})
 
     def sent() -> int:
-        return consumer.get_watermark_offsets(TopicPartition(topic.OUTPUT_TOPIC, 0), timeout=20)[1]
+        return consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), timeout=20)[1]
 
     query = writer.option("checkpointLocation", str(tmp_path / "c")).start()
     try:
@@ -65,7 +67,7 @@ def test_changes_reach_the_topic_before_their_batch_ends(spark: SparkSession, se
     finally:
         query.stop()
         consumer.close()
-    records = spark.read.format("kafka").options(**brokers).option("subscribe", topic.OUTPUT_TOPIC).load()
+    records = spark.read.format("kafka").options(**brokers).option("subscribe", TOPIC).load()
     rows = topic.changes(records).collect()
     assert {(row.device_id, row.session_id, row.platform, row.change) for row in rows} == {
         ("d1", 0, "pc", "started"), ("ü", 1, "pc", "started"),

@@ -18,7 +18,7 @@ from sessionization.spark import pipeline
 from sessionization.spark.checkpoint import SESSIONIZE, open_checkpoint
 from sessionization.spark.fixed import Fixed
 from sessionization.spark.progress import Progress
-from sessionization.spark.table_home import TableHome, create_tables, take_over
+from sessionization.spark.table_home import TableHome, create_tables, refuse_missing, take_over
 from sessionization.spark.tables import QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS
 from sessionization.spark.warm_start import warm_start
 
@@ -62,10 +62,14 @@ class Job:
             settings.checkpoints, Fixed.of(settings, str(self.home)), settings.rules, warm=settings.from_sessions
         )
         self.rules = checkpoint.in_force
-        if checkpoint.is_warm and not checkpoint.is_used:
+        is_taking_over = checkpoint.is_warm and not checkpoint.is_used
+        if is_taking_over:
+            refuse_missing(self.spark, self.home)
+        before = warm_start(self.spark, settings, checkpoint, self.home)
+        if is_taking_over:
+            checkpoint.keep_warm()
             take_over(self.spark, self.home, checkpoint.id)
         create_tables(self.spark, self.home, owner=checkpoint.id, may_create=not checkpoint.is_used)
-        before = warm_start(self.spark, settings, checkpoint, self.home)
         nobody = lambda _: None  # noqa: E731
         queries = pipeline.start(self.spark, settings, checkpoint, self.home, nobody, report, threading.Event(), before)
         try:

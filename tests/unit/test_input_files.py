@@ -10,10 +10,10 @@ from urllib.parse import quote
 
 import pytest
 
+from sessionization.durations import DAY_MS
 from sessionization.errors import CheckpointError
 from sessionization.ops.input_files import delete_read_files
 
-DAY_MS = 86_400_000
 NOW_MS = 1_763_726_400_000
 OLD_MS = NOW_MS - 8 * DAY_MS
 

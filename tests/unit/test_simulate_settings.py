@@ -112,6 +112,10 @@ def test_kinds_are_separated_by_commas() -> None:
         (f"{KAFKA} --kafka-option error_cb=hidden", "--kafka-option error_cb is not to be chosen here"),
         (f"{KAFKA} --kafka-option bootstrap.servers=h:1", "--kafka-option bootstrap.servers is an option of its own"),
         (
+            f"{KAFKA} --kafka-option sasl.password=secret:a/b",
+            "--kafka-option sasl.password: the simulator reads no secret scopes",
+        ),
+        (
             f"{KAFKA} --kafka-option debug=all --kafka-option debug=msg",
             "--kafka-option debug is given more than once: give it once",
         ),

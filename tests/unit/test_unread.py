@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from sessionization.durations import DAY_MS
 from sessionization.errors import CheckpointError
 from sessionization.ops.unread import kept_ms, refuse_unread, unread_ms
 
-DAY_MS = 86_400_000
 NOW_MS = 1_763_726_400_000
 NEWEST = 900
 

@@ -132,7 +132,7 @@ class _Device:
         _, session_id = max(earlier)
         before = self._sessions[session_id]
         if isinstance(before, Closed) and before.ended_ms > order[0]:
-            self._end_again(session_id, replace(before, ended_ms=order[0], revision=before.revision + 1))
+            self._put_closed(session_id, replace(before, ended_ms=order[0], revision=before.revision + 1))
 
     def _end(self, end: End) -> None:
         match self._sessions.get(end.session_id):
@@ -149,7 +149,7 @@ class _Device:
                     foreground_s=end.foreground_s,
                     account_id=end.account_id if closed.account_id is None else closed.account_id,
                 )
-                self._end_again(end.session_id, reported)
+                self._put_closed(end.session_id, reported)
             case Closed() | PendingEnd():  # E3
                 self._duplicate_end += 1
             case None:  # E4
@@ -179,7 +179,7 @@ class _Device:
         closed = Closed(
             live.started_ms, ended_ms, reason, 0, foreground_s, live.account_id, live.platform, self._now_ms, place
         )
-        self._end_again(session_id, closed)
+        self._put_closed(session_id, closed)
 
     def beat(self, session_id: int, live: Live, firing: Firing) -> None:
         """Emit the newest due heartbeat of a live session, if there is one that was not emitted before."""
@@ -234,7 +234,7 @@ class _Device:
     def _next_place(self) -> int:
         return 1 + max((entry.place for entry in self._sessions.values() if not isinstance(entry, Live)), default=-1)
 
-    def _end_again(self, session_id: int, closed: Closed) -> None:
+    def _put_closed(self, session_id: int, closed: Closed) -> None:
         self._sessions[session_id] = closed
         self._emit_ended(
             session_id,

@@ -18,6 +18,32 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
+class RulesInForce:
+    """The rules by the micro-batch's clock: `rules` after `previous_until_ms`, `previous` until then.
+
+    A micro-batch that was cut off is repeated with its old clock. It must then be repeated under its old rules too,
+    for part of it may already be in the tables.
+    """
+
+    rules: Rules
+    previous: Rules | None = None
+    previous_until_ms: int = 0
+
+    def at(self, now_ms: int) -> Rules:
+        if self.previous is not None and now_ms <= self.previous_until_ms:
+            return self.previous
+        return self.rules
+
+    def followed_by(self, rules: Rules, last_ms: int | None) -> "RulesInForce":
+        """Other rules from now on; the newest micro-batch that was begun, if any (`last_ms` is its clock), keeps its own."""
+        if last_ms is None:
+            return RulesInForce(rules)
+        if self.rules == rules:
+            return self
+        return RulesInForce(rules, previous=self.at(last_ms), previous_until_ms=last_ms)
+
+
+@dataclass(frozen=True, slots=True)
 class Live:
     """Opened and not over. A device has at most one."""
 

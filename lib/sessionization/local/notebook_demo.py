@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from sessionization.cli import run as run_main
+from sessionization.cli import teller
 from sessionization.core.events import Platform
 from sessionization.files import write_whole
 from sessionization.local.notebook import INPUT, WIDGETS_FILE, demo_folder
@@ -27,6 +27,8 @@ from sessionization.spark.tables import SESSIONS
 RUNS = ({"heartbeat": 5_000, "trigger": 1_000}, {"heartbeat": 2_000, "trigger": 500})
 """What the two runs differ in, so that there is something to compare."""
 _MOST_LATE = 20
+_PROG = "notebook-data"
+_say = teller(_PROG)
 
 
 def load(folder: Path, *, live: int = 150, run_for_ms: int = 30_000) -> None:
@@ -119,11 +121,6 @@ def _widgets(folder: Path) -> dict[str, str]:
     }
 
 
-def _say(line: str) -> None:
-    sys.stderr.write(f"demo: {line}\n")
-    sys.stderr.flush()
-
-
 def _main() -> int:
     folder = demo_folder()
     os.environ.setdefault("JAVA_TOOL_OPTIONS", SHORT_LIVED_JVM)
@@ -133,4 +130,4 @@ def _main() -> int:
 
 
 if __name__ == "__main__":
-    run_main(_main, "notebook-data")
+    run_main(_main, _PROG)

@@ -14,7 +14,7 @@ Record = dict[str, Any]
 
 
 def record(progress: Progress, engine: StreamingQueryProgress | None) -> Record:
-    """The fields of the batch log (docs/runbook.md lists them); without `engine` those that the sink knows.
+    """The fields of the batch log (docs/monitoring.md lists them); without `engine` those that the sink knows.
 
     Args:
         progress: what the sink counted.

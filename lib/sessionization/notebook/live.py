@@ -13,10 +13,11 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from sessionization.clock import wall_clock_ms
 from sessionization.notebook import style
 from sessionization.settings import SessionizeSettings
 from sessionization.spark.checkpoint import SESSIONIZE
-from sessionization.spark.progress import Progress, wall_clock_ms
+from sessionization.spark.progress import Progress
 from sessionization.spark.run import Summary, Watch, run, summary_lines
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.totals import live_now

@@ -35,10 +35,7 @@ def use_tables(spark: SparkSession, settings: HomeSettings) -> None:
     Raises `ConfigurationError` where they are not there yet.
     """
     home = TableHome.of(settings)
-    missing = [table.name for table in TABLES if not home.exists(spark, table)]
-    if missing:
-        msg = f"{home} does not hold {', '.join(missing)}: name the home of the sessionize job's tables, or start it first"
-        raise ConfigurationError(msg)
+    home.require(spark, TABLES)
     if home.warehouse is not None:
         create_views(spark, home)
         return

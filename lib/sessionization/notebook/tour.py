@@ -15,10 +15,11 @@ from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 from pyspark.sql import DataFrame, SparkSession
 
+from sessionization.clock import wall_clock_ms
 from sessionization.core.events import Change, End, Event, Platform, Start
 from sessionization.core.grid import Firing, grid_of
 from sessionization.core.sessions import on_events, on_timer
-from sessionization.core.state import Rules, SessionState, next_timer_ms
+from sessionization.core.state import Rules, RulesInForce, SessionState, next_timer_ms
 from sessionization.errors import StreamError
 from sessionization.files import write_whole
 from sessionization.notebook import timeline
@@ -26,8 +27,7 @@ from sessionization.notebook.messages import Message
 from sessionization.spark.layout import Layout
 from sessionization.spark.parse import CONSOLE_STREAM, PC_STREAM, EventTimeLimits, parse, valid_events
 from sessionization.spark.pipeline import sessionize
-from sessionization.spark.processor import RulesInForce
-from sessionization.spark.progress import engine_progress, wall_clock_ms
+from sessionization.spark.progress import engine_progress
 from sessionization.spark.source import file_messages, ticks
 
 RULES: Final = Rules(heartbeat_ms=4_000, session_timeout_ms=12_000, late_retention_ms=6_000)

@@ -14,7 +14,6 @@ from sessionization.files import write_whole
 from sessionization.home import HomeSettings
 from sessionization.notebook.messages import Message
 from sessionization.spark.parse import PC_STREAM
-from sessionization.spark.progress import wall_clock_ms
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import SESSION_CHANGES, Table
 
@@ -95,11 +94,6 @@ class Trial:
     def changes(self) -> DataFrame:
         """What is not a heartbeat: sessions that started and ended, and nothing that time alone adds."""
         return self.read(SESSION_CHANGES).where("change != 'heartbeat'")
-
-
-def now_ms() -> int:
-    """The instant now, in UTC milliseconds."""
-    return wall_clock_ms()
 
 
 def may_write(spark: SparkSession, home: TableHome, principal: str) -> list[str]:

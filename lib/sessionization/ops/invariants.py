@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from sessionization.core.state import Rules
+from sessionization.core.state import Rules, RulesInForce
 from sessionization.spark.buckets import BUCKETS, RECENT
 from sessionization.spark.layout import Layout
-from sessionization.spark.processor import RulesInForce
 
 
 @dataclass(frozen=True, slots=True)

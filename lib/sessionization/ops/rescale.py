@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from sessionization.clock import wall_clock_ms
 from sessionization.errors import CheckpointError, ConfigurationError, StateError
 from sessionization.ops.inspect import checked, moment_of
 from sessionization.ops.settings import RescaleSettings
@@ -18,7 +19,6 @@ from sessionization.spark.causes import first_cause
 from sessionization.spark.checkpoint import SESSIONIZE, Checkpoint, read_checkpoint
 from sessionization.spark.lock import locked
 from sessionization.spark.offsets import begun, newest_begun, newest_committed
-from sessionization.spark.progress import wall_clock_ms
 from sessionization.spark.session import own_session
 
 

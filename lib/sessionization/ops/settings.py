@@ -5,13 +5,11 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from sessionization.durations import Duration
+from sessionization.durations import DAY_MS, HOUR_MS, Duration
 from sessionization.home import HomeSettings
-from sessionization.kafka_options import check_client_options, parse_kafka_options
+from sessionization.kafka_options import OUTPUT_TOPIC, check_client_options, check_output_topic, parse_kafka_options
 
-_DAY_MS = 86_400_000
-_SAFE_MS = 7 * _DAY_MS
-_HOUR_MS = 3_600_000
+_SAFE_MS = 7 * DAY_MS
 
 
 class MaintainSettings(HomeSettings):
@@ -31,7 +29,7 @@ class MaintainSettings(HomeSettings):
         description="delete unused files, and the tables' log, when older than this; a reader that is further behind would "
         "miss them. With --checkpoints what rollup has not read is kept, however old",
     )
-    input_retention: Annotated[Duration, Field(ge=_HOUR_MS)] | None = Field(
+    input_retention: Annotated[Duration, Field(ge=HOUR_MS)] | None = Field(
         None,
         description="delete input files older than this that both queries are through with; without it, none",
     )
@@ -103,15 +101,20 @@ class RescaleSettings(BaseModel):
 
 
 class LandChangesSettings(HomeSettings):
-    """Bring what the sessionize job with --sink kafka sends to the topic output_sessions into session_changes, each change once.
+    """Bring what the sessionize job with --sink kafka sends to its topic into session_changes, each change once.
 
     It runs beside that job, until SIGTERM or Ctrl-C, and goes on where it was when it is started again.
     """
 
     bootstrap_servers: str | None = Field(
         None,
-        description="brokers of the topic output_sessions, separated by commas",
+        description="brokers of that topic, separated by commas",
         json_schema_extra={"metavar": "HOST:PORT"},
+    )
+    output_topic: str = Field(
+        OUTPUT_TOPIC,
+        description="the --output-topic of the sessionize job, and of no other one",
+        json_schema_extra={"metavar": "TOPIC"},
     )
     kafka_option: tuple[str, ...] = Field(
         (),
@@ -129,6 +132,11 @@ class LandChangesSettings(HomeSettings):
     @classmethod
     def _are_kafka_options(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
         return check_client_options(texts)
+
+    @field_validator("output_topic")
+    @classmethod
+    def _is_a_topic(cls, name: str) -> str:
+        return check_output_topic(name)
 
     @property
     def kafka_options(self) -> dict[str, str]:

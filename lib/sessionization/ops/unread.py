@@ -8,11 +8,12 @@ import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from sessionization.durations import DAY_MS
 from sessionization.errors import CheckpointError
 from sessionization.spark.checkpoint import QUERIES, ROLLUP
 from sessionization.spark.offsets import begun, newest_begun, newest_committed, oldest_begun
 
-_TWO_NIGHTS_MS = 2 * 86_400_000
+_TWO_NIGHTS_MS = 2 * DAY_MS
 _CATCH_UP = "start the job, let it catch up, stop it gracefully (SIGTERM, or --run-for 2m), and try again"
 
 
@@ -76,13 +77,13 @@ def refuse_unread(checkpoints: Path, is_appended_since: Callable[[int], bool]) -
         raise CheckpointError(msg)
 
 
-def kept_ms(retention_ms: int, unread_ms: int) -> int:
+def kept_ms(retention_ms: int, behind_ms: int) -> int:
     """How long the files and the log of `session_changes` are kept: twice, three times … as long where the rollup is behind.
 
     Long enough for two more nights, for maintenance comes once a night. In whole steps, for every change of a table's
-    properties can cost the stream a micro-batch.
+    properties makes a write of the stream that it meets begin anew.
     """
-    return retention_ms * -(-(unread_ms + _TWO_NIGHTS_MS) // retention_ms)
+    return retention_ms * -(-(behind_ms + _TWO_NIGHTS_MS) // retention_ms)
 
 
 @contextlib.contextmanager

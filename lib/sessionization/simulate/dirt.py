@@ -5,22 +5,21 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import numpy.typing as npt
 
+from sessionization.durations import DAY_MS, HOUR_MS
 from sessionization.simulate.evening import Integers, ends_of, new_lengths_ms, session_ids
 from sessionization.simulate.kinds import CLEAN, DirtKind
 from sessionization.simulate.messages import Messages, changed, joined
 
 _SECOND_MS = 1_000
 _MINUTE_MS = 60_000
-_HOUR_MS = 60 * _MINUTE_MS
-_DAY_MS = 24 * _HOUR_MS
 
 _MEAN_REPEAT_MS = 10 * _SECOND_MS
 _MEAN_LATENESS_MS = 2 * _MINUTE_MS
 _MEAN_START_AFTER_END_MS = 5 * _SECOND_MS
 _SKEW_MS = (_SECOND_MS, 5 * _MINUTE_MS)
 # Beyond the sessionize job's default limits of ten minutes and seven days, whatever the delay on the way.
-_FUTURE_MS = (2 * _HOUR_MS, 2 * _DAY_MS)
-_TOO_OLD_MS = (8 * _DAY_MS, 30 * _DAY_MS)
+_FUTURE_MS = (2 * HOUR_MS, 2 * DAY_MS)
+_TOO_OLD_MS = (8 * DAY_MS, 30 * DAY_MS)
 
 
 class Dirt:

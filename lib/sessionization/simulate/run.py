@@ -1,6 +1,5 @@
 """Play an evening into a sink, at a pace."""
 
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -8,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sessionization.cli import teller
+from sessionization.clock import wall_clock_ms
 from sessionization.simulate.dirt import Dirt
 from sessionization.simulate.evening import Evening
 from sessionization.simulate.fleet import Fleet
@@ -54,13 +55,8 @@ def simulate(
     """
     fleet = Fleet(settings.plan().devices, settings.console_share, settings.seed)
     sink = open_sink(settings, fleet)
-    run = _Run(settings, sink, time.time_ns() // 1_000_000 if now_ms is None else now_ms, report or _to_stderr)
+    run = _Run(settings, sink, wall_clock_ms() if now_ms is None else now_ms, report or teller("simulate"))
     return run.play(stop or threading.Event())
-
-
-def _to_stderr(line: str) -> None:
-    sys.stderr.write(f"simulate: {line}\n")
-    sys.stderr.flush()
 
 
 class _Run:

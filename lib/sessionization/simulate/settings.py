@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from sessionization.durations import Duration
-from sessionization.kafka_options import parse_kafka_options
+from sessionization.kafka_options import FROM_SCOPE, parse_kafka_options
 from sessionization.simulate.kinds import DirtKind
 from sessionization.simulate.pace import REAL_TIME, Pace
 from sessionization.simulate.plan import MOST_DEVICES, Plan, plan_of
@@ -116,7 +116,10 @@ class SimulateSettings(BaseModel):
     @field_validator("kafka_option")
     @classmethod
     def _are_kafka_options(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
-        for name in parse_kafka_options(texts):
+        for name, value in parse_kafka_options(texts).items():
+            if value.startswith(FROM_SCOPE):
+                msg = f"{name}: the simulator reads no secret scopes: write {name}=env:NAME, and give it that variable"
+                raise ValueError(msg)
             if name in _BROKERS:
                 msg = f"{name} is an option of its own: write --bootstrap-servers HOST:PORT"
                 raise ValueError(msg)

@@ -14,6 +14,11 @@ PC_STREAM = "pc_sessions"
 CONSOLE_STREAM = "console_sessions"
 STREAMS = (PC_STREAM, CONSOLE_STREAM)
 
+EVENT_COLUMNS = (
+    "device_id", "session_id", "is_start", "event_ms", "foreground_s", "account_id", "platform", "ingested_ms",
+)  # fmt: skip
+"""Of a valid event, in this order; `parse` says their types."""
+
 # Variant keeps the type that the sender wrote, so that 7, "7" and 7.0 stay apart; unknown fields are skipped unread.
 _WIRE_FIELDS = ("appSessionId", "eventId", "psnAccountId", "hostPcId", "openPsid", "timestamp", "totalFgTime")
 _WIRE_SCHEMA = f"array<struct<{', '.join(f'{name}: variant' for name in _WIRE_FIELDS)}>>"
@@ -87,9 +92,7 @@ def parse(messages: DataFrame, limits: EventTimeLimits) -> DataFrame:
 
 def valid_events(parsed: DataFrame) -> DataFrame:
     """The rows of `parse` that are events, with the event's columns only."""
-    return parsed.where("reason IS NULL").select(
-        "device_id", "session_id", "is_start", "event_ms", "foreground_s", "account_id", "platform", "ingested_ms"
-    )
+    return parsed.where("reason IS NULL").select(*EVENT_COLUMNS)
 
 
 def _reason(limits: EventTimeLimits) -> Column:

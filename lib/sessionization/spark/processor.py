@@ -13,7 +13,7 @@ from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValu
 from sessionization.core.events import Event
 from sessionization.core.grid import Firing, grid_of
 from sessionization.core.sessions import Outcome, on_events, on_timer
-from sessionization.core.state import Rules, next_timer_ms
+from sessionization.core.state import RulesInForce, next_timer_ms
 from sessionization.spark.codec import OutputRow, output_rows, packed, packed_beats, to_entries, to_event, to_seed
 from sessionization.spark.layout import Layout
 from sessionization.spark.state import Devices, Named, any_live
@@ -23,24 +23,6 @@ GROUPING_KEY = "grouping_key"
 _OBJECTS_BEFORE_GC = 100_000
 
 GroupingKey = tuple[str]
-
-
-@dataclass(frozen=True, slots=True)
-class RulesInForce:
-    """The rules by the micro-batch's clock: `rules` after `previous_until_ms`, `previous` until then.
-
-    A micro-batch that was cut off is repeated with its old clock. It must then be repeated under its old rules too,
-    for part of it may already be in the tables.
-    """
-
-    rules: Rules
-    previous: Rules | None = None
-    previous_until_ms: int = 0
-
-    def at(self, now_ms: int) -> Rules:
-        if self.previous is not None and now_ms <= self.previous_until_ms:
-            return self.previous
-        return self.rules
 
 
 @dataclass

@@ -1,6 +1,5 @@
 """The row that every query leaves in `stream_progress` for every micro-batch."""
 
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -90,7 +89,3 @@ def delays(instants_ms: list[int] | None, committed_ms: int) -> Percentiles:
     if not instants_ms:
         return Percentiles(None, None, None)
     return Percentiles(*(max(0, committed_ms - instant_ms) for instant_ms in instants_ms))
-
-
-def wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000

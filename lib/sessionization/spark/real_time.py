@@ -50,17 +50,18 @@ def _version(runtime: str) -> tuple[int, int]:
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
-def writer(output: DataFrame, options: Mapping[str, str], batch_ms: int) -> DataStreamWriter:
+def writer(output: DataFrame, options: Mapping[str, str], output_topic: str, batch_ms: int) -> DataStreamWriter:
     """What sends changes to the topic by Spark's own sink, each as it comes; what a repeated batch sends comes twice.
 
     Args:
         output: rows of `codec.OUTPUT_SCHEMA`, streaming.
         options: of the Kafka client, the brokers among them.
+        output_topic: the topic's name.
         batch_ms: how long a batch lasts; at its end the state is saved, and offsets are kept.
     """
     changes, lasts = topic.messages(changes_of(output)).writeStream, f"{batch_ms} milliseconds"
     sent: DataStreamWriter = changes.trigger(realTime=lasts)  # type: ignore[call-overload] # no overload has it
-    return sent.format("kafka").options(**options).option("topic", topic.OUTPUT_TOPIC).outputMode("update")
+    return sent.format("kafka").options(**options).option("topic", output_topic).outputMode("update")
 
 
 @contextlib.contextmanager

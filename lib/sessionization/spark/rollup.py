@@ -4,6 +4,8 @@ from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from sessionization.spark.conflicts import again_on_conflict
+
 _FIRST_START = ("started_at", "account_id", "platform")
 _SHOWN_END = ("rank", "revision", "ended_at", "foreground_s", "account_id", "end_reason", "platform")
 
@@ -30,8 +32,12 @@ def per_session(changes: DataFrame) -> DataFrame:
     )
 
 
+@again_on_conflict
 def merge(sessions: DeltaTable, changes: DataFrame) -> None:
-    """Merge changes into `sessions`; rows that would stay the same are not rewritten."""
+    """Merge changes into `sessions`; rows that would stay the same are not rewritten.
+
+    Somebody who deletes rows meanwhile, say those that are too old, may be first: then it is done once more.
+    """
     merge_folded(sessions, per_session(changes))
 
 

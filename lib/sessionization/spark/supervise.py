@@ -12,10 +12,11 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming import StreamingQuery
 
+from sessionization.clock import wall_clock_ms
 from sessionization.errors import StreamError
 from sessionization.spark.causes import first_cause
 from sessionization.spark.checkpoint import ARCHIVE, ROLLUP, SESSIONIZE
-from sessionization.spark.progress import Progress, engine_progress, wall_clock_ms
+from sessionization.spark.progress import Progress, engine_progress
 from sessionization.spark.totals import RunningTotals, Totals
 
 REST_WITHIN_S = 25

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql.types import DataType, StructField, StructType
 
+from sessionization.durations import HOUR_MS
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -40,7 +42,6 @@ class Table:
 
 
 RETENTION_PROPERTIES = ("delta.logRetentionDuration", "delta.deletedFileRetentionDuration")
-_HOUR_MS = 3_600_000
 _INTERVAL = re.compile(r"interval (\d+) (hour|day|week)s?")
 _HOURS = {"hour": 1, "day": 24, "week": 7 * 24}
 _DEFAULTS = dict(zip(RETENTION_PROPERTIES, ("interval 30 days", "interval 1 week"), strict=True))
@@ -48,13 +49,13 @@ _DEFAULTS = dict(zip(RETENTION_PROPERTIES, ("interval 30 days", "interval 1 week
 
 def retention(retention_ms: int) -> list[tuple[str, str]]:
     """The properties that keep a table's unused files, and its log, for so long; a part of an hour counts whole."""
-    return [(key, f"interval {-(-retention_ms // _HOUR_MS)} hours") for key in RETENTION_PROPERTIES]
+    return [(key, f"interval {-(-retention_ms // HOUR_MS)} hours") for key in RETENTION_PROPERTIES]
 
 
 def retention_ms_of(properties: Mapping[str, str], key: str) -> int | None:
     """How long a table keeps what the property `key` is of; None where that is said in words of other people's choice."""
     match = _INTERVAL.fullmatch(properties.get(key, _DEFAULTS[key]).strip().lower())
-    return None if match is None else int(match[1]) * _HOURS[match[2]] * _HOUR_MS
+    return None if match is None else int(match[1]) * _HOURS[match[2]] * HOUR_MS
 
 
 _SMALL_FILES_TOGETHER = ("delta.autoOptimize.autoCompact", "true")

@@ -2,7 +2,7 @@
 
 from pyspark.sql import SparkSession
 
-from sessionization.spark.play import ACCOUNT_SESSIONS, CONCURRENT_SESSIONS
+from sessionization.spark.account_views import ACCOUNT_SESSIONS, CONCURRENT_SESSIONS
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import TABLES
 from sessionization.spark.view import View
