@@ -1,0 +1,129 @@
+"""What a backfill reads by whole columns of text is what the stream's parser reads; every message ends in the same place."""
+
+import random
+from collections import Counter
+from collections.abc import Iterable
+from datetime import timedelta
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pytest
+from pyspark.sql import Row, SparkSession
+
+from sessionization.backfill.messages import PlainReader, events_of
+from sessionization.spark.parse import EventTimeLimits, parse, valid_events
+from tests.spark.test_parse import INGESTED, LIMITS, REASONS, at, end, wire
+
+_MESSAGE = "stream string, ingested_at timestamp, value binary"
+_STREAMS = ("pc_sessions", "console_sessions")
+Message = tuple[str, object, bytes | None]
+
+PLAIN = {
+    "a Start": wire(),
+    "an End": end(),
+    "compact": wire().replace(b" ", b""),
+    "both kinds of devices": wire(openPsid="ps-1"),
+    "unknown fields": wire(pad="x", flag=True, nothing=None, more=-5),
+    "no account": wire(psnAccountId=...),
+    "no foreground": end(totalFgTime=...),
+    "seconds only": wire(timestamp="2026-11-21T12:00:00Z"),
+    "the last day of a month": wire(timestamp="2026-11-14T23:59:59.999Z"),
+    "greatest of 18 digits": wire(appSessionId=10**18 - 1),
+    "negative": wire(appSessionId=-7),
+    "zero": wire(appSessionId=0),
+    "a name as a value": wire(pad="timestamp:"),
+    "white space around a device": wire(hostPcId=" a "),
+    "device id of 256 characters": wire(hostPcId="a" * 256),
+}
+NOT_PLAIN = {
+    "escaped": wire(hostPcId="\u00e9"),
+    "another alphabet": wire(hostPcId="\u00e9").decode("unicode_escape").encode(),
+    "19 digits": wire(appSessionId=10**18),
+    "minus zero": wire().replace(b": 7,", b": -0,"),
+    "an offset": wire(timestamp="2026-11-21T13:00:00.250+01:00"),
+    "a digit": wire(timestamp="2026-11-21T12:00:00.2Z"),
+    "a leap day": wire(timestamp="2024-02-29T12:00:00Z"),
+    "a field twice": wire().replace(b"{", b'{"appSessionId": 8, ', 1),
+    "an account twice": wire().replace(b"{", b'{"psnAccountId": "bob", ', 1),
+    "a name as a value of its own": wire(pad="timestamp"),
+    "nested": wire(pad={"appSessionId": 8}),
+    "a fraction": end(totalFgTime=42.0),
+    "foreground of the wrong type": end(totalFgTime="42"),
+    "negative foreground of a Start": wire(totalFgTime=-1),
+    "an account that is null": wire(psnAccountId=None),
+    "a device that is white space": wire(hostPcId="  "),
+    "other white space": wire().replace(b": ", b":\t"),
+    "a line end behind": wire() + b"\r",
+    "a millisecond too far ahead": wire(timestamp=at(600_001).replace("+00:00", "Z")),
+}
+
+
+def messages(values: Iterable[bytes | None]) -> list[Message]:
+    return [(stream, INGESTED, value) for value in values for stream in _STREAMS]
+
+
+def compared(
+    spark: SparkSession, rows: list[Message], limits: EventTimeLimits = LIMITS
+) -> tuple[Counter[Row], Counter[Row]]:
+    archived = spark.createDataFrame(rows, _MESSAGE)
+    return Counter(events_of(archived, limits).collect()), Counter(valid_events(parse(archived, limits)).collect())
+
+
+def test_every_message_of_the_parser_s_tests(spark: SparkSession) -> None:
+    ours, the_parser_s = compared(spark, messages(value for value, _ in REASONS.values()))
+    assert ours == the_parser_s
+    assert ours
+
+
+def test_plain_and_other_messages(spark: SparkSession) -> None:
+    ours, the_parser_s = compared(spark, messages([*PLAIN.values(), *NOT_PLAIN.values()]))
+    assert ours == the_parser_s
+
+
+def test_the_ends_of_the_limits(spark: SparkSession) -> None:
+    around = [limit_ms + by for limit_ms in (600_000, -7 * 86_400_000) for by in (-1, 0, 1)]
+    rows = messages(wire(timestamp=at(ms).replace("+00:00", "Z")) for ms in around)
+    rows = [(stream, INGESTED + timedelta(microseconds=999), value) for stream, _, value in rows]
+    ours, the_parser_s = compared(spark, rows)
+    assert ours == the_parser_s
+    assert sum(ours.values()) == 4
+
+
+def test_messages_with_bytes_changed(spark: SparkSession) -> None:
+    """Thousands of texts that are nearly messages: a byte changed, left out, said twice, or two texts joined."""
+    rng = random.Random(8)
+    whole = [*PLAIN.values(), *NOT_PLAIN.values()]
+    rows = messages(_changed(rng.choice(whole), rng) for _ in range(5_000))
+    ours, the_parser_s = compared(spark, rows)
+    assert ours == the_parser_s
+    assert sum(ours.values()) > 1_000
+
+
+def _changed(text: bytes, rng: random.Random) -> bytes:
+    at_byte = rng.randrange(len(text))
+    before, after = text[:at_byte], text[at_byte + 1 :]
+    return rng.choice(
+        [
+            before + bytes([rng.choice(b'"\\{}[],:0123456789+-.eETZ aN\x00\x1f\x7f\xc3\xa9\xff')]) + after,
+            before + after,
+            before + text[at_byte : at_byte + 1] * 2 + after,
+            before + rng.choice([b", ", b'"', b"}{", b'"appSessionId": 9, ']) + text[at_byte:],
+        ]
+    )
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_what_is_plain_is_read_without_the_parser(name: str) -> None:
+    assert _read_plainly(PLAIN[name])
+
+
+@pytest.mark.parametrize("name", NOT_PLAIN)
+def test_what_is_not_plain_is_left_to_the_parser(name: str) -> None:
+    assert not _read_plainly(NOT_PLAIN[name])
+
+
+def _read_plainly(value: bytes) -> bool:
+    instants = pa.array([INGESTED], pa.timestamp("us", "UTC"))
+    batch = pa.RecordBatch.from_pydict({"stream": ["pc_sessions"], "ingested_at": instants, "value": [value]})
+    [row] = [row for read in PlainReader(LIMITS)([batch]) for row in read.to_pylist()]
+    assert (row["value"] is None) == (row["plain"] is not None)
+    return row["plain"] is not None
