@@ -2,7 +2,6 @@
 
 import contextlib
 import math
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -15,6 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from sessionization.backfill.clock import Clock, clock_of
 from sessionization.backfill.columns import ROW_SCHEMA, Replay
+from sessionization.backfill.messages import events_of
 from sessionization.backfill.settings import BackfillSettings
 from sessionization.clock import wall_clock_ms
 from sessionization.core.state import Rules
@@ -28,7 +28,7 @@ from sessionization.spark.checkpoint import read_checkpoint
 from sessionization.spark.conflicts import is_conflict
 from sessionization.spark.layout import Layout
 from sessionization.spark.lock import locked
-from sessionization.spark.parse import EventTimeLimits, parse, valid_events
+from sessionization.spark.parse import EventTimeLimits
 from sessionization.spark.session import own_session
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import BACKFILL, RAW_EVENTS, SESSION_CHANGES, SESSIONS, STREAM_PROGRESS
@@ -88,7 +88,8 @@ def backfill(settings: BackfillSettings, say: Callable[[str], None]) -> None:
     home, play = TableHome.of(settings), play_of(settings, wall_clock_ms())
     with contextlib.ExitStack() as stack:
         if settings.merge and settings.warehouse is not None and settings.checkpoints is not None:
-            stack.enter_context(locked(settings.checkpoints, say, threading.Event()))
+            stack.enter_context(locked(settings.checkpoints, say))
+            stack.enter_context(home.held_for_stream(say))
         spark = stack.enter_context(own_session(conf=_COMPILED))
         home.require(spark, (RAW_EVENTS, SESSION_CHANGES, SESSIONS))
         if settings.merge and settings.checkpoints is not None:
@@ -150,7 +151,7 @@ def sessions_of(spark: SparkSession, home: TableHome, play: Play, clock: Clock) 
         & (F.col("ingested_at") >= begin)
         & (F.col("ingest_date") <= F.to_date(F.timestamp_millis(F.lit(play.to_ms - 1))))
     )
-    events = valid_events(parse(raw.select("stream", "ingested_at", "value"), play.limits))
+    events = events_of(raw, play.limits)
     tasks = max(_LEAST_TASKS, math.ceil(raw.count() / _EVENTS_PER_TASK))
     player = Replay(play.rules, clock, play.layout.device_groups, play.from_ms)
     rows = (

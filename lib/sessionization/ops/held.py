@@ -33,6 +33,7 @@ def tables_held(
             read_checkpoint(checkpoints)
             if home.warehouse is not None:
                 stack.enter_context(locked(checkpoints, say, stop))
+                stack.enter_context(home.held_for_stream(say, stop))
                 stack.enter_context(home.held(say, stop))
         spark = stack.enter_context(own_session())
         home.require(spark, needed)

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,7 @@ from sessionization.spark.lock import locked
 from sessionization.spark.offsets import begun, newest_begun
 from sessionization.spark.session import own_session
 from sessionization.spark.sinks import COMPACT_EVERY_BATCHES, ROWS_PER_FILE, compact
-from sessionization.spark.supervise import engine_alive
+from sessionization.spark.supervise import REST_WITHIN_S, comes_to_rest, engine_alive
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import SESSION_CHANGES
 
@@ -51,7 +52,7 @@ def land(settings: LandChangesSettings, say: Say, stop: threading.Event) -> None
         options = client_options(spark, settings)
         query = start(spark, home, options, settings.output_topic, settings.checkpoints, settings.trigger)
         say(f"from {settings.output_topic} into {SESSION_CHANGES.name} in {home}")
-        _wait(query, stop, settings.run_for)
+        _wait(query, stop, settings.run_for, say)
 
 
 def _refuse_other_topic(checkpoints: Path, output_topic: str) -> None:
@@ -130,8 +131,8 @@ def append_new(home: TableHome, output_topic: str, changes: DataFrame) -> None:
         changes.unpersist()
 
 
-def _wait(query: StreamingQuery, stop: threading.Event, run_for_ms: int | None) -> None:
-    """A query that is cut off repeats its micro-batch at the next start, which adds nothing twice."""
+def _wait(query: StreamingQuery, stop: threading.Event, run_for_ms: int | None, say: Say) -> None:
+    """A query that is cut off repeats its micro-batch at the next start, which adds nothing twice, but what was erased."""
     over = threading.Event()
     timer = threading.Timer((run_for_ms or 0) / 1000, over.set)
     timer.daemon = True
@@ -140,6 +141,8 @@ def _wait(query: StreamingQuery, stop: threading.Event, run_for_ms: int | None) 
     while query.isActive and not over.is_set() and not stop.wait(0.2):
         pass
     timer.cancel()
+    if not comes_to_rest(query, time.monotonic() + REST_WITHIN_S):
+        say("the query is cut off within a micro-batch, which the next start repeats")
     failure = query.exception()
     query.stop()
     if failure is not None:

@@ -16,7 +16,8 @@ from sessionization.errors import CheckpointError, ConfigurationError, StoppedEr
 
 LOCK_FILE = "lock"
 OF_TABLES = "_lock"
-"""Such a name no reader of tables takes for one of theirs."""
+OF_STREAM = "_stream"
+"""Such names no reader of tables takes for one of theirs."""
 _VOLUMES = Path("/Volumes")
 _WAIT_S = 20
 _POLL_S = 0.2

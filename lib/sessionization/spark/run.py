@@ -71,7 +71,7 @@ def run(settings: SessionizeSettings, stop: threading.Event, watch: Watch) -> Su
     home = TableHome.of(settings)
     _check_folders(settings)
     check_metrics(settings.metrics_port)
-    with locked(settings.checkpoints, watch.say, stop):
+    with locked(settings.checkpoints, watch.say, stop), home.held_for_stream(watch.say, stop):
         checkpoint = open_checkpoint(
             settings.checkpoints,
             Fixed.of(settings, str(home)),

@@ -103,7 +103,7 @@ def stop(queries: dict[str, StreamingQuery], say: Say) -> list[str]:
     for name in (SESSIONIZE, ROLLUP, ARCHIVE):
         query = running[name]
         is_behind = name == ROLLUP and not _has_caught_up(query, (deadline_s - time.monotonic()) / 2)
-        if not _comes_to_rest(query, deadline_s):
+        if not comes_to_rest(query, deadline_s):
             say(f"query {name} is cut off within a micro-batch, which the next start repeats")
         if is_behind:
             say("`sessions` is behind `session_changes` until the next start")
@@ -122,7 +122,7 @@ def _stop_query(query: StreamingQuery, say: Say) -> None:
         say(f"query {query.name} does not stop ({first_cause(str(error))}): it ends with the engine")
 
 
-def _comes_to_rest(query: StreamingQuery, deadline_s: float) -> bool:
+def comes_to_rest(query: StreamingQuery, deadline_s: float) -> bool:
     """Wait until the micro-batch that now runs is done, or the query has ended; false where that takes too long.
 
     Where micro-batches take longer than the trigger there is no pause between two: then the next has just begun, and

@@ -15,7 +15,7 @@ from pyspark.sql.streaming import DataStreamReader
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.spark.checkpoint import read_checkpoint
 from sessionization.spark.conflicts import again_on_conflict
-from sessionization.spark.lock import OF_TABLES, locked
+from sessionization.spark.lock import OF_STREAM, OF_TABLES, locked
 from sessionization.spark.tables import PROPERTIES_OF_ALL, RAW_EVENTS, SESSION_CHANGES, SESSIONS, TABLES, Table
 
 OWNER_PROPERTY = "sessionization.checkpoint"
@@ -117,6 +117,18 @@ class TableHome:
             yield
             return
         with locked(self.warehouse, say, stop, option="--warehouse", name=OF_TABLES):
+            yield
+
+    @contextmanager
+    def held_for_stream(self, say: Callable[[str], None], stop: threading.Event | None = None) -> Iterator[None]:
+        """Where the tables are folders, let one sessionize job write them, whatever checkpoint another one has.
+
+        A job that has hung does not notice that a warm start has taken the tables over. Raises as `locked` does.
+        """
+        if self.warehouse is None:
+            yield
+            return
+        with locked(self.warehouse, say, stop, option="--warehouse", name=OF_STREAM):
             yield
 
     def read(self, reader: DataFrameReader | DataStreamReader, table: Table) -> DataFrame:
