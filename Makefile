@@ -73,7 +73,7 @@ notebook-data: $(NOTEBOOKS) ## tables and runs for the notebooks, once: an eveni
 	@$(BIN)/python -m sessionization.local.notebook_demo
 	@[ -f .bench/mlflow.db ] || $(BIN)/python -m tests.bench --quick --only groups
 
-test: $(READY) $(BROKER) $(NOTEBOOKS) ## every test, fast tiers first
+test: $(READY) $(BROKER) $(NOTEBOOKS) ## the tests but for the long ones, fast tiers first
 	@$(UNIT)
 	@$(BIN)/python -m pytest tests/adapter tests/spark tests/e2e tests/faults -q
 	@$(NOTEBOOK_TESTS)

@@ -1,5 +1,7 @@
 """SQL over a warehouse folder."""
 
+import os
+import time
 from pathlib import Path
 
 from pyspark.errors import PySparkException
@@ -16,7 +18,7 @@ from sessionization.spark.views import VIEWS, create_views
 
 
 def print_query(warehouse: Path, sql: str, rows: int) -> None:
-    """Print at most `rows` rows of the answer as a table.
+    """Print at most `rows` rows of the answer as a table, all times in UTC.
 
     Raises `ConfigurationError` when the folder holds no tables or the statement is wrong.
     """
@@ -24,6 +26,9 @@ def print_query(warehouse: Path, sql: str, rows: int) -> None:
     if not all((warehouse / table.name / "_delta_log").is_dir() for table in TABLES):
         msg = f"--warehouse {warehouse} does not hold the tables: give the folder that the sessionize job writes into"
         raise ConfigurationError(msg)
+    # PySpark hands instants over in the time zone of the process.
+    os.environ["TZ"] = "UTC"
+    time.tzset()
     with own_session() as spark:
         try:
             create_views(spark, home)

@@ -1,0 +1,71 @@
+"""`jobs/query.py`: tables asked in SQL, as the runbook asks them."""
+
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from sessionization.spark.table_home import TableHome, create_tables
+from sessionization.spark.tables import SESSION_CHANGES
+
+ROOT = Path(__file__).parents[2]
+ALL_BEATS_TOLD = "No beat is missing or double where this has no row:"
+
+
+@pytest.fixture(scope="module")
+def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Heartbeats of three sessions: one that is told whole, one with a beat that is missing, one older than yesterday."""
+    folder = tmp_path_factory.mktemp("query") / "warehouse"
+    home = TableHome(folder)
+    create_tables(spark, home, owner="test", may_create=True)
+    now = datetime.now(UTC)
+    beats = [(1, 1, 0, 30_000), (1, 2, 0, 60_000), (1, 4, 1, 120_000), (2, 2, 0, 60_000), (3, 5_000, 0, 172_800_000)]
+    rows = [
+        ("pc-1", session, beat, missed, duration_ms, now + timedelta(milliseconds=duration_ms % 86_400_000))
+        for session, beat, missed, duration_ms in beats
+    ]
+    given = spark.createDataFrame(
+        rows,
+        "device_id string, session_id bigint, beat int, missed_beats int, duration_ms bigint, processed_at timestamp",
+    ).withColumns(
+        {
+            "platform": F.lit("pc"),
+            "change": F.lit("heartbeat"),
+            "revision": F.lit(0),
+            "started_at": F.lit(now),
+            "due_at": F.col("processed_at"),
+            "change_date": F.to_date("processed_at"),
+        }
+    )
+    home.append(given, SESSION_CHANGES)
+    return folder
+
+
+def query(warehouse: Path, sql: str, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "jobs/query.py", f"--warehouse={warehouse}", f"--sql={sql}"],
+        cwd=ROOT,
+        env=os.environ | {"COLUMNS": "200"} | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_times_are_utc_wherever_the_machine_is(warehouse: Path) -> None:
+    told = query(warehouse, "SELECT TIMESTAMP '2026-11-21T12:00:00Z' AS at", TZ="America/New_York")
+    assert "2026-11-21 12:00:00" in told
+
+
+def test_the_runbook_s_query_finds_the_session_with_a_beat_that_is_missing(warehouse: Path) -> None:
+    text = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
+    sql = text.split(ALL_BEATS_TOLD)[1].split("```sql")[1].split("```")[0]
+    [row] = [line for line in query(warehouse, sql).splitlines() if "pc-1" in line]
+    assert [cell.strip() for cell in row.strip("│").split("│")] == ["pc-1", "2", "2", "1"]
