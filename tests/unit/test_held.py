@@ -8,7 +8,9 @@ import pytest
 from sessionization.errors import CheckpointError, ConfigurationError, StoppedError
 from sessionization.ops.held import tables_held
 from sessionization.ops.settings import EraseSettings, LandChangesSettings, MaintainSettings
-from sessionization.spark import landing
+from sessionization.settings import SessionizeSettings
+from sessionization.spark import landing, supervise
+from sessionization.spark.run import Watch, run
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import TABLES
 from tests.adapter.test_checkpoint import reopened
@@ -55,6 +57,75 @@ def test_who_changes_folders_waits_for_who_lands_changes(
     with TableHome(warehouse).held(said_to_nobody), waits, tables_held(given, TABLES, said.append, refused_at_once()):
         pytest.fail("two jobs at once")
     assert said[0].endswith(f"which still uses --warehouse {warehouse}")
+
+
+@pytest.mark.parametrize("settings", [MaintainSettings, EraseSettings])
+def test_who_changes_folders_waits_for_a_stream_with_another_checkpoint(
+    tmp_path: Path, warehouse: Path, settings: type[MaintainSettings | EraseSettings]
+) -> None:
+    """A warm start may have taken the tables over from the checkpoint that is given."""
+    reopened(tmp_path / "checkpoints")
+    given = settings(warehouse=warehouse, checkpoints=tmp_path / "checkpoints")
+    waits = pytest.raises(StoppedError, match="stopped while waiting for process")
+    with TableHome(warehouse).held_for_stream(said_to_nobody):
+        with waits, tables_held(given, TABLES, lambda _: None, refused_at_once()):
+            pytest.fail("two jobs at once")
+        with TableHome(warehouse).held(said_to_nobody):  # a landing goes on
+            pass
+
+
+def test_one_stream_writes_the_tables_whatever_its_checkpoint(tmp_path: Path, warehouse: Path) -> None:
+    """One that has hung would go on after a warm start has taken the tables over."""
+    (tmp_path / "in").mkdir()
+    settings = SessionizeSettings(input=tmp_path / "in", warehouse=warehouse, checkpoints=tmp_path / "new")
+    said: list[str] = []
+    waits = pytest.raises(StoppedError, match="stopped while waiting for process")
+    with TableHome(warehouse).held_for_stream(said_to_nobody), waits:
+        run(settings, refused_at_once(), Watch(said.append))
+    assert said[0].endswith(f"which still uses --warehouse {warehouse}")
+    assert not (tmp_path / "new/layout.json").exists()
+
+
+def test_a_landing_is_stopped_between_two_micro_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it has appended and not committed it would append again after an account was erased."""
+    query = Busy(done_after=3)
+    monkeypatch.setattr(supervise, "engine_progress", lambda _: query.progress())
+    landing.wait(query, refused_at_once(), None, said_to_nobody)
+    assert query.stopped_at == 3
+
+
+def test_a_landing_that_takes_too_long_is_cut_off_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    query = Busy(done_after=10**9)
+    monkeypatch.setattr(supervise, "engine_progress", lambda _: query.progress())
+    monkeypatch.setattr(landing, "REST_WITHIN_S", 0)
+    said: list[str] = []
+    landing.wait(query, refused_at_once(), None, said.append)
+    assert said == ["the query is cut off within a micro-batch, which the next start repeats"]
+
+
+class Busy:
+    """A query within a micro-batch, which is done when it has been asked so many times."""
+
+    isActive = True  # noqa: N815 - PySpark's name
+    stopped_at: int | None = None
+
+    def __init__(self, done_after: int) -> None:
+        self._done_after = done_after
+        self._asked = 0
+
+    @property
+    def status(self) -> dict[str, bool]:
+        return {"isTriggerActive": True}
+
+    def progress(self) -> dict[str, int]:
+        self._asked += 1
+        return {"batchId": int(self._asked > self._done_after)}
+
+    def exception(self) -> None:
+        return None
+
+    def stop(self) -> None:
+        self.stopped_at = self._asked - 1
 
 
 def test_who_lands_changes_waits_for_who_changes_folders(tmp_path: Path, warehouse: Path) -> None:

@@ -52,7 +52,7 @@ def land(settings: LandChangesSettings, say: Say, stop: threading.Event) -> None
         options = client_options(spark, settings)
         query = start(spark, home, options, settings.output_topic, settings.checkpoints, settings.trigger)
         say(f"from {settings.output_topic} into {SESSION_CHANGES.name} in {home}")
-        _wait(query, stop, settings.run_for, say)
+        wait(query, stop, settings.run_for, say)
 
 
 def _refuse_other_topic(checkpoints: Path, output_topic: str) -> None:
@@ -131,8 +131,11 @@ def append_new(home: TableHome, output_topic: str, changes: DataFrame) -> None:
         changes.unpersist()
 
 
-def _wait(query: StreamingQuery, stop: threading.Event, run_for_ms: int | None, say: Say) -> None:
-    """A query that is cut off repeats its micro-batch at the next start, which adds nothing twice, but what was erased."""
+def wait(query: StreamingQuery, stop: threading.Event, run_for_ms: int | None, say: Say) -> None:
+    """Wait for the end, and stop the query between two micro-batches: one that it repeats would bring back what was erased.
+
+    Raises `StreamError` when the query ended on its own.
+    """
     over = threading.Event()
     timer = threading.Timer((run_for_ms or 0) / 1000, over.set)
     timer.daemon = True
