@@ -1,11 +1,22 @@
 """What Spark's own logs tell of a query's micro-batches."""
 
+import errno
+import os
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from sessionization.errors import CheckpointError
-from sessionization.spark.offsets import Begun, begun, newest_begun, newest_committed
+from sessionization.spark.offsets import (
+    Begun,
+    begun,
+    clear_unbegun,
+    newest_begun,
+    newest_committed,
+    oldest_begun,
+)
 
 
 def write(query: Path, log: str, name: str, text: str = "v1\n{}") -> None:
@@ -34,3 +45,27 @@ def test_a_log_that_is_none_is_told(tmp_path: Path, text: str) -> None:
     write(tmp_path, "offsets", "0", text)
     with pytest.raises(CheckpointError, match="0 is not an offset log"):
         begun(tmp_path, 0)
+
+
+def refused(*_args: object) -> None:
+    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+@pytest.mark.parametrize(
+    ("read", "log"), [(newest_begun, "offsets"), (oldest_begun, "offsets"), (newest_committed, "commits")]
+)
+def test_a_log_that_this_user_may_not_list_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Callable[[Path], int], log: str
+) -> None:
+    write(tmp_path, log, "0")
+    monkeypatch.setattr(Path, "iterdir", refused)
+    told = f"{tmp_path / log} cannot be read (Permission denied): see to its permissions"
+    with pytest.raises(CheckpointError, match=re.escape(told)):
+        read(tmp_path)
+
+
+def test_what_cannot_be_cleared_away_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "offsets", ".0.5a6d.tmp")
+    monkeypatch.setattr(Path, "unlink", refused)
+    with pytest.raises(CheckpointError, match=r"offsets cannot be cleared of .* \(Permission denied\): see to its"):
+        clear_unbegun(tmp_path)

@@ -38,7 +38,7 @@ class StateReader:
     def at_newest(self) -> "StateReader":
         """The state after the micro-batch that is the last one now, whatever the stream does meanwhile.
 
-        Raises `ConfigurationError` where none is done yet.
+        Raises `ConfigurationError` where none is done yet, and `CheckpointError` where Spark's log cannot be read.
         """
         batch_id = newest_committed(self.checkpoints / SESSIONIZE)
         if batch_id < 0:

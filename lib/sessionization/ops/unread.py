@@ -88,12 +88,9 @@ def kept_ms(retention_ms: int, behind_ms: int) -> int:
 
 @contextlib.contextmanager
 def _one_line(checkpoints: Path) -> Iterator[None]:
-    """Tell what is wrong with a checkpoint that cannot be read; raises `CheckpointError`."""
+    """Tell what is wrong with a checkpoint that is of another form; raises `CheckpointError`."""
     try:
         yield
-    except OSError as error:
-        msg = f"{error.filename or checkpoints} cannot be read ({error.strerror}): see to its permissions"
-        raise CheckpointError(msg) from error
     except (ValueError, LookupError, TypeError) as error:
         msg = f"--checkpoints {checkpoints} is not of a form known here ({error}): restore it from a backup"
         raise CheckpointError(msg) from error

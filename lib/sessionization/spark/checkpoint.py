@@ -36,7 +36,7 @@ class Checkpoint:
     layout: Layout
     is_used: bool
     is_warm: bool = False
-    """Begun with the sessions of tables that another checkpoint wrote, or to be. It is kept once the tables are taken over."""
+    """Begun with the sessions of tables that another checkpoint wrote, or to be. Kept right before they are taken over."""
     sink: str = TO_TABLES
     """Where the changes of the newest micro-batch went, as `--sink` names it; all did before it was kept."""
 
@@ -84,21 +84,22 @@ class Checkpoint:
         A volume knows no locks: two starts at the same moment may both find nothing, and make an id each. The tables name
         one of them as their owner, which is the one to call this; the other one is refused.
 
-        Raises `CheckpointError` where a folder that was in use already has become another checkpoint's.
+        Raises `CheckpointError` where a folder that was in use already has become another checkpoint's, or the layout cannot
+        be read, and `ConfigurationError` where the folder cannot be written.
         """
         file = self.folder / LAYOUT_FILE
         try:
-            found = json.loads(file.read_text(encoding="utf-8"))["id"] if file.exists() else None
-            if found == self.id:
-                return
-            if self.is_used:
-                msg = f"--checkpoints {self.folder} was {self.id} and is now {found}: restore it, and start one job at a time"
-                raise CheckpointError(msg)
-            _save(file, self)
-        except OSError as error:
-            raise _not_writable(self.folder, error) from error
-        except (ValueError, LookupError, TypeError) as error:
+            found = json.loads(file.read_bytes())["id"] if file.exists() else None
+        except (OSError, ValueError, LookupError, TypeError) as error:
             raise _not_readable(file, error) from error
+        if found == self.id:
+            return
+        if self.is_used:
+            msg = (
+                f"--checkpoints {self.folder} was {self.id} and is now {found}: restore it, and start one job at a time"
+            )
+            raise CheckpointError(msg)
+        _save(self)
 
     def keep_warm(self) -> None:
         """Keep that it begins with the tables' sessions: called before they are taken over, when all else is checked.
@@ -108,10 +109,7 @@ class Checkpoint:
 
         Raises `ConfigurationError` where the folder cannot be written.
         """
-        try:
-            _save(self.folder / LAYOUT_FILE, self)
-        except OSError as error:
-            raise _not_writable(self.folder, error) from error
+        _save(self)
 
     def sending_to(self, sink: str) -> "Checkpoint":
         """Let the micro-batches to come send their changes to `sink`, and keep that: called when all else is checked.
@@ -119,7 +117,8 @@ class Checkpoint:
         What went to the topic lands in the table without its number. Repeated into the table, it would be there twice; the
         other way round it is known by its rows.
 
-        Raises `CheckpointError` for the tables, where a micro-batch that went to the topic is begun and not done.
+        Raises `CheckpointError` for the tables, where a micro-batch that went to the topic is begun and not done, and
+        `ConfigurationError` where the folder cannot be written.
         """
         if sink == self.sink:
             return self
@@ -133,10 +132,7 @@ class Checkpoint:
             )
             raise CheckpointError(msg)
         changed = replace(self, sink=sink)
-        try:
-            _save(self.folder / LAYOUT_FILE, changed)
-        except OSError as error:
-            raise _not_writable(self.folder, error) from error
+        _save(changed)
         return changed
 
     def writer(self, query: str) -> str:
@@ -152,20 +148,17 @@ def open_checkpoint(
     `keep_groups` takes the device groups that it was begun with, whatever `fixed` says of them. With `warm` one in which
     nothing was begun yet is to begin with the tables' sessions, which is kept by `Checkpoint.keep_warm`.
 
-    Raises `CheckpointError` when `folder` was begun with other fixed settings, or holds something else, and
+    Raises `CheckpointError` when `folder` was begun with other fixed settings, holds something else or cannot be read, and
     `ConfigurationError` when it cannot be written.
     """
     folder = folder.absolute()
     file = folder / LAYOUT_FILE
     try:
-        last_ms = _last_micro_batch_ms(folder / SESSIONIZE)
         folder.mkdir(parents=True, exist_ok=True)
-        known = json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
+        known = file.read_bytes() if file.exists() else None
     except OSError as error:
         msg = f"--checkpoints {folder} cannot be used ({error.strerror}): give a folder that this user can write"
         raise ConfigurationError(msg) from error
-    except ValueError as error:
-        raise _not_readable(file, error) from error
     if known is None and any((folder / query).exists() for query in QUERIES):
         msg = f"--checkpoints {folder} holds queries but no {LAYOUT_FILE}: restore that file, or give a new folder"
         raise CheckpointError(msg)
@@ -173,10 +166,7 @@ def open_checkpoint(
         layout = Layout(fixed.device_groups)
         checkpoint = Checkpoint(folder, uuid4().hex, wall_clock_ms(), fixed, RulesInForce(rules), layout, is_used=False)
     else:
-        try:
-            checkpoint = _known(folder, known)
-        except (LookupError, TypeError) as error:
-            raise _not_readable(file, error) from error
+        checkpoint = _known(folder, known)
         if keep_groups:
             fixed = replace(fixed, device_groups=checkpoint.fixed.device_groups)
         if checkpoint.sink == TO_TABLES:  # nothing that a topic holds is to be repeated
@@ -185,33 +175,41 @@ def open_checkpoint(
         if warm and not checkpoint.is_used:
             # A start without --from-sessions, such as a supervisor's, has found no folder, and then the tables another's.
             checkpoint = replace(checkpoint, begun_ms=wall_clock_ms())
+        last_ms = _last_micro_batch_ms(folder / SESSIONIZE)
         checkpoint = replace(checkpoint, in_force=checkpoint.in_force.followed_by(rules, last_ms))
-    try:
-        for query in QUERIES:
-            clear_unbegun(folder / query)
-        _save(file, checkpoint)
-    except OSError as error:
-        raise _not_writable(folder, error) from error
+    for query in QUERIES:
+        clear_unbegun(folder / query)
+    _save(checkpoint)
     return replace(checkpoint, is_warm=True) if warm and not checkpoint.is_used else checkpoint
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
     """What a checkpoint that was begun remembers: read only, beside the job too.
 
-    Raises `CheckpointError` for a folder that none was begun in, or whose state no version since lays out so.
+    Raises `CheckpointError` for a folder that none was begun in or that cannot be read, or whose state no version since lays
+    out so.
     """
     folder = folder.absolute()
     file = folder / LAYOUT_FILE
     try:
-        return _known(folder, json.loads(file.read_text(encoding="utf-8")))
+        known = file.read_bytes()
     except FileNotFoundError as error:
         msg = f"--checkpoints {folder} holds no {LAYOUT_FILE}: give the folder that the sessionize job was given"
         raise CheckpointError(msg) from error
-    except (OSError, ValueError, LookupError, TypeError) as error:
+    except OSError as error:
         raise _not_readable(file, error) from error
+    return _known(folder, known)
 
 
-def _known(folder: Path, known: dict[str, Any]) -> Checkpoint:
+def _known(folder: Path, layout: bytes) -> Checkpoint:
+    """The checkpoint that a layout file is of; raises `CheckpointError` where this version cannot take it for one."""
+    try:
+        return _read(folder, json.loads(layout))
+    except (ValueError, LookupError, TypeError) as error:
+        raise _not_readable(folder / LAYOUT_FILE, error) from error
+
+
+def _read(folder: Path, known: dict[str, Any]) -> Checkpoint:
     fixed = Fixed(**known["fixed"])
     _refuse_other_state(folder, known, fixed)
     previous = Rules(**known["previous_rules"]) if known["previous_rules"] else None
@@ -226,11 +224,6 @@ def _known(folder: Path, known: dict[str, Any]) -> Checkpoint:
         is_warm=bool(known.get("is_warm")),
         sink=str(known.get("sink", TO_TABLES)),
     )
-
-
-def _not_writable(folder: Path, error: OSError) -> ConfigurationError:
-    msg = f"--checkpoints {folder} cannot be written ({error.strerror}): give a folder that this user can write"
-    return ConfigurationError(msg)
 
 
 def _not_readable(file: Path, error: Exception) -> CheckpointError:
@@ -272,7 +265,8 @@ def _is_used(folder: Path) -> bool:
     return any(newest_begun(folder / query) >= 0 for query in QUERIES)
 
 
-def _save(file: Path, checkpoint: Checkpoint) -> None:
+def _save(checkpoint: Checkpoint) -> None:
+    """Write the layout file; raises `ConfigurationError` where the folder cannot be written."""
     in_force = checkpoint.in_force
     # An older version knows no option that was added since, but does what is its default.
     defaults = {field.name: field.default for field in fields(Fixed)}
@@ -291,4 +285,8 @@ def _save(file: Path, checkpoint: Checkpoint) -> None:
         fixed.pop("output_topic", None)
     else:
         content["sink"] = checkpoint.sink
-    write_whole(file, json.dumps(content, indent=2))
+    try:
+        write_whole(checkpoint.folder / LAYOUT_FILE, json.dumps(content, indent=2))
+    except OSError as error:
+        msg = f"--checkpoints {checkpoint.folder} cannot be written ({error.strerror}): give a folder that this user can write"
+        raise ConfigurationError(msg) from error

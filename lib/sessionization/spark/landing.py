@@ -61,11 +61,7 @@ def _refuse_other_topic(checkpoints: Path, output_topic: str) -> None:
     Raises `CheckpointError`.
     """
     query = checkpoints / _QUERY
-    try:
-        number = newest_begun(query)
-    except OSError as error:
-        msg = f"{query} cannot be read ({error.strerror}): see to its permissions"
-        raise CheckpointError(msg) from error
+    number = newest_begun(query)
     sources = begun(query, number).sources if number >= 0 else ()
     read = [name for source in sources for name in source or ()]
     if read and output_topic not in read:

@@ -1,4 +1,7 @@
-"""Spark's own logs of a query, as they lie in a checkpoint: which micro-batches were begun and done, and how far each reads."""
+"""Spark's own logs of a query, as they lie in a checkpoint: which micro-batches were begun and done, and how far each reads.
+
+Where they cannot be read, every function raises `CheckpointError`.
+"""
 
 import json
 from dataclasses import dataclass
@@ -26,43 +29,46 @@ class Begun:
 
 
 def newest_begun(query: Path) -> int:
-    """The newest micro-batch of a query that was begun, -1 before the first; raises `OSError`."""
+    """The newest micro-batch of a query that was begun, -1 before the first."""
     return max(_batches(query / "offsets"), default=-1)
 
 
 def oldest_begun(query: Path) -> int:
-    """The oldest micro-batch of a query that its log still holds, -1 before the first; raises `OSError`."""
+    """The oldest micro-batch of a query that its log still holds, -1 before the first."""
     return min(_batches(query / "offsets"), default=-1)
 
 
 def newest_committed(query: Path) -> int:
-    """The newest micro-batch of a query that is done, -1 before the first; raises `OSError`."""
+    """The newest micro-batch of a query that is done, -1 before the first."""
     return max(_batches(query / "commits"), default=-1)
 
 
 def begun(query: Path, batch_id: int) -> Begun:
-    """What was written down of a micro-batch; raises `CheckpointError` where that cannot be read."""
+    """What was written down of a micro-batch; raises `CheckpointError` too where that is of a form not known here."""
     file = query / "offsets" / str(batch_id)
     try:
         return _parsed(*file.read_text(encoding="utf-8").splitlines())
     except OSError as error:
-        msg = f"{file} cannot be read ({error.strerror}): see to its permissions"
-        raise CheckpointError(msg) from error
+        raise _not_readable(file, error) from error
     except (ValueError, LookupError, AttributeError, TypeError) as error:
         msg = f"{file} is not an offset log ({error}): restore the checkpoint from a backup, or give a new folder"
         raise CheckpointError(msg) from error
 
 
 def clear_unbegun(query: Path) -> None:
-    """Remove what a full disk or a kill in its very first entry leaves of an offset log; raises `OSError`.
+    """Remove what a full disk or a kill in its very first entry leaves of an offset log.
 
     Spark refuses for good to begin a query beside such a file, which it would pass over beside any later entry.
     """
     offsets = query / "offsets"
-    if offsets.is_dir() and newest_begun(query) < 0:
-        for entry in offsets.iterdir():
-            if entry.name.startswith(".") and entry.name.endswith((".tmp", ".tmp.crc")):
-                entry.unlink()
+    try:
+        if offsets.is_dir() and newest_begun(query) < 0:
+            for entry in offsets.iterdir():
+                if entry.name.startswith(".") and entry.name.endswith((".tmp", ".tmp.crc")):
+                    entry.unlink()
+    except OSError as error:
+        msg = f"{offsets} cannot be cleared of what a cut-off start left ({error.strerror}): see to its permissions"
+        raise CheckpointError(msg) from error
 
 
 def _parsed(version: str, about: str, *sources: str) -> Begun:
@@ -79,4 +85,12 @@ def _parsed(version: str, about: str, *sources: str) -> Begun:
 
 
 def _batches(log: Path) -> list[int]:
-    return [int(entry.name) for entry in log.iterdir() if entry.name.isdigit()] if log.is_dir() else []
+    try:
+        return [int(entry.name) for entry in log.iterdir() if entry.name.isdigit()] if log.is_dir() else []
+    except OSError as error:
+        raise _not_readable(log, error) from error
+
+
+def _not_readable(path: Path, error: OSError) -> CheckpointError:
+    msg = f"{path} cannot be read ({error.strerror}): see to its permissions"
+    return CheckpointError(msg)
