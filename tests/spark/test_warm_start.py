@@ -101,6 +101,8 @@ ODD_NAMES = (
     "k~l$m*n;o.json", "a#b?c.json", "[x]{y}^z`|.json", "ünï-çödé.json", "日本 語.json", 'quoted".json',
 )  # fmt: skip
 
+NO_INPUT = (".hidden.json", "_hidden.json", "a.txt", "folder.json/a.json", "date=2026-11-21/a.json")
+
 
 @pytest.fixture(scope="module")
 def read_files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TableHome]:
@@ -109,6 +111,9 @@ def read_files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
     (folder / "pc_sessions").mkdir()
     for name in ODD_NAMES:
         (folder / "pc_sessions" / name).write_text(json.dumps(message(1, "Start")) + "\n")
+    for name in NO_INPUT:
+        (folder / "pc_sessions" / name).parent.mkdir(exist_ok=True)
+        (folder / "pc_sessions" / name).write_text(json.dumps(message(1, "Start")) + "\n")
     home = TableHome(folder / "warehouse")
     create_tables(spark, home, owner="ours", may_create=True)
     rows = source.file_messages(spark, folder)
@@ -116,6 +121,12 @@ def read_files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
     query = append.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
     query.awaitTermination()
     return folder, home
+
+
+def test_what_an_input_file_is_says_the_engine(spark: SparkSession, read_files: tuple[Path, TableHome]) -> None:
+    folder, home = read_files
+    assert {file.name for file in source.files_in(folder)} == set(ODD_NAMES)
+    assert home.read(spark.read, RAW_EVENTS).select("file").distinct().count() == len(ODD_NAMES)
 
 
 @contextmanager

@@ -13,6 +13,9 @@ import pytest
 from sessionization.durations import DAY_MS
 from sessionization.errors import CheckpointError
 from sessionization.ops.input_files import delete_read_files
+from sessionization.spark.left_off import refuse_read_files
+from sessionization.spark.source import files_in
+from sessionization.spark.table_home import TableHome
 
 NOW_MS = 1_763_726_400_000
 OLD_MS = NOW_MS - 8 * DAY_MS
@@ -71,6 +74,24 @@ def job(tmp_path: Path) -> Job:
     content = {"id": "i", "fixed": {"source": "files", "input": str(job.input)}}
     (job.checkpoints / "layout.json").write_text(json.dumps(content))
     return job
+
+
+def test_what_an_input_file_is(job: Job) -> None:
+    read = {job.file(name) for name in ("pc_sessions/a b.json", "console_sessions/1.json")}
+    for name in (".hidden.json", "_hidden.json", "a.json.tmp", ".json", "folder.json/a.json", "date=2026-11-21/a.json"):
+        job.file(f"pc_sessions/{name}")
+    job.file("mobile_sessions/a.json")
+    assert set(files_in(job.input)) == read
+
+
+def test_an_old_folder_named_like_a_file_neither_refuses_a_start_nor_is_deleted(job: Job) -> None:
+    folder = job.file("pc_sessions/folder.json/a.json").parent
+    os.utime(folder, ns=(OLD_MS * 1_000_000,) * 2)
+    refuse_read_files(None, job.input, TableHome(job.checkpoints))  # type: ignore[arg-type] # no table is asked
+    for query in ("sessionize", "archive"):
+        job.query(query, {"0": [(0, folder)]})
+    assert job.clear() == 0
+    assert folder.exists()
 
 
 def test_what_both_queries_have_committed_is_deleted_and_nothing_else(job: Job) -> None:

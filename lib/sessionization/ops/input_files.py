@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 from sessionization.errors import CheckpointError
 from sessionization.spark.checkpoint import ARCHIVE, LAYOUT_FILE, SESSIONIZE
 from sessionization.spark.offsets import Begun, begun, newest_committed
-from sessionization.spark.parse import STREAMS
+from sessionization.spark.source import files_in
 
 _VERSION = "v1"
 _LOG_FILE = re.compile(r"(\d+)(\.compact)?")
@@ -58,12 +58,10 @@ def delete_read_files(checkpoints: Path, retention_ms: int, now_ms: int, stop: t
 
 
 def _older_than(cutoff_ms: int, input_folder: Path) -> Iterator[tuple[Path, int]]:
-    for stream in STREAMS:
-        folder = input_folder / stream
-        for file in folder.glob("[!._]*.json") if folder.is_dir() else ():
-            modified_ms = file.stat().st_mtime_ns // 1_000_000
-            if modified_ms < cutoff_ms and file.is_file():
-                yield file, modified_ms
+    for file in files_in(input_folder):
+        modified_ms = file.stat().st_mtime_ns // 1_000_000
+        if modified_ms < cutoff_ms:
+            yield file, modified_ms
 
 
 def _delete(files: dict[Path, int], stop: threading.Event) -> int:

@@ -13,6 +13,7 @@ from sessionization.spark import topic
 from sessionization.spark.checkpoint import Checkpoint
 from sessionization.spark.kafka import client_options
 from sessionization.spark.parse import STREAMS
+from sessionization.spark.source import files_in
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import RAW_EVENTS, SESSION_CHANGES
 from sessionization.spark.topic_offsets import EARLIEST, Offsets, reach
@@ -46,7 +47,7 @@ def refuse_read_files(spark: SparkSession, folder: Path, home: TableHome) -> Non
 
     Raises `ConfigurationError`.
     """
-    files = [file for stream in STREAMS for file in (folder.absolute() / stream).glob("[!._]*.json")]
+    files = list(files_in(folder))
     if not files:
         return
     names = _read_before(spark, files, home)
@@ -134,13 +135,13 @@ def _read_before(spark: SparkSession, files: list[Path], home: TableHome) -> lis
 
 def _known_since_ms(spark: SparkSession, home: TableHome) -> int:
     """Since when `raw_events` has what came of files: its oldest row; where it has none, since the newest event of a change."""
-    oldest = (
-        home.read(spark.read, RAW_EVENTS).where("file IS NOT NULL").agg(F.unix_millis(F.min("ingested_at"))).first()
-    )
-    if oldest is not None and oldest[0] is not None:
-        return int(oldest[0])
-    newest = home.read(spark.read, SESSION_CHANGES).agg(F.unix_millis(F.max("ingested_at"))).first()
-    return 0 if newest is None or newest[0] is None else int(newest[0]) + 1
+    of_files = home.read(spark.read, RAW_EVENTS).where("file IS NOT NULL")
+    oldest_ms = of_files.agg(F.unix_millis(F.min("ingested_at"))).collect()[0][0]
+    if oldest_ms is not None:
+        return int(oldest_ms)
+    changes = home.read(spark.read, SESSION_CHANGES)
+    newest_ms = changes.agg(F.unix_millis(F.max("ingested_at"))).collect()[0][0]
+    return 0 if newest_ms is None else int(newest_ms) + 1
 
 
 def _some(names: list[str]) -> str:

@@ -1,5 +1,6 @@
 """Where messages come from: one DataFrame of messages as they came, whatever the source."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -65,6 +66,14 @@ def file_messages(spark: SparkSession, input_folder: Path) -> DataFrame:
         .where("stream != ''")
         .withColumn("ingest_date", F.to_date("ingested_at"))
     )
+
+
+def files_in(input_folder: Path) -> Iterator[Path]:
+    """The files that `file_messages` would read now; what is hidden is none, nor is a folder, whatever its name."""
+    for stream in STREAMS:
+        for file in (input_folder.absolute() / stream).glob("[!._]*.json"):
+            if file.is_file():
+                yield file
 
 
 def ticks(spark: SparkSession) -> DataFrame:
