@@ -55,16 +55,21 @@ def reach(
         # Where a query begins its source keeps, in a line after that of the version; how far it is, the query's log.
         first = json.loads((scratch / "sources" / "0" / "0").read_bytes().partition(b"\n")[2])
         number = newest_begun(scratch)
-        return Reach(_by_partition(first), _by_partition(first if number < 0 else begun(scratch, number).sources[0]))
+        return Reach(offsets_of(first), offsets_of(first if number < 0 else begun(scratch, number).sources[0]))
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _by_partition(said: dict[str, dict[str, Any]]) -> Offsets:
-    return {
-        topic: {int(partition): int(offset) for partition, offset in partitions.items()}
-        for topic, partitions in said.items()
-    }
+def offsets_of(said: Any) -> Offsets:
+    """Offsets as they were in JSON, where a partition's number is a text; raises `ValueError` where they are none."""
+    try:
+        return {
+            topic: {int(partition): int(offset) for partition, offset in partitions.items()}
+            for topic, partitions in said.items()
+        }
+    except (AttributeError, TypeError) as error:
+        msg = f"no offsets by topic and partition: {error}"
+        raise ValueError(msg) from error
 
 
 def _nothing(_records: DataFrame, _batch_id: int) -> None:

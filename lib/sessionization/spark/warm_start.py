@@ -20,7 +20,7 @@ from sessionization.spark.offsets import newest_begun, newest_committed
 from sessionization.spark.processor import GROUPING_KEY
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import SESSION_CHANGES, SESSIONS
-from sessionization.spark.topic_offsets import Offsets
+from sessionization.spark.topic_offsets import Offsets, offsets_of
 
 _SEED = "seed"
 _STARTS = "starts.json"
@@ -46,12 +46,14 @@ def warm_start(
 ) -> Before:
     """What the queries of a checkpoint that was begun with `--from-sessions` begin with; nothing for any other.
 
-    It is made once, before any query has begun a micro-batch, and kept: the sessions until the session query is done with
-    its first, where to begin until both queries have. Repeated, both must be the same, and what `archive` takes from then
-    on is new to both. Then `say` hears too how far apart the two queries were that read before.
+    It is made once, before any query has begun a micro-batch, and kept: the sessions until a start that finds the session
+    query done with its first, where to begin for good, though it is not asked for once both queries have begun. Repeated,
+    both must be the same, and what `archive` takes from then on is new to both. As it is made `say` hears too how far
+    apart the two queries were that read before.
 
     Raises `ConfigurationError` where the input folder holds files whose messages the tables have, where the topics do not
-    reach as far as the tables do, and with `--sink kafka` where the topic holds changes that they have not.
+    reach as far as the tables do, and with `--sink kafka` where the topic holds changes that they have not, and
+    `CheckpointError` where what is kept cannot be read or written.
     """
     if not checkpoint.is_warm:
         return NOTHING_BEFORE
@@ -64,7 +66,7 @@ def warm_start(
             left_off.refuse_read_files(spark, settings.input, home)
         else:
             starts = left_off.next_offsets(spark, settings, checkpoint, home)
-            write_whole(file, json.dumps(starts))
+            _write_starts(file, starts)
         say(apart.how_far_apart(spark, home, settings.rules))
         catch_up(spark, home)
         sessions = remembered(spark, home, checkpoint)
@@ -81,11 +83,10 @@ def warm_start(
 def catch_up(spark: SparkSession, home: TableHome) -> None:
     """Bring `sessions` up to date: the job that wrote it may have ended before its last changes were merged."""
     changes = home.read(spark.read, SESSION_CHANGES).where("change != 'heartbeat'")
-    newest = home.read(spark.read, SESSIONS).agg(F.max("updated_at")).first()
-    if newest is not None and newest[0] is not None:
-        day = home.read(spark.read, SESSIONS).agg(F.date_sub(F.to_date(F.max("updated_at")), 1).cast("string")).first()
-        assert day is not None
-        changes = changes.where(F.col("change_date") >= F.lit(day[0]).cast("date"))
+    since = F.date_sub(F.to_date(F.max("updated_at")), 1).cast("string")
+    day = home.read(spark.read, SESSIONS).agg(since).collect()[0][0]
+    if day is not None:
+        changes = changes.where(F.col("change_date") >= F.lit(day).cast("date"))
     rollup.merge(home.delta_table(spark, SESSIONS), changes)
 
 
@@ -147,15 +148,18 @@ def _have_begun(checkpoint: Checkpoint) -> bool:
     return all(newest_begun(checkpoint.folder / query) >= 0 for query in (SESSIONIZE, ARCHIVE))
 
 
+def _write_starts(file: Path, starts: Offsets | None) -> None:
+    try:
+        write_whole(file, json.dumps(starts))
+    except OSError as error:
+        msg = f"{file} cannot be written ({error.strerror}): make room or see to its permissions, then start again"
+        raise CheckpointError(msg) from error
+
+
 def _read_starts(file: Path) -> Offsets | None:
     try:
         said = json.loads(file.read_text(encoding="utf-8"))
-        if said is None:
-            return None
-        return {
-            topic: {int(partition): int(offset) for partition, offset in partitions.items()}
-            for topic, partitions in said.items()
-        }
-    except (OSError, ValueError, LookupError, AttributeError) as error:
+        return None if said is None else offsets_of(said)
+    except (OSError, ValueError) as error:
         msg = f"{file} is not readable ({error}): restore it from a backup; without it messages would be read again"
         raise CheckpointError(msg) from error
