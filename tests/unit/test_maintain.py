@@ -11,10 +11,10 @@ from pyspark.errors import PySparkException
 
 from sessionization import cli
 from sessionization.durations import DAY_MS
-from sessionization.errors import ConfigurationError
+from sessionization.errors import ConfigurationError, MaintenanceError
 from sessionization.ops.maintain import Step, do, steps
 from sessionization.ops.settings import MaintainSettings
-from sessionization.spark.conflicts import is_conflict
+from sessionization.spark.conflicts import is_conflict, refused_on_conflict
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import BACKFILL, PROPERTIES_OF_ALL, TABLES, retention
 
@@ -130,6 +130,17 @@ def test_a_change_by_somebody_else_is_a_conflict(error: Exception) -> None:
 )
 def test_a_word_makes_no_conflict(error: Exception) -> None:
     assert not is_conflict(error)
+
+
+def test_who_does_not_try_again_is_told_what_to_do() -> None:
+    told = r"somebody changed sessions meanwhile \(a file is gone\): stop the sessionize job, and run this again"
+    with pytest.raises(MaintenanceError, match=f"^{told}$"), refused_on_conflict("sessions"):
+        raise ConcurrentDeleteReadException(message="a file is gone")
+
+
+def test_any_other_failure_is_told_as_it_is() -> None:
+    with pytest.raises(PySparkException, match=r"^no space$"), refused_on_conflict("sessions"):
+        raise PySparkException(message="no space")
 
 
 def test_a_failure_leaves_the_rest_of_its_table_and_no_other_to_the_next_time(monkeypatch: pytest.MonkeyPatch) -> None:

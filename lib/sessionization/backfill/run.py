@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -19,13 +18,12 @@ from sessionization.backfill.settings import BackfillSettings
 from sessionization.clock import wall_clock_ms
 from sessionization.core.state import Rules
 from sessionization.durations import DAY_MS
-from sessionization.errors import DifferenceError, MaintenanceError
+from sessionization.errors import DifferenceError
 from sessionization.ops.unread import refuse_unread
 from sessionization.settings import SessionizeSettings
 from sessionization.spark import rollup
-from sessionization.spark.causes import first_cause
 from sessionization.spark.checkpoint import read_checkpoint
-from sessionization.spark.conflicts import is_conflict
+from sessionization.spark.conflicts import refused_on_conflict
 from sessionization.spark.layout import Layout
 from sessionization.spark.lock import locked
 from sessionization.spark.parse import EventTimeLimits
@@ -246,13 +244,8 @@ def _write(spark: SparkSession, home: TableHome, folded: DataFrame, say: Callabl
 
 def _merge(spark: SparkSession, home: TableHome, folded: DataFrame, say: Callable[[str], None]) -> None:
     sessions = home.delta_table(spark, SESSIONS)
-    try:
+    with refused_on_conflict(SESSIONS.name):
         rollup.merge_folded(sessions, folded)
-    except PySparkException as error:
-        if not is_conflict(error):
-            raise
-        msg = f"somebody changed sessions meanwhile ({first_cause(str(error))}): stop the sessionize job, and run this again"
-        raise MaintenanceError(msg) from error
     done = sessions.history(1).first()
     assert done is not None
     counts = done.operationMetrics

@@ -8,20 +8,18 @@ from datetime import UTC, datetime, timedelta
 from functools import partial, reduce
 
 from delta.tables import DeltaTable
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionization.clock import wall_clock_ms
-from sessionization.errors import ConfigurationError, MaintenanceError
+from sessionization.errors import ConfigurationError
 from sessionization.ops.held import tables_held
 from sessionization.ops.settings import EraseSettings
 from sessionization.ops.state import StateReader
 from sessionization.ops.unread import refuse_unread
 from sessionization.spark import rollup
-from sessionization.spark.causes import first_cause
 from sessionization.spark.checkpoint import SESSIONIZE
-from sessionization.spark.conflicts import is_conflict
+from sessionization.spark.conflicts import refused_on_conflict
 from sessionization.spark.parse import EventTimeLimits, parse
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import (
@@ -35,7 +33,8 @@ from sessionization.spark.tables import (
     retention_ms_of,
 )
 
-_NEEDED = (SESSION_CHANGES, SESSIONS, RAW_EVENTS, QUARANTINE)
+_OF_MESSAGES = (RAW_EVENTS, QUARANTINE)
+_NEEDED = (SESSION_CHANGES, SESSIONS, *_OF_MESSAGES)
 _KEY = ("device_id", "session_id")
 _NO_LIMITS = EventTimeLimits(1 << 60, 1 << 60)
 _MESSAGE = ("ingest_date", "ingested_at", "value")
@@ -83,14 +82,9 @@ def erase(settings: EraseSettings, say: Callable[[str], None]) -> Receipt:
         receipt = Receipt(
             [hashlib.sha256(account.encode()).hexdigest() for account in accounts], _told(wall_clock_ms())
         )
-        try:
+        with refused_on_conflict("a table"):
             theirs = _theirs(spark, home, accounts)
             _erase(spark, home, accounts, theirs, receipt, say)
-        except PySparkException as error:
-            if not is_conflict(error):
-                raise
-            msg = f"somebody changed a table meanwhile ({first_cause(str(error))}): stop the sessionize job, and run this again"
-            raise MaintenanceError(msg) from error
         if settings.checkpoints is not None and (settings.checkpoints / SESSIONIZE / "state").is_dir():
             entries = StateReader(spark, settings.checkpoints).sessions()
             receipt.state = _of(entries, accounts, theirs).count()
@@ -135,10 +129,10 @@ def _erase(
     named = spark.createDataFrame([(account,) for account in accounts], "account_id string")
 
     def count(table: Table, rows: int) -> None:
-        receipt.deleted[table.name] = receipt.deleted.get(table.name, 0) + rows
+        receipt.deleted[table.name] = rows
         say(f"{table.name}: {rows:,} rows are deleted")
 
-    for table in (RAW_EVENTS, QUARANTINE):
+    for table in _OF_MESSAGES:
         messages = _messages(home.read(spark.read, table), accounts, theirs)
         count(table, _merge_away(spark, home, table, messages, _MESSAGE))
     tables = (SESSION_CHANGES, BACKFILL, SESSIONS) if home.exists(spark, BACKFILL) else (SESSION_CHANGES, SESSIONS)
@@ -149,9 +143,7 @@ def _erase(
         count(table, nameless[table] + _merge_away(spark, home, table, named, _ACCOUNT))
         if table is not SESSION_CHANGES:
             receipt.unnamed += _unname(spark, home, table, named)
-    for table in (SESSION_CHANGES, RAW_EVENTS, QUARANTINE, BACKFILL, SESSIONS):
-        if table.name not in receipt.deleted:
-            continue
+    for table in (*_OF_MESSAGES, *tables):
         # What a deletion vector hides is still in its file.
         spark.sql(f"REORG TABLE {home.sql_name(table.name)} APPLY (PURGE)")
         found = home.properties(spark, table)

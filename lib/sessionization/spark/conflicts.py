@@ -2,6 +2,8 @@
 
 import logging
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from delta.exceptions import (
     ConcurrentAppendException,
@@ -15,6 +17,9 @@ from delta.exceptions import (
 )
 from pyspark.errors import PySparkException
 from tenacity import before_sleep_log, retry, retry_if_exception, stop_after_attempt, wait_random_exponential
+
+from sessionization.errors import MaintenanceError
+from sessionization.spark.causes import first_cause
 
 _log = logging.getLogger(__name__)
 _TRIES = 5
@@ -40,6 +45,18 @@ def is_conflict(error: BaseException) -> bool:
         return True
     condition = error.getCondition() if isinstance(error, PySparkException) else None
     return re.fullmatch(_CONDITION, condition or "") is not None or _WRITTEN.search(str(error)) is not None
+
+
+@contextmanager
+def refused_on_conflict(what: str) -> Iterator[None]:
+    """Give up where somebody else has changed `what` while the body did: raises `MaintenanceError`."""
+    try:
+        yield
+    except PySparkException as error:
+        if not is_conflict(error):
+            raise
+        msg = f"somebody changed {what} meanwhile ({first_cause(str(error))}): stop the sessionize job, and run this again"
+        raise MaintenanceError(msg) from error
 
 
 again_on_conflict = retry(
