@@ -65,15 +65,19 @@ class TableHome:
             return DeltaTable.isDeltaTable(spark, self._folder(table.name))
         return spark.catalog.tableExists(self.sql_name(table.name))
 
+    def missing(self, spark: SparkSession, tables: Iterable[Table]) -> list[str]:
+        """The names of those of the tables that are not there."""
+        return [table.name for table in tables if not self.exists(spark, table)]
+
     def require(self, spark: SparkSession, tables: Iterable[Table]) -> None:
         """Raises `ConfigurationError` where one of the tables is not there."""
-        self._refuse_missing([table.name for table in tables if not self.exists(spark, table)])
+        self._refuse_without(self.missing(spark, tables))
 
     def require_folder(self, table: Table) -> None:
         """As `require`, before there is an engine to ask; of tables in a catalog nothing is known then."""
-        self._refuse_missing([] if self.warehouse is None or self._has_log(table) else [table.name])
+        self._refuse_without([] if self.warehouse is None or self._has_log(table) else [table.name])
 
-    def _refuse_missing(self, names: list[str]) -> None:
+    def _refuse_without(self, names: list[str]) -> None:
         if names:
             msg = f"{self} does not hold {', '.join(names)}: give the home of the sessionize job's tables, or start it first"
             raise ConfigurationError(msg)
@@ -88,6 +92,10 @@ class TableHome:
         rows = spark.sql(f"SHOW TBLPROPERTIES {self.sql_name(table.name)}").collect()
         return {row.key: row.value for row in rows}
 
+    def owner(self, spark: SparkSession, table: Table) -> str | None:
+        """The checkpoint whose queries write a table; None where it was made by something else."""
+        return self.properties(spark, table).get(OWNER_PROPERTY)
+
     def refuse_other_owner(self, spark: SparkSession, checkpoints: Path) -> None:
         """Check that the folder is the checkpoint whose queries write the tables.
 
@@ -95,13 +103,8 @@ class TableHome:
         """
         owner = read_checkpoint(checkpoints).id
         for table in _ONE_OF_EACH_QUERY:
-            found = self.properties(spark, table).get(OWNER_PROPERTY)
-            if found != owner:
-                msg = (
-                    f"table {table.name} in {self} is written by another checkpoint ({found}, not {owner} of --checkpoints "
-                    f"{checkpoints}): give that one's folder, or the home of this one's tables"
-                )
-                raise CheckpointError(msg)
+            do = ": give that one's folder, or the home of this one's tables"
+            _refuse_other_owner(spark, self, table, owner, do, of=f" of --checkpoints {checkpoints}")
 
     @contextmanager
     def held(self, say: Callable[[str], None], stop: threading.Event | None = None) -> Iterator[None]:
@@ -157,7 +160,7 @@ class TableHome:
 
     @again_on_conflict
     def append(self, rows: DataFrame, table: Table, **options: str) -> None:
-        """Append the rows; once more where somebody has changed the table's settings meanwhile, as `maintain` does."""
+        """Append the rows; where somebody changes the table's settings meanwhile, as `maintain` does, again, a few times."""
         append = rows.write.format("delta").mode("append").options(**options)
         if self.warehouse is not None:
             append.save(self._folder(table.name))
@@ -182,8 +185,7 @@ class TableHome:
 
 def refuse_missing(spark: SparkSession, home: TableHome) -> None:
     """Check that there are tables to take over: raises `ConfigurationError` where one is missing."""
-    missing = [table.name for table in TABLES if not home.exists(spark, table)]
-    if missing:
+    if missing := home.missing(spark, TABLES):
         msg = (
             f"--from-sessions needs the tables of a job before: {home} lacks {', '.join(missing)}; leave it out for a "
             "first start, or give the home that they are in"
@@ -194,7 +196,7 @@ def refuse_missing(spark: SparkSession, home: TableHome) -> None:
 def take_over(spark: SparkSession, home: TableHome, owner: str) -> None:
     """Make all tables those of another checkpoint; the one that wrote them before is refused from then on."""
     for table in TABLES:
-        if home.properties(spark, table).get(OWNER_PROPERTY) != owner:
+        if home.owner(spark, table) != owner:
             spark.sql(f"ALTER TABLE {home.sql_name(table.name)} SET TBLPROPERTIES ('{OWNER_PROPERTY}' = '{owner}')")
 
 
@@ -227,12 +229,20 @@ def _create_or_check(spark: SparkSession, home: TableHome, table: Table, owner: 
             )
             raise CheckpointError(msg)
         _create(spark, home, table, owner)
-    found = home.properties(spark, table).get(OWNER_PROPERTY)
+    do = (
+        "; a second one would double every row: give that checkpoint's folder as --checkpoints, or another home for the "
+        "tables"
+    )
+    _refuse_other_owner(spark, home, table, owner, do)
+
+
+def _refuse_other_owner(
+    spark: SparkSession, home: TableHome, table: Table, owner: str, do: str, *, of: str = ""
+) -> None:
+    """Check that a table is the owner's; raises `CheckpointError` that says what to `do`, and `of` what the owner is."""
+    found = home.owner(spark, table)
     if found != owner:
-        msg = (
-            f"table {table.name} in {home} is written by another checkpoint ({found}, not {owner}); a second one "
-            "would double every row: give that checkpoint's folder as --checkpoints, or another home for the tables"
-        )
+        msg = f"table {table.name} in {home} is written by another checkpoint ({found}, not {owner}{of}){do}"
         raise CheckpointError(msg)
 
 
