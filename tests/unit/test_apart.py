@@ -47,7 +47,9 @@ def test_what_is_read_again_is_told() -> None:
     ],
 )
 def test_the_same_events_are_told_as_such(sessionize: WorkedOff, archive: WorkedOff) -> None:
-    assert told(sessionize, archive).startswith("archive and sessionize had taken the same events")
+    said = told(sessionize, archive)
+    assert said.startswith("archive and sessionize had taken the same events")
+    assert said.endswith("by stream_progress, which lacks the last 10 seconds before a crash")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """How far apart the two queries that read were when a job before this one ended: a line for whoever begins a new checkpoint."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
@@ -9,10 +9,11 @@ from pyspark.sql import SparkSession
 from sessionization.core.state import Rules
 from sessionization.durations import DAY_MS, format_duration
 from sessionization.spark.checkpoint import ARCHIVE, SESSIONIZE
+from sessionization.spark.progress_log import APPEND_EVERY_S
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import RAW_EVENTS, STREAM_PROGRESS
 
-_BY = f"by {STREAM_PROGRESS.name}, which lacks the last ten seconds before a crash"
+_BY = f"by {STREAM_PROGRESS.name}, which lacks the last {APPEND_EVERY_S} seconds before a crash"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,8 @@ NOTHING = WorkedOff(0, -1, 0, 0, None, counts_changes=True)
 def how_far_apart(spark: SparkSession, home: TableHome, rules: Rules) -> str:
     """One line: how many events one of the queries had taken that the other had not, and what to do about it.
 
-    `sessionize` has a micro-batch every second, so its newest number 0 is where the last checkpoint began.
+    `sessionize` has a micro-batch at every `--trigger`, also without input, so its newest number 0 is where the last
+    checkpoint began.
     """
     progress = home.sql_name(STREAM_PROGRESS.name)
     rows = spark.sql(
@@ -58,7 +60,8 @@ def how_far_apart(spark: SparkSession, home: TableHome, rules: Rules) -> str:
         GROUP BY query
         """
     ).collect()
-    return line({row.query: WorkedOff(*row[1:]) for row in rows}, rules)
+    names = [field.name for field in fields(WorkedOff)]
+    return line({row.query: WorkedOff(**{name: row[name] for name in names}) for row in rows}, rules)
 
 
 def line(worked_off: Mapping[str, WorkedOff], rules: Rules) -> str:
