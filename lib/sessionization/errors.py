@@ -41,7 +41,10 @@ class DeliveryError(SessionizationError):
 
 
 class MaintenanceError(SessionizationError):
-    """Raised when maintenance went on to its end without all of its steps; the message names each and its cause."""
+    """Raised when a job did not do all that it was to do to the tables: steps failed, or somebody else changed one meanwhile.
+
+    The message names the cause of each.
+    """
 
     exit_code = 1
 
@@ -53,7 +56,10 @@ class DifferenceError(SessionizationError):
 
 
 class StateError(SessionizationError):
-    """Raised when an operator's state breaks an invariant; the message names each, how often, and one example."""
+    """Raised when an operator's state breaks an invariant, or a repartitioning was cut off or has changed what it holds.
+
+    The message names each invariant, how often, and one example, or says what became of the repartitioning.
+    """
 
     exit_code = 1
 

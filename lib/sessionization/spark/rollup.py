@@ -36,7 +36,7 @@ def per_session(changes: DataFrame) -> DataFrame:
 def merge(sessions: DeltaTable, changes: DataFrame) -> None:
     """Merge changes into `sessions`; rows that would stay the same are not rewritten.
 
-    Somebody who deletes rows meanwhile, say those that are too old, may be first: then it is done once more.
+    Somebody who deletes rows meanwhile, say those that are too old, may be first: then it is tried again, a few times.
     """
     merge_folded(sessions, per_session(changes))
 
