@@ -159,6 +159,18 @@ def test_a_file_that_was_read_is_known_whatever_its_name(
             assert f"holds 1 files whose messages the tables have ({file}): move them away" in str(told.value)
 
 
+def test_files_that_were_read_are_known_where_their_folder_was_moved(
+    spark: SparkSession, read_files: tuple[Path, TableHome], tmp_path: Path
+) -> None:
+    """As with a disk that another machine mounts, or a folder that was copied: there the files have other times, too."""
+    folder, home = read_files
+    copy = tmp_path / "copied" / "pc_sessions" / ODD_NAMES[0]
+    copy.parent.mkdir(parents=True)
+    copy.write_bytes((folder / "pc_sessions" / ODD_NAMES[0]).read_bytes())
+    with pytest.raises(ConfigurationError, match="holds 1 files whose messages the tables have"):
+        left_off.refuse_read_files(spark, tmp_path / "copied", home)
+
+
 @pytest.mark.parametrize(
     "name", ["a%20b.json", "a c.json", "events%20(1).json", "a%2Bb.json", "100%25.json", "new.json"]
 )

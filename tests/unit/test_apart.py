@@ -24,7 +24,7 @@ def told(sessionize: WorkedOff, archive: WorkedOff, rules: Rules = RULES) -> str
 def test_a_backlog_of_which_only_the_archive_knows_is_told_with_what_mends_it() -> None:
     said = told(worked_off(1_000), worked_off(13_500, quarantined=500, reached_ms=NOON_MS + DAY_MS))
     assert said.startswith("archive had taken 12,000 events that sessionize had not")
-    assert "later than 30m after this start stop the job, run backfill --from 2025-11-20 --merge, and start" in said
+    assert "later than 1h after this start stop the job, run backfill --from 2025-11-20 --merge, and start" in said
 
 
 def test_the_day_is_far_enough_back_for_sessions_that_were_live() -> None:

@@ -124,17 +124,19 @@ def _erase(
     """Delete so that a run that was cut off can be repeated: what tells whose a session is goes after what it is asked for.
 
     That is messages, then rows of its sessions that name nobody, then what names it, `sessions` last. All is done by MERGE,
-    also what a DELETE could do: a table's history keeps the condition, and the name in it.
+    also what a DELETE could do: a table's history keeps the condition, and the name in it. The rows of `raw_events` stay
+    without their messages: a warm start takes from them what has been read.
     """
     named = spark.createDataFrame([(account,) for account in accounts], "account_id string")
 
     def count(table: Table, rows: int) -> None:
         receipt.deleted[table.name] = rows
-        say(f"{table.name}: {rows:,} rows are deleted")
+        say(f"{table.name}: {rows:,} rows are {'emptied' if table is RAW_EVENTS else 'deleted'}")
 
     for table in _OF_MESSAGES:
         messages = _messages(home.read(spark.read, table), accounts, theirs)
-        count(table, _merge_away(spark, home, table, messages, _MESSAGE))
+        change = _empty if table is RAW_EVENTS else _merge_away
+        count(table, change(spark, home, table, messages, _MESSAGE))
     tables = (SESSION_CHANGES, BACKFILL, SESSIONS) if home.exists(spark, BACKFILL) else (SESSION_CHANGES, SESSIONS)
     nameless = dict.fromkeys(tables, 0)
     if not theirs.isEmpty():
@@ -170,6 +172,13 @@ def _unname(spark: SparkSession, home: TableHome, table: Table, named: DataFrame
     unnamed = F.col("t._shown_end").withField("account_id", F.lit(None).cast("string"))
     merge = target.alias("t").merge(named.alias("s"), "t._shown_end.account_id = s.account_id")
     return _rows(target, merge.whenMatchedUpdate(set={"_shown_end": unnamed}).execute)
+
+
+def _empty(spark: SparkSession, home: TableHome, table: Table, rows: DataFrame, key: tuple[str, ...]) -> int:
+    """Take the messages out of the rows of a table that agree with one of these in the columns `key`."""
+    target = home.delta_table(spark, table)
+    merge = target.alias("t").merge(rows.alias("s"), " AND ".join(f"t.{name} = s.{name}" for name in key))
+    return _rows(target, merge.whenMatchedUpdate(set={"value": F.lit(None).cast("binary")}).execute)
 
 
 def _merge_away(

@@ -67,18 +67,19 @@ def how_far_apart(spark: SparkSession, home: TableHome, rules: Rules) -> str:
 def line(worked_off: Mapping[str, WorkedOff], rules: Rules) -> str:
     """The same, of what each query has worked off."""
     sessionize, archive = (worked_off.get(query, NOTHING) for query in (SESSIONIZE, ARCHIVE))
-    timeout = format_duration(rules.session_timeout_ms)
+    # Until then the one that comes last may have been live, and would be merged as such: nothing would ever end it.
+    later = format_duration(2 * rules.session_timeout_ms)
     if not (sessionize.is_whole and archive.is_whole and sessionize.micro_batches):
         return (
             f"--from-sessions: rows of {STREAM_PROGRESS.name} are missing, so it is not known how far apart {ARCHIVE} and "
-            f"{SESSIONIZE} were; what only {ARCHIVE} had taken is in no session: later than {timeout} after this start "
+            f"{SESSIONIZE} were; what only {ARCHIVE} had taken is in no session: later than {later} after this start "
             "backfill --verify tells"
         )
     ahead = archive.messages - (archive.quarantined if sessionize.counts_changes else 0) - sessionize.messages
     if ahead > 0:
         return (
             f"--from-sessions: {ARCHIVE} had taken {ahead:,} events that {SESSIONIZE} had not, {_BY}: they are in "
-            f"{RAW_EVENTS.name} and in no session; later than {timeout} after this start stop the job, run "
+            f"{RAW_EVENTS.name} and in no session; later than {later} after this start stop the job, run "
             f"backfill --from {_day(sessionize, archive, rules)} --merge, and start it again"
         )
     if ahead < 0:

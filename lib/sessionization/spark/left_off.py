@@ -118,19 +118,22 @@ def with_new_partitions(
 
 
 def _read_before(spark: SparkSession, files: list[Path], home: TableHome) -> list[str]:
-    """Those of the files that `raw_events` has messages of; there a file is named by its URI, in which it is escaped."""
-    since = min(file.stat().st_mtime for file in files)
-    there = spark.createDataFrame([(os.path.normpath(file),) for file in files], "file string")
-    path = F.regexp_replace("file", "^[a-z]+:/+", "/")
+    """Those of the files that `raw_events` has messages of; there a file is named by its URI, in which it is escaped.
+
+    Stream and name tell, for the folder may have been moved or copied since; no name is used twice.
+    """
+    named = {f"{file.parent.name}/{file.name}": os.path.normpath(file) for file in files}
+    there = spark.createDataFrame([(name,) for name in named], "file string")
+    path = F.regexp_extract("file", "[^/]+/[^/]+$", 0)
     # That function reads forms, in which a plus is a space.
     unescaped = F.try_url_decode(F.regexp_replace(path, r"\+", "%2B"))
     read = (
         home.read(spark.read, RAW_EVENTS)
-        .where(F.col("ingest_date") >= F.date_sub(F.to_date(F.timestamp_seconds(F.lit(since))), 1))
+        .where("file IS NOT NULL")
         .select(F.coalesce(unescaped, path).alias("file"))
         .distinct()
     )
-    return [row.file for row in read.join(there, "file", "semi").orderBy("file").collect()]
+    return [named[row.file] for row in read.join(there, "file", "semi").orderBy("file").collect()]
 
 
 def _known_since_ms(spark: SparkSession, home: TableHome) -> int:
