@@ -109,7 +109,11 @@ def test_the_tables_are_taken_over_last_of_all(
         input=tmp_path, warehouse=tmp_path / "w", checkpoints=tmp_path / "c", from_sessions=True
     )
     checkpoint = open_checkpoint(settings.checkpoints, Fixed.of(settings, "tables"), settings.rules, warm=True)
+    (tmp_path / "w/session_changes/_delta_log").mkdir(parents=True)
+    home = TableHome(settings.warehouse)
     done: list[str] = []
+    at_once = threading.Event()
+    at_once.set()
 
     def warm_start(*_args: object) -> None:
         done.append("checked")
@@ -119,6 +123,8 @@ def test_the_tables_are_taken_over_last_of_all(
     def take_over(*_args: object) -> None:
         done.append("taken over")
         assert read_checkpoint(settings.checkpoints).is_warm  # else a start that is cut off here would begin empty
+        with pytest.raises(StoppedError, match="stopped while waiting"), home.held(print, at_once):
+            pytest.fail("a landing writes meanwhile")
 
     def stop(*_args: object) -> None:
         raise StoppedError
@@ -130,6 +136,8 @@ def test_the_tables_are_taken_over_last_of_all(
     monkeypatch.setattr(run, "take_over", take_over)
     monkeypatch.setattr(run, "create_tables", lambda *_args, **_options: done.append("owned"))
     with pytest.raises(ConfigurationError if is_refused else StoppedError):
-        _run(None, settings, checkpoint, TableHome(settings.warehouse), threading.Event(), Watch(print))
+        _run(None, settings, checkpoint, home, threading.Event(), Watch(print))
+    with home.held(lambda _: pytest.fail("only meanwhile"), at_once):
+        pass
     assert done == (["checked"] if is_refused else ["checked", "taken over", "owned"])
     assert read_checkpoint(settings.checkpoints).is_warm is not is_refused

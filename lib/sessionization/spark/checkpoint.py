@@ -41,6 +41,11 @@ class Checkpoint:
     """Where the changes of the newest micro-batch went, as `--sink` names it; all did before it was kept."""
 
     @property
+    def is_taking_over(self) -> bool:
+        """The tables are yet to be taken over from the checkpoint before."""
+        return self.is_warm and not self.is_used
+
+    @property
     def engine_log(self) -> Path:
         """Where a local engine logs."""
         return self.folder / "engine.log"

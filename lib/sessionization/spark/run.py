@@ -108,7 +108,9 @@ def _run(
     if settings.source == "kafka":
         with _unless_stopped(stop):
             check_topics(spark, settings, (*STREAMS, *((settings.output_topic,) if settings.sink == "kafka" else ())))
-    with _unless_stopped(stop), _plain_errors(f"the tables in {home} cannot be opened or created"):
+    # What a landing writes to folders at that moment might be replaced.
+    alone = home.held(watch.say, stop) if checkpoint.is_taking_over else contextlib.nullcontext()
+    with _unless_stopped(stop), _plain_errors(f"the tables in {home} cannot be opened or created"), alone:
         checkpoint, progress_log, before = _opened(spark, settings, checkpoint, home, watch.say)
     began_ms = wall_clock_ms()
     totals = RunningTotals()
@@ -157,8 +159,7 @@ def _opened(
 
     Raises `ConfigurationError` or `CheckpointError`.
     """
-    is_taking_over = checkpoint.is_warm and not checkpoint.is_used
-    if is_taking_over:
+    if checkpoint.is_taking_over:
         refuse_missing(spark, home)
     else:
         create_tables(spark, home, owner=checkpoint.id, may_create=not checkpoint.is_used)
@@ -171,7 +172,7 @@ def _opened(
     )
     with _plain_errors("--from-sessions: what it begins with cannot be told"):
         before = warm_start(spark, settings, checkpoint, home, say)
-    if is_taking_over:
+    if checkpoint.is_taking_over:
         checkpoint.keep_warm()
         take_over(spark, home, checkpoint.id)
         create_tables(spark, home, owner=checkpoint.id, may_create=False)

@@ -110,7 +110,8 @@ class TableHome:
     def held(self, say: Callable[[str], None], stop: threading.Event | None = None) -> Iterator[None]:
         """Where the tables are folders, keep out who else writes them beside the stream while the body runs.
 
-        There a commit may replace that of another process. The sessionize job is kept out by its checkpoint. A folder
+        There a commit may replace that of another process. The sessionize job is kept out by its checkpoint, but for the moment
+        in which it takes the tables over, when it holds them itself. A folder
         without tables is left as it is, and not held: who must not go on there when somebody makes them asks
         `require_folder` before.
 
