@@ -50,6 +50,8 @@ NOT_PLAIN = {
     "a leap day": wire(timestamp="2024-02-29T12:00:00Z"),
     "a field twice": wire().replace(b"{", b'{"appSessionId": 8, ', 1),
     "an account twice": wire().replace(b"{", b'{"psnAccountId": "bob", ', 1),
+    "forty fields": wire(**{f"field{n}": n for n in range(36)}),
+    "five thousand fields": wire(**{f"field{n}": n for n in range(5_000)}),
     "nested": wire(pad={"appSessionId": 8}),
     "a fraction": end(totalFgTime=42.0),
     "foreground of the wrong type": end(totalFgTime="42"),

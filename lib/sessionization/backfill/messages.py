@@ -62,6 +62,8 @@ _OPTIONAL = {
     "psnAccountId": f'(?:null|"(?P<psnAccountId>{_CHARACTER}*)")',
     "totalFgTime": "(?:null|(?P<totalFgTime>0|[1-9][0-9]{0,17}))",
 }
+_FIELDS = 32
+"""Bound on the fields of a form: the engine of regular expressions refuses what is too long."""
 _FORMS = 16
 """How many orders of fields are looked for in a batch: it has some ten thousand messages, of which a few are broken."""
 
@@ -156,11 +158,11 @@ class PlainReader:
 
 def _form_of(value: bytes | None, device_field: str) -> str | None:
     """The regular expression of all messages with the same fields in the same order; none where that is no plain one."""
-    if value is None or not _FLAT.fullmatch(value):
+    if value is None or len(value) > MAX_VALUE_BYTES or not _FLAT.fullmatch(value):
         return None
     names = [name.decode() for name in _NAME.findall(value)]
     needed = _NEEDED | {device_field: f'"(?P<{device_field}>{_CHARACTER}*)"'}
-    if len(set(names)) < len(names) or not needed.keys() <= set(names):
+    if len(names) > _FIELDS or len(set(names)) < len(names) or not needed.keys() <= set(names):
         return None
     known = needed | _OPTIONAL
     members = (f'"{name}" ?: ?{known.get(name, _ANY)}' for name in names)
