@@ -60,8 +60,9 @@ def query(warehouse: Path, sql: str, **environment: str) -> str:
 
 
 def test_times_are_utc_wherever_the_machine_is(warehouse: Path) -> None:
-    told = query(warehouse, "SELECT TIMESTAMP '2026-11-21T12:00:00Z' AS at", TZ="America/New_York")
+    told = query(warehouse, "SELECT TIMESTAMP '2026-11-21T12:00:00Z' AS at, 1 AS at, 2 AS last", TZ="America/New_York")
     assert "2026-11-21 12:00:00" in told
+    assert [name.strip() for name in told.splitlines()[1].strip("┃").split("┃")] == ["at", "at", "last"]
 
 
 def test_the_runbook_s_query_finds_the_session_with_a_beat_that_is_missing(warehouse: Path) -> None:

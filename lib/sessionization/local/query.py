@@ -38,7 +38,7 @@ def print_query(warehouse: Path, sql: str, rows: int) -> None:
             msg = f"--sql: {first_cause(str(error))} (tables and views: {names})"
             raise ConfigurationError(msg) from error
     table = Table()
-    for name in found[0].asDict() if found else ("(no rows)",):
+    for name in found[0].__fields__ if found else ("(no rows)",):
         table.add_column(name)
     for row in found:
         table.add_row(*(Text("" if value is None else str(value)) for value in row))
