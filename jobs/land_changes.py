@@ -10,7 +10,7 @@ say = teller(PROG)
 
 def main() -> int:
     settings = parse(LandChangesSettings, None, PROG)
-    from sessionization.spark.landing import land
+    from sessionization.ops.landing import land
 
     with stop_on_signals() as stop:
         land(settings, say, stop)

@@ -19,11 +19,12 @@ from sessionization.backfill.settings import BackfillSettings
 from sessionization.durations import DAY_MS, parse_duration_ms
 from sessionization.errors import CheckpointError, DifferenceError
 from sessionization.ops.maintain import do, steps
-from sessionization.ops.unread import refuse_unread
 from sessionization.settings import SessionizeSettings
 from sessionization.spark import run
+from sessionization.spark.offsets import newest_begun
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import SESSION_CHANGES, SESSIONS, TABLES
+from sessionization.spark.unread import refuse_unread
 
 STREAMS = {"pc_sessions": "hostPcId", "console_sessions": "openPsid"}
 PLAYED_S, RUN_FOR = 30, "60s"
@@ -199,6 +200,21 @@ def test_what_was_changed_is_listed_and_a_merge_mends_it(streamed: Streamed) -> 
     assert anew == before
     assert streamed.backfill(merge=True)[-1].startswith("1 sessions are new in sessions")
     assert sql(f"SELECT * EXCEPT (updated_at) FROM {streamed.sessions} WHERE {key.format(lost)}").collect() == [before]
+
+
+def test_a_stop_that_was_not_clean_is_told_and_forbids_a_merge(streamed: Streamed) -> None:
+    offsets = streamed.folder / "checkpoints/archive/offsets"
+    number = newest_begun(offsets.parent) + 1
+    (offsets / str(number)).touch()
+    try:
+        told = f"micro-batch {number} of archive is begun and not done: start the job"
+        with pytest.raises(CheckpointError, match=told):
+            streamed.backfill(merge=True)
+        assert any("some rows may differ" in line and told in line for line in streamed.backfill(verify=True))
+        today = datetime.now(UTC).date()
+        assert not any(told in line for line in streamed.backfill(**{"from": today, "to": today}, verify=True))
+    finally:
+        (offsets / str(number)).unlink()
 
 
 def spoil(streamed: Streamed, bad: str) -> None:

@@ -13,7 +13,6 @@ from sessionization.ops import rescale as rescaling
 from sessionization.ops.rescale import Fingerprint, rescale
 from sessionization.ops.settings import RescaleSettings
 from sessionization.ops.state import StateReader
-from sessionization.spark import supervise
 from sessionization.spark.checkpoint import SESSIONIZE
 from sessionization.spark.lock import locked
 from sessionization.spark.offsets import begun, newest_begun, newest_committed
@@ -30,7 +29,7 @@ def run_until(job: Job, beats: int) -> None:
     while True:
         with job.running() as queries:
             wait_for(has_beaten, "heartbeats")
-            supervise.stop(queries, lambda _: None)
+            job.stop(queries)
         if newest_begun(query) == newest_committed(query):
             return
 

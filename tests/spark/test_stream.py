@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from sessionization.core.grid import grid_of
 from sessionization.settings import SessionizeSettings
-from sessionization.spark import pipeline
+from sessionization.spark import pipeline, supervise
 from sessionization.spark.checkpoint import SESSIONIZE, open_checkpoint
 from sessionization.spark.fixed import Fixed
 from sessionization.spark.progress import Progress
@@ -77,6 +78,13 @@ class Job:
         finally:
             for query in queries.values():
                 query.stop()
+
+    def stop(self, queries: dict[str, StreamingQuery]) -> list[str]:
+        """Stop as the job does, between two micro-batches where it can; returns what it said."""
+        said: list[str] = []
+        is_appended_since = partial(self.home.is_appended_since, self.spark, SESSION_CHANGES)
+        assert supervise.stop(queries, self.settings.checkpoints, is_appended_since, said.append) == []
+        return said
 
     def changes(self, where: str = "true") -> list[Row]:
         return self.home.read(self.spark.read, SESSION_CHANGES).where(where).orderBy("processed_at").collect()

@@ -14,8 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from sessionization.errors import ConfigurationError
 from sessionization.kafka_options import OUTPUT_TOPIC
 from sessionization.local.broker import Broker
+from sessionization.ops import landing
 from sessionization.settings import SessionizeSettings
-from sessionization.spark import landing, topic
+from sessionization.spark import topic
 from sessionization.spark.checkpoint import open_checkpoint
 from sessionization.spark.codec import OUTPUT_SCHEMA
 from sessionization.spark.fixed import Fixed

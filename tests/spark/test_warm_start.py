@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.settings import SessionizeSettings
-from sessionization.spark import left_off, source, supervise
+from sessionization.spark import left_off, source
 from sessionization.spark.checkpoint import ARCHIVE, ROLLUP, SESSIONIZE, open_checkpoint, read_checkpoint
 from sessionization.spark.codec import OUTPUT_SCHEMA
 from sessionization.spark.fixed import Fixed
@@ -33,7 +33,7 @@ def stopped_at(job: Job, beats: int) -> None:
     with job.running() as queries:
         wait_for(lambda: job.count("change = 'heartbeat'") >= beats, "heartbeats")
         wait_for(lambda: job.archived() == job.sent, "the archive")
-        supervise.stop(queries, lambda _: None)
+        job.stop(queries)
 
 
 @pytest.mark.parametrize(("groups", "then"), [(None, 3), (3, None)])

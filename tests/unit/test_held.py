@@ -6,14 +6,16 @@ from pathlib import Path
 import pytest
 
 from sessionization.errors import CheckpointError, ConfigurationError, StoppedError
+from sessionization.ops import landing
 from sessionization.ops.held import tables_held
 from sessionization.ops.settings import EraseSettings, LandChangesSettings, MaintainSettings
 from sessionization.settings import SessionizeSettings
-from sessionization.spark import landing, supervise
+from sessionization.spark import supervise
 from sessionization.spark.run import Watch, run
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import TABLES
 from tests.adapter.test_checkpoint import reopened
+from tests.unit.begun import begun_and_done
 
 
 def said_to_nobody(line: str) -> None:
@@ -86,20 +88,21 @@ def test_one_stream_writes_the_tables_whatever_its_checkpoint(tmp_path: Path, wa
     assert not (tmp_path / "new/layout.json").exists()
 
 
-def test_a_landing_is_stopped_between_two_micro_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_landing_is_stopped_between_two_micro_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it has appended and not committed it would append again after an account was erased."""
     query = Busy(done_after=3)
     monkeypatch.setattr(supervise, "engine_progress", lambda _: query.progress())
-    landing.wait(query, refused_at_once(), None, said_to_nobody)
+    landing.wait(query, tmp_path, refused_at_once(), None, said_to_nobody)
     assert query.stopped_at == 3
 
 
-def test_a_landing_that_takes_too_long_is_cut_off_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_landing_that_takes_too_long_is_cut_off_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     query = Busy(done_after=10**9)
+    begun_and_done(tmp_path, begun=7, done=6)
     monkeypatch.setattr(supervise, "engine_progress", lambda _: query.progress())
     monkeypatch.setattr(landing, "REST_WITHIN_S", 0)
     said: list[str] = []
-    landing.wait(query, refused_at_once(), None, said.append)
+    landing.wait(query, tmp_path, refused_at_once(), None, said.append)
     assert said == ["the query is cut off within a micro-batch, which the next start repeats"]
 
 

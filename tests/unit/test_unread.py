@@ -7,7 +7,7 @@ import pytest
 
 from sessionization.durations import DAY_MS
 from sessionization.errors import CheckpointError
-from sessionization.ops.unread import kept_ms, refuse_unread, unread_ms
+from sessionization.spark.unread import kept_ms, refuse_unread, unread_ms
 
 NOW_MS = 1_763_726_400_000
 NEWEST = 900

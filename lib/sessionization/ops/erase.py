@@ -16,7 +16,6 @@ from sessionization.errors import ConfigurationError
 from sessionization.ops.held import tables_held
 from sessionization.ops.settings import EraseSettings
 from sessionization.ops.state import StateReader
-from sessionization.ops.unread import refuse_unread
 from sessionization.spark import rollup
 from sessionization.spark.checkpoint import SESSIONIZE
 from sessionization.spark.conflicts import refused_on_conflict
@@ -32,6 +31,7 @@ from sessionization.spark.tables import (
     Table,
     retention_ms_of,
 )
+from sessionization.spark.unread import refuse_unread
 
 _OF_MESSAGES = (RAW_EVENTS, QUARANTINE)
 _NEEDED = (SESSION_CHANGES, SESSIONS, *_OF_MESSAGES)

@@ -16,7 +16,6 @@ from sessionization.errors import MaintenanceError, SessionizationError
 from sessionization.ops.held import tables_held
 from sessionization.ops.input_files import delete_read_files
 from sessionization.ops.settings import MaintainSettings
-from sessionization.ops.unread import kept_ms, unread_ms
 from sessionization.spark.causes import first_cause
 from sessionization.spark.conflicts import again_on_conflict, is_conflict
 from sessionization.spark.table_home import TableHome
@@ -30,6 +29,7 @@ from sessionization.spark.tables import (
     retention,
     retention_ms_of,
 )
+from sessionization.spark.unread import kept_ms, unread_ms
 
 
 @dataclass(frozen=True, slots=True)

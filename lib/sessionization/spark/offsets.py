@@ -43,6 +43,11 @@ def newest_committed(query: Path) -> int:
     return max(_batches(query / "commits"), default=-1)
 
 
+def is_cut_off(query: Path) -> bool:
+    """Whether the newest micro-batch of a query that has stopped was begun and is not done: the next start repeats it."""
+    return newest_begun(query) != newest_committed(query)
+
+
 def begun(query: Path, batch_id: int) -> Begun:
     """What was written down of a micro-batch; raises `CheckpointError` too where that is of a form not known here."""
     file = query / "offsets" / str(batch_id)

@@ -6,6 +6,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from py4j.protocol import Py4JError, Py4JNetworkError
@@ -30,6 +31,7 @@ from sessionization.spark.progress_log import ProgressLog
 from sessionization.spark.session import on_databricks, own_session
 from sessionization.spark.sinks import APPENDED
 from sessionization.spark.table_home import TableHome, create_tables, refuse_missing, take_over
+from sessionization.spark.tables import SESSION_CHANGES
 from sessionization.spark.totals import Delays, RunningTotals, Totals, delays_since, live_now
 from sessionization.spark.warm_start import Before, warm_start
 
@@ -135,7 +137,8 @@ def _run(
             routine = watch.routine or watch.say
             supervise.watch(queries, totals, settings.run_for, stop, watch.say, warning, routine)
         finally:
-            causes = supervise.stop(queries, watch.say)
+            is_appended_since = partial(home.is_appended_since, spark, SESSION_CHANGES)
+            causes = supervise.stop(queries, checkpoint.folder, is_appended_since, watch.say)
     if causes:
         raise StreamError(_told(causes, checkpoint.engine_log))
     seconds = (wall_clock_ms() - began_ms) / 1000

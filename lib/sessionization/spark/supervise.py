@@ -16,8 +16,10 @@ from sessionization.clock import wall_clock_ms
 from sessionization.errors import StreamError
 from sessionization.spark.causes import first_cause
 from sessionization.spark.checkpoint import ARCHIVE, ROLLUP, SESSIONIZE
+from sessionization.spark.offsets import is_cut_off
 from sessionization.spark.progress import Progress, engine_progress
 from sessionization.spark.totals import RunningTotals, Totals
+from sessionization.spark.unread import has_unread
 
 REST_WITHIN_S = 25
 """How long the queries may take to finish what they have begun; each may then take `stopTimeout` to be cut off."""
@@ -80,13 +82,24 @@ def watch(
             return
 
 
-def stop(queries: dict[str, StreamingQuery], say: Say) -> list[str]:
+def stop(
+    queries: dict[str, StreamingQuery], checkpoints: Path, is_appended_since: Callable[[int], bool], say: Say
+) -> list[str]:
     """Stop each query between two micro-batches, and let `sessions` catch up with what was written.
 
-    A query that does not come to rest in time is cut off; its micro-batch is repeated at the next start.
+    A query that does not come to rest in time is cut off, as is a micro-batch that begins just then; the next start
+    repeats it. What is said of that is what the checkpoint tells afterwards.
+
+    Args:
+        queries: by name.
+        checkpoints: the job's folder.
+        is_appended_since: as for `refuse_unread`.
+        say: is told.
 
     Returns:
         Why queries had ended on their own.
+
+    Raises `CheckpointError` where the checkpoint cannot be read; all queries have stopped then.
     """
     causes: dict[str, str] = {}
     running = dict(queries)
@@ -100,16 +113,20 @@ def stop(queries: dict[str, StreamingQuery], say: Say) -> list[str]:
     note_ended()
     say("stopping: finishing the micro-batches that have begun")
     deadline_s = time.monotonic() + REST_WITHIN_S
+    may_be_behind = False
     for name in (SESSIONIZE, ROLLUP, ARCHIVE):
         query = running[name]
-        is_behind = name == ROLLUP and not _has_caught_up(query, (deadline_s - time.monotonic()) / 2)
-        if not comes_to_rest(query, deadline_s):
-            say(f"query {name} is cut off within a micro-batch, which the next start repeats")
-        if is_behind:
-            say("`sessions` is behind `session_changes` until the next start")
+        if name == ROLLUP:
+            may_be_behind = not _has_caught_up(query, (deadline_s - time.monotonic()) / 2)
+        wait_for_rest(query, deadline_s)
         note_ended()
         _stop_query(query, say)
         del running[name]
+    for name in queries:
+        if name not in causes and is_cut_off(checkpoints / name):
+            say(f"query {name} is cut off within a micro-batch, which the next start repeats")
+    if may_be_behind and has_unread(checkpoints, is_appended_since):
+        say("`sessions` is behind `session_changes` until the next start")
     return list(causes.values())
 
 
@@ -122,8 +139,8 @@ def _stop_query(query: StreamingQuery, say: Say) -> None:
         say(f"query {query.name} does not stop ({first_cause(str(error))}): it ends with the engine")
 
 
-def comes_to_rest(query: StreamingQuery, deadline_s: float) -> bool:
-    """Wait until the micro-batch that now runs is done, or the query has ended; false where that takes too long.
+def wait_for_rest(query: StreamingQuery, deadline_s: float) -> None:
+    """Wait until the micro-batch that now runs is done, the query has ended, or it is too late.
 
     Where micro-batches take longer than the trigger there is no pause between two: then the next has just begun, and
     can be cut off before it has done any work.
@@ -136,9 +153,8 @@ def comes_to_rest(query: StreamingQuery, deadline_s: float) -> bool:
     before = newest_done()
     while query.isActive and query.status["isTriggerActive"] and newest_done() == before:
         if time.monotonic() >= deadline_s:
-            return False
+            return
         time.sleep(0.01)
-    return True
 
 
 def _has_caught_up(query: StreamingQuery, within_s: float) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from sessionization.durations import DAY_MS
 from sessionization.errors import CheckpointError
 from sessionization.spark.checkpoint import QUERIES, ROLLUP
-from sessionization.spark.offsets import begun, newest_begun, newest_committed, oldest_begun
+from sessionization.spark.offsets import begun, is_cut_off, newest_begun, newest_committed, oldest_begun
 
 _TWO_NIGHTS_MS = 2 * DAY_MS
 _CATCH_UP = "start the job, let it catch up, stop it gracefully (SIGTERM, or --run-for 2m), and try again"
@@ -61,20 +61,25 @@ def refuse_unread(checkpoints: Path, is_appended_since: Callable[[int], bool]) -
 
     Raises `CheckpointError` otherwise, and where the checkpoint cannot be read.
     """
-    with _one_line(checkpoints):
-        for name in QUERIES:
+    for name in QUERIES:
+        if is_cut_off(checkpoints / name):
             number = newest_begun(checkpoints / name)
-            if number != newest_committed(checkpoints / name):
-                msg = f"--checkpoints {checkpoints}: micro-batch {number} of {name} is begun and not done: {_CATCH_UP}"
-                raise CheckpointError(msg)
-        number = newest_begun(checkpoints / ROLLUP)
-        if number < 0:
-            return  # it begins with the table as it is then
-        reached = begun(checkpoints / ROLLUP, number).sources[0]
-        version, is_at_first = int(reached["reservoirVersion"]), bool(reached["isStartingVersion"])
-    if is_at_first or is_appended_since(version):
+            msg = f"--checkpoints {checkpoints}: micro-batch {number} of {name} is begun and not done: {_CATCH_UP}"
+            raise CheckpointError(msg)
+    if has_unread(checkpoints, is_appended_since):
         msg = f"--checkpoints {checkpoints}: rollup has not read all of session_changes: {_CATCH_UP}"
         raise CheckpointError(msg)
+
+
+def has_unread(checkpoints: Path, is_appended_since: Callable[[int], bool]) -> bool:
+    """Whether `session_changes` has rows that the rollup has not begun to read; arguments and errors as for `refuse_unread`."""
+    with _one_line(checkpoints):
+        number = newest_begun(checkpoints / ROLLUP)
+        if number < 0:
+            return False  # it begins with the table as it is then
+        reached = begun(checkpoints / ROLLUP, number).sources[0]
+        version, is_at_first = int(reached["reservoirVersion"]), bool(reached["isStartingVersion"])
+    return is_at_first or is_appended_since(version)
 
 
 def kept_ms(retention_ms: int, behind_ms: int) -> int:

@@ -16,10 +16,10 @@ from sessionization.spark import topic
 from sessionization.spark.causes import first_cause
 from sessionization.spark.kafka import check_topics, client_options
 from sessionization.spark.lock import locked
-from sessionization.spark.offsets import begun, newest_begun
+from sessionization.spark.offsets import begun, is_cut_off, newest_begun
 from sessionization.spark.session import own_session
 from sessionization.spark.sinks import COMPACT_EVERY_BATCHES, ROWS_PER_FILE, compact
-from sessionization.spark.supervise import REST_WITHIN_S, comes_to_rest, engine_alive
+from sessionization.spark.supervise import REST_WITHIN_S, engine_alive, wait_for_rest
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import SESSION_CHANGES
 
@@ -52,7 +52,7 @@ def land(settings: LandChangesSettings, say: Say, stop: threading.Event) -> None
         options = client_options(spark, settings)
         query = start(spark, home, options, settings.output_topic, settings.checkpoints, settings.trigger)
         say(f"from {settings.output_topic} into {SESSION_CHANGES.name} in {home}")
-        wait(query, stop, settings.run_for, say)
+        wait(query, settings.checkpoints / _QUERY, stop, settings.run_for, say)
 
 
 def _refuse_other_topic(checkpoints: Path, output_topic: str) -> None:
@@ -127,7 +127,7 @@ def append_new(home: TableHome, output_topic: str, changes: DataFrame) -> None:
         changes.unpersist()
 
 
-def wait(query: StreamingQuery, stop: threading.Event, run_for_ms: int | None, say: Say) -> None:
+def wait(query: StreamingQuery, checkpoint: Path, stop: threading.Event, run_for_ms: int | None, say: Say) -> None:
     """Wait for the end, and stop the query between two micro-batches: one that it repeats would bring back what was erased.
 
     Raises `StreamError` when the query ended on its own.
@@ -140,10 +140,11 @@ def wait(query: StreamingQuery, stop: threading.Event, run_for_ms: int | None, s
     while query.isActive and not over.is_set() and not stop.wait(0.2):
         pass
     timer.cancel()
-    if not comes_to_rest(query, time.monotonic() + REST_WITHIN_S):
-        say("the query is cut off within a micro-batch, which the next start repeats")
+    wait_for_rest(query, time.monotonic() + REST_WITHIN_S)
     failure = query.exception()
     query.stop()
+    if failure is None and is_cut_off(checkpoint):
+        say("the query is cut off within a micro-batch, which the next start repeats")
     if failure is not None:
         msg = f"the query stopped: {first_cause(str(failure))}; nothing is lost: mend the cause, start again with the same options"
         raise StreamError(msg)

@@ -1,0 +1,101 @@
+"""What a stop says of the three queries: what the checkpoint tells once they have stopped."""
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sessionization.spark import supervise
+from sessionization.spark.checkpoint import QUERIES
+from tests.unit.begun import begun_and_done
+
+STOPPING = "stopping: finishing the micro-batches that have begun"
+NEWEST = 900
+
+
+class Query:
+    """One that idles; as it is stopped its last micro-batches are written down as they are given."""
+
+    isActive = True  # noqa: N815 - PySpark's name
+    lastProgress = None  # noqa: N815
+
+    def __init__(self, folder: Path, *, begun: int = 3, done: int = 3, reads_to: int = NEWEST + 1) -> None:
+        self.name = folder.name
+        self.status = {"isTriggerActive": False}
+        self.is_stopped = False
+        self._folder, self._begun, self._done, self._reads_to = folder, begun, done, reads_to
+
+    def processAllAvailable(self) -> None:  # noqa: N802
+        pass
+
+    def exception(self) -> None:
+        return None
+
+    def stop(self) -> None:
+        self.is_stopped = True
+        offset = {"sourceVersion": 1, "reservoirVersion": self._reads_to, "index": -1, "isStartingVersion": False}
+        begun_and_done(self._folder, begun=self._begun, done=self._done, offset=json.dumps(offset))
+
+
+class Slow(Query):
+    """One that has not caught up when the time is over."""
+
+    def __init__(self, folder: Path, never: threading.Event, **then: int) -> None:
+        super().__init__(folder, **then)
+        self._never = never
+
+    def processAllAvailable(self) -> None:  # noqa: N802
+        self._never.wait()
+
+
+class Failed(Query):
+    isActive = False  # noqa: N815
+
+    def exception(self) -> str:  # type: ignore[override]
+        return "no space left"
+
+
+@pytest.fixture
+def never(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    monkeypatch.setattr(supervise, "REST_WITHIN_S", 0.1)
+    never = threading.Event()
+    yield never
+    never.set()
+
+
+def stopped(folder: Path, *other: Query) -> tuple[list[str], list[str]]:
+    """What a stop gave back, and said; the queries that are not given end well."""
+    queries = {name: Query(folder / name) for name in QUERIES} | {query.name: query for query in other}
+    said: list[str] = []
+    causes = supervise.stop(queries, folder, lambda version: version <= NEWEST, said.append)
+    assert all(query.is_stopped for query in queries.values())
+    assert said.pop(0 if causes == [] else len(causes)) == STOPPING
+    return causes, said
+
+
+def test_a_stop_between_two_micro_batches_says_nothing_more(tmp_path: Path) -> None:
+    assert stopped(tmp_path) == ([], [])
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_a_micro_batch_that_began_as_its_query_was_stopped_is_told(tmp_path: Path, name: str) -> None:
+    """Who erases an account, or merges, is refused then, and would wonder why."""
+    cut_off = Query(tmp_path / name, begun=4)
+    told = f"query {name} is cut off within a micro-batch, which the next start repeats"
+    assert stopped(tmp_path, cut_off) == ([], [told])
+
+
+def test_sessions_is_behind_where_rollup_has_not_read_all_in_time(tmp_path: Path, never: threading.Event) -> None:
+    slow = Slow(tmp_path / "rollup", never, reads_to=NEWEST)
+    assert stopped(tmp_path, slow) == ([], ["`sessions` is behind `session_changes` until the next start"])
+
+
+def test_and_is_not_where_its_last_micro_batch_took_the_rest(tmp_path: Path, never: threading.Event) -> None:
+    assert stopped(tmp_path, Slow(tmp_path / "rollup", never)) == ([], [])
+
+
+def test_a_query_that_failed_says_why_and_not_that_it_was_cut_off(tmp_path: Path) -> None:
+    told = ["query archive stopped: no space left"]
+    assert stopped(tmp_path, Failed(tmp_path / "archive", begun=4)) == (told, told)
