@@ -13,9 +13,10 @@ from sessionization.errors import CheckpointError, ConfigurationError, StoppedEr
 from sessionization.settings import SessionizeSettings
 from sessionization.spark import run
 from sessionization.spark.checkpoint import open_checkpoint, read_checkpoint
+from sessionization.spark.engine import engine_alive
 from sessionization.spark.fixed import Fixed
 from sessionization.spark.run import Watch, _run, _unless_stopped, _vanished_streams
-from sessionization.spark.supervise import _has_caught_up, engine_alive
+from sessionization.spark.supervise import _has_caught_up
 from sessionization.spark.table_home import TableHome
 
 

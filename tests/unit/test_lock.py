@@ -70,7 +70,8 @@ def test_a_killed_job_holds_it_until_its_engine_has_ended(tmp_path: Path) -> Non
         assert holder.stdout is not None
         engine = int(holder.stdout.readline())
         holder.kill()
-    with pytest.raises(CheckpointError), locked(tmp_path, lambda _: None, wait_s=0):
+    left = rf"in use by process {holder.pid} on \S+ since \S+, which has ended and left its engine behind \(`lsof {tmp_path}/lock`"
+    with pytest.raises(CheckpointError, match=left), locked(tmp_path, lambda _: None, wait_s=0):
         pytest.fail("the engine still runs")
     subprocess.run(["kill", "-9", str(engine)], check=True)
     with locked(tmp_path, lambda _: None, wait_s=10):

@@ -14,12 +14,13 @@ from sessionization.errors import CheckpointError, ConfigurationError, StreamErr
 from sessionization.ops.settings import LandChangesSettings
 from sessionization.spark import topic
 from sessionization.spark.causes import first_cause
+from sessionization.spark.engine import engine_alive, hang_told
 from sessionization.spark.kafka import check_topics, client_options
 from sessionization.spark.lock import locked
 from sessionization.spark.offsets import begun, is_cut_off, newest_begun
 from sessionization.spark.session import own_session
 from sessionization.spark.sinks import COMPACT_EVERY_BATCHES, ROWS_PER_FILE, compact
-from sessionization.spark.supervise import REST_WITHIN_S, engine_alive, wait_for_rest
+from sessionization.spark.supervise import REST_WITHIN_S, wait_for_rest
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import SESSION_CHANGES
 
@@ -46,7 +47,13 @@ def land(settings: LandChangesSettings, say: Say, stop: threading.Event) -> None
     home.require_folder(SESSION_CHANGES)  # what a sessionize job makes from here on would not be held
     _refuse_other_topic(settings.checkpoints, settings.output_topic)
     log = settings.checkpoints / "engine.log"
-    with locked(settings.checkpoints, say, stop), home.held(say, stop), engine_alive(log), own_session(log) as spark:
+    with (
+        locked(settings.checkpoints, say, stop),
+        home.held(say, stop),
+        engine_alive(log),
+        own_session(log) as spark,
+        hang_told(spark, log, stop, say),
+    ):
         home.require(spark, [SESSION_CHANGES])
         check_topics(spark, settings, (settings.output_topic,))
         options = client_options(spark, settings)

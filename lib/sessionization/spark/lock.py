@@ -106,9 +106,22 @@ def _owner(file: IO[str]) -> str:
     file.seek(0)
     try:
         owner = json.loads(file.read())
-        return f"process {owner['pid']} on {owner['host']} since {owner['since']}"
+        told = f"process {owner['pid']} on {owner['host']} since {owner['since']}"
+        if owner["host"] == socket.gethostname() and not _is_alive(owner["pid"]):
+            return f"{told}, which has ended and left its engine behind (`lsof {file.name}` names it)"
     except (ValueError, LookupError, TypeError):  # it is just being written
         return "another job"
+    return told
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def _now() -> str:

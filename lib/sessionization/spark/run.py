@@ -19,7 +19,7 @@ from sessionization.ml.tracking import kept_in_mlflow
 from sessionization.monitor.listener import check_metrics, monitored
 from sessionization.settings import SessionizeSettings
 from sessionization.signals import stop_on_signals
-from sessionization.spark import pipeline, real_time, supervise, views
+from sessionization.spark import engine, pipeline, real_time, supervise, views
 from sessionization.spark.causes import first_cause, what_to_do
 from sessionization.spark.checkpoint import Checkpoint, open_checkpoint
 from sessionization.spark.fixed import Fixed
@@ -83,9 +83,10 @@ def run(settings: SessionizeSettings, stop: threading.Event, watch: Watch) -> Su
         )
         engine_log = checkpoint.engine_log
         watch.say(f"starting; tables in {home}, checkpoints in {checkpoint.folder}, state {checkpoint.layout}")
-        with supervise.engine_alive(engine_log), contextlib.ExitStack() as stack:
+        with engine.engine_alive(engine_log), contextlib.ExitStack() as stack:
             with _plain_errors(f"Spark cannot be started (see {engine_log.with_suffix('.out')})"):
                 spark = stack.enter_context(own_session(engine_log))
+            stack.enter_context(engine.hang_told(spark, engine_log, stop, watch.say))
             track = stack.enter_context(kept_in_mlflow(settings, home, checkpoint.id, watch.say))
             watch = replace(watch, progress=_both(track, watch.progress))
             return _run(spark, settings, checkpoint, home, stop, watch)

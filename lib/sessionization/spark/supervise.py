@@ -1,19 +1,16 @@
 """Watch the queries while they run, and bring them to rest."""
 
 import contextlib
-import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from py4j.protocol import Py4JError, Py4JNetworkError
-from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming import StreamingQuery
 
 from sessionization.clock import wall_clock_ms
-from sessionization.errors import StreamError
 from sessionization.spark.causes import first_cause
 from sessionization.spark.checkpoint import ARCHIVE, ROLLUP, SESSIONIZE
 from sessionization.spark.offsets import is_cut_off
@@ -24,37 +21,8 @@ from sessionization.spark.unread import has_unread
 REST_WITHIN_S = 25
 """How long the queries may take to finish what they have begun; each may then take `stopTimeout` to be cut off."""
 _REPORT_EVERY_S = 5
-_DEATH_S = 1
 
 Say = Callable[[str], None]
-
-
-@contextlib.contextmanager
-def engine_alive(log: Path) -> Iterator[None]:
-    """Tell in one line that the engine has died, whatever was asked of it then.
-
-    Raises `StreamError`.
-    """
-    try:
-        yield
-    except Exception as error:
-        if not isinstance(error, (Py4JNetworkError, ConnectionRefusedError, ConnectionResetError)) and not _has_ended():
-            raise
-        msg = (
-            f"the engine has died (was it killed, or out of memory? see the end of {log} and {log.with_suffix('.out')});"
-            " nothing is lost: start again with the same options"
-        )
-        raise StreamError(msg) from error
-
-
-def _has_ended() -> bool:
-    """Whether the local engine's process has ended: what is asked of it then fails in many ways, some misleading."""
-    process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001 - PySpark shows its child nowhere else
-    if process is None:
-        return False
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(_DEATH_S)
-    return process.poll() is not None
 
 
 def watch(

@@ -1,0 +1,100 @@
+"""An engine that hangs: nothing that asks it comes back, and so somebody else must tell."""
+
+import contextlib
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from pyspark import SparkContext
+
+from sessionization.spark import engine
+
+LOG = Path("engine.log")
+DEADLINE_S = 10
+
+
+@pytest.fixture
+def process(monkeypatch: pytest.MonkeyPatch) -> Iterator["subprocess.Popen[bytes]"]:
+    """What stands for the engine's process; how long it may be silent is short."""
+    monkeypatch.setattr(engine, "_ASK_EVERY_S", 0.01)
+    monkeypatch.setattr(engine, "_SILENT_S", 0.5)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=child))
+        yield child
+        child.kill()
+
+
+@contextlib.contextmanager
+def asked(answer: Callable[[], object], stop: threading.Event) -> Iterator[list[str]]:
+    said: list[str] = []
+    spark = SimpleNamespace(_jvm=SimpleNamespace(System=SimpleNamespace(currentTimeMillis=answer)))
+    with engine.hang_told(spark, LOG, stop, said.append):
+        yield said
+
+
+def until(holds: Callable[[], object]) -> None:
+    deadline_s = time.monotonic() + DEADLINE_S
+    while not holds():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+
+
+def test_an_engine_that_hangs_is_told_once_and_left_alone(process: "subprocess.Popen[bytes]") -> None:
+    answers = threading.Event()
+    with asked(answers.wait, threading.Event()) as said:
+        until(lambda: said)
+        time.sleep(0.6)
+        answers.set()
+    assert len(said) == 1
+    assert said[0].startswith("the engine has not answered for 0.5 s (see engine.log): stop the job")
+    assert process.poll() is None
+
+
+def test_one_that_hears_no_stop_is_killed(process: "subprocess.Popen[bytes]") -> None:
+    """It would outlast the job, and hold its checkpoint."""
+    never, stop = threading.Event(), threading.Event()
+    with asked(never.wait, stop) as said:
+        until(lambda: said)
+        assert process.poll() is None
+        stop.set()
+        until(lambda: process.poll() is not None)
+        assert said[1:] == ["the engine does not hear the stop, and is killed"]
+        never.set()
+
+
+def test_one_that_answers_is_not_killed_however_long_its_stop_takes(process: "subprocess.Popen[bytes]") -> None:
+    stop = threading.Event()
+    stop.set()
+    with asked(lambda: 0, stop) as said:
+        time.sleep(1)
+    assert said == []
+    assert process.poll() is None
+
+
+def test_that_of_a_cluster_is_not_ours_to_kill(
+    process: "subprocess.Popen[bytes]", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    never, stop = threading.Event(), threading.Event()
+    stop.set()
+    with asked(never.wait, stop) as said:
+        until(lambda: said)
+        time.sleep(0.1)
+        never.set()
+    assert len(said) == 1
+    assert process.poll() is None
+
+
+def test_one_that_has_died_says_so_elsewhere(process: "subprocess.Popen[bytes]") -> None:
+    def die() -> None:
+        raise ConnectionRefusedError
+
+    with asked(die, threading.Event()) as said:
+        time.sleep(1)
+    assert said == []
+    assert process.poll() is None
