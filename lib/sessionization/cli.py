@@ -17,6 +17,7 @@ from pydantic_core import ErrorDetails
 from sessionization.databricks import on_databricks, task_options
 from sessionization.durations import format_duration
 from sessionization.errors import ConfigurationError, SessionizationError
+from sessionization.say import Say
 
 M = TypeVar("M", bound=BaseModel)
 _Schema = Mapping[str, Any]
@@ -103,7 +104,7 @@ def run(main: Callable[[], int], prog: str) -> None:
         sys.exit(code)
 
 
-def teller(prog: str) -> Callable[[str], None]:
+def teller(prog: str) -> Say:
     """What a job says as it runs: a line on stderr, with the job's name. Where nobody reads any more, the job goes on."""
 
     def say(line: str) -> None:

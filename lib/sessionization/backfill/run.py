@@ -2,7 +2,6 @@
 
 import contextlib
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
@@ -20,6 +19,7 @@ from sessionization.clock import wall_clock_ms
 from sessionization.core.state import Rules
 from sessionization.durations import DAY_MS
 from sessionization.errors import CheckpointError, DifferenceError
+from sessionization.say import Say
 from sessionization.settings import SessionizeSettings
 from sessionization.spark import rollup
 from sessionization.spark.checkpoint import read_checkpoint
@@ -77,7 +77,7 @@ def play_of(settings: BackfillSettings, now_ms: int) -> Play:
     return Play(from_ms, to_ms, begun.in_force.rules, limits, begun.layout)
 
 
-def backfill(settings: BackfillSettings, say: Callable[[str], None]) -> None:
+def backfill(settings: BackfillSettings, say: Say) -> None:
     """Work out the rows, and do with them what the settings say.
 
     Raises `ConfigurationError` when the tables are not there, `CheckpointError` when the job runs on folders that are to
@@ -108,7 +108,7 @@ def backfill(settings: BackfillSettings, say: Callable[[str], None]) -> None:
 
 
 def _look_for_unread(
-    spark: SparkSession, home: TableHome, settings: BackfillSettings, checkpoints: Path, say: Callable[[str], None]
+    spark: SparkSession, home: TableHome, settings: BackfillSettings, checkpoints: Path, say: Say
 ) -> None:
     """What the stream has begun and not done comes into `sessions` later: over what is merged, and as a difference till then.
 
@@ -194,9 +194,7 @@ def sessions_of(spark: SparkSession, home: TableHome, play: Play, clock: Clock) 
     )
 
 
-def verify(
-    spark: SparkSession, home: TableHome, folded: DataFrame, play: Play, clock: Clock, say: Callable[[str], None]
-) -> None:
+def verify(spark: SparkSession, home: TableHome, folded: DataFrame, play: Play, clock: Clock, say: Say) -> None:
     """Compare the rows with `sessions`, and list what differs; raises `DifferenceError` where a session does."""
     begin, end = (F.timestamp_millis(F.lit(ms)) for ms in (play.from_ms, clock.until_ms))
     compared = differences(home.read(spark.read, SESSIONS), rows_of(folded), begin, end).persist()
@@ -253,14 +251,14 @@ def rows_of(folded: DataFrame) -> DataFrame:
     return folded.select(*(columns.get(name, F.col(name)).alias(name) for name in SESSIONS.column_names))
 
 
-def _write(spark: SparkSession, home: TableHome, folded: DataFrame, say: Callable[[str], None]) -> None:
+def _write(spark: SparkSession, home: TableHome, folded: DataFrame, say: Say) -> None:
     home.overwrite(rows_of(folded), BACKFILL)
     count = spark.sql(f"SELECT count(*) AS rows FROM {home.sql_name(BACKFILL.name)}").first()
     assert count is not None
     say(f"{count.rows:,} sessions are in {BACKFILL.name}")
 
 
-def _merge(spark: SparkSession, home: TableHome, folded: DataFrame, say: Callable[[str], None]) -> None:
+def _merge(spark: SparkSession, home: TableHome, folded: DataFrame, say: Say) -> None:
     sessions = home.delta_table(spark, SESSIONS)
     with refused_on_conflict(SESSIONS.name):
         rollup.merge_folded(sessions, folded)

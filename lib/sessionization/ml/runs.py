@@ -4,10 +4,11 @@ import heapq
 import importlib.util
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from statistics import median
 from typing import Any
 
+from sessionization.clock import utc
 from sessionization.errors import ConfigurationError
 from sessionization.ml import before_mlflow
 from sessionization.ml.names import KIND_TAG, RunKind, sqlite_file
@@ -110,7 +111,7 @@ def _runs_in(client: Any, store: str, kind: RunKind, experiments: list[str]) -> 
                 run.info.run_id,
                 store,
                 run.info.run_name or run.info.run_id[:8],
-                datetime.fromtimestamp(run.info.start_time / 1_000, UTC),
+                utc(run.info.start_time),
                 dict(run.data.params),
                 dict(run.data.metrics),
             )

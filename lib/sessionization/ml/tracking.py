@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Literal, Protocol
 
 from sessionization.ml import before_mlflow
+from sessionization.say import Say
 from sessionization.settings import SessionizeSettings
 from sessionization.spark.progress import Progress
 from sessionization.spark.table_home import TableHome
@@ -25,7 +26,6 @@ EVERY_ONE_BELOW, THEN_EVERY = 3_600, 60
 """Of a run's first micro-batches of a query every one is kept, then one of so many: stores bound a run's metrics."""
 
 RunStatus = Literal["FINISHED", "FAILED"]
-Say = Callable[[str], None]
 
 
 class RunStore(Protocol):

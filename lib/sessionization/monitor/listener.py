@@ -20,7 +20,8 @@ from pyspark.sql.streaming.listener import (
 from sessionization.errors import ConfigurationError
 from sessionization.monitor.batch_log import BatchLog
 from sessionization.monitor.metrics import PATH, Metrics
-from sessionization.monitor.outlet import Outlet, Say
+from sessionization.monitor.outlet import Outlet
+from sessionization.say import Say
 from sessionization.spark.progress import Progress
 
 MOST_UNPAIRED = 10

@@ -8,13 +8,12 @@ from collections.abc import Callable
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from sessionization.monitor.record import Record, record
+from sessionization.say import Say
 from sessionization.spark.progress import Progress
 
 MOST_WAITING = 1_000
 """Micro-batches that may wait for one that is slow; of those that come beyond it is not told."""
 CLOSE_WITHIN_S = 2.0
-
-Say = Callable[[str], None]
 
 
 class Outlet:

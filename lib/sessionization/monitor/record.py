@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import Any
 
 from pyspark.sql.streaming.listener import SourceProgress, StreamingQueryProgress
 
+from sessionization.clock import utc
 from sessionization.spark.progress import Progress
 
 Record = dict[str, Any]
@@ -21,7 +21,7 @@ def record(progress: Progress, engine: StreamingQueryProgress | None) -> Record:
         engine: the engine's own progress of the same micro-batch.
     """
     fields = progress.row()
-    at = datetime.fromtimestamp(fields.pop("processed_ms") / 1000, UTC).isoformat(timespec="milliseconds")
+    at = utc(fields.pop("processed_ms")).isoformat(timespec="milliseconds")
     detail = progress.detail
     known = {"at": at} | fields | {"ends": detail.ends, "live": detail.live, "write_ms": detail.write_ms}
     if engine is not None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sessionization.databricks import WidgetBar, is_chosen, is_run_by_a_job
+from sessionization.say import Say
 from sessionization.settings import SessionizeSettings
 from sessionization.spark import run
 
@@ -12,7 +13,7 @@ def run_here(
     settings: SessionizeSettings,
     widgets: WidgetBar,
     display: Callable[[Any], None],
-    say: Callable[[str], None] = print,
+    say: Say = print,
 ) -> None:
     """Run the job: as a task until it is stopped, without a chart; for a person with one, and for a while.
 

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from sessionization.clock import wall_clock_ms
 from sessionization.notebook import style
+from sessionization.say import Say
 from sessionization.settings import SessionizeSettings
 from sessionization.spark.checkpoint import SESSIONIZE
 from sessionization.spark.progress import Progress
@@ -146,7 +147,7 @@ def run_and_show(settings: SessionizeSettings, output: Output, every_s: float = 
     return summary
 
 
-def _for_a_person(settings: SessionizeSettings, say: Callable[[str], None]) -> SessionizeSettings:
+def _for_a_person(settings: SessionizeSettings, say: Say) -> SessionizeSettings:
     if settings.run_for is not None:
         return settings
     say(f"run-for is not set: this run stops after {PERSONS_RUN_MS // 60_000} minutes")

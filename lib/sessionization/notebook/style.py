@@ -1,13 +1,15 @@
 """How pictures look: one plotting library, the same colours for the same things, every axis with its unit."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any, Final
 
 from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from sessionization.clock import utc
 
 # Eight colours that people with any colour vision can tell apart (Okabe and Ito).
 BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY = (
@@ -62,7 +64,7 @@ def from_zero(axes: Axes) -> None:
 
 def instants(values_ms: Sequence[int]) -> list[Any]:
     """UTC milliseconds as instants that an axis takes."""
-    return [datetime.fromtimestamp(value / 1_000, UTC) for value in values_ms]
+    return [utc(value) for value in values_ms]
 
 
 def bars(axes: Axes, names: Sequence[str], values: Sequence[float], colours: Sequence[str]) -> None:

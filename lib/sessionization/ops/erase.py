@@ -16,6 +16,7 @@ from sessionization.errors import ConfigurationError
 from sessionization.ops.held import tables_held
 from sessionization.ops.settings import EraseSettings
 from sessionization.ops.state import StateReader
+from sessionization.say import Say
 from sessionization.spark import rollup
 from sessionization.spark.checkpoint import SESSIONIZE
 from sessionization.spark.conflicts import refused_on_conflict
@@ -63,7 +64,7 @@ class Receipt:
         return json.dumps(asdict(self), indent=2)
 
 
-def erase(settings: EraseSettings, say: Callable[[str], None]) -> Receipt:
+def erase(settings: EraseSettings, say: Say) -> Receipt:
     """Delete what is known of the accounts: their sessions and changes, and the messages that name them or are of those.
 
     The sessionize job must be stopped, and its queries through with what they would write later: on folders its checkpoint
@@ -119,7 +120,7 @@ def _erase(
     accounts: list[str],
     theirs: DataFrame,
     receipt: Receipt,
-    say: Callable[[str], None],
+    say: Say,
 ) -> None:
     """Delete so that a run that was cut off can be repeated: what tells whose a session is goes after what it is asked for.
 

@@ -2,11 +2,12 @@
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from pyspark.sql import SparkSession
 
 from sessionization.ops.settings import EraseSettings, MaintainSettings
+from sessionization.say import Say
 from sessionization.spark.checkpoint import read_checkpoint
 from sessionization.spark.lock import locked
 from sessionization.spark.session import own_session
@@ -18,7 +19,7 @@ from sessionization.spark.tables import Table
 def tables_held(
     settings: MaintainSettings | EraseSettings,
     needed: Sequence[Table],
-    say: Callable[[str], None],
+    say: Say,
     stop: threading.Event | None = None,
 ) -> Iterator[tuple[SparkSession, TableHome]]:
     """A session and the home of the tables, to be changed by the body; on folders every other job is kept out meanwhile.

@@ -1,15 +1,16 @@
 """Say what the operator remembers, and whether it is as it must be."""
 
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from collections.abc import Iterator
 
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
+from sessionization.clock import utc
 from sessionization.errors import CheckpointError, StateError
 from sessionization.ops.invariants import Broken, Moment, broken, invariants
 from sessionization.ops.settings import InspectSettings
 from sessionization.ops.state import StateReader
+from sessionization.say import Say
 from sessionization.spark.checkpoint import SESSIONIZE, Checkpoint, read_checkpoint
 from sessionization.spark.offsets import begun
 from sessionization.spark.session import own_session
@@ -17,7 +18,7 @@ from sessionization.spark.session import own_session
 _KINDS = ("devices", "live", "closed", "pending_ends", "timers")
 
 
-def inspect(settings: InspectSettings, say: Callable[[str], None]) -> None:
+def inspect(settings: InspectSettings, say: Say) -> None:
     """Print the state of a checkpoint, and check its invariants.
 
     Raises `CheckpointError` or `ConfigurationError` where there is no state to read, and `StateError` at the end where an
@@ -83,7 +84,7 @@ def invariant_frame(state: StateReader) -> DataFrame:
 def _lines(state: StateReader, moment: Moment, settings: InspectSettings) -> Iterator[str]:
     partitions = state.by_partition().collect()
     yield (
-        f"state after micro-batch {state.batch_id} of {datetime.fromtimestamp(moment.clock_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC, "
+        f"state after micro-batch {state.batch_id} of {utc(moment.clock_ms):%Y-%m-%d %H:%M:%S} UTC, "
         f"{moment.layout}, in {moment.partitions} partitions"
     )
     yield _table(("partition", *_KINDS), [*partitions, _sum(partitions)])

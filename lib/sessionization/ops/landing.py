@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from sessionization.errors import CheckpointError, ConfigurationError, StreamError
 from sessionization.ops.settings import LandChangesSettings
+from sessionization.say import Say
 from sessionization.spark import topic
 from sessionization.spark.causes import first_cause
 from sessionization.spark.engine import engine_alive, hang_told
@@ -30,8 +31,6 @@ _QUERY = "land_changes"
 
 MAX_CHANGES_PER_MICRO_BATCH = ROWS_PER_FILE
 """Bound on what one micro-batch takes from a backlog: it is held in memory, and written as one file."""
-
-Say = Callable[[str], None]
 
 
 def land(settings: LandChangesSettings, say: Say, stop: threading.Event) -> None:

@@ -16,6 +16,7 @@ from sessionization.errors import MaintenanceError, SessionizationError
 from sessionization.ops.held import tables_held
 from sessionization.ops.input_files import delete_read_files
 from sessionization.ops.settings import MaintainSettings
+from sessionization.say import Say
 from sessionization.spark.causes import first_cause
 from sessionization.spark.conflicts import again_on_conflict, is_conflict
 from sessionization.spark.table_home import TableHome
@@ -83,7 +84,7 @@ def _steps_of(home: TableHome, table: Table, days: int, retention_ms: int, found
     yield Step(table.name, f"VACUUM {name}")
 
 
-def maintain(settings: MaintainSettings, say: Callable[[str], None], stop: threading.Event) -> None:
+def maintain(settings: MaintainSettings, say: Say, stop: threading.Event) -> None:
     """Do the steps one after the other, until `stop` is set; then delete input files that both queries are through with.
 
     What the rollup has not read of `session_changes` is kept, where the checkpoint is known to tell.
@@ -107,9 +108,7 @@ def maintain(settings: MaintainSettings, say: Callable[[str], None], stop: threa
         raise MaintenanceError(msg)
 
 
-def do(
-    todo: Iterable[Step], run: Callable[[str], object], say: Callable[[str], None], stop: threading.Event
-) -> list[str]:
+def do(todo: Iterable[Step], run: Callable[[str], object], say: Say, stop: threading.Event) -> list[str]:
     """Run the steps until `stop` is set; what one leaves undone leaves the rest of its table to the next time.
 
     A step that meets changes of the same files by somebody else, time and again, is put off, which is no failure.
@@ -142,7 +141,7 @@ def do(
 
 
 def _spare_unread(
-    spark: SparkSession, home: TableHome, checkpoints: Path, retentions_ms: dict[str, int], say: Callable[[str], None]
+    spark: SparkSession, home: TableHome, checkpoints: Path, retentions_ms: dict[str, int], say: Say
 ) -> list[str]:
     """Let `session_changes` keep what the rollup has not read, or leave it alone where that is not known."""
     name = SESSION_CHANGES.name
@@ -161,7 +160,7 @@ def _spare_unread(
     return []
 
 
-def _clear_input(checkpoints: Path, retention_ms: int, say: Callable[[str], None], stop: threading.Event) -> list[str]:
+def _clear_input(checkpoints: Path, retention_ms: int, say: Say, stop: threading.Event) -> list[str]:
     try:
         count = delete_read_files(checkpoints, retention_ms, wall_clock_ms(), stop)
     except SessionizationError as error:

@@ -1,7 +1,6 @@
 """Spread the operator's state over another number of partitions, with Spark's own repartitioning of a stopped query."""
 
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from sessionization.errors import CheckpointError, ConfigurationError, StateErro
 from sessionization.ops.inspect import checked, moment_of
 from sessionization.ops.settings import RescaleSettings
 from sessionization.ops.state import StateReader, plain
+from sessionization.say import Say
 from sessionization.spark.causes import first_cause
 from sessionization.spark.checkpoint import SESSIONIZE, Checkpoint, read_checkpoint
 from sessionization.spark.lock import locked
@@ -36,7 +36,7 @@ class Fingerprint:
         return cls(*_counted(state.entries().drop("partition")), *_counted(state.timers().drop("partition")))
 
 
-def rescale(settings: RescaleSettings, say: Callable[[str], None], stop: threading.Event | None = None) -> None:
+def rescale(settings: RescaleSettings, say: Say, stop: threading.Event | None = None) -> None:
     """Repartition the state, and compare it with what it was.
 
     Raises `CheckpointError` where the job runs, or where its last micro-batch is not done, `StateError` where the state

@@ -1,8 +1,8 @@
 """Where the lines go: files that appear whole, and never replace one that is there."""
 
-from datetime import UTC, datetime
 from pathlib import Path
 
+from sessionization.clock import utc
 from sessionization.errors import ConfigurationError
 from sessionization.simulate import wire
 from sessionization.simulate.fleet import Fleet
@@ -31,7 +31,7 @@ class FileSink:
 
         Raises `ConfigurationError` when the folders cannot be made.
         """
-        started = datetime.fromtimestamp(now_ms / 1_000, UTC).strftime("%Y%m%dT%H%M%S")
+        started = utc(now_ms).strftime("%Y%m%dT%H%M%S")
         self._run = first = f"{started}.{now_ms % 1_000:03d}Z"
         try:
             for stream in STREAMS:

@@ -2,13 +2,14 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from sessionization.cli import teller
 from sessionization.clock import wall_clock_ms
+from sessionization.say import Say
 from sessionization.simulate.dirt import Dirt
 from sessionization.simulate.evening import Evening
 from sessionization.simulate.fleet import Fleet
@@ -43,7 +44,7 @@ def simulate(
     *,
     now_ms: int | None = None,
     stop: threading.Event | None = None,
-    report: Callable[[str], None] | None = None,
+    report: Say | None = None,
 ) -> Summary:
     """Play one evening, and return when it is over, `settings.events` are written or `stop` is set.
 
@@ -60,7 +61,7 @@ def simulate(
 
 
 class _Run:
-    def __init__(self, settings: SimulateSettings, sink: Sink, now_ms: int, report: Callable[[str], None]) -> None:
+    def __init__(self, settings: SimulateSettings, sink: Sink, now_ms: int, report: Say) -> None:
         self._began_s = self._reported_s = self._due_s = time.monotonic()
         plan = settings.plan()
         self._settings = settings

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 
+from sessionization.clock import utc
 from sessionization.core.state import Rules
 from sessionization.durations import DAY_MS, format_duration
 from sessionization.spark.checkpoint import ARCHIVE, SESSIONIZE
@@ -94,4 +94,4 @@ def _day(sessionize: WorkedOff, archive: WorkedOff, rules: Rules) -> str:
     """A day of ingest by which every session has begun that was live when `sessionize` was where it was."""
     reached_ms = min(at for at in (sessionize.reached_ms, archive.reached_ms) if at is not None)
     since_ms = reached_ms - max(DAY_MS, rules.session_timeout_ms)
-    return datetime.fromtimestamp(since_ms / 1000, UTC).date().isoformat()
+    return utc(since_ms).date().isoformat()

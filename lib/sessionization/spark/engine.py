@@ -4,7 +4,7 @@ import contextlib
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,12 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from sessionization.errors import StreamError
+from sessionization.say import Say
 
 _DEATH_S = 1
 _ASK_EVERY_S = 1
 _SILENT_S = 60
 """From when on an engine hangs. A stop may take about as long, and must end before its supervisor kills the job alone."""
-
-Say = Callable[[str], None]
 
 
 @contextlib.contextmanager

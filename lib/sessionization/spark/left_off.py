@@ -1,12 +1,12 @@
 """Where the job before left off: what forbids a warm start, and from where it reads on. The tables tell; nothing is changed."""
 
 import os
-from datetime import UTC, datetime
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from sessionization.clock import utc
 from sessionization.errors import ConfigurationError
 from sessionization.settings import SessionizeSettings
 from sessionization.spark import topic
@@ -60,7 +60,7 @@ def refuse_read_files(spark: SparkSession, folder: Path, home: TableHome) -> Non
     known_since_ms = _known_since_ms(spark, home)
     old = sorted(str(file) for file in files if file.stat().st_mtime_ns // 1_000_000 < known_since_ms)
     if old:
-        since = datetime.fromtimestamp(known_since_ms / 1000, UTC).isoformat(timespec="milliseconds")
+        since = utc(known_since_ms).isoformat(timespec="milliseconds")
         msg = (
             f"--input {folder} holds {len(old):,} files from before {since}, since when {RAW_EVENTS.name} knows what was read "
             f"({_some(old)}): move them away, or give a new --input folder; touch those that surely were not read"

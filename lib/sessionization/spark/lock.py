@@ -6,13 +6,14 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
 from sessionization.errors import CheckpointError, ConfigurationError, StoppedError
+from sessionization.say import Say
 
 LOCK_FILE = "lock"
 OF_TABLES = "_lock"
@@ -26,7 +27,7 @@ _POLL_S = 0.2
 @contextmanager
 def locked(
     folder: Path,
-    say: Callable[[str], None],
+    say: Say,
     stop: threading.Event | None = None,
     wait_s: float = _WAIT_S,
     *,
@@ -67,7 +68,7 @@ def locked(
                 fcntl.flock(file, fcntl.LOCK_UN)  # for the engine too, which a notebook keeps for its next run
 
 
-def _wait_for(file: IO[str], what: str, say: Callable[[str], None], stop: threading.Event, wait_s: float) -> None:
+def _wait_for(file: IO[str], what: str, say: Say, stop: threading.Event, wait_s: float) -> None:
     deadline_s = time.monotonic() + wait_s
     is_told = False
     while True:

@@ -5,16 +5,17 @@ import json
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.sql import Row, SparkSession
 
+from sessionization.clock import utc
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.files import write_whole
+from sessionization.say import Say
 from sessionization.spark.causes import first_cause
 from sessionization.spark.progress import Progress
 from sessionization.spark.session import in_pool
@@ -97,7 +98,7 @@ class ProgressLog:
         return len(listed) > len(waiting)
 
     @contextlib.contextmanager
-    def appended(self, spark: SparkSession, home: TableHome, say: Callable[[str], None]) -> Iterator[None]:
+    def appended(self, spark: SparkSession, home: TableHome, say: Say) -> Iterator[None]:
         """Append what waits every few seconds from a thread of its own, and once more in the end."""
         over = threading.Event()
 
@@ -118,7 +119,7 @@ class ProgressLog:
             if thread.is_alive():
                 say("`stream_progress` is behind until the next start")
 
-    def _try_append(self, spark: SparkSession, home: TableHome, say: Callable[[str], None]) -> None:
+    def _try_append(self, spark: SparkSession, home: TableHome, say: Say) -> None:
         try:
             while self.append(spark, home):
                 pass
@@ -162,5 +163,5 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _table_row(row: Mapping[str, Any]) -> Row:
-    at = datetime.fromtimestamp(row["processed_ms"] / 1000, UTC)
+    at = utc(row["processed_ms"])
     return Row(*(at if name == "processed_at" else row[name] for name in STREAM_PROGRESS.column_names))

@@ -17,6 +17,7 @@ from sessionization.clock import wall_clock_ms
 from sessionization.errors import ConfigurationError, StoppedError, StreamError
 from sessionization.ml.tracking import kept_in_mlflow
 from sessionization.monitor.listener import check_metrics, monitored
+from sessionization.say import Say
 from sessionization.settings import SessionizeSettings
 from sessionization.signals import stop_on_signals
 from sessionization.spark import engine, pipeline, real_time, supervise, views
@@ -55,11 +56,11 @@ class Watch:
     seconds; without it `say` does.
     """
 
-    say: Callable[[str], None]
+    say: Say
     started: Callable[[SparkSession, TableHome], None] = lambda _spark, _home: None
     progress: Callable[[Progress], None] = lambda _progress: None
     stopped: Callable[[SparkSession, TableHome], None] = lambda _spark, _home: None
-    routine: Callable[[str], None] | None = None
+    routine: Say | None = None
 
 
 def run(settings: SessionizeSettings, stop: threading.Event, watch: Watch) -> Summary:
@@ -92,7 +93,7 @@ def run(settings: SessionizeSettings, stop: threading.Event, watch: Watch) -> Su
             return _run(spark, settings, checkpoint, home, stop, watch)
 
 
-def run_and_tell(settings: SessionizeSettings, say: Callable[[str], None]) -> None:
+def run_and_tell(settings: SessionizeSettings, say: Say) -> None:
     """Run until SIGTERM or Ctrl-C, and say how it goes: what `jobs/sessionize.py` and the notebook call."""
     with stop_on_signals() as stop:
         summary = run(settings, stop, Watch(say))
@@ -157,7 +158,7 @@ def _opened(
     settings: SessionizeSettings,
     checkpoint: Checkpoint,
     home: TableHome,
-    say: Callable[[str], None],
+    say: Say,
 ) -> tuple[Checkpoint, ProgressLog, Before]:
     """Create the tables, check them, or take them over: that last of all, for whatever refuses it leaves them as they are.
 

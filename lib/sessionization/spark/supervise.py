@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.streaming import StreamingQuery
 
 from sessionization.clock import wall_clock_ms
+from sessionization.say import Say
 from sessionization.spark.causes import first_cause
 from sessionization.spark.checkpoint import ARCHIVE, ROLLUP, SESSIONIZE
 from sessionization.spark.offsets import is_cut_off
@@ -21,8 +22,6 @@ from sessionization.spark.unread import has_unread
 REST_WITHIN_S = 25
 """How long the queries may take to finish what they have begun; each may then take `stopTimeout` to be cut off."""
 _REPORT_EVERY_S = 5
-
-Say = Callable[[str], None]
 
 
 def watch(

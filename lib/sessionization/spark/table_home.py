@@ -1,7 +1,7 @@
 """Where the tables are, how they are reached there, and how they come to be."""
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.streaming import DataStreamReader
 
 from sessionization.errors import CheckpointError, ConfigurationError
+from sessionization.say import Say
 from sessionization.spark.checkpoint import read_checkpoint
 from sessionization.spark.conflicts import again_on_conflict
 from sessionization.spark.lock import OF_STREAM, OF_TABLES, locked
@@ -107,7 +108,7 @@ class TableHome:
             _refuse_other_owner(spark, self, table, owner, do, of=f" of --checkpoints {checkpoints}")
 
     @contextmanager
-    def held(self, say: Callable[[str], None], stop: threading.Event | None = None) -> Iterator[None]:
+    def held(self, say: Say, stop: threading.Event | None = None) -> Iterator[None]:
         """Where the tables are folders, keep out who else writes them beside the stream while the body runs.
 
         There a commit may replace that of another process. The sessionize job is kept out by its checkpoint, but for the moment
@@ -124,7 +125,7 @@ class TableHome:
             yield
 
     @contextmanager
-    def held_for_stream(self, say: Callable[[str], None], stop: threading.Event | None = None) -> Iterator[None]:
+    def held_for_stream(self, say: Say, stop: threading.Event | None = None) -> Iterator[None]:
         """Where the tables are folders, let one sessionize job write them, whatever checkpoint another one has.
 
         A job that has hung does not notice that a warm start has taken the tables over. Raises as `locked` does.

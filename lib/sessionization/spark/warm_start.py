@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from pyspark.sql import functions as F
 from sessionization.core.state import Rules
 from sessionization.errors import CheckpointError
 from sessionization.files import write_whole
+from sessionization.say import Say
 from sessionization.settings import SessionizeSettings
 from sessionization.spark import apart, left_off, rollup
 from sessionization.spark.checkpoint import ARCHIVE, SESSIONIZE, Checkpoint
@@ -42,7 +42,7 @@ def warm_start(
     settings: SessionizeSettings,
     checkpoint: Checkpoint,
     home: TableHome,
-    say: Callable[[str], None] = lambda _: None,
+    say: Say = lambda _: None,
 ) -> Before:
     """What the queries of a checkpoint that was begun with `--from-sessions` begin with; nothing for any other.
 
