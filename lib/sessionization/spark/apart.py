@@ -13,7 +13,7 @@ from sessionization.spark.progress_log import APPEND_EVERY_S
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import RAW_EVENTS, STREAM_PROGRESS
 
-_BY = f"by {STREAM_PROGRESS.name}, which lacks the last {APPEND_EVERY_S} seconds before a crash"
+_BY = f"by {STREAM_PROGRESS.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,11 @@ def line(worked_off: Mapping[str, WorkedOff], rules: Rules) -> str:
             f"{SESSIONIZE} were; what only {ARCHIVE} had taken is in no session: later than {later} after this start "
             "backfill --verify tells"
         )
+    # What archive alone had taken within them is in no session. It is merged with what is known to be missing.
+    after_a_crash = (
+        f"; after a crash its last {APPEND_EVERY_S} seconds are not known: later than {later} after this start "
+        "backfill --verify tells"
+    )
     ahead = archive.messages - (archive.quarantined if sessionize.counts_changes else 0) - sessionize.messages
     if ahead > 0:
         return (
@@ -86,8 +91,9 @@ def line(worked_off: Mapping[str, WorkedOff], rules: Rules) -> str:
         return (
             f"--from-sessions: {SESSIONIZE} had taken {-ahead:,} events that {ARCHIVE} had not, {_BY}: they are read again, "
             f"and known as repeats where their session was closed within {format_duration(rules.late_retention_ms)}"
+            f"{after_a_crash}"
         )
-    return f"--from-sessions: {ARCHIVE} and {SESSIONIZE} had taken the same events, {_BY}"
+    return f"--from-sessions: {ARCHIVE} and {SESSIONIZE} had taken the same events, {_BY}{after_a_crash}"
 
 
 def _day(sessionize: WorkedOff, archive: WorkedOff, rules: Rules) -> str:
