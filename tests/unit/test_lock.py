@@ -45,9 +45,7 @@ def test_an_engine_that_is_kept_does_not_keep_it(tmp_path: Path) -> None:
 def test_a_second_job_is_refused_and_told_by_whom(tmp_path: Path) -> None:
     said: list[str] = []
     with locked(tmp_path, said_to_nobody):
-        refused = pytest.raises(
-            CheckpointError, match=r"is in use by process \d+ on \S+ since \S+: stop that job first"
-        )
+        refused = pytest.raises(CheckpointError, match=r"is in use by process \d+ on \S+ since \S+: stop that first")
         with refused, locked(tmp_path, said.append, wait_s=0.3):
             pytest.fail("two jobs at once")
     assert len(said) == 1
@@ -70,7 +68,7 @@ def test_a_killed_job_holds_it_until_its_engine_has_ended(tmp_path: Path) -> Non
         assert holder.stdout is not None
         engine = int(holder.stdout.readline())
         holder.kill()
-    left = rf"in use by process {holder.pid} on \S+ since \S+, which has ended and left its engine behind \(`lsof {tmp_path}/lock`"
+    left = rf"in use by the engine that process {holder.pid} on \S+ since \S+ has left behind \(`lsof {tmp_path}/lock`"
     with pytest.raises(CheckpointError, match=left), locked(tmp_path, lambda _: None, wait_s=0):
         pytest.fail("the engine still runs")
     subprocess.run(["kill", "-9", str(engine)], check=True)

@@ -78,7 +78,7 @@ def _wait_for(file: IO[str], what: str, say: Say, stop: threading.Event, wait_s:
             owner = _owner(file)
             if time.monotonic() >= deadline_s:
                 msg = (
-                    f"{what} is in use by {owner}: stop that job first; "
+                    f"{what} is in use by {owner}: stop that first; "
                     "a second one beside it needs a --checkpoints folder and tables of its own"
                 )
                 raise CheckpointError(msg) from None
@@ -109,7 +109,7 @@ def _owner(file: IO[str]) -> str:
         owner = json.loads(file.read())
         told = f"process {owner['pid']} on {owner['host']} since {owner['since']}"
         if owner["host"] == socket.gethostname() and not _is_alive(owner["pid"]):
-            return f"{told}, which has ended and left its engine behind (`lsof {file.name}` names it)"
+            return f"the engine that {told} has left behind (`lsof {file.name}` names it)"
     except (ValueError, LookupError, TypeError):  # it is just being written
         return "another job"
     return told
