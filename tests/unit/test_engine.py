@@ -1,6 +1,7 @@
 """An engine that hangs: nothing that asks it comes back, and so somebody else must tell."""
 
 import contextlib
+import signal
 import subprocess
 import sys
 import threading
@@ -30,10 +31,10 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Iterator["subprocess.Popen[bytes
 
 
 @contextlib.contextmanager
-def asked(answer: Callable[[], object], stop: threading.Event) -> Iterator[list[str]]:
+def asked(answer: Callable[[], object], stop: threading.Event, *, is_ours: bool = True) -> Iterator[list[str]]:
     said: list[str] = []
     spark = SimpleNamespace(_jvm=SimpleNamespace(System=SimpleNamespace(currentTimeMillis=answer)))
-    with engine.hang_told(spark, LOG, stop, said.append):
+    with engine.hang_told(spark, LOG, stop, said.append, is_ours=is_ours):
         yield said
 
 
@@ -76,13 +77,17 @@ def test_one_that_answers_is_not_killed_however_long_its_stop_takes(process: "su
     assert process.poll() is None
 
 
-def test_that_of_a_cluster_is_not_ours_to_kill(
-    process: "subprocess.Popen[bytes]", monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_ours", [False, True])
+def test_that_of_a_cluster_or_a_notebook_is_not_ours_to_kill(
+    process: "subprocess.Popen[bytes]",
+    monkeypatch: pytest.MonkeyPatch,
+    is_ours: bool,  # noqa: FBT001
 ) -> None:
-    monkeypatch.setattr(SparkContext, "_gateway", None)
+    if is_ours:
+        monkeypatch.setattr(SparkContext, "_gateway", None)
     never, stop = threading.Event(), threading.Event()
     stop.set()
-    with asked(never.wait, stop) as said:
+    with asked(never.wait, stop, is_ours=is_ours) as said:
         until(lambda: said)
         time.sleep(0.1)
         never.set()
@@ -90,11 +95,62 @@ def test_that_of_a_cluster_is_not_ours_to_kill(
     assert process.poll() is None
 
 
+def test_one_that_refused_an_answer_once_is_asked_again(process: "subprocess.Popen[bytes]") -> None:
+    """Short of memory it drops one connection, goes on, and hangs later."""
+    answers = iter([ConnectionResetError, 0])
+    never, stop = threading.Event(), threading.Event()
+
+    def answer() -> object:
+        found = next(answers, None)
+        if found is ConnectionResetError:
+            raise ConnectionResetError
+        return never.wait() if found is None else found
+
+    with asked(answer, stop) as said:
+        until(lambda: said)
+        stop.set()
+        until(lambda: process.poll() is not None)
+        never.set()
+
+
 def test_one_that_has_died_says_so_elsewhere(process: "subprocess.Popen[bytes]") -> None:
     def die() -> None:
         raise ConnectionRefusedError
 
+    process.kill()
+    process.wait()
     with asked(die, threading.Event()) as said:
         time.sleep(1)
     assert said == []
-    assert process.poll() is None
+
+
+FROZEN = """
+import sys, threading, time
+from pathlib import Path
+from types import SimpleNamespace
+from sessionization.spark import engine
+engine._ASK_EVERY_S, engine._SILENT_S = 0.2, 1
+stop = threading.Event()
+stop.set()
+said = []
+spark = SimpleNamespace(_jvm=SimpleNamespace(System=SimpleNamespace(currentTimeMillis=lambda: 0)))
+with engine.hang_told(spark, Path("engine.log"), stop, said.append, is_ours=True):
+    print("begun", flush=True)
+    sys.stdin.readline()
+    time.sleep(0.6)
+print(said)
+"""
+
+
+def test_a_job_that_was_frozen_has_heard_no_silence() -> None:
+    """Its engine was frozen with it, and is healthy, whatever the clock says."""
+    with subprocess.Popen(
+        [sys.executable, "-c", FROZEN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as job:
+        assert job.stdout is not None
+        assert job.stdout.readline() == "begun\n"
+        job.send_signal(signal.SIGSTOP)
+        time.sleep(2)
+        job.send_signal(signal.SIGCONT)
+        told, _ = job.communicate("go on\n", timeout=DEADLINE_S)
+    assert told == "[]\n"

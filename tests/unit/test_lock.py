@@ -61,7 +61,7 @@ def test_a_stop_ends_the_wait(tmp_path: Path) -> None:
     assert told.value.exit_code == 0
 
 
-def test_a_killed_job_holds_it_until_its_engine_has_ended(tmp_path: Path) -> None:
+def test_a_killed_job_holds_it_until_its_engine_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as holder:
@@ -71,6 +71,11 @@ def test_a_killed_job_holds_it_until_its_engine_has_ended(tmp_path: Path) -> Non
     left = rf"in use by the engine that process {holder.pid} on \S+ since \S+ has left behind \(`lsof {tmp_path}/lock`"
     with pytest.raises(CheckpointError, match=left), locked(tmp_path, lambda _: None, wait_s=0):
         pytest.fail("the engine still runs")
+    with monkeypatch.context() as elsewhere:  # in another container, where that process is not seen, but may live
+        elsewhere.setattr(lock, "_process_ids", lambda: 0)
+        refused = pytest.raises(CheckpointError, match=f"in use by process {holder.pid} on")
+        with refused, locked(tmp_path, lambda _: None, wait_s=0):
+            pytest.fail("the engine still runs")
     subprocess.run(["kill", "-9", str(engine)], check=True)
     with locked(tmp_path, lambda _: None, wait_s=10):
         pass

@@ -2,16 +2,19 @@
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from sessionization.errors import CheckpointError
 from sessionization.spark import supervise
 from sessionization.spark.checkpoint import QUERIES
 from tests.unit.begun import begun_and_done
 
 STOPPING = "stopping: finishing the micro-batches that have begun"
+CUT_OFF = "query {} is cut off within a micro-batch, which the next start repeats"
+BEHIND = "`sessions` is behind `session_changes` until the next start"
 NEWEST = 900
 
 
@@ -65,11 +68,20 @@ def never(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     never.set()
 
 
-def stopped(folder: Path, *other: Query) -> tuple[list[str], list[str]]:
+def has_rows_since(version: int) -> bool:
+    return version <= NEWEST
+
+
+def stopped(
+    folder: Path,
+    *other: Query,
+    is_appended_since: Callable[[int], bool] = has_rows_since,
+    is_real_time: bool = False,
+) -> tuple[list[str], list[str]]:
     """What a stop gave back, and said; the queries that are not given end well."""
     queries = {name: Query(folder / name) for name in QUERIES} | {query.name: query for query in other}
     said: list[str] = []
-    causes = supervise.stop(queries, folder, lambda version: version <= NEWEST, said.append)
+    causes = supervise.stop(queries, folder, is_appended_since, said.append, is_real_time=is_real_time)
     assert all(query.is_stopped for query in queries.values())
     assert said.pop(0 if causes == [] else len(causes)) == STOPPING
     return causes, said
@@ -83,17 +95,57 @@ def test_a_stop_between_two_micro_batches_says_nothing_more(tmp_path: Path) -> N
 def test_a_micro_batch_that_began_as_its_query_was_stopped_is_told(tmp_path: Path, name: str) -> None:
     """Who erases an account, or merges, is refused then, and would wonder why."""
     cut_off = Query(tmp_path / name, begun=4)
-    told = f"query {name} is cut off within a micro-batch, which the next start repeats"
-    assert stopped(tmp_path, cut_off) == ([], [told])
+    assert stopped(tmp_path, cut_off) == ([], [CUT_OFF.format(name)])
 
 
 def test_sessions_is_behind_where_rollup_has_not_read_all_in_time(tmp_path: Path, never: threading.Event) -> None:
     slow = Slow(tmp_path / "rollup", never, reads_to=NEWEST)
-    assert stopped(tmp_path, slow) == ([], ["`sessions` is behind `session_changes` until the next start"])
+    assert stopped(tmp_path, slow) == ([], [BEHIND])
 
 
 def test_and_is_not_where_its_last_micro_batch_took_the_rest(tmp_path: Path, never: threading.Event) -> None:
     assert stopped(tmp_path, Slow(tmp_path / "rollup", never)) == ([], [])
+
+
+@pytest.mark.parametrize("begun", [3, 4])
+def test_sessions_is_behind_where_its_last_merge_is_cut_off(tmp_path: Path, never: threading.Event, begun: int) -> None:
+    slow = Slow(tmp_path / "rollup", never, begun=begun)
+    said = [] if begun == 3 else [CUT_OFF.format("rollup"), BEHIND]
+    assert stopped(tmp_path, slow) == ([], said)
+
+
+@pytest.mark.usefixtures("never")
+@pytest.mark.parametrize(("is_real_time", "said"), [(True, [CUT_OFF.format("sessionize")]), (False, [])])
+def test_what_real_time_mode_cuts_off_the_checkpoint_does_not_tell(
+    tmp_path: Path,
+    is_real_time: bool,  # noqa: FBT001
+    said: list[str],
+) -> None:
+    """It writes down what it has begun when it is done: without the line an account would be erased meanwhile."""
+    busy = Query(tmp_path / "sessionize")
+    busy.status["isTriggerActive"] = True
+    assert stopped(tmp_path, busy, is_real_time=is_real_time) == ([], said)
+
+
+def test_a_table_that_does_not_answer_in_time_hinders_no_stop(
+    tmp_path: Path, never: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervise, "_ANSWER_S", 0.1)
+    slow = Slow(tmp_path / "rollup", never)
+    assert stopped(tmp_path, slow, is_appended_since=lambda _: never.wait()) == ([], [BEHIND])
+
+
+def test_why_a_query_failed_is_told_also_where_the_checkpoint_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(query: Path) -> bool:
+        msg = f"{query} cannot be read"
+        raise CheckpointError(msg)
+
+    monkeypatch.setattr(supervise, "is_cut_off", refuse)
+    causes, said = stopped(tmp_path, Failed(tmp_path / "archive"))
+    assert causes == ["query archive stopped: no space left"]
+    assert said[-1] == f"whether a micro-batch is cut off is not known: {tmp_path}/sessionize cannot be read"
 
 
 def test_a_query_that_failed_says_why_and_not_that_it_was_cut_off(tmp_path: Path) -> None:

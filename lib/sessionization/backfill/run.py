@@ -18,7 +18,7 @@ from sessionization.backfill.settings import BackfillSettings
 from sessionization.clock import wall_clock_ms
 from sessionization.core.state import Rules
 from sessionization.durations import DAY_MS
-from sessionization.errors import CheckpointError, DifferenceError
+from sessionization.errors import DifferenceError
 from sessionization.say import Say
 from sessionization.settings import SessionizeSettings
 from sessionization.spark import rollup
@@ -30,7 +30,7 @@ from sessionization.spark.parse import EventTimeLimits
 from sessionization.spark.session import own_session
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import BACKFILL, RAW_EVENTS, SESSION_CHANGES, SESSIONS, STREAM_PROGRESS
-from sessionization.spark.unread import refuse_unread
+from sessionization.spark.unread import left_to_do, refuse_unread
 
 _LISTED = 20
 _ROW = from_arrow_schema(ROW_SCHEMA)
@@ -114,16 +114,12 @@ def _look_for_unread(
 
     Raises `CheckpointError` for a merge.
     """
+    is_appended_since = partial(home.is_appended_since, spark, SESSION_CHANGES)
     if settings.merge:
         home.refuse_other_owner(spark, checkpoints)
-    elif not settings.verify or settings.last_day is not None:
-        return
-    try:
-        refuse_unread(checkpoints, partial(home.is_appended_since, spark, SESSION_CHANGES))
-    except CheckpointError as error:
-        if settings.merge:
-            raise
-        say(f"some rows may differ for that: {error}")
+        refuse_unread(checkpoints, is_appended_since)
+    elif settings.verify and settings.last_day is None and (left := left_to_do(checkpoints, is_appended_since)):
+        say(f"{left}: the newest rows may differ for that")
 
 
 def stream_clock(spark: SparkSession, home: TableHome, play: Play) -> Clock:

@@ -19,9 +19,9 @@ from sessionization.spark.engine import engine_alive, hang_told
 from sessionization.spark.kafka import check_topics, client_options
 from sessionization.spark.lock import locked
 from sessionization.spark.offsets import begun, is_cut_off, newest_begun
-from sessionization.spark.session import own_session
+from sessionization.spark.session import is_running, own_session
 from sessionization.spark.sinks import COMPACT_EVERY_BATCHES, ROWS_PER_FILE, compact
-from sessionization.spark.supervise import REST_WITHIN_S, wait_for_rest
+from sessionization.spark.supervise import REST_WITHIN_S, came_to_rest
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import SESSION_CHANGES
 
@@ -46,12 +46,13 @@ def land(settings: LandChangesSettings, say: Say, stop: threading.Event) -> None
     home.require_folder(SESSION_CHANGES)  # what a sessionize job makes from here on would not be held
     _refuse_other_topic(settings.checkpoints, settings.output_topic)
     log = settings.checkpoints / "engine.log"
+    is_ours = not is_running()
     with (
         locked(settings.checkpoints, say, stop),
         home.held(say, stop),
         engine_alive(log),
         own_session(log) as spark,
-        hang_told(spark, log, stop, say),
+        hang_told(spark, log, stop, say, is_ours=is_ours),
     ):
         home.require(spark, [SESSION_CHANGES])
         check_topics(spark, settings, (settings.output_topic,))
@@ -146,7 +147,7 @@ def wait(query: StreamingQuery, checkpoint: Path, stop: threading.Event, run_for
     while query.isActive and not over.is_set() and not stop.wait(0.2):
         pass
     timer.cancel()
-    wait_for_rest(query, time.monotonic() + REST_WITHIN_S)
+    came_to_rest(query, time.monotonic() + REST_WITHIN_S)
     failure = query.exception()
     query.stop()
     if failure is None and is_cut_off(checkpoint):

@@ -9,7 +9,6 @@ from sessionization.clock import utc
 from sessionization.core.state import Rules
 from sessionization.durations import DAY_MS, format_duration
 from sessionization.spark.checkpoint import ARCHIVE, SESSIONIZE
-from sessionization.spark.progress_log import APPEND_EVERY_S
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import RAW_EVENTS, STREAM_PROGRESS
 
@@ -76,9 +75,9 @@ def line(worked_off: Mapping[str, WorkedOff], rules: Rules) -> str:
             "backfill --verify tells"
         )
     # What archive alone had taken within them is in no session. It is merged with what is known to be missing.
-    after_a_crash = (
-        f"; after a crash its last {APPEND_EVERY_S} seconds are not known: later than {later} after this start "
-        "backfill --verify tells"
+    else_unknown = (
+        f"; after a crash, or a stop that said {STREAM_PROGRESS.name} is behind, its end is not known: later than {later} "
+        "after this start backfill --verify tells"
     )
     ahead = archive.messages - (archive.quarantined if sessionize.counts_changes else 0) - sessionize.messages
     if ahead > 0:
@@ -91,9 +90,9 @@ def line(worked_off: Mapping[str, WorkedOff], rules: Rules) -> str:
         return (
             f"--from-sessions: {SESSIONIZE} had taken {-ahead:,} events that {ARCHIVE} had not, {_BY}: they are read again, "
             f"and known as repeats where their session was closed within {format_duration(rules.late_retention_ms)}"
-            f"{after_a_crash}"
+            f"{else_unknown}"
         )
-    return f"--from-sessions: {ARCHIVE} and {SESSIONIZE} had taken the same events, {_BY}{after_a_crash}"
+    return f"--from-sessions: {ARCHIVE} and {SESSIONIZE} had taken the same events, {_BY}{else_unknown}"
 
 
 def _day(sessionize: WorkedOff, archive: WorkedOff, rules: Rules) -> str:

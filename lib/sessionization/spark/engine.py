@@ -3,7 +3,6 @@
 import contextlib
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from sessionization.errors import StreamError
 from sessionization.say import Say
+from sessionization.spark.session import on_databricks
 
 _DEATH_S = 1
 _ASK_EVERY_S = 1
@@ -50,41 +50,46 @@ def _has_ended() -> bool:
 
 
 @contextlib.contextmanager
-def hang_told(spark: SparkSession, log: Path, stop: threading.Event, say: Say) -> Iterator[None]:
-    """Tell when the engine has not answered for a minute; where `stop` is set, kill it, if it is a local one.
+def hang_told(spark: SparkSession, log: Path, stop: threading.Event, say: Say, *, is_ours: bool) -> Iterator[None]:
+    """Tell when the engine has not answered for a minute; where `stop` is set, kill it, if it is local and `is_ours`.
 
     Whoever asks it then waits for as long as it hangs, the progress line and a stop as well: so it is asked here, by a
     thread of its own. Killed, it has died for everybody else (`engine_alive`).
     """
+    jvm: Any = getattr(spark, "_jvm", None)  # Spark Connect shows none
+    if jvm is None:
+        yield
+        return
     over = threading.Event()
-    answered_s = time.monotonic()
+    answers = 0
 
     def ask() -> None:
-        nonlocal answered_s
-        with contextlib.suppress(Exception):  # who needs the answer finds out why there is none
-            jvm: Any = spark._jvm  # noqa: SLF001 - the cheapest thing to ask
-            while not over.wait(_ASK_EVERY_S):
-                jvm.System.currentTimeMillis()
-                answered_s = time.monotonic()
+        nonlocal answers
+        while not over.wait(_ASK_EVERY_S):
+            with contextlib.suppress(Exception):  # who needs the answer finds out why there is none
+                jvm.System.currentTimeMillis()  # the cheapest thing to ask
+                answers += 1
 
     def look() -> None:
+        process = _process() if is_ours else None
+        known, silent_s = 0, 0.0  # counted by what this thread has lived through: a job that is frozen hears nothing
         is_told = False
-        while not over.wait(_ASK_EVERY_S) and asking.is_alive():
-            hangs = time.monotonic() - answered_s > _SILENT_S
+        while not over.wait(_ASK_EVERY_S) and (process is None or process.poll() is None):
+            known, silent_s = answers, 0.0 if answers > known else silent_s + _ASK_EVERY_S
+            hangs = silent_s >= _SILENT_S
             if hangs and not is_told:
+                where = "the cluster's log" if on_databricks() else log
                 say(
-                    f"the engine has not answered for {_SILENT_S} s (see {log}): stop the job if that goes on, and start it again"
+                    f"the engine has not answered for {_SILENT_S} s (see {where}): stop the job if that goes on, and start it again"
                 )
             is_told = hangs
-            process = _process()
             if hangs and stop.is_set() and process is not None:
                 say("the engine does not hear the stop, and is killed")
                 process.kill()
                 return
 
-    asking = threading.Thread(target=ask, daemon=True)
-    asking.start()
-    threading.Thread(target=look, daemon=True).start()
+    for watching in (ask, look):
+        threading.Thread(target=watching, daemon=True).start()
     try:
         yield
     finally:

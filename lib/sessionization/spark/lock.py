@@ -97,7 +97,7 @@ def _wait_for(file: IO[str], what: str, say: Say, stop: threading.Event, wait_s:
 
 def _sign(file: IO[str]) -> None:
     """Say who holds it: a courtesy, for which nobody is refused on a disk that is full."""
-    owner = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": _now()})
+    owner = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "pids": _process_ids(), "since": _now()})
     with suppress(OSError):
         os.ftruncate(file.fileno(), 0)
         os.write(file.fileno(), owner.encode())  # past the file's buffer, whose rest would fail again when it is closed
@@ -108,11 +108,20 @@ def _owner(file: IO[str]) -> str:
     try:
         owner = json.loads(file.read())
         told = f"process {owner['pid']} on {owner['host']} since {owner['since']}"
-        if owner["host"] == socket.gethostname() and not _is_alive(owner["pid"]):
+        is_seen_here = (owner["host"], owner.get("pids")) == (socket.gethostname(), _process_ids())
+        if is_seen_here and not _is_alive(owner["pid"]):
             return f"the engine that {told} has left behind (`lsof {file.name}` names it)"
     except (ValueError, LookupError, TypeError):  # it is just being written
         return "another job"
     return told
+
+
+def _process_ids() -> int | None:
+    """Which namespace of process ids this is, for containers have one each; None where that is not known."""
+    try:
+        return Path("/proc/self/ns/pid").stat().st_ino
+    except OSError:
+        return None
 
 
 def _is_alive(pid: int) -> bool:

@@ -29,7 +29,7 @@ from sessionization.spark.lock import locked
 from sessionization.spark.parse import STREAMS
 from sessionization.spark.progress import Progress
 from sessionization.spark.progress_log import ProgressLog
-from sessionization.spark.session import on_databricks, own_session
+from sessionization.spark.session import is_running, on_databricks, own_session
 from sessionization.spark.sinks import APPENDED
 from sessionization.spark.table_home import TableHome, create_tables, refuse_missing, take_over
 from sessionization.spark.tables import SESSION_CHANGES
@@ -85,9 +85,10 @@ def run(settings: SessionizeSettings, stop: threading.Event, watch: Watch) -> Su
         engine_log = checkpoint.engine_log
         watch.say(f"starting; tables in {home}, checkpoints in {checkpoint.folder}, state {checkpoint.layout}")
         with engine.engine_alive(engine_log), contextlib.ExitStack() as stack:
+            is_ours = not is_running()
             with _plain_errors(f"Spark cannot be started (see {engine_log.with_suffix('.out')})"):
                 spark = stack.enter_context(own_session(engine_log))
-            stack.enter_context(engine.hang_told(spark, engine_log, stop, watch.say))
+            stack.enter_context(engine.hang_told(spark, engine_log, stop, watch.say, is_ours=is_ours))
             track = stack.enter_context(kept_in_mlflow(settings, home, checkpoint.id, watch.say))
             watch = replace(watch, progress=_both(track, watch.progress))
             return _run(spark, settings, checkpoint, home, stop, watch)
@@ -118,6 +119,7 @@ def _run(
         checkpoint, progress_log, before = _opened(spark, settings, checkpoint, home, watch.say)
     began_ms = wall_clock_ms()
     totals = RunningTotals()
+    is_real_time = settings.mode == "real-time"
 
     def report(progress: Progress) -> None:
         totals.add(progress)
@@ -128,7 +130,7 @@ def _run(
     with (
         progress_log.appended(spark, home, watch.say),
         # Before the monitor, which listens for the engine's word on what has been reported.
-        real_time.told(spark, progress_log.keep, report) if settings.mode == "real-time" else contextlib.nullcontext(),
+        real_time.told(spark, progress_log.keep, report) if is_real_time else contextlib.nullcontext(),
         monitored(spark, batch_log, settings.metrics_port, watch.say) as monitor,
     ):
         with _plain_errors("the queries cannot be started"):
@@ -140,7 +142,7 @@ def _run(
             supervise.watch(queries, totals, settings.run_for, stop, watch.say, warning, routine)
         finally:
             is_appended_since = partial(home.is_appended_since, spark, SESSION_CHANGES)
-            causes = supervise.stop(queries, checkpoint.folder, is_appended_since, watch.say)
+            causes = supervise.stop(queries, checkpoint.folder, is_appended_since, watch.say, is_real_time=is_real_time)
     if causes:
         raise StreamError(_told(causes, checkpoint.engine_log))
     seconds = (wall_clock_ms() - began_ms) / 1000

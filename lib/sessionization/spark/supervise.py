@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.streaming import StreamingQuery
 
 from sessionization.clock import wall_clock_ms
+from sessionization.errors import CheckpointError
 from sessionization.say import Say
 from sessionization.spark.causes import first_cause
 from sessionization.spark.checkpoint import ARCHIVE, ROLLUP, SESSIONIZE
@@ -21,6 +22,7 @@ from sessionization.spark.unread import has_unread
 
 REST_WITHIN_S = 25
 """How long the queries may take to finish what they have begun; each may then take `stopTimeout` to be cut off."""
+_ANSWER_S = 5
 _REPORT_EVERY_S = 5
 
 
@@ -50,23 +52,28 @@ def watch(
 
 
 def stop(
-    queries: dict[str, StreamingQuery], checkpoints: Path, is_appended_since: Callable[[int], bool], say: Say
+    queries: dict[str, StreamingQuery],
+    checkpoints: Path,
+    is_appended_since: Callable[[int], bool],
+    say: Say,
+    *,
+    is_real_time: bool = False,
 ) -> list[str]:
     """Stop each query between two micro-batches, and let `sessions` catch up with what was written.
 
     A query that does not come to rest in time is cut off, as is a micro-batch that begins just then; the next start
-    repeats it. What is said of that is what the checkpoint tells afterwards.
+    repeats it. What is said of that is what the checkpoint tells afterwards. In real-time mode `sessionize` writes down
+    there what it has begun when it is done, so what had not come to rest was cut off.
 
     Args:
         queries: by name.
         checkpoints: the job's folder.
         is_appended_since: as for `refuse_unread`.
         say: is told.
+        is_real_time: whether that is the mode.
 
     Returns:
         Why queries had ended on their own.
-
-    Raises `CheckpointError` where the checkpoint cannot be read; all queries have stopped then.
     """
     causes: dict[str, str] = {}
     running = dict(queries)
@@ -80,19 +87,26 @@ def stop(
     note_ended()
     say("stopping: finishing the micro-batches that have begun")
     deadline_s = time.monotonic() + REST_WITHIN_S
-    may_be_behind = False
+    may_be_behind, unwritten = False, set[str]()
     for name in (SESSIONIZE, ROLLUP, ARCHIVE):
         query = running[name]
         if name == ROLLUP:
             may_be_behind = not _has_caught_up(query, (deadline_s - time.monotonic()) / 2)
-        wait_for_rest(query, deadline_s)
+        if not came_to_rest(query, deadline_s) and is_real_time and name == SESSIONIZE:
+            unwritten.add(name)
         note_ended()
         _stop_query(query, say)
         del running[name]
+    try:
+        cut_off = unwritten | {name for name in queries if is_cut_off(checkpoints / name)}
+    except CheckpointError as error:  # why a query has ended matters more
+        say(f"whether a micro-batch is cut off is not known: {error}")
+        return list(causes.values())
     for name in queries:
-        if name not in causes and is_cut_off(checkpoints / name):
+        if name in cut_off and name not in causes:
             say(f"query {name} is cut off within a micro-batch, which the next start repeats")
-    if may_be_behind and has_unread(checkpoints, is_appended_since):
+    has_read_all = lambda: not has_unread(checkpoints, is_appended_since)  # noqa: E731
+    if may_be_behind and (ROLLUP in cut_off or not _in_time(has_read_all, _ANSWER_S)):
         say("`sessions` is behind `session_changes` until the next start")
     return list(causes.values())
 
@@ -106,8 +120,8 @@ def _stop_query(query: StreamingQuery, say: Say) -> None:
         say(f"query {query.name} does not stop ({first_cause(str(error))}): it ends with the engine")
 
 
-def wait_for_rest(query: StreamingQuery, deadline_s: float) -> None:
-    """Wait until the micro-batch that now runs is done, the query has ended, or it is too late.
+def came_to_rest(query: StreamingQuery, deadline_s: float) -> bool:
+    """Wait until the micro-batch that now runs is done, or the query has ended; false where that takes too long.
 
     Where micro-batches take longer than the trigger there is no pause between two: then the next has just begun, and
     can be cut off before it has done any work.
@@ -120,23 +134,34 @@ def wait_for_rest(query: StreamingQuery, deadline_s: float) -> None:
     before = newest_done()
     while query.isActive and query.status["isTriggerActive"] and newest_done() == before:
         if time.monotonic() >= deadline_s:
-            return
+            return False
         time.sleep(0.01)
+    return True
 
 
 def _has_caught_up(query: StreamingQuery, within_s: float) -> bool:
     """Let a query work off all that there is, as far as time allows; one that has ended says so itself."""
 
-    def catch_up() -> None:
+    def catch_up() -> bool:
         with contextlib.suppress(Exception):  # a failed query raises here too, and is found by its having ended
             query.processAllAvailable()
-
-    if not query.isActive:
         return True
-    working = threading.Thread(target=catch_up, daemon=True)
-    working.start()
-    working.join(max(0.0, within_s))
-    return not working.is_alive()
+
+    return not query.isActive or _in_time(catch_up, within_s)
+
+
+def _in_time(holds: Callable[[], bool], within_s: float) -> bool:
+    """Whether that holds, as far as it can be told within the time: an engine that is busy may take long to answer."""
+    found: list[bool] = []
+
+    def ask() -> None:
+        with contextlib.suppress(Exception):
+            found.append(holds())
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(max(0.0, within_s))
+    return found == [True]
 
 
 def _progress_line(totals: Totals, last: dict[str, Progress]) -> str:

@@ -61,14 +61,17 @@ def refuse_unread(checkpoints: Path, is_appended_since: Callable[[int], bool]) -
 
     Raises `CheckpointError` otherwise, and where the checkpoint cannot be read.
     """
+    if left := left_to_do(checkpoints, is_appended_since):
+        msg = f"--checkpoints {checkpoints}: {left}: {_CATCH_UP}"
+        raise CheckpointError(msg)
+
+
+def left_to_do(checkpoints: Path, is_appended_since: Callable[[int], bool]) -> str | None:
+    """What of it the queries have not done, None where all is; arguments and errors as for `refuse_unread`."""
     for name in QUERIES:
         if is_cut_off(checkpoints / name):
-            number = newest_begun(checkpoints / name)
-            msg = f"--checkpoints {checkpoints}: micro-batch {number} of {name} is begun and not done: {_CATCH_UP}"
-            raise CheckpointError(msg)
-    if has_unread(checkpoints, is_appended_since):
-        msg = f"--checkpoints {checkpoints}: rollup has not read all of session_changes: {_CATCH_UP}"
-        raise CheckpointError(msg)
+            return f"micro-batch {newest_begun(checkpoints / name)} of {name} is begun and not done"
+    return "rollup has not read all of session_changes" if has_unread(checkpoints, is_appended_since) else None
 
 
 def has_unread(checkpoints: Path, is_appended_since: Callable[[int], bool]) -> bool:
