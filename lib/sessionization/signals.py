@@ -1,4 +1,4 @@
-"""Stop when asked to, between two pieces of work rather than within one."""
+"""Stop when asked to, or when the time is over, between two pieces of work rather than within one."""
 
 import signal
 import threading
@@ -24,3 +24,29 @@ def stop_on_signals() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def stop_after(stop: threading.Event, run_for_ms: int | None) -> Iterator[None]:
+    """Set `stop` so long after, where there is a time, and in any case when the body ends."""
+    timer = threading.Timer((run_for_ms or 0) / 1000, stop.set)
+    timer.daemon = True
+    if run_for_ms is not None:
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        stop.set()
+
+
+@contextmanager
+def kept_interrupt() -> Iterator[None]:
+    """Whoever hears Ctrl-C goes on hearing it, though the body puts its own handler in that place, as Spark's start does."""
+    heard = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and callable(heard) and heard is not signal.default_int_handler:
+            signal.signal(signal.SIGINT, heard)

@@ -191,6 +191,11 @@ class Job:
         self._running().terminate()
         return self.wait_for_end(death_s)
 
+    def interrupt(self) -> int:
+        """SIGINT to the whole process group, as Ctrl-C in a terminal; its exit code, within the promised minute."""
+        os.killpg(self._running().pid, signal.SIGINT)
+        return self.wait_for_end()
+
     def kill_engine(self) -> None:
         """SIGKILL the JVM alone, as the kernel does when memory runs out."""
         [engine] = [pid for pid in processes_of_session(self._running().pid) if _is_engine(pid)]

@@ -162,6 +162,20 @@ def test_a_signal_while_the_engine_starts_is_heard(tmp_path: Path) -> None:
     assert job.said()[-1] == "sessionize: stopped before the queries were started"
 
 
+def test_ctrl_c_stops_as_sigterm_does(tmp_path: Path) -> None:
+    """Spark puts a handler of its own in its place, which would cancel what runs and end the job in the middle of it."""
+    job = Job(tmp_path)
+    try:
+        job.start()
+        job.wait_until(lambda: last_committed(job.checkpoints / "rollup") >= 0, "a micro-batch", poll_s=0.2)
+        assert job.interrupt() == 0
+    finally:
+        job.kill_if_running()
+    said = job.said()
+    assert "sessionize: stopping: finishing the micro-batches that have begun" in said
+    assert said[-1].startswith("sessionize: event-to-table latency")
+
+
 def test_an_engine_that_dies_is_told(tmp_path: Path) -> None:
     job = Job(tmp_path)
     try:

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from sessionization.local.jars import jar_paths
 from sessionization.local.java import java_home
+from sessionization.signals import kept_interrupt
 
 SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 """`JAVA_TOOL_OPTIONS` for a run of a minute: the optimising compiler would not pay off on a few cores.
@@ -77,7 +78,7 @@ def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
     settings = {name: value for name, value in settings.items() if f" {name}=" not in given} | conf
     for name, value in settings.items():
         builder = builder.config(name, value)
-    with _engine_set_apart(log_file.with_suffix(".out")):
+    with _engine_set_apart(log_file.with_suffix(".out")), kept_interrupt():
         return builder.getOrCreate()
 
 
