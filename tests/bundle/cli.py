@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,8 +11,8 @@ from tests.bundle.sources import ROOT
 from tests.bundle.workspace.server import Workspace
 
 _FOUND = shutil.which("databricks")
-# What nutter brings into an environment is the CLI of old, which knows no bundles.
-BINARY = None if _FOUND is None or Path(_FOUND).is_relative_to(sys.prefix) else _FOUND
+# What nutter brings into an environment, this one or another, is the CLI of old, which knows no bundles: a script.
+BINARY = None if _FOUND is None or Path(_FOUND).read_bytes().startswith(b"#!") else _FOUND
 _SECONDS = 300
 
 

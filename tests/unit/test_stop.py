@@ -68,6 +68,25 @@ def never(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     never.set()
 
 
+class InRealTime(Query):
+    """One that has begun the next batch whenever one is done."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.status["isTriggerActive"] = True
+        self._asked = 0
+
+    @property
+    def lastProgress(self) -> dict[str, int]:  # type: ignore[override]  # noqa: N802
+        self._asked += 1
+        return {"batchId": self._asked}
+
+
+def cannot_be_read(query: Path) -> bool:
+    msg = f"{query} cannot be read"
+    raise CheckpointError(msg)
+
+
 def has_rows_since(version: int) -> bool:
     return version <= NEWEST
 
@@ -122,9 +141,7 @@ def test_what_real_time_mode_cuts_off_the_checkpoint_does_not_tell(
     said: list[str],
 ) -> None:
     """It writes down what it has begun when it is done: without the line an account would be erased meanwhile."""
-    busy = Query(tmp_path / "sessionize")
-    busy.status["isTriggerActive"] = True
-    assert stopped(tmp_path, busy, is_real_time=is_real_time) == ([], said)
+    assert stopped(tmp_path, InRealTime(tmp_path / "sessionize"), is_real_time=is_real_time) == ([], said)
 
 
 def test_a_table_that_does_not_answer_in_time_hinders_no_stop(
@@ -132,17 +149,22 @@ def test_a_table_that_does_not_answer_in_time_hinders_no_stop(
 ) -> None:
     monkeypatch.setattr(supervise, "_ANSWER_S", 0.1)
     slow = Slow(tmp_path / "rollup", never)
-    assert stopped(tmp_path, slow, is_appended_since=lambda _: never.wait()) == ([], [BEHIND])
+    assert stopped(tmp_path, slow, is_appended_since=lambda _: never.wait()) == (
+        [],
+        [BEHIND.replace("is", "may be", 1)],
+    )
+
+
+def test_a_checkpoint_that_cannot_be_read_is_no_graceful_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervise, "is_cut_off", cannot_be_read)
+    with pytest.raises(CheckpointError):
+        stopped(tmp_path)
 
 
 def test_why_a_query_failed_is_told_also_where_the_checkpoint_cannot_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(query: Path) -> bool:
-        msg = f"{query} cannot be read"
-        raise CheckpointError(msg)
-
-    monkeypatch.setattr(supervise, "is_cut_off", refuse)
+    monkeypatch.setattr(supervise, "is_cut_off", cannot_be_read)
     causes, said = stopped(tmp_path, Failed(tmp_path / "archive"))
     assert causes == ["query archive stopped: no space left"]
     assert said[-1] == f"whether a micro-batch is cut off is not known: {tmp_path}/sessionize cannot be read"

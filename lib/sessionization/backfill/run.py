@@ -18,7 +18,7 @@ from sessionization.backfill.settings import BackfillSettings
 from sessionization.clock import wall_clock_ms
 from sessionization.core.state import Rules
 from sessionization.durations import DAY_MS
-from sessionization.errors import DifferenceError
+from sessionization.errors import CheckpointError, DifferenceError
 from sessionization.say import Say
 from sessionization.settings import SessionizeSettings
 from sessionization.spark import rollup
@@ -118,8 +118,13 @@ def _look_for_unread(
     if settings.merge:
         home.refuse_other_owner(spark, checkpoints)
         refuse_unread(checkpoints, is_appended_since)
-    elif settings.verify and settings.last_day is None and (left := left_to_do(checkpoints, is_appended_since)):
-        say(f"{left}: the newest rows may differ for that")
+    elif settings.verify and settings.last_day is None:
+        try:
+            left = left_to_do(checkpoints, is_appended_since)
+        except CheckpointError as error:
+            left = f"what the stream has not done is not known ({error})"
+        if left:
+            say(f"{left}: the newest rows may differ for that")
 
 
 def stream_clock(spark: SparkSession, home: TableHome, play: Play) -> Clock:

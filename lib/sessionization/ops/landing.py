@@ -13,6 +13,7 @@ from pyspark.sql.streaming import StreamingQuery
 from sessionization.errors import CheckpointError, ConfigurationError, StreamError
 from sessionization.ops.settings import LandChangesSettings
 from sessionization.say import Say
+from sessionization.signals import stop_after
 from sessionization.spark import topic
 from sessionization.spark.causes import first_cause
 from sessionization.spark.engine import engine_alive, hang_told
@@ -21,7 +22,7 @@ from sessionization.spark.lock import locked
 from sessionization.spark.offsets import begun, is_cut_off, newest_begun
 from sessionization.spark.session import is_running, own_session
 from sessionization.spark.sinks import COMPACT_EVERY_BATCHES, ROWS_PER_FILE, compact
-from sessionization.spark.supervise import REST_WITHIN_S, came_to_rest
+from sessionization.spark.supervise import REST_WITHIN_S, stop_query, wait_for_rest
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import SESSION_CHANGES
 
@@ -139,17 +140,12 @@ def wait(query: StreamingQuery, checkpoint: Path, stop: threading.Event, run_for
 
     Raises `StreamError` when the query ended on its own.
     """
-    over = threading.Event()
-    timer = threading.Timer((run_for_ms or 0) / 1000, over.set)
-    timer.daemon = True
-    if run_for_ms is not None:
-        timer.start()
-    while query.isActive and not over.is_set() and not stop.wait(0.2):
-        pass
-    timer.cancel()
-    came_to_rest(query, time.monotonic() + REST_WITHIN_S)
+    with stop_after(stop, run_for_ms):
+        while query.isActive and not stop.wait(0.2):
+            pass
+    wait_for_rest(query, time.monotonic() + REST_WITHIN_S)
     failure = query.exception()
-    query.stop()
+    stop_query(query, say)
     if failure is None and is_cut_off(checkpoint):
         say("the query is cut off within a micro-batch, which the next start repeats")
     if failure is not None:

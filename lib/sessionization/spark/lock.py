@@ -116,10 +116,11 @@ def _owner(file: IO[str]) -> str:
     return told
 
 
-def _process_ids() -> int | None:
-    """Which namespace of process ids this is, for containers have one each; None where that is not known."""
+def _process_ids() -> str | None:
+    """Where process ids are these: a start of a machine, and a container of it; None where that is not known."""
     try:
-        return Path("/proc/self/ns/pid").stat().st_ino
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
+        return f"{boot} {Path('/proc/self/ns/pid').stat().st_ino}"
     except OSError:
         return None
 

@@ -19,7 +19,7 @@ from sessionization.ml.tracking import kept_in_mlflow
 from sessionization.monitor.listener import check_metrics, monitored
 from sessionization.say import Say
 from sessionization.settings import SessionizeSettings
-from sessionization.signals import stop_on_signals
+from sessionization.signals import stop_after, stop_on_signals
 from sessionization.spark import engine, pipeline, real_time, supervise, views
 from sessionization.spark.causes import first_cause, what_to_do
 from sessionization.spark.checkpoint import Checkpoint, open_checkpoint
@@ -136,10 +136,11 @@ def _run(
         with _plain_errors("the queries cannot be started"):
             queries = pipeline.start(spark, settings, checkpoint, home, progress_log.keep, report, stop, before)
         try:
-            watch.started(spark, home)
-            warning = _vanished_streams(settings.input) if settings.input is not None else lambda: None
-            routine = watch.routine or watch.say
-            supervise.watch(queries, totals, settings.run_for, stop, watch.say, warning, routine)
+            with stop_after(stop, settings.run_for):
+                watch.started(spark, home)
+                warning = _vanished_streams(settings.input) if settings.input is not None else lambda: None
+                routine = watch.routine or watch.say
+                supervise.watch(queries, totals, stop, watch.say, warning, routine)
         finally:
             is_appended_since = partial(home.is_appended_since, spark, SESSION_CHANGES)
             causes = supervise.stop(queries, checkpoint.folder, is_appended_since, watch.say, is_real_time=is_real_time)

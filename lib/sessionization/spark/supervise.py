@@ -29,14 +29,12 @@ _REPORT_EVERY_S = 5
 def watch(
     queries: dict[str, StreamingQuery],
     totals: RunningTotals,
-    run_for_ms: int | None,
     stop: threading.Event,
     say: Say,
     warning: Callable[[], str | None],
     routine: Say,
 ) -> None:
-    """Wait for the end: of the time, by the signal, or of a query; tell `routine` every few seconds how it goes."""
-    ends_s = None if run_for_ms is None else time.monotonic() + run_for_ms / 1000
+    """Wait for `stop` or the end of a query; tell `routine` every few seconds how it goes."""
     next_report_s = time.monotonic() + _REPORT_EVERY_S
     while all(query.isActive for query in queries.values()):
         now_s = time.monotonic()
@@ -45,9 +43,7 @@ def watch(
             if (warned := warning()) is not None:
                 say(warned)
             next_report_s = now_s + _REPORT_EVERY_S
-        if ends_s is not None and now_s >= ends_s:
-            return
-        if stop.wait(0.2 if ends_s is None else min(0.2, max(0.0, ends_s - now_s))):
+        if stop.wait(0.2):
             return
 
 
@@ -63,7 +59,7 @@ def stop(
 
     A query that does not come to rest in time is cut off, as is a micro-batch that begins just then; the next start
     repeats it. What is said of that is what the checkpoint tells afterwards. In real-time mode `sessionize` writes down
-    there what it has begun when it is done, so what had not come to rest was cut off.
+    there what it has begun when it is done, and always is within a batch.
 
     Args:
         queries: by name.
@@ -74,6 +70,8 @@ def stop(
 
     Returns:
         Why queries had ended on their own.
+
+    Raises `CheckpointError` where the checkpoint cannot be read, and no query had ended; all have stopped then.
     """
     causes: dict[str, str] = {}
     running = dict(queries)
@@ -92,26 +90,31 @@ def stop(
         query = running[name]
         if name == ROLLUP:
             may_be_behind = not _has_caught_up(query, (deadline_s - time.monotonic()) / 2)
-        if not came_to_rest(query, deadline_s) and is_real_time and name == SESSIONIZE:
+        wait_for_rest(query, deadline_s)
+        if is_real_time and name == SESSIONIZE and query.isActive and query.status["isTriggerActive"]:
             unwritten.add(name)
         note_ended()
-        _stop_query(query, say)
+        stop_query(query, say)
         del running[name]
     try:
         cut_off = unwritten | {name for name in queries if is_cut_off(checkpoints / name)}
-    except CheckpointError as error:  # why a query has ended matters more
-        say(f"whether a micro-batch is cut off is not known: {error}")
+    except CheckpointError as error:
+        if not causes:
+            raise
+        say(f"whether a micro-batch is cut off is not known: {error}")  # why a query has ended matters more
         return list(causes.values())
     for name in queries:
         if name in cut_off and name not in causes:
             say(f"query {name} is cut off within a micro-batch, which the next start repeats")
-    has_read_all = lambda: not has_unread(checkpoints, is_appended_since)  # noqa: E731
-    if may_be_behind and (ROLLUP in cut_off or not _in_time(has_read_all, _ANSWER_S)):
-        say("`sessions` is behind `session_changes` until the next start")
+    if may_be_behind:
+        is_behind = ROLLUP in cut_off or _in_time(lambda: has_unread(checkpoints, is_appended_since), _ANSWER_S)
+        if is_behind is not False:
+            say(f"`sessions` {'is' if is_behind else 'may be'} behind `session_changes` until the next start")
     return list(causes.values())
 
 
-def _stop_query(query: StreamingQuery, say: Say) -> None:
+def stop_query(query: StreamingQuery, say: Say) -> None:
+    """Stop it, cut off or not; one that does not let itself be stopped is told, and ends with the engine."""
     try:
         query.stop()
     except Py4JNetworkError:
@@ -120,8 +123,8 @@ def _stop_query(query: StreamingQuery, say: Say) -> None:
         say(f"query {query.name} does not stop ({first_cause(str(error))}): it ends with the engine")
 
 
-def came_to_rest(query: StreamingQuery, deadline_s: float) -> bool:
-    """Wait until the micro-batch that now runs is done, or the query has ended; false where that takes too long.
+def wait_for_rest(query: StreamingQuery, deadline_s: float) -> None:
+    """Wait until the micro-batch that now runs is done, the query has ended, or it is too late.
 
     Where micro-batches take longer than the trigger there is no pause between two: then the next has just begun, and
     can be cut off before it has done any work.
@@ -134,9 +137,8 @@ def came_to_rest(query: StreamingQuery, deadline_s: float) -> bool:
     before = newest_done()
     while query.isActive and query.status["isTriggerActive"] and newest_done() == before:
         if time.monotonic() >= deadline_s:
-            return False
+            return
         time.sleep(0.01)
-    return True
 
 
 def _has_caught_up(query: StreamingQuery, within_s: float) -> bool:
@@ -147,11 +149,11 @@ def _has_caught_up(query: StreamingQuery, within_s: float) -> bool:
             query.processAllAvailable()
         return True
 
-    return not query.isActive or _in_time(catch_up, within_s)
+    return not query.isActive or _in_time(catch_up, within_s) is True
 
 
-def _in_time(holds: Callable[[], bool], within_s: float) -> bool:
-    """Whether that holds, as far as it can be told within the time: an engine that is busy may take long to answer."""
+def _in_time(holds: Callable[[], bool], within_s: float) -> bool | None:
+    """Whether that holds; None where it cannot be told in time, for an engine that is busy may take long to answer."""
     found: list[bool] = []
 
     def ask() -> None:
@@ -161,7 +163,7 @@ def _in_time(holds: Callable[[], bool], within_s: float) -> bool:
     asking = threading.Thread(target=ask, daemon=True)
     asking.start()
     asking.join(max(0.0, within_s))
-    return found == [True]
+    return found[0] if found else None
 
 
 def _progress_line(totals: Totals, last: dict[str, Progress]) -> str:
