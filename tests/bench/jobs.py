@@ -15,9 +15,9 @@ from tests.e2e.delta import read_table
 from tests.e2e.job import ROOT, Job, environment
 
 _A_WHILE_S = 75
-_CATCH_UP_S = 1_200
+CATCH_UP_S = 1_200
 _SHOWN = 8
-_QUESTIONS = {
+QUESTIONS = {
     "sessions": "SELECT status, end_reason, count(*) AS sessions FROM sessions GROUP BY ALL ORDER BY 1, 2",
     "a second `started`": "SELECT count(*) AS doubled FROM (SELECT 1 FROM session_changes WHERE change = 'started' "
     "GROUP BY device_id, session_id HAVING count(*) > 1)",
@@ -46,18 +46,18 @@ def _all(folder: Path, live: int, ended: int) -> bool:
     home, checkpoints = f"--warehouse={job.warehouse}", f"--checkpoints={job.checkpoints}"
     load = (f"--live={live}", f"--rate={ended / 30:.0f}", "--duration=60s", "--pace=max", "--dirt=0.02")
     done = [
-        _timed("simulate", f"--output={job.input}", *load),
+        timed("simulate", f"--output={job.input}", *load),
         _until_done(job),
-        *(_asked(home, question) for question in _QUESTIONS),
-        _timed("inspect_state", checkpoints),
-        _timed("rescale_state", checkpoints, "--partitions=5"),
-        _timed("rescale_state", checkpoints, "--partitions=3"),
+        *(asked(home, question) for question in QUESTIONS),
+        timed("inspect_state", checkpoints),
+        timed("rescale_state", checkpoints, "--partitions=5"),
+        timed("rescale_state", checkpoints, "--partitions=3"),
         _for_a_while(job),
-        _timed("inspect_state", checkpoints),
-        _timed("backfill", home, checkpoints),
-        _timed("backfill", home, checkpoints, "--verify"),
-        _timed("maintain", home, checkpoints, "--days=1"),
-        _timed(
+        timed("inspect_state", checkpoints),
+        timed("backfill", home, checkpoints),
+        timed("backfill", home, checkpoints, "--verify"),
+        timed("maintain", home, checkpoints, "--days=1"),
+        timed(
             "erase_account", home, checkpoints, f"--account={_somebody(job.warehouse)}", code=1
         ),  # the state knows it
     ]
@@ -66,8 +66,8 @@ def _all(folder: Path, live: int, ended: int) -> bool:
     job.input.mkdir()
     done += [
         _for_a_while(job),
-        _timed("inspect_state", checkpoints),
-        *(_asked(home, question) for question in _QUESTIONS),
+        timed("inspect_state", checkpoints),
+        *(asked(home, question) for question in QUESTIONS),
     ]
     return all(done)
 
@@ -78,12 +78,12 @@ def _until_done(job: Job) -> bool:
     job.conf = LONG_LIVED
     job.start()
     try:
-        job.wait_until_done(_CATCH_UP_S)
-        _say(f"sessionize, until all is in the tables: {time.monotonic() - began_s:.1f} s")
+        job.wait_until_done(CATCH_UP_S)
+        say(f"sessionize, until all is in the tables: {time.monotonic() - began_s:.1f} s")
         code = job.terminate()
     finally:
         job.kill_if_running()
-    _show(job.said())
+    show(job.said())
     return code == 0
 
 
@@ -97,17 +97,18 @@ def _for_a_while(job: Job) -> bool:
         code = job.terminate()
     finally:
         job.kill_if_running()
-    _say("sessionize, for some heartbeats")
-    _show(job.said())
+    say("sessionize, for some heartbeats")
+    show(job.said())
     return code == 0
 
 
-def _asked(home: str, question: str) -> bool:
-    _say(question)
-    return _timed("query", home, f"--sql={_QUESTIONS[question]}")
+def asked(home: str, question: str) -> bool:
+    """Ask one of the questions of the tables."""
+    say(question)
+    return timed("query", home, f"--sql={QUESTIONS[question]}")
 
 
-def _timed(job: str, *options: str, code: int = 0) -> bool:
+def timed(job: str, *options: str, code: int = 0) -> bool:
     """Run a job to its end, and say how long it took and the last of what it said; whether it ended with `code`."""
     began_s = time.monotonic()
     done = subprocess.run(
@@ -118,8 +119,8 @@ def _timed(job: str, *options: str, code: int = 0) -> bool:
         text=True,
         check=False,
     )
-    _say(f"{job}: {time.monotonic() - began_s:.1f} s, exit code {done.returncode}")
-    _show(done.stdout.splitlines())
+    say(f"{job}: {time.monotonic() - began_s:.1f} s, exit code {done.returncode}")
+    show(done.stdout.splitlines())
     return done.returncode == code
 
 
@@ -132,12 +133,14 @@ def _somebody(warehouse: Path) -> str:
     )
 
 
-def _show(lines: Sequence[str]) -> None:
+def show(lines: Sequence[str]) -> None:
+    """Say the last of what a job said."""
     for line in lines[-_SHOWN:]:
-        _say(f"    {line}")
+        say(f"    {line}")
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
+    """Write a line at once."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 

@@ -1,0 +1,76 @@
+"""How long changes take by way of a topic: `python -m tests.bench.landing --live 100000`."""
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from sessionization.kafka_options import OUTPUT_TOPIC
+from sessionization.local.broker import Broker
+from sessionization.spark.parse import STREAMS
+from tests.bench.jobs import CATCH_UP_S, asked, say, show, timed
+from tests.bench.scenario import LONG_LIVED
+from tests.e2e.checkpoints import committed_offsets
+from tests.e2e.job import Job
+from tests.e2e.test_land_changes import Landing
+from tests.e2e.topics import Topics
+
+_PARTITIONS = 4
+
+
+def main() -> int:
+    """Exits with code 1 where a job has failed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.landing", description=__doc__)
+    parser.add_argument("--live", type=int, default=100_000)
+    parser.add_argument("--ended", type=int, default=20_000, help="about so many sessions have ended by then")
+    options = parser.parse_args()
+    os.environ["JAVA_TOOL_OPTIONS"] = "-Dfile.encoding=UTF-8"  # not those that suit a run of a minute
+    with tempfile.TemporaryDirectory(prefix="landing-") as name:
+        folder = Path(name)
+        with Broker(folder) as broker:
+            broker.create_topics(dict.fromkeys((*STREAMS, OUTPUT_TOPIC), _PARTITIONS))
+            return 0 if _all(folder, broker.bootstrap_servers, options.live, options.ended) else 1
+
+
+def _all(folder: Path, servers: str, live: int, ended: int) -> bool:
+    load = (f"--live={live}", f"--rate={ended / 30:.0f}", "--duration=60s", "--pace=max", "--dirt=0.02")
+    is_good = timed("simulate", "--sink=kafka", f"--bootstrap-servers={servers}", *load)
+    job = Job(folder, "--sink=kafka", f"--expected-devices={live}", topics=Topics(servers, _PARTITIONS))
+    job.conf = LONG_LIVED
+    landing = Landing(job, folder / "landing", servers)
+    began_s = time.monotonic()
+
+    def since_s() -> str:
+        return f"{time.monotonic() - began_s:.1f} s after its start"
+
+    try:
+        job.start()
+        ends = job.topics.ends() if job.topics else {}
+        job.wait_until(
+            lambda: committed_offsets(job.checkpoints / "sessionize") == ends,
+            "all events are sent on",
+            poll_s=0.2,
+            within_s=CATCH_UP_S,
+        )
+        say(f"sessionize has sent what follows from all events {since_s()}")
+        started_s, sent = time.monotonic(), landing.ends()
+        landing.start()
+        job.wait_until(lambda: landing.has_landed(sent), "all is landed", poll_s=0.2, within_s=CATCH_UP_S)
+        changes = f"{sum(sent.values()):,} changes, sent till then,"
+        say(f"land_changes: {changes} are landed {time.monotonic() - started_s:.1f} s after its start")
+        job.wait_until_done(CATCH_UP_S)
+        say(f"`sessions` is complete {since_s()}")
+        is_good &= job.terminate() == 0
+        is_good &= landing.terminate() == 0
+    finally:
+        job.kill_if_running()
+        landing.kill()
+    show(job.said())
+    home = f"--warehouse={job.warehouse}"
+    return is_good & asked(home, "sessions") & asked(home, "a second `started`")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
