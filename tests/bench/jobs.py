@@ -28,17 +28,22 @@ QUESTIONS = {
 
 def main() -> int:
     """Exits with code 1 where a job has failed; then the folder is kept."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.jobs", description=__doc__)
-    parser.add_argument("--live", type=int, default=100_000)
-    parser.add_argument("--ended", type=int, default=20_000, help="about so many sessions have ended by then")
-    options = parser.parse_args()
-    os.environ["JAVA_TOOL_OPTIONS"] = "-Dfile.encoding=UTF-8"  # not those that suit a run of a minute
+    options = begin("python -m tests.bench.jobs", __doc__)
     folder = Path(tempfile.mkdtemp(prefix="jobs-"))
     sys.stdout.write(f"in {folder}\n")
     is_good = _all(folder, options.live, options.ended)
     if is_good:
         shutil.rmtree(folder)
     return 0 if is_good else 1
+
+
+def begin(prog: str, description: str | None) -> argparse.Namespace:
+    """The load that was asked for, `live` and `ended` sessions; sets up what the jobs inherit."""
+    parser = argparse.ArgumentParser(prog=prog, description=description)
+    parser.add_argument("--live", type=int, default=100_000)
+    parser.add_argument("--ended", type=int, default=20_000, help="about so many sessions have ended by then")
+    os.environ["JAVA_TOOL_OPTIONS"] = "-Dfile.encoding=UTF-8"  # not those that suit a run of a minute
+    return parser.parse_args()
 
 
 def _all(folder: Path, live: int, ended: int) -> bool:

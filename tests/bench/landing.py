@@ -1,7 +1,5 @@
 """How long changes take by way of a topic: `python -m tests.bench.landing --live 100000`."""
 
-import argparse
-import os
 import sys
 import tempfile
 import time
@@ -10,7 +8,7 @@ from pathlib import Path
 from sessionization.kafka_options import OUTPUT_TOPIC
 from sessionization.local.broker import Broker
 from sessionization.spark.parse import STREAMS
-from tests.bench.jobs import CATCH_UP_S, asked, say, show, timed
+from tests.bench.jobs import CATCH_UP_S, asked, begin, say, show, timed
 from tests.bench.scenario import LONG_LIVED
 from tests.e2e.checkpoints import committed_offsets
 from tests.e2e.job import Job
@@ -22,11 +20,7 @@ _PARTITIONS = 4
 
 def main() -> int:
     """Exits with code 1 where a job has failed."""
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.landing", description=__doc__)
-    parser.add_argument("--live", type=int, default=100_000)
-    parser.add_argument("--ended", type=int, default=20_000, help="about so many sessions have ended by then")
-    options = parser.parse_args()
-    os.environ["JAVA_TOOL_OPTIONS"] = "-Dfile.encoding=UTF-8"  # not those that suit a run of a minute
+    options = begin("python -m tests.bench.landing", __doc__)
     with tempfile.TemporaryDirectory(prefix="landing-") as name:
         folder = Path(name)
         with Broker(folder) as broker:
