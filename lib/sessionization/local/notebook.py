@@ -10,7 +10,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NoReturn
@@ -22,7 +22,6 @@ from pyspark.sql import functions as F
 from sessionization.errors import ConfigurationError
 from sessionization.local.cells import find_notebook, run_cells, split_magic
 from sessionization.local.session import SHORT_LIVED_JVM
-from sessionization.say import Say
 from sessionization.spark.causes import first_cause
 
 FOLDER = ".notebooks"
@@ -215,7 +214,7 @@ def _texts_by_name(said: str, where: str) -> dict[str, str]:
 
 def _teach_magics(shell: Any, spark: SparkSession) -> None:
     """`%sql` for a whole cell, and `%run` of a notebook; what `%run` meant before, it means for other files."""
-    run_script: Say = shell.find_line_magic("run")
+    run_script: Callable[[str], None] = shell.find_line_magic("run")
 
     def run(line: str) -> None:
         file = find_notebook(line, Path.cwd())
