@@ -75,8 +75,7 @@ notebook-data: $(NOTEBOOKS) ## tables and runs for the notebooks, once: an eveni
 
 test: $(READY) $(BROKER) $(NOTEBOOKS) ## the tests but for the long ones, fast tiers first
 	@$(UNIT)
-	@$(BIN)/python -m pytest tests/adapter tests/spark tests/e2e tests/faults -q
-	@$(NOTEBOOK_TESTS)
+	@$(BIN)/python -m pytest tests/adapter tests/spark tests/notebooks tests/e2e tests/faults -q
 
 test-notebooks: $(NOTEBOOKS) ## every notebook without a browser and one in it, and nutter's tests
 	@$(NOTEBOOK_TESTS)

@@ -1,15 +1,19 @@
 """What a person who starts the job wrongly is told: one line that says what, which value, and what to do."""
 
+import contextlib
+import io
 import json
+import runpy
 import shutil
 import socket
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.checkpoints import last_committed
-from tests.e2e.job import Ended, Job, run_to_end
+from tests.e2e.job import ENTRY, Ended, Job, run_to_end
 from tests.e2e.tables import read_tables
 
 Options = dict[str, str]
@@ -26,17 +30,30 @@ class Rest:
 
 @pytest.fixture(scope="module")
 def rest(tmp_path_factory: pytest.TempPathFactory) -> Rest:
+    """A job that was stopped by Ctrl-C once each query had done a micro-batch."""
     folder = tmp_path_factory.mktemp("rest")
-    (folder / "input").mkdir()
     (folder / "other").mkdir()
-    options = {"input": "input", "warehouse": "warehouse", "checkpoints": "checkpoints"}
-    with socket.create_server(("", 0)) as free:
+    with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    return Rest(folder, options, start(folder, options | {"run-for": "15s", "metrics-port": str(port)}))
+    job = Job(folder, f"--metrics-port={port}")
+    try:
+        job.start()
+        job.wait_until(lambda: last_committed(job.checkpoints / "rollup") >= 0, "a micro-batch", poll_s=0.2)
+        code = job.interrupt()
+    finally:
+        job.kill_if_running()
+    options = {"input": "input", "warehouse": "warehouse", "checkpoints": "checkpoints"}
+    return Rest(folder, options, Ended(code, job.said()))
 
 
 def start(folder: Path, options: Options) -> Ended:
-    return run_to_end(*(f"--{name}={value}" for name, value in options.items()), cwd=folder)
+    """Run the job's script in this process until it ends on its own."""
+    said = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(said), pytest.raises(SystemExit) as ended:
+        patch.chdir(folder)
+        patch.setattr(sys, "argv", [str(ENTRY), *(f"--{name}={value}" for name, value in options.items())])
+        runpy.run_path(str(ENTRY), run_name="__main__")
+    return Ended(ended.value.code, said.getvalue().splitlines())
 
 
 def refusal(ended: Ended) -> str:
@@ -101,6 +118,11 @@ def test_a_wrong_option_is_told(tmp_path: Path, wrong: Options, told: str) -> No
     assert not (tmp_path / "checkpoints").exists()
 
 
+def test_a_process_that_is_refused_says_one_line(tmp_path: Path) -> None:
+    line = refusal(run_to_end("--input=nowhere", "--warehouse=warehouse", "--checkpoints=checkpoints", cwd=tmp_path))
+    assert line.startswith("--input nowhere cannot be read (No such file or directory): ")
+
+
 @pytest.mark.parametrize("name", ["input", "warehouse", "checkpoints"])
 def test_a_missing_option_is_told(tmp_path: Path, name: str) -> None:
     (tmp_path / "input").mkdir()
@@ -144,6 +166,7 @@ def test_a_checkpoint_that_cannot_be_checked_is_refused(rest: Rest, tmp_path: Pa
     assert "restore " in line
 
 
+@pytest.mark.usefixtures("spark")
 def test_tables_of_another_checkpoint_are_refused(rest: Rest) -> None:
     owner = json.loads((rest.folder / "checkpoints" / "layout.json").read_bytes())["id"]
     line = late_refusal(start(rest.folder, rest.options | {"checkpoints": "another"}))
@@ -162,18 +185,11 @@ def test_a_signal_while_the_engine_starts_is_heard(tmp_path: Path) -> None:
     assert job.said()[-1] == "sessionize: stopped before the queries were started"
 
 
-def test_ctrl_c_stops_as_sigterm_does(tmp_path: Path) -> None:
+def test_ctrl_c_stops_as_sigterm_does(rest: Rest) -> None:
     """Spark puts a handler of its own in its place, which would cancel what runs and end the job in the middle of it."""
-    job = Job(tmp_path)
-    try:
-        job.start()
-        job.wait_until(lambda: last_committed(job.checkpoints / "rollup") >= 0, "a micro-batch", poll_s=0.2)
-        assert job.interrupt() == 0
-    finally:
-        job.kill_if_running()
-    said = job.said()
-    assert "sessionize: stopping: finishing the micro-batches that have begun" in said
-    assert said[-1].startswith("sessionize: event-to-table latency")
+    assert rest.ended.code == 0
+    assert "sessionize: stopping: finishing the micro-batches that have begun" in rest.ended.lines
+    assert rest.ended.lines[-1].startswith("sessionize: event-to-table latency")
 
 
 def test_an_engine_that_dies_is_told(tmp_path: Path) -> None:

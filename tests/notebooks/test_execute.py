@@ -1,7 +1,5 @@
 """Every notebook, run from the first cell to the last: no error, every picture shows something, every table has rows."""
 
-from concurrent.futures import Future
-
 import pytest
 
 pytest.importorskip("nbclient", reason="nbclient is not installed: make notebooks installs it")
@@ -24,11 +22,6 @@ def test_every_notebook_is_run_here() -> None:
     assert sorted(SHOWN) == NOTEBOOKS
 
 
-# First, and asked for last: it is begun here, and waits while the others run.
-def test_the_tour_begins(tour: Future[dict[str, Executed]]) -> None:
-    assert not tour.cancelled()
-
-
 def test_the_job_shows_a_chart_to_a_person_and_stops(executed: dict[str, Executed]) -> None:
     assert_shows(executed["02_sessionize"], "02_sessionize")
     assert "live now" in executed["02_sessionize"].text(), "the summary"
@@ -48,8 +41,8 @@ def test_runs_are_compared(executed: dict[str, Executed]) -> None:
     assert "heartbeat=" in tables[0], "what the runs differ in"
 
 
-def test_the_tour_comes_to_the_same_twice(tour: Future[dict[str, Executed]]) -> None:
-    executed = tour.result()["01_tour"]
-    assert_shows(executed, "01_tour")
-    (ends,) = executed.results()
+def test_the_tour_comes_to_the_same_twice(executed: dict[str, Executed]) -> None:
+    tour = executed["01_tour"]
+    assert_shows(tour, "01_tour")
+    (ends,) = tour.results()
     assert "('pc-2', 2, 'reported')" in ends

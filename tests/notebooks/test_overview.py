@@ -1,16 +1,12 @@
 """The dashboard and the alerts on tables that the job itself has made: every query returns rows."""
 
 import json
-import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionization.local.session import SHORT_LIVED_JVM
-from sessionization.spark.session import spark_session
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.views import create_views
 from tests.bundle.dashboards import dataset_sql, widget_sql, widgets
@@ -24,14 +20,9 @@ SCHEMA = "`main`.`gaming_sessions_prod`."
 
 
 @pytest.fixture(scope="module")
-def evening(demo: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    os.environ.setdefault("JAVA_TOOL_OPTIONS", SHORT_LIVED_JVM)
-    shared = SparkSession.getActiveSession()
-    spark = spark_session(tmp_path_factory.mktemp("spark") / "engine.log")
+def evening(demo: Path, spark: SparkSession) -> SparkSession:
     create_views(spark, TableHome(demo / "warehouse"))
-    yield spark
-    if spark is not shared:
-        spark.stop()
+    return spark
 
 
 @pytest.mark.parametrize("name", DATASETS)

@@ -27,7 +27,9 @@ from sessionization.spark.tables import SESSION_CHANGES, SESSIONS, TABLES
 from sessionization.spark.unread import refuse_unread
 
 STREAMS = {"pc_sessions": "hostPcId", "console_sessions": "openPsid"}
-PLAYED_S, RUN_FOR = 30, "60s"
+PLAYED_S = 20
+SETTLED_S = 10
+"""How long after the last message sessions may still time out, and late Ends be given up."""
 
 
 @dataclass
@@ -139,13 +141,16 @@ def evening(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> St
         reporter.start()
         maintainer.start()
         threading.Timer(PLAYED_S, over.set).start()
+        threading.Timer(PLAYED_S + SETTLED_S, stop.set).start()
 
     try:
+        stop = threading.Event()
         again = [("15s", "5s")] * 5  # on a busy machine a micro-batch may be cut off
-        for run_for, trigger in [(RUN_FOR, "1s"), *again]:
-            times = {"run_for": parse_duration_ms(run_for), "trigger": parse_duration_ms(trigger)}
+        for run_for, trigger in [(None, "1s"), *again]:
+            times = {"run_for": run_for and parse_duration_ms(run_for), "trigger": parse_duration_ms(trigger)}
             quiet = run.Watch(lambda _: None, started=begin, routine=lambda _: None)
-            run.run(settings.model_copy(update=times), threading.Event(), quiet)
+            run.run(settings.model_copy(update=times), stop, quiet)
+            stop = threading.Event()
             if is_at_rest(spark, TableHome(folder / "warehouse"), folder / "checkpoints"):
                 break
     finally:
