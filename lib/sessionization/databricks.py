@@ -59,7 +59,7 @@ def parameters(model: type[BaseModel]) -> dict[str, str]:
 
     >>> from sessionization.settings import SessionizeSettings
     >>> parameters(SessionizeSettings)["session-timeout"], parameters(SessionizeSettings)["run-for"]
-    ('30m', '')
+    ('12h', '')
     """
     defaults = model.model_construct().model_dump(mode="json", warnings=False)
     return {_option(name, field): _text(defaults.get(name)) for name, field in model.model_fields.items()}

@@ -74,7 +74,8 @@ class SessionizeSettings(BaseModel):
     checkpoints: Path = Field(description="folder of the queries' checkpoints; keep it as long as the tables")
     heartbeat: PositiveDuration = Field(30_000, description="how often a live session emits a heartbeat")
     session_timeout: PositiveDuration = Field(
-        30 * 60_000, description="the longest a session stays live without an End (processing time)"
+        12 * 60 * 60_000,
+        description="the longest a session stays live without an End (processing time): longer than anybody plays at a stretch",
     )
     late_retention: PositiveDuration = Field(
         10 * 60_000, description="how long a closed session, or an End without Start, is remembered (processing time)"

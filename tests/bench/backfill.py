@@ -26,7 +26,7 @@ def main() -> int:
     parser.add_argument("--messages", type=int, default=2_000_000, help="Starts and Ends, before those that come twice")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument(
-        "--minutes", type=int, default=20, help="how long a session is; from 30 on all of them time out"
+        "--minutes", type=int, default=20, help="how long a session is; above 150 the device's next one supersedes it"
     )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="backfill-") as folder:

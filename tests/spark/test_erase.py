@@ -159,7 +159,7 @@ def test_an_account_is_gone_from_tables_and_files_and_others_are_left_whole(
     (settings.checkpoints / "sessionize" / "state").mkdir(parents=True)
     monkeypatch.setattr(ops, "StateReader", State)
     assert {SESSIONS.name, RAW_EVENTS.name, BACKFILL.name} <= {file.parts[0] for file in holding(home.warehouse, ANN)}
-    assert ends_shown(spark, home, SESSIONS)[10] == (BOB, "orphaned", "orphaned", ANN)
+    assert ends_shown(spark, home, SESSIONS)[10] == (BOB, "reported", "orphaned", ANN)
 
     before = places(spark, home)
     receipt = ops.erase(settings, lambda _: None)
@@ -177,7 +177,7 @@ def test_an_account_is_gone_from_tables_and_files_and_others_are_left_whole(
         assert ends_shown(spark, home, table) == {
             2: (BOB, "reported", "reported", BOB),
             4: (BOB, "reported", "reported", BOB),
-            10: (BOB, "orphaned", "orphaned", None),
+            10: (BOB, "reported", "orphaned", None),
         }
 
     # Later: what the tables no longer refer to is deleted, by what maintain does.

@@ -2,6 +2,7 @@
 
 import random
 from datetime import UTC, datetime
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,68 @@ def test_any_order_and_any_repetition_gives_the_reference_table(spark: SparkSess
     for piece in (changes[:40], changes[20:90], changes[85:], changes[:50]):
         rollup.merge(sessions, frame(spark, piece))
     assert shown(spark, home) == expected(changes)
+
+
+def test_an_end_that_came_late_reads_reported_in_whatever_order_the_changes_are_merged(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A session for each order: merge by merge comes the next of its changes, and in the end the first one again."""
+    home = TableHome(tmp_path)
+    create_tables(spark, home, owner="test", may_create=True)
+    sessions = home.delta_table(spark, SESSIONS)
+    start = Change(0, "ann", Platform.PC, ChangeKind.STARTED, T, T)
+    end = start._replace(kind=ChangeKind.ENDED, account_id=None)
+    timed_out = end._replace(
+        processed_ms=T + 9, started_ms=T, end_reason=EndReason.TIMED_OUT, ended_ms=T + 9_000, revision=1
+    )
+    came_late = end._replace(processed_ms=T + 8, started_ms=None, end_reason=EndReason.ORPHANED, ended_ms=T + 3_000)
+    in_time = end._replace(started_ms=T, end_reason=EndReason.REPORTED, ended_ms=T + 2_000)
+    without_start = [(came_late,)]
+    orders = [
+        *without_start,
+        *permutations((start, came_late)),
+        *permutations((start, timed_out, came_late)),
+        *permutations((start, timed_out, came_late, in_time)),
+    ]
+    merges = [
+        [("d", order[step]._replace(session_id=number)) for number, order in enumerate(orders) if step < len(order)]
+        for step in (0, 1, 2, 3, 0)
+    ]
+    for changes in merges:
+        rollup.merge(sessions, frame(spark, changes))
+    found = shown(spark, home)
+    assert found == expected([change for changes in merges for change in changes])
+    assert [found["d", number][7] for number in range(len(orders))] == ["orphaned", *["reported"] * (len(orders) - 1)]
+    ended_ms = {len(order): found["d", number][4] for number, order in enumerate(orders)}
+    assert ended_ms == {1: T + 3_000, 2: T + 3_000, 3: T + 3_000, 4: T + 2_000}, "an End that came in time is greater"
+
+
+def test_rows_of_the_version_before_are_mended_at_the_start_and_merged_as_ever(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    home = TableHome(tmp_path)
+    create_tables(spark, home, owner="test", may_create=True)
+    sessions = home.delta_table(spark, SESSIONS)
+    start = Change(1, None, Platform.PC, ChangeKind.STARTED, T, T)
+    end = start._replace(kind=ChangeKind.ENDED)
+    late = [
+        ("d", end._replace(session_id=number, started_ms=None, end_reason=EndReason.ORPHANED, ended_ms=T + 3_000))
+        for number in (1, 2, 3)
+    ]
+    changes = [("d", start), ("d", start._replace(session_id=2)), *late]
+    rollup.merge(sessions, frame(spark, changes))
+    sessions.update(set={"end_reason": "_shown_end.end_reason"})  # as that version wrote it
+    assert {row[7] for row in shown(spark, home).values()} == {"orphaned"}
+
+    create_tables(spark, home, owner="test", may_create=False)
+    assert shown(spark, home) == expected(changes)
+    mended = sessions.history(1).first().version
+    create_tables(spark, home, owner="test", may_create=False)
+    assert sessions.history(1).first().version == mended, "nothing is left to mend"
+
+    in_time = ("d", end._replace(end_reason=EndReason.REPORTED, ended_ms=T + 2_000))
+    rollup.merge(sessions, frame(spark, [in_time]))
+    assert shown(spark, home) == expected([*changes, in_time])
 
 
 def test_nothing_is_rewritten_when_nothing_changes(spark: SparkSession, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from sessionization.durations import DAY_MS
 from sessionization.spark.apart import NOTHING, WorkedOff, line
 
 NOON_MS = 1_763_726_400_000  # 2025-11-21 12:00 UTC
-RULES = Rules()
+RULES = Rules(session_timeout_ms=30 * 60_000)
 
 ELSE_UNKNOWN = (
     "; after a crash, or a stop that said stream_progress is behind, its end is not known: later than 1h "

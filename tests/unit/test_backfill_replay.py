@@ -31,6 +31,7 @@ def row_of(folded: Folded) -> SessionRow:
     _, revision, ended_ms, foreground_s, _, reason, _ = folded.shown_end
     if folded.started_ms is not None:
         ended_ms = max(ended_ms, folded.started_ms)
+        reason = "reported" if reason == "orphaned" else reason
     duration_ms = None if folded.started_ms is None else ended_ms - folded.started_ms
     return SessionRow(
         account_id, platform, "ended", folded.started_ms, ended_ms, duration_ms, foreground_s, reason, revision,

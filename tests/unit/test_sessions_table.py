@@ -4,7 +4,10 @@ from dataclasses import replace
 from itertools import permutations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from sessionization.backfill.replay import fold
 from sessionization.core.events import Change, ChangeKind
 from sessionization.core.reference import SessionRow, session_rows
 from tests.unit.histories import (
@@ -24,6 +27,7 @@ from tests.unit.histories import (
     ended,
     started,
 )
+from tests.unit.test_backfill_replay import row_of as row_of_folded
 
 ROW = SessionRow(None, PC, "ended", NINE, TEN, HOUR, None, REPORTED, 0, NOW)
 
@@ -88,7 +92,7 @@ def test_the_greatest_end_is_shown(index: int) -> None:
     shown = (row.ended_ms, row.end_reason, row.revision, row.foreground_s, row.account_id, row.platform)
     assert shown == (
         greater.ended_ms,
-        greater.end_reason,
+        REPORTED if greater.end_reason is ORPHANED else greater.end_reason,  # its Start is known
         greater.revision,
         greater.foreground_s,
         greater.account_id,
@@ -111,6 +115,52 @@ def test_an_end_is_shown_no_earlier_than_the_start() -> None:
     assert (row.started_ms, row.ended_ms, row.duration_ms) == (NINE, NINE, 0)
     row = row_of(started(1, NINE), ended(1, None, NINE + 1, ORPHANED))
     assert (row.started_ms, row.ended_ms, row.duration_ms) == (NINE, NINE + 1, 1)
+
+
+def test_an_end_that_came_after_its_session_was_forgotten_reads_reported() -> None:
+    came_late = ended(1, None, TEN, ORPHANED, foreground_s=60)
+    reported = replace(ROW, foreground_s=60)
+    assert row_of(started(1, NINE), came_late) == reported
+    assert row_of(started(1, NINE), ended(1, NINE, ELEVEN, TIMED_OUT), came_late) == reported
+    assert row_of(ended(1, NINE, ELEVEN, SUPERSEDED, revision=3), came_late) == reported, "its Start is known"
+
+
+def test_an_end_that_came_after_its_session_was_forgotten_is_still_less_than_one_that_came_in_time() -> None:
+    in_time = ended(1, NINE, TEN, REPORTED, foreground_s=60)
+    came_late = ended(1, None, NOON, ORPHANED, revision=7, foreground_s=99)
+    assert row_of(started(1, NINE), in_time, came_late) == replace(ROW, foreground_s=60)
+
+
+some_changes = st.lists(
+    st.one_of(
+        st.builds(started, st.just(1), st.sampled_from((EIGHT, NINE)), st.sampled_from((None, "anna"))),
+        st.builds(
+            lambda reason, ended_ms, revision, foreground_s, account_id: ended(
+                1, None if reason is ORPHANED else NINE, ended_ms, reason, revision, foreground_s, account_id
+            ),
+            st.sampled_from((REPORTED, ORPHANED, ORPHANED, SUPERSEDED, TIMED_OUT)),
+            st.sampled_from((EIGHT, TEN, ELEVEN)),
+            st.sampled_from((0, 1)),
+            st.sampled_from((None, 60)),
+            st.sampled_from((None, "ben")),
+        ),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(some_changes, st.data())
+def test_neither_order_nor_repetition_matters_and_no_session_with_a_start_is_orphaned(
+    changes: list[Change], data: st.DataObject
+) -> None:
+    again = data.draw(st.permutations(changes * 2))
+    row = session_rows([("device", change) for change in changes])["device", 1]
+    assert session_rows([("device", change) for change in again])["device", 1] == row
+    # The same from the flat columns of the backfill.
+    ((_, folded),) = fold(again)
+    assert row_of_folded(folded) == row
+    assert row.end_reason is not ORPHANED or row.started_ms is None
 
 
 def test_account_and_platform_are_those_of_the_start_else_of_the_end_shown() -> None:

@@ -193,7 +193,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class SessionRow:
-    """One row of the `sessions` table; an orphaned End has no `started_ms`."""
+    """One row of the `sessions` table; its end is `orphaned` only where no Start is known."""
 
     account_id: str | None
     platform: Platform
@@ -229,7 +229,9 @@ def _row(changes: list[Change]) -> SessionRow:
     end = ends[-1]
     ended_ms = max(at_ms for at_ms in (end.ended_ms, started_ms) if at_ms is not None)
     duration_ms = None if started_ms is None else ended_ms - started_ms
-    what = (end.foreground_s, end.end_reason, end.revision, updated_ms)
+    came_late = end.end_reason is EndReason.ORPHANED and started_ms is not None
+    reason = EndReason.REPORTED if came_late else end.end_reason
+    what = (end.foreground_s, reason, end.revision, updated_ms)
     return SessionRow(account_id, platform, "ended", started_ms, ended_ms, duration_ms, *what)
 
 

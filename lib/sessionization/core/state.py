@@ -12,7 +12,7 @@ class Rules:
     """The settings that the rules depend on (docs/session-rules.md, "Settings")."""
 
     heartbeat_ms: int = 30_000
-    session_timeout_ms: int = 30 * 60_000
+    session_timeout_ms: int = 12 * 60 * 60_000
     late_retention_ms: int = 10 * 60_000
     max_sessions_per_device: int = 64
 

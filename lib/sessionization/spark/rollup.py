@@ -63,10 +63,24 @@ def merge_folded(sessions: DeltaTable, folded: DataFrame) -> None:
     )
 
 
+@again_on_conflict
+def show_late_ends(sessions: DeltaTable) -> None:
+    """Mend rows of a version that showed an End that came after its session was forgotten as `orphaned`.
+
+    Nothing else in such a row differs, and what the MERGE compares is as it was.
+    """
+    sessions.update("end_reason = 'orphaned' AND started_at IS NOT NULL", {"end_reason": "'reported'"})
+
+
 def row(folded: dict[str, Column]) -> dict[str, Column]:
-    """The columns of a session's row, without its key, from the four folded ones."""
+    """The columns of a session's row, without its key, from the four folded ones.
+
+    An orphaned end is shown as reported where the Start is known: the device did report it. `_shown_end` keeps its own reason
+    and rank, so that an End that came in time is still the greater one.
+    """
     started_at, start, end = folded["started_at"], folded["_first_start"], folded["_shown_end"]
     is_over = end.isNotNull()
+    came_late = started_at.isNotNull() & (end["end_reason"] == "orphaned")
     ended_at = F.when(is_over, F.greatest(end["ended_at"], started_at))
     return folded | {
         "account_id": F.coalesce(start["account_id"], end["account_id"]),
@@ -75,6 +89,6 @@ def row(folded: dict[str, Column]) -> dict[str, Column]:
         "ended_at": ended_at,
         "duration_ms": F.unix_millis(ended_at) - F.unix_millis(started_at),
         "foreground_s": end["foreground_s"],
-        "end_reason": end["end_reason"],
+        "end_reason": F.when(came_late, "reported").otherwise(end["end_reason"]),
         "revision": F.coalesce(end["revision"], F.lit(0)),
     }

@@ -14,6 +14,7 @@ from pyspark.sql.streaming import DataStreamReader
 
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.say import Say
+from sessionization.spark import rollup
 from sessionization.spark.checkpoint import read_checkpoint
 from sessionization.spark.conflicts import again_on_conflict
 from sessionization.spark.lock import OF_STREAM, OF_TABLES, locked
@@ -205,6 +206,8 @@ def take_over(spark: SparkSession, home: TableHome, owner: str) -> None:
 def create_tables(spark: SparkSession, home: TableHome, *, owner: str, may_create: bool) -> None:
     """Create the tables that are missing, and check that the others belong to the checkpoint `owner`.
 
+    Rows of `sessions` that an earlier version wrote are brought in line with this one.
+
     Of new tables one comes first: of two jobs that start at the same moment its creation is only one's, and the other one
     is refused before it has created any.
 
@@ -223,7 +226,8 @@ def create_tables(spark: SparkSession, home: TableHome, *, owner: str, may_creat
 
 
 def _create_or_check(spark: SparkSession, home: TableHome, table: Table, owner: str, may_create: bool) -> None:  # noqa: FBT001
-    if not home.exists(spark, table):
+    was_there = home.exists(spark, table)
+    if not was_there:
         if not may_create:
             msg = (
                 f"table {table.name} is missing in {home}, but the checkpoint says that it was written: "
@@ -236,6 +240,8 @@ def _create_or_check(spark: SparkSession, home: TableHome, table: Table, owner: 
         "tables"
     )
     _refuse_other_owner(spark, home, table, owner, do)
+    if was_there and table is SESSIONS:
+        rollup.show_late_ends(home.delta_table(spark, SESSIONS))
 
 
 def _refuse_other_owner(

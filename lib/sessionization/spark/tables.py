@@ -127,7 +127,7 @@ SESSIONS = Table(
         Column("ended_at", "timestamp", "event time of the end; null while live"),
         Column("duration_ms", "bigint", "ended_at - started_at; null while live or without a Start"),
         Column("foreground_s", "bigint", "seconds in the foreground, as the End reported"),
-        Column("end_reason", "string", "reported, superseded, timed_out or orphaned; null while live"),
+        Column("end_reason", "string", "reported, superseded, timed_out; orphaned without a Start; null while live"),
         Column("revision", "int", "how often the end was corrected; 0 while live", nullable=False),
         Column("updated_at", "timestamp", "when the newest Start or end was processed", nullable=False),
         Column("_first_start", "struct<started_at: timestamp, account_id: string, platform: string>", "internal"),

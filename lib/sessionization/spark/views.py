@@ -46,23 +46,31 @@ DEVICE_TIMELINE = View(
     """,
 )
 
+# A session's end is on the day and in the minute in which its row was changed last: a correction takes it along. Days are UTC,
+# as in `change_date`, whatever the time zone of who asks.
+_UPDATED_DATE = "date_from_unix_date(CAST(unix_millis(updated_at) DIV 86400000 AS int))"
+
 SESSION_QUALITY = View(
     "session_quality",
-    "Per day: ends by reason, corrected ends, missed beats, and quarantined messages by reason",
-    """
+    "Per day: starts, ends by reason (each session once, by the end that sessions shows), corrected ends, missed beats, and "
+    "quarantined messages by reason",
+    f"""
     WITH changes AS (
       SELECT change_date AS day,
              count_if(change = 'started') AS started,
-             count_if(end_reason = 'reported' AND revision = 0) AS ended_reported,
-             count_if(end_reason = 'superseded' AND revision = 0) AS ended_superseded,
-             count_if(end_reason = 'timed_out' AND revision = 0) AS ended_timed_out,
-             count_if(end_reason = 'orphaned') AS ended_orphaned,
              count_if(change = 'ended' AND revision > 0) AS corrected_ends,
              coalesce(sum(missed_beats), 0) AS missed_beats
-      FROM {session_changes} GROUP BY change_date
+      FROM {{session_changes}} GROUP BY change_date
+    ), ends AS (
+      SELECT {_UPDATED_DATE} AS day,
+             count_if(end_reason = 'reported') AS ended_reported,
+             count_if(end_reason = 'superseded') AS ended_superseded,
+             count_if(end_reason = 'timed_out') AS ended_timed_out,
+             count_if(end_reason = 'orphaned') AS ended_orphaned
+      FROM {{sessions}} WHERE status = 'ended' GROUP BY 1
     ), refused AS (
       SELECT day, sum(messages) AS quarantined, map_from_entries(collect_list(struct(reason, messages))) AS reasons
-      FROM (SELECT ingest_date AS day, reason, count(*) AS messages FROM {quarantine} GROUP BY ALL)
+      FROM (SELECT ingest_date AS day, reason, count(*) AS messages FROM {{quarantine}} GROUP BY ALL)
       GROUP BY day
     )
     SELECT day, coalesce(started, 0) AS started,
@@ -70,22 +78,28 @@ SESSION_QUALITY = View(
            coalesce(ended_timed_out, 0) AS ended_timed_out, coalesce(ended_orphaned, 0) AS ended_orphaned,
            coalesce(corrected_ends, 0) AS corrected_ends, coalesce(missed_beats, 0) AS missed_beats,
            coalesce(quarantined, 0) AS quarantined, reasons AS quarantined_by_reason
-    FROM changes FULL OUTER JOIN refused USING (day)
+    FROM changes FULL OUTER JOIN ends USING (day) FULL OUTER JOIN refused USING (day)
     """,
 )
 
 SESSION_FLOW = View(
     "session_flow",
-    "Per minute (of processing) and platform: sessions that started, and first ends by reason; filter by change_date too",
-    """
-    SELECT change_date, date_trunc('MINUTE', processed_at) AS minute, platform,
-           count_if(change = 'started') AS started,
-           count_if(end_reason = 'reported' AND revision = 0) AS ended_reported,
-           count_if(end_reason = 'superseded' AND revision = 0) AS ended_superseded,
-           count_if(end_reason = 'timed_out' AND revision = 0) AS ended_timed_out,
+    "Per minute (of processing) and platform: sessions that started, and ends by reason, each session once, by the end that "
+    "sessions shows; filter by change_date too",
+    f"""
+    SELECT change_date, minute, platform,
+           count_if(is_start) AS started,
+           count_if(end_reason = 'reported') AS ended_reported,
+           count_if(end_reason = 'superseded') AS ended_superseded,
+           count_if(end_reason = 'timed_out') AS ended_timed_out,
            count_if(end_reason = 'orphaned') AS ended_orphaned
-    FROM {session_changes}
-    WHERE change != 'heartbeat'
+    FROM (
+      SELECT change_date, date_trunc('MINUTE', processed_at) AS minute, platform, true AS is_start, NULL AS end_reason
+      FROM {{session_changes}} WHERE change = 'started'
+      UNION ALL
+      SELECT {_UPDATED_DATE}, date_trunc('MINUTE', updated_at), platform, false, end_reason
+      FROM {{sessions}} WHERE status = 'ended'
+    )
     GROUP BY 1, 2, 3
     """,
 )

@@ -87,7 +87,9 @@ def catch_up(spark: SparkSession, home: TableHome) -> None:
     day = home.read(spark.read, SESSIONS).agg(since).collect()[0][0]
     if day is not None:
         changes = changes.where(F.col("change_date") >= F.lit(day).cast("date"))
-    rollup.merge(home.delta_table(spark, SESSIONS), changes)
+    sessions = home.delta_table(spark, SESSIONS)
+    rollup.merge(sessions, changes)
+    rollup.show_late_ends(sessions)
 
 
 def remembered(spark: SparkSession, home: TableHome, checkpoint: Checkpoint) -> DataFrame:

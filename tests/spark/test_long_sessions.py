@@ -1,0 +1,125 @@
+"""Sessions of hours under the default rules, from the operator to the views: one of three hours, one whose End comes a day late."""
+
+from datetime import UTC, date, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionization.core.events import End, Event, Platform, Start
+from sessionization.core.state import Rules
+from sessionization.spark import rollup
+from sessionization.spark.codec import OUTPUT_SCHEMA
+from sessionization.spark.sinks import changes_of
+from sessionization.spark.table_home import TableHome, create_tables
+from sessionization.spark.tables import SESSION_CHANGES, SESSIONS
+from sessionization.spark.views import create_views
+from tests.adapter.engine import Engine
+from tests.e2e.oracle import group_of
+
+RULES = Rules()
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
+BEGIN_MS = int(datetime(2026, 11, 20, 10, tzinfo=UTC).timestamp() * 1_000)
+PLAYED_MS = 3 * HOUR_MS
+FRIDAY, SATURDAY = date(2026, 11, 20), date(2026, 11, 21)
+
+Changes = list[dict[str, Any]]
+
+
+def played(
+    device_id: str, end_comes_ms: int, until_ms: int, every_ms: int, device_groups: int | None = None
+) -> Changes:
+    """The changes of a session of three hours, in micro-batches from its Start on; its End reaches the job at `end_comes_ms`."""
+    engine = Engine(RULES, device_groups)
+    key_of = (lambda device_id: device_id) if device_groups is None else partial(group_of, device_groups)
+    started, ended = Start(1, BEGIN_MS, Platform.PC, BEGIN_MS, "ann"), BEGIN_MS + end_comes_ms
+    events: dict[int, Event] = {
+        BEGIN_MS: started,
+        ended: End(1, BEGIN_MS + PLAYED_MS, Platform.PC, ended, None, foreground_s=10_000),
+    }
+    return [
+        row
+        for now_ms in range(BEGIN_MS, BEGIN_MS + until_ms, every_ms)
+        for row in engine.micro_batch(now_ms, [(device_id, events[now_ms])] if now_ms in events else [], key_of)
+        if row["change"] is not None
+    ]
+
+
+def reasons(changes: Changes) -> list[str]:
+    return [row["end_reason"] or row["change"] for row in changes if row["change"] != "heartbeat"]
+
+
+class Tables:
+    """The tables and views over the changes that they have been given."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark, self.home = spark, TableHome(folder)
+        create_tables(spark, self.home, owner="test", may_create=True)
+        create_views(spark, self.home)
+
+    def take(self, changes: Changes) -> None:
+        """As the job does: all into `session_changes`, then what is no heartbeat into `sessions`."""
+        values = [tuple(row[name] for name in OUTPUT_SCHEMA.names) for row in changes]
+        rows = changes_of(self.spark.createDataFrame(values, OUTPUT_SCHEMA).coalesce(1))
+        self.home.append(rows, SESSION_CHANGES)
+        rollup.merge(self.home.delta_table(self.spark, SESSIONS), rows.where("change != 'heartbeat'"))
+
+    def ask(self, sql: str) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in self.spark.sql(sql).collect()]
+
+    def live(self) -> set[tuple[Any, ...]]:
+        return set(self.ask("SELECT device_id, beat FROM live_sessions"))
+
+    def shown(self) -> dict[str, tuple[Any, ...]]:
+        rows = self.ask("SELECT device_id, end_reason, duration_ms, foreground_s, revision FROM sessions")
+        return {row[0]: row[1:] for row in rows}
+
+    def ends(self, view: str, day: str) -> dict[date, tuple[int, ...]]:
+        """Starts, and ends: reported, superseded, timed out, orphaned; of each day of a view."""
+        counts = ("started", "ended_reported", "ended_superseded", "ended_timed_out", "ended_orphaned")
+        sums = ", ".join(f"sum({name})" for name in counts)
+        return {row[0]: row[1:] for row in self.ask(f"SELECT {day}, {sums} FROM {view} GROUP BY {day}")}
+
+
+def test_sessions_of_hours_are_reported_and_counted_once(spark: SparkSession, tmp_path: Path) -> None:
+    long = played("long", PLAYED_MS, PLAYED_MS + HOUR_MS, RULES.heartbeat_ms)
+    assert reasons(long) == ["started", "reported"], "live all the time"
+    assert [row["beat"] for row in long if row["beat"]] == list(range(1, 360)), "each 30 s, none missing"
+    late = played("late", DAY_MS, DAY_MS + HOUR_MS, 5 * MINUTE_MS)
+    assert reasons(late) == ["started", "timed_out", "orphaned"], "forgotten half a day before its End came"
+    started, timed_out, came_late = (row for row in late if row["change"] != "heartbeat")
+    without_start = played("lost", DAY_MS, DAY_MS + HOUR_MS, 5 * MINUTE_MS)[-1]
+
+    tables = Tables(spark, tmp_path)
+    tables.take([*long[:-1], started])
+    assert tables.live() == {("long", 359), ("late", None)}
+    tables.take([long[-1], timed_out, without_start])
+    reported, orphan = ("reported", PLAYED_MS, 10_000, 0), ("orphaned", None, 10_000, 0)
+    assert tables.shown() == {"long": reported, "late": ("timed_out", 12 * HOUR_MS, None, 0), "lost": orphan}
+    assert tables.ends("session_quality", "day") == {FRIDAY: (2, 1, 0, 1, 0), SATURDAY: (0, 0, 0, 0, 1)}
+
+    tables.take([came_late])
+    assert tables.live() == set()
+    assert tables.shown() == {"long": reported, "late": reported, "lost": orphan}
+    days = {FRIDAY: (2, 1, 0, 0, 0), SATURDAY: (0, 1, 0, 0, 1)}
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Pacific/Kiritimati")  # a day of the views is one of UTC, whoever asks
+    try:
+        assert tables.ends("session_quality", "day") == days
+        assert tables.ends("session_flow", "change_date") == days
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+
+
+@pytest.mark.parametrize("device_groups", [1, 32])
+def test_sessions_of_hours_are_the_same_in_device_groups(device_groups: int) -> None:
+    assert reasons(played("long", PLAYED_MS, PLAYED_MS + HOUR_MS, RULES.heartbeat_ms, device_groups)) == [
+        "started", "reported"
+    ]  # fmt: skip
+    assert reasons(played("late", DAY_MS, DAY_MS + HOUR_MS, 5 * MINUTE_MS, device_groups)) == [
+        "started", "timed_out", "orphaned"
+    ]  # fmt: skip
