@@ -137,15 +137,12 @@ def sessionize(
     rows = events.select(layout.grouping_key().alias(GROUPING_KEY), packed_event().alias("event"))
     if ticks is not None:
         rows = rows.union(ticks.select(GROUPING_KEY, F.lit(None).cast("string").alias("event")))
-    changes = (
-        rows.groupBy(GROUPING_KEY)
-        .transformWithState(
-            statefulProcessor=SessionProcessor(layout, in_force),
-            outputStructType=PACKED_OUTPUT_SCHEMA,
-            outputMode="Update",
-            timeMode="ProcessingTime",
-            initialState=None if sessions is None else sessions.groupBy(GROUPING_KEY),
-        )
+    changes = rows.groupBy(GROUPING_KEY).transformWithState(
+        statefulProcessor=SessionProcessor(layout, in_force),
+        outputStructType=PACKED_OUTPUT_SCHEMA,
+        outputMode="Update",
+        timeMode="ProcessingTime",
+        initialState=None if sessions is None else sessions.groupBy(GROUPING_KEY),
     )
     return unpacked(changes)
 

@@ -137,7 +137,9 @@ def _run(
         monitored(spark, batch_log, settings.metrics_port, watch.say) as monitor,
     ):
         with _plain_errors("the queries cannot be started"):
-            queries, wake_with = pipeline.start(spark, settings, checkpoint, home, progress_log.keep, report, stop, before)
+            queries, wake_with = pipeline.start(
+                spark, settings, checkpoint, home, progress_log.keep, report, stop, before
+            )
 
         def mend() -> None:
             if not is_real_time and (back_ms := clock.take_back_ms()) is not None:
