@@ -72,7 +72,9 @@ class Job:
             take_over(self.spark, self.home, checkpoint.id)
         create_tables(self.spark, self.home, owner=checkpoint.id, may_create=not checkpoint.is_used)
         nobody = lambda _: None  # noqa: E731
-        queries = pipeline.start(self.spark, settings, checkpoint, self.home, nobody, report, threading.Event(), before)
+        queries, _ = pipeline.start(
+            self.spark, settings, checkpoint, self.home, nobody, report, threading.Event(), before
+        )
         try:
             yield queries
         finally:

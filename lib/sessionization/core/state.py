@@ -1,7 +1,7 @@
 """What is remembered of a device's sessions, until when, and the timer that follows from it."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sessionization.core.events import EndReason, Platform
 from sessionization.core.grid import Grid
@@ -91,6 +91,26 @@ def deadline_ms(entry: Closed | PendingEnd, rules: Rules) -> int:
     """When a closed session or a pending End may be forgotten (processing time)."""
     since_ms = entry.closed_ms if isinstance(entry, Closed) else entry.seen_ms
     return since_ms + rules.late_retention_ms
+
+
+def put_right(sessions: Sessions, now_ms: int) -> dict[int, SessionState]:
+    """These sessions after the clock went back to `now_ms`: what lies after that is taken to be from now.
+
+    So a session that was opened while the clock was ahead beats, times out and is forgotten by the clock of today.
+    """
+    return {session_id: _put_right(entry, now_ms) for session_id, entry in sessions.items()}
+
+
+def _put_right(entry: SessionState, now_ms: int) -> SessionState:
+    match entry:
+        case Live() if entry.opened_ms > now_ms:
+            return replace(entry, opened_ms=now_ms)
+        case Closed() if entry.closed_ms > now_ms:
+            return replace(entry, closed_ms=now_ms)
+        case PendingEnd() if entry.seen_ms > now_ms:
+            return replace(entry, seen_ms=now_ms)
+        case _:
+            return entry
 
 
 def next_timer_ms(entries: Iterable[SessionState], now_ms: int, grid: Grid, rules: Rules) -> int | None:

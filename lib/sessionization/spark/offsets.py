@@ -33,6 +33,11 @@ def newest_begun(query: Path) -> int:
     return max(_batches(query / "offsets"), default=-1)
 
 
+def begun_batches(query: Path) -> list[int]:
+    """The micro-batches of a query that were begun and that its log still holds."""
+    return sorted(_batches(query / "offsets"))
+
+
 def oldest_begun(query: Path) -> int:
     """The oldest micro-batch of a query that its log still holds, -1 before the first."""
     return min(_batches(query / "offsets"), default=-1)

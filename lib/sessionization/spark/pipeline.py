@@ -14,12 +14,14 @@ from collections.abc import Callable
 from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 from sessionization.core.state import RulesInForce
 from sessionization.settings import SessionizeSettings
 from sessionization.spark import real_time, tables, topic
 from sessionization.spark.checkpoint import ARCHIVE, ROLLUP, SESSIONIZE, Checkpoint
+from sessionization.spark.clock_back import Wake, put_ticks_right
 from sessionization.spark.codec import PACKED_OUTPUT_SCHEMA, packed_event, unpacked
 from sessionization.spark.kafka import client_options
 from sessionization.spark.layout import Layout
@@ -48,7 +50,7 @@ def start(  # noqa: PLR0913 - what it needs beside what it reports to
     report: Callable[[Progress], None],
     stop: threading.Event,
     before: Before = NOTHING_BEFORE,
-) -> dict[str, StreamingQuery]:
+) -> tuple[dict[str, StreamingQuery], Callable[[Wake], None]]:
     """Start the three queries; `stop` cuts the head start short.
 
     Of every micro-batch `keep` gets the row before it is done, and `report` hears after that; those of the sessionize query
@@ -58,7 +60,7 @@ def start(  # noqa: PLR0913 - what it needs beside what it reports to
     after an outage is the largest, or after a while. `before` is what a warm start begins with.
 
     Returns:
-        The queries by name.
+        The queries by name, and what starts the sessionize query again, after it has stopped, with every key called once.
     """
     limits = EventTimeLimits(settings.max_clock_skew, settings.max_event_age)
     is_real_time = settings.mode == "real-time"
@@ -69,10 +71,12 @@ def start(  # noqa: PLR0913 - what it needs beside what it reports to
         max_offsets = None if every_ms is None else settings.max_offsets_per_trigger * every_ms // pace_ms
         return parse(messages(spark, settings, checkpoint.begun_ms, max_offsets, before.starts), limits)
 
-    # In real-time mode a batch has no bound but its duration, and needs nothing that makes it come.
-    events = valid_events(parsed(None if is_real_time else pace_ms))
-    no_events = None if is_real_time else ticks(spark)
-    changes = sessionize(events, no_events, checkpoint.layout, checkpoint.in_force, before.sessions)
+    def changes(wake: Wake | None = None) -> DataFrame:
+        # In real-time mode a batch has no bound but its duration, and needs nothing that makes it come.
+        events = valid_events(parsed(None if is_real_time else pace_ms))
+        seconds = None if is_real_time else ticks(spark, wake)
+        return sessionize(events, seconds, checkpoint.layout, checkpoint.in_force, before.sessions)
+
     rows = home.read(spark.readStream.option("skipChangeCommits", "true"), tables.SESSION_CHANGES)
 
     brokers = client_options(spark, settings) if settings.sink == "kafka" else {}
@@ -90,12 +94,17 @@ def start(  # noqa: PLR0913 - what it needs beside what it reports to
     def common(name: str) -> tuple[TableHome, str, str, Callable[[Progress], None], Callable[[Progress], None]]:
         return home, name, checkpoint.writer(name), keep, report
 
-    state_size = lambda: _state_size(queries.get(SESSIONIZE))  # noqa: E731
+    def run_sessionize(wake: Wake | None = None) -> None:
+        put_ticks_right(checkpoint.folder / SESSIONIZE)
+        state_size = lambda: _state_size(queries.get(SESSIONIZE))  # noqa: E731
+        sink = ChangesSink(*common(SESSIONIZE), state_size, publish)
+        run(SESSIONIZE, changes(wake), sink, settings.trigger)
+
     try:
         if is_real_time:
-            begin(SESSIONIZE, real_time.writer(changes, brokers, settings.output_topic, settings.trigger))
+            begin(SESSIONIZE, real_time.writer(changes(), brokers, settings.output_topic, settings.trigger))
         else:
-            run(SESSIONIZE, changes, ChangesSink(*common(SESSIONIZE), state_size, publish), settings.trigger)
+            run_sessionize()
         _wait_for_first_micro_batch(queries[SESSIONIZE], stop)
         run(ARCHIVE, parsed(slow_ms), ArchiveSink(*common(ARCHIVE)), slow_ms)
         merge = RollupSink(*common(ROLLUP), has_changes=settings.sink != "kafka")
@@ -105,7 +114,7 @@ def start(  # noqa: PLR0913 - what it needs beside what it reports to
             with contextlib.suppress(Exception):
                 query.stop()
         raise
-    return queries
+    return queries, run_sessionize
 
 
 def sessionize(
@@ -119,25 +128,21 @@ def sessionize(
 
     Args:
         events: rows of `parse.EVENT_COLUMNS`.
-        ticks: a stream without rows that keeps micro-batches coming; None where they come by themselves.
+        ticks: `source.ticks`, which keep micro-batches coming; None where they come by themselves.
         sessions: what is remembered before the first micro-batch, by grouping key (`codec.packed_seed`).
 
     Returns:
         Rows of `codec.OUTPUT_SCHEMA`.
     """
+    rows = events.select(layout.grouping_key().alias(GROUPING_KEY), packed_event().alias("event"))
     if ticks is not None:
-        no_rows = (f"CAST(NULL AS {field.dataType.simpleString()}) AS {field.name}" for field in events.schema)
-        events = events.union(ticks.selectExpr(*no_rows))
-    changes = (
-        events.select(layout.grouping_key().alias(GROUPING_KEY), packed_event().alias("event"))
-        .groupBy(GROUPING_KEY)
-        .transformWithState(
-            statefulProcessor=SessionProcessor(layout, in_force),
-            outputStructType=PACKED_OUTPUT_SCHEMA,
-            outputMode="Update",
-            timeMode="ProcessingTime",
-            initialState=None if sessions is None else sessions.groupBy(GROUPING_KEY),
-        )
+        rows = rows.union(ticks.select(GROUPING_KEY, F.lit(None).cast("string").alias("event")))
+    changes = rows.groupBy(GROUPING_KEY).transformWithState(
+        statefulProcessor=SessionProcessor(layout, in_force),
+        outputStructType=PACKED_OUTPUT_SCHEMA,
+        outputMode="Update",
+        timeMode="ProcessingTime",
+        initialState=None if sessions is None else sessions.groupBy(GROUPING_KEY),
     )
     return unpacked(changes)
 

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValu
 from sessionization.core.events import Event
 from sessionization.core.grid import Firing, grid_of
 from sessionization.core.sessions import Outcome, on_events, on_timer
-from sessionization.core.state import RulesInForce, next_timer_ms
+from sessionization.core.state import RulesInForce, next_timer_ms, put_right
 from sessionization.spark.codec import OutputRow, output_rows, packed, packed_beats, to_entries, to_event, to_seed
 from sessionization.spark.layout import Layout
 from sessionization.spark.state import Devices, Named, any_live
@@ -64,14 +64,26 @@ class SessionProcessor(StatefulProcessor):
             self._handle.registerTimer(timer_ms)
 
     def handleInputRows(self, key: GroupingKey, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803
-        """Apply a grouping key's events of one micro-batch: rows whose last column is `codec.packed_event`."""
+        """Apply a grouping key's events of one micro-batch: rows whose last column is `codec.packed_event`.
+
+        A row without an event says that the clock went back.
+        """
         now_ms = self._clock(timerValues)
         rules = self.in_force.at(now_ms)
         events: defaultdict[str, list[Event]] = defaultdict(list)
+        is_wake = False
         for row in rows:
+            if row[-1] is None:
+                is_wake = True
+                continue
             device_id, event = to_event(row[-1])
             events[device_id].append(event)
         self._state.begin(key[0])
+        if is_wake:
+            self._put_right(key, now_ms)
+            if not events:
+                return
+            self._state.begin(key[0])
         before = self._state.read(events)
         outcomes: dict[str, Outcome] = {}
         with Named() as at:
@@ -153,6 +165,26 @@ class SessionProcessor(StatefulProcessor):
         before, after = before | others, after | others
         # A timer that is not due yet is the one wanted before; one that is due fires later in this micro-batch.
         self._move_timer(key, self._wanted(key, before, now_ms), self._wanted(key, after, now_ms))
+
+    def _put_right(self, key: GroupingKey, now_ms: int) -> None:
+        """Put a grouping key right after the clock went back: no entry is from the future, and the one timer is the next.
+
+        Emits nothing, so a micro-batch that is repeated without this says the same. A timer that is due stays: it fires
+        in the same micro-batch and sets the next one.
+        """
+        devices = self._state.read_all()
+        after = {device_id: put_right(sessions, now_ms) for device_id, sessions in devices.items()}
+        for device_id, sessions in after.items():
+            self._state.save(device_id, devices[device_id], sessions)
+        self._state.flush()
+        wanted_ms = self._wanted(key, after, now_ms)
+        there_ms = list(self._handle.listTimers())
+        for timer_ms in there_ms:
+            if timer_ms > now_ms and timer_ms != wanted_ms:
+                self._handle.deleteTimer(timer_ms)
+        if wanted_ms is not None and wanted_ms not in there_ms:
+            self._handle.registerTimer(wanted_ms)
+        self._registered[key[0]] = wanted_ms
 
     def _wanted(self, key: GroupingKey, devices: Devices, now_ms: int) -> int | None:
         rules = self.in_force.at(now_ms)

@@ -23,6 +23,7 @@ from sessionization.signals import stop_after, stop_on_signals
 from sessionization.spark import engine, pipeline, real_time, supervise, views
 from sessionization.spark.causes import first_cause, what_to_do
 from sessionization.spark.checkpoint import Checkpoint, open_checkpoint
+from sessionization.spark.clock_back import ClockWatch, put_right
 from sessionization.spark.fixed import Fixed
 from sessionization.spark.kafka import check_topics
 from sessionization.spark.lock import locked
@@ -120,9 +121,11 @@ def _run(
     began_ms = wall_clock_ms()
     totals = RunningTotals()
     is_real_time = settings.mode == "real-time"
+    clock = ClockWatch.of(checkpoint)
 
     def report(progress: Progress) -> None:
         totals.add(progress)
+        clock.see(progress)
         monitor(progress)
         watch.progress(progress)
 
@@ -134,13 +137,21 @@ def _run(
         monitored(spark, batch_log, settings.metrics_port, watch.say) as monitor,
     ):
         with _plain_errors("the queries cannot be started"):
-            queries = pipeline.start(spark, settings, checkpoint, home, progress_log.keep, report, stop, before)
+            queries, wake_with = pipeline.start(
+                spark, settings, checkpoint, home, progress_log.keep, report, stop, before
+            )
+
+        def mend() -> None:
+            if not is_real_time and (back_ms := clock.take_back_ms()) is not None:
+                with _plain_errors("the query sessionize cannot be started again after the clock went back"):
+                    put_right(spark, checkpoint, queries, wake_with, back_ms, watch.say)
+
         try:
             with stop_after(stop, settings.run_for):
                 watch.started(spark, home)
                 warning = _vanished_streams(settings.input) if settings.input is not None else lambda: None
                 routine = watch.routine or watch.say
-                supervise.watch(queries, totals, stop, watch.say, warning, routine)
+                supervise.watch(queries, totals, stop, watch.say, warning, routine, mend)
         finally:
             is_appended_since = partial(home.is_appended_since, spark, SESSION_CHANGES)
             causes = supervise.stop(queries, checkpoint.folder, is_appended_since, watch.say, is_real_time=is_real_time)

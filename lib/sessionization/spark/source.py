@@ -7,6 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionization.settings import SessionizeSettings
+from sessionization.spark.clock_back import Wake, keys_json
 from sessionization.spark.kafka import kafka_messages
 from sessionization.spark.parse import STREAMS
 from sessionization.spark.topic_offsets import Offsets
@@ -76,12 +77,19 @@ def files_in(input_folder: Path) -> Iterator[Path]:
                 yield file
 
 
-def ticks(spark: SparkSession) -> DataFrame:
-    """An endless stream without rows that still makes Spark plan a micro-batch every second.
+def ticks(spark: SparkSession, wake: Wake | None = None) -> DataFrame:
+    """An endless stream that makes Spark plan a micro-batch every second; its rows are the keys of `wake`, mostly none.
 
-    After a restart with no new input Spark plans none, and every due timer would stay silent until an event comes.
+    After a restart with no new input Spark plans no micro-batch, and every due timer would stay silent until an event comes.
+
+    Returns:
+        The column `grouping_key`.
     """
-    return spark.readStream.format("rate").option("rowsPerSecond", "1").load().where("false")
+    seconds = spark.readStream.format("rate").option("rowsPerSecond", "1").load()
+    if wake is None:
+        return seconds.where("false").select(F.lit(None).cast("string").alias("grouping_key"))
+    keys = F.from_json(F.lit(keys_json(wake)), "array<string>")
+    return seconds.where(F.col("value") == wake.tick).select(F.explode(keys).alias("grouping_key"))
 
 
 def _glob_escaped(path: Path) -> str:

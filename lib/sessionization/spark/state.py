@@ -42,6 +42,10 @@ class State(ABC):
         """The sessions of these devices."""
 
     @abstractmethod
+    def read_all(self) -> Devices:
+        """The sessions of all devices."""
+
+    @abstractmethod
     def read_due(self, rested_ms: int, opened_ms: int) -> Due:
         """The devices of which one session is live, or was closed or came to wait at or before `rested_ms`.
 
@@ -84,6 +88,9 @@ class OneDevice(State):
             at.device_id = self._device_id
             sessions = {session_id: to_entry(value) for (session_id,), value in values}
         return {self._device_id: sessions} if sessions else {}
+
+    def read_all(self) -> Devices:
+        return self.read((self._device_id,))
 
     def read_due(self, rested_ms: int, opened_ms: int) -> Due:  # noqa: ARG002 - it is one device, and at hand
         return Due(self.read((self._device_id,)))

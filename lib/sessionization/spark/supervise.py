@@ -33,8 +33,12 @@ def watch(
     say: Say,
     warning: Callable[[], str | None],
     routine: Say,
+    mend: Callable[[], None] = lambda: None,
 ) -> None:
-    """Wait for `stop` or the end of a query; tell `routine` every few seconds how it goes."""
+    """Wait for `stop` or the end of a query; tell `routine` every few seconds how it goes.
+
+    `mend` is called again and again, and may put another query in the place of one.
+    """
     next_report_s = time.monotonic() + _REPORT_EVERY_S
     while all(query.isActive for query in queries.values()):
         now_s = time.monotonic()
@@ -45,6 +49,7 @@ def watch(
             next_report_s = now_s + _REPORT_EVERY_S
         if stop.wait(0.2):
             return
+        mend()
 
 
 def stop(

@@ -1,0 +1,146 @@
+"""A clock that was ahead and is put right: how the job notices, and what then wakes every grouping key.
+
+While the clock is ahead, timers are set for instants that lie in the future once it is right. Spark calls the operator
+only for keys with an event or a due timer, so such a key is silent until the clock has reached its timer. The job
+therefore starts the query again, and hands the operator one row without an event for every key.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from sessionization.clock import wall_clock_ms
+from sessionization.errors import CheckpointError
+from sessionization.files import write_whole
+from sessionization.say import Say
+from sessionization.spark.checkpoint import SESSIONIZE, Checkpoint
+from sessionization.spark.offsets import begun, begun_batches, newest_begun
+from sessionization.spark.progress import Progress
+from sessionization.spark.supervise import REST_WITHIN_S, wait_for_rest
+
+_RATE_LOG_VERSION = "v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """Which grouping keys are called, and the tick that does it: of one number, so in one micro-batch, also repeated."""
+
+    tick: int
+    keys: tuple[str, ...]
+
+
+class ClockWatch:
+    """Compares the clock of each micro-batch of `sessionize` with the greatest one before it.
+
+    A clock that went back by no more than a heartbeat needs nothing: all timers are due within two heartbeats.
+    """
+
+    def __init__(self, newest_ms: int | None, heartbeat_ms: int) -> None:
+        self._newest_ms = newest_ms
+        self._heartbeat_ms = heartbeat_ms
+        self._back_ms: int | None = None
+        self._lock = threading.Lock()
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint) -> "ClockWatch":
+        """One that knows the micro-batches that the checkpoint's log still holds."""
+        query = checkpoint.folder / SESSIONIZE
+        clocks_ms = (begun(query, batch_id).clock_ms for batch_id in begun_batches(query))
+        return cls(max(clocks_ms, default=None), checkpoint.in_force.rules.heartbeat_ms)
+
+    def see(self, progress: Progress) -> None:
+        if progress.query != SESSIONIZE:
+            return
+        with self._lock:
+            now_ms = progress.processed_ms
+            if self._newest_ms is not None and self._newest_ms - now_ms > self._heartbeat_ms:
+                self._back_ms = self._newest_ms - now_ms
+                self._newest_ms = now_ms
+            else:
+                self._newest_ms = now_ms if self._newest_ms is None else max(self._newest_ms, now_ms)
+
+    def take_back_ms(self) -> int | None:
+        """By how much the clock went back since the last call; None if it did not."""
+        with self._lock:
+            back_ms, self._back_ms = self._back_ms, None
+            return back_ms
+
+
+def put_right(
+    spark: SparkSession,
+    checkpoint: Checkpoint,
+    queries: dict[str, StreamingQuery],
+    start_with: Callable[[Wake], None],
+    back_ms: int,
+    say: Say,
+) -> None:
+    """Start the sessionize query again, so that every session beats by the clock of now; nothing else stops meanwhile.
+
+    A query that has ended on its own is left alone, for its cause is said elsewhere. Raises `CheckpointError`.
+    """
+    query = queries[SESSIONIZE]
+    if not query.isActive:
+        return
+    say(f"the clock went back by {back_ms // 1_000:,} s: query {SESSIONIZE} starts again, so that all sessions beat")
+    wait_for_rest(query, time.monotonic() + REST_WITHIN_S)
+    query.stop()
+    start_with(wake_all(spark, checkpoint))
+
+
+def wake_all(spark: SparkSession, checkpoint: Checkpoint) -> Wake:
+    """All grouping keys that have a timer, for a query that has stopped; raises `CheckpointError`."""
+    query = checkpoint.folder / SESSIONIZE
+    groups = checkpoint.layout.device_groups
+    if groups is not None:
+        return Wake(_next_tick(query), tuple(map(str, range(groups))))
+    _ = spark.streams.active  # the state reader needs a part of the engine that only streaming starts
+    try:
+        stored = spark.read.format("statestore").options(path=str(query), readRegisteredTimers="true").load()
+        keys = [row.grouping_key for row in stored.select("key.grouping_key").distinct().collect()]
+    except PySparkException as error:
+        msg = f"the timers in {query} cannot be read ({type(error).__name__}): start the job again"
+        raise CheckpointError(msg) from error
+    return Wake(_next_tick(query), tuple(sorted(keys)))
+
+
+def put_ticks_right(query: Path, now_ms: int | None = None) -> None:
+    """Let the ticks go on from where they were read, also where they began under a clock that was ahead.
+
+    Spark counts them in seconds since its source first began. Under an earlier clock it would count fewer than were read,
+    and refuse to start (`startSeconds > endSeconds`). Then the source's beginning is moved back.
+
+    Raises `CheckpointError`.
+    """
+    tick = _next_tick(query)
+    now_ms = wall_clock_ms() if now_ms is None else now_ms
+    for file in query.glob("sources/*/0"):
+        try:
+            version, _, began = file.read_text(encoding="utf-8").partition("\n")
+            if version != _RATE_LOG_VERSION or not began.strip().isdigit():
+                continue
+            if int(began) + tick * 1_000 > now_ms:
+                # The checksum first: Spark reads a file without one, and refuses one that differs.
+                file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+                write_whole(file, f"{version}\n{now_ms - (tick + 1) * 1_000}")
+        except (OSError, UnicodeDecodeError) as error:
+            msg = f"{file} cannot be put right after the clock went back ({error}): see to its permissions"
+            raise CheckpointError(msg) from error
+
+
+def keys_json(wake: Wake) -> str:
+    return json.dumps(wake.keys)
+
+
+def _next_tick(query: Path) -> int:
+    """The first tick that no micro-batch has read: of all sources, only the ticks are counted by one number."""
+    newest = newest_begun(query)
+    if newest < 0:
+        return 0
+    return max((source for source in begun(query, newest).sources if isinstance(source, int)), default=0)

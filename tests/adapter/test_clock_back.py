@@ -1,0 +1,109 @@
+"""A clock that was ahead and is put right: what the operator does when its keys are called, and how the job notices."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import Row
+
+from sessionization.core.grid import grid_of
+from sessionization.core.state import Rules
+from sessionization.spark.checkpoint import SESSIONIZE
+from sessionization.spark.clock_back import ClockWatch, put_ticks_right
+from sessionization.spark.progress import Percentiles, Progress
+from tests.adapter.engine import Engine
+from tests.adapter.test_processor import start
+
+RULES = Rules(heartbeat_ms=1_000, session_timeout_ms=60_000, late_retention_ms=2_000)
+AHEAD_MS = 30_000
+
+
+def wake(engine: Engine, key: str, now_ms: int) -> list[Row]:
+    engine.tester._currentProcessingTimeMs = now_ms
+    return engine.tester.test(key, [Row("grouping_key", "event")(key, None)])
+
+
+def beats(rows: list[dict[str, object]]) -> list[tuple[object, ...]]:
+    return [
+        (row["session_id"], row["due_ms"], row["beat"], row["missed_beats"], row["duration_ms"])
+        for row in rows
+        if row["change"] == "heartbeat"
+    ]
+
+
+@pytest.mark.parametrize(("groups", "key"), [(None, "d"), (1, "0")])
+def test_called_keys_beat_at_the_next_instant(groups: int | None, key: str) -> None:
+    now_ms = grid_of(key, RULES.heartbeat_ms).after(1_000_000)
+    key_of = lambda _: key  # noqa: E731
+    engine = Engine(RULES, groups)
+    engine.micro_batch(now_ms, [start(1)], key_of)
+    engine.micro_batch(now_ms + AHEAD_MS, [], key_of)
+    assert engine.timers(key) == [now_ms + AHEAD_MS + 1_000]
+    assert wake(engine, key, now_ms + 100) == []
+    assert engine.timers(key) == [now_ms + 1_000]
+    assert beats(engine.micro_batch(now_ms + 1_000, [], key_of)) == [(1, now_ms + 1_000, 1, 0, 1_000)]
+    assert wake(engine, key, now_ms + 1_500) == []
+    assert engine.timers(key) == [now_ms + 2_000]
+
+
+@pytest.mark.parametrize(("groups", "key"), [(None, "d"), (1, "0")])
+def test_a_session_opened_while_the_clock_was_ahead_beats_and_times_out_by_the_right_one(
+    groups: int | None, key: str
+) -> None:
+    now_ms = grid_of(key, RULES.heartbeat_ms).after(1_000_000)
+    key_of = lambda _: key  # noqa: E731
+    engine = Engine(RULES, groups)
+    engine.micro_batch(now_ms + AHEAD_MS, [start(1, now_ms)], key_of)
+    wake(engine, key, now_ms)
+    assert beats(engine.micro_batch(now_ms + 1_000, [], key_of)) == [(1, now_ms + 1_000, 1, 0, 1_000)]
+    [ended] = engine.micro_batch(now_ms + RULES.session_timeout_ms, [], key_of)
+    assert ended["end_reason"] == "timed_out"
+
+
+def test_a_timer_that_is_due_fires_in_the_micro_batch_that_calls_its_key() -> None:
+    now_ms = grid_of("d", RULES.heartbeat_ms).after(1_000_000)
+    engine = Engine(RULES)
+    engine.micro_batch(now_ms, [start(1)])
+    assert wake(engine, "d", now_ms + 1_000) == []
+    assert [row["due_ms"] for row in engine.micro_batch(now_ms + 1_000, [])] == [now_ms + 1_000]
+    assert engine.timers("d") == [now_ms + 2_000]
+
+
+def test_a_key_of_which_nothing_is_remembered_gets_no_timer() -> None:
+    engine = Engine(RULES, 1)
+    assert wake(engine, "0", 1_000_000) == []
+    assert engine.timers("0") == []
+
+
+def of(processed_ms: int, query: str = SESSIONIZE) -> Progress:
+    return Progress(query, 0, processed_ms, 0, 0, Percentiles(None, None, None))
+
+
+def test_the_watch_notices_once_what_is_more_than_a_heartbeat() -> None:
+    watch = ClockWatch(100_000, heartbeat_ms=1_000)
+    for progress in (of(99_000), of(100_500), of(1, "rollup")):
+        watch.see(progress)
+        assert watch.take_back_ms() is None
+    watch.see(of(90_000))
+    watch.see(of(90_500))
+    assert watch.take_back_ms() == 10_500
+    assert watch.take_back_ms() is None
+
+
+def begun(query: Path, tick: int, began_ms: int) -> Path:
+    (query / "offsets").mkdir(parents=True)
+    (query / "offsets" / "0").write_text(f'v1\n{{"batchTimestampMs": 1}}\n{{"logOffset": 3}}\n{tick}')
+    for source, about in (("0", '{"path": "f"}'), ("1", str(began_ms))):
+        (query / "sources" / source).mkdir(parents=True)
+        (query / "sources" / source / "0").write_text(f"v1\n{about}")
+    return query / "sources" / "1" / "0"
+
+
+@pytest.mark.parametrize(("tick", "began_ms"), [(60, 940_001), (60, 940_000), (0, 2_000_000)])
+def test_ticks_count_no_fewer_seconds_than_were_read(tmp_path: Path, tick: int, began_ms: int) -> None:
+    file = begun(tmp_path, tick, began_ms)
+    file.with_name(".0.crc").write_bytes(b"old")
+    put_ticks_right(tmp_path, now_ms=1_000_000)
+    is_ahead = began_ms + tick * 1_000 > 1_000_000
+    assert file.read_text() == f"v1\n{1_000_000 - (tick + 1) * 1_000 if is_ahead else began_ms}"
+    assert file.with_name(".0.crc").exists() is not is_ahead
+    assert (tmp_path / "sources" / "0" / "0").read_text() == 'v1\n{"path": "f"}'
