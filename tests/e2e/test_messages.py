@@ -49,10 +49,11 @@ def rest(tmp_path_factory: pytest.TempPathFactory) -> Rest:
 def start(folder: Path, options: Options) -> Ended:
     """Run the job's script in this process until it ends on its own."""
     said = io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(said), pytest.raises(SystemExit) as ended:
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(said):
         patch.chdir(folder)
         patch.setattr(sys, "argv", [str(ENTRY), *(f"--{name}={value}" for name, value in options.items())])
-        runpy.run_path(str(ENTRY), run_name="__main__")
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_path(str(ENTRY), run_name="__main__")
     return Ended(ended.value.code, said.getvalue().splitlines())
 
 

@@ -12,7 +12,7 @@ collect_ignore = ["broken"]  # notebooks for nutter, not for pytest
 
 
 @pytest.fixture(scope="session")
-def demo(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:  # noqa: ARG001 - the job runs in it
+def demo(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
     """A folder as `make notebook-data` fills it, with fewer sessions and shorter runs."""
     folder = tmp_path_factory.mktemp("notebooks") / "an evening"  # a space, as folders of people have
     with pytest.MonkeyPatch.context() as patch:

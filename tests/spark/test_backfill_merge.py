@@ -13,11 +13,12 @@ from sessionization.spark.checkpoint import open_checkpoint
 from sessionization.spark.codec import OUTPUT_SCHEMA
 from sessionization.spark.fixed import Fixed
 from sessionization.spark.sinks import changes_of
-from sessionization.spark.table_home import TableHome, create_tables
+from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import RAW_EVENTS, SESSION_CHANGES, STREAM_PROGRESS
 from tests.spark.test_backfill import Streamed
 from tests.spark.test_erase import catch_up
 from tests.spark.test_tables import NOW_MS, a_change
+from tests.spark.warehouse import empty_tables
 
 DAY = datetime.now(UTC).date() - timedelta(days=10)
 MIDNIGHT = datetime.combine(DAY + timedelta(days=1), time(), UTC)
@@ -31,7 +32,7 @@ def archived(spark: SparkSession, folder: Path, later: timedelta | None) -> Stre
     home = TableHome(folder / "warehouse")
     fixed = Fixed("files", "", str(home), None, max_clock_skew_ms=600_000, max_event_age_ms=604_800_000)
     ours = open_checkpoint(folder / "checkpoints", fixed, Rules())
-    create_tables(spark, home, owner=ours.id, may_create=True)
+    empty_tables(spark, home, owner=ours.id)
     open_checkpoint(folder / "others", fixed, Rules())
 
     def message(at: datetime, session_id: int, event: str) -> tuple:

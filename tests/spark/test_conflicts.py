@@ -12,9 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 from sessionization.core.events import Change, ChangeKind, EndReason, Platform
 from sessionization.spark import rollup
 from sessionization.spark.conflicts import is_conflict
-from sessionization.spark.table_home import TableHome, create_tables
+from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import SESSIONS
 from tests.spark.test_rollup import T, frame
+from tests.spark.warehouse import empty_tables
 
 DEADLINE_S = 120
 
@@ -22,7 +23,7 @@ DEADLINE_S = 120
 @pytest.fixture
 def home(spark: SparkSession, tmp_path: Path) -> TableHome:
     home = TableHome(tmp_path / "warehouse")
-    create_tables(spark, home, owner="ours", may_create=True)
+    empty_tables(spark, home, owner="ours")
     return home
 
 

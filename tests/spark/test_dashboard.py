@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionization.spark.table_home import TableHome, create_tables
+from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import (
     QUARANTINE,
     RAW_EVENTS,
@@ -22,6 +22,7 @@ from sessionization.spark.views import FRESHNESS, create_views
 from tests.bundle.dashboards import dataset_sql, widget_sql, widgets
 from tests.bundle.resolve import resolve
 from tests.bundle.sources import ROOT, read_sources
+from tests.spark.warehouse import empty_tables
 
 DASHBOARD = json.loads((ROOT / "bundles/session_overview.lvdash.json").read_text(encoding="utf-8"))
 ALERTS = resolve(read_sources(ROOT), "prod").resources["alerts"]
@@ -70,7 +71,7 @@ def evening(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Sp
     """The views over a minute of an evening, and over one of a month ago, whose files cannot be read any more."""
     folder = tmp_path_factory.mktemp("warehouse")
     home = TableHome(folder)
-    create_tables(spark, home, owner="test", may_create=True)
+    empty_tables(spark, home, owner="test")
     now = datetime.now(UTC)
     long_ago = rows_of(now - timedelta(days=30))
     del long_ago[SESSIONS]
@@ -238,7 +239,7 @@ def test_a_large_share_of_few_messages_is_not_told(
 
 def test_before_the_first_message_its_absence_alone_is_told(spark: SparkSession, tmp_path: Path) -> None:
     home = TableHome(tmp_path)
-    create_tables(spark, home, owner="test", may_create=True)
+    empty_tables(spark, home, owner="test")
     create_views(spark, home)
     found = {}
     for key, alert in ALERTS.items():

@@ -19,10 +19,11 @@ from sessionization.spark.checkpoint import ROLLUP
 from sessionization.spark.codec import OUTPUT_SCHEMA
 from sessionization.spark.parse import EventTimeLimits, parse
 from sessionization.spark.sinks import ArchiveSink, changes_of
-from sessionization.spark.table_home import TableHome, create_tables
+from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import BACKFILL, QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS, Table
 from tests.adapter.test_checkpoint import reopened
 from tests.spark.test_tables import a_change
+from tests.spark.warehouse import empty_tables
 
 ANN, BOB, CID = "ann-4711", "bob-4711", "ann-47"
 TABLES = (SESSION_CHANGES, SESSIONS, RAW_EVENTS, QUARANTINE, BACKFILL)
@@ -78,7 +79,7 @@ def catch_up(spark: SparkSession, home: TableHome, checkpoints: Path) -> None:
 @pytest.fixture
 def home(spark: SparkSession, tmp_path: Path) -> TableHome:
     home = TableHome(tmp_path / "warehouse")
-    create_tables(spark, home, owner=reopened(tmp_path / "checkpoints").id, may_create=True)
+    empty_tables(spark, home, owner=reopened(tmp_path / "checkpoints").id)
     rows = [("pc_sessions", None, None, "f", AT, value, AT.date()) for value in ANN_S + OTHERS]
     messages = spark.createDataFrame(rows, RAW_EVENTS.schema)
     archive = ArchiveSink(home, "archive", "writer", lambda _: None, lambda _: None)

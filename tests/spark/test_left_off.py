@@ -19,10 +19,11 @@ from sessionization.spark.apart import how_far_apart
 from sessionization.spark.checkpoint import Checkpoint, open_checkpoint
 from sessionization.spark.fixed import Fixed
 from sessionization.spark.left_off import next_offsets
-from sessionization.spark.table_home import TableHome, create_tables
+from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import RAW_EVENTS, STREAM_PROGRESS
 from sessionization.spark.topic_offsets import Offsets
 from tests.spark.test_topic import forget
+from tests.spark.warehouse import empty_tables
 
 NOW_MS = wall_clock_ms()
 
@@ -43,7 +44,7 @@ class Start:
             source="kafka", bootstrap_servers=broker.bootstrap_servers, from_sessions=True,
             warehouse=folder / "warehouse", checkpoints=folder / "checkpoints",
         )  # fmt: skip
-        create_tables(spark, self._home, owner="theirs", may_create=True)
+        empty_tables(spark, self._home, owner="theirs")
 
     def archive(self, topic: str, partition: int, offset: int, ms: int = NOW_MS) -> None:
         where = f"'{topic}' AS stream, {partition} AS partition, {offset}L AS offset, CAST(NULL AS string) AS file"
@@ -125,7 +126,7 @@ def test_topics_that_do_not_reach_as_far_as_the_tables_are_refused(
 
 def test_how_far_apart_the_queries_were_is_told_of_the_last_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
     home = TableHome(tmp_path)
-    create_tables(spark, home, owner="theirs", may_create=True)
+    empty_tables(spark, home, owner="theirs")
     columns = "query string, batch_id long, processed_at timestamp, rows_in long, started long, quarantined long, latency_max_ms long"
 
     def row(query: str, batch_id: int, at_s: int, rows_in: int, late_ms: int | None = None) -> tuple[object, ...]:

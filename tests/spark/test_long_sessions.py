@@ -13,11 +13,12 @@ from sessionization.core.state import Rules
 from sessionization.spark import rollup
 from sessionization.spark.codec import OUTPUT_SCHEMA
 from sessionization.spark.sinks import changes_of
-from sessionization.spark.table_home import TableHome, create_tables
+from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import SESSION_CHANGES, SESSIONS
 from sessionization.spark.views import create_views
 from tests.adapter.engine import Engine
 from tests.e2e.oracle import group_of
+from tests.spark.warehouse import empty_tables
 
 RULES = Rules()
 MINUTE_MS = 60_000
@@ -58,7 +59,7 @@ class Tables:
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.spark, self.home = spark, TableHome(folder)
-        create_tables(spark, self.home, owner="test", may_create=True)
+        empty_tables(spark, self.home, owner="test")
         create_views(spark, self.home)
 
     def take(self, changes: Changes) -> None:

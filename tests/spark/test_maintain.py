@@ -19,7 +19,7 @@ from sessionization.ops.input_files import delete_read_files
 from sessionization.ops.settings import MaintainSettings
 from sessionization.spark.checkpoint import ARCHIVE, ROLLUP, SESSIONIZE
 from sessionization.spark.source import file_messages, ticks
-from sessionization.spark.table_home import TableHome, create_tables
+from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import (
     BACKFILL,
     QUARANTINE,
@@ -32,6 +32,7 @@ from sessionization.spark.tables import (
     retention_ms_of,
 )
 from tests.adapter.test_checkpoint import reopened
+from tests.spark.warehouse import empty_tables
 
 MESSAGE = (
     "'pc_sessions' AS stream", "CAST(NULL AS int) AS partition", "CAST(NULL AS bigint) AS offset", "'f' AS file",
@@ -46,7 +47,7 @@ def settings(tmp_path: Path) -> MaintainSettings:
 
 def test_past_days_become_one_file_and_no_row_is_lost(spark: SparkSession, settings: MaintainSettings) -> None:
     home = TableHome(settings.warehouse)
-    create_tables(spark, home, owner=reopened(settings.checkpoints).id, may_create=True)
+    empty_tables(spark, home, owner=reopened(settings.checkpoints).id)
     for _ in range(2):  # a file of today and one of yesterday
         home.append(spark.range(0, 2, 1, 1).selectExpr(*MESSAGE), RAW_EVENTS)
     home.overwrite(home.read(spark.read, SESSIONS), BACKFILL)
@@ -65,7 +66,7 @@ def test_past_days_become_one_file_and_no_row_is_lost(spark: SparkSession, setti
 
 
 def test_the_checkpoint_of_another_job_is_refused(spark: SparkSession, settings: MaintainSettings) -> None:
-    create_tables(spark, TableHome(settings.warehouse), owner="ours", may_create=True)
+    empty_tables(spark, TableHome(settings.warehouse), owner="ours")
     theirs = reopened(settings.checkpoints).id
     said: list[str] = []
     refused = f"table session_changes in .* is written by another checkpoint \\(ours, not {theirs} of --checkpoints "
@@ -85,7 +86,7 @@ def rewrite(file: Path, old: str, new: str) -> None:
 def test_what_rollup_has_not_read_outlives_maintenance(spark: SparkSession, settings: MaintainSettings) -> None:
     """It stopped eight days ago, and what came then was compacted at once."""
     home = TableHome(settings.warehouse)
-    create_tables(spark, home, owner=reopened(settings.checkpoints).id, may_create=True)
+    empty_tables(spark, home, owner=reopened(settings.checkpoints).id)
     rollup = settings.checkpoints / ROLLUP
     table = settings.warehouse / SESSION_CHANGES.name
     yesterday = datetime.now(UTC) - timedelta(days=1)

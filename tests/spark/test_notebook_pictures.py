@@ -15,7 +15,8 @@ from sessionization.home import HomeSettings
 from sessionization.notebook import histogram, pictures, state_pictures
 from sessionization.notebook.tables import use_tables
 from sessionization.ops.state import StateReader
-from sessionization.spark.table_home import TableHome, create_tables
+from sessionization.spark.table_home import TableHome
+from tests.spark.warehouse import empty_tables
 
 
 class EmptyState(StateReader):
@@ -37,7 +38,7 @@ def texts(figure: Figure) -> list[str]:
 
 def test_tables_without_rows_have_pictures_that_say_so(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "an evening"
-    create_tables(spark, TableHome(folder), owner="nobody", may_create=True)
+    empty_tables(spark, TableHome(folder), owner="nobody")
     use_tables(spark, HomeSettings(warehouse=folder))
     device = pictures.busy_device(spark)
     assert device is None

@@ -9,9 +9,10 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionization.spark.table_home import TableHome, create_tables
+from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import SESSIONS
 from sessionization.spark.views import create_views
+from tests.spark.warehouse import empty_tables
 
 MINUTE_MS = 60_000
 NOON_MS = 1_767_268_800_000  # 2026-01-01T12:00:00Z
@@ -56,7 +57,7 @@ def at(ms: int | None) -> datetime | None:
 @pytest.fixture(scope="module", params=[1, 2])
 def played(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator:
     home = TableHome(tmp_path_factory.mktemp("warehouse"))
-    create_tables(spark, home, owner="test", may_create=True)
+    empty_tables(spark, home, owner="test")
     played = evening(request.param, 60)
     rows = []
     for one in played:

@@ -12,8 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from sessionization.errors import ConfigurationError
 from sessionization.spark.progress import Percentiles, Progress
 from sessionization.spark.progress_log import ProgressLog
-from sessionization.spark.table_home import TableHome, create_tables
+from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import STREAM_PROGRESS
+from tests.spark.warehouse import empty_tables
 
 NOTHING = Percentiles(None, None, None)
 BEGUN = {"sessionize": -1, "archive": -1, "rollup": -1}
@@ -26,7 +27,7 @@ def row(batch_id: int, query: str = "archive", rows_in: int = 1) -> Progress:
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> TableHome:
     home = TableHome(tmp_path_factory.mktemp("warehouse"))
-    create_tables(spark, home, owner="ours", may_create=True)
+    empty_tables(spark, home, owner="ours")
     return home
 
 

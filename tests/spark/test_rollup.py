@@ -13,6 +13,7 @@ from sessionization.core.reference import session_rows
 from sessionization.spark import rollup
 from sessionization.spark.table_home import TableHome, create_tables
 from sessionization.spark.tables import SESSION_CHANGES, SESSIONS
+from tests.spark.warehouse import empty_tables
 
 T = 1_700_000_000_000
 
@@ -94,7 +95,7 @@ def expected(changes: list[tuple[str, Change]]) -> dict:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_any_order_and_any_repetition_gives_the_reference_table(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     home = TableHome(tmp_path)
-    create_tables(spark, home, owner="test", may_create=True)
+    empty_tables(spark, home, owner="test")
     sessions = home.delta_table(spark, SESSIONS)
     changes = random_changes(seed, 120)
     random.Random(seed).shuffle(changes)
@@ -108,7 +109,7 @@ def test_an_end_that_came_late_reads_reported_in_whatever_order_the_changes_are_
 ) -> None:
     """A session for each order: merge by merge comes the next of its changes, and in the end the first one again."""
     home = TableHome(tmp_path)
-    create_tables(spark, home, owner="test", may_create=True)
+    empty_tables(spark, home, owner="test")
     sessions = home.delta_table(spark, SESSIONS)
     start = Change(0, "ann", Platform.PC, ChangeKind.STARTED, T, T)
     end = start._replace(kind=ChangeKind.ENDED, account_id=None)
@@ -141,7 +142,7 @@ def test_rows_of_the_version_before_are_mended_at_the_start_and_merged_as_ever(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     home = TableHome(tmp_path)
-    create_tables(spark, home, owner="test", may_create=True)
+    empty_tables(spark, home, owner="test")
     sessions = home.delta_table(spark, SESSIONS)
     start = Change(1, None, Platform.PC, ChangeKind.STARTED, T, T)
     end = start._replace(kind=ChangeKind.ENDED)
@@ -167,7 +168,7 @@ def test_rows_of_the_version_before_are_mended_at_the_start_and_merged_as_ever(
 
 def test_nothing_is_rewritten_when_nothing_changes(spark: SparkSession, tmp_path: Path) -> None:
     home = TableHome(tmp_path)
-    create_tables(spark, home, owner="test", may_create=True)
+    empty_tables(spark, home, owner="test")
     sessions = home.delta_table(spark, SESSIONS)
     changes = frame(spark, random_changes(3, 20))
     rollup.merge(sessions, changes)

@@ -21,11 +21,12 @@ from sessionization.spark.checkpoint import open_checkpoint
 from sessionization.spark.codec import OUTPUT_SCHEMA
 from sessionization.spark.fixed import Fixed
 from sessionization.spark.sinks import ChangesSink, StateSize, changes_of
-from sessionization.spark.table_home import TableHome, create_tables
+from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import SESSION_CHANGES
 from sessionization.spark.warm_start import warm_start
 from tests.spark.test_stream import wait_for
 from tests.spark.test_tables import NOW_MS, a_change
+from tests.spark.warehouse import empty_tables
 
 TOPIC = "changes-of.a_target"
 
@@ -39,7 +40,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
 
 def made(spark: SparkSession, folder: Path) -> TableHome:
     home = TableHome(folder)
-    create_tables(spark, home, owner="ours", may_create=True)
+    empty_tables(spark, home, owner="ours")
     return home
 
 

@@ -25,6 +25,7 @@ from sessionization.spark.topic_offsets import EARLIEST, Reach
 from sessionization.spark.warm_start import Before, warm_start
 from tests.spark.test_stream import Job, message, wait_for
 from tests.spark.test_tables import NOW_MS, a_change
+from tests.spark.warehouse import empty_tables
 
 DEVICES = [f"d{number}" for number in range(6)]
 
@@ -115,7 +116,7 @@ def read_files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
         (folder / "pc_sessions" / name).parent.mkdir(exist_ok=True)
         (folder / "pc_sessions" / name).write_text(json.dumps(message(1, "Start")) + "\n")
     home = TableHome(folder / "warehouse")
-    create_tables(spark, home, owner="ours", may_create=True)
+    empty_tables(spark, home, owner="ours")
     rows = source.file_messages(spark, folder)
     append = rows.writeStream.foreachBatch(lambda batch, _: home.append(batch, RAW_EVENTS))
     query = append.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
@@ -238,7 +239,7 @@ def archived_to(spark: SparkSession, home: TableHome, offset: int) -> None:
 def first_start(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[TableHome, Path]:
     """A checkpoint begun after offset 7 with the one session that is live; the tables now know of offset 8."""
     home, folder = TableHome(tmp_path_factory.mktemp("warehouse")), tmp_path_factory.mktemp("checkpoints")
-    create_tables(spark, home, owner="theirs", may_create=True)
+    empty_tables(spark, home, owner="theirs")
     start = spark.createDataFrame([a_change(device_id="pc-1")], OUTPUT_SCHEMA)
     ChangesSink(home, "sessionize", "theirs", lambda _: None, lambda _: None, StateSize)(start, 0)
     archived_to(spark, home, 7)
