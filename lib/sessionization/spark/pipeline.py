@@ -21,6 +21,7 @@ from sessionization.settings import SessionizeSettings
 from sessionization.spark import real_time, tables, topic
 from sessionization.spark.checkpoint import ARCHIVE, ROLLUP, SESSIONIZE, Checkpoint
 from sessionization.spark.codec import PACKED_OUTPUT_SCHEMA, packed_event, unpacked
+from sessionization.spark.entries import EntriesOfGroups
 from sessionization.spark.kafka import client_options
 from sessionization.spark.layout import Layout
 from sessionization.spark.parse import EventTimeLimits, parse, valid_events
@@ -95,7 +96,9 @@ def start(  # noqa: PLR0913 - what it needs beside what it reports to
         if is_real_time:
             begin(SESSIONIZE, real_time.writer(changes, brokers, settings.output_topic, settings.trigger))
         else:
-            run(SESSIONIZE, changes, ChangesSink(*common(SESSIONIZE), state_size, publish), settings.trigger)
+            entries = None if checkpoint.layout.device_groups is None else EntriesOfGroups(settings.heartbeat)
+            sink = ChangesSink(*common(SESSIONIZE), state_size, publish, entries)
+            run(SESSIONIZE, changes, sink, settings.trigger)
         _wait_for_first_micro_batch(queries[SESSIONIZE], stop)
         run(ARCHIVE, parsed(slow_ms), ArchiveSink(*common(ARCHIVE)), slow_ms)
         merge = RollupSink(*common(ROLLUP), has_changes=settings.sink != "kafka")

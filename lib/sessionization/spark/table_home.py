@@ -236,6 +236,17 @@ def _create_or_check(spark: SparkSession, home: TableHome, table: Table, owner: 
         "tables"
     )
     _refuse_other_owner(spark, home, table, owner, do)
+    _add_columns(spark, home, table)
+
+
+@again_on_conflict
+def _add_columns(spark: SparkSession, home: TableHome, table: Table) -> None:
+    """Add the columns that a table of an earlier version lacks, at its end; its rows are null there."""
+    known = set(home.read(spark.read, table).columns)
+    lacking = [column for column in table.columns if column.name not in known]
+    if lacking:
+        added = ", ".join(f"{column.name} {column.type} COMMENT '{column.comment}'" for column in lacking)
+        spark.sql(f"ALTER TABLE {home.sql_name(table.name)} ADD COLUMNS ({added})")
 
 
 def _refuse_other_owner(
