@@ -107,7 +107,10 @@ def run(main: Callable[[], int], prog: str) -> None:
     except OSError as error:
         if not is_dead_mount(error):
             raise
-        _tell(prog, f"{cannot_be_reached(str(error.filename or 'a file'), error)}, then start the job again: nothing is lost")
+        _tell(
+            prog,
+            f"{cannot_be_reached(str(error.filename or 'a file'), error)}, then start the job again: nothing is lost",
+        )
         code = 1
     except KeyboardInterrupt:
         code = 0

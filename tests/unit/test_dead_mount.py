@@ -50,9 +50,7 @@ def test_a_folder_on_a_dead_mount_is_named_before_the_job_starts(
     assert "mount it again" in line
 
 
-@pytest.mark.parametrize(
-    ("model", "option"), [(InspectSettings, "checkpoints"), (SimulateSettings, "output")]
-)
+@pytest.mark.parametrize(("model", "option"), [(InspectSettings, "checkpoints"), (SimulateSettings, "output")])
 def test_so_it_is_for_every_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: type, option: str) -> None:
     monkeypatch.setattr(os, "stat", raising(errno.ENOTCONN, tmp_path, os.stat))
     with pytest.raises(ConfigurationError, match=f"--{option} .* cannot be reached"):

@@ -51,7 +51,14 @@ def test_what_to_do_depends_on_the_layout() -> None:
 
 def test_the_progress_line_says_so_until_it_is_over() -> None:
     keeping_up, totals = KeepingUp(30_000, Layout(), lambda _: None), RunningTotals()
-    for p99_ms, is_said in [(LATE, False), (LATE, False), (LATE, True), (IN_TIME, True), (IN_TIME, True), (IN_TIME, False)]:
+    for p99_ms, is_said in [
+        (LATE, False),
+        (LATE, False),
+        (LATE, True),
+        (IN_TIME, True),
+        (IN_TIME, True),
+        (IN_TIME, False),
+    ]:
         totals.add(keeping_up.judged(batch(p99_ms)))
         assert _progress_line(*totals.now()).endswith("DOES NOT KEEP UP") is is_said
 
@@ -70,7 +77,9 @@ def test_other_queries_are_not_judged() -> None:
         (None, Layout(32), None),
     ],
 )
-def test_expected_devices_that_a_checkpoint_ignores_are_named(devices: int | None, layout: Layout, says: str | None) -> None:
+def test_expected_devices_that_a_checkpoint_ignores_are_named(
+    devices: int | None, layout: Layout, says: str | None
+) -> None:
     places = {"input": Path("in"), "warehouse": Path("w"), "checkpoints": Path("c")}
     line = ignored_devices(SessionizeSettings(**places, expected_devices=devices), Path("c"), layout)
     assert line is None if says is None else line is not None and says in line and "--from-sessions" in line

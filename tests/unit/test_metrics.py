@@ -95,7 +95,9 @@ def test_counters_add_up_and_gauges_do_not() -> None:
 
 
 def test_every_metric_is_served_under_its_name() -> None:
-    values = metrics_of(beat(state_entries=90), other("rollup", detail=Detail(live=41, keeps_up=True)), other("archive", quarantined=2))
+    values = metrics_of(
+        beat(state_entries=90), other("rollup", detail=Detail(live=41, keeps_up=True)), other("archive", quarantined=2)
+    )
     assert {key.partition("{")[0] for key in values} == {f"{PREFIX}{name}" for name in METRICS}
 
 
@@ -106,7 +108,7 @@ def test_the_port_answers_at_its_address_alone() -> None:
         assert "# " in get(port) or not get(port)
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.2", port), timeout=5).close()
-    with served("0.0.0.0", 0, Metrics()) as port:  # noqa: S104 - what is tested
+    with served("0.0.0.0", 0, Metrics()) as port:
         socket.create_connection(("127.0.0.2", port), timeout=5).close()
 
 
@@ -157,5 +159,7 @@ def test_a_port_that_is_taken_is_said_and_the_stream_goes_on(tmp_path: Path, sai
         port = taken.getsockname()[1]
         with monitored(Session(), tmp_path / "batches.log", ("127.0.0.1", port), said.append) as add:  # type: ignore[arg-type]
             add(beat())
-    assert said == [f"--metrics-port {port} of 127.0.0.1 cannot be served (Address already in use): the stream goes on without"]
+    assert said == [
+        f"--metrics-port {port} of 127.0.0.1 cannot be served (Address already in use): the stream goes on without"
+    ]
     assert len((tmp_path / "batches.log").read_text().splitlines()) == 1

@@ -14,7 +14,16 @@ from sessionization.core.events import Event
 from sessionization.core.grid import Firing, grid_of
 from sessionization.core.sessions import Outcome, on_events, on_timer
 from sessionization.core.state import RulesInForce, next_timer_ms
-from sessionization.spark.codec import OutputRow, entries_row, output_rows, packed, packed_beats, to_entries, to_event, to_seed
+from sessionization.spark.codec import (
+    OutputRow,
+    entries_row,
+    output_rows,
+    packed,
+    packed_beats,
+    to_entries,
+    to_event,
+    to_seed,
+)
 from sessionization.spark.layout import Layout
 from sessionization.spark.state import Devices, Named, any_live
 

@@ -80,9 +80,7 @@ def told(
 
 
 class _Batches(StreamingQueryListener):
-    def __init__(
-        self, keep: Callable[[Progress], None], report: Callable[[Progress], None], layout: Layout
-    ) -> None:
+    def __init__(self, keep: Callable[[Progress], None], report: Callable[[Progress], None], layout: Layout) -> None:
         self._keep, self._report, self._layout = keep, report, layout
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name

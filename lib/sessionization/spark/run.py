@@ -136,7 +136,9 @@ def _run(
     with (
         progress_log.appended(spark, home, watch.say),
         # Before the monitor, which listens for the engine's word on what has been reported.
-        real_time.told(spark, progress_log.keep, report, checkpoint.layout) if is_real_time else contextlib.nullcontext(),
+        real_time.told(spark, progress_log.keep, report, checkpoint.layout)
+        if is_real_time
+        else contextlib.nullcontext(),
         monitored(spark, batch_log, settings.metrics_at, watch.say) as monitor,
     ):
         with _plain_errors("the queries cannot be started"):

@@ -187,7 +187,9 @@ STREAM_PROGRESS = Table(
         Column("lateness_p50_ms", "bigint", "heartbeats: from due_at to commit"),
         Column("lateness_p99_ms", "bigint", "heartbeats: from due_at to commit"),
         Column("lateness_max_ms", "bigint", "heartbeats: from due_at to commit"),
-        Column("state_entries", "bigint", "sessionize: sessions remembered: live, closed, and Ends that wait for a Start"),
+        Column(
+            "state_entries", "bigint", "sessionize: sessions remembered: live, closed, and Ends that wait for a Start"
+        ),
     ),
     # A commit every ten seconds, whose history nobody reads.
     properties=(
