@@ -6,8 +6,11 @@ wrong value with many lines; click leaves all of that to this page.
 """
 
 import contextlib
+import os
+import stat
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import click
@@ -17,6 +20,7 @@ from pydantic_core import ErrorDetails
 from sessionization.databricks import on_databricks, task_options
 from sessionization.durations import format_duration
 from sessionization.errors import ConfigurationError, SessionizationError
+from sessionization.files import cannot_be_reached, is_dead_mount
 from sessionization.say import Say
 
 M = TypeVar("M", bound=BaseModel)
@@ -76,7 +80,7 @@ def read(model: type[M], argv: Sequence[str], prog: str = "") -> M:
             msg = f"{words} to no option: quote a value that holds spaces{lists}"
             raise ConfigurationError(msg)
         given = context.params
-        return model.model_validate({field: text for field, text in given.items() if text is not None})
+        settings = model.model_validate({field: text for field, text in given.items() if text is not None})
     except click.NoSuchOption as error:
         meant = f"; did you mean {' or '.join(sorted(error.possibilities))}?" if error.possibilities else ""
         msg = f"{error.option_name} is not an option{meant}{lists}"
@@ -86,6 +90,8 @@ def read(model: type[M], argv: Sequence[str], prog: str = "") -> M:
         raise ConfigurationError(msg) from None
     except ValidationError as error:
         raise ConfigurationError(_explain(_first(error), schemas, prog)) from None
+    _refuse_dead_mounts(settings)
+    return settings
 
 
 def run(main: Callable[[], int], prog: str) -> None:
@@ -98,6 +104,14 @@ def run(main: Callable[[], int], prog: str) -> None:
     except SessionizationError as error:
         _tell(prog, str(error))
         code = error.exit_code
+    except OSError as error:
+        if not is_dead_mount(error):
+            raise
+        _tell(
+            prog,
+            f"{cannot_be_reached(str(error.filename or 'a file'), error)}, then start the job again: nothing is lost",
+        )
+        code = 1
     except KeyboardInterrupt:
         code = 0
     if code or not on_databricks():
@@ -113,6 +127,23 @@ def teller(prog: str) -> Say:
             sys.stderr.flush()
 
     return say
+
+
+def _refuse_dead_mounts(settings: BaseModel) -> None:
+    """Look into every folder that is given, as far as it is there; raises `ConfigurationError` where its mount is dead."""
+    for name, field in type(settings).model_fields.items():
+        folder = getattr(settings, name)
+        if not isinstance(folder, Path):
+            continue
+        try:
+            if stat.S_ISDIR(folder.stat().st_mode):
+                with os.scandir(folder):
+                    pass
+        except OSError as error:
+            if is_dead_mount(error):
+                option = f"--{(field.alias or name).replace('_', '-')}"
+                msg = f"{cannot_be_reached(f'{option} {folder}', error)}, then start again: nothing is lost"
+                raise ConfigurationError(msg) from error
 
 
 def _fail(prog: str, message: str) -> NoReturn:

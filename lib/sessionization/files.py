@@ -1,5 +1,6 @@
-"""Files that are there whole or not at all."""
+"""Files that are written whole or not at all, and folders whose mount is dead."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -12,3 +13,23 @@ def write_whole(file: Path, text: str) -> None:
         out.flush()
         os.fsync(out.fileno())
     written.replace(file)
+
+
+def is_dead_mount(error: OSError) -> bool:
+    """Whether a file system that was there does not answer any more: its server or daemon is gone, or its disk fails."""
+    return error.errno in {errno.ENOTCONN, errno.ESTALE, errno.EIO}
+
+
+def cannot_be_reached(what: str, error: OSError) -> str:
+    """The first part of a line about a dead mount, up to what to do after mounting."""
+    return f"{what} cannot be reached ({error.strerror}): its mount or its disk is gone; unmount it, mount it again"
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a folder is there and answers; one on a dead mount is not."""
+    try:
+        return path.is_dir()
+    except OSError as error:
+        if is_dead_mount(error):
+            return False
+        raise

@@ -122,7 +122,13 @@ class SessionizeSettings(BaseModel):
         None,
         ge=1,
         le=65_535,
-        description="serve metrics for Prometheus at /metrics on this port, on every interface; needs the extra metrics",
+        description="serve metrics for Prometheus at /metrics on this port of --metrics-host; needs the extra metrics",
+    )
+    metrics_host: str = Field(
+        "127.0.0.1",
+        min_length=1,
+        description="address that --metrics-port listens on; 0.0.0.0 is every interface",
+        json_schema_extra={"metavar": "ADDRESS"},
     )
     run_for: PositiveDuration | None = Field(
         None, description="stop gracefully after this long; without it, run until SIGTERM or Ctrl-C"
@@ -186,6 +192,11 @@ class SessionizeSettings(BaseModel):
     def kafka_options(self) -> dict[str, str]:
         """What `--kafka-option` says, by name; references to secrets are still references."""
         return parse_kafka_options(self.kafka_option)
+
+    @property
+    def metrics_at(self) -> tuple[str, int] | None:
+        """Host and port of the metrics; None where they are not asked for."""
+        return None if self.metrics_port is None else (self.metrics_host, self.metrics_port)
 
     @property
     def rules(self) -> Rules:

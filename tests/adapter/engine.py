@@ -43,9 +43,11 @@ class Engine:
             rows.setdefault(key_of(device_id), []).append(event_row(key_of(device_id), device_id, event))
         output = [row for key, of_key in rows.items() for row in self.tester.test(key, of_key)]
         output += self.tester._handleExpiredTimers()
-        return [
+        said = [
             dict(zip(OUTPUT_SCHEMA.names, values, strict=True)) for row in output for values in zip(*row, strict=True)
         ]
+        self.entries = {row["device_id"]: row["entries"] for row in said if row["entries"] is not None}
+        return [row for row in said if row["entries"] is None]
 
     def timers(self, key: str) -> list[int]:
         return sorted(self.tester.handle._timers.listTimers(key))

@@ -182,7 +182,9 @@ def test_equals_the_reference_on_dirty_histories(grouped, recent, alone, monkeyp
                 assert engine.timers(key) == ([] if wanted is None else [wanted]), (seed, now_ms, key)
 
 
-CHANGE_COLUMNS = [name for name in OUTPUT_SCHEMA.names if not name.startswith(("events", "duplicate", "evicted"))]
+CHANGE_COLUMNS = [
+    name for name in OUTPUT_SCHEMA.names if not name.startswith(("events", "duplicate", "evicted", "entries"))
+]
 
 
 def changes_of_rows(rows):
@@ -256,3 +258,24 @@ def test_a_device_whose_state_cannot_be_read_is_named(device_groups: int | None)
     engine.tester.updateMapState(STATE_NAME, key_of("d"), {map_key: broken})
     with pytest.raises(Exception, match=r"device 'd': a state entry cannot be read \('paused' .* deploy that version"):
         engine.micro_batch(NOW + 100, [end(1)], key_of)
+
+
+def test_a_group_counts_what_it_remembers_when_its_timer_fires() -> None:
+    """Live, closed and waiting ones, as they are after the timer; by device a row of state is an entry."""
+    engine = Engine(RULES, 1)
+    one = [(f"other {n}", Start(n, NOW, Platform.PC, NOW)) for n in range(500)]
+    at_ms = grid_of("0", RULES.heartbeat_ms).after(NOW)
+
+    def counted(now_ms: int, *events: tuple[str, Event]) -> dict[str, int]:
+        engine.micro_batch(now_ms, events, lambda _: "0")
+        return engine.entries
+
+    assert counted(at_ms, *one, start(1), end(9)) == {}
+    assert counted(at_ms + 1_000) == {"0": 502}
+    assert counted(at_ms + 1_001, end(1)) == {}
+    assert counted(at_ms + 2_000) == {"0": 501}, "the End that waited is forgotten, what was closed is not"
+    assert counted(at_ms + 4_000) == {"0": 500}
+    by_device = Engine(RULES)
+    by_device.micro_batch(NOW, [start(1)])
+    by_device.micro_batch(NOW + 1_000, [])
+    assert by_device.entries == {}

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from sessionization.errors import ConfigurationError
 from sessionization.monitor.listener import told_of
 from sessionization.monitor.outlet import Outlet
+from sessionization.spark.layout import Layout
 from sessionization.spark.progress import Percentiles, Progress
 from sessionization.spark.real_time import SWITCH, check_runtime, told
 from tests.e2e.job import command, environment
@@ -85,12 +86,12 @@ def word(batch_id: int, name: str = "sessionize", **more: Any) -> SimpleNamespac
 
 def test_a_batch_is_kept_and_reported_as_far_as_the_engine_knows_it() -> None:
     session, calls = Session(), []
-    with told(session, lambda one: calls.append(("keep", one)), lambda one: calls.append(("report", one))):  # type: ignore[arg-type]
+    with told(session, lambda one: calls.append(("keep", one)), lambda one: calls.append(("report", one)), Layout()):  # type: ignore[arg-type]
         session.hears(word(3, "archive"))
         session.hears(word(3))
         session.hears(word(4, stateOperators=[], durationMs={}))
     nothing = Percentiles(None, None, None)
-    third = Progress("sessionize", 3, AT_MS, 7, 60_123, nothing, state_rows=70, state_bytes=4096)
+    third = Progress("sessionize", 3, AT_MS, 7, 60_123, nothing, state_rows=70, state_bytes=4096, state_entries=70)
     fourth = Progress("sessionize", 4, AT_MS, 7, 0, nothing)
     assert calls == [("keep", third), ("report", third), ("keep", fourth), ("report", fourth)]
     assert session.listeners == []
@@ -100,7 +101,7 @@ def test_the_monitor_tells_a_batch_with_the_engines_word_if_it_listens_after() -
     session, taken = Session(), Taken()
     said: list[str] = []
     with (
-        told(session, lambda _: None, lambda progress: add(progress)),  # type: ignore[arg-type] # noqa: PLW0108 - not there yet
+        told(session, lambda _: None, lambda progress: add(progress), Layout()),  # type: ignore[arg-type] # noqa: PLW0108 - not there yet
         told_of(session, [Outlet("a list", taken, said.append)], said.append) as add,  # type: ignore[arg-type]
     ):
         for batch_id in range(2):

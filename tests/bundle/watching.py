@@ -13,6 +13,7 @@ from tests.bundle.sources import Finding, Sources
 
 _THRESHOLDS = {
     "backlog": "${var.late_events_seconds}",
+    "late_heartbeats": "${var.late_heartbeat_intervals}",
     "no_data": "${var.no_data_seconds}",
     "quarantine_share": "${var.quarantine_percent}",
     "stale_heartbeats": "${var.missed_heartbeats}",

@@ -34,7 +34,7 @@ def test_queries_are_told_of_and_go_on_beside_outlets_that_hang_and_fail(
     def told(query: str, field: str) -> list:
         return [record[field] for record in records if record["query"] == query and field in record]
 
-    with told_of(spark, outlets, said.append) as add, served(0, metrics) as port:
+    with told_of(spark, outlets, said.append) as add, served("127.0.0.1", 0, metrics) as port:
         with job.running(add):
             job.send(*(message(1, "Start", f"d{number}") for number in range(10)), message(7, "EndBi", "d77"))
             wait_for(lambda: job.count("change = 'heartbeat'") >= 10, "heartbeats")

@@ -12,7 +12,7 @@ from sessionization.core.events import Change, ChangeKind, EndReason, Platform
 from sessionization.core.reference import session_rows
 from sessionization.spark import rollup
 from sessionization.spark.table_home import TableHome, create_tables
-from sessionization.spark.tables import SESSION_CHANGES, SESSIONS
+from sessionization.spark.tables import LATE_ENDS_SHOWN, SESSION_CHANGES, SESSIONS
 from tests.spark.warehouse import empty_tables
 
 T = 1_700_000_000_000
@@ -152,7 +152,9 @@ def test_rows_of_the_version_before_are_mended_at_the_start_and_merged_as_ever(
     ]
     changes = [("d", start), ("d", start._replace(session_id=2)), *late]
     rollup.merge(sessions, frame(spark, changes))
-    sessions.update(set={"end_reason": "_shown_end.end_reason"})  # as that version wrote it
+    # As that version wrote it.
+    sessions.update(set={"end_reason": "_shown_end.end_reason"})
+    spark.sql(f"ALTER TABLE {home.sql_name('sessions')} UNSET TBLPROPERTIES ('{LATE_ENDS_SHOWN[0]}')")
     assert {row[7] for row in shown(spark, home).values()} == {"orphaned"}
 
     create_tables(spark, home, owner="test", may_create=False)

@@ -1,5 +1,7 @@
 """Tables: who may write them, what they refuse, and the views over them."""
 
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -116,3 +118,19 @@ def test_every_view_can_be_read(spark: SparkSession, home: TableHome) -> None:
     create_views(spark, home)
     for view in VIEWS:
         spark.table(view.name).collect()
+
+
+def test_a_table_of_an_earlier_version_gets_the_columns_that_it_lacks(spark: SparkSession, tmp_path: Path) -> None:
+    home, added = TableHome(tmp_path / "ware house"), STREAM_PROGRESS.columns[-1]
+    before = replace(STREAM_PROGRESS, columns=STREAM_PROGRESS.columns[:-1])
+    _create(spark, home, before, "ours")
+    values = {"query": "archive", "batch_id": 1, "processed_at": datetime.now(UTC), "rows_in": 0}
+    home.append(spark.createDataFrame([tuple(map(values.get, before.column_names))], before.schema), before)
+    for _start in range(2):
+        create_tables(spark, home, owner="ours", may_create=True)
+    row = tuple(map((values | {added.name: 7}).get, STREAM_PROGRESS.column_names))
+    home.append(spark.createDataFrame([row], STREAM_PROGRESS.schema), STREAM_PROGRESS)
+    home.append(spark.createDataFrame([tuple(map(values.get, before.column_names))], before.schema), before)
+    found = home.read(spark.read, STREAM_PROGRESS)
+    assert found.columns == STREAM_PROGRESS.column_names
+    assert sorted(found.select(added.name).collect(), key=str) == [(7,), (None,), (None,)]

@@ -37,7 +37,7 @@ def metrics_of(*progress: Progress) -> dict[str, float]:
     metrics = Metrics()
     for one in progress:
         metrics(record(one, engine(**KAFKA) if one.query == "sessionize" else None))
-    with served(0, metrics) as port:
+    with served("127.0.0.1", 0, metrics) as port:
         return values_of(get(port))
 
 
@@ -95,8 +95,21 @@ def test_counters_add_up_and_gauges_do_not() -> None:
 
 
 def test_every_metric_is_served_under_its_name() -> None:
-    values = metrics_of(beat(), other("rollup", detail=Detail(live=41)), other("archive", quarantined=2))
+    values = metrics_of(
+        beat(state_entries=90), other("rollup", detail=Detail(live=41, keeps_up=True)), other("archive", quarantined=2)
+    )
     assert {key.partition("{")[0] for key in values} == {f"{PREFIX}{name}" for name in METRICS}
+
+
+def test_the_port_answers_at_its_address_alone() -> None:
+    settings = SessionizeSettings(input="in", warehouse="w", checkpoints="c", metrics_port=9464)  # type: ignore[arg-type]
+    assert settings.metrics_at == ("127.0.0.1", 9464)
+    with served("127.0.0.1", 0, Metrics()) as port:
+        assert "# " in get(port) or not get(port)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.2", port), timeout=5).close()
+    with served("0.0.0.0", 0, Metrics()) as port:
+        socket.create_connection(("127.0.0.2", port), timeout=5).close()
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /metrics HTTP/1.1\r\n"])
@@ -105,7 +118,7 @@ def test_a_client_that_is_stuck_is_let_go_and_holds_up_nobody(monkeypatch: pytes
     monkeypatch.setattr(prometheus._Handler, "timeout", 0.5)
     metrics = Metrics()
     metrics(record(beat(), engine()))
-    with served(0, metrics) as port, socket.create_connection(("127.0.0.1", port), timeout=5) as stuck:
+    with served("127.0.0.1", 0, metrics) as port, socket.create_connection(("127.0.0.1", port), timeout=5) as stuck:
         stuck.sendall(sent)
         assert values_of(get(port))
         assert stuck.recv(1) == b"", "its thread would wait for ever"
@@ -142,9 +155,11 @@ def test_the_library_is_not_needed_where_nobody_asks_for_metrics() -> None:
 
 
 def test_a_port_that_is_taken_is_said_and_the_stream_goes_on(tmp_path: Path, said: list[str]) -> None:
-    with socket.create_server(("", 0)) as taken:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with monitored(Session(), tmp_path / "batches.log", port, said.append) as add:  # type: ignore[arg-type]
+        with monitored(Session(), tmp_path / "batches.log", ("127.0.0.1", port), said.append) as add:  # type: ignore[arg-type]
             add(beat())
-    assert said == [f"--metrics-port {port} cannot be served (Address already in use): the stream goes on without"]
+    assert said == [
+        f"--metrics-port {port} of 127.0.0.1 cannot be served (Address already in use): the stream goes on without"
+    ]
     assert len((tmp_path / "batches.log").read_text().splitlines()) == 1

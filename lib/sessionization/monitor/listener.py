@@ -90,7 +90,7 @@ def check_metrics(metrics_port: int | None) -> None:
 
 @contextlib.contextmanager
 def monitored(
-    spark: SparkSession, batch_log: Path | None, metrics_port: int | None, say: Say
+    spark: SparkSession, batch_log: Path | None, metrics_at: tuple[str, int] | None, say: Say
 ) -> Iterator[Callable[[Progress], None]]:
     """What to tell each micro-batch to while the queries run: it is logged, and counted for Prometheus where asked.
 
@@ -99,20 +99,20 @@ def monitored(
     Args:
         spark: the session of the queries.
         batch_log: the file of the batch log; None for the process's stderr.
-        metrics_port: where to serve the metrics, as `check_metrics` lets it pass; None for nowhere.
+        metrics_at: host and port to serve the metrics at, where `check_metrics` lets the port pass; None for nowhere.
         say: what gets a line for a person.
     """
     with contextlib.ExitStack() as stack:
         outlets = [Outlet(f"the batch log ({batch_log or 'stderr'})", BatchLog(batch_log), say)]
-        if metrics_port is not None:
+        if metrics_at is not None:
             from sessionization.monitor.prometheus import served
 
-            metrics = Metrics()
+            metrics, (host, port) = Metrics(), metrics_at
             try:
-                port = stack.enter_context(served(metrics_port, metrics))
-                say(f"metrics for Prometheus on port {port}, {PATH}")
+                port = stack.enter_context(served(host, port, metrics))
+                say(f"metrics for Prometheus on port {port} of {host}, {PATH}")
             except OSError as error:
-                say(f"--metrics-port {metrics_port} cannot be served ({error.strerror}): the stream goes on without")
+                say(f"--metrics-port {port} of {host} cannot be served ({error.strerror}): the stream goes on without")
             else:
                 outlets.append(Outlet("the metrics", metrics, say))
         with told_of(spark, outlets, say) as add:

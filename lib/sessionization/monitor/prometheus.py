@@ -49,14 +49,14 @@ class _Server(socketserver.ThreadingTCPServer):
 
 
 @contextlib.contextmanager
-def served(port: int, metrics: Metrics) -> Iterator[int]:
-    """Answer GET /metrics with the figures on every interface, on threads of their own; gives the port.
+def served(host: str, port: int, metrics: Metrics) -> Iterator[int]:
+    """Answer GET /metrics with the figures at this address, on threads of their own; gives the port.
 
-    Raises `OSError` where the port is taken. Port 0 takes one that is free.
+    Raises `OSError` where the port is taken, or the address is not this machine's. Port 0 takes one that is free.
     """
     registry = CollectorRegistry()
     registry.register(_Figures(metrics))
-    with _Server(("", port), _Handler.factory(registry)) as server:
+    with _Server((host, port), _Handler.factory(registry)) as server:
         thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
         thread.start()
         try:

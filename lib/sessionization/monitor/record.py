@@ -24,6 +24,7 @@ def record(progress: Progress, engine: StreamingQueryProgress | None) -> Record:
     at = utc(fields.pop("processed_ms")).isoformat(timespec="milliseconds")
     detail = progress.detail
     known = {"at": at} | fields | {"ends": detail.ends, "live": detail.live, "write_ms": detail.write_ms}
+    known |= {"keeps_up": detail.keeps_up}
     if engine is not None:
         known |= _of_engine(progress, engine)
     return {name: value for name, value in known.items() if value is not None}

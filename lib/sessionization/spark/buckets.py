@@ -75,6 +75,7 @@ class Group(State):
                     due.devices[at.device_id] = to_entries(rows)
                 else:
                     due.beating.extend((at.device_id, row) for row in live)
+                    due.others += len(rows)
         return due
 
     def read_others(self, device_ids: Collection[str]) -> Devices:

@@ -69,9 +69,13 @@ OUTPUT_SCHEMA = StructType(
         StructField("duplicate_start", IntegerType()),
         StructField("duplicate_end", IntegerType()),
         StructField("evicted", IntegerType()),
+        StructField("entries", IntegerType()),
     ]
 )
-"""What the operator emits: a change (`change` not null), the counts of a device's events, or both in one row."""
+"""What the operator emits: a change (`change` not null), the counts of a device's events, or both in one row.
+
+Or how many `entries` a device group remembers, with the group in place of the device.
+"""
 
 PACKED_OUTPUT_SCHEMA = StructType([StructField(field.name, ArrayType(field.dataType)) for field in OUTPUT_SCHEMA])
 """What the operator hands over: an array per column of `OUTPUT_SCHEMA`, so that many rows travel as one."""
@@ -83,7 +87,7 @@ _PLATFORMS = {platform.value: platform for platform in Platform}
 _PackedRow = Row(*OUTPUT_SCHEMA.names)
 _PACKED_ROWS = 10_000
 _NO_TALLY = (None, None, None, None)
-_NO_CHANGE = (None,) * (len(OUTPUT_SCHEMA.names) - len(_NO_TALLY) - 2)
+_NO_CHANGE = (None,) * (OUTPUT_SCHEMA.names.index("processed_ms") - 1)
 
 
 def packed_event() -> Column:
@@ -211,10 +215,16 @@ def output_rows(device_id: str, outcome: Outcome, now_ms: int) -> Iterator[Outpu
             change.ingested_ms,
             change.processed_ms,
             *counts,
+            None,
         )
         counts = _NO_TALLY
     if counts is not _NO_TALLY:
-        yield (device_id, *_NO_CHANGE, now_ms, *counts)
+        yield (device_id, *_NO_CHANGE, now_ms, *counts, None)
+
+
+def entries_row(group: str, entries: int, now_ms: int) -> OutputRow:
+    """The row that says how many entries a device group remembers."""
+    return (group, *_NO_CHANGE, now_ms, *_NO_TALLY, entries)
 
 
 def packed(rows: Sequence[OutputRow]) -> Iterator[Row]:

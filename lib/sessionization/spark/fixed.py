@@ -1,11 +1,12 @@
 """What a checkpoint keeps for good."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from sessionization.durations import format_duration
 from sessionization.kafka_options import OUTPUT_TOPIC
 from sessionization.settings import SessionizeSettings
-from sessionization.spark.layout import groups_for
+from sessionization.spark.layout import Layout, groups_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,3 +51,15 @@ class Fixed:
             "--mode": self.mode,
             "--output-topic": self.output_topic,
         }
+
+
+def ignored_devices(settings: SessionizeSettings, checkpoints: Path, layout: Layout) -> str | None:
+    """The line for `--expected-devices` where the checkpoint keeps another layout; None where there is nothing to say."""
+    devices = settings.expected_devices
+    wanted = Layout(groups_for(devices))
+    if devices is None or wanted == layout:
+        return None
+    return (
+        f"--expected-devices {devices} is ignored: --checkpoints {checkpoints} keeps its state {layout}, not {wanted}; to "
+        "change that, stop the job and begin a new --checkpoints folder with --expected-devices and --from-sessions"
+    )

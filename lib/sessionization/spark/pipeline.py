@@ -23,6 +23,7 @@ from sessionization.spark import real_time, tables, topic
 from sessionization.spark.checkpoint import ARCHIVE, ROLLUP, SESSIONIZE, Checkpoint
 from sessionization.spark.clock_back import Wake, put_ticks_right
 from sessionization.spark.codec import PACKED_OUTPUT_SCHEMA, packed_event, unpacked
+from sessionization.spark.entries import EntriesOfGroups
 from sessionization.spark.kafka import client_options
 from sessionization.spark.layout import Layout
 from sessionization.spark.parse import EventTimeLimits, parse, valid_events
@@ -94,10 +95,12 @@ def start(  # noqa: PLR0913 - what it needs beside what it reports to
     def common(name: str) -> tuple[TableHome, str, str, Callable[[Progress], None], Callable[[Progress], None]]:
         return home, name, checkpoint.writer(name), keep, report
 
+    entries = None if checkpoint.layout.device_groups is None else EntriesOfGroups(settings.heartbeat)
+
     def run_sessionize(wake: Wake | None = None) -> None:
         put_ticks_right(checkpoint.folder / SESSIONIZE)
         state_size = lambda: _state_size(queries.get(SESSIONIZE))  # noqa: E731
-        sink = ChangesSink(*common(SESSIONIZE), state_size, publish)
+        sink = ChangesSink(*common(SESSIONIZE), state_size, publish, entries)
         run(SESSIONIZE, changes(wake), sink, settings.trigger)
 
     try:

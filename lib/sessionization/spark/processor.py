@@ -14,7 +14,16 @@ from sessionization.core.events import Event
 from sessionization.core.grid import Firing, grid_of
 from sessionization.core.sessions import Outcome, on_events, on_timer
 from sessionization.core.state import RulesInForce, next_timer_ms, put_right
-from sessionization.spark.codec import OutputRow, output_rows, packed, packed_beats, to_entries, to_event, to_seed
+from sessionization.spark.codec import (
+    OutputRow,
+    entries_row,
+    output_rows,
+    packed,
+    packed_beats,
+    to_entries,
+    to_event,
+    to_seed,
+)
 from sessionization.spark.layout import Layout
 from sessionization.spark.state import Devices, Named, any_live
 
@@ -119,6 +128,8 @@ class SessionProcessor(StatefulProcessor):
                 outcomes[at.device_id] = on_timer(sessions, firing, rules)
         output, after = self._saved(due.devices, outcomes, now_ms)
         self._state.flush()
+        if self.layout.device_groups is not None:
+            output.append(entries_row(key[0], due.others + sum(map(len, after.values())), now_ms))
         for device_id, entry in due.beating[:1]:  # one live session anywhere fixes the timer
             after[device_id] = to_entries([entry])
         if not any_live(after):  # then what is to be forgotten first decides

@@ -11,6 +11,9 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 _PERCENTAGES = (0.5, 0.99, 1.0)
 _ACCURACY = 10_000
+POINTS = 200
+"""So many rows, evenly spread over the order of delays, stand for all rows of a micro-batch in the summary of a run."""
+_SPREAD = [(point + 0.5) / POINTS for point in range(POINTS)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +26,20 @@ class Percentiles:
 
 
 @dataclass(frozen=True, slots=True)
+class Spread:
+    """The delays of `rows` rows in milliseconds: of evenly spread ones among them, which all stand for the same share."""
+
+    rows: int
+    delays_ms: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Detail:
     """What the monitor tells of a micro-batch beyond its row in `stream_progress`; None where it is not the query's.
 
     `ends` counts the ends by reason, `live` the live sessions after the micro-batch; of `rows_out` rows of the operator
-    the largest partition has `largest_partition`; the tables took `write_ms` to take the rows.
+    the largest partition has `largest_partition`; the tables took `write_ms` to take the rows. `keeps_up` is whether
+    heartbeats come in time (`keeping_up.KeepingUp`). The spreads are for the summary of the run.
     """
 
     ends: Mapping[str, int] | None = None
@@ -35,6 +47,9 @@ class Detail:
     rows_out: int | None = None
     largest_partition: int | None = None
     write_ms: int | None = None
+    keeps_up: bool | None = None
+    latency: Spread | None = None
+    lateness: Spread | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +72,7 @@ class Progress:
     quarantined: int | None = None
     state_rows: int | None = None
     state_bytes: int | None = None
+    state_entries: int | None = None
     detail: Detail = Detail()
 
     def row(self) -> dict[str, Any]:
@@ -80,12 +96,22 @@ def engine_progress(query: StreamingQuery | None) -> StreamingQueryProgress | No
 
 
 def delay_instants(since_ms: Column) -> Column:
-    """An aggregate to hand to `delays`: the instants that the longest, p99 and median delays began at."""
-    return F.percentile_approx(since_ms, [1 - share for share in _PERCENTAGES], _ACCURACY)
+    """An aggregate to hand to `delays` and `spread`: the instants that the median, p99 and longest delays began at.
+
+    After them come those of `POINTS` delays in between.
+    """
+    return F.percentile_approx(since_ms, [1 - share for share in (*_PERCENTAGES, *_SPREAD)], _ACCURACY)
 
 
 def delays(instants_ms: list[int] | None, committed_ms: int) -> Percentiles:
     """The delays up to the commit. It is one instant for all rows, so the earliest start is the longest delay."""
     if not instants_ms:
         return Percentiles(None, None, None)
-    return Percentiles(*(max(0, committed_ms - instant_ms) for instant_ms in instants_ms))
+    return Percentiles(*(max(0, committed_ms - instant_ms) for instant_ms in instants_ms[: len(_PERCENTAGES)]))
+
+
+def spread(rows: int, instants_ms: list[int] | None, committed_ms: int) -> Spread | None:
+    """The same for all points; `rows` is how many rows have an instant."""
+    if not instants_ms:
+        return None
+    return Spread(rows, tuple(max(0, committed_ms - instant_ms) for instant_ms in instants_ms[len(_PERCENTAGES) :]))

@@ -27,6 +27,8 @@ _log = logging.getLogger(__name__)
 APPEND_EVERY_S = 10
 LAST_APPEND_WITHIN_S = 10
 _ROWS_AT_ONCE = 5_000
+_ADDED = ("state_entries",)
+"""Columns that a row of an earlier version does not have."""
 _NAME = re.compile(r"(?P<query>[a-z]+)-(?P<batch_id>[0-9]+)\.json")
 
 
@@ -156,6 +158,7 @@ def _raise_to(newest: dict[str, int], query: str, batch_id: int) -> None:
 def _read(file: Path) -> dict[str, Any]:
     try:
         row = json.loads(file.read_text(encoding="utf-8"))
+        row = dict.fromkeys(_ADDED) | row
         return {name: row[name] for name in ("processed_ms", *STREAM_PROGRESS.column_names) if name != "processed_at"}
     except (ValueError, LookupError, TypeError) as error:
         msg = f"{file} is not readable ({error}): delete it; `stream_progress` will lack that one row"

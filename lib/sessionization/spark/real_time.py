@@ -19,6 +19,7 @@ from pyspark.sql.streaming.listener import (
 from sessionization.errors import ConfigurationError
 from sessionization.spark import topic
 from sessionization.spark.checkpoint import SESSIONIZE
+from sessionization.spark.layout import Layout
 from sessionization.spark.progress import Percentiles, Progress
 from sessionization.spark.sinks import changes_of
 
@@ -65,9 +66,11 @@ def writer(output: DataFrame, options: Mapping[str, str], output_topic: str, bat
 
 
 @contextlib.contextmanager
-def told(spark: SparkSession, keep: Callable[[Progress], None], report: Callable[[Progress], None]) -> Iterator[None]:
+def told(
+    spark: SparkSession, keep: Callable[[Progress], None], report: Callable[[Progress], None], layout: Layout
+) -> Iterator[None]:
     """Tell of every batch of the sessionize query by the engine's word, for no sink of ours sees it; as `sinks.Sink` does."""
-    listener = _Batches(keep, report)
+    listener = _Batches(keep, report, layout)
     spark.streams.addListener(listener)
     try:
         yield
@@ -77,12 +80,12 @@ def told(spark: SparkSession, keep: Callable[[Progress], None], report: Callable
 
 
 class _Batches(StreamingQueryListener):
-    def __init__(self, keep: Callable[[Progress], None], report: Callable[[Progress], None]) -> None:
-        self._keep, self._report = keep, report
+    def __init__(self, keep: Callable[[Progress], None], report: Callable[[Progress], None], layout: Layout) -> None:
+        self._keep, self._report, self._layout = keep, report, layout
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
         if event.progress.name == SESSIONIZE:
-            progress = _of_engine(event.progress)
+            progress = _of_engine(event.progress, self._layout)
             self._keep(progress)
             self._report(progress)
 
@@ -93,7 +96,7 @@ class _Batches(StreamingQueryListener):
         """The job itself says so."""
 
 
-def _of_engine(engine: StreamingQueryProgress) -> Progress:
+def _of_engine(engine: StreamingQueryProgress, layout: Layout) -> Progress:
     """A batch as far as the engine knows it: not what its changes were, nor how late; of messages, also the invalid ones."""
     operator = engine.stateOperators[0] if engine.stateOperators else None
     return Progress(
@@ -105,4 +108,5 @@ def _of_engine(engine: StreamingQueryProgress) -> Progress:
         latency=Percentiles(None, None, None),
         state_rows=operator.numRowsTotal if operator else None,
         state_bytes=operator.memoryUsedBytes if operator else None,
+        state_entries=operator.numRowsTotal if operator and layout.device_groups is None else None,
     )

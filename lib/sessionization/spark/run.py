@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from sessionization.clock import wall_clock_ms
 from sessionization.errors import ConfigurationError, StoppedError, StreamError
+from sessionization.files import is_folder
 from sessionization.ml.tracking import kept_in_mlflow
 from sessionization.monitor.listener import check_metrics, monitored
 from sessionization.say import Say
@@ -24,8 +25,10 @@ from sessionization.spark import engine, pipeline, real_time, supervise, views
 from sessionization.spark.causes import first_cause, what_to_do
 from sessionization.spark.checkpoint import Checkpoint, open_checkpoint
 from sessionization.spark.clock_back import ClockWatch, put_right
-from sessionization.spark.fixed import Fixed
+from sessionization.spark.delays import Delays
+from sessionization.spark.fixed import Fixed, ignored_devices
 from sessionization.spark.kafka import check_topics
+from sessionization.spark.keeping_up import KeepingUp
 from sessionization.spark.lock import locked
 from sessionization.spark.parse import STREAMS
 from sessionization.spark.progress import Progress
@@ -34,7 +37,7 @@ from sessionization.spark.session import is_running, on_databricks, own_session
 from sessionization.spark.sinks import APPENDED
 from sessionization.spark.table_home import TableHome, create_tables, refuse_missing, take_over
 from sessionization.spark.tables import SESSION_CHANGES
-from sessionization.spark.totals import Delays, RunningTotals, Totals, delays_since, live_now
+from sessionization.spark.totals import RunningTotals, Totals, live_now
 from sessionization.spark.warm_start import Before, warm_start
 
 
@@ -85,6 +88,8 @@ def run(settings: SessionizeSettings, stop: threading.Event, watch: Watch) -> Su
         )
         engine_log = checkpoint.engine_log
         watch.say(f"starting; tables in {home}, checkpoints in {checkpoint.folder}, state {checkpoint.layout}")
+        if (ignored := ignored_devices(settings, checkpoint.folder, checkpoint.layout)) is not None:
+            watch.say(ignored)
         with engine.engine_alive(engine_log), contextlib.ExitStack() as stack:
             is_ours = not is_running()
             with _plain_errors(f"Spark cannot be started (see {engine_log.with_suffix('.out')})"):
@@ -119,11 +124,12 @@ def _run(
     with _unless_stopped(stop), _plain_errors(f"the tables in {home} cannot be opened or created"), alone:
         checkpoint, progress_log, before = _opened(spark, settings, checkpoint, home, watch.say)
     began_ms = wall_clock_ms()
-    totals = RunningTotals()
+    totals, keeping_up = RunningTotals(), KeepingUp(settings.heartbeat, checkpoint.layout, watch.say)
     is_real_time = settings.mode == "real-time"
     clock = ClockWatch.of(checkpoint)
 
     def report(progress: Progress) -> None:
+        progress = keeping_up.judged(progress)
         totals.add(progress)
         clock.see(progress)
         monitor(progress)
@@ -133,8 +139,10 @@ def _run(
     with (
         progress_log.appended(spark, home, watch.say),
         # Before the monitor, which listens for the engine's word on what has been reported.
-        real_time.told(spark, progress_log.keep, report) if is_real_time else contextlib.nullcontext(),
-        monitored(spark, batch_log, settings.metrics_port, watch.say) as monitor,
+        real_time.told(spark, progress_log.keep, report, checkpoint.layout)
+        if is_real_time
+        else contextlib.nullcontext(),
+        monitored(spark, batch_log, settings.metrics_at, watch.say) as monitor,
     ):
         with _plain_errors("the queries cannot be started"):
             queries, wake_with = pipeline.start(
@@ -160,11 +168,11 @@ def _run(
     seconds = (wall_clock_ms() - began_ms) / 1000
     try:
         watch.stopped(spark, home)
-        delays, live = delays_since(spark, home, began_ms, wall_clock_ms()), live_now(spark, home)
+        live = live_now(spark, home)
     except (PySparkException, Py4JError) as error:  # all is written: this takes nothing back
         watch.say(f"the summary is incomplete, the tables are not: {first_cause(str(error))}")
-        delays, live = Delays(), None
-    return Summary(seconds, totals.now()[0], live, delays)
+        live = None
+    return Summary(seconds, totals.now()[0], live, totals.delays())
 
 
 def _opened(
@@ -214,7 +222,7 @@ def _vanished_streams(folder: Path) -> Callable[[], str | None]:
     seen: set[str] = set()
 
     def check() -> str | None:
-        there = {stream for stream in STREAMS if (folder / stream).is_dir()}
+        there = {stream for stream in STREAMS if is_folder(folder / stream)}
         seen.update(there)
         gone = ", ".join(sorted(seen - there))
         if not gone:

@@ -16,7 +16,8 @@ from sessionization.errors import StreamError
 from sessionization.spark import rollup
 from sessionization.spark.causes import first_cause
 from sessionization.spark.checkpoint import ARCHIVE, SESSIONIZE
-from sessionization.spark.progress import Detail, Progress, delay_instants, delays
+from sessionization.spark.entries import EntriesOfGroups
+from sessionization.spark.progress import Detail, Progress, delay_instants, delays, spread
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS, STREAM_PROGRESS, Table
 
@@ -84,6 +85,8 @@ class ChangesSink(Sink):
 
     state_size: Callable[[], StateSize]
     publish: Callable[[DataFrame], None] | None = None
+    entries: EntriesOfGroups | None = None
+    """How many entries the device groups remember; without it a row of state is an entry."""
 
     def write(self, batch: DataFrame, batch_id: int, began_ms: int) -> Progress:
         # The lower bits of this id count the rows of a partition.
@@ -99,6 +102,8 @@ class ChangesSink(Sink):
                 ),
                 delay_instants(F.col("ingested_ms")).alias("ingested"),
                 delay_instants(F.col("due_ms")).alias("due"),
+                F.count("ingested_ms").alias("have_ingested"),
+                F.collect_list(F.when(F.col("entries").isNotNull(), F.struct("device_id", "entries"))).alias("entries"),
                 *(_count(F.col("end_reason") == str(reason)).alias(str(reason)) for reason in EndReason),
                 F.count("*").alias("rows_out"),
                 F.max(F.col(_POSITION).bitwiseAND(F.lit(_WITHIN_PARTITION)) + 1).alias("largest_partition"),
@@ -117,6 +122,7 @@ class ChangesSink(Sink):
         committed_ms = wall_clock_ms()
         processed_ms = counts.processed_ms or began_ms
         state = self.state_size()
+        remembered = state.rows if self.entries is None else self.entries.after(processed_ms, counts.entries)
         return Progress(
             query=self.query,
             batch_id=batch_id,
@@ -133,11 +139,14 @@ class ChangesSink(Sink):
             evicted=counts.evicted,
             state_rows=state.rows,
             state_bytes=state.bytes,
+            state_entries=remembered,
             detail=Detail(
                 ends={str(reason): counts[str(reason)] for reason in EndReason},
                 rows_out=counts.rows_out,
                 largest_partition=counts.largest_partition,
                 write_ms=max(0, committed_ms - counted_ms),
+                latency=spread(counts.have_ingested, counts.ingested, committed_ms),
+                lateness=spread(counts.heartbeat, counts.due, committed_ms),
             ),
         )
 

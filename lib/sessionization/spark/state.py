@@ -19,12 +19,14 @@ Devices = dict[str, dict[int, SessionState]]
 _SESSION_ID = StructField("session_id", LongType())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Due:
     """What a timer finds: devices of which the rules must decide, and live sessions of others, which can only beat."""
 
     devices: Devices
     beating: list[tuple[str, StoredEntry]] = field(default_factory=list)
+    others: int = 0
+    """How many entries the devices have that are not in `devices`."""
 
 
 class State(ABC):

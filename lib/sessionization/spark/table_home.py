@@ -18,7 +18,15 @@ from sessionization.spark import rollup
 from sessionization.spark.checkpoint import read_checkpoint
 from sessionization.spark.conflicts import again_on_conflict
 from sessionization.spark.lock import OF_STREAM, OF_TABLES, locked
-from sessionization.spark.tables import PROPERTIES_OF_ALL, RAW_EVENTS, SESSION_CHANGES, SESSIONS, TABLES, Table
+from sessionization.spark.tables import (
+    LATE_ENDS_SHOWN,
+    PROPERTIES_OF_ALL,
+    RAW_EVENTS,
+    SESSION_CHANGES,
+    SESSIONS,
+    TABLES,
+    Table,
+)
 
 OWNER_PROPERTY = "sessionization.checkpoint"
 """Table property that names the checkpoint whose queries write the table."""
@@ -226,8 +234,7 @@ def create_tables(spark: SparkSession, home: TableHome, *, owner: str, may_creat
 
 
 def _create_or_check(spark: SparkSession, home: TableHome, table: Table, owner: str, may_create: bool) -> None:  # noqa: FBT001
-    was_there = home.exists(spark, table)
-    if not was_there:
+    if not home.exists(spark, table):
         if not may_create:
             msg = (
                 f"table {table.name} is missing in {home}, but the checkpoint says that it was written: "
@@ -240,8 +247,27 @@ def _create_or_check(spark: SparkSession, home: TableHome, table: Table, owner: 
         "tables"
     )
     _refuse_other_owner(spark, home, table, owner, do)
-    if was_there and table is SESSIONS:
+    _add_columns(spark, home, table)
+    if table is SESSIONS:
+        show_late_ends(spark, home)
+
+
+def show_late_ends(spark: SparkSession, home: TableHome) -> None:
+    """Mend once the rows of `sessions` that an earlier version wrote; see `tables.LATE_ENDS_SHOWN`."""
+    name, value = LATE_ENDS_SHOWN
+    if home.properties(spark, SESSIONS).get(name) != value:
         rollup.show_late_ends(home.delta_table(spark, SESSIONS))
+        spark.sql(f"ALTER TABLE {home.sql_name(SESSIONS.name)} SET TBLPROPERTIES ('{name}' = '{value}')")
+
+
+@again_on_conflict
+def _add_columns(spark: SparkSession, home: TableHome, table: Table) -> None:
+    """Add the columns that a table of an earlier version lacks, at its end; its rows are null there."""
+    known = set(home.read(spark.read, table).columns)
+    lacking = [column for column in table.columns if column.name not in known]
+    if lacking:
+        added = ", ".join(f"{column.name} {column.type} COMMENT '{column.comment}'" for column in lacking)
+        spark.sql(f"ALTER TABLE {home.sql_name(table.name)} ADD COLUMNS ({added})")
 
 
 def _refuse_other_owner(

@@ -114,6 +114,9 @@ SESSION_CHANGES = Table(
     partitioned_by=("change_date",),
 )
 
+LATE_ENDS_SHOWN = ("sessionization.lateEnds", "reported")
+"""Property of `sessions` whose rows show an End that came after its session was forgotten as reported, not orphaned."""
+
 SESSIONS = Table(
     "sessions",
     "One row per session, kept up to date by MERGE",
@@ -144,7 +147,7 @@ SESSIONS = Table(
         ("never_negative", "duration_ms IS NULL OR duration_ms >= 0"),
     ),
     # A session that ends changes one row: without these its whole file would be written again.
-    properties=(("delta.enableDeletionVectors", "true"),),
+    properties=(("delta.enableDeletionVectors", "true"), LATE_ENDS_SHOWN),
 )
 
 RAW_EVENTS = Table(
@@ -187,6 +190,9 @@ STREAM_PROGRESS = Table(
         Column("lateness_p50_ms", "bigint", "heartbeats: from due_at to commit"),
         Column("lateness_p99_ms", "bigint", "heartbeats: from due_at to commit"),
         Column("lateness_max_ms", "bigint", "heartbeats: from due_at to commit"),
+        Column(
+            "state_entries", "bigint", "sessionize: sessions remembered: live, closed, and Ends that wait for a Start"
+        ),
     ),
     # A commit every ten seconds, whose history nobody reads.
     properties=(

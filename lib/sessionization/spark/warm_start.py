@@ -18,7 +18,7 @@ from sessionization.spark.checkpoint import ARCHIVE, SESSIONIZE, Checkpoint
 from sessionization.spark.codec import STATE_SCHEMA, packed_seed
 from sessionization.spark.offsets import newest_begun, newest_committed
 from sessionization.spark.processor import GROUPING_KEY
-from sessionization.spark.table_home import TableHome
+from sessionization.spark.table_home import TableHome, show_late_ends
 from sessionization.spark.tables import SESSION_CHANGES, SESSIONS
 from sessionization.spark.topic_offsets import Offsets, offsets_of
 
@@ -87,9 +87,8 @@ def catch_up(spark: SparkSession, home: TableHome) -> None:
     day = home.read(spark.read, SESSIONS).agg(since).collect()[0][0]
     if day is not None:
         changes = changes.where(F.col("change_date") >= F.lit(day).cast("date"))
-    sessions = home.delta_table(spark, SESSIONS)
-    rollup.merge(sessions, changes)
-    rollup.show_late_ends(sessions)
+    rollup.merge(home.delta_table(spark, SESSIONS), changes)
+    show_late_ends(spark, home)
 
 
 def remembered(spark: SparkSession, home: TableHome, checkpoint: Checkpoint) -> DataFrame:

@@ -1,0 +1,56 @@
+"""Whether heartbeats come in time, and what to do when they do not."""
+
+from dataclasses import replace
+
+from sessionization.durations import format_duration
+from sessionization.say import Say
+from sessionization.spark.checkpoint import SESSIONIZE
+from sessionization.spark.layout import Layout
+from sessionization.spark.progress import Progress
+
+IN_A_ROW = 3
+
+
+class KeepingUp:
+    """Judges the micro-batches of a run, and says when heartbeats begin to be late and when they are in time again.
+
+    A micro-batch is late when the p99 of its heartbeats' lateness is above one heartbeat interval. Three late ones in a row
+    mean that the job does not keep up, until three in a row are in time. Micro-batches without heartbeats do not count. Used
+    by the thread of one query.
+    """
+
+    def __init__(self, heartbeat_ms: int, layout: Layout, say: Say) -> None:
+        self._heartbeat_ms, self._layout, self._say = heartbeat_ms, layout, say
+        self._keeps_up = True
+        self._others = 0
+        """How many micro-batches in a row say the opposite."""
+
+    def judged(self, progress: Progress) -> Progress:
+        """The same micro-batch, which says in its detail whether the job keeps up, if it is of the sessionize query."""
+        if progress.query != SESSIONIZE:
+            return progress
+        p99_ms = progress.lateness.p99_ms
+        if p99_ms is not None:
+            self._add(p99_ms)
+        return replace(progress, detail=replace(progress.detail, keeps_up=self._keeps_up))
+
+    def _add(self, p99_ms: int) -> None:
+        is_in_time = p99_ms <= self._heartbeat_ms
+        self._others = 0 if is_in_time == self._keeps_up else self._others + 1
+        if self._others < IN_A_ROW:
+            return
+        self._keeps_up, self._others = is_in_time, 0
+        if is_in_time:
+            self._say("heartbeats are in time again: the job keeps up")
+        else:
+            self._say(
+                f"heartbeats are late by p99 {p99_ms:,} ms, more than one interval of {format_duration(self._heartbeat_ms)}, "
+                f"in {IN_A_ROW} micro-batches in a row: the job does not keep up; if this stays, {what_helps(self._layout)}"
+            )
+
+
+def what_helps(layout: Layout) -> str:
+    """What to do with a checkpoint of this layout when the job does not keep up."""
+    if layout.device_groups is None:
+        return "begin a new --checkpoints folder with --expected-devices N --from-sessions: this one keeps its state by device"
+    return "give the job more cores and state partitions (jobs/rescale_state.py), or a longer --heartbeat"

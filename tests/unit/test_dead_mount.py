@@ -1,0 +1,89 @@
+"""A mount that does not answer is one line, before a job starts and while it runs."""
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from sessionization.cli import parse, read, run
+from sessionization.errors import ConfigurationError
+from sessionization.ops.settings import InspectSettings
+from sessionization.settings import SessionizeSettings
+from sessionization.simulate.settings import SimulateSettings
+from sessionization.spark.run import _vanished_streams
+
+DEAD = [errno.ENOTCONN, errno.ESTALE, errno.EIO]
+
+
+def raising(number: int, on: Path, original: Callable[..., object]) -> Callable[..., object]:
+    def call(path: object = ".", *args: object, **more: object) -> object:
+        if str(path).startswith(str(on)):
+            raise OSError(number, os.strerror(number), str(path))
+        return original(path, *args, **more)
+
+    return call
+
+
+@pytest.mark.parametrize("number", DEAD)
+@pytest.mark.parametrize("function", ["stat", "scandir"])
+@pytest.mark.parametrize("option", ["input", "warehouse", "checkpoints"])
+def test_a_folder_on_a_dead_mount_is_named_before_the_job_starts(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    number: int,
+    function: str,
+    option: str,
+) -> None:
+    folders = {name: tmp_path / name for name in ("input", "warehouse", "checkpoints")}
+    for folder in folders.values():
+        folder.mkdir()
+    monkeypatch.setattr(os, function, raising(number, folders[option], getattr(os, function)))
+    with pytest.raises(SystemExit) as exit_:
+        parse(SessionizeSettings, [f"--{name}={folder}" for name, folder in folders.items()], "sessionize")
+    [line] = capsys.readouterr().err.splitlines()
+    assert exit_.value.code == 2
+    assert f"--{option} {folders[option]} cannot be reached ({os.strerror(number)})" in line
+    assert "mount it again" in line
+
+
+@pytest.mark.parametrize(("model", "option"), [(InspectSettings, "checkpoints"), (SimulateSettings, "output")])
+def test_so_it_is_for_every_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: type, option: str) -> None:
+    monkeypatch.setattr(os, "stat", raising(errno.ENOTCONN, tmp_path, os.stat))
+    with pytest.raises(ConfigurationError, match=f"--{option} .* cannot be reached"):
+        read(model, [f"--{option}={tmp_path}"])
+
+
+@pytest.mark.parametrize("number", DEAD)
+def test_while_a_job_runs_it_is_one_line(capsys: pytest.CaptureFixture[str], number: int) -> None:
+    def fail() -> NoReturn:
+        raise OSError(number, os.strerror(number), "/mnt/tables/x")
+
+    with pytest.raises(SystemExit) as exit_:
+        run(fail, "maintain")
+    [line] = capsys.readouterr().err.splitlines()
+    assert exit_.value.code == 1
+    assert line.startswith(f"maintain: /mnt/tables/x cannot be reached ({os.strerror(number)})")
+
+
+def test_another_failure_keeps_its_traceback() -> None:
+    def fail() -> NoReturn:
+        raise OSError(errno.ENOTDIR, "x", "y")
+
+    with pytest.raises(NotADirectoryError):
+        run(fail, "maintain")
+
+
+def test_a_stream_on_a_mount_that_died_has_disappeared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pc_sessions").mkdir()
+    check = _vanished_streams(tmp_path)
+    assert check() is None
+
+    def dead(path: Path, **_more: object) -> NoReturn:
+        raise OSError(errno.ENOTCONN, "gone", str(path))
+
+    monkeypatch.setattr(Path, "is_dir", dead)
+    assert "pc_sessions has disappeared" in str(check())

@@ -1,0 +1,56 @@
+"""The percentiles of a run are near those of all its rows, whatever its micro-batches were like."""
+
+import random
+
+import pytest
+
+from sessionization.spark.delays import Delays, Histogram, RunDelays
+from sessionization.spark.entries import EntriesOfGroups
+from sessionization.spark.progress import POINTS, Spread
+from tests.unit.monitored import beat
+
+
+def spread_of(delays_ms: list[int]) -> Spread:
+    """As the sink's aggregate finds it, exactly."""
+    ordered = sorted(delays_ms)
+    places = (int((point + 0.5) / POINTS * len(ordered)) for point in range(POINTS))
+    return Spread(len(ordered), tuple(ordered[place] for place in places))
+
+
+def test_a_run_without_rows_has_no_delays() -> None:
+    run = RunDelays()
+    run.add(beat())
+    assert run.now() == Delays()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_percentiles_are_as_near_as_is_said(seed: int) -> None:
+    chance = random.Random(seed)
+    histogram, rows = Histogram(), []
+    for _ in range(50):
+        size, around = chance.choice([1, 3, 200, 5_000]), chance.choice([50, 800, 20_000, 3_000_000])
+        batch = [round(around * chance.lognormvariate(0, 0.5)) for _ in range(size)]
+        histogram.add(spread_of(batch))
+        rows += batch
+    rows.sort()
+    for share in (0.5, 0.99):
+        found = histogram.percentile(share)
+        assert found is not None
+        low, high = (rows[min(len(rows) - 1, int((share + off) * len(rows)))] for off in (-0.004, 0.004))
+        assert low * 0.994 - 1 <= found <= high * 1.006 + 1
+
+
+def test_a_large_micro_batch_outweighs_a_small_one() -> None:
+    histogram = Histogram()
+    histogram.add(spread_of([10_000]))
+    histogram.add(spread_of([100] * 1_000))
+    assert histogram.percentile(0.99) == pytest.approx(100, rel=0.01)
+    assert histogram.percentile(1.0) == pytest.approx(10_000, rel=0.01)
+
+
+def test_entries_are_what_each_group_counted_last() -> None:
+    entries = EntriesOfGroups(1_000)
+    assert entries.after(0, [("0", 5)]) is None
+    assert entries.after(1_000, [("1", 7)]) is None
+    assert entries.after(1_001, []) == 12
+    assert entries.after(2_000, [("0", 0)]) == 7

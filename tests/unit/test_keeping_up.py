@@ -1,0 +1,85 @@
+"""A run says when its heartbeats are late for long, what to do, and when they are in time again."""
+
+from pathlib import Path
+
+import pytest
+
+from sessionization.settings import SessionizeSettings
+from sessionization.spark.fixed import ignored_devices
+from sessionization.spark.keeping_up import KeepingUp
+from sessionization.spark.layout import Layout
+from sessionization.spark.progress import Percentiles, Progress
+from sessionization.spark.supervise import _progress_line
+from sessionization.spark.totals import RunningTotals
+from tests.unit.monitored import NONE, other
+
+LATE, IN_TIME, WITHOUT = 30_001, 30_000, None
+
+
+def batch(p99_ms: int | None) -> Progress:
+    return Progress("sessionize", 1, 0, 0, 5, NONE, Percentiles(1, p99_ms, p99_ms) if p99_ms else NONE)
+
+
+def told(layout: Layout, *p99s_ms: int | None) -> tuple[list[bool | None], list[str]]:
+    said: list[str] = []
+    keeping_up = KeepingUp(30_000, layout, said.append)
+    return [keeping_up.judged(batch(p99_ms)).detail.keeps_up for p99_ms in p99s_ms], said
+
+
+@pytest.mark.parametrize(
+    ("p99s_ms", "keeps_up", "lines"),
+    [
+        ([LATE, LATE, IN_TIME, LATE, LATE], [True] * 5, 0),
+        ([LATE, LATE, LATE, LATE], [True, True, False, False], 1),
+        ([LATE, WITHOUT, LATE, WITHOUT, LATE], [True, True, True, True, False], 1),
+        ([LATE] * 3 + [IN_TIME, IN_TIME, LATE, IN_TIME, IN_TIME, IN_TIME], [True] * 2 + [False] * 6 + [True], 2),
+    ],
+)
+def test_three_in_a_row_decide(p99s_ms: list[int | None], keeps_up: list[bool], lines: int) -> None:
+    found, said = told(Layout(), *p99s_ms)
+    assert (found, len(said)) == (keeps_up, lines)
+
+
+def test_what_to_do_depends_on_the_layout() -> None:
+    _, [by_device] = told(Layout(), LATE, LATE, LATE)
+    _, [grouped] = told(Layout(32), LATE, LATE, LATE)
+    assert "30,001 ms" in by_device
+    assert "--expected-devices N --from-sessions" in by_device
+    assert "--expected-devices" not in grouped
+    assert "more cores" in grouped
+
+
+def test_the_progress_line_says_so_until_it_is_over() -> None:
+    keeping_up, totals = KeepingUp(30_000, Layout(), lambda _: None), RunningTotals()
+    for p99_ms, is_said in [
+        (LATE, False),
+        (LATE, False),
+        (LATE, True),
+        (IN_TIME, True),
+        (IN_TIME, True),
+        (IN_TIME, False),
+    ]:
+        totals.add(keeping_up.judged(batch(p99_ms)))
+        assert _progress_line(*totals.now()).endswith("DOES NOT KEEP UP") is is_said
+
+
+def test_other_queries_are_not_judged() -> None:
+    one = other("rollup")
+    assert KeepingUp(30_000, Layout(), lambda _: None).judged(one) is one
+
+
+@pytest.mark.parametrize(
+    ("devices", "layout", "says"),
+    [
+        (100_000, Layout(), "keeps its state by device, not in 32 device groups"),
+        (100, Layout(32), "keeps its state in 32 device groups, not by device"),
+        (100_000, Layout(32), None),
+        (None, Layout(32), None),
+    ],
+)
+def test_expected_devices_that_a_checkpoint_ignores_are_named(
+    devices: int | None, layout: Layout, says: str | None
+) -> None:
+    places = {"input": Path("in"), "warehouse": Path("w"), "checkpoints": Path("c")}
+    line = ignored_devices(SessionizeSettings(**places, expected_devices=devices), Path("c"), layout)
+    assert line is None if says is None else line is not None and says in line and "--from-sessions" in line
