@@ -75,6 +75,7 @@ notebook-data: $(NOTEBOOKS) ## tables and runs for the notebooks, once: an eveni
 
 test: $(READY) $(BROKER) $(NOTEBOOKS) ## the tests but for the long ones, fast tiers first
 	@$(UNIT)
+	@$(BIN)/python -m pytest tests/setup -q
 	@$(BIN)/python -m pytest tests/adapter tests/spark tests/e2e tests/faults -q
 	@$(NOTEBOOK_TESTS)
 

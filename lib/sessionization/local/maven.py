@@ -4,7 +4,7 @@ import hashlib
 import os
 import ssl
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import requests
@@ -27,6 +27,14 @@ _TOO_MANY_REQUESTS = 429
 _SERVER_ERROR = 500
 
 
+def _may_pass(error: BaseException) -> bool:
+    if isinstance(error, requests.HTTPError):
+        status = error.response.status_code
+        return status == _TOO_MANY_REQUESTS or status >= _SERVER_ERROR
+    may_pass = (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError)
+    return isinstance(error, may_pass) and not isinstance(error, requests.exceptions.SSLError)
+
+
 class MavenRepository:
     """Maven Central, or the mirror that the environment names; closes its connections at the end of `with`.
 
@@ -41,7 +49,7 @@ class MavenRepository:
         if self._ca_bundle is None:
             self._session.mount("https://", _SystemAuthorities())
 
-    def __enter__(self) -> "MavenRepository":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -68,7 +76,7 @@ class MavenRepository:
         part.replace(to)
 
     @retry(
-        retry=retry_if_exception(lambda error: _may_pass(error)),
+        retry=retry_if_exception(_may_pass),
         stop=stop_after_attempt(_ATTEMPTS),
         wait=wait_exponential(_PAUSE_S),
         reraise=True,
@@ -95,14 +103,6 @@ class _SystemAuthorities(HTTPAdapter):
 
     def proxy_manager_for(self, proxy: str, **kwargs: Any) -> Any:
         return super().proxy_manager_for(proxy, **kwargs, ssl_context=truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
-
-
-def _may_pass(error: BaseException) -> bool:
-    if isinstance(error, requests.HTTPError):
-        status = error.response.status_code
-        return status == _TOO_MANY_REQUESTS or status >= _SERVER_ERROR
-    may_pass = (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError)
-    return isinstance(error, may_pass) and not isinstance(error, requests.exceptions.SSLError)
 
 
 def _cause(error: OSError) -> str:
