@@ -36,8 +36,8 @@ $(READY): pyproject.toml requirements.lock requirements-build.lock requirements-
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-build.lock
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-build-isolation --require-hashes -r requirements.lock
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-build-isolation --no-deps --editable .
-	@$(BIN)/python -m sessionization.local.java || \
-	  $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-java.lock
+	@$(BIN)/python -m sessionization.local.java 2> /dev/null || \
+	  { $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-java.lock && $(BIN)/python -m sessionization.local.java; }
 	@$(BIN)/python -m sessionization.local.jars spark
 	@touch $@
 
@@ -75,7 +75,7 @@ notebook-data: $(NOTEBOOKS) ## tables and runs for the notebooks, once: an eveni
 
 test: $(READY) $(BROKER) $(NOTEBOOKS) ## the tests but for the long ones, fast tiers first
 	@$(UNIT)
-	@$(BIN)/python -m pytest tests/adapter tests/spark tests/notebooks tests/e2e tests/faults -q
+	@$(BIN)/python -m pytest tests/adapter tests/setup tests/spark tests/notebooks tests/e2e tests/faults -q
 
 test-notebooks: $(NOTEBOOKS) ## every notebook without a browser and one in it, and nutter's tests
 	@$(NOTEBOOK_TESTS)

@@ -36,9 +36,9 @@ def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
     """
     log_file.parent.mkdir(parents=True, exist_ok=True)
     jars = os.pathsep.join(str(path) for path in jar_paths("spark"))
-    log4j = files("sessionization.local") / "log4j2.properties"
+    log4j = Path(str(files("sessionization.local") / "log4j2.properties")).as_uri()
     # Spark matches a failure's text with a regular expression that recurses: give it the stack for a long one.
-    java_options = f'-Xss4m -Dlog4j2.configurationFile=file:{log4j} "-Dsessionization.log={log_file.absolute()}"'
+    java_options = f'-Xss4m "-Dlog4j2.configurationFile={log4j}" "-Dsessionization.log={log_file.absolute()}"'
     settings = {
         "spark.master": "local[*]",
         "spark.driver.bindAddress": "127.0.0.1",
