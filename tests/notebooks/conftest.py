@@ -10,10 +10,16 @@ from pathlib import Path
 import pytest
 
 from sessionization.local.session import SHORT_LIVED_JVM
-from tests.notebooks.headless import NOTEBOOKS, ROOT, Executed, execute
+from tests.notebooks.headless import NOTEBOOKS, ROOT, Executed, beside_the_code, execute
 
 collect_ignore = ["broken"]  # notebooks for nutter, not for pytest
 _LOAD_S = 400
+
+
+@pytest.fixture(scope="session", autouse=True)
+def before() -> set[Path]:
+    """What was there before any notebook ran."""
+    return beside_the_code()
 
 
 @pytest.fixture(scope="session")

@@ -181,7 +181,7 @@ def _erase(
 def _messages(messages: DataFrame, accounts: list[str], theirs: DataFrame) -> DataFrame:
     """The messages that name an account, as JSON or in what was to be some, and those of its sessions without an account."""
     said = parse(messages.select("stream", *_MESSAGE), _NO_LIMITS)
-    is_readable = ~F.coalesce(F.col("reason").isin(*_UNREADABLE), F.lit(value=False))
+    is_readable = ~F.coalesce(F.col("reason").isin(*_UNREADABLE), F.lit(False))
     value = F.col("value")
     names = F.when(is_readable, names_in_json(value.cast("string"), accounts)).otherwise(
         names_in_remains(value, accounts)

@@ -41,7 +41,7 @@ def names_in_remains(value: Column, accounts: Sequence[str]) -> Column:
 
 
 def _any(conditions: Iterable[Column]) -> Column:
-    return reduce(Column.__or__, conditions, F.lit(value=False))
+    return reduce(Column.__or__, conditions, F.lit(False))
 
 
 def _quoted(account: str) -> str:
@@ -59,7 +59,7 @@ def _word(account: str) -> str:
 def _is_number(text: Column, account: str) -> Column:
     """Whether it is the value of `psnAccountId` without quotes: as it is written, or another writing of a whole number."""
     if _WHOLE_NUMBER.fullmatch(account) is None:
-        return F.lit(value=False)
+        return F.lit(False)
     number = rf"""{_BEFORE}{_written(_ACCOUNT_KEY)}\\?["']?\s*:\s*(-?[0-9][0-9.eE+\-]*){_AFTER}"""
     value = F.lit(Decimal(account)).cast(_DECIMAL)
     return F.exists(F.regexp_extract_all(text, F.lit(number), F.lit(1)), lambda said: said.try_cast(_DECIMAL) == value)
