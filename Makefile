@@ -19,7 +19,7 @@ LIVE ?= 50000
 GROUPS ?= 512
 T ?= dev
 UNIT := $(BIN)/python -m pytest tests/unit tests/bundle tests/notebooks/test_both_sides.py tests/notebooks/test_no_outputs.py \
-  lib/sessionization/local/cells.py lib/sessionization/core lib/sessionization/durations.py lib/sessionization/databricks.py --doctest-modules -q
+  lib/sessionization/local/cells.py lib/sessionization/core lib/sessionization/durations.py lib/sessionization/extras.py lib/sessionization/ops/naming.py lib/sessionization/databricks.py --doctest-modules -q
 NOTEBOOK_TESTS := $(BIN)/python -m pytest tests/notebooks -q
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 

@@ -175,7 +175,7 @@ def test_without_the_client_it_is_told_what_to_install(monkeypatch: pytest.Monke
     monkeypatch.delitem(sys.modules, "sessionization.simulate.kafka")
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     settings = SimulateSettings.model_validate({"sink": "kafka", "bootstrap_servers": "127.0.0.1:1"})
-    with pytest.raises(ConfigurationError, match=r"run pip install 'sessionization\[kafka\]'"):
+    with pytest.raises(ConfigurationError, match=r"pip install -e '\.\[kafka\]'"):
         simulate(settings)
 
 

@@ -15,15 +15,14 @@ import pytest
 
 from tests.bundle.cli import BINARY, Cli, copy_project
 from tests.bundle.given import given_mistakes
-from tests.bundle.sources import ROOT
+from tests.bundle.resolve import Resolved, resolve
+from tests.bundle.sources import ROOT, read_sources
 from tests.bundle.workspace.assets import WAREHOUSE
 from tests.bundle.workspace.server import PERSON, PRINCIPAL, Workspace, served
 
 pytestmark = pytest.mark.skipif(BINARY is None, reason="no databricks binary on PATH: install the CLI to run these")
 
 IDENTITY = {"dev": PERSON, "staging": PRINCIPAL, "prod": PRINCIPAL, "continuous": PRINCIPAL}
-NAMES = {"backfill", "erase_account", "inspect_state", "land_changes", "maintain", "rescale_state", "workspace_tests", "sessionize", "session_overview", "backlog", "no_data", "quarantine_share",
-         "stale_heartbeats", "state_growth", "sessions", "checkpoints", "landing"}  # fmt: skip
 FOR_PLAYERS = ("prod", "continuous")
 MAY_DELETE = ("--auto-approve", "--var", "keep_tables=false")
 SYNCED = ("jobs", "notebooks", "tests/nutter")
@@ -64,6 +63,21 @@ def everything(workspace: Workspace) -> dict[str, Any]:
     return {str(number): copy.deepcopy(part) for number, part in enumerate((*parts, catalog.grants))}
 
 
+def counts(written: Resolved) -> list[int]:
+    """How many resources of each kind a deploy makes, in the order of `everything`; a dashboard is published too."""
+    kinds = ("jobs", "dashboards", "dashboards", "alerts", "schemas", "volumes")
+    return [len(written.resources.get(kind, {})) for kind in kinds]
+
+
+def granted(written: Resolved) -> int:
+    """How many resources have grants."""
+    return sum(bool(fields.get("grants")) for of_kind in written.resources.values() for fields in of_kind.values())
+
+
+def names(written: Resolved) -> set[str]:
+    return {key for of_kind in written.resources.values() for key in of_kind}
+
+
 def override(project: Path, target: str, **values: Any) -> None:
     file = project / f".databricks/bundle/{target}/variable-overrides.json"
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -91,12 +105,12 @@ def test_deploy_again_and_destroy(cli: Cli, target: str, tmp_path: Path) -> None
     cli("bundle", "deploy", "-t", target)
     made = everything(workspace)
     synced = [file for folder in SYNCED for file in (cli.project / folder).iterdir() if file.is_file()]
-    made_up = set() if target in FOR_PLAYERS else {"simulate"}
-    assert [len(kind) for kind in made.values()] == [3 + len(made_up), 1, 1, 4, 1, 2, len(synced), 3]
+    written = resolve(read_sources(ROOT), target)
+    assert [len(kind) for kind in made.values()] == [*counts(written), len(synced), granted(written)]
     assert "${" not in json.dumps(list(workspace.assets.jobs.values())), "a reference was not put in"
 
     summary = cli("bundle", "summary", "-t", target).out
-    assert set(re.findall(r"^    (\w+):$", summary, re.MULTILINE)) == NAMES | made_up
+    assert set(re.findall(r"^    (\w+):$", summary, re.MULTILINE)) == names(written)
     assert "not deployed" not in summary
 
     # What a deploy writes whatever has changed: its notes, and the wheel, the same bytes. A clone does not know which files
@@ -113,8 +127,8 @@ def test_deploy_again_and_destroy(cli: Cli, target: str, tmp_path: Path) -> None
     for again, allowed in ((cli, notes), (clone, (*notes, "/files/"))):
         assert NOTHING_TO_DO in again("bundle", "plan", "-t", target).out
         told = again("bundle", "deploy", "-t", target)
-        written = [(method, path) for method, path, _ in told.calls if method not in {"GET", "HEAD"}]
-        assert [call for call in written if not any(part in call[1] for part in allowed)] == []
+        sent = [(method, path) for method, path, _ in told.calls if method not in {"GET", "HEAD"}]
+        assert [call for call in sent if not any(part in call[1] for part in allowed)] == []
         assert everything(workspace) == made
 
     assert "--auto-approve" in cli.refused("bundle", "destroy", "-t", target, *MAY_DELETE[1:]).errors

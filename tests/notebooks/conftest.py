@@ -6,9 +6,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.local import notebook_demo
-from tests.notebooks.headless import NOTEBOOKS, Executed, execute
+from tests.notebooks.headless import NOTEBOOKS, Executed, beside_the_code, execute
 
 collect_ignore = ["broken"]  # notebooks for nutter, not for pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def before() -> set[Path]:
+    """What was there before any notebook ran."""
+    return beside_the_code()
 
 
 @pytest.fixture(scope="session")

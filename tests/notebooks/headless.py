@@ -21,6 +21,13 @@ SHOWN = {
 }
 """How many pictures and tables a notebook shows; of a picture that updates, the last."""
 _CELL_S = 300
+_OF_TOOLS = {"__pycache__", ".pytest_cache", ".ipynb_checkpoints", ".ruff_cache", ".mypy_cache", ".hypothesis"}
+
+
+def beside_the_code() -> set[Path]:
+    """What is in the project's folder and in that of the notebooks, other than the caches of its tools."""
+    found = {entry for folder in (ROOT, ROOT / "notebooks") for entry in folder.iterdir()}
+    return {entry for entry in found if entry.name not in _OF_TOOLS}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,12 @@
 """Every notebook, run from the first cell to the last: no error, every picture shows something, every table has rows."""
 
+from pathlib import Path
+
 import pytest
 
 pytest.importorskip("nbclient", reason="nbclient is not installed: make notebooks installs it")
 
-from tests.notebooks.headless import NOTEBOOKS, SHOWN, Executed
+from tests.notebooks.headless import NOTEBOOKS, SHOWN, Executed, beside_the_code
 from tests.notebooks.seen import coloured_pixels
 
 
@@ -46,3 +48,8 @@ def test_the_tour_comes_to_the_same_twice(executed: dict[str, Executed]) -> None
     assert_shows(tour, "01_tour")
     (ends,) = tour.results()
     assert "('pc-2', 2, 'reported')" in ends
+
+
+def test_notebooks_leave_nothing_beside_the_code(executed: dict[str, Executed], before: set[Path]) -> None:
+    assert executed
+    assert beside_the_code() - before == set()

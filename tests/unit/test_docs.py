@@ -7,6 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+_TEXTS = {".py", ".md", ".yml", ".ipynb", ".toml"}
 _CODE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 
@@ -39,3 +40,14 @@ def test_a_link_to_nowhere_is_found(tmp_path: Path) -> None:
         "# A `b` c\n[good](#a-b-c) [no heading](#a) [no file](other.md) [elsewhere](https://example.org/x)\n"
     )
     assert broken(page) == ["#a", "other.md"]
+
+
+def test_nothing_is_installed_by_a_name_that_anybody_could_take() -> None:
+    """No package index has this project: who takes its name there would be run by its readers."""
+    by_name = re.compile(r"install (--?\S+ )*['\"`]?sessionization\b")
+    folders = ("lib", "jobs", "docs", "notebooks", "bundles", "tests")
+    files = [*ROOT.glob("*.md"), ROOT / "Makefile", ROOT / "databricks.yml"]
+    files += [file for folder in folders for file in (ROOT / folder).rglob("*") if file.suffix in _TEXTS]
+    found = [str(file) for file in files if by_name.search(file.read_text(encoding="utf-8"))]
+    assert found == []
+    assert by_name.search("pip install -q " + "'sessionization[kafka]'")

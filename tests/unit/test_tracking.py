@@ -169,4 +169,4 @@ def test_without_mlflow_only_who_asked_for_it_is_told(
     with kept_in_mlflow(settings(wanted), TableHome(Path("tables")), "id", said.append) as add:
         add(progress(0))
     assert len(said) == told
-    assert all("sessionization[mlflow]" in line for line in said)
+    assert all("'.[mlflow]'" in line for line in said)

@@ -112,6 +112,7 @@ def _played_through(source: Source, folder: Path) -> Iterator[tuple[list[str], d
 
 def _demo(folder: Path, simulator: list[str | Path], reading: dict[str, Any]) -> None:
     os.environ.setdefault("JAVA_TOOL_OPTIONS", SHORT_LIVED_JVM)
+    os.environ.setdefault("MLFLOW_TRACKING_URI", f"sqlite:///{folder.absolute() / 'mlflow.db'}")
     console = Console()
     view = View()
     answers: list[tuple[str, str, list[Row]]] = []

@@ -185,9 +185,6 @@ def _session(folder: Path) -> SparkSession:
 
     os.environ.setdefault("JAVA_TOOL_OPTIONS", SHORT_LIVED_JVM)
     os.environ.setdefault("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
-    # Otherwise the engine makes it beside the notebooks.
-    warehouse = shlex.quote(f"spark.sql.warehouse.dir={folder / 'spark-warehouse'}")
-    os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f"--conf {warehouse} pyspark-shell")
     return spark_session(folder / "engine.log")
 
 

@@ -46,6 +46,8 @@ def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
         "spark.driver.memory": "2g",
         "spark.driver.extraClassPath": jars,
         "spark.driver.extraJavaOptions": java_options,
+        # Otherwise Spark makes it in the working folder at the first name of a table without a path.
+        "spark.sql.warehouse.dir": str(log_file.absolute().with_name("spark-warehouse")),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",

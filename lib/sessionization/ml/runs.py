@@ -10,6 +10,7 @@ from typing import Any
 
 from sessionization.clock import utc
 from sessionization.errors import ConfigurationError
+from sessionization.extras import how_to_install
 from sessionization.ml import before_mlflow
 from sessionization.ml.names import KIND_TAG, RunKind, sqlite_file
 
@@ -141,6 +142,6 @@ def _client(store: str) -> Any:
 
 def _need_mlflow() -> None:
     if importlib.util.find_spec("mlflow") is None:
-        msg = "MLflow is not installed: install sessionization[mlflow], or on a laptop run make notebooks"
+        msg = f"MLflow is not installed: {how_to_install('mlflow')}, or `make notebooks` on a laptop"
         raise ConfigurationError(msg)
     before_mlflow()

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Literal, Protocol
 
+from sessionization.extras import how_to_install
 from sessionization.ml import before_mlflow
 from sessionization.say import Say
 from sessionization.settings import SessionizeSettings
@@ -140,5 +141,5 @@ def _is_wanted(experiment: str, say: Say) -> bool:
     if importlib.util.find_spec("mlflow") is not None:
         return True
     if experiment != AUTO:
-        say(f"--mlflow {experiment}: MLflow is not installed, so no run is kept; install sessionization[mlflow]")
+        say(f"--mlflow {experiment}: MLflow is not installed, so no run is kept; {how_to_install('mlflow')}")
     return False

@@ -18,6 +18,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from sessionization.errors import ConfigurationError
+from sessionization.extras import how_to_install
 from sessionization.monitor.batch_log import BatchLog
 from sessionization.monitor.metrics import PATH, Metrics
 from sessionization.monitor.outlet import Outlet
@@ -84,7 +85,7 @@ class Monitor(StreamingQueryListener):
 def check_metrics(metrics_port: int | None) -> None:
     """Raises `ConfigurationError` where metrics are asked for and what serves them is not installed."""
     if metrics_port is not None and importlib.util.find_spec("prometheus_client") is None:
-        msg = "--metrics-port needs the package prometheus-client: run pip install 'sessionization[metrics]', or leave it out"
+        msg = f"--metrics-port needs the package prometheus-client: {how_to_install('metrics')}, or leave it out"
         raise ConfigurationError(msg)
 
 

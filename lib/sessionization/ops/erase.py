@@ -1,11 +1,13 @@
 """A player's data out of all tables: what is deleted, what remains for a while, and until when."""
 
 import hashlib
+import hmac
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import partial, reduce
+from functools import partial
+from pathlib import Path
 
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -14,6 +16,7 @@ from pyspark.sql import functions as F
 from sessionization.clock import wall_clock_ms
 from sessionization.errors import ConfigurationError
 from sessionization.ops.held import tables_held
+from sessionization.ops.naming import names_in_json, names_in_remains
 from sessionization.ops.settings import EraseSettings
 from sessionization.ops.state import StateReader
 from sessionization.say import Say
@@ -41,18 +44,22 @@ _NO_LIMITS = EventTimeLimits(1 << 60, 1 << 60)
 _MESSAGE = ("ingest_date", "ingested_at", "value")
 _ACCOUNT = ("account_id",)
 _CHANGED = ("numTargetRowsDeleted", "numTargetRowsUpdated")
+_UNREADABLE = ("malformed_json", "oversized")
+_SHORTEST_KEY = 16
 
 
 @dataclass
 class Receipt:
     """What was done; it does not name the accounts.
 
+    `accounts_hmac_sha256` is of the accounts in order, with the caller's key; empty without one, for a plain hash of an account
+    is found by hashing all that an account may be.
     `deleted` counts rows by table, `unnamed` rows of `sessions` that belong to others and named the account in an
     internal column. `files_until` says by table when a `VACUUM` deletes the files that hold the rows, and `log_until` when
     the table's log forgets the smallest and greatest values of those files. `state` counts what the job remembers yet.
     """
 
-    accounts_sha256: list[str]
+    accounts_hmac_sha256: list[str]
     at: str
     deleted: dict[str, int] = field(default_factory=dict)
     unnamed: int = 0
@@ -70,19 +77,18 @@ def erase(settings: EraseSettings, say: Say) -> Receipt:
     The sessionize job must be stopped, and its queries through with what they would write later: on folders its checkpoint
     is held meanwhile.
 
-    Raises `ConfigurationError` without an account or without tables, `CheckpointError` as `tables_held` and `refuse_unread`
+    Raises `ConfigurationError` without an account, without tables or where the key cannot be used, `CheckpointError` as `tables_held` and `refuse_unread`
     do, and `MaintenanceError` where somebody else changed a table.
     """
     if not settings.account:
         msg = "--account is missing: give it, as in --account TEXT"
         raise ConfigurationError(msg)
     accounts = sorted(set(settings.account))
+    hashes = _hashes(accounts, settings.receipt_key_file)
     with tables_held(settings, _NEEDED, say) as (spark, home):
         if settings.checkpoints is not None:
             refuse_unread(settings.checkpoints, partial(home.is_appended_since, spark, SESSION_CHANGES))
-        receipt = Receipt(
-            [hashlib.sha256(account.encode()).hexdigest() for account in accounts], _told(wall_clock_ms())
-        )
+        receipt = Receipt(hashes, _told(wall_clock_ms()))
         with refused_on_conflict("a table"):
             theirs = _theirs(spark, home, accounts)
             _erase(spark, home, accounts, theirs, receipt, say)
@@ -90,6 +96,23 @@ def erase(settings: EraseSettings, say: Say) -> Receipt:
             entries = StateReader(spark, settings.checkpoints).sessions()
             receipt.state = _of(entries, accounts, theirs).count()
         return receipt
+
+
+def _hashes(accounts: list[str], key_file: Path | None) -> list[str]:
+    if key_file is None:
+        return []
+    try:
+        key = key_file.read_bytes().strip()
+    except OSError as error:
+        msg = f"--receipt-key-file {key_file} cannot be read ({error.strerror}): name a file that this user may read"
+        raise ConfigurationError(msg) from error
+    if len(key) < _SHORTEST_KEY:
+        msg = (
+            f"--receipt-key-file {key_file} holds {len(key)} bytes, and so short a key can be guessed: "
+            f"write at least {_SHORTEST_KEY} random ones, as `openssl rand -hex 32` does"
+        )
+        raise ConfigurationError(msg)
+    return [hmac.new(key, account.encode(), hashlib.sha256).hexdigest() for account in accounts]
 
 
 def _theirs(spark: SparkSession, home: TableHome, accounts: list[str]) -> DataFrame:
@@ -157,11 +180,13 @@ def _erase(
 
 def _messages(messages: DataFrame, accounts: list[str], theirs: DataFrame) -> DataFrame:
     """The messages that name an account, as JSON or in what was to be some, and those of its sessions without an account."""
-    text = F.col("value").cast("string")
-    quoted = [json.dumps(account, ensure_ascii=is_ascii) for account in accounts for is_ascii in (True, False)]
-    near = reduce(Column.__or__, (F.contains(text, F.lit(one)) | F.endswith(text, F.lit(one[:-1])) for one in quoted))
     said = parse(messages.select("stream", *_MESSAGE), _NO_LIMITS)
-    return _of(said, accounts, theirs, near).select(*_MESSAGE).distinct()
+    is_readable = ~F.coalesce(F.col("reason").isin(*_UNREADABLE), F.lit(False))
+    value = F.col("value")
+    names = F.when(is_readable, names_in_json(value.cast("string"), accounts)).otherwise(
+        names_in_remains(value, accounts)
+    )
+    return _of(said, accounts, theirs, names).select(*_MESSAGE).distinct()
 
 
 def _unname(spark: SparkSession, home: TableHome, table: Table, named: DataFrame) -> int:

@@ -75,6 +75,11 @@ class EraseSettings(HomeSettings):
         None,
         description="the --checkpoints of the sessionize job, to see that it is through and what it remembers; with --warehouse",
     )
+    receipt_key_file: Path | None = Field(
+        None,
+        description="file with a secret key of at least 16 bytes: the receipt then has each account's HMAC-SHA-256; "
+        "without it, nothing of the accounts",
+    )
 
     @model_validator(mode="after")
     def _have_the_checkpoints_they_need(self) -> Self:

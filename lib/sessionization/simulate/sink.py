@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from sessionization.errors import ConfigurationError
+from sessionization.extras import how_to_install
 from sessionization.simulate.files import FileSink
 from sessionization.simulate.fleet import Fleet
 from sessionization.simulate.messages import Messages
@@ -41,6 +42,6 @@ def open_sink(settings: SimulateSettings, fleet: Fleet) -> Sink:
     except ModuleNotFoundError as error:
         if error.name != "confluent_kafka":
             raise
-        msg = "--sink kafka needs the package confluent-kafka: run pip install 'sessionization[kafka]'"
+        msg = f"--sink kafka needs the package confluent-kafka: {how_to_install('kafka')}"
         raise ConfigurationError(msg) from error
     return KafkaSink.open(settings, fleet)
