@@ -35,7 +35,7 @@ def names_in_json(text: Column, accounts: Iterable[str]) -> Column:
 
 def names_in_remains(value: Column, accounts: Sequence[str]) -> Column:
     """Whether a message that cannot be read holds an account as a whole word, in UTF-8 or Latin-1, or as that number."""
-    texts = (value.cast("string"), F.decode(value, F.lit("ISO-8859-1")))
+    texts = (value.cast("string"), F.decode(value, "ISO-8859-1"))
     words = (F.rlike(text, F.lit(_word(account))) for text in texts for account in accounts)
     return _any(words) | _any(_is_number(texts[0], account) for account in accounts)
 
