@@ -92,7 +92,7 @@ def _home_of_the_wheel() -> Path:
 
 def _why_not(home: Path) -> str | None:
     """Why Spark does not start on the Java in `home`; `None` if it does."""
-    command = [home / "bin" / "java", _ADD_THE_MODULE, "--list-modules"]
+    command = [str(home / "bin" / "java"), _ADD_THE_MODULE, "--list-modules"]
     try:
         done = subprocess.run(command, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     except OSError as error:

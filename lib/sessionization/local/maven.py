@@ -28,7 +28,7 @@ _SERVER_ERROR = 500
 
 
 def _may_pass(error: BaseException) -> bool:
-    if isinstance(error, requests.HTTPError):
+    if isinstance(error, requests.HTTPError) and error.response is not None:
         status = error.response.status_code
         return status == _TOO_MANY_REQUESTS or status >= _SERVER_ERROR
     may_pass = (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError)
@@ -107,7 +107,7 @@ class _SystemAuthorities(HTTPAdapter):
 
 def _cause(error: OSError) -> str:
     """What failed, without the addresses that requests and urllib3 repeat around it."""
-    if isinstance(error, requests.HTTPError):
+    if isinstance(error, requests.HTTPError) and error.response is not None:
         return f"{error.response.status_code} {error.response.reason}"
     inner = error.args[0] if isinstance(error, requests.RequestException) and error.args else error
     return str(getattr(inner, "reason", inner))
