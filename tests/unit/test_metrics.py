@@ -142,7 +142,7 @@ def test_without_the_library_metrics_are_refused_before_anything_is_made(
     check_metrics(None)
     places = {"input": tmp_path, "warehouse": tmp_path / "warehouse", "checkpoints": tmp_path / "checkpoints"}
     settings = SessionizeSettings(**places, metrics_port=9464)
-    with pytest.raises(ConfigurationError, match=r"--metrics-port needs .*'sessionization\[metrics\]'") as error:
+    with pytest.raises(ConfigurationError, match=r"--metrics-port needs .*WHEEL\.whl\[metrics\]'") as error:
         run(settings, threading.Event(), Watch(said.append))
     assert "\n" not in str(error.value)
     assert not (tmp_path / "checkpoints").exists()
