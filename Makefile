@@ -19,7 +19,7 @@ LIVE ?= 50000
 GROUPS ?= 512
 T ?= dev
 UNIT := $(BIN)/python -m pytest tests/unit tests/bundle tests/notebooks/test_both_sides.py tests/notebooks/test_no_outputs.py \
-  lib/sessionization/local/cells.py lib/sessionization/core lib/sessionization/durations.py lib/sessionization/extras.py lib/sessionization/ops/naming.py lib/sessionization/databricks.py --doctest-modules -q
+  lib/sessionization/local/cells.py lib/sessionization/core lib/sessionization/durations.py lib/sessionization/extras.py lib/sessionization/ops/naming.py lib/sessionization/databricks.py --doctest-modules -q -n 2 --dist loadfile
 NOTEBOOK_TESTS := $(BIN)/python -m pytest tests/notebooks -q
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
@@ -75,13 +75,14 @@ notebook-data: $(NOTEBOOKS) ## tables and runs for the notebooks, once: an eveni
 
 test: $(READY) $(BROKER) $(NOTEBOOKS) ## the tests but for the long ones, fast tiers first
 	@$(UNIT)
-	@$(BIN)/python -m pytest tests/adapter tests/setup tests/spark tests/notebooks tests/e2e tests/faults -q
+	@$(BIN)/python -m pytest tests/adapter tests/setup -q -n 2 --dist loadfile
+	@$(BIN)/python -m pytest tests/spark tests/notebooks tests/e2e tests/faults -q
 
 test-notebooks: $(NOTEBOOKS) ## every notebook without a browser and one in it, and nutter's tests
 	@$(NOTEBOOK_TESTS)
 
 test-faults: $(READY) $(BROKER) ## kill the job at every boundary, and every other fault: make test-faults SEEDS=4 KILLS=50
-	@$(BIN)/python -m pytest tests/e2e tests/faults -q -m long
+	@$(BIN)/python -m pytest tests/adapter tests/e2e tests/faults -q -m long
 	@$(BIN)/python -m tests.faults --seeds $(SEEDS) --kills $(KILLS)
 
 soak: $(READY) $(BROKER) ## hold a load from Kafka: make soak MINUTES=5 RATE=2000 LIVE=50000

@@ -161,15 +161,16 @@ def random_histories(seed: int):
 by_group = partial(group_of, 2)
 
 
+@pytest.mark.parametrize("seeds", [range(50), pytest.param(range(50, 150), marks=pytest.mark.long)], ids=str)
 @pytest.mark.parametrize(
     ("grouped", "recent", "alone"), [(False, 0, 0), (True, 512, 24), (True, 1, 24), (True, 1, 0), (True, 0, 0)]
 )
-def test_equals_the_reference_on_dirty_histories(grouped, recent, alone, monkeypatch) -> None:
+def test_equals_the_reference_on_dirty_histories(grouped, recent, alone, seeds, monkeypatch) -> None:
     """In groups also where so few devices may be recent, or buckets be read one by one, that all ways are taken."""
     monkeypatch.setattr(buckets, "_MOST_RECENT", recent)
     monkeypatch.setattr(buckets, "_READ_ALONE", alone)
     key_of = by_group if grouped else (lambda device_id: device_id)
-    for seed in range(150):
+    for seed in seeds:
         engine = Engine(RULES, 2 if grouped else None)
         reference = Reference(RULES, key_of)
         for now_ms, events in random_histories(seed):
