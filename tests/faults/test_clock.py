@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,21 +14,20 @@ from tests.e2e.delta import read_table
 from tests.e2e.job import Job
 from tests.e2e.state import entries_and_timers
 
+START = "ApplicationSessionStart"
 HEARTBEAT_MS = 5_000
 AHEAD_MS = 20 * 60_000
 _RESTART_MS = 10_000
 """How long the engine of a busy machine may take to begin a query anew."""
 
 
-def start_sessions(job: Job, name: str, *sessions: int) -> None:
-    """Let each of these sessions start, on a device of its own."""
+def send(job: Job, name: str, event: str, *sessions: int) -> None:
+    """Deliver this event of each of these sessions, which have a device each."""
     at = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime())
     lines = [
-        json.dumps({
-            "appSessionId": session_id, "eventId": "ApplicationSessionStart", "hostPcId": f"d{session_id}", "timestamp": at,
-        })
-        for session_id in sessions
-    ]  # fmt: skip
+        json.dumps({"appSessionId": number, "eventId": event, "hostPcId": f"d{number}", "timestamp": at})
+        for number in sessions
+    ]
     hidden = job.input / "pc_sessions" / f".{name}"
     hidden.parent.mkdir(exist_ok=True)
     hidden.write_text("\n".join(lines), encoding="utf-8")
@@ -62,13 +62,13 @@ def test_all_beat_again_after_the_clock_went_back(tmp_path: Path, spark: SparkSe
     grouping = () if groups is None else (f"--device-groups={groups}",)
     job = Job(tmp_path, "--trigger=500ms", f"--heartbeat={HEARTBEAT_MS}ms", *grouping)
     query = job.checkpoints / "sessionize"
-    old, new = {1, 2, 3, 4}, 5
+    old, new, ended = {1, 2, 3, 4}, 5, 1
 
     def beat(from_ms: int, until_ms: int, wanted: set[int]) -> Callable[[], bool]:
         return lambda: wanted <= beats(job, from_ms, until_ms).keys()
 
     try:
-        start_sessions(job, "1.json", *old)
+        send(job, "1.json", START, *old)
         job.start()
         job.wait_until(beat(0, 2**62, old), "all beat", poll_s=0.2)
         job.kill()
@@ -76,12 +76,18 @@ def test_all_beat_again_after_the_clock_went_back(tmp_path: Path, spark: SparkSe
         job.start()
         job.wait_until(lambda: batches_of(query)[-1].clock_ms < ahead_ms, "the clock is right again", poll_s=0.1)
         right_ms = next(after.clock_ms for after in batches_of(query)[::-1] if after.clock_ms < ahead_ms)
-        start_sessions(job, "2.json", new)
+        send(job, "2.json", START, new)
         job.wait_until(beat(right_ms, ahead_ms, {*old, new}), "all beat again", poll_s=0.2, within_s=90)
+        send(job, "3.json", "ApplicationSessionEndBi", ended)
+        job.wait_until_done()
         assert job.terminate() == 0
     finally:
         job.kill_if_running()
 
+    changes = read_table(job.warehouse / "session_changes").of("session_id", "change", "end_reason")
+    lasting = Counter(row for row in changes if row[1] != "heartbeat")
+    started = {(session_id, "started", None): 1 for session_id in (*old, new)}
+    assert lasting == Counter(started | {(ended, "ended", "reported"): 1})
     after = beats(job, right_ms, ahead_ms)
     for session_id in old:
         assert min(row["processed_ms"] for row in after[session_id]) <= right_ms + 2 * HEARTBEAT_MS + _RESTART_MS
@@ -89,6 +95,6 @@ def test_all_beat_again_after_the_clock_went_back(tmp_path: Path, spark: SparkSe
     assert len(all_due) == len(set(all_due))
     assert sum("the clock went back by" in line for line in job.said()) == 1
     entries, timers = entries_and_timers(spark, job.checkpoints)
-    assert {session_id for _, session_id, status in entries if status == "live"} == {*old, new}
+    assert {session_id for _, session_id, status in entries if status == "live"} == {*old, new} - {ended}
     assert len(timers) == len({key for key, _ in timers})
     assert max(timer_ms for _, timer_ms in timers) < ahead_ms

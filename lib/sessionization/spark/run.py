@@ -126,7 +126,6 @@ def _run(
     began_ms = wall_clock_ms()
     totals, keeping_up = RunningTotals(), KeepingUp(settings.heartbeat, checkpoint.layout, watch.say)
     is_real_time = settings.mode == "real-time"
-    clock = ClockWatch.of(checkpoint)
 
     def report(progress: Progress) -> None:
         progress = keeping_up.judged(progress)
@@ -144,6 +143,7 @@ def _run(
         else contextlib.nullcontext(),
         monitored(spark, batch_log, settings.metrics_at, watch.say) as monitor,
     ):
+        clock = ClockWatch.of(checkpoint)
         with _plain_errors("the queries cannot be started"):
             queries, wake_with = pipeline.start(
                 spark, settings, checkpoint, home, progress_log.keep, report, stop, before
