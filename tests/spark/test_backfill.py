@@ -68,7 +68,7 @@ class Streamed:
 def report(folder: Path, over: threading.Event) -> None:
     """A file every few tenths of a second: repeats, lost and late messages, disagreeing ones, broken ones.
 
-    Each starts a session of its own as well, so that the micro-batch that took the file is known of all its messages: of one
+    Each starts a session of its own as well, and ends one that never started, so that the micro-batch that took the file is known of all its messages: of one
     that changes nothing it otherwise is not, when files come while a slow machine plans a micro-batch (docs/adr/0019-backfill.md).
     """
     rng = random.Random(7)
@@ -88,8 +88,10 @@ def report(folder: Path, over: threading.Event) -> None:
             if rng.random() < 0.5:
                 message["totalFgTime"] = rng.randrange(5)
             lines.append(json.dumps(message).encode())
-        own = {"appSessionId": number, "eventId": "ApplicationSessionStart", STREAMS[stream]: f"of {number}"}
-        lines.append(json.dumps(own | {"timestamp": datetime.now(UTC).isoformat(timespec="milliseconds")}).encode())
+        at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        for session_id, event in ((number, "Start"), (1_000_000 + number, "EndBi")):
+            own = {"appSessionId": session_id, "eventId": f"ApplicationSession{event}", STREAMS[stream]: f"of {number}"}
+            lines.append(json.dumps(own | {"timestamp": at}).encode())
         hidden = folder / stream / ".next.tmp"
         hidden.write_bytes(b"\n".join(lines) + b"\n")
         hidden.rename(folder / stream / f"{number}.json")
