@@ -18,8 +18,9 @@ RATE ?= 2000
 LIVE ?= 50000
 GROUPS ?= 512
 T ?= dev
+TWO := -n 2 --dist loadgroup
 UNIT := $(BIN)/python -m pytest tests/unit tests/bundle tests/notebooks/test_both_sides.py tests/notebooks/test_no_outputs.py \
-  lib/sessionization/local/cells.py lib/sessionization/core lib/sessionization/durations.py lib/sessionization/extras.py lib/sessionization/ops/naming.py lib/sessionization/databricks.py --doctest-modules -q -n 2 --dist loadfile
+  lib/sessionization/local/cells.py lib/sessionization/core lib/sessionization/durations.py lib/sessionization/extras.py lib/sessionization/ops/naming.py lib/sessionization/databricks.py --doctest-modules -q $(TWO)
 NOTEBOOK_TESTS := $(BIN)/python -m pytest tests/notebooks -q
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
@@ -75,8 +76,8 @@ notebook-data: $(NOTEBOOKS) ## tables and runs for the notebooks, once: an eveni
 
 test: $(READY) $(BROKER) $(NOTEBOOKS) ## the tests but for the long ones, fast tiers first
 	@$(UNIT)
-	@$(BIN)/python -m pytest tests/adapter tests/setup -q -n 2 --dist loadfile
-	@$(BIN)/python -m pytest tests/spark tests/notebooks tests/e2e tests/faults -q
+	@$(BIN)/python -m pytest tests/setup tests/adapter -q $(TWO)
+	@$(BIN)/python -m pytest tests/faults tests/e2e tests/notebooks tests/spark -q $(TWO)
 
 test-notebooks: $(NOTEBOOKS) ## every notebook without a browser and one in it, and nutter's tests
 	@$(NOTEBOOK_TESTS)

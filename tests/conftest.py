@@ -24,3 +24,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
         patch.setattr(sessions, "spark_session", lambda _log: session)
         yield session
     session.stop()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give tests that share fixtures to one process of pytest-xdist: those of a file, and all that need the demo's tables."""
+    for item in items:
+        needs_demo = "demo" in getattr(item, "fixturenames", ())
+        item.add_marker(pytest.mark.xdist_group("demo" if needs_demo else str(item.path)))
