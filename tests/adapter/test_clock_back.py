@@ -8,7 +8,7 @@ from pyspark.sql import Row
 from sessionization.core.grid import grid_of
 from sessionization.core.state import Rules
 from sessionization.spark.checkpoint import SESSIONIZE
-from sessionization.spark.clock_back import ClockWatch, put_ticks_right
+from sessionization.spark.clock_back import ClockWatch, move_tick_origin_back
 from sessionization.spark.progress import Percentiles, Progress
 from tests.adapter.engine import Engine
 from tests.adapter.test_processor import start
@@ -81,10 +81,10 @@ def of(processed_ms: int, query: str = SESSIONIZE) -> Progress:
 def test_the_watch_notices_once_what_is_more_than_a_heartbeat() -> None:
     watch = ClockWatch(100_000, heartbeat_ms=1_000)
     for progress in (of(99_000), of(100_500), of(1, "rollup")):
-        watch.see(progress)
+        watch.add(progress)
         assert watch.take_back_ms() is None
-    watch.see(of(90_000))
-    watch.see(of(90_500))
+    watch.add(of(90_000))
+    watch.add(of(90_500))
     assert watch.take_back_ms() == 10_500
     assert watch.take_back_ms() is None
 
@@ -102,7 +102,7 @@ def begun(query: Path, tick: int, began_ms: int) -> Path:
 def test_ticks_count_no_fewer_seconds_than_were_read(tmp_path: Path, tick: int, began_ms: int) -> None:
     file = begun(tmp_path, tick, began_ms)
     file.with_name(".0.crc").write_bytes(b"old")
-    put_ticks_right(tmp_path, now_ms=1_000_000)
+    move_tick_origin_back(tmp_path, now_ms=1_000_000)
     is_ahead = began_ms + tick * 1_000 > 1_000_000
     assert file.read_text() == f"v1\n{1_000_000 - (tick + 1) * 1_000 if is_ahead else began_ms}"
     assert file.with_name(".0.crc").exists() is not is_ahead

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from sessionization.spark.delays import Delays, Histogram, RunDelays
+from sessionization.spark.delays import DelayHistogram, Delays, RunDelays
 from sessionization.spark.entries import EntriesOfGroups
 from sessionization.spark.progress import POINTS, Spread
 from tests.unit.monitored import beat
@@ -26,7 +26,7 @@ def test_a_run_without_rows_has_no_delays() -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_percentiles_are_as_near_as_is_said(seed: int) -> None:
     chance = random.Random(seed)
-    histogram, rows = Histogram(), []
+    histogram, rows = DelayHistogram(), []
     for _ in range(50):
         size, around = chance.choice([1, 3, 200, 5_000]), chance.choice([50, 800, 20_000, 3_000_000])
         batch = [round(around * chance.lognormvariate(0, 0.5)) for _ in range(size)]
@@ -41,7 +41,7 @@ def test_percentiles_are_as_near_as_is_said(seed: int) -> None:
 
 
 def test_a_large_micro_batch_outweighs_a_small_one() -> None:
-    histogram = Histogram()
+    histogram = DelayHistogram()
     histogram.add(spread_of([10_000]))
     histogram.add(spread_of([100] * 1_000))
     assert histogram.percentile(0.99) == pytest.approx(100, rel=0.01)

@@ -23,7 +23,7 @@ def batch(p99_ms: int | None) -> Progress:
 def told(layout: Layout, *p99s_ms: int | None) -> tuple[list[bool | None], list[str]]:
     said: list[str] = []
     keeping_up = KeepingUp(30_000, layout, said.append)
-    return [keeping_up.judged(batch(p99_ms)).detail.keeps_up for p99_ms in p99s_ms], said
+    return [keeping_up.with_verdict(batch(p99_ms)).detail.keeps_up for p99_ms in p99s_ms], said
 
 
 @pytest.mark.parametrize(
@@ -59,13 +59,13 @@ def test_the_progress_line_says_so_until_it_is_over() -> None:
         (IN_TIME, True),
         (IN_TIME, False),
     ]:
-        totals.add(keeping_up.judged(batch(p99_ms)))
+        totals.add(keeping_up.with_verdict(batch(p99_ms)))
         assert _progress_line(*totals.now()).endswith("DOES NOT KEEP UP") is is_said
 
 
 def test_other_queries_are_not_judged() -> None:
     one = other("rollup")
-    assert KeepingUp(30_000, Layout(), lambda _: None).judged(one) is one
+    assert KeepingUp(30_000, Layout(), lambda _: None).with_verdict(one) is one
 
 
 @pytest.mark.parametrize(

@@ -93,15 +93,15 @@ def deadline_ms(entry: Closed | PendingEnd, rules: Rules) -> int:
     return since_ms + rules.late_retention_ms
 
 
-def put_right(sessions: Sessions, now_ms: int) -> dict[int, SessionState]:
-    """These sessions after the clock went back to `now_ms`: what lies after that is taken to be from now.
+def clamp_to_now(sessions: Sessions, now_ms: int) -> dict[int, SessionState]:
+    """Replace every processing time (opened, closed, seen) that is later than `now_ms` by `now_ms`.
 
-    So a session that was opened while the clock was ahead beats, times out and is forgotten by the clock of today.
+    So a session that was opened under a clock that was ahead beats, times out and is forgotten on time.
     """
-    return {session_id: _put_right(entry, now_ms) for session_id, entry in sessions.items()}
+    return {session_id: _clamp_to_now(entry, now_ms) for session_id, entry in sessions.items()}
 
 
-def _put_right(entry: SessionState, now_ms: int) -> SessionState:
+def _clamp_to_now(entry: SessionState, now_ms: int) -> SessionState:
     match entry:
         case Live() if entry.opened_ms > now_ms:
             return replace(entry, opened_ms=now_ms)

@@ -52,8 +52,8 @@ _SHORTEST_KEY = 16
 class Receipt:
     """What was done; it does not name the accounts.
 
-    `accounts_hmac_sha256` is of the accounts in order, with the caller's key; empty without one, for a plain hash of an account
-    is found by hashing all that an account may be.
+    `accounts_hmac_sha256` has the hex HMAC of each account, in sorted order, under the caller's key. Without a key it is
+    empty: a plain hash can be reversed by hashing every possible account.
     `deleted` counts rows by table, `unnamed` rows of `sessions` that belong to others and named the account in an
     internal column. `files_until` says by table when a `VACUUM` deletes the files that hold the rows, and `log_until` when
     the table's log forgets the smallest and greatest values of those files. `state` counts what the job remembers yet.

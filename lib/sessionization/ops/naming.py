@@ -28,7 +28,8 @@ _AFTER = rf"(?!{_OF_A_NAME}|\\u(?!00[012])[0-9a-fA-F]{{4}})"
 def names_in_json(text: Column, accounts: Iterable[str]) -> Column:
     """Whether a well-formed message has an account as a text, or as the number `psnAccountId`.
 
-    A name in a text is none, nor is a field's name, nor the value of a field that says something else: so others keep theirs.
+    A name inside a longer text does not count, nor a field's name, nor the value of another known field. So messages of other
+    accounts are not deleted.
     """
     return _any(F.rlike(text, F.lit(_quoted(account))) | _is_number(text, account) for account in accounts)
 
@@ -45,7 +46,7 @@ def _any(conditions: Iterable[Column]) -> Column:
 
 
 def _quoted(account: str) -> str:
-    # No text begins with a quote that has a backslash before it.
+    # A quote after a backslash is escaped, so it does not begin a JSON string.
     name = f'"{_written(account)}"'
     return rf'(?<!\\){name}(?!\s*:)(?<!"{_OTHER_KEYS}"{_GAP}:{_GAP}{name})'
 

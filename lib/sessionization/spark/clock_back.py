@@ -5,21 +5,22 @@ only for keys with an event or a due timer, so such a key is silent until the cl
 therefore starts the query again, and hands the operator one row without an event for every key.
 """
 
-import json
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from sessionization.clock import wall_clock_ms
-from sessionization.errors import CheckpointError
+from sessionization.errors import CheckpointError, StreamError
 from sessionization.files import write_whole
 from sessionization.say import Say
+from sessionization.spark.causes import first_cause
 from sessionization.spark.checkpoint import SESSIONIZE, Checkpoint
 from sessionization.spark.offsets import begun, begun_batches, newest_begun
 from sessionization.spark.progress import Progress
@@ -30,7 +31,10 @@ _RATE_LOG_VERSION = "v1"
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """Which grouping keys are called, and the tick that does it: of one number, so in one micro-batch, also repeated."""
+    """The grouping keys to call, and the tick whose row calls them.
+
+    One tick is in one micro-batch, also when that is repeated.
+    """
 
     tick: int
     keys: tuple[str, ...]
@@ -50,21 +54,22 @@ class ClockWatch:
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> "ClockWatch":
-        """One that knows the micro-batches that the checkpoint's log still holds."""
+        """Start from the greatest clock in the checkpoint's offset log; raises `CheckpointError` if an entry is unreadable."""
         query = checkpoint.folder / SESSIONIZE
         clocks_ms = (begun(query, batch_id).clock_ms for batch_id in begun_batches(query))
         return cls(max(clocks_ms, default=None), checkpoint.in_force.rules.heartbeat_ms)
 
-    def see(self, progress: Progress) -> None:
+    def add(self, progress: Progress) -> None:
+        """Take in the clock of a finished micro-batch; other queries are ignored. Thread-safe."""
         if progress.query != SESSIONIZE:
             return
         with self._lock:
             now_ms = progress.processed_ms
-            if self._newest_ms is not None and self._newest_ms - now_ms > self._heartbeat_ms:
-                self._back_ms = self._newest_ms - now_ms
-                self._newest_ms = now_ms
+            newest_ms = now_ms if self._newest_ms is None else self._newest_ms
+            if newest_ms - now_ms > self._heartbeat_ms:
+                self._back_ms, self._newest_ms = newest_ms - now_ms, now_ms
             else:
-                self._newest_ms = now_ms if self._newest_ms is None else max(self._newest_ms, now_ms)
+                self._newest_ms = max(newest_ms, now_ms)
 
     def take_back_ms(self) -> int | None:
         """By how much the clock went back since the last call; None if it did not."""
@@ -73,7 +78,7 @@ class ClockWatch:
             return back_ms
 
 
-def put_right(
+def restart_and_wake(
     spark: SparkSession,
     checkpoint: Checkpoint,
     queries: dict[str, StreamingQuery],
@@ -81,17 +86,28 @@ def put_right(
     back_ms: int,
     say: Say,
 ) -> None:
-    """Start the sessionize query again, so that every session beats by the clock of now; nothing else stops meanwhile.
+    """Restart the sessionize query, and call every grouping key once; the other queries go on.
 
-    A query that has ended on its own is left alone, for its cause is said elsewhere. Raises `CheckpointError`.
+    Does nothing if the query has ended: `supervise.stop` reports why. Waits for the running micro-batch, at most
+    `REST_WITHIN_S` seconds. `back_ms` is only for the message. Raises `StreamError`.
     """
     query = queries[SESSIONIZE]
     if not query.isActive:
         return
     say(f"the clock went back by {back_ms // 1_000:,} s: query {SESSIONIZE} starts again, so that all sessions beat")
     wait_for_rest(query, time.monotonic() + REST_WITHIN_S)
-    query.stop()
-    start_with(wake_all(spark, checkpoint))
+    try:
+        query.stop()
+        start_with(wake_all(spark, checkpoint))
+    except Py4JNetworkError:
+        raise
+    except (PySparkException, Py4JError, CheckpointError) as error:
+        cause = first_cause(str(error))
+        msg = (
+            f"query {SESSIONIZE} cannot be started again after the clock went back ({cause}): "
+            "start the job again with the same options"
+        )
+        raise StreamError(msg) from error
 
 
 def wake_all(spark: SparkSession, checkpoint: Checkpoint) -> Wake:
@@ -101,17 +117,13 @@ def wake_all(spark: SparkSession, checkpoint: Checkpoint) -> Wake:
     if groups is not None:
         return Wake(_next_tick(query), tuple(map(str, range(groups))))
     _ = spark.streams.active  # the state reader needs a part of the engine that only streaming starts
-    try:
-        stored = spark.read.format("statestore").options(path=str(query), readRegisteredTimers="true").load()
-        keys = [row.grouping_key for row in stored.select("key.grouping_key").distinct().collect()]
-    except PySparkException as error:
-        msg = f"the timers in {query} cannot be read ({type(error).__name__}): start the job again"
-        raise CheckpointError(msg) from error
+    stored = spark.read.format("statestore").options(path=str(query), readRegisteredTimers="true").load()
+    keys = [row.grouping_key for row in stored.select("key.grouping_key").distinct().collect()]
     return Wake(_next_tick(query), tuple(sorted(keys)))
 
 
-def put_ticks_right(query: Path, now_ms: int | None = None) -> None:
-    """Let the ticks go on from where they were read, also where they began under a clock that was ahead.
+def move_tick_origin_back(query: Path, now_ms: int | None = None) -> None:
+    """Move the tick source's start time back, if the clock went back so far that Spark would refuse to start the query.
 
     Spark counts them in seconds since its source first began. Under an earlier clock it would count fewer than were read,
     and refuse to start (`startSeconds > endSeconds`). Then the source's beginning is moved back.
@@ -134,12 +146,8 @@ def put_ticks_right(query: Path, now_ms: int | None = None) -> None:
             raise CheckpointError(msg) from error
 
 
-def keys_json(wake: Wake) -> str:
-    return json.dumps(wake.keys)
-
-
 def _next_tick(query: Path) -> int:
-    """The first tick that no micro-batch has read: of all sources, only the ticks are counted by one number."""
+    """The first tick that no micro-batch has read; the tick source is the only one whose offset is a plain integer."""
     newest = newest_begun(query)
     if newest < 0:
         return 0

@@ -28,7 +28,7 @@ class RunDelays:
     """
 
     def __init__(self) -> None:
-        self._lateness, self._latency = Histogram(), Histogram()
+        self._lateness, self._latency = DelayHistogram(), DelayHistogram()
 
     def add(self, progress: Progress) -> None:
         if progress.query == SESSIONIZE:
@@ -40,7 +40,7 @@ class RunDelays:
         return Delays(*map(self._lateness.percentile, shares), *map(self._latency.percentile, shares))
 
 
-class Histogram:
+class DelayHistogram:
     """Rows by delay, in buckets each 1 % wider than the one before: some thousand of them, however long the run."""
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Histogram:
                 self._rows[round(math.log1p(delay_ms) / _GROWTH)] += spread.rows
 
     def percentile(self, share: float) -> int | None:
-        """The delay that so large a share of the rows did not exceed."""
+        """The delay in milliseconds at the quantile `share` (0 to 1); None without rows."""
         wanted, so_far = share * self._rows.total(), 0
         for bucket, rows in sorted(self._rows.items()):
             so_far += rows

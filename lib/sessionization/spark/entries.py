@@ -20,7 +20,7 @@ class EntriesOfGroups:
 
         None within the first heartbeat interval of a run, as most groups have not counted yet.
         """
-        if self._began_ms is None:
-            self._began_ms = processed_ms
+        # A run may begin under a clock that is ahead.
+        self._began_ms = processed_ms if self._began_ms is None else min(self._began_ms, processed_ms)
         self._entries.update(counted)
         return sum(self._entries.values()) if processed_ms - self._began_ms > self._heartbeat_ms else None

@@ -8,7 +8,7 @@ from sessionization.spark.checkpoint import SESSIONIZE
 from sessionization.spark.layout import Layout
 from sessionization.spark.progress import Progress
 
-IN_A_ROW = 3
+_IN_A_ROW = 3
 
 
 class KeepingUp:
@@ -22,11 +22,11 @@ class KeepingUp:
     def __init__(self, heartbeat_ms: int, layout: Layout, say: Say) -> None:
         self._heartbeat_ms, self._layout, self._say = heartbeat_ms, layout, say
         self._keeps_up = True
-        self._others = 0
-        """How many micro-batches in a row say the opposite."""
+        self._in_a_row_against = 0
+        """Micro-batches in a row that contradict `_keeps_up`."""
 
-    def judged(self, progress: Progress) -> Progress:
-        """The same micro-batch, which says in its detail whether the job keeps up, if it is of the sessionize query."""
+    def with_verdict(self, progress: Progress) -> Progress:
+        """Count a sessionize micro-batch, and return it with `detail.keeps_up`; others are returned as they are."""
         if progress.query != SESSIONIZE:
             return progress
         p99_ms = progress.lateness.p99_ms
@@ -36,16 +36,16 @@ class KeepingUp:
 
     def _add(self, p99_ms: int) -> None:
         is_in_time = p99_ms <= self._heartbeat_ms
-        self._others = 0 if is_in_time == self._keeps_up else self._others + 1
-        if self._others < IN_A_ROW:
+        self._in_a_row_against = 0 if is_in_time == self._keeps_up else self._in_a_row_against + 1
+        if self._in_a_row_against < _IN_A_ROW:
             return
-        self._keeps_up, self._others = is_in_time, 0
+        self._keeps_up, self._in_a_row_against = is_in_time, 0
         if is_in_time:
             self._say("heartbeats are in time again: the job keeps up")
         else:
             self._say(
                 f"heartbeats are late by p99 {p99_ms:,} ms, more than one interval of {format_duration(self._heartbeat_ms)}, "
-                f"in {IN_A_ROW} micro-batches in a row: the job does not keep up; if this stays, {what_helps(self._layout)}"
+                f"in {_IN_A_ROW} micro-batches in a row: the job does not keep up; if this stays, {what_helps(self._layout)}"
             )
 
 

@@ -21,7 +21,7 @@ from sessionization.core.state import RulesInForce
 from sessionization.settings import SessionizeSettings
 from sessionization.spark import real_time, tables, topic
 from sessionization.spark.checkpoint import ARCHIVE, ROLLUP, SESSIONIZE, Checkpoint
-from sessionization.spark.clock_back import Wake, put_ticks_right
+from sessionization.spark.clock_back import Wake, move_tick_origin_back
 from sessionization.spark.codec import PACKED_OUTPUT_SCHEMA, packed_event, unpacked
 from sessionization.spark.entries import EntriesOfGroups
 from sessionization.spark.kafka import client_options
@@ -98,7 +98,7 @@ def start(  # noqa: PLR0913 - what it needs beside what it reports to
     entries = None if checkpoint.layout.device_groups is None else EntriesOfGroups(settings.heartbeat)
 
     def run_sessionize(wake: Wake | None = None) -> None:
-        put_ticks_right(checkpoint.folder / SESSIONIZE)
+        move_tick_origin_back(checkpoint.folder / SESSIONIZE)
         state_size = lambda: _state_size(queries.get(SESSIONIZE))  # noqa: E731
         sink = ChangesSink(*common(SESSIONIZE), state_size, publish, entries)
         run(SESSIONIZE, changes(wake), sink, settings.trigger)

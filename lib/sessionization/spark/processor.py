@@ -13,7 +13,7 @@ from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValu
 from sessionization.core.events import Event
 from sessionization.core.grid import Firing, grid_of
 from sessionization.core.sessions import Outcome, on_events, on_timer
-from sessionization.core.state import RulesInForce, next_timer_ms, put_right
+from sessionization.core.state import RulesInForce, clamp_to_now, next_timer_ms
 from sessionization.spark.codec import (
     OutputRow,
     entries_row,
@@ -89,7 +89,7 @@ class SessionProcessor(StatefulProcessor):
             events[device_id].append(event)
         self._state.begin(key[0])
         if is_wake:
-            self._put_right(key, now_ms)
+            self._reset_after_clock_went_back(key, now_ms)
             if not events:
                 return
             self._state.begin(key[0])
@@ -177,14 +177,14 @@ class SessionProcessor(StatefulProcessor):
         # A timer that is not due yet is the one wanted before; one that is due fires later in this micro-batch.
         self._move_timer(key, self._wanted(key, before, now_ms), self._wanted(key, after, now_ms))
 
-    def _put_right(self, key: GroupingKey, now_ms: int) -> None:
-        """Put a grouping key right after the clock went back: no entry is from the future, and the one timer is the next.
+    def _reset_after_clock_went_back(self, key: GroupingKey, now_ms: int) -> None:
+        """Move later instants in a grouping key's entries back to now, and set its one timer for the next instant.
 
         Emits nothing, so a micro-batch that is repeated without this says the same. A timer that is due stays: it fires
         in the same micro-batch and sets the next one.
         """
         devices = self._state.read_all()
-        after = {device_id: put_right(sessions, now_ms) for device_id, sessions in devices.items()}
+        after = {device_id: clamp_to_now(sessions, now_ms) for device_id, sessions in devices.items()}
         for device_id, sessions in after.items():
             self._state.save(device_id, devices[device_id], sessions)
         self._state.flush()

@@ -63,15 +63,6 @@ def merge_folded(sessions: DeltaTable, folded: DataFrame) -> None:
     )
 
 
-@again_on_conflict
-def show_late_ends(sessions: DeltaTable) -> None:
-    """Mend rows of a version that showed an End that came after its session was forgotten as `orphaned`.
-
-    Nothing else in such a row differs, and what the MERGE compares is as it was.
-    """
-    sessions.update("end_reason = 'orphaned' AND started_at IS NOT NULL", {"end_reason": "'reported'"})
-
-
 def row(folded: dict[str, Column]) -> dict[str, Column]:
     """The columns of a session's row, without its key, from the four folded ones.
 

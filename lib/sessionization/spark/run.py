@@ -24,7 +24,7 @@ from sessionization.signals import stop_after, stop_on_signals
 from sessionization.spark import engine, pipeline, real_time, supervise, views
 from sessionization.spark.causes import first_cause, what_to_do
 from sessionization.spark.checkpoint import Checkpoint, open_checkpoint
-from sessionization.spark.clock_back import ClockWatch, put_right
+from sessionization.spark.clock_back import ClockWatch, restart_and_wake
 from sessionization.spark.delays import Delays
 from sessionization.spark.fixed import Fixed, ignored_devices
 from sessionization.spark.kafka import check_topics
@@ -128,9 +128,9 @@ def _run(
     is_real_time = settings.mode == "real-time"
 
     def report(progress: Progress) -> None:
-        progress = keeping_up.judged(progress)
+        progress = keeping_up.with_verdict(progress)
         totals.add(progress)
-        clock.see(progress)
+        clock.add(progress)
         monitor(progress)
         watch.progress(progress)
 
@@ -149,17 +149,16 @@ def _run(
                 spark, settings, checkpoint, home, progress_log.keep, report, stop, before
             )
 
-        def mend() -> None:
+        def restart_if_clock_went_back() -> None:
             if not is_real_time and (back_ms := clock.take_back_ms()) is not None:
-                with _plain_errors("the query sessionize cannot be started again after the clock went back"):
-                    put_right(spark, checkpoint, queries, wake_with, back_ms, watch.say)
+                restart_and_wake(spark, checkpoint, queries, wake_with, back_ms, watch.say)
 
         try:
             with stop_after(stop, settings.run_for):
                 watch.started(spark, home)
                 warning = _vanished_streams(settings.input) if settings.input is not None else lambda: None
                 routine = watch.routine or watch.say
-                supervise.watch(queries, totals, stop, watch.say, warning, routine, mend)
+                supervise.watch(queries, totals, stop, watch.say, warning, routine, restart_if_clock_went_back)
         finally:
             is_appended_since = partial(home.is_appended_since, spark, SESSION_CHANGES)
             causes = supervise.stop(queries, checkpoint.folder, is_appended_since, watch.say, is_real_time=is_real_time)

@@ -1,5 +1,6 @@
 """Where messages come from: one DataFrame of messages as they came, whatever the source."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionization.settings import SessionizeSettings
-from sessionization.spark.clock_back import Wake, keys_json
+from sessionization.spark.clock_back import Wake
 from sessionization.spark.kafka import kafka_messages
 from sessionization.spark.parse import STREAMS
 from sessionization.spark.topic_offsets import Offsets
@@ -88,7 +89,7 @@ def ticks(spark: SparkSession, wake: Wake | None = None) -> DataFrame:
     seconds = spark.readStream.format("rate").option("rowsPerSecond", "1").load()
     if wake is None:
         return seconds.where("false").select(F.lit(None).cast("string").alias("grouping_key"))
-    keys = F.from_json(F.lit(keys_json(wake)), "array<string>")
+    keys = F.from_json(F.lit(json.dumps(wake.keys)), "array<string>")  # one literal: a column per key is a huge plan
     return seconds.where(F.col("value") == wake.tick).select(F.explode(keys).alias("grouping_key"))
 
 

@@ -33,11 +33,11 @@ def watch(
     say: Say,
     warning: Callable[[], str | None],
     routine: Say,
-    mend: Callable[[], None] = lambda: None,
+    between_checks: Callable[[], None] = lambda: None,
 ) -> None:
     """Wait for `stop` or the end of a query; tell `routine` every few seconds how it goes.
 
-    `mend` is called again and again, and may put another query in the place of one.
+    `between_checks` is called after every check, and may replace a query in `queries`.
     """
     next_report_s = time.monotonic() + _REPORT_EVERY_S
     while all(query.isActive for query in queries.values()):
@@ -49,7 +49,7 @@ def watch(
             next_report_s = now_s + _REPORT_EVERY_S
         if stop.wait(0.2):
             return
-        mend()
+        between_checks()
 
 
 def stop(

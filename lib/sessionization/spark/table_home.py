@@ -14,7 +14,6 @@ from pyspark.sql.streaming import DataStreamReader
 
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.say import Say
-from sessionization.spark import rollup
 from sessionization.spark.checkpoint import read_checkpoint
 from sessionization.spark.conflicts import again_on_conflict
 from sessionization.spark.lock import OF_STREAM, OF_TABLES, locked
@@ -252,11 +251,13 @@ def _create_or_check(spark: SparkSession, home: TableHome, table: Table, owner: 
         show_late_ends(spark, home)
 
 
+@again_on_conflict
 def show_late_ends(spark: SparkSession, home: TableHome) -> None:
-    """Mend once the rows of `sessions` that an earlier version wrote; see `tables.LATE_ENDS_SHOWN`."""
+    """Bring the rows of `sessions` that an earlier version wrote in line, once; see `tables.LATE_ENDS_SHOWN`."""
     name, value = LATE_ENDS_SHOWN
     if home.properties(spark, SESSIONS).get(name) != value:
-        rollup.show_late_ends(home.delta_table(spark, SESSIONS))
+        is_late = "end_reason = 'orphaned' AND started_at IS NOT NULL"
+        home.delta_table(spark, SESSIONS).update(is_late, {"end_reason": "'reported'"})
         spark.sql(f"ALTER TABLE {home.sql_name(SESSIONS.name)} SET TBLPROPERTIES ('{name}' = '{value}')")
 
 
