@@ -77,7 +77,8 @@ notebook-data: $(NOTEBOOKS) ## tables and runs for the notebooks, once: an eveni
 test: $(READY) $(BROKER) $(NOTEBOOKS) ## the tests but for the long ones, fast tiers first
 	@$(UNIT)
 	@$(BIN)/python -m pytest tests/setup tests/adapter -q $(TWO)
-	@$(BIN)/python -m pytest tests/faults tests/e2e tests/notebooks tests/spark -q $(TWO)
+	@$(BIN)/python -m pytest tests/spark tests/notebooks -q $(TWO)
+	@$(BIN)/python -m pytest tests/e2e tests/faults -q
 
 test-notebooks: $(NOTEBOOKS) ## every notebook without a browser and one in it, and nutter's tests
 	@$(NOTEBOOK_TESTS)
