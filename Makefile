@@ -18,7 +18,7 @@ RATE ?= 2000
 LIVE ?= 50000
 GROUPS ?= 512
 T ?= dev
-TWO := -n 2 --dist loadgroup
+TWO := -n 2 --dist loadfile
 UNIT := $(BIN)/python -m pytest tests/unit tests/bundle tests/notebooks/test_both_sides.py tests/notebooks/test_no_outputs.py \
   lib/sessionization/local/cells.py lib/sessionization/core lib/sessionization/durations.py lib/sessionization/extras.py lib/sessionization/ops/naming.py lib/sessionization/databricks.py --doctest-modules -q $(TWO)
 NOTEBOOK_TESTS := $(BIN)/python -m pytest tests/notebooks -q
