@@ -299,6 +299,12 @@ def test_the_receipt_names_accounts_by_the_callers_key_or_not_at_all(tmp_path: P
         ops._hashes([ANN], tmp_path / "none")
 
 
+@pytest.mark.parametrize("account", [",", "", " "])
+def test_a_separator_is_no_account(tmp_path: Path, account: str) -> None:
+    with pytest.raises(ValueError, match="has no letter or digit"):
+        EraseSettings(warehouse=tmp_path, checkpoints=tmp_path, account=("ann", account))
+
+
 def test_an_account_must_be_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="--account is missing"):
         ops.erase(EraseSettings(warehouse=tmp_path, checkpoints=tmp_path), lambda _: None)

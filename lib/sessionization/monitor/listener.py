@@ -112,7 +112,7 @@ def monitored(
             try:
                 port = stack.enter_context(served(host, port, metrics))
                 say(f"metrics for Prometheus on port {port} of {host}, {PATH}")
-            except OSError as error:
+            except (OSError, UnicodeError) as error:  # a host name may be none that can be encoded
                 say(f"--metrics-port {port} of {host} cannot be served ({error.strerror}): the stream goes on without")
             else:
                 outlets.append(Outlet("the metrics", metrics, say))

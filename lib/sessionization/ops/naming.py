@@ -46,9 +46,9 @@ def _any(conditions: Iterable[Column]) -> Column:
 
 
 def _quoted(account: str) -> str:
-    # A quote after a backslash is escaped, so it does not begin a JSON string.
+    # Around a value: a closing quote of one text and the opening quote of the next are not the quotes of a text.
     name = f'"{_written(account)}"'
-    return rf'(?<!\\){name}(?!\s*:)(?<!"{_OTHER_KEYS}"{_GAP}:{_GAP}{name})'
+    return rf'(?<![^\s:,\[]){name}(?=\s*[,}}\]])(?<!"{_OTHER_KEYS}"{_GAP}:{_GAP}{name})'
 
 
 def _word(account: str) -> str:
@@ -61,7 +61,9 @@ def _is_number(text: Column, account: str) -> Column:
     """Whether it is the value of `psnAccountId` without quotes: as it is written, or another writing of a whole number."""
     if _WHOLE_NUMBER.fullmatch(account) is None:
         return F.lit(False)
-    number = rf"""{_BEFORE}{_written(_ACCOUNT_KEY)}\\?["']?\s*:\s*(-?[0-9][0-9.eE+\-]*){_AFTER}"""
+    # An exponent of more than two digits would take for ever to convert, and is of no account that is looked for.
+    digits = r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+\-]?0*[0-9]{1,2})?"
+    number = rf"""{_BEFORE}{_written(_ACCOUNT_KEY)}\\?["']?\s*:\s*({digits}){_AFTER}"""
     value = F.lit(Decimal(account)).cast(_DECIMAL)
     return F.exists(F.regexp_extract_all(text, F.lit(number), F.lit(1)), lambda said: said.try_cast(_DECIMAL) == value)
 

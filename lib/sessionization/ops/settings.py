@@ -36,6 +36,10 @@ class MaintainSettings(HomeSettings):
 
     @model_validator(mode="after")
     def _have_the_checkpoints_they_need(self) -> Self:
+        for account in self.account:
+            if not any(character.isalnum() for character in account):
+                msg = f"--account {account!r} has no letter or digit: give one account, without commas around it"
+                raise ValueError(msg)
         if self.warehouse is not None and self.checkpoints is None:
             msg = "--warehouse needs --checkpoints: the job must not run while folders are changed"
             raise ValueError(msg)

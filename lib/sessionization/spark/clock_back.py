@@ -5,6 +5,7 @@ only for keys with an event or a due timer, so such a key is silent until the cl
 therefore starts the query again, and hands the operator one row without an event for every key.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -21,10 +22,10 @@ from sessionization.errors import CheckpointError, StreamError
 from sessionization.files import write_whole
 from sessionization.say import Say
 from sessionization.spark.causes import first_cause
-from sessionization.spark.checkpoint import SESSIONIZE, Checkpoint
+from sessionization.spark.checkpoint import QUERIES, SESSIONIZE, Checkpoint
 from sessionization.spark.offsets import begun, begun_batches, newest_begun
 from sessionization.spark.progress import Progress
-from sessionization.spark.supervise import REST_WITHIN_S, wait_for_rest
+from sessionization.spark.supervise import wait_for_rest
 
 _RATE_LOG_VERSION = "v1"
 
@@ -40,14 +41,30 @@ class Wake:
     keys: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class SteppedBack:
+    """By how much a clock went back, and the queries to start again."""
+
+    by_ms: int
+    queries: tuple[str, ...]
+
+
 class ClockWatch:
-    """Compares the clock of each micro-batch of `sessionize` with the greatest one before it.
+    """Notices that the clock went back, by the clocks of micro-batches of `sessionize` and by the machine's own clocks.
+
+    A micro-batch's clock is compared with the greatest one before it: so a restart finds what happened in between. The wall
+    clock is compared with the monotonic one, because a running query waits for its next trigger by the wall clock: after a
+    step back it does nothing until that has caught up.
 
     A clock that went back by no more than a heartbeat needs nothing: all timers are due within two heartbeats.
     """
 
-    def __init__(self, newest_ms: int | None, heartbeat_ms: int) -> None:
+    def __init__(
+        self, newest_ms: int | None, heartbeat_ms: int, wall_minus_monotonic_ms: Callable[[], int] | None = None
+    ) -> None:
         self._newest_ms = newest_ms
+        self._wall_minus_monotonic_ms = wall_minus_monotonic_ms or _wall_minus_monotonic_ms
+        self._difference_ms = self._wall_minus_monotonic_ms()
         self._heartbeat_ms = heartbeat_ms
         self._back_ms: int | None = None
         self._lock = threading.Lock()
@@ -71,40 +88,53 @@ class ClockWatch:
             else:
                 self._newest_ms = max(newest_ms, now_ms)
 
-    def take_back_ms(self) -> int | None:
-        """By how much the clock went back since the last call; None if it did not."""
+    def take(self) -> SteppedBack | None:
+        """The step since the last call; None if there was none, or only a small one."""
+        before_ms, self._difference_ms = self._difference_ms, self._wall_minus_monotonic_ms()
+        stepped_ms = before_ms - self._difference_ms
         with self._lock:
             back_ms, self._back_ms = self._back_ms, None
-            return back_ms
+            if stepped_ms > self._heartbeat_ms:
+                self._newest_ms = None  # the micro-batches of now are compared with one another
+                return SteppedBack(stepped_ms, QUERIES)
+            return None if back_ms is None else SteppedBack(back_ms, (SESSIONIZE,))
+
+
+def _wall_minus_monotonic_ms() -> int:
+    return wall_clock_ms() - time.monotonic_ns() // 1_000_000
 
 
 def restart_and_wake(
     spark: SparkSession,
     checkpoint: Checkpoint,
     queries: dict[str, StreamingQuery],
-    start_with: Callable[[Wake], None],
-    back_ms: int,
+    start_again: Callable[[str, Wake | None], None],
+    back: SteppedBack,
+    stop: threading.Event,
     say: Say,
 ) -> None:
-    """Restart the sessionize query, and call every grouping key once; the other queries go on.
+    """Restart queries after the clock went back; `sessionize` then calls every grouping key once.
 
-    Does nothing if the query has ended: `supervise.stop` reports why. Waits for the running micro-batch, at most
-    `REST_WITHIN_S` seconds. `back_ms` is only for the message. Raises `StreamError`.
+    Does nothing if a query has ended, for `supervise.stop` reports why, or once `stop` is set: the next start of the job finds
+    the greater clock in the offset log. Waits for the running micro-batch of each. Raises `StreamError`.
     """
-    query = queries[SESSIONIZE]
-    if not query.isActive:
+    if not all(query.isActive for query in queries.values()):
         return
-    say(f"the clock went back by {back_ms // 1_000:,} s: query {SESSIONIZE} starts again, so that all sessions beat")
-    wait_for_rest(query, time.monotonic() + REST_WITHIN_S)
+    names = ", ".join(back.queries)
+    say(f"the clock went back by {back.by_ms // 1_000:,} s: {names} starts again, so that all sessions beat")
     try:
-        query.stop()
-        start_with(wake_all(spark, checkpoint))
+        for name in back.queries:
+            wait_for_rest(queries[name], math.inf, stop)
+            if stop.is_set():
+                return
+            queries[name].stop()
+            start_again(name, wake_all(spark, checkpoint) if name == SESSIONIZE else None)
     except Py4JNetworkError:
         raise
     except (PySparkException, Py4JError, CheckpointError) as error:
         cause = first_cause(str(error))
         msg = (
-            f"query {SESSIONIZE} cannot be started again after the clock went back ({cause}): "
+            f"a query cannot be started again after the clock went back ({cause}): "
             "start the job again with the same options"
         )
         raise StreamError(msg) from error

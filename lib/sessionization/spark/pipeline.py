@@ -51,7 +51,7 @@ def start(  # noqa: PLR0913 - what it needs beside what it reports to
     report: Callable[[Progress], None],
     stop: threading.Event,
     before: Before = NOTHING_BEFORE,
-) -> tuple[dict[str, StreamingQuery], Callable[[Wake], None]]:
+) -> tuple[dict[str, StreamingQuery], Callable[[str, Wake | None], None]]:
     """Start the three queries; `stop` cuts the head start short.
 
     Of every micro-batch `keep` gets the row before it is done, and `report` hears after that; those of the sessionize query
@@ -61,7 +61,7 @@ def start(  # noqa: PLR0913 - what it needs beside what it reports to
     after an outage is the largest, or after a while. `before` is what a warm start begins with.
 
     Returns:
-        The queries by name, and what starts the sessionize query again, after it has stopped, with every key called once.
+        The queries by name, and what starts one again by its name after it has stopped; `sessionize` then calls the keys of a `Wake`.
     """
     limits = EventTimeLimits(settings.max_clock_skew, settings.max_event_age)
     is_real_time = settings.mode == "real-time"
@@ -97,27 +97,31 @@ def start(  # noqa: PLR0913 - what it needs beside what it reports to
 
     entries = None if checkpoint.layout.device_groups is None else EntriesOfGroups(settings.heartbeat)
 
-    def run_sessionize(wake: Wake | None = None) -> None:
-        move_tick_origin_back(checkpoint.folder / SESSIONIZE)
-        state_size = lambda: _state_size(queries.get(SESSIONIZE))  # noqa: E731
-        sink = ChangesSink(*common(SESSIONIZE), state_size, publish, entries)
-        run(SESSIONIZE, changes(wake), sink, settings.trigger)
-
-    try:
-        if is_real_time:
+    def run_query(name: str, wake: Wake | None = None) -> None:
+        if name == ARCHIVE:
+            run(ARCHIVE, parsed(slow_ms), ArchiveSink(*common(ARCHIVE)), slow_ms)
+        elif name == ROLLUP:
+            merge = RollupSink(*common(ROLLUP), has_changes=settings.sink != "kafka")
+            run(ROLLUP, rows.where("change != 'heartbeat'"), merge, slow_ms)
+        elif is_real_time:
             begin(SESSIONIZE, real_time.writer(changes(), brokers, settings.output_topic, settings.trigger))
         else:
-            run_sessionize()
+            move_tick_origin_back(checkpoint.folder / SESSIONIZE)
+            state_size = lambda: _state_size(queries.get(SESSIONIZE))  # noqa: E731
+            sink = ChangesSink(*common(SESSIONIZE), state_size, publish, entries)
+            run(SESSIONIZE, changes(wake), sink, settings.trigger)
+
+    try:
+        run_query(SESSIONIZE)
         _wait_for_first_micro_batch(queries[SESSIONIZE], stop)
-        run(ARCHIVE, parsed(slow_ms), ArchiveSink(*common(ARCHIVE)), slow_ms)
-        merge = RollupSink(*common(ROLLUP), has_changes=settings.sink != "kafka")
-        run(ROLLUP, rows.where("change != 'heartbeat'"), merge, slow_ms)
+        run_query(ARCHIVE)
+        run_query(ROLLUP)
     except BaseException:  # on a cluster a query that was started would outlive this job
         for query in queries.values():
             with contextlib.suppress(Exception):
                 query.stop()
         raise
-    return queries, run_sessionize
+    return queries, run_query
 
 
 def sessionize(

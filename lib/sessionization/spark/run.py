@@ -145,13 +145,13 @@ def _run(
     ):
         clock = ClockWatch.of(checkpoint)
         with _plain_errors("the queries cannot be started"):
-            queries, wake_with = pipeline.start(
+            queries, start_again = pipeline.start(
                 spark, settings, checkpoint, home, progress_log.keep, report, stop, before
             )
 
         def restart_if_clock_went_back() -> None:
-            if not is_real_time and (back_ms := clock.take_back_ms()) is not None:
-                restart_and_wake(spark, checkpoint, queries, wake_with, back_ms, watch.say)
+            if not is_real_time and (back := clock.take()) is not None:
+                restart_and_wake(spark, checkpoint, queries, start_again, back, stop, watch.say)
 
         try:
             with stop_after(stop, settings.run_for):

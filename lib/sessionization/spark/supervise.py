@@ -128,8 +128,8 @@ def stop_query(query: StreamingQuery, say: Say) -> None:
         say(f"query {query.name} does not stop ({first_cause(str(error))}): it ends with the engine")
 
 
-def wait_for_rest(query: StreamingQuery, deadline_s: float) -> None:
-    """Wait until the micro-batch that now runs is done, the query has ended, or it is too late.
+def wait_for_rest(query: StreamingQuery, deadline_s: float, stop: threading.Event | None = None) -> None:
+    """Wait until the micro-batch that now runs is done, the query has ended, `stop` is set, or it is too late.
 
     Where micro-batches take longer than the trigger there is no pause between two: then the next has just begun, and
     can be cut off before it has done any work.
@@ -141,7 +141,7 @@ def wait_for_rest(query: StreamingQuery, deadline_s: float) -> None:
 
     before = newest_done()
     while query.isActive and query.status["isTriggerActive"] and newest_done() == before:
-        if time.monotonic() >= deadline_s:
+        if time.monotonic() >= deadline_s or (stop is not None and stop.is_set()):
             return
         time.sleep(0.01)
 
