@@ -113,7 +113,9 @@ def monitored(
                 port = stack.enter_context(served(host, port, metrics))
                 say(f"metrics for Prometheus on port {port} of {host}, {PATH}")
             except (OSError, UnicodeError) as error:  # a host name may be none that can be encoded
-                say(f"--metrics-port {port} of {host} cannot be served ({error.strerror}): the stream goes on without")
+                say(
+                    f"--metrics-port {port} of {host} cannot be served ({getattr(error, 'strerror', error)}): the stream goes on without"
+                )
             else:
                 outlets.append(Outlet("the metrics", metrics, say))
         with told_of(spark, outlets, say) as add:

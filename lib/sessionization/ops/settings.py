@@ -36,10 +36,6 @@ class MaintainSettings(HomeSettings):
 
     @model_validator(mode="after")
     def _have_the_checkpoints_they_need(self) -> Self:
-        for account in self.account:
-            if not any(character.isalnum() for character in account):
-                msg = f"--account {account!r} has no letter or digit: give one account, without commas around it"
-                raise ValueError(msg)
         if self.warehouse is not None and self.checkpoints is None:
             msg = "--warehouse needs --checkpoints: the job must not run while folders are changed"
             raise ValueError(msg)
@@ -84,6 +80,14 @@ class EraseSettings(HomeSettings):
         description="file with a secret key of at least 16 bytes: the receipt then has each account's HMAC-SHA-256; "
         "without it, nothing of the accounts",
     )
+
+    @model_validator(mode="after")
+    def _accounts_are_no_separators(self) -> Self:
+        for account in self.account:
+            if not any(character.isalnum() for character in account):
+                msg = f"--account {account!r} has no letter or digit: give one account, without commas around it"
+                raise ValueError(msg)
+        return self
 
     @model_validator(mode="after")
     def _have_the_checkpoints_they_need(self) -> Self:

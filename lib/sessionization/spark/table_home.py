@@ -214,7 +214,6 @@ def create_tables(spark: SparkSession, home: TableHome, *, owner: str, may_creat
     """Create the tables that are missing, and check that the others belong to the checkpoint `owner`.
 
     Rows of `sessions` that an earlier version wrote are brought in line with this one.
-
     Of new tables one comes first: of two jobs that start at the same moment its creation is only one's, and the other one
     is refused before it has created any.
 
