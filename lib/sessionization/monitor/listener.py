@@ -113,6 +113,7 @@ def monitored(
                 port = stack.enter_context(served(host, port, metrics))
                 say(f"metrics for Prometheus on port {port} of {host}, {PATH}")
             except (OSError, UnicodeError) as error:  # a host name may be none that can be encoded
+                cause = error.strerror if isinstance(error, OSError) else error
                 say(
                     f"--metrics-port {port} of {host} cannot be served ({getattr(error, 'strerror', error)}): the stream goes on without"
                 )
