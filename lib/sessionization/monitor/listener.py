@@ -114,9 +114,7 @@ def monitored(
                 say(f"metrics for Prometheus on port {port} of {host}, {PATH}")
             except (OSError, UnicodeError) as error:  # a host name may be none that can be encoded
                 cause = error.strerror if isinstance(error, OSError) else error
-                say(
-                    f"--metrics-port {port} of {host} cannot be served ({getattr(error, 'strerror', error)}): the stream goes on without"
-                )
+                say(f"--metrics-port {port} of {host} cannot be served ({cause}): the stream goes on without")
             else:
                 outlets.append(Outlet("the metrics", metrics, say))
         with told_of(spark, outlets, say) as add:
