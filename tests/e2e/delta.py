@@ -46,7 +46,7 @@ def read_table(table: Path) -> Stored:
             fields = json.loads(action["metaData"]["schemaString"])["fields"]
     names = [field["name"] for field in fields if not field["name"].startswith("_")]
     parts = [_normal(_rows_of_file(table, file), file["partitionValues"], names) for file in live_files(table).values()]
-    return Stored(pa.concat_tables(parts) if parts else pa.table({}))
+    return Stored(pa.concat_tables(parts, promote_options="default") if parts else pa.table({}))
 
 
 def _rows_of_file(table: Path, file: dict[str, Any]) -> pa.Table:
@@ -64,8 +64,10 @@ def _normal(content: pa.Table, partition: dict[str, Any], names: Sequence[str]) 
     for name in names:
         if name in partition:
             column = pa.repeat(pa.scalar(partition[name], pa.string()), content.num_rows)
-        else:
+        elif name in content.column_names:
             column = content[name]
+        else:  # a file of before the table had it
+            column = pa.nulls(content.num_rows)
         if pa.types.is_date(column.type):
             column = column.cast(pa.string())
         if pa.types.is_timestamp(column.type):
