@@ -69,10 +69,11 @@ class Oracle:
 
     `changes` are those of every micro-batch by its clock, without the heartbeats, and `newest_ms` is the newest clock of one
     that has any, with them; `files` is what each query has read. `digest` stands for a row where they are counted: a
-    `hash` takes a fraction of the memory.
+    `hash` takes a fraction of the memory. `groups` is the job's `--device-groups`.
     """
 
     digest: Callable[[Row], Any] = tuple
+    groups: int | None = None
 
     tables: dict[str, Rows] = field(default_factory=lambda: {name: Rows() for name in COLUMNS})
     changes: dict[int, list[tuple[str, Change]]] = field(default_factory=dict)
@@ -205,7 +206,7 @@ def tell(
         digest: what to count in place of a row.
         former: of the checkpoint whose sessions this one began with (`--from-sessions`); what it wrote is added.
     """
-    oracle = Oracle(digest)
+    oracle = Oracle(digest, groups)
     source = source or Files()
     reference = QuickReference(rules, groups)
     if former is not None:

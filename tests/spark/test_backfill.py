@@ -113,12 +113,12 @@ def maintain(spark: SparkSession, home: TableHome, said: list[str], over: thread
 
 
 def is_at_rest(spark: SparkSession, home: TableHome, checkpoints: Path) -> bool:
-    """Whether the job has ended with all done and read, without which nothing may be merged."""
+    """Whether the job has done and read all, without which nothing may be merged, and every session has ended."""
     try:
         refuse_unread(checkpoints, partial(home.is_appended_since, spark, SESSION_CHANGES))
     except CheckpointError:
         return False
-    return True
+    return home.read(spark.read, SESSIONS).where("status = 'live'").isEmpty()
 
 
 @pytest.fixture(scope="module")
