@@ -7,6 +7,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 BROKER := .venv/.broker
 BENCH := .venv/.bench
+CLASSES := .venv/.classes
 NOTEBOOKS := .venv/.notebooks
 
 BUILD ?= .venv-build/bin
@@ -57,6 +58,12 @@ $(NOTEBOOKS): $(READY) requirements-notebooks.lock
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-build-isolation --require-hashes -r requirements-notebooks.lock
 	@touch $@
 
+$(CLASSES): $(READY)
+	@echo "archiving the classes of Spark, so that the tests' engines start faster (once; two minutes)"
+	@rm -f .venv/classes.jsa
+	@$(BIN)/python -m tests.e2e.archive_classes
+	@touch $@
+
 demo: $(READY) ## simulator and job together for a minute, with a live view
 	@$(BIN)/python jobs/demo.py --folder $(DEMO)
 
@@ -74,7 +81,7 @@ notebook-data: $(NOTEBOOKS) ## tables and runs for the notebooks, once: an eveni
 	@$(BIN)/python -m sessionization.local.notebook_demo
 	@[ -f .bench/mlflow.db ] || $(BIN)/python -m tests.bench --quick --only groups
 
-test: $(READY) $(BROKER) $(NOTEBOOKS) ## the tests but for the long ones, fast tiers first
+test: $(READY) $(BROKER) $(NOTEBOOKS) $(CLASSES) ## the tests but for the long ones, fast tiers first
 	@$(UNIT)
 	@$(BIN)/python -m pytest tests/setup tests/adapter -q $(TWO)
 	@$(BIN)/python -m pytest tests/spark tests/notebooks -q $(TWO)
@@ -83,7 +90,7 @@ test: $(READY) $(BROKER) $(NOTEBOOKS) ## the tests but for the long ones, fast t
 test-notebooks: $(NOTEBOOKS) ## every notebook without a browser and one in it, and nutter's tests
 	@$(NOTEBOOK_TESTS)
 
-test-faults: $(READY) $(BROKER) ## kill the job at every boundary, and every other fault: make test-faults SEEDS=4 KILLS=50
+test-faults: $(READY) $(BROKER) $(CLASSES) ## kill the job at every boundary, and every other fault: make test-faults SEEDS=4 KILLS=50
 	@$(BIN)/python -m pytest tests/adapter tests/e2e tests/faults -q -m long
 	@$(BIN)/python -m tests.faults --seeds $(SEEDS) --kills $(KILLS)
 

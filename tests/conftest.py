@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     """A session with two cores and two shuffle partitions; a job that a test calls in this process runs in it too."""
     # The tiers without Spark import neither PySpark nor these.
-    from sessionization.local.session import SHORT_LIVED_JVM, local_session
+    from sessionization.local.session import local_session
     from sessionization.spark import session as sessions
+    from tests.jvm import JVM_OPTIONS
 
-    os.environ.setdefault("JAVA_TOOL_OPTIONS", SHORT_LIVED_JVM)
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", JVM_OPTIONS)
     conf = {"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2"}
     session = local_session(tmp_path_factory.mktemp("spark") / "engine.log", sessions.STREAM_CONF | conf)
     with pytest.MonkeyPatch.context() as patch:

@@ -15,8 +15,8 @@ import pyspark
 from sessionization.local.child import tie_to_this_process
 from sessionization.local.jars import jar_paths
 from sessionization.local.java import java_home
-from sessionization.local.session import SHORT_LIVED_JVM
 from tests.e2e.job import ROOT
+from tests.jvm import JVM_OPTIONS
 
 _SPARK = Path(pyspark.__file__).parent
 _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
@@ -116,7 +116,7 @@ class Cluster:
 def _launch(log: Path, main_class: str, *arguments: str) -> subprocess.Popen[bytes]:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     of_spark = {
-        "JAVA_TOOL_OPTIONS": SHORT_LIVED_JVM,
+        "JAVA_TOOL_OPTIONS": JVM_OPTIONS,
         "JAVA_HOME": str(java_home()),
         "SPARK_HOME": str(_SPARK),
         "SPARK_LOCAL_IP": "127.0.0.1",

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from sessionization.local.session import SHORT_LIVED_JVM
 from tests.e2e.checkpoints import committed_files, committed_offsets, last_begun, last_committed, merged_before
 from tests.e2e.topics import Topics
+from tests.jvm import JVM_OPTIONS
 
 ROOT = Path(__file__).parents[2]
 ENTRY = ROOT / "jobs" / "sessionize.py"
@@ -21,7 +21,7 @@ _LONGEST_S = 300
 _STOP_S = 60
 _DEATH_S = 20
 _STOPS = 5
-_LONG_TRIGGER = "--trigger=15s"
+_LONG_TRIGGER = "--trigger=1m"
 
 # The oracle reads every micro-batch's clock and files, and Spark would drop those of all but the last hundred.
 _KEEP_LOGS = {
@@ -45,7 +45,7 @@ def command(*options: str, entry: Sequence[str | Path] = (ENTRY,)) -> list[str]:
 def environment(**given: str) -> dict[str, str]:
     """The environment of a job: this process's own, of which nothing about Spark but what is given."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
-    return {"JAVA_TOOL_OPTIONS": SHORT_LIVED_JVM, **inherited, "PYTHONPATH": str(ROOT / "lib"), **given}
+    return {"JAVA_TOOL_OPTIONS": JVM_OPTIONS, **inherited, "PYTHONPATH": str(ROOT / "lib"), **given}
 
 
 def run_to_end(
@@ -146,7 +146,8 @@ class Job:
     def come_to_rest(self, *names: str) -> None:
         """Stop gracefully, again until no micro-batch of these queries is left half done: mostly at once.
 
-        Where micro-batches take longer than the trigger there is no pause to stop in: it is a longer one then.
+        Where micro-batches take longer than the trigger there is no pause to stop in. The next start has a trigger of a
+        minute: its first micro-batches run at once, and the pause after them is long on a slow machine too.
         """
         queries = [self.checkpoints / name for name in names]
         more = self.more
@@ -159,7 +160,7 @@ class Job:
                 return
             self.more = (*more, _LONG_TRIGGER)
             self.start()
-            self.wait_until(partial(_are_done, planned), "what was begun is done")
+            self.wait_until(partial(_rest, planned), "what was begun is done, and nothing else is begun")
         msg = f"each of {_STOPS} stops has left a micro-batch half done"
         raise AssertionError(msg)
 
@@ -225,8 +226,10 @@ class Job:
         return self._process
 
 
-def _are_done(batches: Mapping[Path, int]) -> bool:
-    return all(last_committed(query) >= batch_id for query, batch_id in batches.items())
+def _rest(batches: Mapping[Path, int]) -> bool:
+    """Whether queries are done with those micro-batches, and with all that they have begun."""
+    done = {query: last_committed(query) for query in batches}
+    return all(done[query] >= max(batch_id, last_begun(query)) for query, batch_id in batches.items())
 
 
 def processes_of_session(session: int) -> list[int]:

@@ -19,6 +19,8 @@ from tests.e2e.oracle import Oracle, tell
 from tests.e2e.state import Entry, entries_and_timers
 from tests.e2e.tables import Tables, differences, read_tables
 
+pytestmark = pytest.mark.long
+
 EVENTS = int(os.environ.get("SESSIONIZATION_E2E_EVENTS", "20000"))
 # Four minutes of an evening, whatever the size: so many files, and so many sessions per device.
 RATE = EVENTS / 200

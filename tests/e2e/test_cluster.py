@@ -16,6 +16,8 @@ from tests.e2e.oracle import Oracle, tell
 from tests.e2e.state import entries_and_timers
 from tests.e2e.tables import Tables, differences, read_tables
 
+pytestmark = pytest.mark.long
+
 RULES = Rules(heartbeat_ms=5_000)
 EVENTS, RATE = 4_000, 20
 EVENING = {"rate": RATE, "session_length": "10s", "devices": 8 * RATE, "dirt": 0.2, "file_interval": "2s"}

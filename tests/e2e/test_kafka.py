@@ -1,4 +1,4 @@
-"""From Kafka to the tables: a producer, a broker and a job as they are, the last two killed and started again."""
+"""From Kafka to the tables: a producer, a broker and a job as they are, the broker and the engine killed and started again."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ from sessionization.local.broker import Broker
 from sessionization.spark.parse import STREAMS
 from tests.e2e import checkpoints
 from tests.e2e.accounts import unaccounted
-from tests.e2e.job import ROOT, Job
+from tests.e2e.job import ROOT, Ended, Job
 from tests.e2e.oracle import Oracle, tell
 from tests.e2e.state import entries_and_timers
 from tests.e2e.tables import Tables, differences, read_tables
@@ -46,11 +46,12 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @dataclass(frozen=True)
 class Run:
-    """What a job has left behind, and what it should have."""
+    """What a job has left behind, what it should have, and how it ended when its engine was killed."""
 
     job: Job
     oracle: Oracle
     tables: Tables
+    killed: Ended
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +70,8 @@ def run(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Run:
             wait_for_micro_batches(4)
             begun = checkpoints.last_begun(sessionize)
             job.wait_until(lambda: checkpoints.last_begun(sessionize) > begun, "a micro-batch begins")
-            job.kill()
+            job.kill_engine()
+            code, said = job.wait_for_end(), job.said()[-1]  # PySpark's own server prints a trace before that line
             job.start()
             wait_for_micro_batches(3)
             os.kill(producing.pid, signal.SIGSTOP)  # else what it cannot deliver would end it
@@ -83,7 +85,8 @@ def run(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Run:
     finally:
         job.kill_if_running()
     with topics.records() as records:
-        return Run(job, tell(job.checkpoints, RULES, records, groups=GROUPS), read_tables(job.warehouse))
+        oracle = tell(job.checkpoints, RULES, records, groups=GROUPS)
+        return Run(job, oracle, read_tables(job.warehouse), Ended(code, [said]))
 
 
 @contextmanager
@@ -109,6 +112,13 @@ def _produce_broken(broker: Broker) -> None:
     for value in (None, b"", b"\xff", b'{"appSessionId":1', b"x" * TEN_MEGABYTES):
         producer.produce("pc_sessions", value, key=b"broken")
     assert producer.flush(30) == 0
+
+
+def test_an_engine_that_dies_is_told(run: Run) -> None:
+    assert run.killed.code == 1
+    [line] = run.killed.lines
+    assert line.startswith("sessionize: the engine has died (")
+    assert line.endswith("nothing is lost: start again with the same options")
 
 
 def test_tables_equal_the_reference(run: Run) -> None:

@@ -191,18 +191,3 @@ def test_ctrl_c_stops_as_sigterm_does(rest: Rest) -> None:
     assert rest.ended.code == 0
     assert "sessionize: stopping: finishing the micro-batches that have begun" in rest.ended.lines
     assert rest.ended.lines[-1].startswith("sessionize: event-to-table latency")
-
-
-def test_an_engine_that_dies_is_told(tmp_path: Path) -> None:
-    job = Job(tmp_path)
-    try:
-        job.start()
-        job.wait_until(lambda: last_committed(job.checkpoints / "sessionize") >= 0, "a micro-batch", poll_s=0.2)
-        job.kill_engine()
-        code = job.wait_for_end()
-    finally:
-        job.kill_if_running()
-    assert code == 1
-    line = job.said()[-1]  # PySpark's own server prints a trace of its lost connection before it
-    assert line.startswith("sessionize: the engine has died (")
-    assert line.endswith("nothing is lost: start again with the same options")

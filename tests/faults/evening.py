@@ -31,7 +31,7 @@ def play_and_compare(seed: int, kills: int, folder: Path) -> Told:
     folder.mkdir()
     groups = None if seed % 2 else _GROUPS
     try:
-        run = play(seed, kills, folder, classes=folder / "classes.jsa", groups=groups)
+        run = play(seed, kills, folder, groups=groups)
         found = compare(run, spark_session(folder / "engine.log"))
     except Exception as error:  # noqa: BLE001 - the other evenings are worth their reports all the same
         return Told(1, Counter(), [f"seed {seed} broke off: {error!r}", f"  kept: {folder}"])

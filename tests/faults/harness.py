@@ -32,7 +32,6 @@ _RELEASE_S = 0.5
 _REACHED_WITHIN_S = 45
 _POLL_S = 0.001
 _NAMED = 3
-_CLASSES_ARE_ARCHIVED_WITHIN_S = 120
 
 
 @dataclass(frozen=True)
@@ -78,17 +77,6 @@ class Scene:
         grouping = () if groups is None else (f"--device-groups={groups}",)
         self.job = Job(folder, *OPTIONS, *grouping, entry=entry)
         self.traces = Traces(self.job)
-
-    def archive_classes(self, classes: Path) -> None:
-        """Let starts take the engine's classes from an archive, after one that makes it where there is none."""
-        if not classes.exists():
-            self.job.jvm = (f"-XX:ArchiveClassesAtExit={classes}", "-Xlog:disable")
-            self._evening.release(self.job.input, FILES_PER_START)
-            self.job.start()
-            self.job.wait_until_done()
-            assert self.job.terminate(_CLASSES_ARE_ARCHIVED_WITHIN_S) == 0
-        # An archive that does not fit, or could not be made, is passed over in silence.
-        self.job.jvm = (f"-XX:SharedArchiveFile={classes}", "-Xshare:auto", "-Xlog:disable")
 
     def cut(self, boundary: Boundary) -> None:
         """Start the job, and kill it at a boundary; where that is not reached in time, then."""
@@ -156,7 +144,6 @@ def play(
     folder: Path,
     *,
     boundaries: Sequence[Boundary] = tuple(Boundary),
-    classes: Path | None = None,
     entry: Sequence[str | Path] = (ENTRY,),
     groups: int | None = None,
 ) -> Run:
@@ -167,8 +154,6 @@ def play(
         kills: how many; the evening is as long as they need.
         folder: an empty one.
         boundaries: where to kill.
-        classes: an archive of the engine's Java classes, by which it starts faster; where it is missing the evening
-            begins with a start that is not killed, and makes it.
         entry: the script to run, and its first arguments.
         groups: the job's `--device-groups`.
     """
@@ -176,8 +161,6 @@ def play(
     order = [boundaries[at % len(boundaries)] for at in range(kills)]
     random.Random(seed).shuffle(order)
     try:
-        if classes is not None:
-            scene.archive_classes(classes)
         for boundary in order:
             scene.cut(boundary)
         return scene.end()

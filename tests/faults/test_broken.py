@@ -9,6 +9,8 @@ from tests.e2e.tables import differences
 from tests.faults.boundaries import Boundary
 from tests.faults.harness import play
 
+pytestmark = pytest.mark.long
+
 BROKEN_JOB = Path(__file__).with_name("broken_job.py")
 
 
@@ -16,7 +18,7 @@ BROKEN_JOB = Path(__file__).with_name("broken_job.py")
     ("mutation", "boundaries", "verdict"),
     [
         ("not-idempotent", (Boundary.CHANGES_COMMITTED,), "too much"),
-        pytest.param("dropping", (Boundary.AT_RANDOM,), "missing", marks=pytest.mark.long),
+        ("dropping", (Boundary.AT_RANDOM,), "missing"),
     ],
 )
 def test_a_broken_sink_is_found(tmp_path: Path, mutation: str, boundaries: Sequence[Boundary], verdict: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sessionization.local.session import SHORT_LIVED_JVM
+from tests.jvm import JVM_OPTIONS
 
 pytest.importorskip("runtime.nutterfixture", reason="nutter is not installed: make notebooks installs it")
 
@@ -38,7 +38,7 @@ def nutter(cwd: Path, pattern: str, /, **parameters: Path | str) -> tuple[int, s
     }
     environment |= {
         "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "lib"))),
-        "JAVA_TOOL_OPTIONS": SHORT_LIVED_JVM,
+        "JAVA_TOOL_OPTIONS": JVM_OPTIONS,
         "MLFLOW_TRACKING_URI": f"sqlite:///{cwd / 'mlflow.db'}",
     }
     done = subprocess.run(

@@ -215,6 +215,7 @@ def test_what_rollup_would_bring_back_it_must_have_read(
     assert players(spark, home, SESSIONS) == CHANGES_OF_OTHERS
 
 
+@pytest.mark.long
 def test_sessions_that_retention_took_are_found_by_their_changes_also_by_a_second_run(
     spark: SparkSession, home: TableHome, settings: EraseSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -208,7 +208,7 @@ def test_timers_of_former_rules_are_borne_as_long_as_they_may_be_left(spark: Spa
         assert [found.invariant for found in state.broken()] == told
 
 
-@pytest.mark.parametrize("device_groups", [None, 2])
+@pytest.mark.parametrize("device_groups", [pytest.param(None, marks=pytest.mark.long), 2])
 def test_what_a_job_leaves_breaks_nothing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device_groups: int | None
 ) -> None:

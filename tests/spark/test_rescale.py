@@ -1,6 +1,7 @@
 """A stopped job's state over more and over fewer partitions: the same entries and timers, and heartbeats go on."""
 
 import json
+import shutil
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -34,12 +35,13 @@ def run_until(job: Job, beats: int) -> None:
             return
 
 
-def rescaled(job: Job, partitions: int) -> list[str]:
+def rescaled(checkpoints: Path, partitions: int) -> list[str]:
     said: list[str] = []
-    rescale(RescaleSettings(checkpoints=job.settings.checkpoints, partitions=partitions), said.append)
+    rescale(RescaleSettings(checkpoints=checkpoints, partitions=partitions), said.append)
     return said
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("device_groups", "folder"), [(None, "devices"), (4, "four groups")])
 def test_two_partitions_become_five_and_then_three(
     spark: SparkSession, tmp_path: Path, device_groups: int | None, folder: str
@@ -55,7 +57,7 @@ def test_two_partitions_become_five_and_then_three(
         assert begun(query, newest_begun(query)).partitions == before
         entries, timers = entries_and_timers(spark, tmp_path / "plain")
         assert len(entries) == DEVICES + 1
-        said = rescaled(job, partitions)
+        said = rescaled(tmp_path / folder, partitions)
         assert (
             said[-1]
             == f"{len(entries)} entries and {len(timers)} timers in {partitions} partitions, the same as before"
@@ -68,7 +70,7 @@ def test_two_partitions_become_five_and_then_three(
         beats = job.count("change = 'heartbeat'") + DEVICES
     run_until(job, beats)
     assert begun(query, newest_begun(query)).partitions == partitions
-    assert rescaled(job, partitions) == ["the state has 3 partitions already: there is nothing to do"]
+    assert rescaled(tmp_path / folder, partitions) == ["the state has 3 partitions already: there is nothing to do"]
 
     assert job.count("change = 'started'") == DEVICES
     assert job.count("change = 'ended'") == 0
@@ -80,63 +82,71 @@ def test_two_partitions_become_five_and_then_three(
     assert len(last) == DEVICES
 
 
-def test_what_cannot_be_rescaled_is_refused_and_left_alone(spark: SparkSession, tmp_path: Path) -> None:
-    job = Job(spark, tmp_path)
-    folder = job.settings.checkpoints
-    with pytest.raises(CheckpointError, match=r"holds no layout\.json"):
-        rescaled(job, 5)
-    assert not folder.exists()
+@pytest.fixture(scope="module")
+def stopped(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The checkpoint folder of a job that has stopped between two micro-batches."""
+    job = Job(spark, tmp_path_factory.mktemp("stopped"), device_groups=4)
     job.send(message(1, "Start"))
     run_until(job, 1)
-    query = folder / SESSIONIZE
-    newest = newest_begun(query)
+    return job.settings.checkpoints
 
+
+@pytest.fixture
+def checkpoints(stopped: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return shutil.copytree(stopped, tmp_path / "copy")
+
+
+def test_without_a_layout_nothing_is_rescaled_or_made(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"holds no layout\.json"):
+        rescaled(tmp_path / "none", 5)
+    assert not (tmp_path / "none").exists()
+
+
+def test_what_cannot_be_rescaled_is_refused_and_left_alone(
+    spark: SparkSession, checkpoints: Path, tmp_path: Path
+) -> None:
+    query = checkpoints / SESSIONIZE
+    newest = newest_begun(query)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rescaling, "locked", partial(locked, wait_s=0.1))
-        with locked(folder, print), pytest.raises(CheckpointError, match="is in use by process"):
-            rescaled(job, 5)
+        with locked(checkpoints, print), pytest.raises(CheckpointError, match="is in use by process"):
+            rescaled(checkpoints, 5)
     commit = query / "commits" / str(newest)
     commit.rename(tmp_path / "commit")
     with pytest.raises(CheckpointError, match=f"micro-batch {newest} is begun and not done: start the job"):
-        rescaled(job, 5)
+        rescaled(checkpoints, 5)
     (tmp_path / "commit").rename(commit)
 
-    whole = Fingerprint.of(StateReader(spark, folder))
+    whole = Fingerprint.of(StateReader(spark, checkpoints))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rescaling, "checked", lambda *_: ["a law: 1 times not"])
         with pytest.raises(StateError, match=r"before anything was touched \(a law"):
-            rescaled(job, 5)
+            rescaled(checkpoints, 5)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(spark), "_streamingCheckpointManager", property(lambda _: None.missing))
         with pytest.raises(ConfigurationError, match="cannot repartition a state"):
-            rescaled(job, 5)
+            rescaled(checkpoints, 5)
     assert newest_begun(query) == newest_committed(query) == newest
-    assert Fingerprint.of(StateReader(spark, folder)) == whole
+    assert Fingerprint.of(StateReader(spark, checkpoints)) == whole
 
 
-def test_one_that_was_cut_off_is_finished_with_the_same_number(spark: SparkSession, tmp_path: Path) -> None:
-    job = Job(spark, tmp_path)
-    job.send(message(1, "Start"))
-    run_until(job, 1)
-    query = job.settings.checkpoints / SESSIONIZE
+def test_one_that_was_cut_off_is_finished_with_the_same_number(checkpoints: Path) -> None:
+    query = checkpoints / SESSIONIZE
     newest = newest_begun(query)
     text = (query / "offsets" / str(newest)).read_text().splitlines()
     conf = json.loads(text[1])
     conf["conf"]["spark.sql.shuffle.partitions"] = "5"
     (query / "offsets" / str(newest + 1)).write_text("\n".join([text[0], json.dumps(conf), *text[2:]]))
     with pytest.raises(CheckpointError, match="to 5 partitions was cut off: finish it first, with --partitions 5"):
-        rescaled(job, 3)
-    assert "the same as before" in rescaled(job, 5)[-1]
+        rescaled(checkpoints, 3)
+    assert "the same as before" in rescaled(checkpoints, 5)[-1]
     assert newest_committed(query) == newest + 1
+    assert begun(query, newest + 1).partitions == 5
 
 
-def test_a_state_that_is_another_afterwards_is_told(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job = Job(spark, tmp_path)
-    job.send(message(1, "Start"))
-    run_until(job, 1)
+def test_a_state_that_is_another_afterwards_is_told(checkpoints: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = iter((Fingerprint(1, 7, 1, 7), Fingerprint(1, 8, 1, 7)))
     monkeypatch.setattr(Fingerprint, "of", classmethod(lambda *_: next(found)))
     with pytest.raises(StateError, match="the state is not what it was"):
-        rescaled(job, 5)
+        rescaled(checkpoints, 5)

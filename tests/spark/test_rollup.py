@@ -92,7 +92,7 @@ def expected(changes: list[tuple[str, Change]]) -> dict:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_any_order_and_any_repetition_gives_the_reference_table(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     home = TableHome(tmp_path)
     empty_tables(spark, home, owner="test")

@@ -37,7 +37,7 @@ def stopped_at(job: Job, beats: int) -> None:
         job.stop(queries)
 
 
-@pytest.mark.parametrize(("groups", "then"), [(None, 3), (3, None)])
+@pytest.mark.parametrize(("groups", "then"), [(None, 3), pytest.param(3, None, marks=pytest.mark.long)])
 def test_live_sessions_outlive_their_checkpoint_and_its_groups(
     spark: SparkSession, tmp_path: Path, groups: int | None, then: int | None
 ) -> None:
