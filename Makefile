@@ -91,7 +91,7 @@ test-notebooks: $(NOTEBOOKS) ## every notebook without a browser and one in it, 
 	@$(NOTEBOOK_TESTS)
 
 test-faults: $(READY) $(BROKER) $(CLASSES) ## kill the job at every boundary, and every other fault: make test-faults SEEDS=4 KILLS=50
-	@$(BIN)/python -m pytest tests/adapter tests/e2e tests/faults -q -m long
+	@$(BIN)/python -m pytest tests/adapter tests/spark tests/e2e tests/faults -q -m long
 	@$(BIN)/python -m tests.faults --seeds $(SEEDS) --kills $(KILLS)
 
 soak: $(READY) $(BROKER) ## hold a load from Kafka: make soak MINUTES=5 RATE=2000 LIVE=50000

@@ -127,11 +127,16 @@ def test_a_failure_that_passes_is_tried_again(
     assert (tmp_path / "thing.jar").read_bytes() == CONTENT
 
 
-def test_a_failure_that_stays_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def nobody() -> str:
+    """A host and port where nobody listens any more."""
     with serving() as gone:
-        pass
-    monkeypatch.setenv("MAVEN_MIRROR_URL", f"http://{gone.host}")
-    with pytest.raises(SetupError, match=rf"^http://{gone.host}/{PATH} could not be .*Connection refused.*: check the"):
+        return gone.host
+
+
+def test_a_failure_that_stays_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nobody: str) -> None:
+    monkeypatch.setenv("MAVEN_MIRROR_URL", f"http://{nobody}")
+    with pytest.raises(SetupError, match=rf"^http://{nobody}/{PATH} could not be .*Connection refused.*: check the"):
         fetch(tmp_path / "thing.jar")
 
 
@@ -146,10 +151,8 @@ def test_a_proxy_is_used_but_for_hosts_that_need_none(tmp_path: Path, monkeypatc
     assert mirror.asked == [f"/{PATH}"]
 
 
-def test_https_goes_through_its_own_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving() as gone:
-        pass
-    monkeypatch.setenv("HTTPS_PROXY", f"http://{gone.host}")
+def test_https_goes_through_its_own_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nobody: str) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", f"http://{nobody}")
     with pytest.raises(SetupError, match=r"^https://repo1.* could not be .*refused.*: check HTTPS_PROXY and NO_PROXY"):
         fetch(tmp_path / "thing.jar")
 
