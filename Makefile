@@ -61,7 +61,7 @@ $(NOTEBOOKS): $(READY) requirements-notebooks.lock
 $(CLASSES): $(READY)
 	@echo "archiving the classes of Spark, so that the tests' engines start faster (once; two minutes)"
 	@rm -f .venv/classes.jsa
-	@$(BIN)/python -m tests.e2e.archive_classes
+	@$(BIN)/python -m tests.faults.archive_classes
 	@touch $@
 
 demo: $(READY) ## simulator and job together for a minute, with a live view

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -155,12 +155,11 @@ class Job:
             self._running().terminate()
             assert self.wait_for_end(within_s=_LONGEST_S) == 0, self.said()[-3:]
             self.more = more
-            planned = {query: last_begun(query) for query in queries}
-            if all(last_committed(query) == batch_id for query, batch_id in planned.items()):
+            if _are_at_rest(queries):
                 return
             self.more = (*more, _LONG_TRIGGER)
             self.start()
-            self.wait_until(partial(_rest, planned), "what was begun is done, and nothing else is begun")
+            self.wait_until(partial(_are_at_rest, queries), "what was begun is done")
         msg = f"each of {_STOPS} stops has left a micro-batch half done"
         raise AssertionError(msg)
 
@@ -226,10 +225,9 @@ class Job:
         return self._process
 
 
-def _rest(batches: Mapping[Path, int]) -> bool:
-    """Whether queries are done with those micro-batches, and with all that they have begun."""
-    done = {query: last_committed(query) for query in batches}
-    return all(done[query] >= max(batch_id, last_begun(query)) for query, batch_id in batches.items())
+def _are_at_rest(queries: Sequence[Path]) -> bool:
+    """Whether each query is done with all micro-batches that it has begun."""
+    return all(last_committed(query) == last_begun(query) for query in queries)
 
 
 def processes_of_session(session: int) -> list[int]:

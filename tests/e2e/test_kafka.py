@@ -1,4 +1,4 @@
-"""From Kafka to the tables: a producer, a broker and a job as they are, the broker and the engine killed and started again."""
+"""From Kafka to the tables: a real producer, broker and job; the broker and the engine are killed, and started again."""
 
 import os
 import signal

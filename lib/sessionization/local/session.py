@@ -21,8 +21,8 @@ from sessionization.signals import kept_interrupt
 SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 """`JAVA_TOOL_OPTIONS` for a run of a minute: the optimising compiler would not pay off on a few cores.
 
-Without the second option the JVM reserves so little for compiled code that it throws Spark's away and compiles it again.
-The third one takes the collector with the smallest cost on few cores: 10 to 20 % less CPU time until the first MERGE.
+Without the second option the JVM reserves too little for compiled code, throws Spark's away, and compiles it again.
+The third one takes the garbage collector that costs least on few cores: 10 to 20 % less CPU time until the first MERGE.
 """
 
 
@@ -62,11 +62,11 @@ def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
         "spark.databricks.delta.optimize.maxFileSize": str(64 * 1024 * 1024),
         # A laptop's micro-batches are small: generating and compiling code for them takes longer than running them.
         "spark.sql.codegen.wholeStage": "false",
-        # Likewise planning each stage anew by the size of the one before: it takes a sixth of a small MERGE.
-        "spark.sql.adaptive.enabled": "false",
         # Where it is generated after all, as in a long run: by default Spark compiles most of it anew every time.
         "spark.sql.codegen.cache.maxEntries": "5000",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        # Adaptive execution plans a query again after each stage: that is a sixth of the time of a small MERGE.
+        "spark.sql.adaptive.enabled": "false",
         "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.sql.streaming.stateStore.providerClass": (
