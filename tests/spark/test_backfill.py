@@ -4,6 +4,7 @@ import itertools
 import json
 import random
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -30,6 +31,8 @@ STREAMS = {"pc_sessions": "hostPcId", "console_sessions": "openPsid"}
 PLAYED_S = 20
 SETTLED_S = 10
 """How long after the last message sessions may still time out, and late Ends be given up."""
+MAINTAINED_S = 120
+MAINTENANCE = {f"{verb} of {SESSION_CHANGES.name}" for verb in ("OPTIMIZE", "VACUUM", "ALTER")}
 
 
 @dataclass
@@ -112,6 +115,21 @@ def maintain(spark: SparkSession, home: TableHome, said: list[str], over: thread
             return
 
 
+def statements_done(maintained: list[str]) -> set[str]:
+    return {line.removesuffix(" is done") for line in maintained if line.endswith(" is done")}
+
+
+def end(maintained: list[str], over: threading.Event, stop: threading.Event) -> None:
+    """Ends the evening when it was long enough and `maintain` has done its part, then the job when it has settled."""
+    if not over.wait(PLAYED_S):
+        deadline = time.monotonic() + MAINTAINED_S
+        while not statements_done(maintained) >= MAINTENANCE and time.monotonic() < deadline and not over.wait(0.5):
+            pass
+    over.set()
+    time.sleep(SETTLED_S)
+    stop.set()
+
+
 def is_at_rest(spark: SparkSession, home: TableHome, checkpoints: Path) -> bool:
     """Whether the job has done and read all, without which nothing may be merged, and every session has ended."""
     try:
@@ -142,8 +160,7 @@ def evening(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> St
             return
         reporter.start()
         maintainer.start()
-        threading.Timer(PLAYED_S, over.set).start()
-        threading.Timer(PLAYED_S + SETTLED_S, stop.set).start()
+        threading.Thread(target=end, args=(maintained, over, stop)).start()
 
     try:
         stop = threading.Event()
@@ -172,8 +189,7 @@ def streamed(evening: Streamed) -> Iterator[Streamed]:
 
 
 def test_what_the_stream_made_is_found_again(streamed: Streamed) -> None:
-    done = {line.removesuffix(" is done") for line in streamed.maintained if line.endswith(" is done")}
-    assert done >= {f"{verb} of {SESSION_CHANGES.name}" for verb in ("OPTIMIZE", "VACUUM", "ALTER")}
+    assert statements_done(streamed.maintained) >= MAINTENANCE
     assert not any("failed" in line for line in streamed.maintained)
     reasons = streamed.spark.sql(f"SELECT DISTINCT end_reason FROM {streamed.sessions}").collect()
     assert {row.end_reason for row in reasons} >= {"reported", "superseded", "timed_out", "orphaned"}
