@@ -21,6 +21,7 @@ from sessionization.ops.inspect import inspect, moment_of
 from sessionization.ops.invariants import ONE_LIVE, ONE_TIMER, RIGHT_INSTANT, Broken, Moment, broken, invariants
 from sessionization.ops.settings import InspectSettings
 from sessionization.ops.state import StateReader
+from sessionization.spark.checkpoint import SESSIONIZE
 from sessionization.spark.codec import STATE_SCHEMA, from_entry
 from sessionization.spark.layout import Layout
 from tests.spark.test_stream import Job, message, wait_for
@@ -216,14 +217,14 @@ def test_what_a_job_leaves_breaks_nothing(
     settings = InspectSettings(checkpoints=job.settings.checkpoints, device="d1")
     with pytest.raises(CheckpointError, match=r"holds no layout\.json"):
         inspect(settings, lambda _: None)
-    with job.running():
+    with job.running(SESSIONIZE):
         with pytest.raises(ConfigurationError, match="holds no state"):
             StateReader(spark, tmp_path).at_newest()
         job.send(
             message(1, "Start", "d1"), message(2, "Start", "d2"), message(2, "EndBi", "d2"), message(3, "EndBi", "d3"),
             message(4, "Start", "d2"),
         )  # fmt: skip
-        wait_for(lambda: job.count("change = 'heartbeat'") >= 2, "heartbeats")
+        wait_for(lambda: job.count(change="heartbeat") >= 2, "heartbeats")
         said: list[str] = []
         inspect(settings, said.append)  # beside the stream
         assert said[-1] == f"{len(SPOILT)} invariants hold"

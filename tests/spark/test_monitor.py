@@ -13,6 +13,7 @@ from sessionization.monitor.metrics import Metrics
 from sessionization.monitor.outlet import Outlet
 from sessionization.monitor.prometheus import served
 from sessionization.monitor.record import Record
+from sessionization.spark.checkpoint import ROLLUP, SESSIONIZE
 from tests.spark.test_stream import Job, message, wait_for
 
 
@@ -35,12 +36,12 @@ def test_queries_are_told_of_and_go_on_beside_outlets_that_hang_and_fail(
         return [record[field] for record in records if record["query"] == query and field in record]
 
     with told_of(spark, outlets, said.append) as add, served("127.0.0.1", 0, metrics) as port:
-        with job.running(add):
+        with job.running(report=add):
             job.send(*(message(1, "Start", f"d{number}") for number in range(10)), message(7, "EndBi", "d77"))
-            wait_for(lambda: job.count("change = 'heartbeat'") >= 10, "heartbeats")
+            wait_for(lambda: job.count(change="heartbeat") >= 10, "heartbeats")
             job.send(*(message(1, "EndBi", f"d{number}") for number in range(4)))
-            wait_for(lambda: job.count("end_reason = 'reported'") == 4, "ends")
-            wait_for(lambda: job.count("end_reason = 'orphaned'") == 1, "the orphan")
+            wait_for(lambda: job.count(end_reason="reported") == 4, "ends")
+            wait_for(lambda: job.count(end_reason="orphaned") == 1, "the orphan")
             wait_for(lambda: told("rollup", "live")[-1:] == [6], "six live sessions")
             wait_for(lambda: sum(told("archive", "rows_in")) == 15, "all messages")
             wait_for(lambda: sum(ends["orphaned"] for ends in told("sessionize", "ends")) == 1, "the orphan to be told")
@@ -79,11 +80,11 @@ def test_live_sessions_go_on_from_what_the_table_had(spark: SparkSession, tmp_pa
         if getattr(progress, "query", None) == "rollup":
             live.append(progress.detail.live)  # type: ignore[attr-defined]
 
-    with job.running(report):
+    with job.running(SESSIONIZE, ROLLUP, report=report):
         job.send(message(1, "Start", "d1"), message(1, "Start", "d2"))
         wait_for(lambda: live[-1:] == [2], "two live sessions")
     live.clear()
-    with job.running(report):
+    with job.running(SESSIONIZE, ROLLUP, report=report):
         job.send(message(1, "EndBi", "d1"), message(2, "Start", "d2"), message(1, "Start", "d3"))
-        wait_for(lambda: job.count("end_reason = 'superseded'") == 1, "a session superseded")
+        wait_for(lambda: job.count(end_reason="superseded") == 1, "a session superseded")
         wait_for(lambda: live[-1:] == [2], "two live sessions again")

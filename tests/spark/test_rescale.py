@@ -26,9 +26,9 @@ DEVICES = 12
 def run_until(job: Job, beats: int) -> None:
     """Run until there are so many heartbeats, and stop between two micro-batches, as the job does."""
     query = job.settings.checkpoints / SESSIONIZE
-    has_beaten = lambda: job.count("change = 'heartbeat'") >= beats  # noqa: E731
+    has_beaten = lambda: job.count(change="heartbeat") >= beats  # noqa: E731
     while True:
-        with job.running() as queries:
+        with job.running(SESSIONIZE) as queries:
             wait_for(has_beaten, "heartbeats")
             job.stop(queries)
         if not is_cut_off(query):
@@ -67,17 +67,17 @@ def test_two_partitions_become_five_and_then_three(
             sorted(timers),
         ]
         assert len({row.partition for row in StateReader(spark, tmp_path / folder).timers().collect()}) > 1
-        beats = job.count("change = 'heartbeat'") + DEVICES
+        beats = job.count(change="heartbeat") + DEVICES
     run_until(job, beats)
     assert begun(query, newest_begun(query)).partitions == partitions
     assert rescaled(tmp_path / folder, partitions) == ["the state has 3 partitions already: there is nothing to do"]
 
-    assert job.count("change = 'started'") == DEVICES
-    assert job.count("change = 'ended'") == 0
+    assert job.count(change="started") == DEVICES
+    assert job.count(change="ended") == 0
     last, counted = Counter(), Counter()
-    for row in job.changes("change = 'heartbeat'"):
-        counted[row.device_id] += 1 + row.missed_beats
-        last[row.device_id] = max(last[row.device_id], row.beat)
+    for row in job.changes(change="heartbeat"):
+        counted[row["device_id"]] += 1 + row["missed_beats"]
+        last[row["device_id"]] = max(last[row["device_id"]], row["beat"])
     assert counted == last
     assert len(last) == DEVICES
 

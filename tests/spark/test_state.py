@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 
 from sessionization.errors import ConfigurationError
 from sessionization.ops.state import StateReader
+from sessionization.spark.checkpoint import SESSIONIZE
 from tests.e2e.state import entries_and_timers
 from tests.spark.test_stream import Job, message, wait_for
 
@@ -18,12 +19,12 @@ def test_what_is_remembered_is_read(
 ) -> None:
     job = Job(spark, tmp_path, device_groups=device_groups, late_retention="1h")
     job.change(checkpoints=tmp_path / folder)
-    with job.running():
+    with job.running(SESSIONIZE):
         job.send(
             message(1, "Start", "d1"), message(2, "Start", "d2"), message(2, "EndBi", "d2"), message(3, "EndBi", "d3"),
             message(4, "Start", "d2"),
         )  # fmt: skip
-        wait_for(lambda: job.count("change = 'heartbeat'") >= 2, "heartbeats")
+        wait_for(lambda: job.count(change="heartbeat") >= 2, "heartbeats")
     state = StateReader(spark, job.settings.checkpoints)
     (tmp_path / "plain").symlink_to(job.settings.checkpoints)
     entries, timers = entries_and_timers(spark, tmp_path / "plain")

@@ -7,21 +7,27 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 import pytest
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from sessionization.core.grid import grid_of
+from sessionization.ops.state import StateReader
 from sessionization.settings import SessionizeSettings
-from sessionization.spark import pipeline, supervise
-from sessionization.spark.checkpoint import SESSIONIZE, open_checkpoint
+from sessionization.spark import supervise
+from sessionization.spark.checkpoint import ARCHIVE, QUERIES, SESSIONIZE, open_checkpoint
 from sessionization.spark.fixed import Fixed
-from sessionization.spark.progress import Progress
+from sessionization.spark.pipeline import Pipeline
+from sessionization.spark.progress import Progress, engine_progress
 from sessionization.spark.table_home import TableHome, create_tables, refuse_missing, take_over
-from sessionization.spark.tables import QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS
+from sessionization.spark.tables import QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS, Table
 from sessionization.spark.warm_start import warm_start
+from tests.e2e.delta import read_table
+from tests.spark.warehouse import empty_tables
 
 DEADLINE_S = 300
 
@@ -39,6 +45,7 @@ class Job:
             input=self.input, warehouse=folder / "warehouse", checkpoints=folder / "checkpoints", **defaults | settings
         )
         self.files = 0
+        self.owner: str | None = None
 
     def change(self, **settings: object) -> None:
         """Other settings from the next start on."""
@@ -57,7 +64,10 @@ class Job:
         hidden.rename(folder / f"{self.files}.json")
 
     @contextmanager
-    def running(self, report: Callable[[Progress], None] = lambda _: None) -> Iterator[dict[str, StreamingQuery]]:
+    def running(
+        self, *names: str, report: Callable[[Progress], None] = lambda _: None
+    ) -> Iterator[dict[str, StreamingQuery]]:
+        """Run the queries of these names, by default all three: each keeps a core busy."""
         settings = self.settings
         checkpoint = open_checkpoint(
             settings.checkpoints, Fixed.of(settings, str(self.home)), settings.rules, warm=settings.from_sessions
@@ -66,19 +76,21 @@ class Job:
         is_taking_over = checkpoint.is_warm and not checkpoint.is_used
         if is_taking_over:
             refuse_missing(self.spark, self.home)
+        elif not settings.warehouse.exists():
+            empty_tables(self.spark, self.home, owner=checkpoint.id)
         before = warm_start(self.spark, settings, checkpoint, self.home)
         if is_taking_over:
             checkpoint.keep_warm()
             take_over(self.spark, self.home, checkpoint.id)
-        create_tables(self.spark, self.home, owner=checkpoint.id, may_create=not checkpoint.is_used)
-        nobody = lambda _: None  # noqa: E731
-        queries, _ = pipeline.start(
-            self.spark, settings, checkpoint, self.home, nobody, report, threading.Event(), before
-        )
+        if self.owner != checkpoint.id:
+            create_tables(self.spark, self.home, owner=checkpoint.id, may_create=not checkpoint.is_used)
+            self.owner = checkpoint.id
+        pipeline = Pipeline(self.spark, settings, checkpoint, self.home, lambda _: None, report, before)
         try:
-            yield queries
+            pipeline.start(threading.Event(), names or QUERIES)
+            yield pipeline.queries
         finally:
-            for query in queries.values():
+            for query in pipeline.queries.values():
                 query.stop()
 
     def stop(self, queries: dict[str, StreamingQuery]) -> list[str]:
@@ -88,19 +100,23 @@ class Job:
         assert supervise.stop(queries, self.settings.checkpoints, is_appended_since, said.append) == []
         return said
 
-    def changes(self, where: str = "true") -> list[Row]:
-        return self.home.read(self.spark.read, SESSION_CHANGES).where(where).orderBy("processed_at").collect()
+    def rows(self, table: Table, **values: object) -> list[dict[str, Any]]:
+        """The rows of a table that hold these values; read without Spark, which would take a core from the job."""
+        found = read_table(self.settings.warehouse / table.name)
+        return [row for row in found if values.items() <= row.items()]
 
-    def beats_under_the_rules(self) -> list[Row]:
+    def changes(self, **values: object) -> list[dict[str, Any]]:
+        return sorted(self.rows(SESSION_CHANGES, **values), key=itemgetter("processed_ms"))
+
+    def beats_under_the_rules(self) -> list[dict[str, Any]]:
         """The heartbeats of micro-batches that were begun under the newest rules."""
-        beats = self.changes("change = 'heartbeat'")
-        return [row for row in beats if _ms(row.processed_at) > self.rules.previous_until_ms]
+        return [row for row in self.changes(change="heartbeat") if row["processed_ms"] > self.rules.previous_until_ms]
 
     def archived(self) -> int:
-        return self.home.read(self.spark.read, RAW_EVENTS).count()
+        return len(self.rows(RAW_EVENTS))
 
-    def count(self, where: str = "true") -> int:
-        return self.home.read(self.spark.read, SESSION_CHANGES).where(where).count()
+    def count(self, **values: object) -> int:
+        return len(self.changes(**values))
 
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:
@@ -115,67 +131,62 @@ def message(session_id: int, event: str, device: str = "d1") -> dict:
     return {"appSessionId": session_id, "eventId": f"ApplicationSession{event}", "hostPcId": device, "timestamp": now}
 
 
-def operator_state(spark: SparkSession, query: StreamingQuery, checkpoints: Path) -> int:
-    return (
-        spark.read.format("statestore").option("stateVarName", "sessions").load(str(checkpoints / SESSIONIZE)).count()
-    )
+def rows_of_state(query: StreamingQuery) -> int | None:
+    """How many rows and timers the operator remembered when the engine last said so."""
+    last = engine_progress(query)
+    return None if last is None else last["stateOperators"][0]["numRowsTotal"]
 
 
 def test_a_session_lives_through_restarts_and_leaves_no_state(spark: SparkSession, tmp_path: Path) -> None:
     job = Job(spark, tmp_path)
-    with job.running():
+    with job.running(SESSIONIZE):
         job.send(message(1, "Start"), b"{broken")
-        wait_for(lambda: job.count("change = 'heartbeat'") >= 2, "two heartbeats")
+        wait_for(lambda: job.count(change="heartbeat") >= 2, "two heartbeats")
 
-    beats = job.count("change = 'heartbeat'")
-    with job.running():
-        wait_for(lambda: job.count("change = 'heartbeat'") >= beats + 2, "heartbeats after a restart with no new input")
-    rows = job.changes("change = 'heartbeat'")
-    assert sum(row.missed_beats for row in rows) + len(rows) == rows[-1].beat
-    assert len({row.due_at for row in rows}) == len(rows)
+    beats = job.count(change="heartbeat")
+    with job.running(SESSIONIZE):
+        wait_for(lambda: job.count(change="heartbeat") >= beats + 2, "heartbeats after a restart with no new input")
+    rows = job.changes(change="heartbeat")
+    assert sum(row["missed_beats"] for row in rows) + len(rows) == rows[-1]["beat"]
+    assert len({row["due_ms"] for row in rows}) == len(rows)
 
     with job.running() as queries:
         job.send(message(1, "EndBi"), stream="pc_sessions")
-        wait_for(lambda: job.count("end_reason = 'reported'") == 1, "the end")
-        checkpoints = job.settings.checkpoints
-        wait_for(lambda: operator_state(spark, queries[SESSIONIZE], checkpoints) == 0, "the state to empty")
-        sessions = job.home.read(spark.read, SESSIONS)
-        wait_for(lambda: sessions.where("status = 'ended'").count() == 1, "the session's row")
+        wait_for(lambda: job.count(end_reason="reported") == 1, "the end")
+        wait_for(lambda: rows_of_state(queries[SESSIONIZE]) == 0, "the state to empty")
+        wait_for(lambda: len(job.rows(SESSIONS, status="ended")) == 1, "the session's row")
         wait_for(lambda: job.archived() == 3, "all messages in the archive")
 
-    assert job.count("change = 'started'") == 1
-    assert [row.reason for row in job.home.read(spark.read, QUARANTINE).collect()] == ["malformed_json"]
+    assert StateReader(spark, job.settings.checkpoints).sessions().isEmpty()
+    assert job.count(change="started") == 1
+    assert [row["reason"] for row in job.rows(QUARANTINE)] == ["malformed_json"]
 
 
 def test_changed_rules_take_effect_at_a_restart(spark: SparkSession, tmp_path: Path) -> None:
     job = Job(spark, tmp_path, session_timeout="1h", late_retention="1h")
-    with job.running():
+    with job.running(SESSIONIZE):
         job.send(message(1, "Start", "d1"), message(2, "EndBi", "d2"))
-        wait_for(lambda: job.count("change = 'heartbeat'") >= 1, "a heartbeat")
-        wait_for(lambda: job.archived() == 2, "the archive")
-    assert job.count("change = 'ended'") == 0
+        wait_for(lambda: job.count(change="heartbeat") >= 1, "a heartbeat")
+    assert job.count(change="ended") == 0
 
     job.change(heartbeat="700ms")
-    with job.running():
+    with job.running(SESSIONIZE):
         wait_for(lambda: len(job.beats_under_the_rules()) >= 2, "heartbeats on the new grid")
     grid = grid_of("d1", 700)
     # A timer that was set before the change still fires at its own instant, once; its beat is one of the new grid.
-    assert [row for row in job.beats_under_the_rules() if grid.at_or_before(_ms(row.due_at)) != _ms(row.due_at)] == []
+    off_the_grid = [row for row in job.beats_under_the_rules() if grid.at_or_before(row["due_ms"]) != row["due_ms"]]
+    assert off_the_grid == []
 
     job.change(session_timeout="4s", late_retention="1s")
-    with job.running():
+    with job.running(SESSIONIZE):
         # The End from before keeps the timer that was set for it, unless its device says something.
         job.send(message(3, "Start", "d3"), message(4, "EndBi", "d4"))
-        wait_for(lambda: job.count("end_reason = 'orphaned'") == 1, "the new End to be given up")
-        wait_for(lambda: job.count("end_reason = 'timed_out'") == 2, "both sessions to time out")
-    [orphan] = job.changes("end_reason = 'orphaned'")
-    assert orphan.device_id == "d4"
-    for row in job.changes("end_reason = 'timed_out'"):
-        assert _ms(row.ended_at) - _ms(row.started_at) == 4_000
-
-
-def _ms(at: datetime) -> int:
-    return round(at.timestamp() * 1_000)
+        wait_for(lambda: job.count(end_reason="orphaned") == 1, "the new End to be given up")
+        wait_for(lambda: job.count(end_reason="timed_out") == 2, "both sessions to time out")
+    [orphan] = job.changes(end_reason="orphaned")
+    assert orphan["device_id"] == "d4"
+    for row in job.changes(end_reason="timed_out"):
+        assert row["ended_ms"] - row["started_ms"] == 4_000
 
 
 def test_files_folders_and_lines_of_every_kind(spark: SparkSession, tmp_path: Path) -> None:
@@ -187,38 +198,34 @@ def test_files_folders_and_lines_of_every_kind(spark: SparkSession, tmp_path: Pa
     for name in ("_hidden.json", ".hidden.json", "1.txt", "nested.json/2.json", "date=2026-01-01/3.json"):
         (job.input / "pc_sessions" / name).write_bytes(start + b"\n")
     job.send(start + b"\r", b"", b"\r", b" \t", b"\xff\xfe", b'{"a":1}\r{"b":2}')
-    with job.running():
+    with job.running(SESSIONIZE, ARCHIVE):
         wait_for(lambda: job.archived() == 3, "the three messages")
         console = message(2, "Start") | {"openPsid": "ps-1"}
         job.send(console, stream="console_sessions")
-        wait_for(lambda: job.count("platform = 'console'") == 1, "the stream whose folder came later")
+        wait_for(lambda: job.count(platform="console") == 1, "the stream whose folder came later")
         wait_for(lambda: job.archived() == 4, "its message in the archive")
-    raw = job.home.read(spark.read, RAW_EVENTS)
-    assert {bytes(row.value) for row in raw.where("stream = 'pc_sessions'").collect()} == {
-        start,
-        b"\xff\xfe",
-        b'{"a":1}\r{"b":2}',
-    }
-    assert job.count("change = 'started'") == 2
+    values = {row["value"] for row in job.rows(RAW_EVENTS, stream="pc_sessions")}
+    assert values == {start, b"\xff\xfe", b'{"a":1}\r{"b":2}'}
+    assert job.count(change="started") == 2
 
 
 def test_a_failing_micro_batch_ends_the_query_with_its_cause(spark: SparkSession, tmp_path: Path) -> None:
     job = Job(spark, tmp_path)
-    with job.running() as queries:
+    with job.running(SESSIONIZE) as queries:
         spark.sql(f"ALTER TABLE {job.home.sql_name('session_changes')} ADD CONSTRAINT no_pc CHECK (platform != 'pc')")
         job.send(message(1, "Start"))
         wait_for(lambda: not queries[SESSIONIZE].isActive, "the query to fail")
         assert "no_pc" in str(queries[SESSIONIZE].exception())
     spark.sql(f"ALTER TABLE {job.home.sql_name('session_changes')} DROP CONSTRAINT no_pc")
-    with job.running():
-        wait_for(lambda: job.count("change = 'started'") == 1, "the event of the failed micro-batch")
+    with job.running(SESSIONIZE):
+        wait_for(lambda: job.count(change="started") == 1, "the event of the failed micro-batch")
 
 
 @pytest.mark.parametrize("device_groups", [4])
 def test_device_groups_keep_lying_devices_apart(spark: SparkSession, tmp_path: Path, device_groups: int) -> None:
     job = Job(spark, tmp_path, device_groups=device_groups)
-    with job.running():
+    with job.running(SESSIONIZE):
         job.send(*(message(1, "Start", f"d{number}") for number in range(20)))
-        wait_for(lambda: job.count("change = 'heartbeat'") >= 40, "heartbeats of all twenty devices")
-    assert len({row.device_id for row in job.changes("change = 'heartbeat'")}) == 20
-    assert job.count("change = 'started'") == 20
+        wait_for(lambda: job.count(change="heartbeat") >= 40, "heartbeats of all twenty devices")
+    assert len({row["device_id"] for row in job.changes(change="heartbeat")}) == 20
+    assert job.count(change="started") == 20

@@ -32,7 +32,7 @@ DEVICES = [f"d{number}" for number in range(6)]
 
 def stopped_at(job: Job, beats: int) -> None:
     with job.running() as queries:
-        wait_for(lambda: job.count("change = 'heartbeat'") >= beats, "heartbeats")
+        wait_for(lambda: job.count(change="heartbeat") >= beats, "heartbeats")
         wait_for(lambda: job.archived() == job.sent, "the archive")
         job.stop(queries)
 
@@ -59,7 +59,7 @@ def test_live_sessions_outlive_their_checkpoint_and_its_groups(
     )  # they are still whose they were
     for file in job.input.glob("*/*.json"):
         file.unlink()
-    beats = job.count("change = 'heartbeat'")
+    beats = job.count(change="heartbeat")
     job.send(*starts, message(1, "EndBi", "d0"), message(2, "EndBi", "over"), message(9, "Start", "new"))
     job.sent += 9
     stopped_at(job, beats + 12)
@@ -68,18 +68,17 @@ def test_live_sessions_outlive_their_checkpoint_and_its_groups(
     assert not (tmp_path / "other" / "seed").exists()
     assert newest_committed(tmp_path / "other" / SESSIONIZE) > 0
 
-    assert Counter(row.device_id for row in job.changes("change = 'started'")) == Counter([*DEVICES, "over", "new"])
-    assert [(row.device_id, row.end_reason) for row in job.changes("change = 'ended'")] == [
+    assert Counter(row["device_id"] for row in job.changes(change="started")) == Counter([*DEVICES, "over", "new"])
+    assert [(row["device_id"], row["end_reason"]) for row in job.changes(change="ended")] == [
         ("over", "reported"),
         ("d0", "reported"),
     ]
     for device in DEVICES[1:]:
-        rows = job.changes(f"change = 'heartbeat' AND device_id = '{device}'")
-        assert len({row.due_at for row in rows}) == len(rows)
+        rows = job.changes(change="heartbeat", device_id=device)
+        assert len({row["due_ms"] for row in rows}) == len(rows)
         # A new grid has other instants: the number of one of them may come once more, or not at all.
-        assert abs(sum(row.missed_beats + 1 for row in rows) - rows[-1].beat) <= 1
-    sessions = {(row.device_id, row.session_id): row.status for row in job.home.read(spark.read, SESSIONS).collect()}
-    assert Counter(sessions.values()) == {"live": 6, "ended": 2}
+        assert abs(sum(row["missed_beats"] + 1 for row in rows) - rows[-1]["beat"]) <= 1
+    assert Counter(row["status"] for row in job.rows(SESSIONS)) == {"live": 6, "ended": 2}
 
     job.settings = former
     with pytest.raises(CheckpointError, match="written by another checkpoint"), job.running():

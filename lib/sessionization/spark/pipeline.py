@@ -10,7 +10,7 @@ Each query has a checkpoint of its own: a slow MERGE never delays a heartbeat, a
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
@@ -20,7 +20,7 @@ from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 from sessionization.core.state import RulesInForce
 from sessionization.settings import SessionizeSettings
 from sessionization.spark import real_time, tables, topic
-from sessionization.spark.checkpoint import ARCHIVE, ROLLUP, SESSIONIZE, Checkpoint
+from sessionization.spark.checkpoint import ARCHIVE, QUERIES, ROLLUP, SESSIONIZE, Checkpoint
 from sessionization.spark.clock_back import Wake, move_tick_origin_back
 from sessionization.spark.codec import PACKED_OUTPUT_SCHEMA, packed_event, unpacked
 from sessionization.spark.entries import EntriesOfGroups
@@ -42,86 +42,109 @@ REAL_TIME_PACE_MS = 1_000
 _HEAD_START_S = 15
 
 
-def start(  # noqa: PLR0913 - what it needs beside what it reports to
-    spark: SparkSession,
-    settings: SessionizeSettings,
-    checkpoint: Checkpoint,
-    home: TableHome,
-    keep: Callable[[Progress], None],
-    report: Callable[[Progress], None],
-    stop: threading.Event,
-    before: Before = NOTHING_BEFORE,
-) -> tuple[dict[str, StreamingQuery], Callable[[str, Wake | None], None]]:
-    """Start the three queries; `stop` cuts the head start short.
+class Pipeline:
+    """The three queries of a job. Each is started by its name, and may be started again after it has stopped."""
 
-    Of every micro-batch `keep` gets the row before it is done, and `report` hears after that; those of the sessionize query
-    in real-time mode `real_time.told` tells.
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: SessionizeSettings,
+        checkpoint: Checkpoint,
+        home: TableHome,
+        keep: Callable[[Progress], None],
+        report: Callable[[Progress], None],
+        before: Before = NOTHING_BEFORE,
+    ) -> None:
+        """Prepare the queries; none is started.
 
-    Heartbeats come first: the other two begin when the sessionize query has got through its first micro-batch, which
-    after an outage is the largest, or after a while. `before` is what a warm start begins with.
+        Args:
+            spark: the session.
+            settings: of the job.
+            checkpoint: the opened one.
+            home: where the tables are.
+            keep: gets the row of each micro-batch before the micro-batch is done.
+            report: gets it after that. In real-time mode `real_time.told` calls both for sessionize.
+            before: what a warm start begins with.
+        """
+        self._spark, self._settings, self._checkpoint, self._home = spark, settings, checkpoint, home
+        self._keep, self._report, self._before = keep, report, before
+        self._is_real_time = settings.mode == "real-time"
+        self._pace_ms = REAL_TIME_PACE_MS if self._is_real_time else settings.trigger
+        self._slow_ms = max(self._pace_ms, SLOWEST_FRESHNESS_MS)
+        self._brokers = client_options(spark, settings) if settings.sink == "kafka" else {}
+        groups = checkpoint.layout.device_groups
+        self._entries = None if groups is None else EntriesOfGroups(settings.heartbeat)
+        self.queries: dict[str, StreamingQuery] = {}
+        """The queries that were started, by name."""
 
-    Returns:
-        The queries by name, and what starts one again by its name after it has stopped; `sessionize` then calls the keys of a `Wake`.
-    """
-    limits = EventTimeLimits(settings.max_clock_skew, settings.max_event_age)
-    is_real_time = settings.mode == "real-time"
-    pace_ms = REAL_TIME_PACE_MS if is_real_time else settings.trigger
-    slow_ms = max(pace_ms, SLOWEST_FRESHNESS_MS)
+    def start(self, stop: threading.Event, names: Sequence[str] = QUERIES) -> None:
+        """Start queries in this order. If one cannot be started, those before it are stopped.
 
-    def parsed(every_ms: int | None) -> DataFrame:
-        max_offsets = None if every_ms is None else settings.max_offsets_per_trigger * every_ms // pace_ms
-        return parse(messages(spark, settings, checkpoint.begun_ms, max_offsets, before.starts), limits)
+        Heartbeats come first: the others start once sessionize has done its first micro-batch, the largest one after an
+        outage, or after `_HEAD_START_S`. `stop` ends that wait.
+        """
+        try:
+            for name in names:
+                self.start_query(name)
+                if name == SESSIONIZE and names[-1] != SESSIONIZE:
+                    _wait_for_first_micro_batch(self.queries[name], stop)
+        except BaseException:  # on a cluster a query that was started would outlive this job
+            for query in self.queries.values():
+                with contextlib.suppress(Exception):
+                    query.stop()
+            raise
 
-    def changes(wake: Wake | None = None) -> DataFrame:
-        # In real-time mode a batch has no bound but its duration, and needs nothing that makes it come.
-        events = valid_events(parsed(None if is_real_time else pace_ms))
-        seconds = None if is_real_time else ticks(spark, wake)
-        return sessionize(events, seconds, checkpoint.layout, checkpoint.in_force, before.sessions)
-
-    rows = home.read(spark.readStream.option("skipChangeCommits", "true"), tables.SESSION_CHANGES)
-
-    brokers = client_options(spark, settings) if settings.sink == "kafka" else {}
-    publish = partial(topic.publish, options=brokers, output_topic=settings.output_topic) if brokers else None
-
-    queries: dict[str, StreamingQuery] = {}
-
-    def begin(name: str, writer: DataStreamWriter) -> None:
-        in_pool(spark, name)
-        queries[name] = writer.queryName(name).option("checkpointLocation", checkpoint.of_query(name)).start()
-
-    def run(name: str, frame: DataFrame, sink: Sink, trigger_ms: int) -> None:
-        begin(name, frame.writeStream.foreachBatch(sink).trigger(processingTime=f"{trigger_ms} milliseconds"))
-
-    def common(name: str) -> tuple[TableHome, str, str, Callable[[Progress], None], Callable[[Progress], None]]:
-        return home, name, checkpoint.writer(name), keep, report
-
-    entries = None if checkpoint.layout.device_groups is None else EntriesOfGroups(settings.heartbeat)
-
-    def run_query(name: str, wake: Wake | None = None) -> None:
+    def start_query(self, name: str, wake: Wake | None = None) -> None:
+        """Start one query; `sessionize` then calls the keys of `wake`."""
         if name == ARCHIVE:
-            run(ARCHIVE, parsed(slow_ms), ArchiveSink(*common(ARCHIVE)), slow_ms)
+            messages_in = self._parsed(self._slow_ms)
+            self._start_writing(ARCHIVE, messages_in, ArchiveSink(*self._common(ARCHIVE)), self._slow_ms)
         elif name == ROLLUP:
-            merge = RollupSink(*common(ROLLUP), has_changes=settings.sink != "kafka")
-            run(ROLLUP, rows.where("change != 'heartbeat'"), merge, slow_ms)
-        elif is_real_time:
-            begin(SESSIONIZE, real_time.writer(changes(), brokers, settings.output_topic, settings.trigger))
+            merge = RollupSink(*self._common(ROLLUP), has_changes=self._settings.sink != "kafka")
+            self._start_writing(ROLLUP, self._unmerged_changes(), merge, self._slow_ms)
+        elif self._is_real_time:
+            output_topic, trigger_ms = self._settings.output_topic, self._settings.trigger
+            self._start(SESSIONIZE, real_time.writer(self._changes(None), self._brokers, output_topic, trigger_ms))
         else:
-            move_tick_origin_back(checkpoint.folder / SESSIONIZE)
-            state_size = lambda: _state_size(queries.get(SESSIONIZE))  # noqa: E731
-            sink = ChangesSink(*common(SESSIONIZE), state_size, publish, entries)
-            run(SESSIONIZE, changes(wake), sink, settings.trigger)
+            move_tick_origin_back(self._checkpoint.folder / SESSIONIZE)
+            sink = ChangesSink(*self._common(SESSIONIZE), self._state_size, self._publish(), self._entries)
+            self._start_writing(SESSIONIZE, self._changes(wake), sink, self._settings.trigger)
 
-    try:
-        run_query(SESSIONIZE)
-        _wait_for_first_micro_batch(queries[SESSIONIZE], stop)
-        run_query(ARCHIVE)
-        run_query(ROLLUP)
-    except BaseException:  # on a cluster a query that was started would outlive this job
-        for query in queries.values():
-            with contextlib.suppress(Exception):
-                query.stop()
-        raise
-    return queries, run_query
+    def _parsed(self, every_ms: int | None) -> DataFrame:
+        """The messages with what they say, as many as may come within a trigger of `every_ms`; None for no bound."""
+        settings = self._settings
+        max_offsets = None if every_ms is None else settings.max_offsets_per_trigger * every_ms // self._pace_ms
+        rows = messages(self._spark, settings, self._checkpoint.begun_ms, max_offsets, self._before.starts)
+        return parse(rows, EventTimeLimits(settings.max_clock_skew, settings.max_event_age))
+
+    def _changes(self, wake: Wake | None) -> DataFrame:
+        # In real-time mode a batch has no bound but its duration, and needs nothing that makes it come.
+        events = valid_events(self._parsed(None if self._is_real_time else self._pace_ms))
+        seconds = None if self._is_real_time else ticks(self._spark, wake)
+        return sessionize(events, seconds, self._checkpoint.layout, self._checkpoint.in_force, self._before.sessions)
+
+    def _unmerged_changes(self) -> DataFrame:
+        reader = self._spark.readStream.option("skipChangeCommits", "true")
+        return self._home.read(reader, tables.SESSION_CHANGES).where("change != 'heartbeat'")
+
+    def _publish(self) -> Callable[[DataFrame], None] | None:
+        if not self._brokers:
+            return None
+        return partial(topic.publish, options=self._brokers, output_topic=self._settings.output_topic)
+
+    def _common(self, name: str) -> tuple[TableHome, str, str, Callable[[Progress], None], Callable[[Progress], None]]:
+        return self._home, name, self._checkpoint.writer(name), self._keep, self._report
+
+    def _state_size(self) -> StateSize:
+        return _state_size(self.queries.get(SESSIONIZE))
+
+    def _start_writing(self, name: str, rows: DataFrame, sink: Sink, trigger_ms: int) -> None:
+        self._start(name, rows.writeStream.foreachBatch(sink).trigger(processingTime=f"{trigger_ms} milliseconds"))
+
+    def _start(self, name: str, writer: DataStreamWriter) -> None:
+        in_pool(self._spark, name)
+        folder = self._checkpoint.of_query(name)
+        self.queries[name] = writer.queryName(name).option("checkpointLocation", folder).start()
 
 
 def sessionize(

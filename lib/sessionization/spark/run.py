@@ -21,7 +21,7 @@ from sessionization.monitor.listener import check_metrics, monitored
 from sessionization.say import Say
 from sessionization.settings import SessionizeSettings
 from sessionization.signals import stop_after, stop_on_signals
-from sessionization.spark import engine, pipeline, real_time, supervise, views
+from sessionization.spark import engine, real_time, supervise, views
 from sessionization.spark.causes import first_cause, what_to_do
 from sessionization.spark.checkpoint import Checkpoint, open_checkpoint
 from sessionization.spark.clock_back import ClockWatch, restart_and_wake
@@ -31,6 +31,7 @@ from sessionization.spark.kafka import check_topics
 from sessionization.spark.keeping_up import KeepingUp
 from sessionization.spark.lock import locked
 from sessionization.spark.parse import STREAMS
+from sessionization.spark.pipeline import Pipeline
 from sessionization.spark.progress import Progress
 from sessionization.spark.progress_log import ProgressLog
 from sessionization.spark.session import is_running, on_databricks, own_session
@@ -145,23 +146,24 @@ def _run(
     ):
         clock = ClockWatch.of(checkpoint)
         with _plain_errors("the queries cannot be started"):
-            queries, start_again = pipeline.start(
-                spark, settings, checkpoint, home, progress_log.keep, report, stop, before
-            )
+            pipeline = Pipeline(spark, settings, checkpoint, home, progress_log.keep, report, before)
+            pipeline.start(stop)
 
         def restart_if_clock_went_back() -> None:
             if not is_real_time and (back := clock.take()) is not None:
-                restart_and_wake(spark, checkpoint, queries, start_again, back, stop, watch.say)
+                restart_and_wake(spark, checkpoint, pipeline.queries, pipeline.start_query, back, stop, watch.say)
 
         try:
             with stop_after(stop, settings.run_for):
                 watch.started(spark, home)
                 warning = _vanished_streams(settings.input) if settings.input is not None else lambda: None
                 routine = watch.routine or watch.say
-                supervise.watch(queries, totals, stop, watch.say, warning, routine, restart_if_clock_went_back)
+                supervise.watch(pipeline.queries, totals, stop, watch.say, warning, routine, restart_if_clock_went_back)
         finally:
             is_appended_since = partial(home.is_appended_since, spark, SESSION_CHANGES)
-            causes = supervise.stop(queries, checkpoint.folder, is_appended_since, watch.say, is_real_time=is_real_time)
+            causes = supervise.stop(
+                pipeline.queries, checkpoint.folder, is_appended_since, watch.say, is_real_time=is_real_time
+            )
     if causes:
         raise StreamError(_told(causes, checkpoint.engine_log))
     seconds = (wall_clock_ms() - began_ms) / 1000
