@@ -11,6 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from py4j.java_gateway import java_import
 from pyspark import java_gateway
 from pyspark.sql import SparkSession
 
@@ -67,6 +68,8 @@ def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         # Adaptive execution plans a query again after each stage: that is a sixth of the time of a small MERGE.
         "spark.sql.adaptive.enabled": "false",
+        # PySpark tells the JVM which line of Python makes each column: five more calls a column. Errors lack that line.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.sql.streaming.stateStore.providerClass": (
@@ -84,7 +87,10 @@ def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
     for name, value in settings.items():
         builder = builder.config(name, value)
     with _engine_set_apart(log_file.with_suffix(".out")), kept_interrupt():
-        return builder.getOrCreate()
+        spark = builder.getOrCreate()
+    # PySpark looks this class up all the time. Unless it is imported by name, the JVM searches eight packages in 280 jars.
+    java_import(spark._jvm, "org.apache.spark.api.python.PythonUtils")  # noqa: SLF001 - there is no other way
+    return spark
 
 
 @contextmanager

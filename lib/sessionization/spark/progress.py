@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
@@ -95,12 +93,14 @@ def engine_progress(query: StreamingQuery | None) -> StreamingQueryProgress | No
         return None
 
 
-def delay_instants(since_ms: Column) -> Column:
-    """An aggregate to hand to `delays` and `spread`: the instants that the median, p99 and longest delays began at.
+def delay_instants(since_ms: str) -> str:
+    """SQL of an aggregate to hand to `delays` and `spread`: the instants that the median, p99 and longest delays began at.
 
-    After them come those of `POINTS` delays in between.
+    After them come those of `POINTS` delays in between. `since_ms` is SQL of an instant in milliseconds. The shares are one
+    literal: a Column of each would be three calls to the JVM, in every micro-batch.
     """
-    return F.percentile_approx(since_ms, [1 - share for share in (*_PERCENTAGES, *_SPREAD)], _ACCURACY)
+    shares = ",".join(str(1 - share) for share in (*_PERCENTAGES, *_SPREAD))
+    return f"percentile_approx({since_ms}, CAST(split('{shares}', ',') AS ARRAY<DOUBLE>), {_ACCURACY})"
 
 
 def delays(instants_ms: list[int] | None, committed_ms: int) -> Percentiles:

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.clock import wall_clock_ms
 from sessionization.core.events import EndReason
@@ -27,6 +26,38 @@ ROWS_PER_FILE = 500_000
 COMPACT_EVERY_BATCHES = 100
 _POSITION = "position"
 _WITHIN_PARTITION = (1 << 33) - 1
+"""The bits of `monotonically_increasing_id` that count the rows of a partition."""
+# What is asked of every micro-batch is SQL text: made of Columns it would be hundreds of calls to the JVM each time.
+_CHANGE_COUNTS = (
+    "max(processed_ms) AS processed_ms",
+    *(f"coalesce(sum({name}), 0) AS {name}" for name in ("duplicate_start", "duplicate_end", "evicted")),
+    "coalesce(sum(events), 0) AS rows_in",
+    *(f"count_if(change = '{change}') AS {change}" for change in ("started", "heartbeat", "ended")),
+    *(f"count_if(end_reason = '{reason}') AS {reason}" for reason in EndReason),
+    f"{delay_instants('ingested_ms')} AS ingested",
+    f"{delay_instants('due_ms')} AS due",
+    "count(ingested_ms) AS have_ingested",
+    "collect_list(CASE WHEN entries IS NOT NULL THEN struct(device_id, entries) END) AS entries",
+    "count(*) AS rows_out",
+    f"max(({_POSITION} & {_WITHIN_PARTITION}) + 1) AS largest_partition",
+)
+_INGESTED = f"{delay_instants('unix_millis(ingested_at)')} AS ingested"
+_MESSAGE_COUNTS = ("count(*) AS rows_in", "count(reason) AS quarantined", _INGESTED)
+_MERGED_COUNTS = (
+    "count(*) AS rows_in",
+    "count_if(change = 'started') AS opened",
+    "count_if(change = 'ended' AND revision = 0 AND end_reason != 'orphaned') AS closed",
+    _INGESTED,
+)
+_CHANGE_COLUMNS = [
+    "to_date(timestamp_millis(processed_ms)) AS change_date"
+    if name == "change_date"
+    else f"timestamp_millis({name.removesuffix('_at')}_ms) AS {name}"
+    if name.endswith("_at")
+    else name
+    for name in SESSION_CHANGES.column_names
+]
+
 APPENDED = {SESSIONIZE: SESSION_CHANGES, ARCHIVE: RAW_EVENTS}
 """By query the table that gets its rows first: what the table has, a checkpoint that fits it has begun."""
 
@@ -89,26 +120,8 @@ class ChangesSink(Sink):
     """How many entries the device groups remember; without it a row of state is an entry."""
 
     def write(self, batch: DataFrame, batch_id: int, began_ms: int) -> Progress:
-        # The lower bits of this id count the rows of a partition.
         counts = (
-            batch.withColumn(_POSITION, F.monotonically_increasing_id())
-            .agg(
-                F.max("processed_ms").alias("processed_ms"),
-                F.coalesce(F.sum("events"), F.lit(0)).alias("rows_in"),
-                *(_count(F.col("change") == change).alias(change) for change in ("started", "heartbeat", "ended")),
-                *(
-                    F.coalesce(F.sum(name), F.lit(0)).alias(name)
-                    for name in ("duplicate_start", "duplicate_end", "evicted")
-                ),
-                delay_instants(F.col("ingested_ms")).alias("ingested"),
-                delay_instants(F.col("due_ms")).alias("due"),
-                F.count("ingested_ms").alias("have_ingested"),
-                F.collect_list(F.when(F.col("entries").isNotNull(), F.struct("device_id", "entries"))).alias("entries"),
-                *(_count(F.col("end_reason") == str(reason)).alias(str(reason)) for reason in EndReason),
-                F.count("*").alias("rows_out"),
-                F.max(F.col(_POSITION).bitwiseAND(F.lit(_WITHIN_PARTITION)) + 1).alias("largest_partition"),
-            )
-            .first()
+            batch.selectExpr("*", f"monotonically_increasing_id() AS {_POSITION}").selectExpr(*_CHANGE_COUNTS).first()
         )
         assert counts is not None
         counted_ms = wall_clock_ms()
@@ -156,11 +169,7 @@ class ArchiveSink(Sink):
     """Append every message to `raw_events`, and those with a reason to `quarantine`."""
 
     def write(self, batch: DataFrame, batch_id: int, began_ms: int) -> Progress:
-        counts = batch.agg(
-            F.count("*").alias("rows_in"),
-            F.count("reason").alias("quarantined"),
-            delay_instants(F.unix_millis("ingested_at")).alias("ingested"),
-        ).first()
+        counts = batch.selectExpr(*_MESSAGE_COUNTS).first()
         assert counts is not None
         counted_ms = wall_clock_ms()
         for table, rows, count in (
@@ -205,12 +214,7 @@ class RollupSink(Sink):
             _log.info("live sessions could not be counted: %s", first_cause(str(error)))
 
     def write(self, batch: DataFrame, batch_id: int, began_ms: int) -> Progress:
-        counts = batch.agg(
-            F.count("*").alias("rows_in"),
-            delay_instants(F.unix_millis("ingested_at")).alias("ingested"),
-            _count(F.col("change") == "started").alias("opened"),
-            _count("change = 'ended' AND revision = 0 AND end_reason != 'orphaned'").alias("closed"),
-        ).first()
+        counts = batch.selectExpr(*_MERGED_COUNTS).first()
         assert counts is not None
         counted_ms = wall_clock_ms()
         if counts.rows_in:
@@ -241,16 +245,6 @@ def compact(spark: SparkSession, home: TableHome, tables: Iterable[Table]) -> No
             return
 
 
-def _count(condition: Column | str) -> Column:
-    return F.coalesce(F.count_if(F.expr(condition) if isinstance(condition, str) else condition), F.lit(0))
-
-
 def changes_of(output: DataFrame) -> DataFrame:
     """The changes in the operator's output (`codec.OUTPUT_SCHEMA`), in the columns of `session_changes`."""
-    at = {
-        f"{name}_at": F.timestamp_millis(F.col(f"{name}_ms"))
-        for name in ("started", "ended", "due", "event", "ingested", "processed")
-    }
-    derived = at | {"change_date": F.to_date(at["processed_at"])}
-    columns = [derived.get(name, F.col(name)).alias(name) for name in SESSION_CHANGES.column_names]
-    return output.where("change IS NOT NULL").select(*columns)
+    return output.where("change IS NOT NULL").selectExpr(*_CHANGE_COLUMNS)
