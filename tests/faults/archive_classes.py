@@ -7,6 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.e2e.checkpoints import last_committed
 from tests.e2e.evening import Evening
 from tests.e2e.job import Job
 from tests.faults.harness import EVENING, FILES_PER_START, OPTIONS
@@ -16,7 +17,7 @@ _ARCHIVED_WITHIN_S = 300
 
 
 def main() -> None:
-    """Play a short evening to a job whose JVM writes the archive as it ends."""
+    """Let a job's queries write each of their tables; its JVM writes the archive as it ends."""
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         evening = Evening(folder / "staging", seed=1, duration="240s", **EVENING)
@@ -25,7 +26,7 @@ def main() -> None:
         evening.release(job.input, FILES_PER_START)
         try:
             job.start()
-            job.wait_until_done()
+            job.wait_until(lambda: last_committed(job.checkpoints / "rollup") >= 0, "a MERGE", poll_s=0.2)
             assert job.terminate(_ARCHIVED_WITHIN_S) == 0, job.said()
         finally:
             job.kill_if_running()

@@ -1,5 +1,6 @@
 """An evening during which the job is killed again and again, and what its tables and its state must be then."""
 
+import itertools
 import random
 import time
 from collections import Counter
@@ -12,7 +13,7 @@ from pyspark.sql import SparkSession
 from sessionization.core.state import Rules
 from tests.e2e.accounts import unaccounted
 from tests.e2e.evening import Evening
-from tests.e2e.job import ENTRY, Job
+from tests.e2e.job import ENTRY, Ended, Job
 from tests.e2e.oracle import Oracle, tell
 from tests.e2e.state import entries_and_timers
 from tests.e2e.tables import Tables, differences, read_tables
@@ -52,13 +53,17 @@ class Cut:
 
 @dataclass(frozen=True)
 class Run:
-    """What a job has left behind after its last stop, and what it should have."""
+    """What a job has left behind after its last stop, and what it should have.
+
+    `engine_deaths` is how the job ended each time that its engine alone was killed.
+    """
 
     job: Job
     oracle: Oracle
     actual: Tables
     exit_code: int
     cuts: Sequence[Cut]
+    engine_deaths: Sequence[Ended]
     seconds: float
 
 
@@ -73,13 +78,18 @@ class Scene:
         self._evening = Evening(folder / "staging", seed=seed, **EVENING | {"duration": f"{intervals * 10}s"})
         self._rng = random.Random(seed)
         self._cuts: list[Cut] = []
+        self._engine_deaths: list[Ended] = []
+        self._kills_engine_alone = itertools.cycle([True, False])
         self._groups = groups
         grouping = () if groups is None else (f"--device-groups={groups}",)
         self.job = Job(folder, *OPTIONS, *grouping, entry=entry)
         self.traces = Traces(self.job)
 
     def cut(self, boundary: Boundary) -> None:
-        """Start the job, and kill it at a boundary; where that is not reached in time, then."""
+        """Start the job, and kill it at a boundary; where that is not reached in time, then.
+
+        At every other random moment only the engine is killed, as the kernel does when memory runs out.
+        """
         self._evening.release(self.job.input, _FILES_BEFORE_START)
         committed = self.traces.committed()
         wanted = moment(boundary, self.traces, self._rng)
@@ -104,9 +114,17 @@ class Scene:
 
         self.job.start()
         self.job.wait_until(over, f"the boundary {boundary}", poll_s=_POLL_S)
-        self.job.kill()
+        if boundary is Boundary.AT_RANDOM and next(self._kills_engine_alone):
+            self._kill_engine()
+        else:
+            self.job.kill()
         batch_id, stage = self.traces.stage()
         self._cuts.append(Cut(boundary, reached, reached and wanted.left(), batch_id, stage, up_s))
+
+    def _kill_engine(self) -> None:
+        self.job.kill_engine()
+        # PySpark's own server prints a trace before the job's last line.
+        self._engine_deaths.append(Ended(self.job.wait_for_end(), self.job.said()[-1:]))
 
     def play_on(self) -> None:
         """Start the job, and let it read the rest of the evening."""
@@ -135,7 +153,8 @@ class Scene:
         exit_code = self.job.terminate()
         oracle = tell(self.job.checkpoints, RULES, groups=self._groups)
         cuts = _confirmed(self._cuts, oracle)
-        return Run(self.job, oracle, read_tables(self.job.warehouse), exit_code, cuts, time.monotonic() - self._began_s)
+        seconds = time.monotonic() - self._began_s
+        return Run(self.job, oracle, read_tables(self.job.warehouse), exit_code, cuts, self._engine_deaths, seconds)
 
 
 def play(

@@ -57,7 +57,8 @@ def beats(job: Job, from_ms: int, until_ms: int) -> dict[int, list[dict[str, obj
     return found
 
 
-@pytest.mark.parametrize("groups", [pytest.param(None, marks=pytest.mark.long), 3])
+@pytest.mark.long
+@pytest.mark.parametrize("groups", [None, 3])
 def test_all_beat_again_after_the_clock_went_back(tmp_path: Path, spark: SparkSession, groups: int | None) -> None:
     grouping = () if groups is None else (f"--device-groups={groups}",)
     job = Job(tmp_path, "--trigger=500ms", f"--heartbeat={HEARTBEAT_MS}ms", *grouping)

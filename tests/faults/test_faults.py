@@ -46,6 +46,14 @@ def test_the_kills_left_micro_batches_half_done(run: Run) -> None:
     assert {cut.boundary for cut in run.cuts if cut.left} >= HIT
 
 
+def test_an_engine_that_dies_is_told(run: Run) -> None:
+    [death] = run.engine_deaths
+    assert death.code == 1
+    [line] = death.lines
+    assert line.startswith("sessionize: the engine has died (")
+    assert line.endswith("nothing is lost: start again with the same options")
+
+
 def test_tables_equal_the_reference(run: Run) -> None:
     assert differences(run.oracle, run.actual, run.job.checkpoints) == []
 

@@ -17,21 +17,23 @@ from pyspark.sql import functions as F
 
 from sessionization.backfill import run as backfill
 from sessionization.backfill.settings import BackfillSettings
-from sessionization.durations import DAY_MS, parse_duration_ms
+from sessionization.durations import DAY_MS
 from sessionization.errors import CheckpointError, DifferenceError
 from sessionization.ops.maintain import do, steps
 from sessionization.settings import SessionizeSettings
-from sessionization.spark import run
 from sessionization.spark.offsets import newest_begun
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import SESSION_CHANGES, SESSIONS, TABLES
 from sessionization.spark.unread import refuse_unread
+from tests.spark.in_process import job_running
+from tests.spark.test_stream import wait_for
 
 STREAMS = {"pc_sessions": "hostPcId", "console_sessions": "openPsid"}
 PLAYED_S = 20
 SETTLED_S = 10
 """How long after the last message sessions may still time out, and late Ends be given up."""
-MAINTAINED_S = 120
+LONG_TRIGGER_MS = 60_000
+"""Micro-batches run at once, and between them is time to stop."""
 MAINTENANCE = {f"{verb} of {SESSION_CHANGES.name}" for verb in ("OPTIMIZE", "VACUUM", "ALTER")}
 
 
@@ -119,17 +121,6 @@ def statements_done(maintained: list[str]) -> set[str]:
     return {line.removesuffix(" is done") for line in maintained if line.endswith(" is done")}
 
 
-def end(maintained: list[str], over: threading.Event, stop: threading.Event) -> None:
-    """Ends the evening when it was long enough and `maintain` has done its part, then the job when it has settled."""
-    if not over.wait(PLAYED_S):
-        deadline = time.monotonic() + MAINTAINED_S
-        while not statements_done(maintained) >= MAINTENANCE and time.monotonic() < deadline and not over.wait(0.5):
-            pass
-    over.set()
-    time.sleep(SETTLED_S)
-    stop.set()
-
-
 def is_at_rest(spark: SparkSession, home: TableHome, checkpoints: Path) -> bool:
     """Whether the job has done and read all, without which nothing may be merged, and every session has ended."""
     try:
@@ -151,31 +142,26 @@ def evening(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> St
             "mlflow": "off",
         }
     )  # fmt: skip
-    over, maintained = threading.Event(), list[str]()
+    home, over, maintained = TableHome(folder / "warehouse"), threading.Event(), list[str]()
     reporter = threading.Thread(target=report, args=(folder / "input", over))
-    maintainer = threading.Thread(target=maintain, args=(spark, TableHome(folder / "warehouse"), maintained, over))
-
-    def begin(_spark: SparkSession, _home: TableHome) -> None:
-        if over.is_set() or reporter.is_alive():
-            return
+    maintainer = threading.Thread(target=maintain, args=(spark, home, maintained, over))
+    with job_running(settings):
+        wait_for(lambda: not home.missing(spark, TABLES), "the tables")
         reporter.start()
         maintainer.start()
-        threading.Thread(target=end, args=(maintained, over, stop)).start()
-
-    try:
-        stop = threading.Event()
-        again = [("15s", "5s")] * 5  # on a busy machine a micro-batch may be cut off
-        for run_for, trigger in [(None, "1s"), *again]:
-            times = {"run_for": run_for and parse_duration_ms(run_for), "trigger": parse_duration_ms(trigger)}
-            quiet = run.Watch(lambda _: None, started=begin, routine=lambda _: None)
-            run.run(settings.model_copy(update=times), stop, quiet)
-            stop = threading.Event()
-            if is_at_rest(spark, TableHome(folder / "warehouse"), folder / "checkpoints"):
-                break
-    finally:
-        over.set()
-        reporter.join()
-        maintainer.join()
+        try:
+            time.sleep(PLAYED_S)
+            wait_for(lambda: statements_done(maintained) >= MAINTENANCE, "maintenance")
+        finally:
+            over.set()
+            reporter.join()
+            maintainer.join()
+        time.sleep(SETTLED_S)
+    for _ in range(5):  # on a busy machine a micro-batch may be cut off
+        if is_at_rest(spark, home, folder / "checkpoints"):
+            break
+        with job_running(settings.model_copy(update={"trigger": LONG_TRIGGER_MS})):
+            wait_for(partial(is_at_rest, spark, home, folder / "checkpoints"), "the job to have done all")
     return Streamed(spark, folder, maintained)
 
 
@@ -259,6 +245,7 @@ def spoil(streamed: Streamed, bad: str) -> None:
     streamed.home.append(theirs.withColumn("session_id", F.expr("session_id + 1000000")), SESSIONS)
 
 
+@pytest.mark.long
 def test_what_a_bad_run_wrote_is_mended_as_the_runbook_says(streamed: Streamed) -> None:
     """docs/runbook.md, "A deploy was bad": what it wrote is deleted, merged anew and compared."""
     sql, before = streamed.spark.sql, streamed.rows()

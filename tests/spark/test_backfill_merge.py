@@ -59,7 +59,7 @@ def archived(spark: SparkSession, folder: Path, later: timedelta | None) -> Stre
     return Streamed(spark, folder)
 
 
-@pytest.mark.parametrize("later", [timedelta(minutes=10), timedelta(days=4)])
+@pytest.mark.parametrize("later", [timedelta(minutes=10), pytest.param(timedelta(days=4), marks=pytest.mark.long)])
 def test_what_was_live_when_the_days_ended_is_not_merged_where_the_stream_went_on(
     spark: SparkSession, tmp_path: Path, later: timedelta
 ) -> None:

@@ -198,6 +198,7 @@ def test_an_account_is_gone_from_tables_and_files_and_others_are_left_whole(
     assert (again.unnamed, again.state) == (0, 0)
 
 
+@pytest.mark.long
 def test_what_rollup_would_bring_back_it_must_have_read(
     spark: SparkSession, home: TableHome, settings: EraseSettings
 ) -> None:

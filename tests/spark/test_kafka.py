@@ -4,7 +4,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import OFFSET_END, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import TopicPartition
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.clock import wall_clock_ms
@@ -12,6 +15,7 @@ from sessionization.errors import ConfigurationError
 from sessionization.local.broker import Broker
 from sessionization.settings import SessionizeSettings
 from sessionization.spark import kafka
+from sessionization.spark.causes import first_cause, what_to_do
 from sessionization.spark.parse import STREAMS
 
 
@@ -81,19 +85,19 @@ def read(spark: SparkSession, tmp_path: Path) -> Read:
     return read
 
 
+def produce(broker: Broker, value: bytes) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    producer.produce("console_sessions", value)
+    assert producer.flush(20) == 0
+
+
 def test_latest_begins_where_the_checkpoint_was_begun(broker: Broker, read: Read) -> None:
     """Whenever the query itself starts: two queries that start one after the other must see the same."""
-
-    def produce(value: bytes) -> None:
-        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
-        producer.produce("console_sessions", value)
-        assert producer.flush(20) == 0
-
-    produce(b"early")
+    produce(broker, b"early")
     begun_ms = wall_clock_ms() + kafka.CLOCKS_DIFFER_MS + 1
     while wall_clock_ms() <= begun_ms - kafka.CLOCKS_DIFFER_MS:
         pass
-    produce(b"late")
+    produce(broker, b"late")
     latest = settings(broker.bootstrap_servers, starting_offsets="latest")
     assert read(latest, begun_ms) == [b"late"]
 
@@ -101,3 +105,17 @@ def test_latest_begins_where_the_checkpoint_was_begun(broker: Broker, read: Read
 def test_latest_of_topics_without_anything_newer_is_their_end(broker: Broker, read: Read) -> None:
     latest = settings(broker.bootstrap_servers, starting_offsets="latest")
     assert read(latest, wall_clock_ms() + 2 * kafka.CLOCKS_DIFFER_MS) == []
+
+
+def test_records_that_are_deleted_before_they_are_read_end_the_query(broker: Broker, read: Read) -> None:
+    """And the message says how to go on without them."""
+    chosen = settings(broker.bootstrap_servers)
+    produce(broker, b"read")
+    assert b"read" in read(chosen, 0)
+    produce(broker, b"deleted")
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    for deletion in admin.delete_records([TopicPartition("console_sessions", 0, OFFSET_END)]).values():
+        deletion.result(30)
+    with pytest.raises(StreamingQueryException) as failed:
+        read(chosen, 0)
+    assert "start once with --accept-data-loss" in what_to_do([first_cause(str(failed.value))])

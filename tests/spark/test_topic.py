@@ -166,6 +166,7 @@ def refused_by_the_table() -> dict[str, dict[str, Any]]:
     return wrong
 
 
+@pytest.mark.long
 def test_a_warm_start_waits_until_all_of_the_topic_has_landed(spark: SparkSession, tmp_path: Path) -> None:
     with Broker(tmp_path / "broker") as broker:
         broker.create_topics({OUTPUT_TOPIC: 2})
