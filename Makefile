@@ -83,15 +83,13 @@ notebook-data: $(NOTEBOOKS) ## tables and runs for the notebooks, once: an eveni
 
 test: $(READY) $(BROKER) $(NOTEBOOKS) $(CLASSES) ## the tests but for the long ones, fast tiers first
 	@$(UNIT)
-	@$(BIN)/python -m pytest tests/setup tests/adapter -q $(TWO)
-	@$(BIN)/python -m pytest tests/spark tests/notebooks -q $(TWO)
-	@$(BIN)/python -m pytest tests/e2e tests/faults -q
+	@$(BIN)/python -m pytest tests/faults tests/notebooks tests/e2e tests/setup tests/spark tests/adapter -q $(TWO)
 
 test-notebooks: $(NOTEBOOKS) ## every notebook without a browser and one in it, and nutter's tests
 	@$(NOTEBOOK_TESTS)
 
-test-faults: $(READY) $(BROKER) $(CLASSES) ## kill the job at every boundary, and every other fault: make test-faults SEEDS=4 KILLS=50
-	@$(BIN)/python -m pytest tests/adapter tests/spark tests/e2e tests/faults -q -m long
+test-faults: $(READY) $(BROKER) $(NOTEBOOKS) $(CLASSES) ## kill the job at every boundary, and every other fault: make test-faults SEEDS=4 KILLS=50
+	@$(BIN)/python -m pytest tests/adapter tests/spark tests/notebooks tests/e2e tests/faults -q -m long
 	@$(BIN)/python -m tests.faults --seeds $(SEEDS) --kills $(KILLS)
 
 soak: $(READY) $(BROKER) ## hold a load from Kafka: make soak MINUTES=5 RATE=2000 LIVE=50000

@@ -23,11 +23,11 @@ def demo(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
     folder = tmp_path_factory.mktemp("notebooks") / "an evening"  # a space, as folders of people have
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
-        notebook_demo.load(folder, live=40, run_for_ms=8_000)
+        notebook_demo.load(folder, live=40, run_for_ms=5_000)
     return folder
 
 
 @pytest.fixture(scope="session")
 def executed(demo: Path) -> dict[str, Executed]:
     """All notebooks, the tour before the others; the job's run goes into an experiment of a name of its own."""
-    return execute(NOTEBOOKS, demo, {"run-for": "15s", "heartbeat": "2s", "mlflow": "evenings/by hand"})
+    return execute(NOTEBOOKS, demo, {"run-for": "8s", "heartbeat": "2s", "mlflow": "evenings/by hand"})

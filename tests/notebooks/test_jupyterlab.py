@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 SCREENSHOTS = ROOT / "build" / "jupyterlab"
-IN_EVERY_RUN = "03_query_sessions"
+IN_EVERY_RUN = "05_compare_runs"
 WITHOUT_BENCHMARKS = {"05_compare_runs": 1}
 """The demo of the tests has none: the picture of their rates is empty, and says so."""
 

@@ -70,10 +70,18 @@ def test_a_broken_assertion_shows_as_failed_also_one_of_sparks(tmp_path: Path) -
     assert code == 1, printed
 
 
-# The stream on trial and what is deployed share an engine: it takes longer to start than most of the tests.
-def test_the_stream_and_what_is_deployed_pass_their_tests(tmp_path: Path, demo: Path) -> None:
+def test_what_is_deployed_passes_its_tests(tmp_path: Path, demo: Path) -> None:
+    pattern = str(ROOT / "tests/nutter/deployment")
+    trial = tmp_path / "no trial"
+    code, printed, failures = nutter(tmp_path, pattern, folder=trial, warehouse=demo / "warehouse")
+    assert failures == dict.fromkeys(names_of("test_deployment")), printed
+    assert code == 0, printed
+
+
+@pytest.mark.long
+def test_the_stream_passes_its_tests(tmp_path: Path) -> None:
     trial = tmp_path / "trial"
-    code, printed, failures = nutter(tmp_path, str(ROOT / "tests/nutter/*"), folder=trial, warehouse=demo / "warehouse")
-    assert failures == dict.fromkeys(names_of("test_stream", "test_deployment")), printed
+    code, printed, failures = nutter(tmp_path, str(ROOT / "tests/nutter/stream"), folder=trial)
+    assert failures == dict.fromkeys(names_of("test_stream")), printed
     assert code == 0, printed
     assert not list(trial.iterdir()), "the trial left something behind"
