@@ -19,7 +19,7 @@ RATE ?= 2000
 LIVE ?= 50000
 GROUPS ?= 512
 T ?= dev
-TWO := -n 2 --dist loadfile
+TWO := -n 2 --dist loadfile --no-loadscope-reorder
 UNIT := $(BIN)/python -m pytest tests/unit tests/bundle tests/notebooks/test_both_sides.py tests/notebooks/test_no_outputs.py \
   lib/sessionization/local/cells.py lib/sessionization/core lib/sessionization/durations.py lib/sessionization/extras.py lib/sessionization/ops/naming.py lib/sessionization/databricks.py --doctest-modules -q $(TWO)
 NOTEBOOK_TESTS := $(BIN)/python -m pytest tests/notebooks -q
@@ -81,7 +81,7 @@ notebook-data: $(NOTEBOOKS) ## tables and runs for the notebooks, once: an eveni
 	@$(BIN)/python -m sessionization.local.notebook_demo
 	@[ -f .bench/mlflow.db ] || $(BIN)/python -m tests.bench --quick --only groups
 
-test: $(READY) $(BROKER) $(NOTEBOOKS) $(CLASSES) ## the tests but for the long ones, fast tiers first
+test: $(READY) $(BROKER) $(NOTEBOOKS) $(CLASSES) ## the tests but for the long ones: those without Spark, then the rest, whole jobs first
 	@$(UNIT)
 	@$(BIN)/python -m pytest tests/faults tests/notebooks tests/e2e tests/setup tests/spark tests/adapter -q $(TWO)
 

@@ -1,4 +1,4 @@
-"""From Kafka to the tables: a real producer, broker and job; the broker is killed, and started again."""
+"""From Kafka to the tables: a real producer, broker and job; the broker and the job are killed, and started again."""
 
 import os
 import signal
@@ -69,6 +69,9 @@ def run(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Run:
             broker.kill()
             broker.start()
             os.kill(producing.pid, signal.SIGCONT)
+            wait_for_micro_batches(2)
+            job.kill()
+            job.start()
             wait_for_micro_batches(2)
         _produce_broken(broker)
         job.wait_until_done()

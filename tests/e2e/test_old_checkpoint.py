@@ -13,7 +13,6 @@ from tests.e2e.later import LATER, LATER_SCHEMA, later_library
 from tests.e2e.tables import Tables, read_tables
 from tests.fixtures.old_checkpoints import LAYOUTS, OPTIONS, say, unpack
 from tests.spark.in_process import job_running
-from tests.spark.test_stream import wait_for
 
 SAID_LATER = (
     ("live", 1, "Start"), ("live", 1, "EndBi"), ("over", 3, "EndBi"), ("waits", 4, "Start"), ("next", 5, "EndBi"),
@@ -61,6 +60,7 @@ def assert_gone_on(before: Tables, after: Tables) -> None:
     """What was said later has changed what it must, and what beat before beats again."""
     assert changes(after) - changes(before) == CHANGES_LATER
     assert not changes(before) - changes(after)
+    assert len(after["raw_events"]) == len(before["raw_events"]) + len(SAID_LATER)
     sums = Counter[str]()
     for row in after["stream_progress"]:
         sums.update({name: row[name] or 0 for name in ("duplicate_start", "duplicate_end")})
@@ -81,7 +81,8 @@ def has_gone_on(before: Tables, job: Job) -> bool:
         (row["device_id"], row["session_id"]) for row in tables["sessions"] if row["end_reason"] != "superseded"
     }
     beats_again = all(len(beats(tables, of)) > len(beats(before, of)) for of in (("beats", 2), ("next", 6)))
-    return is_merged and beats_again and changes(tables) - changes(before) == CHANGES_LATER
+    is_archived = len(tables["raw_events"]) >= len(before["raw_events"]) + len(SAID_LATER)
+    return is_merged and is_archived and beats_again and changes(tables) - changes(before) == CHANGES_LATER
 
 
 def test_this_version_goes_on_with_it(tmp_path: Path, spark: SparkSession) -> None:
@@ -91,9 +92,9 @@ def test_this_version_goes_on_with_it(tmp_path: Path, spark: SparkSession) -> No
     said = dict(option.removeprefix("--").split("=") for option in (*OPTIONS, *LAYOUTS["groups"]))
     options = {name.replace("-", "_"): value for name, value in said.items()}
     folders = {"input": job.input, "warehouse": job.warehouse, "checkpoints": job.checkpoints, "mlflow": "off"}
-    with job_running(SessionizeSettings.model_validate(folders | options)):
+    with job_running(SessionizeSettings.model_validate(folders | options)) as running:
         say(job, "after", *SAID_LATER)
-        wait_for(lambda: has_gone_on(before, job), "all changes")
+        running.wait_for(lambda: has_gone_on(before, job), "all changes")
     assert_gone_on(before, read_tables(job.warehouse))
     assert remembered(spark, job.checkpoints) == STATUSES_LATER
 

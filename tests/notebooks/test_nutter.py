@@ -81,7 +81,9 @@ def test_what_is_deployed_passes_its_tests(tmp_path: Path, demo: Path) -> None:
 @pytest.mark.long
 def test_the_stream_passes_its_tests(tmp_path: Path) -> None:
     trial = tmp_path / "trial"
-    code, printed, failures = nutter(tmp_path, str(ROOT / "tests/nutter/stream"), folder=trial)
+    code, printed, failures = nutter(
+        tmp_path, str(ROOT / "tests/nutter/stream"), folder=trial, warehouse=tmp_path / "warehouse"
+    )
     assert failures == dict.fromkeys(names_of("test_stream")), printed
     assert code == 0, printed
     assert not list(trial.iterdir()), "the trial left something behind"

@@ -21,12 +21,12 @@ from sessionization.durations import DAY_MS
 from sessionization.errors import CheckpointError, DifferenceError
 from sessionization.ops.maintain import do, steps
 from sessionization.settings import SessionizeSettings
-from sessionization.spark.offsets import newest_begun
+from sessionization.spark.checkpoint import ROLLUP
+from sessionization.spark.offsets import newest_begun, newest_committed
 from sessionization.spark.table_home import TableHome
 from sessionization.spark.tables import SESSION_CHANGES, SESSIONS, TABLES
 from sessionization.spark.unread import refuse_unread
 from tests.spark.in_process import job_running
-from tests.spark.test_stream import wait_for
 
 STREAMS = {"pc_sessions": "hostPcId", "console_sessions": "openPsid"}
 PLAYED_S = 20
@@ -145,13 +145,13 @@ def evening(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> St
     home, over, maintained = TableHome(folder / "warehouse"), threading.Event(), list[str]()
     reporter = threading.Thread(target=report, args=(folder / "input", over))
     maintainer = threading.Thread(target=maintain, args=(spark, home, maintained, over))
-    with job_running(settings):
-        wait_for(lambda: not home.missing(spark, TABLES), "the tables")
+    with job_running(settings) as job:
+        job.wait_for(lambda: newest_committed(folder / "checkpoints" / ROLLUP) >= 0, "the queries run")
         reporter.start()
         maintainer.start()
         try:
             time.sleep(PLAYED_S)
-            wait_for(lambda: statements_done(maintained) >= MAINTENANCE, "maintenance")
+            job.wait_for(lambda: statements_done(maintained) >= MAINTENANCE, "maintenance")
         finally:
             over.set()
             reporter.join()
@@ -160,8 +160,8 @@ def evening(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> St
     for _ in range(5):  # on a busy machine a micro-batch may be cut off
         if is_at_rest(spark, home, folder / "checkpoints"):
             break
-        with job_running(settings.model_copy(update={"trigger": LONG_TRIGGER_MS})):
-            wait_for(partial(is_at_rest, spark, home, folder / "checkpoints"), "the job to have done all")
+        with job_running(settings.model_copy(update={"trigger": LONG_TRIGGER_MS})) as job:
+            job.wait_for(partial(is_at_rest, spark, home, folder / "checkpoints"), "the job to have done all")
     return Streamed(spark, folder, maintained)
 
 

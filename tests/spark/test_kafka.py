@@ -11,7 +11,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.clock import wall_clock_ms
-from sessionization.errors import ConfigurationError
+from sessionization.errors import ConfigurationError, StreamError
 from sessionization.local.broker import Broker
 from sessionization.settings import SessionizeSettings
 from sessionization.spark import kafka
@@ -71,7 +71,10 @@ def read(spark: SparkSession, tmp_path: Path) -> Read:
         found: list[bytes] = []
 
         def keep(batch: DataFrame, _batch_id: int) -> None:
-            found.extend(bytes(row.value) for row in batch.select("value").collect())
+            try:
+                found.extend(bytes(row.value) for row in batch.select("value").collect())
+            except Exception as error:  # noqa: BLE001 - as a sink does
+                raise StreamError(first_cause(str(error))) from None
 
         records = kafka.kafka_messages(spark, chosen, begun_ms, None)
         writer = records.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path / "checkpoint"))

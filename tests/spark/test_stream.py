@@ -82,7 +82,7 @@ class Job:
         if is_taking_over:
             checkpoint.keep_warm()
             take_over(self.spark, self.home, checkpoint.id)
-        if self.owner != checkpoint.id:
+        if self.owner != checkpoint.id:  # to check again the tables that it has opened itself takes seconds
             create_tables(self.spark, self.home, owner=checkpoint.id, may_create=not checkpoint.is_used)
             self.owner = checkpoint.id
         pipeline = Pipeline(self.spark, settings, checkpoint, self.home, lambda _: None, report, before)
@@ -134,7 +134,8 @@ def message(session_id: int, event: str, device: str = "d1") -> dict:
 def rows_of_state(query: StreamingQuery) -> int | None:
     """How many rows and timers the operator remembered when the engine last said so."""
     last = engine_progress(query)
-    return None if last is None else last["stateOperators"][0]["numRowsTotal"]
+    operators = last["stateOperators"] if last else ()
+    return operators[0]["numRowsTotal"] if operators else None
 
 
 def test_a_session_lives_through_restarts_and_leaves_no_state(spark: SparkSession, tmp_path: Path) -> None:

@@ -88,8 +88,9 @@ def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
         builder = builder.config(name, value)
     with _engine_set_apart(log_file.with_suffix(".out")), kept_interrupt():
         spark = builder.getOrCreate()
-    # PySpark looks this class up all the time. Unless it is imported by name, the JVM searches eight packages in 280 jars.
-    java_import(spark._jvm, "org.apache.spark.api.python.PythonUtils")  # noqa: SLF001 - there is no other way
+    # PySpark looks this class up all the time: unless it is imported by name, the JVM searches eight packages for it.
+    if (jvm := getattr(spark, "_jvm", None)) is not None:
+        java_import(jvm, "org.apache.spark.api.python.PythonUtils")
     return spark
 
 

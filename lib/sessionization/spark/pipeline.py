@@ -98,17 +98,17 @@ class Pipeline:
         """Start one query; `sessionize` then calls the keys of `wake`."""
         if name == ARCHIVE:
             messages_in = self._parsed(self._slow_ms)
-            self._start_writing(ARCHIVE, messages_in, ArchiveSink(*self._common(ARCHIVE)), self._slow_ms)
+            self._begin_writing(ARCHIVE, messages_in, ArchiveSink(*self._sink_arguments(ARCHIVE)), self._slow_ms)
         elif name == ROLLUP:
-            merge = RollupSink(*self._common(ROLLUP), has_changes=self._settings.sink != "kafka")
-            self._start_writing(ROLLUP, self._unmerged_changes(), merge, self._slow_ms)
+            merge = RollupSink(*self._sink_arguments(ROLLUP), has_changes=self._settings.sink != "kafka")
+            self._begin_writing(ROLLUP, self._unmerged_changes(), merge, self._slow_ms)
         elif self._is_real_time:
             output_topic, trigger_ms = self._settings.output_topic, self._settings.trigger
-            self._start(SESSIONIZE, real_time.writer(self._changes(None), self._brokers, output_topic, trigger_ms))
+            self._begin(SESSIONIZE, real_time.writer(self._changes(None), self._brokers, output_topic, trigger_ms))
         else:
             move_tick_origin_back(self._checkpoint.folder / SESSIONIZE)
-            sink = ChangesSink(*self._common(SESSIONIZE), self._state_size, self._publish(), self._entries)
-            self._start_writing(SESSIONIZE, self._changes(wake), sink, self._settings.trigger)
+            sink = ChangesSink(*self._sink_arguments(SESSIONIZE), self._state_size, self._publisher(), self._entries)
+            self._begin_writing(SESSIONIZE, self._changes(wake), sink, self._settings.trigger)
 
     def _parsed(self, every_ms: int | None) -> DataFrame:
         """The messages with what they say, as many as may come within a trigger of `every_ms`; None for no bound."""
@@ -127,21 +127,23 @@ class Pipeline:
         reader = self._spark.readStream.option("skipChangeCommits", "true")
         return self._home.read(reader, tables.SESSION_CHANGES).where("change != 'heartbeat'")
 
-    def _publish(self) -> Callable[[DataFrame], None] | None:
+    def _publisher(self) -> Callable[[DataFrame], None] | None:
         if not self._brokers:
             return None
         return partial(topic.publish, options=self._brokers, output_topic=self._settings.output_topic)
 
-    def _common(self, name: str) -> tuple[TableHome, str, str, Callable[[Progress], None], Callable[[Progress], None]]:
+    def _sink_arguments(
+        self, name: str
+    ) -> tuple[TableHome, str, str, Callable[[Progress], None], Callable[[Progress], None]]:
         return self._home, name, self._checkpoint.writer(name), self._keep, self._report
 
     def _state_size(self) -> StateSize:
         return _state_size(self.queries.get(SESSIONIZE))
 
-    def _start_writing(self, name: str, rows: DataFrame, sink: Sink, trigger_ms: int) -> None:
-        self._start(name, rows.writeStream.foreachBatch(sink).trigger(processingTime=f"{trigger_ms} milliseconds"))
+    def _begin_writing(self, name: str, rows: DataFrame, sink: Sink, trigger_ms: int) -> None:
+        self._begin(name, rows.writeStream.foreachBatch(sink).trigger(processingTime=f"{trigger_ms} milliseconds"))
 
-    def _start(self, name: str, writer: DataStreamWriter) -> None:
+    def _begin(self, name: str, writer: DataStreamWriter) -> None:
         in_pool(self._spark, name)
         folder = self._checkpoint.of_query(name)
         self.queries[name] = writer.queryName(name).option("checkpointLocation", folder).start()

@@ -94,13 +94,12 @@ def engine_progress(query: StreamingQuery | None) -> StreamingQueryProgress | No
 
 
 def delay_instants(since_ms: str) -> str:
-    """SQL of an aggregate to hand to `delays` and `spread`: the instants that the median, p99 and longest delays began at.
+    """SQL of an aggregate, for `delays` and `spread`: the instants that the median, p99 and longest delays began at.
 
-    After them come those of `POINTS` delays in between. `since_ms` is SQL of an instant in milliseconds. The shares are one
-    literal: a Column of each would be three calls to the JVM, in every micro-batch.
+    After them come those of `POINTS` delays in between. `since_ms` is SQL of an instant in milliseconds.
     """
-    shares = ",".join(str(1 - share) for share in (*_PERCENTAGES, *_SPREAD))
-    return f"percentile_approx({since_ms}, CAST(split('{shares}', ',') AS ARRAY<DOUBLE>), {_ACCURACY})"
+    shares = ", ".join(f"{1 - share!r}D" for share in (*_PERCENTAGES, *_SPREAD))
+    return f"percentile_approx({since_ms}, array({shares}), {_ACCURACY})"
 
 
 def delays(instants_ms: list[int] | None, committed_ms: int) -> Percentiles:

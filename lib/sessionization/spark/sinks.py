@@ -41,23 +41,14 @@ _CHANGE_COUNTS = (
     "count(*) AS rows_out",
     f"max(({_POSITION} & {_WITHIN_PARTITION}) + 1) AS largest_partition",
 )
-_INGESTED = f"{delay_instants('unix_millis(ingested_at)')} AS ingested"
-_MESSAGE_COUNTS = ("count(*) AS rows_in", "count(reason) AS quarantined", _INGESTED)
+_INGEST_INSTANTS = f"{delay_instants('unix_millis(ingested_at)')} AS ingested"
+_MESSAGE_COUNTS = ("count(*) AS rows_in", "count(reason) AS quarantined", _INGEST_INSTANTS)
 _MERGED_COUNTS = (
     "count(*) AS rows_in",
     "count_if(change = 'started') AS opened",
     "count_if(change = 'ended' AND revision = 0 AND end_reason != 'orphaned') AS closed",
-    _INGESTED,
+    _INGEST_INSTANTS,
 )
-_CHANGE_COLUMNS = [
-    "to_date(timestamp_millis(processed_ms)) AS change_date"
-    if name == "change_date"
-    else f"timestamp_millis({name.removesuffix('_at')}_ms) AS {name}"
-    if name.endswith("_at")
-    else name
-    for name in SESSION_CHANGES.column_names
-]
-
 APPENDED = {SESSIONIZE: SESSION_CHANGES, ARCHIVE: RAW_EVENTS}
 """By query the table that gets its rows first: what the table has, a checkpoint that fits it has begun."""
 
@@ -243,6 +234,23 @@ def compact(spark: SparkSession, home: TableHome, tables: Iterable[Table]) -> No
         except (PySparkException, Py4JError) as error:  # such as a DELETE of the same files; the next time will do
             _log.warning("compaction of %s was put off: %s", table.name, first_cause(str(error)))
             return
+
+
+_OUTPUT_INSTANTS = {
+    f"{name}_at": f"{name}_ms" for name in ("started", "ended", "due", "event", "ingested", "processed")
+}
+
+
+def _change_column(name: str) -> str:
+    """SQL of a column of `session_changes`, from the operator's output."""
+    if name == "change_date":
+        return "to_date(timestamp_millis(processed_ms)) AS change_date"
+    if name in _OUTPUT_INSTANTS:
+        return f"timestamp_millis({_OUTPUT_INSTANTS[name]}) AS {name}"
+    return name
+
+
+_CHANGE_COLUMNS = [_change_column(name) for name in SESSION_CHANGES.column_names]
 
 
 def changes_of(output: DataFrame) -> DataFrame:

@@ -91,7 +91,7 @@ def stop(
     say("stopping: finishing the micro-batches that have begun")
     deadline_s = time.monotonic() + REST_WITHIN_S
     may_be_behind, unwritten = False, set[str]()
-    for name in filter(queries.__contains__, (SESSIONIZE, ROLLUP, ARCHIVE)):
+    for name in [name for name in (SESSIONIZE, ROLLUP, ARCHIVE) if name in queries]:
         query = running[name]
         if name == ROLLUP:
             may_be_behind = not _has_caught_up(query, (deadline_s - time.monotonic()) / 2)
