@@ -138,7 +138,11 @@ class Pipeline:
         return self._home, name, self._checkpoint.writer(name), self._keep, self._report
 
     def _state_size(self) -> StateSize:
-        return _state_size(self.queries.get(SESSIONIZE))
+        last = engine_progress(self.queries.get(SESSIONIZE))
+        if not last or not last["stateOperators"]:
+            return StateSize()
+        operator = last["stateOperators"][0]
+        return StateSize(operator["numRowsTotal"], operator["memoryUsedBytes"])
 
     def _begin_writing(self, name: str, rows: DataFrame, sink: Sink, trigger_ms: int) -> None:
         self._begin(name, rows.writeStream.foreachBatch(sink).trigger(processingTime=f"{trigger_ms} milliseconds"))
@@ -184,11 +188,3 @@ def _wait_for_first_micro_batch(query: StreamingQuery, stop: threading.Event) ->
     while query.isActive and engine_progress(query) is None and time.monotonic() < deadline_s:
         if stop.wait(0.1):
             return
-
-
-def _state_size(query: StreamingQuery | None) -> StateSize:
-    last = engine_progress(query)
-    if not last or not last["stateOperators"]:
-        return StateSize()
-    operator = last["stateOperators"][0]
-    return StateSize(operator["numRowsTotal"], operator["memoryUsedBytes"])
