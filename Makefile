@@ -21,7 +21,7 @@ GROUPS ?= 512
 T ?= dev
 TWO := -n 2 --dist loadfile --no-loadscope-reorder
 UNIT := $(BIN)/python -m pytest tests/unit tests/bundle tests/notebooks/test_both_sides.py tests/notebooks/test_no_outputs.py \
-  lib/sessionization/local/cells.py lib/sessionization/core lib/sessionization/durations.py lib/sessionization/extras.py lib/sessionization/ops/naming.py lib/sessionization/databricks.py --doctest-modules -q $(TWO)
+  lib/sessionization/local/notebook_cells.py lib/sessionization/core lib/sessionization/durations.py lib/sessionization/optional_packages.py lib/sessionization/ops/account_search.py lib/sessionization/databricks.py --doctest-modules -q $(TWO)
 NOTEBOOK_TESTS := $(BIN)/python -m pytest tests/notebooks -q
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
@@ -32,20 +32,20 @@ help: ## show this list
 
 setup: $(READY) ## a virtual environment from the lock, Java if there is none, Spark's jars
 
-$(READY): pyproject.toml requirements.lock requirements-build.lock requirements-java.lock lib/sessionization/local/jars.lock
+$(READY): pyproject.toml requirements.lock requirements-build.lock requirements-java.lock lib/sessionization/local_engine/jars.lock
 	@echo "setting up .venv (once; about a minute)"
 	@$(PYTHON) -m venv --clear .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-build.lock
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-build-isolation --require-hashes -r requirements.lock
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-build-isolation --no-deps --editable .
-	@$(BIN)/python -m sessionization.local.java 2> /dev/null || \
-	  { $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-java.lock && $(BIN)/python -m sessionization.local.java; }
-	@$(BIN)/python -m sessionization.local.jars spark
+	@$(BIN)/python -m sessionization.local_engine.java 2> /dev/null || \
+	  { $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-java.lock && $(BIN)/python -m sessionization.local_engine.java; }
+	@$(BIN)/python -m sessionization.local_engine.jars spark
 	@touch $@
 
-$(BROKER): $(READY) lib/sessionization/local/jars.lock
+$(BROKER): $(READY) lib/sessionization/local_engine/jars.lock
 	@echo "fetching a Kafka broker (once; 44 MB)"
-	@$(BIN)/python -m sessionization.local.jars broker
+	@$(BIN)/python -m sessionization.local_engine.jars broker
 	@touch $@
 
 $(BENCH): $(READY) requirements-bench.lock
@@ -78,7 +78,7 @@ notebooks: notebook-data ## JupyterLab with the notebooks, and tables to look at
 	@$(BIN)/python -m jupyterlab --ServerApp.root_dir=notebooks --LabApp.default_url=/lab/tree/01_tour.ipynb $(AS_ROOT)
 
 notebook-data: $(NOTEBOOKS) ## tables and runs for the notebooks, once: an evening through the real job, a small benchmark; four minutes
-	@$(BIN)/python -m sessionization.local.notebook_demo
+	@$(BIN)/python -m sessionization.local.notebook_data
 	@[ -f .bench/mlflow.db ] || $(BIN)/python -m tests.bench --quick --only groups
 
 test: $(READY) $(BROKER) $(NOTEBOOKS) $(CLASSES) ## the tests but for the long ones: those without Spark, then the rest, whole jobs first

@@ -1,15 +1,15 @@
 """Work out the sessions of some days anew from the archived messages: `python jobs/backfill.py --help`."""
 
-from sessionization.backfill.settings import BackfillSettings
-from sessionization.cli import parse, run, teller
+from sessionization.backfill.backfill_settings import BackfillSettings
+from sessionization.command_line.parser import parse, run, say_on_stderr
 
 PROG = "backfill"
-say = teller(PROG)
+say = say_on_stderr(PROG)
 
 
 def main() -> int:
     settings = parse(BackfillSettings, None, PROG)
-    from sessionization.backfill.run import backfill
+    from sessionization.backfill.backfill_job import backfill
 
     backfill(settings, say)
     return 0

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sessionization.cli import parse, run
+from sessionization.command_line.parser import parse, run
 
 PROG = "demo"
 

@@ -2,11 +2,11 @@
 
 import sys
 
-from sessionization.cli import parse, run, teller
-from sessionization.ops.settings import EraseSettings
+from sessionization.command_line.parser import parse, run, say_on_stderr
+from sessionization.ops.maintenance_settings import EraseSettings
 
 PROG = "erase_account"
-say = teller(PROG)
+say = say_on_stderr(PROG)
 
 
 def main() -> int:

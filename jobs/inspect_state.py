@@ -2,8 +2,8 @@
 
 import sys
 
-from sessionization.cli import parse, run
-from sessionization.ops.settings import InspectSettings
+from sessionization.command_line.parser import parse, run
+from sessionization.ops.maintenance_settings import InspectSettings
 
 PROG = "inspect_state"
 
@@ -14,7 +14,7 @@ def say(line: str) -> None:
 
 def main() -> int:
     settings = parse(InspectSettings, None, PROG)
-    from sessionization.ops.inspect import inspect
+    from sessionization.ops.inspect_state import inspect
 
     inspect(settings, say)
     return 0

@@ -1,16 +1,16 @@
 """Bring changes from the topic of `sessionize --sink kafka` into the tables: `python jobs/land_changes.py --help`."""
 
-from sessionization.cli import parse, run, teller
-from sessionization.ops.settings import LandChangesSettings
-from sessionization.signals import stop_on_signals
+from sessionization.command_line.parser import parse, run, say_on_stderr
+from sessionization.ops.maintenance_settings import LandChangesSettings
+from sessionization.stop_signals import stop_on_signals
 
 PROG = "land_changes"
-say = teller(PROG)
+say = say_on_stderr(PROG)
 
 
 def main() -> int:
     settings = parse(LandChangesSettings, None, PROG)
-    from sessionization.ops.landing import land
+    from sessionization.ops.land_changes import land
 
     with stop_on_signals() as stop:
         land(settings, say, stop)

@@ -1,11 +1,11 @@
 """Compact and clean the tables beside the stream: `python jobs/maintain.py --help`."""
 
-from sessionization.cli import parse, run, teller
-from sessionization.ops.settings import MaintainSettings
-from sessionization.signals import stop_on_signals
+from sessionization.command_line.parser import parse, run, say_on_stderr
+from sessionization.ops.maintenance_settings import MaintainSettings
+from sessionization.stop_signals import stop_on_signals
 
 PROG = "maintain"
-say = teller(PROG)
+say = say_on_stderr(PROG)
 
 
 def main() -> int:

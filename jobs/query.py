@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sessionization.cli import parse, run
+from sessionization.command_line.parser import parse, run
 
 PROG = "query"
 
@@ -22,7 +22,7 @@ class QuerySettings(BaseModel):
 
 def main() -> int:
     settings = parse(QuerySettings, None, PROG)
-    from sessionization.local.query import print_query
+    from sessionization.local.print_query import print_query
 
     sys.stderr.write(f"{PROG}: starting Spark\n")
     print_query(settings.warehouse, settings.sql, settings.rows)

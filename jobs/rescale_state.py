@@ -1,11 +1,11 @@
 """Spread the state of a stopped sessionize job over other partitions: `python jobs/rescale_state.py --help`."""
 
-from sessionization.cli import parse, run, teller
-from sessionization.ops.settings import RescaleSettings
-from sessionization.signals import stop_on_signals
+from sessionization.command_line.parser import parse, run, say_on_stderr
+from sessionization.ops.maintenance_settings import RescaleSettings
+from sessionization.stop_signals import stop_on_signals
 
 PROG = "rescale_state"
-say = teller(PROG)
+say = say_on_stderr(PROG)
 
 
 def main() -> int:

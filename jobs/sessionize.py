@@ -1,11 +1,11 @@
 """Turn device events into session tables: `python jobs/sessionize.py --help`."""
 
-from sessionization.cli import parse, run, teller
+from sessionization.command_line.parser import parse, run, say_on_stderr
 from sessionization.databricks import is_chosen
-from sessionization.settings import SessionizeSettings
+from sessionization.settings.sessionize_settings import SessionizeSettings
 
 PROG = "sessionize"
-say = teller(PROG)
+say = say_on_stderr(PROG)
 
 
 def main() -> int:
@@ -14,9 +14,9 @@ def main() -> int:
         return 0
     settings = parse(SessionizeSettings, None, PROG)
     # Spark is slow to import: a wrong option is told before.
-    from sessionization.spark.run import run_and_tell
+    from sessionization.job.sessionize_job import run_and_print_summary
 
-    run_and_tell(settings, say)
+    run_and_print_summary(settings, say)
     return 0
 
 

@@ -1,9 +1,9 @@
 """Play an evening of gaming into the input of the sessionize job: `python jobs/simulate.py --help`."""
 
-from sessionization.cli import parse, run
-from sessionization.signals import stop_on_signals
-from sessionization.simulate.run import simulate
-from sessionization.simulate.settings import SimulateSettings
+from sessionization.command_line.parser import parse, run
+from sessionization.simulate.simulate_job import simulate
+from sessionization.simulate.simulate_settings import SimulateSettings
+from sessionization.stop_signals import stop_on_signals
 
 PROG = "simulate"
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     """A session with two cores and two shuffle partitions; a job that a test calls in this process runs in it too."""
     # The tiers without Spark import neither PySpark nor these.
-    from sessionization.local.session import local_session
-    from sessionization.spark import session as sessions
+    from sessionization.local_engine.local_session import local_session
+    from sessionization.spark.engine import session as sessions
     from tests.jvm import JVM_OPTIONS
 
     os.environ.setdefault("JAVA_TOOL_OPTIONS", JVM_OPTIONS)

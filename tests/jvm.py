@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sessionization.local.session import SHORT_LIVED_JVM
+from sessionization.local_engine.local_session import SHORT_LIVED_JVM
 
 CLASSES = Path(__file__).parents[1] / ".venv" / "classes.jsa"
 """Made by `python -m tests.faults.archive_classes`. The JVM ignores one that another Java or other jars have made."""

@@ -8,11 +8,11 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
 from sessionization.core.events import Event, Start
-from sessionization.core.state import Rules, RulesInForce
-from sessionization.spark.codec import OUTPUT_SCHEMA
-from sessionization.spark.layout import Layout
-from sessionization.spark.processor import SessionProcessor
-from sessionization.spark.state import STATE_NAME
+from sessionization.core.session_state import Rules, RulesInForce
+from sessionization.spark.checkpoint.state_layout import StateLayout
+from sessionization.spark.operator.codec import OUTPUT_SCHEMA
+from sessionization.spark.operator.processor import SessionProcessor
+from sessionization.spark.operator.session_store import STATE_NAME
 
 _EventRow = Row("grouping_key", "event")
 # The tester's own map calls `exists` and `containsKey` within the others, so these two are not counted.
@@ -25,7 +25,7 @@ class Engine:
 
     def __init__(self, rules: Rules, device_groups: int | None = None) -> None:
         self.calls: Counter[str] = Counter()
-        self.processor = SessionProcessor(Layout(device_groups), RulesInForce(rules))
+        self.processor = SessionProcessor(StateLayout(device_groups), RulesInForce(rules))
         self.tester = TwsTester(self.processor, timeMode="ProcessingTime")
         state = self.processor._state
         for name in _MAP_CALLS:
@@ -66,7 +66,7 @@ class Engine:
 
 
 def event_row(key: str, device_id: str, event: Event) -> Row:
-    """As `packed_event` writes it: what is not null is text."""
+    """As `pack_event` writes it: what is not null is text."""
     is_start = isinstance(event, Start)
     foreground_s = None if is_start else event.foreground_s
     values = (

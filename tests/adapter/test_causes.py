@@ -2,7 +2,7 @@
 
 import pytest
 
-from sessionization.spark.causes import first_cause, what_to_do
+from sessionization.spark.engine.error_text import remedy_for, root_cause
 
 JAVA = """An error occurred while calling o5316.save.
 : org.apache.spark.SparkException: Job aborted.
@@ -29,22 +29,22 @@ ValueError: state entry with status 'paused'
     ],
 )
 def test_first_cause(text: str, cause: str) -> None:
-    assert first_cause(text) == cause
+    assert root_cause(text) == cause
 
 
 def test_a_huge_message_is_cut() -> None:
-    assert len(first_cause("ValueError: " + "x" * 100_000)) == 500
+    assert len(root_cause("ValueError: " + "x" * 100_000)) == 500
 
 
 def test_the_name_of_our_own_error_is_no_news() -> None:
-    assert first_cause("sessionization.errors.StreamError: java.io.IOException: gone") == "java.io.IOException: gone"
+    assert root_cause("sessionization.errors.StreamError: java.io.IOException: gone") == "java.io.IOException: gone"
 
 
 def test_a_known_cause_has_a_remedy_and_another_the_general_one() -> None:
     lost = "org.apache.kafka.clients.consumer.OffsetOutOfRangeException: Fetch position 810 is out of range"
-    assert what_to_do([lost, lost]).startswith("the brokers have deleted messages that were not read yet: if")
-    assert what_to_do(["java.io.IOException: No space left on device"]).startswith("nothing is lost: make room")
-    assert what_to_do(["RuntimeError: no"]).startswith("nothing is lost: mend the cause")
+    assert remedy_for([lost, lost]).startswith("the brokers have deleted messages that were not read yet: if")
+    assert remedy_for(["java.io.IOException: No space left on device"]).startswith("nothing is lost: make room")
+    assert remedy_for(["RuntimeError: no"]).startswith("nothing is lost: mend the cause")
 
 
 def test_a_damaged_state_is_called_so() -> None:
@@ -53,18 +53,18 @@ def test_a_damaged_state_is_called_so() -> None:
 \tat org.apache.spark.Foo.bar(Foo.scala:1)
 Caused by: java.io.EOFException: Stream ended prematurely
 """
-    cause = first_cause(engine)
+    cause = root_cause(engine)
     assert cause == "the state cannot be loaded: java.io.EOFException: Stream ended prematurely"
-    assert first_cause(f"sessionization.errors.StreamError: {cause}") == cause
-    assert "docs/runbook.md" in what_to_do([cause])
+    assert root_cause(f"sessionization.errors.StreamError: {cause}") == cause
+    assert "docs/runbook.md" in remedy_for([cause])
 
 
 @pytest.mark.parametrize("cause", ["java.io.IOException: No space left on device", "java.lang.Exception: UNRELEASED"])
 def test_what_else_keeps_a_state_from_being_loaded_is_no_damage(cause: str) -> None:
     text = f": org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error\nCaused by: {cause}\n"
-    assert first_cause(text) == cause
-    assert "damaged" not in what_to_do([first_cause(text)])
+    assert root_cause(text) == cause
+    assert "damaged" not in remedy_for([root_cause(text)])
 
 
 def test_a_cause_has_one_remedy() -> None:
-    assert what_to_do(["the state cannot be loaded: java.io.IOException: No space left on device"]).count(";") == 0
+    assert remedy_for(["the state cannot be loaded: java.io.IOException: No space left on device"]).count(";") == 0

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from sessionization.core.state import Rules
+from sessionization.core.session_state import Rules
 from sessionization.errors import CheckpointError, ConfigurationError
-from sessionization.settings import SessionizeSettings
-from sessionization.spark.checkpoint import Checkpoint, open_checkpoint, read_checkpoint
-from sessionization.spark.fixed import Fixed
-from sessionization.spark.layout import Layout
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.checkpoint.folder import Checkpoint, open_checkpoint, read_checkpoint
+from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
+from sessionization.spark.checkpoint.state_layout import StateLayout
 
-FIXED = Fixed("files", "/in", "/tables", None, 600_000, 604_800_000)
+FIXED = PinnedSettings("files", "/in", "/tables", None, 600_000, 604_800_000)
 RULES = Rules()
 SHORTER = replace(RULES, session_timeout_ms=60_000)
 
@@ -26,7 +26,7 @@ def begin_micro_batch(folder: Path, number: int, clock_ms: int) -> None:
     (offsets / f".{number}.crc").touch()
 
 
-def reopened(folder: Path, rules: Rules = RULES, fixed: Fixed = FIXED) -> Checkpoint:
+def reopened(folder: Path, rules: Rules = RULES, fixed: PinnedSettings = FIXED) -> Checkpoint:
     return open_checkpoint(folder, fixed, rules)
 
 
@@ -63,10 +63,10 @@ def test_what_may_not_change_is_refused_by_name_and_value(tmp_path: Path, change
 def test_expected_devices_choose_the_groups_of_a_new_checkpoint_only(tmp_path: Path) -> None:
     wanted = replace(FIXED, device_groups=4_000)
     begun = open_checkpoint(tmp_path, wanted, RULES, keep_groups=True)
-    assert begun.layout == Layout(4_000)
+    assert begun.layout == StateLayout(4_000)
     grown = replace(FIXED, device_groups=9_000)
-    assert open_checkpoint(tmp_path, grown, RULES, keep_groups=True).layout == Layout(4_000)
-    assert reopened(tmp_path, fixed=wanted).layout == Layout(4_000)
+    assert open_checkpoint(tmp_path, grown, RULES, keep_groups=True).layout == StateLayout(4_000)
+    assert reopened(tmp_path, fixed=wanted).layout == StateLayout(4_000)
     with pytest.raises(CheckpointError, match="--device-groups 4000, not 9000"):
         reopened(tmp_path, fixed=grown)
 
@@ -89,7 +89,7 @@ def test_device_groups_from_before_versions_were_kept_are_refused(tmp_path: Path
 
 def test_a_checkpoint_of_one_device_per_key_stays_so_whatever_is_expected(tmp_path: Path) -> None:
     reopened(tmp_path)
-    assert open_checkpoint(tmp_path, replace(FIXED, device_groups=7), RULES, keep_groups=True).layout == Layout()
+    assert open_checkpoint(tmp_path, replace(FIXED, device_groups=7), RULES, keep_groups=True).layout == StateLayout()
 
 
 @pytest.mark.parametrize(
@@ -105,13 +105,13 @@ def test_a_checkpoint_of_one_device_per_key_stays_so_whatever_is_expected(tmp_pa
 )
 def test_the_groups_that_settings_ask_for(options: dict[str, int], groups: int | None) -> None:
     settings = SessionizeSettings(input="in", warehouse="tables", checkpoints="checkpoints", **options)
-    assert Fixed.of(settings, "tables").device_groups == groups
+    assert PinnedSettings.of(settings, "tables").device_groups == groups
 
 
 def test_the_mode_that_settings_ask_for() -> None:
     kafka = {"source": "kafka", "bootstrap_servers": "b:9092", "sink": "kafka", "warehouse": "w", "checkpoints": "c"}
-    assert Fixed.of(SessionizeSettings(**kafka), "tables").mode == "micro-batch"
-    assert Fixed.of(SessionizeSettings(**kafka, mode="real-time", trigger="1m"), "tables").mode == "real-time"
+    assert PinnedSettings.of(SessionizeSettings(**kafka), "tables").mode == "micro-batch"
+    assert PinnedSettings.of(SessionizeSettings(**kafka, mode="real-time", trigger="1m"), "tables").mode == "real-time"
 
 
 def test_changed_rules_hold_after_the_newest_micro_batch_only(tmp_path: Path) -> None:

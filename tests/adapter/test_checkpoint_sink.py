@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sessionization.errors import CheckpointError
-from sessionization.spark.checkpoint import Checkpoint, read_checkpoint
+from sessionization.spark.checkpoint.folder import Checkpoint, read_checkpoint
 from tests.adapter.test_checkpoint import FIXED, begin_micro_batch, reopened
 
 

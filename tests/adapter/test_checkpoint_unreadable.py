@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sessionization.errors import CheckpointError, ConfigurationError
-from sessionization.spark.checkpoint import Checkpoint, read_checkpoint
+from sessionization.spark.checkpoint.folder import Checkpoint, read_checkpoint
 from tests.adapter.test_checkpoint import begin_micro_batch, reopened
 
 
@@ -54,7 +54,7 @@ def test_a_layout_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: py
     def full(_file: Path, _text: str) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("sessionization.spark.checkpoint.write_whole", full)
+    monkeypatch.setattr("sessionization.spark.checkpoint.folder.write_whole", full)
     (tmp_path / "layout.json").unlink()
     for write in (opened.keep, opened.keep_warm, lambda: opened.sending_to("kafka"), lambda: reopened(tmp_path)):
         with pytest.raises(ConfigurationError, match=r"cannot be written \(No space left on device\): give a folder"):

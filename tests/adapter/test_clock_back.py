@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from pyspark.sql import Row
 
-from sessionization.core.grid import grid_of
-from sessionization.core.state import Rules
-from sessionization.spark.checkpoint import QUERIES, SESSIONIZE
-from sessionization.spark.clock_back import ClockWatch, SteppedBack, Wake, move_tick_origin_back, restart_and_wake
-from sessionization.spark.layout import Layout
-from sessionization.spark.progress import Percentiles, Progress
+from sessionization.core.heartbeat_grid import grid_of
+from sessionization.core.session_state import Rules
+from sessionization.job.clock_step import ClockStep, ClockStepDetector, restart_and_wake
+from sessionization.spark.checkpoint.folder import QUERIES, SESSIONIZE
+from sessionization.spark.checkpoint.state_layout import StateLayout
+from sessionization.spark.input.ticks import WakeUp, move_tick_origin_back
+from sessionization.spark.output.progress import BatchProgress, Percentiles
 from tests.adapter.engine import Engine
 from tests.adapter.test_processor import start
 
@@ -78,26 +79,26 @@ def test_a_key_of_which_nothing_is_remembered_gets_no_timer() -> None:
     assert engine.timers("0") == []
 
 
-def of(processed_ms: int, query: str = SESSIONIZE) -> Progress:
-    return Progress(query, 0, processed_ms, 0, 0, Percentiles(None, None, None))
+def of(processed_ms: int, query: str = SESSIONIZE) -> BatchProgress:
+    return BatchProgress(query, 0, processed_ms, 0, 0, Percentiles(None, None, None))
 
 
 def test_the_watch_notices_once_what_is_more_than_a_heartbeat() -> None:
-    watch = ClockWatch(100_000, 1_000, lambda: 0)
+    watch = ClockStepDetector(100_000, 1_000, lambda: 0)
     for progress in (of(99_000), of(100_500), of(1, "rollup")):
         watch.add(progress)
         assert watch.take() is None
     watch.add(of(90_000))
     watch.add(of(90_500))
-    assert watch.take() == SteppedBack(10_500, (SESSIONIZE,))
+    assert watch.take() == ClockStep(10_500, (SESSIONIZE,))
     assert watch.take() is None
 
 
 def test_the_watch_notices_a_step_of_the_wall_clock_while_no_micro_batch_comes() -> None:
     differences_ms = iter([50_000, 50_000, 49_000, 80_000, 60_000, 60_000])
-    watch = ClockWatch(100_000, 1_000, lambda: next(differences_ms))
+    watch = ClockStepDetector(100_000, 1_000, lambda: next(differences_ms))
     assert [watch.take() for _ in range(3)] == [None] * 3
-    assert watch.take() == SteppedBack(20_000, QUERIES)
+    assert watch.take() == ClockStep(20_000, QUERIES)
     watch.add(of(80_500))
     assert watch.take() is None, "the restart has answered this step"
 
@@ -112,14 +113,14 @@ def sleeping() -> Any:
 @pytest.mark.parametrize(("is_stopped", "started"), [(False, ["sessionize", "archive", "rollup"]), (True, [])])
 def test_all_queries_start_again_unless_the_job_is_to_stop(tmp_path: Path, *, is_stopped: bool, started: list) -> None:
     (tmp_path / SESSIONIZE / "offsets").mkdir(parents=True)
-    checkpoint: Any = SimpleNamespace(folder=tmp_path, layout=Layout(2))
+    checkpoint: Any = SimpleNamespace(folder=tmp_path, layout=StateLayout(2))
     queries: Any = {name: sleeping() for name in QUERIES}
     begun_again, said, stop = [], [], threading.Event()
     if is_stopped:
         stop.set()
-    back = SteppedBack(20_000, QUERIES)
+    back = ClockStep(20_000, QUERIES)
     restart_and_wake(None, checkpoint, queries, lambda *call: begun_again.append(call), back, stop, said.append)
-    wakes = [Wake(0, ("0", "1")), None, None]
+    wakes = [WakeUp(0, ("0", "1")), None, None]
     assert begun_again == list(zip(started, wakes, strict=False))
     assert [query.isActive for query in queries.values()] == [is_stopped] * 3
     assert said[0].startswith("the clock went back by 20 s: ")

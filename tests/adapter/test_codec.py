@@ -7,10 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionization.core.events import EndReason, Platform
-from sessionization.core.grid import Firing, Grid
-from sessionization.core.sessions import on_timer
-from sessionization.core.state import Closed, Live, PendingEnd, Rules
-from sessionization.spark.codec import from_entries, only_beating, output_rows, packed_beats, to_entries
+from sessionization.core.heartbeat_grid import Firing, Grid
+from sessionization.core.session_rules import on_timer
+from sessionization.core.session_state import Closed, Live, PendingEnd, Rules
+from sessionization.spark.operator.codec import (
+    decode_entries,
+    encode_entries,
+    only_beating,
+    output_rows,
+    pack_heartbeats,
+)
 
 RULES = Rules(heartbeat_ms=1_000)
 NOW = 1_000_000
@@ -24,16 +30,16 @@ GROUP_VALUE = (
 
 def test_a_groups_text_stays_readable() -> None:
     """As written by version 0.1.0; what a version adds later is missing in it, and reads as null."""
-    entries = to_entries(json.loads(GROUP_VALUE))
+    entries = decode_entries(json.loads(GROUP_VALUE))
     assert entries == {
         1: Live(10, 20, "anna", Platform.PC),
         2: Closed(5, 9, EndReason.TIMED_OUT, 1, None, None, Platform.CONSOLE, 30, 0),
         -3: PendingEnd(7, 3, None, Platform.PC, 40, 1),
     }
-    assert json.dumps(from_entries(entries), separators=(",", ":")) == GROUP_VALUE
-    assert to_entries(json.loads(GROUP_VALUE.replace(",null,null]", ",null]"))) == entries
+    assert json.dumps(encode_entries(entries), separators=(",", ":")) == GROUP_VALUE
+    assert decode_entries(json.loads(GROUP_VALUE.replace(",null,null]", ",null]"))) == entries
     with pytest.raises(ValueError, match="another version wrote it"):
-        to_entries(json.loads(GROUP_VALUE.replace(",0]", ",0,null]")))
+        decode_entries(json.loads(GROUP_VALUE.replace(",0]", ",0,null]")))
 
 
 def test_a_device_only_beats_while_nothing_of_it_is_to_be_forgotten_or_to_time_out() -> None:
@@ -73,6 +79,6 @@ def test_beats_by_the_column_are_those_of_the_rules(
         for number, sessions in enumerate(devices)
         for row in output_rows(f"d{number}", on_timer(sessions, firing, RULES), now_ms)
     ]
-    live = [(f"d{number}", row) for number, sessions in enumerate(devices) for row in from_entries(sessions)]
-    by_column = [row for chunk in packed_beats(live, firing) for row in zip(*chunk, strict=True)]
+    live = [(f"d{number}", row) for number, sessions in enumerate(devices) for row in encode_entries(sessions)]
+    by_column = [row for chunk in pack_heartbeats(live, firing) for row in zip(*chunk, strict=True)]
     assert sorted(by_column, key=repr) == sorted(by_rule, key=repr)

@@ -8,12 +8,12 @@ from functools import partial
 import pytest
 
 from sessionization.core.events import End, Event, Platform, Start
-from sessionization.core.grid import grid_of
+from sessionization.core.heartbeat_grid import grid_of
 from sessionization.core.reference import Reference
-from sessionization.core.state import Rules, RulesInForce
-from sessionization.spark import buckets
-from sessionization.spark.codec import OUTPUT_SCHEMA, from_entry, to_entry
-from sessionization.spark.state import STATE_NAME
+from sessionization.core.session_state import Rules, RulesInForce
+from sessionization.spark.operator import group_store
+from sessionization.spark.operator.codec import OUTPUT_SCHEMA, decode_entry, encode_entry
+from sessionization.spark.operator.session_store import STATE_NAME
 from tests.adapter.engine import Engine
 from tests.e2e.oracle import group_of
 
@@ -167,8 +167,8 @@ by_group = partial(group_of, 2)
 )
 def test_equals_the_reference_on_dirty_histories(grouped, recent, alone, seeds, monkeypatch) -> None:
     """In groups also where so few devices may be recent, or buckets be read one by one, that all ways are taken."""
-    monkeypatch.setattr(buckets, "_MOST_RECENT", recent)
-    monkeypatch.setattr(buckets, "_READ_ALONE", alone)
+    monkeypatch.setattr(group_store, "_MOST_RECENT", recent)
+    monkeypatch.setattr(group_store, "_READ_ALONE", alone)
     key_of = by_group if grouped else (lambda device_id: device_id)
     for seed in seeds:
         engine = Engine(RULES, 2 if grouped else None)
@@ -205,9 +205,9 @@ def as_row(device_and_change):
 def test_every_state_entry_survives_the_codec() -> None:
     engine = Engine(RULES)
     engine.micro_batch(NOW, [start(1), end(1, NOW + 5), start(2, NOW + 10), end(9, NOW)])
-    entries = [to_entry(value) for value in engine.state("d").values()]
+    entries = [decode_entry(value) for value in engine.state("d").values()]
     assert {type(entry).__name__ for entry in entries} == {"Live", "Closed", "PendingEnd"}
-    assert [to_entry(from_entry(entry)) for entry in entries] == entries
+    assert [decode_entry(encode_entry(entry)) for entry in entries] == entries
 
 
 def test_a_group_of_which_nothing_is_live_forgets_each_device_in_its_time() -> None:
@@ -234,7 +234,7 @@ def test_a_group_of_which_nothing_is_live_forgets_each_device_in_its_time() -> N
 def test_an_entry_of_another_version_says_what_to_do(status: str | None, reason: str | None, named: str) -> None:
     value = (status, "pc", None, 1, 1, 2, reason, 0, None, 3, 0)
     with pytest.raises(ValueError, match=f"{named}.*another version wrote it; deploy that version again"):
-        to_entry(value)
+        decode_entry(value)
 
 
 def test_a_timer_left_from_older_rules_beats_no_instant_twice() -> None:

@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.errors import ConfigurationError
-from sessionization.monitor.listener import told_of
-from sessionization.monitor.outlet import Outlet
-from sessionization.spark.layout import Layout
-from sessionization.spark.progress import Percentiles, Progress
-from sessionization.spark.real_time import SWITCH, check_runtime, told
+from sessionization.monitor.batch_monitor import monitor_with
+from sessionization.monitor.record_consumer import RecordConsumer
+from sessionization.spark.checkpoint.state_layout import StateLayout
+from sessionization.spark.output.progress import BatchProgress, Percentiles
+from sessionization.spark.output.real_time import SWITCH, check_runtime, report_engine_batches
 from tests.e2e.job import command, environment
 from tests.unit.monitored import AT_MS, Session, Taken, engine
 
@@ -86,13 +86,15 @@ def word(batch_id: int, name: str = "sessionize", **more: Any) -> SimpleNamespac
 
 def test_a_batch_is_kept_and_reported_as_far_as_the_engine_knows_it() -> None:
     session, calls = Session(), []
-    with told(session, lambda one: calls.append(("keep", one)), lambda one: calls.append(("report", one)), Layout()):  # type: ignore[arg-type]
+    with report_engine_batches(
+        session, lambda one: calls.append(("keep", one)), lambda one: calls.append(("report", one)), StateLayout()
+    ):  # type: ignore[arg-type]
         session.hears(word(3, "archive"))
         session.hears(word(3))
         session.hears(word(4, stateOperators=[], durationMs={}))
     nothing = Percentiles(None, None, None)
-    third = Progress("sessionize", 3, AT_MS, 7, 60_123, nothing, state_rows=70, state_bytes=4096, state_entries=70)
-    fourth = Progress("sessionize", 4, AT_MS, 7, 0, nothing)
+    third = BatchProgress("sessionize", 3, AT_MS, 7, 60_123, nothing, state_rows=70, state_bytes=4096, state_entries=70)
+    fourth = BatchProgress("sessionize", 4, AT_MS, 7, 0, nothing)
     assert calls == [("keep", third), ("report", third), ("keep", fourth), ("report", fourth)]
     assert session.listeners == []
 
@@ -101,8 +103,8 @@ def test_the_monitor_tells_a_batch_with_the_engines_word_if_it_listens_after() -
     session, taken = Session(), Taken()
     said: list[str] = []
     with (
-        told(session, lambda _: None, lambda progress: add(progress), Layout()),  # type: ignore[arg-type] # noqa: PLW0108 - not there yet
-        told_of(session, [Outlet("a list", taken, said.append)], said.append) as add,  # type: ignore[arg-type]
+        report_engine_batches(session, lambda _: None, lambda progress: add(progress), StateLayout()),  # type: ignore[arg-type] # noqa: PLW0108 - not there yet
+        monitor_with(session, [RecordConsumer("a list", taken, said.append)], said.append) as add,  # type: ignore[arg-type]
     ):
         for batch_id in range(2):
             session.hears(word(batch_id))

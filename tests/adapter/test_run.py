@@ -10,14 +10,14 @@ import pytest
 from pyspark import SparkContext
 
 from sessionization.errors import CheckpointError, ConfigurationError, StoppedError, StreamError
-from sessionization.settings import SessionizeSettings
-from sessionization.spark import run
-from sessionization.spark.checkpoint import open_checkpoint, read_checkpoint
-from sessionization.spark.engine import engine_alive
-from sessionization.spark.fixed import Fixed
-from sessionization.spark.run import Watch, _run, _unless_stopped, _vanished_streams
-from sessionization.spark.supervise import _has_caught_up
-from sessionization.spark.table_home import TableHome
+from sessionization.job import sessionize_job
+from sessionization.job.sessionize_job import Watch, _run, _unless_stopped, _vanished_streams
+from sessionization.job.shutdown import _has_caught_up
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.checkpoint.folder import open_checkpoint, read_checkpoint
+from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
+from sessionization.spark.engine.watchdog import explain_engine_death
+from sessionization.spark.tables.location import TableLocation
 
 
 def test_a_stream_folder_that_was_there_and_is_gone_is_told(tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_an_error_is_the_engines_death_where_its_process_has_ended(
 ) -> None:
     with subprocess.Popen([sys.executable, "-c", command], stdin=subprocess.PIPE) as engine:
         monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=engine))
-        with pytest.raises(told), engine_alive(tmp_path / "engine.log"):
+        with pytest.raises(told), explain_engine_death(tmp_path / "engine.log"):
             raise ConfigurationError
         engine.kill()
 
@@ -67,7 +67,7 @@ def test_a_query_that_cannot_catch_up_in_time_is_not_waited_for(
 def test_the_layout_is_read_again_once_the_tables_are_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another start that looked at the new folder in the same moment writes its own layout before the tables are there."""
     settings = SessionizeSettings(input=tmp_path, warehouse=tmp_path / "w", checkpoints=tmp_path / "c")
-    fixed = Fixed.of(settings, "tables")
+    fixed = PinnedSettings.of(settings, "tables")
     ours = open_checkpoint(settings.checkpoints, fixed, settings.rules)
 
     def create_tables(*_args: object, **_options: object) -> None:
@@ -77,10 +77,10 @@ def test_the_layout_is_read_again_once_the_tables_are_ours(tmp_path: Path, monke
     def raise_stopped(*_args: object) -> None:
         raise StoppedError
 
-    monkeypatch.setattr(run, "create_tables", create_tables)
-    monkeypatch.setattr(run, "ProgressLog", raise_stopped)  # what comes next
+    monkeypatch.setattr(sessionize_job, "create_tables", create_tables)
+    monkeypatch.setattr(sessionize_job, "ProgressLog", raise_stopped)  # what comes next
     with pytest.raises(StoppedError):
-        _run(None, settings, ours, TableHome(settings.warehouse), threading.Event(), Watch(print))
+        _run(None, settings, ours, TableLocation(settings.warehouse), threading.Event(), Watch(print))
     assert open_checkpoint(settings.checkpoints, fixed, settings.rules).id == ours.id
 
 
@@ -89,18 +89,22 @@ def test_no_query_starts_before_the_sink_is_known_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sink: str, told: type[Exception]
 ) -> None:
     settings = SessionizeSettings(input=tmp_path, warehouse=tmp_path / "w", checkpoints=tmp_path / "c")
-    checkpoint = open_checkpoint(settings.checkpoints, Fixed.of(settings, "tables"), settings.rules).sending_to(sink)
+    checkpoint = open_checkpoint(
+        settings.checkpoints, PinnedSettings.of(settings, "tables"), settings.rules
+    ).sending_to(sink)
     (settings.checkpoints / "sessionize" / "offsets").mkdir(parents=True)
     (settings.checkpoints / "sessionize" / "offsets" / "0").touch()
 
     def raise_stopped(*_args: object) -> None:
         raise StoppedError
 
-    monkeypatch.setattr(run, "create_tables", lambda *_args, **_options: None)
-    monkeypatch.setattr(run, "ProgressLog", lambda *_args: SimpleNamespace(open=lambda *_: {}, appended=raise_stopped))
-    monkeypatch.setattr(TableHome, "last_append", lambda *_args: -1)
+    monkeypatch.setattr(sessionize_job, "create_tables", lambda *_args, **_options: None)
+    monkeypatch.setattr(
+        sessionize_job, "ProgressLog", lambda *_args: SimpleNamespace(open=lambda *_: {}, appended=raise_stopped)
+    )
+    monkeypatch.setattr(TableLocation, "last_append", lambda *_args: -1)
     with pytest.raises(told):
-        _run(None, settings, checkpoint, TableHome(settings.warehouse), threading.Event(), Watch(print))
+        _run(None, settings, checkpoint, TableLocation(settings.warehouse), threading.Event(), Watch(print))
 
 
 @pytest.mark.parametrize("is_refused", [True, False])
@@ -113,9 +117,9 @@ def test_the_tables_are_taken_over_last_of_all(
     settings = SessionizeSettings(
         input=tmp_path, warehouse=tmp_path / "w", checkpoints=tmp_path / "c", from_sessions=True
     )
-    checkpoint = open_checkpoint(settings.checkpoints, Fixed.of(settings, "tables"), settings.rules, warm=True)
+    checkpoint = open_checkpoint(settings.checkpoints, PinnedSettings.of(settings, "tables"), settings.rules, warm=True)
     (tmp_path / "w/session_changes/_delta_log").mkdir(parents=True)
-    home = TableHome(settings.warehouse)
+    home = TableLocation(settings.warehouse)
     done: list[str] = []
     at_once = threading.Event()
     at_once.set()
@@ -134,12 +138,14 @@ def test_the_tables_are_taken_over_last_of_all(
     def stop(*_args: object) -> None:
         raise StoppedError
 
-    monkeypatch.setattr(run, "refuse_missing", lambda *_args: None)
-    monkeypatch.setattr(run, "ProgressLog", lambda *_args: SimpleNamespace(open=lambda *_: {}, appended=stop))
-    monkeypatch.setattr(TableHome, "last_append", lambda *_args: -1)
-    monkeypatch.setattr(run, "warm_start", warm_start)
-    monkeypatch.setattr(run, "take_over", take_over)
-    monkeypatch.setattr(run, "create_tables", lambda *_args, **_options: done.append("owned"))
+    monkeypatch.setattr(sessionize_job, "refuse_missing", lambda *_args: None)
+    monkeypatch.setattr(
+        sessionize_job, "ProgressLog", lambda *_args: SimpleNamespace(open=lambda *_: {}, appended=stop)
+    )
+    monkeypatch.setattr(TableLocation, "last_append", lambda *_args: -1)
+    monkeypatch.setattr(sessionize_job, "warm_start", warm_start)
+    monkeypatch.setattr(sessionize_job, "take_over", take_over)
+    monkeypatch.setattr(sessionize_job, "create_tables", lambda *_args, **_options: done.append("owned"))
     with pytest.raises(ConfigurationError if is_refused else StoppedError):
         _run(None, settings, checkpoint, home, threading.Event(), Watch(print))
     with home.held(lambda _: pytest.fail("only meanwhile"), at_once):

@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql import Row
 
 from sessionization.core.events import Change, End, EndReason, Event, Platform, Start
-from sessionization.core.grid import grid_of
+from sessionization.core.heartbeat_grid import grid_of
 from sessionization.core.reference import Device, session_rows
-from sessionization.core.state import Closed, Live, Rules, SessionState
-from sessionization.spark.codec import STATE_SCHEMA, from_entry, to_seed
+from sessionization.core.session_state import Closed, Live, Rules, SessionState
+from sessionization.spark.operator.codec import STATE_SCHEMA, encode_entry, unpack_seed
 from tests.adapter.engine import Engine
 from tests.e2e.oracle import COLUMNS, QuickReference, change_row, group_of
 from tests.e2e.taken_over import taken_over
@@ -28,7 +28,7 @@ def seed(after_ms: int, **sessions: SessionState) -> str:
 def seed_of(after_ms: int, sessions: list[tuple[str, int, SessionState]]) -> str:
     entries = [
         {"device_id": device_id, "session_id": session_id}
-        | dict(zip(STATE_SCHEMA.names, from_entry(entry), strict=True))
+        | dict(zip(STATE_SCHEMA.names, encode_entry(entry), strict=True))
         for device_id, session_id, entry in sessions
     ]
     # As Spark writes it: what is null is left out.
@@ -86,7 +86,7 @@ def test_a_closed_session_is_known_and_forgotten_in_time(groups: int | None, key
 
 def test_a_seed_tells_its_instant_and_the_sessions_of_each_device() -> None:
     live = Live(1, 2, None, Platform.CONSOLE)
-    assert to_seed(seed(5, s7=live, s8=live)) == (5, {"d": {7: live, 8: live}})
+    assert unpack_seed(seed(5, s7=live, s8=live)) == (5, {"d": {7: live, 8: live}})
 
 
 def entries_of(device: Device) -> list[tuple[str, int, SessionState]]:

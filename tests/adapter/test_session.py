@@ -9,8 +9,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sessionization.errors import ConfigurationError
-from sessionization.spark import session
-from sessionization.spark.session import CLUSTER_CONF, STREAM_CONF, in_pool, own_session, spark_session
+from sessionization.spark.engine.session import (
+    CLUSTER_CONF,
+    STREAM_CONF,
+    job_session,
+    spark_session,
+    use_scheduler_pool,
+)
 
 FIXED = "spark.scheduler.mode"
 
@@ -68,7 +73,7 @@ def test_what_a_running_cluster_cannot_be_given_is_told(conf: Conf, found: dict[
 
 
 def test_a_session_without_a_context_stays_in_the_default_pool() -> None:
-    in_pool(Cluster(Conf()), "sessionize")  # type: ignore[arg-type]
+    use_scheduler_pool(Cluster(Conf()), "sessionize")  # type: ignore[arg-type]
 
 
 class Engine:
@@ -95,11 +100,11 @@ def test_a_job_sets_and_stops_a_session_of_its_own_only(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, whose: str, log: str | None
 ) -> None:
     engine, is_own = Engine(), whose == "the job's own"
-    monkeypatch.setattr(session, "is_running", lambda: not is_own)
-    monkeypatch.setattr(session, "spark_session", engine.started)
+    monkeypatch.setattr(spark_session, "is_running", lambda: not is_own)
+    monkeypatch.setattr(spark_session, "spark_session", engine.started)
 
     def fails() -> None:
-        with own_session(log and tmp_path / log, {"a.b": "c"}) as spark:
+        with job_session(log and tmp_path / log, {"a.b": "c"}) as spark:
             assert spark is engine
             assert not engine.is_stopped
             raise ZeroDivisionError

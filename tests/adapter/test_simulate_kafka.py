@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from sessionization import cli
+from sessionization.command_line import parser
 from sessionization.errors import ConfigurationError, DeliveryError
 from sessionization.local.broker import Broker
-from sessionization.simulate import kafka
+from sessionization.simulate import kafka_sink
 from sessionization.simulate.fleet import Fleet
-from sessionization.simulate.run import Summary, simulate
-from sessionization.simulate.settings import SimulateSettings
-from sessionization.simulate.streams import Stream
+from sessionization.simulate.message_streams import Stream
+from sessionization.simulate.simulate_job import Summary, simulate
+from sessionization.simulate.simulate_settings import SimulateSettings
 from tests.unit.simulated import NOW_MS, STREAMS, Written, settings_of, written
 
 PARTITIONS = 4
@@ -137,16 +137,16 @@ def test_a_stop_delivers_what_was_sent(topics: Topics) -> None:
 
 
 def test_a_missing_topic_is_told(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka, "STREAMS", (Stream("pc_sessions", ""), Stream("no_sessions", "")))
+    monkeypatch.setattr(kafka_sink, "STREAMS", (Stream("pc_sessions", ""), Stream("no_sessions", "")))
     with pytest.raises(ConfigurationError, match="has no topic no_sessions: create it"):
         topics.play(duration="1s")
 
 
 def test_no_broker_is_one_line_and_code_2(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(kafka, "_ANSWER_S", 1)
+    monkeypatch.setattr(kafka_sink, "_ANSWER_S", 1)
     settings = SimulateSettings.model_validate({"sink": "kafka", "bootstrap_servers": "127.0.0.1:1"})
     with pytest.raises(SystemExit) as leaving:
-        cli.run(lambda: simulate(settings).messages, "simulate")
+        parser.run(lambda: simulate(settings).messages, "simulate")
     assert leaving.value.code == 2
     told = capfd.readouterr().err
     assert told.startswith("simulate: no broker answers at '127.0.0.1:1' within 1 s (")
@@ -172,7 +172,7 @@ def test_a_message_that_the_client_does_not_take_is_told(topics: Topics) -> None
 
 
 def test_without_the_client_it_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "sessionization.simulate.kafka")
+    monkeypatch.delitem(sys.modules, "sessionization.simulate.kafka_sink")
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     settings = SimulateSettings.model_validate({"sink": "kafka", "bootstrap_servers": "127.0.0.1:1"})
     with pytest.raises(ConfigurationError, match=r"pip install -e '\.\[kafka\]'"):

@@ -6,24 +6,24 @@ from pathlib import Path
 import pytest
 
 from sessionization.errors import CheckpointError
-from sessionization.settings import SessionizeSettings
-from sessionization.spark import left_off
-from sessionization.spark.checkpoint import open_checkpoint
-from sessionization.spark.fixed import Fixed
-from sessionization.spark.table_home import TableHome
-from sessionization.spark.topic_offsets import offsets_of
-from sessionization.spark.warm_start import Before, warm_start
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.checkpoint.folder import open_checkpoint
+from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
+from sessionization.spark.input.topic_offsets import parse_offsets
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.warm_start import read_position
+from sessionization.spark.warm_start.initial_state import InitialState, warm_start
 from tests.adapter.test_checkpoint import begin_micro_batch
 
 
-def started(folder: Path) -> Before:
+def started(folder: Path) -> InitialState:
     """As far as a warm start comes without an engine."""
     settings = SessionizeSettings(
         source="kafka", bootstrap_servers="b:9092", warehouse=folder / "w", checkpoints=folder, from_sessions=True
     )
-    checkpoint = open_checkpoint(folder, Fixed.of(settings, "tables"), settings.rules, warm=True)
+    checkpoint = open_checkpoint(folder, PinnedSettings.of(settings, "tables"), settings.rules, warm=True)
     checkpoint.keep_warm()
-    return warm_start(None, settings, checkpoint, TableHome(settings.warehouse))  # type: ignore[arg-type]
+    return warm_start(None, settings, checkpoint, TableLocation(settings.warehouse))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def started(folder: Path) -> Before:
     ["", "[]", "3", "{", '{"pc_sessions": 3}', '{"pc_sessions": {"0": null}}', '{"pc_sessions": {"x": 1}}', "\xff"],
 )
 def test_what_is_not_understood_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    monkeypatch.setattr(left_off, "next_offsets", interrupted)
+    monkeypatch.setattr(read_position, "next_offsets", interrupted)
     with pytest.raises(InterruptedError):
         started(tmp_path)
     begin_micro_batch(tmp_path, 0, 1_000)  # from then on it is read, and not made again
@@ -45,7 +45,7 @@ def interrupted(*_args: object) -> None:
 
 
 def test_what_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(left_off, "next_offsets", lambda *_args: {"pc_sessions": {0: 7}})
+    monkeypatch.setattr(read_position, "next_offsets", lambda *_args: {"pc_sessions": {0: 7}})
     (tmp_path / "starts.json").mkdir()
     with pytest.raises(CheckpointError, match=r"starts\.json cannot be written \(Is a directory\): make room or see"):
         started(tmp_path)
@@ -53,4 +53,4 @@ def test_what_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_offsets_come_back_as_they_were_written() -> None:
     offsets = {"pc_sessions": {0: 7, 11: -2}, "console_sessions": {}}
-    assert offsets_of(json.loads(json.dumps(offsets))) == offsets
+    assert parse_offsets(json.loads(json.dumps(offsets))) == offsets

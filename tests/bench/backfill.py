@@ -10,9 +10,10 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sessionization.spark.session import spark_session
-from sessionization.spark.table_home import TableHome, create_tables
-from sessionization.spark.tables import RAW_EVENTS
+from sessionization.spark.engine.session import spark_session
+from sessionization.spark.tables.creation import create_tables
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import RAW_EVENTS
 
 _ROOT = Path(__file__).parents[2]
 _SESSIONS_PER_DEVICE = 8
@@ -46,7 +47,7 @@ def _archive(warehouse: Path, messages: int, long_s: int) -> int:
     """Archive two days of an evening after another, some messages twice and some broken; returns how many."""
     spark = spark_session(warehouse.parent / "engine.log")
     try:
-        home = TableHome(warehouse)
+        home = TableLocation(warehouse)
         create_tables(spark, home, owner="bench", may_create=True)
         home.append(_messages(spark, messages, long_s), RAW_EVENTS)
         return home.read(spark.read, RAW_EVENTS).count()

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql.streaming import StatefulProcessorHandle
 
 from sessionization.spark import pipeline
-from sessionization.spark.processor import SessionProcessor
+from sessionization.spark.operator.processor import SessionProcessor
 
 FOLDER = "SESSIONIZATION_BENCH_CALLS"
 """Environment variable: the folder that every task leaves its number of calls in. It costs time: for counting only."""

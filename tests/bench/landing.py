@@ -5,9 +5,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from sessionization.kafka_options import OUTPUT_TOPIC
 from sessionization.local.broker import Broker
-from sessionization.spark.parse import STREAMS
+from sessionization.settings.kafka_options import OUTPUT_TOPIC
+from sessionization.spark.input.parse import STREAMS
 from tests.bench.jobs import CATCH_UP_S, asked, begin, say, show, timed
 from tests.bench.scenario import LONG_LIVED
 from tests.e2e.checkpoints import committed_offsets

@@ -11,17 +11,17 @@ from statistics import median
 from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.clock import wall_clock_ms
-from sessionization.core.state import Rules, RulesInForce
-from sessionization.local.session import local_session
+from sessionization.core.session_state import Rules, RulesInForce
+from sessionization.local_engine.local_session import local_session
 from sessionization.monitor.batch_log import BatchLog
-from sessionization.monitor.listener import told_of
+from sessionization.monitor.batch_monitor import monitor_with
 from sessionization.monitor.metrics import Metrics
-from sessionization.monitor.outlet import Outlet
+from sessionization.monitor.record_consumer import RecordConsumer
 from sessionization.spark import pipeline
-from sessionization.spark.layout import Layout
-from sessionization.spark.progress import Percentiles, Progress
-from sessionization.spark.session import STREAM_CONF
-from sessionization.spark.source import ticks
+from sessionization.spark.checkpoint.state_layout import StateLayout
+from sessionization.spark.engine.session import STREAM_CONF
+from sessionization.spark.input.ticks import tick_stream
+from sessionization.spark.output.progress import BatchProgress, Percentiles
 from tests.bench import load, processes
 
 _LIVE, _GROUPS, _HEARTBEAT_MS = 2_000, 32, 30_000
@@ -59,19 +59,22 @@ def _cpu_ms(spark: SparkSession, folder: Path, count: int, *, is_watched: bool) 
     with ExitStack() as stack:
         tell = None
         if is_watched:
-            outlets = [Outlet("log", BatchLog(folder.with_suffix(".log")), _say), Outlet("metrics", Metrics(), _say)]
-            tell = stack.enter_context(told_of(spark, outlets, _say))
+            outlets = [
+                RecordConsumer("log", BatchLog(folder.with_suffix(".log")), _say),
+                RecordConsumer("metrics", Metrics(), _say),
+            ]
+            tell = stack.enter_context(monitor_with(spark, outlets, _say))
         done = 0
 
         def sink(rows: DataFrame, batch_id: int) -> None:
             nonlocal done
             rows.write.format("noop").mode("append").save()
             if tell is not None:
-                tell(Progress(_QUERY, batch_id, wall_clock_ms(), 1, 1, _DELAYS, _DELAYS, 1, 1, 1, 0, 0, 0))
+                tell(BatchProgress(_QUERY, batch_id, wall_clock_ms(), 1, 1, _DELAYS, _DELAYS, 1, 1, 1, 0, 0, 0))
             done += 1
 
         events = load.mix(spark, _LIVE, _HEARTBEAT_MS)
-        changes = pipeline.sessionize(events, ticks(spark), Layout(_GROUPS), RulesInForce(Rules()))
+        changes = pipeline.sessionize(events, tick_stream(spark), StateLayout(_GROUPS), RulesInForce(Rules()))
         query = (
             changes.writeStream.foreachBatch(sink)
             .queryName(_QUERY)

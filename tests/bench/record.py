@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from sessionization.ml import before_mlflow
-from sessionization.ml.names import BENCHMARK_EXPERIMENT, KIND_TAG, RunKind
+from sessionization.ml.run_names import BENCHMARK_EXPERIMENT, KIND_TAG, RunKind
 from tests.bench.report import Results
 
 

@@ -23,17 +23,18 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
-from sessionization.core.state import Rules, RulesInForce
-from sessionization.local.jars import jar_paths
-from sessionization.local.session import local_session
+from sessionization.core.session_state import Rules, RulesInForce
+from sessionization.local_engine.jars import jar_paths
+from sessionization.local_engine.local_session import local_session
 from sessionization.spark import pipeline
-from sessionization.spark.layout import Layout
-from sessionization.spark.progress import Progress
-from sessionization.spark.session import STREAM_CONF
-from sessionization.spark.sinks import ChangesSink, StateSize
-from sessionization.spark.source import ticks
-from sessionization.spark.table_home import TableHome, create_tables
-from sessionization.spark.tables import SESSION_CHANGES
+from sessionization.spark.checkpoint.state_layout import StateLayout
+from sessionization.spark.engine.session import STREAM_CONF
+from sessionization.spark.input.ticks import tick_stream
+from sessionization.spark.output.progress import BatchProgress
+from sessionization.spark.output.sinks import ChangesSink, StateSize
+from sessionization.spark.tables.creation import create_tables
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import SESSION_CHANGES
 from tests.bench import calls, load, processes
 from tests.bench.scenario import LONG_LIVED, YARDSTICK, Result, Scenario, Weighted
 
@@ -75,7 +76,7 @@ def measured(scenario: Scenario, folder: Path, conf: Sequence[str] = ()) -> Resu
     made = calls.counter()
     spark = _session(scenario, folder, dict(setting.split("=", 1) for setting in conf))
     rules = Rules(heartbeat_ms=_HEARTBEAT_MS[scenario.load], late_retention_ms=_LATE_RETENTION_MS)
-    progress: list[Progress] = []
+    progress: list[BatchProgress] = []
     query = _started(spark, _changes(spark, scenario, rules), scenario, folder, progress)
     ticks = _Ticks(query)
     began_ms = _warmed_up(ticks, scenario, progress)
@@ -105,7 +106,7 @@ def measured(scenario: Scenario, folder: Path, conf: Sequence[str] = ()) -> Resu
     with suppress(PySparkException, Py4JError):  # one that takes long to stop has been measured all the same
         query.stop()
     if scenario.sink == "delta":
-        _add_rows(result, done, TableHome(folder / "warehouse").read(spark.read, SESSION_CHANGES))
+        _add_rows(result, done, TableLocation(folder / "warehouse").read(spark.read, SESSION_CHANGES))
     spark.stop()
     result.checkpoint_mb = _size_mb(folder / "checkpoint")
     return result
@@ -142,11 +143,11 @@ class _Ticks:
     def _recent(self) -> list[Any]:
         try:
             return self._query.recentProgress
-        except LookupError:  # as in sessionization.spark.progress: the clock was set back
+        except LookupError:  # as in sessionization.spark.output.progress: the clock was set back
             return []
 
 
-def _warmed_up(ticks: _Ticks, scenario: Scenario, progress: list[Progress]) -> int:
+def _warmed_up(ticks: _Ticks, scenario: Scenario, progress: list[BatchProgress]) -> int:
     """Wait until the warm-up is over and as many sessions live as shall; returns when the last micro-batch ended."""
     wanted = 1 if scenario.load == "starts" else scenario.live
     began_s = time.monotonic()
@@ -200,18 +201,18 @@ def _changes(spark: SparkSession, scenario: Scenario, rules: Rules) -> DataFrame
     else:
         events = load.starts(spark, scenario.per_batch, scenario.live if scenario.load == "beats" else None)
     if scenario.layout != YARDSTICK:
-        return pipeline.sessionize(events, ticks(spark), Layout(scenario.device_groups), RulesInForce(rules))
+        return pipeline.sessionize(events, tick_stream(spark), StateLayout(scenario.device_groups), RulesInForce(rules))
     said = events.select("device_id", "session_id", "is_start", "event_ms", "account_id", "platform", "ingested_ms")
     # PySpark has no other way to a class of one's own.
     return DataFrame(spark._jvm.Yardstick.changes(said._jdf, rules.heartbeat_ms), spark)
 
 
 def _started(
-    spark: SparkSession, changes: DataFrame, scenario: Scenario, folder: Path, progress: list[Progress]
+    spark: SparkSession, changes: DataFrame, scenario: Scenario, folder: Path, progress: list[BatchProgress]
 ) -> StreamingQuery:
     """The query into nowhere, where every micro-batch counts its changes, or into `session_changes` as the product does."""
     if scenario.sink == "delta":
-        home = TableHome(folder / "warehouse")
+        home = TableLocation(folder / "warehouse")
         create_tables(spark, home, owner="bench", may_create=True)
         sink = ChangesSink(home, "sessionize", "bench", lambda _: None, progress.append, StateSize)
         writer = changes.writeStream.foreachBatch(sink)
@@ -263,7 +264,7 @@ def _by_name(before: dict[tuple[str, int, int], float], after: dict[tuple[str, i
     return {name: cpu_s for name, cpu_s in used.most_common() if cpu_s > 0}
 
 
-def _add_rows(result: Result, progress: Iterable[Progress], rows: DataFrame) -> None:
+def _add_rows(result: Result, progress: Iterable[BatchProgress], rows: DataFrame) -> None:
     """The same, of rows in the table, by the clocks of their micro-batches.
 
     Delays end when the rows are committed there; into nowhere they end with the micro-batch, a commit of state later.

@@ -1,6 +1,6 @@
 """What `make bench` and `make bench-quick` run."""
 
-from sessionization.spark.layout import groups_for
+from sessionization.spark.checkpoint.state_layout import device_groups_for
 from tests.bench.scenario import ONE_DEVICE, YARDSTICK, Load, Scenario, Sink
 
 
@@ -18,7 +18,7 @@ def held(live: int, *layouts: str, sink: Sink = "noop", warm_up_s: int = 180, se
 
 
 def _groups(live: int) -> str:
-    return str(groups_for(live))
+    return str(device_groups_for(live))
 
 
 QUICK = [

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
-from sessionization.core.state import Rules
+from sessionization.core.session_state import Rules
 from sessionization.local.broker import Broker
-from sessionization.spark.parse import STREAMS
+from sessionization.spark.input.parse import STREAMS
 from tests.bench.scenario import LONG_LIVED
 from tests.e2e.accounts import unaccounted
 from tests.e2e.delta import live_files

@@ -8,8 +8,8 @@ from typing import Any
 from croniter import croniter
 
 from sessionization.databricks import ENTRY_POINT_VARIABLE, ENTRY_POINTS
-from sessionization.spark.real_time import SWITCH
-from sessionization.spark.session import CLUSTER_CONF
+from sessionization.spark.engine.session import CLUSTER_CONF
+from sessionization.spark.output.real_time import SWITCH
 from tests.bundle.pins import extras_of, pin_mistakes
 from tests.bundle.resolve import Resolved
 from tests.bundle.sources import Finding, Sources

@@ -6,19 +6,20 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from sessionization.backfill.settings import BackfillSettings
-from sessionization.databricks import JOB_RUN_ID, options, parameters
-from sessionization.kafka_options import parse_kafka_options
-from sessionization.notebook.trial import TrialSettings
-from sessionization.ops.settings import (
+from sessionization.backfill.backfill_settings import BackfillSettings
+from sessionization.command_line.job_parameters import parameter_defaults, parameters_to_arguments
+from sessionization.command_line.widgets import JOB_RUN_ID
+from sessionization.notebook.trial_stream import TrialSettings
+from sessionization.ops.maintenance_settings import (
     EraseSettings,
     InspectSettings,
     LandChangesSettings,
     MaintainSettings,
     RescaleSettings,
 )
-from sessionization.settings import SessionizeSettings
-from sessionization.simulate.settings import SimulateSettings
+from sessionization.settings.kafka_options import parse_kafka_options
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.simulate.simulate_settings import SimulateSettings
 from tests.bundle.resolve import Resolved
 from tests.bundle.sources import Finding, Sources
 
@@ -97,7 +98,7 @@ def reference(option: str) -> str:
 
 
 def _expected(key: str) -> dict[str, str]:
-    defaults = parameters(SETTINGS[key])
+    defaults = parameter_defaults(SETTINGS[key])
     return {option: text for option, text in defaults.items() if option != LAPTOP_ONLY}
 
 
@@ -153,11 +154,11 @@ def value_mistakes(key: str, job: dict[str, Any]) -> Iterator[str]:
     """The settings themselves must take what a target gives by default."""
     model = SETTINGS[key]
     given = {name: text for name, text in _given(job).items() if name in _expected(key)}
-    from sessionization.cli import read
+    from sessionization.command_line.parser import read
     from sessionization.errors import ConfigurationError
 
     try:
-        settings = read(model, options(model, given))
+        settings = read(model, parameters_to_arguments(model, given))
         parse_kafka_options(getattr(settings, "kafka_option", ()))
     except (ConfigurationError, ValueError) as error:
         yield f"the parameters are refused: {error}"

@@ -12,9 +12,9 @@ from typing import Self
 
 import pyspark
 
-from sessionization.local.child import tie_to_this_process
-from sessionization.local.jars import jar_paths
-from sessionization.local.java import java_home
+from sessionization.local.child_process import tie_to_this_process
+from sessionization.local_engine.jars import jar_paths
+from sessionization.local_engine.java import java_home
 from tests.e2e.job import ROOT
 from tests.jvm import JVM_OPTIONS
 

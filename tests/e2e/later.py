@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pyspark.sql.types import StringType, StructField, StructType
 
-from sessionization.spark.codec import STATE_SCHEMA
+from sessionization.spark.operator.codec import STATE_SCHEMA
 from tests.e2e.job import ROOT
 
 LATER = "a later version"

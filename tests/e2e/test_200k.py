@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionization.core.state import Rules
+from sessionization.core.session_state import Rules
 from tests.e2e.accounts import Session, unaccounted, unaccounted_ends
 from tests.e2e.evening import Evening
 from tests.e2e.job import Job

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionization.core.state import Rules
+from sessionization.core.session_state import Rules
 from tests.e2e import checkpoints
 from tests.e2e.accounts import unaccounted
 from tests.e2e.cluster import Cluster

@@ -15,11 +15,11 @@ from pyspark.sql import SparkSession
 from sessionization.clock import wall_clock_ms
 from sessionization.ops.erase import Receipt, erase
 from sessionization.ops.input_files import delete_read_files
-from sessionization.ops.settings import EraseSettings
-from sessionization.ops.state import StateReader
-from sessionization.spark.checkpoint import QUERIES, ROLLUP, SESSIONIZE
-from sessionization.spark.table_home import TableHome
-from sessionization.spark.tables import QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS
+from sessionization.ops.maintenance_settings import EraseSettings
+from sessionization.ops.state_reader import StateReader
+from sessionization.spark.checkpoint.folder import QUERIES, ROLLUP, SESSIONIZE
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS
 from tests.e2e.checkpoints import merged_before
 from tests.e2e.job import Job
 from tests.e2e.remains import holding, written
@@ -101,7 +101,7 @@ def remembered(spark: SparkSession, checkpoints: Path) -> list[str]:
 
 def let_retentions_pass(spark: SparkSession, job: Job) -> None:
     """Files that no table refers to go, each log up to a checkpoint that is old by then, and the input that was read."""
-    home = TableHome(job.warehouse)
+    home = TableLocation(job.warehouse)
     spark.conf.set(CHECK, "false")
     try:
         for table in (SESSION_CHANGES, SESSIONS, RAW_EVENTS, QUARANTINE):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sessionization.core.state import Rules
+from sessionization.core.session_state import Rules
 from tests.e2e.accounts import unaccounted
 from tests.e2e.evening import ENDS_MS
 from tests.e2e.job import Job

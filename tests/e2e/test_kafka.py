@@ -13,9 +13,9 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from sessionization.core.state import Rules
+from sessionization.core.session_state import Rules
 from sessionization.local.broker import Broker
-from sessionization.spark.parse import STREAMS
+from sessionization.spark.input.parse import STREAMS
 from tests.e2e import checkpoints
 from tests.e2e.accounts import unaccounted
 from tests.e2e.job import ROOT, Job

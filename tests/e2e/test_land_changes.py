@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from sessionization.core.state import Rules
-from sessionization.kafka_options import OUTPUT_TOPIC
+from sessionization.core.session_state import Rules
 from sessionization.local.broker import Broker
-from sessionization.spark.parse import STREAMS
+from sessionization.settings.kafka_options import OUTPUT_TOPIC
+from sessionization.spark.input.parse import STREAMS
 from tests.e2e import checkpoints
 from tests.e2e.job import ROOT, Job, command, environment
 from tests.e2e.oracle import tell

@@ -8,9 +8,9 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionization.core.state import Rules
-from sessionization.ops import state as ops_state
-from sessionization.spark.offsets import begun, newest_committed
+from sessionization.core.session_state import Rules
+from sessionization.ops import state_reader as ops_state
+from sessionization.spark.checkpoint.spark_logs import newest_committed_batch, read_started_batch
 from tests.e2e.checkpoints import committed_files
 from tests.e2e.delta import Stored
 from tests.e2e.evening import Evening
@@ -48,11 +48,11 @@ class Life:
         To the end of a checkpoint's life means until the tables hold all that follows.
         """
         job, query = self.job, self.job.checkpoints / "sessionize"
-        done = newest_committed(query)
+        done = newest_committed_batch(query)
         at_start = self._files // 2
         self._evening.release(job.input, at_start)
         job.start()
-        job.wait_until(lambda: newest_committed(query) > done, "the first micro-batch")
+        job.wait_until(lambda: newest_committed_batch(query) > done, "the first micro-batch")
         self._evening.release(job.input, self._files - at_start)
         if to_the_end:
             job.wait_until_done()
@@ -61,7 +61,7 @@ class Life:
             files = set(job.input.glob("*/*.json"))
             job.wait_until(lambda: committed_files(query) == files, "the part is read", poll_s=0.2)
             job.come_to_rest("sessionize")
-        assert begun(query, newest_committed(query)).partitions == partitions
+        assert read_started_batch(query, newest_committed_batch(query)).partitions == partitions
 
     def rescale(self, partitions: int) -> None:
         options = ("--checkpoints", str(self.job.checkpoints), f"--partitions={partitions}")

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionization.ops import state as ops_state
-from sessionization.settings import SessionizeSettings
+from sessionization.ops import state_reader as ops_state
+from sessionization.settings.sessionize_settings import SessionizeSettings
 from tests.e2e.job import Job
 from tests.e2e.later import LATER, LATER_SCHEMA, later_library
 from tests.e2e.tables import Tables, read_tables

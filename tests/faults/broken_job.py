@@ -8,21 +8,21 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from sessionization.spark.table_home import TableHome
-from sessionization.spark.tables import SESSION_CHANGES, Table
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import SESSION_CHANGES, Table
 
 _ENTRY = Path(__file__).parents[2] / "jobs" / "sessionize.py"
 _DROPPED_EVERY = 4
-_append_once = TableHome.append_once
+_append_once = TableLocation.append_once
 _this_start = uuid.uuid4().hex
 
 
-def _not_idempotent(home: TableHome, rows: DataFrame, table: Table, **once: Any) -> None:
+def _not_idempotent(home: TableLocation, rows: DataFrame, table: Table, **once: Any) -> None:
     """A writer that no start knows from the one before: Delta takes a repeated micro-batch again."""
     _append_once(home, rows, table, **once | {"writer": f"{_this_start}/{once['writer']}"})
 
 
-def _dropping(home: TableHome, rows: DataFrame, table: Table, **once: Any) -> None:
+def _dropping(home: TableLocation, rows: DataFrame, table: Table, **once: Any) -> None:
     """A sink that now and then writes nothing, and says that all is well."""
     if table is not SESSION_CHANGES or once["batch_id"] % _DROPPED_EVERY:
         _append_once(home, rows, table, **once)
@@ -31,5 +31,5 @@ def _dropping(home: TableHome, rows: DataFrame, table: Table, **once: Any) -> No
 MUTATIONS = {"not-idempotent": _not_idempotent, "dropping": _dropping}
 
 if __name__ == "__main__":
-    setattr(TableHome, "append_once", MUTATIONS[sys.argv.pop(1)])  # noqa: B010 - a method is not assigned to
+    setattr(TableLocation, "append_once", MUTATIONS[sys.argv.pop(1)])  # noqa: B010 - a method is not assigned to
     runpy.run_path(str(_ENTRY), run_name="__main__")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from sessionization.spark.session import spark_session
+from sessionization.spark.engine.session import spark_session
 from tests.faults.boundaries import Boundary
 from tests.faults.harness import Cut, Run, compare, play
 

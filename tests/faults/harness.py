@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from sessionization.core.state import Rules
+from sessionization.core.session_state import Rules
 from tests.e2e.accounts import unaccounted
 from tests.e2e.evening import Evening
 from tests.e2e.job import ENTRY, Ended, Job

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionization.local import notebook_demo
+from sessionization.local import notebook_data
 from tests.notebooks.headless import NOTEBOOKS, Executed, beside_the_code, execute
 
 collect_ignore = ["broken"]  # notebooks for nutter, not for pytest
@@ -23,7 +23,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
     folder = tmp_path_factory.mktemp("notebooks") / "an evening"  # a space, as folders of people have
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
-        notebook_demo.load(folder, live=40, run_for_ms=5_000)
+        notebook_data.load(folder, live=40, run_for_ms=5_000)
     return folder
 
 

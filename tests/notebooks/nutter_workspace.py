@@ -14,8 +14,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from sessionization.local.cells import SOURCE_HEADER, cells, find_notebook
-from sessionization.local.notebook import run_notebook
+from sessionization.local.laptop_notebook import run_notebook
+from sessionization.local.notebook_cells import SOURCE_HEADER, cells, find_notebook
 
 _SUCCESS, _FAILED = "SUCCESS", "FAILED"
 
@@ -65,7 +65,7 @@ class LocalWorkspace:
 
     def _session(self, file: Path) -> Any:
         if self._spark is None and any(re.search(r"\bspark\b", cell.source) for cell in cells(file) if not cell.magic):
-            from sessionization.spark.session import spark_session
+            from sessionization.spark.engine.session import spark_session
 
             self._spark = spark_session(Path.cwd() / "engine.log")
         return self._spark

@@ -17,10 +17,10 @@ import databricks.sdk
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionization.local import cells as files
-from sessionization.local.notebook import LaptopDbutils
-from sessionization.spark.tables import TABLES
-from sessionization.spark.views import VIEWS
+from sessionization.local import notebook_cells as files
+from sessionization.local.laptop_notebook import LaptopDbutils
+from sessionization.spark.tables.schemas import TABLES
+from sessionization.spark.tables.views import VIEWS
 from tests.notebooks.headless import ROOT
 
 
@@ -81,7 +81,7 @@ def _local_only(source: str) -> list[str]:
         if isinstance(node, ast.Import | ast.ImportFrom)
         for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names])
     ]
-    apart = ("sessionization.local", "databricks.sdk", "pyspark.dbutils", "dbruntime")
+    apart = ("sessionization.local", "sessionization.local_engine", "databricks.sdk", "pyspark.dbutils", "dbruntime")
     return [f"{name} is there on one side only" for name in imported if name.startswith(apart)]
 
 

@@ -11,13 +11,13 @@ import pytest
 pytest.importorskip("mlflow", reason="MLflow is not installed: make notebooks installs it")
 
 from sessionization.errors import ConfigurationError
-from sessionization.ml import runs
-from sessionization.ml.names import RunKind
-from sessionization.ml.tracking import kept_in_mlflow
-from sessionization.settings import SessionizeSettings
-from sessionization.spark.progress import Percentiles, Progress
-from sessionization.spark.table_home import TableHome
-from sessionization.spark.tables import TABLES
+from sessionization.ml import stored_runs
+from sessionization.ml.run_names import RunKind
+from sessionization.ml.run_tracking import track_in_mlflow
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.output.progress import BatchProgress, Percentiles
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import TABLES
 
 NONE = Percentiles(None, None, None)
 
@@ -27,8 +27,8 @@ def settings(folder: Path, **changed: Any) -> SessionizeSettings:
     return SessionizeSettings.model_validate({"input": folder / "input", **where, **changed})
 
 
-def progress(batch_id: int, lateness: Percentiles = NONE) -> Progress:
-    return Progress(
+def progress(batch_id: int, lateness: Percentiles = NONE) -> BatchProgress:
+    return BatchProgress(
         "sessionize", batch_id, 1_800_000_000_000 + 1_000 * batch_id, 10 + batch_id, 70, NONE, lateness, heartbeats=3, state_rows=5, state_bytes=4_096
     )  # fmt: skip
 
@@ -41,10 +41,10 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     uri = f"sqlite:///{folder / 'mlflow.db'}"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MLFLOW_TRACKING_URI", uri)
-        patch.setattr("sessionization.ml.tracking.CLOSE_WITHIN_S", 120)
+        patch.setattr("sessionization.ml.run_tracking.CLOSE_WITHIN_S", 120)
         for changed in ({"heartbeat": "5s", "mlflow": "/Users/x/other"}, {"heartbeat": "2s"}):
-            with kept_in_mlflow(
-                settings(folder, **changed), TableHome(folder / "tables"), "c0ffee", said.append
+            with track_in_mlflow(
+                settings(folder, **changed), TableLocation(folder / "tables"), "c0ffee", said.append
             ) as add:
                 add(progress(0))
                 add(progress(1, Percentiles(8, 20, 21)))
@@ -61,8 +61,8 @@ def _keep_another_run(uri: str) -> None:
     client.log_metric(client.create_run(experiment.experiment_id).info.run_id, "sessionize.batch_ms", 1.0)
 
 
-def streams(store: str) -> list[runs.KeptRun]:
-    return list(runs.newest_runs(RunKind.STREAM, [store]))
+def streams(store: str) -> list[stored_runs.StoredRun]:
+    return list(stored_runs.newest_runs(RunKind.STREAM, [store]))
 
 
 def run_of(store: str, at: int = 0) -> Any:
@@ -83,10 +83,10 @@ def test_a_run_has_settings_and_versions(store: str) -> None:
 
 def test_metrics_are_those_of_the_micro_batches(store: str) -> None:
     (newest, _) = streams(store)
-    assert runs.series(newest, "sessionize.rows_in") == runs.Series(
+    assert stored_runs.series(newest, "sessionize.rows_in") == stored_runs.Series(
         [1_800_000_000_000, 1_800_000_001_000], [10.0, 11.0]
     )
-    assert runs.series(newest, "sessionize.lateness_p99_ms").values == [20.0]
+    assert stored_runs.series(newest, "sessionize.lateness_p99_ms").values == [20.0]
     assert {"sessionize.batch_ms", "sessionize.state_rows", "sessionize.state_bytes"} <= newest.metrics.keys()
     assert "sessionize.batch_id" not in newest.metrics
 
@@ -99,14 +99,14 @@ def test_the_tables_are_its_data_sets(store: str) -> None:
 
 
 def test_runs_are_told_apart_by_what_they_differ_in(store: str) -> None:
-    assert runs.differing(streams(store)) == {"heartbeat": ["2s", "5s"]}
+    assert stored_runs.differing(streams(store)) == {"heartbeat": ["2s", "5s"]}
 
 
 def test_runs_are_found_by_their_tag_in_whatever_experiment(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [run.parameters["heartbeat"] for run in streams(store)] == ["2s", "5s"], "newest first"
-    assert list(runs.newest_runs(RunKind.BENCHMARK, [store])) == []
-    monkeypatch.setattr(runs, "_PAGE", 1)
-    monkeypatch.setattr(runs, "_EXPERIMENTS_AT_ONCE", 1)
+    assert list(stored_runs.newest_runs(RunKind.BENCHMARK, [store])) == []
+    monkeypatch.setattr(stored_runs, "_PAGE", 1)
+    monkeypatch.setattr(stored_runs, "_EXPERIMENTS_AT_ONCE", 1)
     assert [run.parameters["heartbeat"] for run in streams(store)] == ["2s", "5s"], "newest first, over several answers"
 
 
@@ -118,9 +118,9 @@ def test_every_page_of_an_answer_is_read_and_no_more_than_are_wanted() -> None:
         asked.append(token)
         return Page(*pages[token])
 
-    assert list(runs._all(page_of)) == [1, 2, 3, 4]
+    assert list(stored_runs._all(page_of)) == [1, 2, 3, 4]
     asked.clear()
-    assert list(islice(runs._all(page_of), 3)) == [1, 2, 3]
+    assert list(islice(stored_runs._all(page_of), 3)) == [1, 2, 3]
     assert asked == [None, "b", "c"]
 
 
@@ -135,7 +135,7 @@ class Page(list[int]):
 def test_a_store_that_is_not_there_is_told_and_not_made(tmp_path: Path) -> None:
     file = tmp_path / "gone.db"
     with pytest.raises(ConfigurationError, match=r"there is no MLflow store sqlite:///.*gone\.db"):
-        runs.newest_runs(RunKind.STREAM, [f"sqlite:///{file}"])
+        stored_runs.newest_runs(RunKind.STREAM, [f"sqlite:///{file}"])
     assert not file.exists()
 
 
@@ -144,12 +144,12 @@ def test_a_store_that_is_none_is_told(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigurationError, match=r"text\.db cannot be read \(.*not a database.*\): name the tracking URI"
     ):
-        runs.newest_runs(RunKind.STREAM, [f"sqlite:///{tmp_path / 'text.db'}"])
+        stored_runs.newest_runs(RunKind.STREAM, [f"sqlite:///{tmp_path / 'text.db'}"])
 
 
 def test_before_the_first_run_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
-    assert list(runs.newest_runs(RunKind.STREAM)) == []
+    assert list(stored_runs.newest_runs(RunKind.STREAM)) == []
 
 
 @pytest.mark.parametrize("store", ["sqlite:///{folder}/no/folder/mlflow.db", "sqlite:///{folder}"])
@@ -158,20 +158,20 @@ def test_a_store_that_cannot_be_written_is_told_once(
 ) -> None:
     (tmp_path / "no").touch()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", store.format(folder=tmp_path))
-    monkeypatch.setattr("sessionization.ml.tracking.CLOSE_WITHIN_S", 60)  # MLflow itself would try for longer
+    monkeypatch.setattr("sessionization.ml.run_tracking.CLOSE_WITHIN_S", 60)  # MLflow itself would try for longer
     said: list[str] = []
-    with kept_in_mlflow(settings(tmp_path), TableHome(tmp_path / "tables"), "c0ffee", said.append) as add:
+    with track_in_mlflow(settings(tmp_path), TableLocation(tmp_path / "tables"), "c0ffee", said.append) as add:
         add(progress(0))
     assert len(said) == 1
     assert said[0].startswith("MLflow does not take this run (")
 
 
 def test_the_picture_of_runs_shows_a_line_for_each(store: str) -> None:
-    from sessionization.notebook import run_pictures
+    from sessionization.notebook import run_charts
 
-    compared = run_pictures.newest_streams(run_pictures.RunsSettings(stores=(store,)))
+    compared = run_charts.newest_streams(run_charts.RunsSettings(stores=(store,)))
     assert [run.parameters["heartbeat"] for run in compared] == ["5s", "2s"], "the oldest first"
-    figure = run_pictures.compare_streams(compared)
+    figure = run_charts.compare_streams(compared)
     assert [len(axes.lines) for axes in figure.axes] == [2, 2, 0, 2]
     # Lateness was first reported by the second micro-batch.
     assert [list(axes.lines[0].get_xdata()) for axes in figure.axes if axes.lines] == [[0, 1], [1], [0, 1]]
@@ -179,7 +179,7 @@ def test_the_picture_of_runs_shows_a_line_for_each(store: str) -> None:
 
 
 def test_secrets_of_kafka_options_stay_out(tmp_path: Path) -> None:
-    from sessionization.ml.store import parameters_of
+    from sessionization.ml.mlflow_run import parameters_of
 
     kafka = {"source": "kafka", "bootstrap_servers": "127.0.0.1:9092", "input": None}
     given = settings(tmp_path, **kafka, kafka_option=("kafka.sasl.jaas.config=env:KAFKA_JAAS",))
@@ -189,12 +189,12 @@ def test_secrets_of_kafka_options_stay_out(tmp_path: Path) -> None:
 
 
 def test_the_store_is_imported_only_where_a_run_is_kept() -> None:
-    code = "import sys, sessionization.spark.run, sessionization.notebook.job; sys.exit('mlflow' in sys.modules)"
+    code = "import sys, sessionization.job.sessionize_job, sessionization.notebook.run_in_notebook; sys.exit('mlflow' in sys.modules)"
     path = str(Path(__file__).parents[2] / "lib")
     assert subprocess.run([sys.executable, "-c", code], check=False, env={"PYTHONPATH": path}).returncode == 0
 
 
 def test_reading_runs_without_mlflow_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs.importlib.util, "find_spec", lambda _name: None)
+    monkeypatch.setattr(stored_runs.importlib.util, "find_spec", lambda _name: None)
     with pytest.raises(ConfigurationError, match="MLflow is not installed"):
-        runs.newest_runs(RunKind.STREAM)
+        stored_runs.newest_runs(RunKind.STREAM)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionization.spark.table_home import TableHome
-from sessionization.spark.views import create_views
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.views import create_views
 from tests.bundle.dashboards import dataset_sql, widget_sql, widgets
 from tests.bundle.resolve import resolve
 from tests.bundle.sources import ROOT, read_sources
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.long
 
 @pytest.fixture(scope="module")
 def evening(demo: Path, spark: SparkSession) -> SparkSession:
-    create_views(spark, TableHome(demo / "warehouse"))
+    create_views(spark, TableLocation(demo / "warehouse"))
     return spark
 
 

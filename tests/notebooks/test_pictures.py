@@ -10,13 +10,13 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from sessionization.databricks import JOB_RUN_ID
-from sessionization.local.notebook import LaptopWidgets
-from sessionization.notebook import job, live, style, timeline, tour
-from sessionization.notebook.live import LiveView
-from sessionization.settings import SessionizeSettings
-from sessionization.spark import run as runs
-from sessionization.spark.progress import Percentiles, Progress
+from sessionization.command_line.widgets import JOB_RUN_ID
+from sessionization.job import sessionize_job as runs
+from sessionization.local.laptop_notebook import LaptopWidgets
+from sessionization.notebook import chart_style, live_view, run_in_notebook, timeline, tour
+from sessionization.notebook.live_view import LiveView
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.output.progress import BatchProgress, Percentiles
 
 ZERO_MS = 1_800_000_000_000
 
@@ -111,14 +111,14 @@ def test_a_message_by_hand_is_of_its_stream() -> None:
 
 
 def test_axes_without_rows_leave_the_ticks_of_the_others_alone() -> None:
-    figure, (above, below) = style.figure_of(2, share_x=True)
+    figure, (above, below) = chart_style.figure_of(2, share_x=True)
     above.plot([1, 2, 3], [1, 2, 3])
-    style.without_rows(below, "none yet")
+    chart_style.without_rows(below, "none yet")
     figure.draw_without_rendering()
     assert len(above.get_xticks()) > 2
     assert any(label.get_visible() and label.get_text() for label in below.get_xticklabels()), "the axis of both"
-    alone, (axes,) = style.figure_of()
-    style.without_rows(axes)
+    alone, (axes,) = chart_style.figure_of()
+    chart_style.without_rows(axes)
     alone.draw_without_rendering()
     assert not any(tick.label1.get_visible() for tick in (*axes.xaxis.get_major_ticks(), *axes.yaxis.get_major_ticks()))
 
@@ -131,8 +131,8 @@ def test_the_live_view_draws_what_it_was_told() -> None:
     for second in range(3):
         at_ms = ZERO_MS + 1_000 * second
         view.live.append((at_ms, 40 + second))
-        view.add(Progress("sessionize", second, at_ms, 5, 100, none, Percentiles(10, 30, 31)))
-        view.add(Progress("archive", second, at_ms, 5, 100, none))
+        view.add(BatchProgress("sessionize", second, at_ms, 5, 100, none, Percentiles(10, 30, 31)))
+        view.add(BatchProgress("archive", second, at_ms, 5, 100, none))
     figure = view.picture()
     assert [len(axes.lines) for axes in figure.axes] == [1, 2]
     assert labels(figure) == [("", "sessions"), ("time (UTC)", "late by (ms)")]
@@ -166,7 +166,7 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         seen["stopped"] = stop.wait((settings.run_for or 0) / 1_000)
         return SUMMARY
 
-    monkeypatch.setattr(live, "run", run)
+    monkeypatch.setattr(live_view, "run", run)
     return seen
 
 
@@ -177,7 +177,7 @@ def settings(run_for: str | None) -> SessionizeSettings:
 
 def test_a_persons_run_ends_with_its_time_and_a_summary(stream: dict[str, Any]) -> None:
     pictures = Pictures()
-    live.run_and_show(settings("200ms"), pictures, 0.01)
+    live_view.run_and_show(settings("200ms"), pictures, 0.01)
     assert stream == {"run_for": 200, "stopped": False}
     assert pictures.lines[0] == ["MLflow does not take this run", "3 events in"]
     assert pictures.lines[-1][:2] == ["MLflow does not take this run", "ran 1 s"], "what matters at the end too, once"
@@ -185,14 +185,14 @@ def test_a_persons_run_ends_with_its_time_and_a_summary(stream: dict[str, Any]) 
 
 def test_who_says_nothing_of_time_gets_a_while(stream: dict[str, Any]) -> None:
     pictures = Pictures(KeyboardInterrupt)
-    live.run_and_show(settings(None), pictures, 0.01)
-    assert stream == {"run_for": live.PERSONS_RUN_MS, "stopped": True}
+    live_view.run_and_show(settings(None), pictures, 0.01)
+    assert stream == {"run_for": live_view.PERSONS_RUN_MS, "stopped": True}
     assert all("run-for is not set: this run stops after 2 minutes" in lines for lines in pictures.lines)
 
 
 def test_a_picture_that_fails_leaves_no_stream_behind(stream: dict[str, Any]) -> None:
     with pytest.raises(ZeroDivisionError):
-        live.run_and_show(settings("1m"), Pictures(ZeroDivisionError), 0.01)
+        live_view.run_and_show(settings("1m"), Pictures(ZeroDivisionError), 0.01)
     assert stream["stopped"]
     assert not any(thread.name.startswith("stream") for thread in threading.enumerate())
 
@@ -202,9 +202,9 @@ def test_a_stream_that_fails_fails_the_cell(monkeypatch: pytest.MonkeyPatch) -> 
         msg = "query sessionize stopped"
         raise ValueError(msg)
 
-    monkeypatch.setattr(live, "run", run)
+    monkeypatch.setattr(live_view, "run", run)
     with pytest.raises(ValueError, match="query sessionize stopped"):
-        live.run_and_show(settings("1m"), Pictures(), 0.01)
+        live_view.run_and_show(settings("1m"), Pictures(), 0.01)
 
 
 @pytest.mark.parametrize(("run_id", "called"), [("8712", "run_and_tell"), ("", "run_and_show")])
@@ -213,6 +213,6 @@ def test_only_a_job_fills_the_widget(monkeypatch: pytest.MonkeyPatch, run_id: st
     widgets.text(JOB_RUN_ID, "")
     calls: list[str] = []
     monkeypatch.setattr(runs, "run_and_tell", lambda *_: calls.append("run_and_tell"))
-    monkeypatch.setattr(live, "run_and_show", lambda *_: calls.append("run_and_show"))
-    job.run_here(settings("1m"), widgets, pytest.fail, pytest.fail)
+    monkeypatch.setattr(live_view, "run_and_show", lambda *_: calls.append("run_and_show"))
+    run_in_notebook.run_here(settings("1m"), widgets, pytest.fail, pytest.fail)
     assert calls == [called]

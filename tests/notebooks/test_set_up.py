@@ -13,7 +13,7 @@ pytest.importorskip("IPython", reason="IPython is not installed: make notebooks 
 from IPython.core.interactiveshell import InteractiveShell
 
 from sessionization.errors import ConfigurationError
-from sessionization.local import notebook, notebook_demo
+from sessionization.local import laptop_notebook, notebook_data
 
 Run = Callable[[str], str]
 
@@ -23,7 +23,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The demo's folder, as `make notebook-data` leaves it."""
     monkeypatch.setenv("SESSIONIZATION_NOTEBOOKS", str(tmp_path))
     monkeypatch.delenv("SESSIONIZATION_WIDGETS", raising=False)
-    (tmp_path / "widgets.json").write_text(json.dumps(notebook_demo._widgets(tmp_path)))
+    (tmp_path / "widgets.json").write_text(json.dumps(notebook_data._widgets(tmp_path)))
     return tmp_path
 
 
@@ -33,7 +33,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     shell: Any = InteractiveShell()
     monkeypatch.setattr("IPython.core.getipython.get_ipython", lambda: shell)
-    monkeypatch.setattr(notebook, "_session", lambda _folder: SimpleNamespace())
+    monkeypatch.setattr(laptop_notebook, "_session", lambda _folder: SimpleNamespace())
 
     def run_cell(source: str) -> str:
         shell.run_cell(source)
@@ -45,11 +45,11 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 @pytest.fixture
 def played(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     into: list[Path] = []
-    monkeypatch.setattr(notebook_demo, "play", into.append)
+    monkeypatch.setattr(notebook_data, "play", into.append)
     return into
 
 
-SET_UP = "from sessionization.local.notebook import set_up\nset_up(players=True)"
+SET_UP = "from sessionization.local.laptop_notebook import set_up\nset_up(players=True)"
 
 
 def test_players_play_into_the_demo(folder: Path, run: Run, played: list[Path]) -> None:
@@ -81,7 +81,7 @@ def test_without_the_demo_it_says_so_and_the_tour_has_its_folder(folder: Path, r
 def test_widgets_that_cannot_be_read_are_told(folder: Path, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SESSIONIZATION_WIDGETS", said)
     with pytest.raises(ConfigurationError, match="SESSIONIZATION_WIDGETS holds no values of widgets"):
-        notebook._given(folder)
+        laptop_notebook._given(folder)
 
 
 def test_an_error_that_a_person_can_put_right_is_one_line(run: Run) -> None:

@@ -7,7 +7,7 @@
 
 from runtime.nutterfixture import NutterFixture
 
-from sessionization.databricks import is_run_by_a_job
+from sessionization.command_line.widgets import is_run_by_a_job
 
 # COMMAND ----------
 

@@ -5,8 +5,8 @@
 
 # COMMAND ----------
 
-from sessionization.databricks import make_job_run_id_widget, make_widgets
-from sessionization.notebook.trial import TrialSettings
+from sessionization.command_line.widgets import make_job_run_id_widget, make_widgets
+from sessionization.notebook.trial_stream import TrialSettings
 
 make_widgets(TrialSettings, dbutils.widgets)
 make_job_run_id_widget(dbutils.widgets)
@@ -17,12 +17,12 @@ make_job_run_id_widget(dbutils.widgets)
 
 # COMMAND ----------
 
-from sessionization.databricks import read_widgets
-from sessionization.notebook.tables import use_tables
-from sessionization.notebook.trial import TrialSettings, may_read, may_write
-from sessionization.spark.table_home import OWNER_PROPERTY
-from sessionization.spark.tables import TABLES
-from sessionization.spark.views import VIEWS
+from sessionization.command_line.widgets import read_widgets
+from sessionization.notebook.notebook_tables import use_tables
+from sessionization.notebook.trial_stream import TrialSettings, may_read, may_write
+from sessionization.spark.tables.location import OWNER_PROPERTY
+from sessionization.spark.tables.schemas import TABLES
+from sessionization.spark.tables.views import VIEWS
 
 # COMMAND ----------
 

@@ -5,8 +5,8 @@
 
 # COMMAND ----------
 
-from sessionization.databricks import make_job_run_id_widget, make_widgets
-from sessionization.notebook.trial import TrialSettings
+from sessionization.command_line.widgets import make_job_run_id_widget, make_widgets
+from sessionization.notebook.trial_stream import TrialSettings
 
 make_widgets(TrialSettings, dbutils.widgets)
 make_job_run_id_widget(dbutils.widgets)
@@ -22,10 +22,10 @@ from itertools import pairwise
 from pyspark.testing.utils import assertDataFrameEqual, assertSchemaEqual
 
 from sessionization.clock import wall_clock_ms
-from sessionization.databricks import read_widgets
-from sessionization.notebook.messages import Message
-from sessionization.notebook.trial import HEARTBEAT, Trial, TrialSettings
-from sessionization.spark.tables import SESSION_CHANGES, SESSIONS, STREAM_PROGRESS, TABLES
+from sessionization.command_line.widgets import read_widgets
+from sessionization.notebook.handmade_messages import Message
+from sessionization.notebook.trial_stream import HEARTBEAT, Trial, TrialSettings
+from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS, STREAM_PROGRESS, TABLES
 
 NOTEBOOK = "../../notebooks/02_sessionize"
 SECONDS, LONGER = "8s", "12s"

@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
-from sessionization.local.session import local_session
+from sessionization.local_engine.local_session import local_session
 
 
 class Counter(StatefulProcessor):

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from sessionization.local.session import SHORT_LIVED_JVM
+from sessionization.local_engine.local_session import SHORT_LIVED_JVM
 
 ROOT = Path(__file__).parents[2]
 _BATCH = Path(__file__).with_name("one_batch.py")

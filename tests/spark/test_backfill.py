@@ -15,17 +15,17 @@ import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
-from sessionization.backfill import run as backfill
-from sessionization.backfill.settings import BackfillSettings
+from sessionization.backfill import backfill_job as backfill
+from sessionization.backfill.backfill_settings import BackfillSettings
 from sessionization.durations import DAY_MS
 from sessionization.errors import CheckpointError, DifferenceError
 from sessionization.ops.maintain import do, steps
-from sessionization.settings import SessionizeSettings
-from sessionization.spark.checkpoint import ROLLUP
-from sessionization.spark.offsets import newest_begun, newest_committed
-from sessionization.spark.table_home import TableHome
-from sessionization.spark.tables import SESSION_CHANGES, SESSIONS, TABLES
-from sessionization.spark.unread import refuse_unread
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.checkpoint.backlog import refuse_backlog
+from sessionization.spark.checkpoint.folder import ROLLUP
+from sessionization.spark.checkpoint.spark_logs import newest_committed_batch, newest_started_batch
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS, TABLES
 from tests.spark.in_process import job_running
 
 STREAMS = {"pc_sessions": "hostPcId", "console_sessions": "openPsid"}
@@ -56,8 +56,8 @@ class Streamed:
         return said
 
     @property
-    def home(self) -> TableHome:
-        return TableHome(self.folder / "warehouse")
+    def home(self) -> TableLocation:
+        return TableLocation(self.folder / "warehouse")
 
     @property
     def sessions(self) -> str:
@@ -104,7 +104,7 @@ def report(folder: Path, over: threading.Event) -> None:
             return
 
 
-def maintain(spark: SparkSession, home: TableHome, said: list[str], over: threading.Event) -> None:
+def maintain(spark: SparkSession, home: TableLocation, said: list[str], over: threading.Event) -> None:
     """The statements of `maintain`, over and over: today's rows are compacted too, and the tables' settings change each time."""
     for retention_ms in itertools.cycle([8 * DAY_MS, 7 * DAY_MS]):
         found = {table.name: home.properties(spark, table) for table in TABLES}
@@ -121,10 +121,10 @@ def statements_done(maintained: list[str]) -> set[str]:
     return {line.removesuffix(" is done") for line in maintained if line.endswith(" is done")}
 
 
-def is_at_rest(spark: SparkSession, home: TableHome, checkpoints: Path) -> bool:
+def is_at_rest(spark: SparkSession, home: TableLocation, checkpoints: Path) -> bool:
     """Whether the job has done and read all, without which nothing may be merged, and every session has ended."""
     try:
-        refuse_unread(checkpoints, partial(home.is_appended_since, spark, SESSION_CHANGES))
+        refuse_backlog(checkpoints, partial(home.is_appended_since, spark, SESSION_CHANGES))
     except CheckpointError:
         return False
     return home.read(spark.read, SESSIONS).where("status = 'live'").isEmpty()
@@ -142,11 +142,11 @@ def evening(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> St
             "mlflow": "off",
         }
     )  # fmt: skip
-    home, over, maintained = TableHome(folder / "warehouse"), threading.Event(), list[str]()
+    home, over, maintained = TableLocation(folder / "warehouse"), threading.Event(), list[str]()
     reporter = threading.Thread(target=report, args=(folder / "input", over))
     maintainer = threading.Thread(target=maintain, args=(spark, home, maintained, over))
     with job_running(settings) as job:
-        job.wait_for(lambda: newest_committed(folder / "checkpoints" / ROLLUP) >= 0, "the queries run")
+        job.wait_for(lambda: newest_committed_batch(folder / "checkpoints" / ROLLUP) >= 0, "the queries run")
         reporter.start()
         maintainer.start()
         try:
@@ -213,7 +213,7 @@ def test_what_was_changed_is_listed_and_a_merge_mends_it(streamed: Streamed) -> 
 
 def test_a_stop_that_was_not_clean_is_told_and_forbids_a_merge(streamed: Streamed) -> None:
     offsets = streamed.folder / "checkpoints/archive/offsets"
-    number = newest_begun(offsets.parent) + 1
+    number = newest_started_batch(offsets.parent) + 1
     (offsets / str(number)).touch()
     try:
         told = f"micro-batch {number} of archive is begun and not done"

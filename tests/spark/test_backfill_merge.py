@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionization.core.state import Rules
+from sessionization.core.session_state import Rules
 from sessionization.errors import CheckpointError
-from sessionization.spark.checkpoint import open_checkpoint
-from sessionization.spark.codec import OUTPUT_SCHEMA
-from sessionization.spark.fixed import Fixed
-from sessionization.spark.sinks import changes_of
-from sessionization.spark.table_home import TableHome
-from sessionization.spark.tables import RAW_EVENTS, SESSION_CHANGES, STREAM_PROGRESS
+from sessionization.spark.checkpoint.folder import open_checkpoint
+from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
+from sessionization.spark.operator.codec import OUTPUT_SCHEMA
+from sessionization.spark.output.sinks import to_session_changes
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, STREAM_PROGRESS
 from tests.spark.test_backfill import Streamed
 from tests.spark.test_erase import catch_up
 from tests.spark.test_tables import NOW_MS, a_change
@@ -29,8 +29,8 @@ def archived(spark: SparkSession, folder: Path, later: timedelta | None) -> Stre
 
     The last micro-batch was ten minutes before midnight, or so much `later` than midnight.
     """
-    home = TableHome(folder / "warehouse")
-    fixed = Fixed("files", "", str(home), None, max_clock_skew_ms=600_000, max_event_age_ms=604_800_000)
+    home = TableLocation(folder / "warehouse")
+    fixed = PinnedSettings("files", "", str(home), None, max_clock_skew_ms=600_000, max_event_age_ms=604_800_000)
     ours = open_checkpoint(folder / "checkpoints", fixed, Rules())
     empty_tables(spark, home, owner=ours.id)
     open_checkpoint(folder / "others", fixed, Rules())
@@ -90,7 +90,7 @@ def test_a_merge_with_the_checkpoint_of_another_job_is_refused(spark: SparkSessi
 def test_a_merge_is_refused_until_rollup_has_read_all_changes(spark: SparkSession, tmp_path: Path) -> None:
     streamed = archived(spark, tmp_path, None)
     beat = a_change(change="heartbeat", beat=1, missed_beats=0, due_ms=NOW_MS)
-    changes = changes_of(spark.createDataFrame([beat], OUTPUT_SCHEMA))
+    changes = to_session_changes(spark.createDataFrame([beat], OUTPUT_SCHEMA))
     streamed.home.append(changes, SESSION_CHANGES)
     catch_up(spark, streamed.home, tmp_path / "checkpoints")
     streamed.home.append(changes, SESSION_CHANGES)

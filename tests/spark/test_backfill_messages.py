@@ -9,8 +9,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from sessionization.backfill.messages import PlainReader, events_of
-from sessionization.spark.parse import EventTimeLimits, parse, valid_events
+from sessionization.backfill.plain_reader import PlainReader, events_of
+from sessionization.spark.input.parse import EventTimeLimits, parse, valid_events
 from tests.spark.test_parse import INGESTED, LIMITS, REASONS, at, end, wire
 
 _MESSAGE = "stream string, ingested_at timestamp, value binary"

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from sessionization.spark.checkpoint import SESSIONIZE
-from sessionization.spark.offsets import begun, newest_begun
+from sessionization.spark.checkpoint.folder import SESSIONIZE
+from sessionization.spark.checkpoint.spark_logs import newest_started_batch, read_started_batch
 from tests.e2e.state import entries_and_timers
 from tests.faults.test_clock import begin_ahead
 from tests.spark.in_process import job_running
@@ -24,7 +24,7 @@ def test_all_beat_again_after_the_clock_went_back(spark: SparkSession, tmp_path:
         return {row["device_id"] for row in beats if from_ms <= row["processed_ms"] < before_ms}
 
     def clock_ms() -> int:
-        return begun(query, newest_begun(query)).clock_ms
+        return read_started_batch(query, newest_started_batch(query)).clock_ms
 
     job.send(*(message(1, "Start", device) for device in OLD))
     with job_running(job.settings) as running:

@@ -10,10 +10,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.core.events import Change, ChangeKind, EndReason, Platform
-from sessionization.spark import rollup
-from sessionization.spark.conflicts import is_conflict
-from sessionization.spark.table_home import TableHome
-from sessionization.spark.tables import SESSIONS
+from sessionization.spark.tables import rollup
+from sessionization.spark.tables.conflicts import is_conflict
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import SESSIONS
 from tests.spark.test_rollup import T, frame
 from tests.spark.warehouse import empty_tables
 
@@ -21,8 +21,8 @@ DEADLINE_S = 120
 
 
 @pytest.fixture
-def home(spark: SparkSession, tmp_path: Path) -> TableHome:
-    home = TableHome(tmp_path / "warehouse")
+def home(spark: SparkSession, tmp_path: Path) -> TableLocation:
+    home = TableLocation(tmp_path / "warehouse")
     empty_tables(spark, home, owner="ours")
     return home
 
@@ -69,12 +69,12 @@ class Meanwhile:
 
 @pytest.mark.parametrize("again", [True, False])
 def test_an_append_meets_new_settings_of_the_table(
-    spark: SparkSession, home: TableHome, tmp_path: Path, *, again: bool
+    spark: SparkSession, home: TableLocation, tmp_path: Path, *, again: bool
 ) -> None:
     meanwhile = Meanwhile(tmp_path)
     rollup.merge(home.delta_table(spark, SESSIONS), frame(spark, [a_change(1)]))
     late = meanwhile.late(spark.createDataFrame(home.read(spark.read, SESSIONS).collect(), SESSIONS.schema))
-    append = TableHome.append if again else TableHome.append.__wrapped__
+    append = TableLocation.append if again else TableLocation.append.__wrapped__
     error = meanwhile.do(
         lambda: append(home, late, SESSIONS, txnAppId="w", txnVersion="1"),
         spark,
@@ -86,7 +86,7 @@ def test_an_append_meets_new_settings_of_the_table(
 
 @pytest.mark.parametrize("again", [True, False])
 def test_a_merge_meets_rows_that_are_deleted(
-    spark: SparkSession, home: TableHome, tmp_path: Path, *, again: bool
+    spark: SparkSession, home: TableLocation, tmp_path: Path, *, again: bool
 ) -> None:
     meanwhile, sessions = Meanwhile(tmp_path), home.delta_table(spark, SESSIONS)
     rollup.merge(sessions, frame(spark, [a_change(1), a_change(2)]))

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionization.spark.table_home import TableHome
-from sessionization.spark.tables import (
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import (
     QUARANTINE,
     RAW_EVENTS,
     SESSION_CHANGES,
@@ -18,7 +18,7 @@ from sessionization.spark.tables import (
     TABLES,
     Table,
 )
-from sessionization.spark.views import FRESHNESS, create_views
+from sessionization.spark.tables.views import FRESHNESS, create_views
 from tests.bundle.dashboards import dataset_sql, widget_sql, widgets
 from tests.bundle.resolve import resolve
 from tests.bundle.sources import ROOT, read_sources
@@ -59,7 +59,7 @@ def rows_of(now: datetime) -> dict[Table, list[dict[str, Any]]]:
     }
 
 
-def fill(spark: SparkSession, home: TableHome, rows: dict[Table, list[dict[str, Any]]]) -> None:
+def fill(spark: SparkSession, home: TableLocation, rows: dict[Table, list[dict[str, Any]]]) -> None:
     """Append rows to the tables, one file a table."""
     for table, of_table in rows.items():
         values = [tuple(row.get(name) for name in table.column_names) for row in of_table]
@@ -70,7 +70,7 @@ def fill(spark: SparkSession, home: TableHome, rows: dict[Table, list[dict[str, 
 def evening(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
     """The views over a minute of an evening, and over one of a month ago, whose files cannot be read any more."""
     folder = tmp_path_factory.mktemp("warehouse")
-    home = TableHome(folder)
+    home = TableLocation(folder)
     empty_tables(spark, home, owner="test")
     now = datetime.now(UTC)
     long_ago = rows_of(now - timedelta(days=30))
@@ -234,7 +234,7 @@ def test_a_large_share_of_few_messages_is_not_told(
 
 
 def test_before_the_first_message_its_absence_alone_is_told(spark: SparkSession, tmp_path: Path) -> None:
-    home = TableHome(tmp_path)
+    home = TableLocation(tmp_path)
     empty_tables(spark, home, owner="test")
     create_views(spark, home)
     found = {}

@@ -14,14 +14,14 @@ from pyspark.sql import SparkSession
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.ops import erase as ops
 from sessionization.ops.maintain import steps
-from sessionization.ops.settings import EraseSettings
-from sessionization.spark import rollup
-from sessionization.spark.checkpoint import ROLLUP
-from sessionization.spark.codec import OUTPUT_SCHEMA
-from sessionization.spark.parse import EventTimeLimits, parse
-from sessionization.spark.sinks import ArchiveSink, changes_of
-from sessionization.spark.table_home import TableHome
-from sessionization.spark.tables import BACKFILL, QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS, Table
+from sessionization.ops.maintenance_settings import EraseSettings
+from sessionization.spark.checkpoint.folder import ROLLUP
+from sessionization.spark.input.parse import EventTimeLimits, parse
+from sessionization.spark.operator.codec import OUTPUT_SCHEMA
+from sessionization.spark.output.sinks import ArchiveSink, to_session_changes
+from sessionization.spark.tables import rollup
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import BACKFILL, QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS, Table
 from tests.adapter.test_checkpoint import reopened
 from tests.spark.test_tables import a_change
 from tests.spark.warehouse import empty_tables
@@ -67,7 +67,7 @@ CHANGES = [
 CHANGES_OF_OTHERS = {("d1", 2, BOB), ("d2", 4, BOB), ("d1", 9, CID), ("d4", 10, BOB)}
 
 
-def catch_up(spark: SparkSession, home: TableHome, checkpoints: Path) -> None:
+def catch_up(spark: SparkSession, home: TableLocation, checkpoints: Path) -> None:
     """What the query rollup does until it has read all."""
     rows = home.read(spark.readStream.option("skipChangeCommits", "true"), SESSION_CHANGES)
     merging = rows.where("change != 'heartbeat'").writeStream.foreachBatch(
@@ -78,14 +78,14 @@ def catch_up(spark: SparkSession, home: TableHome, checkpoints: Path) -> None:
 
 
 @pytest.fixture
-def home(spark: SparkSession, tmp_path: Path) -> TableHome:
-    home = TableHome(tmp_path / "warehouse")
+def home(spark: SparkSession, tmp_path: Path) -> TableLocation:
+    home = TableLocation(tmp_path / "warehouse")
     empty_tables(spark, home, owner=reopened(tmp_path / "checkpoints").id)
     rows = [("pc_sessions", None, None, "f", AT, value, AT.date()) for value in ANN_S + OTHERS]
     messages = spark.createDataFrame(rows, RAW_EVENTS.schema)
     archive = ArchiveSink(home, "archive", "writer", lambda _: None, lambda _: None)
     archive(parse(messages, EventTimeLimits(1_000, 1_000)), 0)
-    changes = changes_of(spark.createDataFrame(CHANGES, OUTPUT_SCHEMA))
+    changes = to_session_changes(spark.createDataFrame(CHANGES, OUTPUT_SCHEMA))
     home.append(changes, SESSION_CHANGES)
     catch_up(spark, home, tmp_path / "checkpoints")
     # As a later MERGE leaves it: rows that a deletion vector hides.
@@ -97,7 +97,7 @@ def home(spark: SparkSession, tmp_path: Path) -> TableHome:
 
 
 @pytest.fixture
-def settings(home: TableHome) -> EraseSettings:
+def settings(home: TableLocation) -> EraseSettings:
     assert home.warehouse is not None
     return EraseSettings(warehouse=home.warehouse, checkpoints=home.warehouse.parent / "checkpoints", account=(ANN,))
 
@@ -118,13 +118,13 @@ class StateReaderOfNobody(State):
         return super().sessions().where("false")
 
 
-def players(spark: SparkSession, home: TableHome, table: Table) -> set[tuple]:
+def players(spark: SparkSession, home: TableLocation, table: Table) -> set[tuple]:
     return {
         tuple(row) for row in home.read(spark.read, table).select("device_id", "session_id", "account_id").collect()
     }
 
 
-def ends_shown(spark: SparkSession, home: TableHome, table: Table) -> dict[int, tuple]:
+def ends_shown(spark: SparkSession, home: TableLocation, table: Table) -> dict[int, tuple]:
     """By session whose it is, and the reason and the account of the end that its row shows, internally too."""
     rows = home.read(spark.read, table).where("_shown_end IS NOT NULL")
     return {
@@ -133,12 +133,12 @@ def ends_shown(spark: SparkSession, home: TableHome, table: Table) -> dict[int, 
     }
 
 
-def messages(spark: SparkSession, home: TableHome, table: Table) -> list[bytes]:
+def messages(spark: SparkSession, home: TableLocation, table: Table) -> list[bytes]:
     told = home.read(spark.read, table).where("value IS NOT NULL").select("value")
     return sorted(bytes(row.value) for row in told.collect())
 
 
-def places(spark: SparkSession, home: TableHome) -> list[tuple]:
+def places(spark: SparkSession, home: TableLocation) -> list[tuple]:
     """Where messages came from: what a warm start takes from the table."""
     rows = home.read(spark.read, RAW_EVENTS).select("stream", "partition", "offset", "file", "ingested_at")
     return sorted(map(tuple, rows.collect()), key=str)
@@ -154,7 +154,7 @@ def holding(folder: Path, text: str) -> Iterator[Path]:
 
 
 def test_an_account_is_gone_from_tables_and_files_and_others_are_left_whole(
-    spark: SparkSession, home: TableHome, settings: EraseSettings, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, home: TableLocation, settings: EraseSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert home.warehouse is not None
     assert settings.checkpoints is not None
@@ -200,11 +200,11 @@ def test_an_account_is_gone_from_tables_and_files_and_others_are_left_whole(
 
 @pytest.mark.long
 def test_what_rollup_would_bring_back_it_must_have_read(
-    spark: SparkSession, home: TableHome, settings: EraseSettings
+    spark: SparkSession, home: TableLocation, settings: EraseSettings
 ) -> None:
     assert settings.checkpoints is not None
     late = [a_change(session_id=11, account_id=ANN), ended(11, ANN)]
-    home.append(changes_of(spark.createDataFrame(late, OUTPUT_SCHEMA)), SESSION_CHANGES)
+    home.append(to_session_changes(spark.createDataFrame(late, OUTPUT_SCHEMA)), SESSION_CHANGES)
     home.delta_table(spark, SESSION_CHANGES).optimize().executeCompaction()
     with pytest.raises(CheckpointError, match="rollup has not read all of session_changes"):
         ops.erase(settings, lambda _: None)
@@ -218,12 +218,12 @@ def test_what_rollup_would_bring_back_it_must_have_read(
 
 @pytest.mark.long
 def test_sessions_that_retention_took_are_found_by_their_changes_also_by_a_second_run(
-    spark: SparkSession, home: TableHome, settings: EraseSettings, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, home: TableLocation, settings: EraseSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spark.sql(f"DELETE FROM {home.sql_name(SESSIONS.name)} WHERE session_id IN (1, 3, 4)")
     touched: list[Table] = []
 
-    def cut_off(_spark: SparkSession, _home: TableHome, table: Table, *rest: Any) -> int:
+    def cut_off(_spark: SparkSession, _home: TableLocation, table: Table, *rest: Any) -> int:
         touched.append(table)
         if touched.count(SESSION_CHANGES) > 1:
             raise InterruptedError

@@ -13,17 +13,25 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
 
 from sessionization.core.events import EndReason, Platform
-from sessionization.core.grid import grid_of
-from sessionization.core.state import Closed, Live, PendingEnd, Rules, RulesInForce, SessionState, next_timer_ms
+from sessionization.core.heartbeat_grid import grid_of
+from sessionization.core.session_state import (
+    Closed,
+    Live,
+    PendingEnd,
+    Rules,
+    RulesInForce,
+    SessionState,
+    next_timer_ms,
+)
 from sessionization.errors import CheckpointError, ConfigurationError, StateError
-from sessionization.ops import inspect as inspecting
-from sessionization.ops.inspect import inspect, moment_of
+from sessionization.ops import inspect_state as inspecting
+from sessionization.ops.inspect_state import inspect, moment_of
 from sessionization.ops.invariants import ONE_LIVE, ONE_TIMER, RIGHT_INSTANT, Broken, Moment, broken, invariants
-from sessionization.ops.settings import InspectSettings
-from sessionization.ops.state import StateReader
-from sessionization.spark.checkpoint import SESSIONIZE
-from sessionization.spark.codec import STATE_SCHEMA, from_entry
-from sessionization.spark.layout import Layout
+from sessionization.ops.maintenance_settings import InspectSettings
+from sessionization.ops.state_reader import StateReader
+from sessionization.spark.checkpoint.folder import SESSIONIZE
+from sessionization.spark.checkpoint.state_layout import StateLayout
+from sessionization.spark.operator.codec import STATE_SCHEMA, encode_entry
 from tests.spark.test_stream import Job, message, wait_for
 
 RULES = Rules(heartbeat_ms=1_000, session_timeout_ms=60_000, late_retention_ms=5_000, max_sessions_per_device=3)
@@ -58,7 +66,7 @@ class State:
 
     def __init__(self, spark: SparkSession, groups: int | None = None) -> None:
         self.spark, self.groups = spark, groups
-        self.moment = Moment(CLOCK, RulesInForce(RULES), Layout(groups), PARTITIONS)
+        self.moment = Moment(CLOCK, RulesInForce(RULES), StateLayout(groups), PARTITIONS)
         self.entries: list[list] = []
         self.timers: list[list] = []
 
@@ -66,7 +74,7 @@ class State:
         key = device_id if self.groups is None else str(crc32(device_id.encode()) % self.groups)
         bucket = None if self.groups is None else crc32(device_id.encode()) // self.groups % 64
         for name, entry in sessions.items():
-            self.entries.append([key, None, bucket, device_id, int(name[1:]), *from_entry(entry)])
+            self.entries.append([key, None, bucket, device_id, int(name[1:]), *encode_entry(entry)])
         self.timers.append([key, next_timer_ms(sessions.values(), CLOCK, grid_of(key, 1_000), RULES), None])
 
     def laid(self) -> "State":
@@ -123,7 +131,7 @@ def also(row: int, session_id: int, entry: SessionState) -> Callable[[Part], Non
     """One more entry of the device of a row."""
 
     def spoil(part: Part) -> None:
-        part.entries.append([*part.entries[row][: COLUMN["session_id"]], session_id, *from_entry(entry)])
+        part.entries.append([*part.entries[row][: COLUMN["session_id"]], session_id, *encode_entry(entry)])
 
     return spoil
 

@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 from sessionization.clock import wall_clock_ms
 from sessionization.errors import ConfigurationError, StreamError
 from sessionization.local.broker import Broker
-from sessionization.settings import SessionizeSettings
-from sessionization.spark import kafka
-from sessionization.spark.causes import first_cause, what_to_do
-from sessionization.spark.parse import STREAMS
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.engine.error_text import remedy_for, root_cause
+from sessionization.spark.input import kafka_source
+from sessionization.spark.input.parse import STREAMS
 
 
 @pytest.fixture(scope="module")
@@ -32,12 +32,12 @@ def settings(servers: str, **options: object) -> SessionizeSettings:
 
 
 def test_topics_that_are_there_pass(spark: SparkSession, broker: Broker) -> None:
-    kafka.check_topics(spark, settings(broker.bootstrap_servers), STREAMS)
+    kafka_source.check_topics(spark, settings(broker.bootstrap_servers), STREAMS)
 
 
 def refusal(spark: SparkSession, servers: str, topics: tuple[str, ...] = STREAMS, **options: object) -> str:
     with pytest.raises(ConfigurationError) as told:
-        kafka.check_topics(spark, settings(servers, **options), topics)
+        kafka_source.check_topics(spark, settings(servers, **options), topics)
     assert "\n" not in str(told.value)
     return str(told.value).removeprefix(f"--bootstrap-servers {servers}")
 
@@ -53,7 +53,7 @@ def test_no_address_is_told(spark: SparkSession, servers: str) -> None:
 
 
 def test_a_broker_that_is_down_is_told_soon(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka, "_ANSWER_WITHIN_MS", 1_000)
+    monkeypatch.setattr(kafka_source, "_ANSWER_WITHIN_MS", 1_000)
     assert refusal(spark, "127.0.0.1:9").startswith(" does not answer within")
 
 
@@ -74,9 +74,9 @@ def read(spark: SparkSession, tmp_path: Path) -> Read:
             try:
                 found.extend(bytes(row.value) for row in batch.select("value").collect())
             except Exception as error:  # noqa: BLE001 - as a sink does
-                raise StreamError(first_cause(str(error))) from None
+                raise StreamError(root_cause(str(error))) from None
 
-        records = kafka.kafka_messages(spark, chosen, begun_ms, None)
+        records = kafka_source.kafka_messages(spark, chosen, begun_ms, None)
         writer = records.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path / "checkpoint"))
         query = writer.trigger(availableNow=True).start()
         try:
@@ -97,8 +97,8 @@ def produce(broker: Broker, value: bytes) -> None:
 def test_latest_begins_where_the_checkpoint_was_begun(broker: Broker, read: Read) -> None:
     """Whenever the query itself starts: two queries that start one after the other must see the same."""
     produce(broker, b"early")
-    begun_ms = wall_clock_ms() + kafka.CLOCKS_DIFFER_MS + 1
-    while wall_clock_ms() <= begun_ms - kafka.CLOCKS_DIFFER_MS:
+    begun_ms = wall_clock_ms() + kafka_source.CLOCKS_DIFFER_MS + 1
+    while wall_clock_ms() <= begun_ms - kafka_source.CLOCKS_DIFFER_MS:
         pass
     produce(broker, b"late")
     latest = settings(broker.bootstrap_servers, starting_offsets="latest")
@@ -107,7 +107,7 @@ def test_latest_begins_where_the_checkpoint_was_begun(broker: Broker, read: Read
 
 def test_latest_of_topics_without_anything_newer_is_their_end(broker: Broker, read: Read) -> None:
     latest = settings(broker.bootstrap_servers, starting_offsets="latest")
-    assert read(latest, wall_clock_ms() + 2 * kafka.CLOCKS_DIFFER_MS) == []
+    assert read(latest, wall_clock_ms() + 2 * kafka_source.CLOCKS_DIFFER_MS) == []
 
 
 def test_records_that_are_deleted_before_they_are_read_end_the_query(broker: Broker, read: Read) -> None:
@@ -121,4 +121,4 @@ def test_records_that_are_deleted_before_they_are_read_end_the_query(broker: Bro
         deletion.result(30)
     with pytest.raises(StreamingQueryException) as failed:
         read(chosen, 0)
-    assert "start once with --accept-data-loss" in what_to_do([first_cause(str(failed.value))])
+    assert "start once with --accept-data-loss" in remedy_for([root_cause(str(failed.value))])

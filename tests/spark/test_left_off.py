@@ -1,7 +1,6 @@
 """From where a new checkpoint reads on, told by the tables and by a real broker."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -9,19 +8,17 @@ from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.clock import wall_clock_ms
-from sessionization.core.state import Rules
 from sessionization.durations import DAY_MS
 from sessionization.errors import ConfigurationError
 from sessionization.local.broker import Broker
-from sessionization.settings import SessionizeSettings
-from sessionization.spark import kafka
-from sessionization.spark.apart import how_far_apart
-from sessionization.spark.checkpoint import Checkpoint, open_checkpoint
-from sessionization.spark.fixed import Fixed
-from sessionization.spark.left_off import next_offsets
-from sessionization.spark.table_home import TableHome
-from sessionization.spark.tables import RAW_EVENTS, STREAM_PROGRESS
-from sessionization.spark.topic_offsets import Offsets
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.checkpoint.folder import Checkpoint, open_checkpoint
+from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
+from sessionization.spark.input import kafka_source
+from sessionization.spark.input.topic_offsets import Offsets
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import RAW_EVENTS
+from sessionization.spark.warm_start.read_position import next_offsets
 from tests.spark.test_topic import forget
 from tests.spark.warehouse import empty_tables
 
@@ -39,7 +36,7 @@ class Start:
     """A warm start from that broker, with tables that are empty at first."""
 
     def __init__(self, spark: SparkSession, folder: Path, broker: Broker) -> None:
-        self._spark, self._home, self._folder = spark, TableHome(folder / "warehouse"), folder
+        self._spark, self._home, self._folder = spark, TableLocation(folder / "warehouse"), folder
         self._settings = SessionizeSettings(
             source="kafka", bootstrap_servers=broker.bootstrap_servers, from_sessions=True,
             warehouse=folder / "warehouse", checkpoints=folder / "checkpoints",
@@ -64,7 +61,7 @@ class Start:
         def keep(batch: DataFrame, _batch_id: int) -> None:
             found.extend(bytes(row.value) for row in batch.select("value").collect())
 
-        records = kafka.kafka_messages(self._spark, self._settings, NOW_MS, None, starts)
+        records = kafka_source.kafka_messages(self._spark, self._settings, NOW_MS, None, starts)
         writer = records.writeStream.foreachBatch(keep).option("checkpointLocation", str(self._folder / "query"))
         query = writer.trigger(availableNow=True).start()
         try:
@@ -75,7 +72,9 @@ class Start:
 
     def _checkpoint(self) -> Checkpoint:
         settings = self._settings
-        return open_checkpoint(settings.checkpoints, Fixed.of(settings, str(self._home)), settings.rules, warm=True)
+        return open_checkpoint(
+            settings.checkpoints, PinnedSettings.of(settings, str(self._home)), settings.rules, warm=True
+        )
 
 
 def test_a_warm_start_reads_on_where_the_tables_end(spark: SparkSession, tmp_path: Path, broker: Broker) -> None:
@@ -122,29 +121,3 @@ def test_topics_that_do_not_reach_as_far_as_the_tables_are_refused(
         match=f"partition {partition} of pc_sessions does not reach offset {offset}, of which raw_events",
     ):
         start.offsets()
-
-
-def test_how_far_apart_the_queries_were_is_told_of_the_last_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
-    home = TableHome(tmp_path)
-    empty_tables(spark, home, owner="theirs")
-    columns = "query string, batch_id long, processed_at timestamp, rows_in long, started long, quarantined long, latency_max_ms long"
-
-    def row(query: str, batch_id: int, at_s: int, rows_in: int, late_ms: int | None = None) -> tuple[object, ...]:
-        is_archive = query == "archive"
-        at = datetime.fromtimestamp(NOW_MS // 1_000 + at_s, UTC)
-        return query, batch_id, at, rows_in, None if is_archive else 0, 2 if is_archive else None, late_ms
-
-    def told(*rows: tuple[object, ...]) -> str:
-        home.append(spark.createDataFrame(rows, columns), STREAM_PROGRESS)
-        return how_far_apart(spark, home, Rules())
-
-    assert "rows of stream_progress are missing" in how_far_apart(spark, home, Rules())
-    # One that was apart once, and then one more, of which archive has begun nothing yet.
-    told(row("sessionize", 0, 0, 5), row("archive", 0, 1, 99), row("archive", 1, 2, 99))
-    assert "had taken the same events" in told(row("sessionize", 0, 10, 0), row("rollup", 0, 11, 7))
-    late_ms = 3 * DAY_MS
-    said = told(row("sessionize", 1, 20, 40, late_ms), row("archive", 0, 21, 62), row("sessionize", 2, 22, 0))
-    assert "archive had taken 20 events that sessionize had not" in said
-    day = datetime.fromtimestamp((NOW_MS + 20_000 - late_ms - DAY_MS) / 1_000, UTC).date()
-    assert f"backfill --from {day} --merge" in said
-    assert "rows of stream_progress are missing" in told(row("archive", 2, 30, 1))

@@ -9,13 +9,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.core.events import End, Event, Platform, Start
-from sessionization.core.state import Rules
-from sessionization.spark import rollup
-from sessionization.spark.codec import OUTPUT_SCHEMA
-from sessionization.spark.sinks import changes_of
-from sessionization.spark.table_home import TableHome
-from sessionization.spark.tables import SESSION_CHANGES, SESSIONS
-from sessionization.spark.views import create_views
+from sessionization.core.session_state import Rules
+from sessionization.spark.operator.codec import OUTPUT_SCHEMA
+from sessionization.spark.output.sinks import to_session_changes
+from sessionization.spark.tables import rollup
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS
+from sessionization.spark.tables.views import create_views
 from tests.adapter.engine import Engine
 from tests.e2e.oracle import group_of
 from tests.spark.warehouse import empty_tables
@@ -58,14 +58,14 @@ class Tables:
     """The tables and views over the changes that they have been given."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
-        self.spark, self.home = spark, TableHome(folder)
+        self.spark, self.home = spark, TableLocation(folder)
         empty_tables(spark, self.home, owner="test")
         create_views(spark, self.home)
 
     def take(self, changes: Changes) -> None:
         """As the job does: all into `session_changes`, then what is no heartbeat into `sessions`."""
         values = [tuple(row[name] for name in OUTPUT_SCHEMA.names) for row in changes]
-        rows = changes_of(self.spark.createDataFrame(values, OUTPUT_SCHEMA).coalesce(1))
+        rows = to_session_changes(self.spark.createDataFrame(values, OUTPUT_SCHEMA).coalesce(1))
         self.home.append(rows, SESSION_CHANGES)
         rollup.merge(self.home.delta_table(self.spark, SESSIONS), rows.where("change != 'heartbeat'"))
 

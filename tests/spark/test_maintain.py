@@ -16,11 +16,12 @@ from sessionization.durations import DAY_MS, HOUR_MS
 from sessionization.errors import CheckpointError
 from sessionization.ops import maintain as ops
 from sessionization.ops.input_files import delete_read_files
-from sessionization.ops.settings import MaintainSettings
-from sessionization.spark.checkpoint import ARCHIVE, ROLLUP, SESSIONIZE
-from sessionization.spark.source import file_messages, ticks
-from sessionization.spark.table_home import TableHome
-from sessionization.spark.tables import (
+from sessionization.ops.maintenance_settings import MaintainSettings
+from sessionization.spark.checkpoint.folder import ARCHIVE, ROLLUP, SESSIONIZE
+from sessionization.spark.input.source import file_messages
+from sessionization.spark.input.ticks import tick_stream
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import (
     BACKFILL,
     QUARANTINE,
     RAW_EVENTS,
@@ -46,7 +47,7 @@ def settings(tmp_path: Path) -> MaintainSettings:
 
 
 def test_past_days_become_one_file_and_no_row_is_lost(spark: SparkSession, settings: MaintainSettings) -> None:
-    home = TableHome(settings.warehouse)
+    home = TableLocation(settings.warehouse)
     empty_tables(spark, home, owner=reopened(settings.checkpoints).id)
     for _ in range(2):  # a file of today and one of yesterday
         home.append(spark.range(0, 2, 1, 1).selectExpr(*MESSAGE), RAW_EVENTS)
@@ -66,7 +67,7 @@ def test_past_days_become_one_file_and_no_row_is_lost(spark: SparkSession, setti
 
 
 def test_the_checkpoint_of_another_job_is_refused(spark: SparkSession, settings: MaintainSettings) -> None:
-    empty_tables(spark, TableHome(settings.warehouse), owner="ours")
+    empty_tables(spark, TableLocation(settings.warehouse), owner="ours")
     theirs = reopened(settings.checkpoints).id
     said: list[str] = []
     refused = f"table session_changes in .* is written by another checkpoint \\(ours, not {theirs} of --checkpoints "
@@ -85,7 +86,7 @@ def rewrite(file: Path, old: str, new: str) -> None:
 
 def test_what_rollup_has_not_read_outlives_maintenance(spark: SparkSession, settings: MaintainSettings) -> None:
     """It stopped eight days ago, and what came then was compacted at once."""
-    home = TableHome(settings.warehouse)
+    home = TableLocation(settings.warehouse)
     empty_tables(spark, home, owner=reopened(settings.checkpoints).id)
     rollup = settings.checkpoints / ROLLUP
     table = settings.warehouse / SESSION_CHANGES.name
@@ -148,7 +149,7 @@ def test_input_files_that_both_queries_have_read_are_deleted(spark: SparkSession
         lines = file_messages(spark, stream.parent)
         if query == SESSIONIZE:
             lines = lines.union(
-                ticks(spark).selectExpr(*(f"CAST(NULL AS {f.dataType.simpleString()})" for f in lines.schema))
+                tick_stream(spark).selectExpr(*(f"CAST(NULL AS {f.dataType.simpleString()})" for f in lines.schema))
             )
         writing = lines.writeStream.foreachBatch(lambda batch, _: batch.count()).trigger(once=True)
         writing.option("checkpointLocation", str(checkpoints / query)).start().awaitTermination(60)

@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionization.monitor import outlet
-from sessionization.monitor.listener import told_of
+from sessionization.monitor import record_consumer
+from sessionization.monitor.batch_monitor import monitor_with
+from sessionization.monitor.batch_record import Record
 from sessionization.monitor.metrics import Metrics
-from sessionization.monitor.outlet import Outlet
-from sessionization.monitor.prometheus import served
-from sessionization.monitor.record import Record
-from sessionization.spark.checkpoint import ROLLUP, SESSIONIZE
+from sessionization.monitor.prometheus import serve_metrics
+from sessionization.monitor.record_consumer import RecordConsumer
+from sessionization.spark.checkpoint.folder import ROLLUP, SESSIONIZE
 from tests.spark.test_stream import Job, message, wait_for
 
 
 def test_queries_are_told_of_and_go_on_beside_outlets_that_hang_and_fail(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outlet, "CLOSE_WITHIN_S", 1)
+    monkeypatch.setattr(record_consumer, "CLOSE_WITHIN_S", 1)
     job = Job(spark, tmp_path)
     said: list[str] = []
     records: list[Record] = []
@@ -30,12 +30,12 @@ def test_queries_are_told_of_and_go_on_beside_outlets_that_hang_and_fail(
         raise BrokenPipeError
 
     takers = {"a wall": lambda _: gate.wait(300), "a broken pipe": fails, "a list": records.append, "metrics": metrics}
-    outlets = [Outlet(name, take, said.append) for name, take in takers.items()]  # type: ignore[arg-type]
+    outlets = [RecordConsumer(name, take, said.append) for name, take in takers.items()]  # type: ignore[arg-type]
 
     def told(query: str, field: str) -> list:
         return [record[field] for record in records if record["query"] == query and field in record]
 
-    with told_of(spark, outlets, said.append) as add, served("127.0.0.1", 0, metrics) as port:
+    with monitor_with(spark, outlets, said.append) as add, serve_metrics("127.0.0.1", 0, metrics) as port:
         with job.running(report=add):
             job.send(*(message(1, "Start", f"d{number}") for number in range(10)), message(7, "EndBi", "d77"))
             wait_for(lambda: job.count(change="heartbeat") >= 10, "heartbeats")

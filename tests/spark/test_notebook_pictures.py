@@ -11,11 +11,11 @@ pytest.importorskip("matplotlib", reason="Matplotlib is not installed: make note
 from matplotlib.figure import Figure
 
 from sessionization.errors import ConfigurationError
-from sessionization.home import HomeSettings
-from sessionization.notebook import histogram, pictures, state_pictures
-from sessionization.notebook.tables import use_tables
-from sessionization.ops.state import StateReader
-from sessionization.spark.table_home import TableHome
+from sessionization.notebook import histogram, state_charts, table_charts
+from sessionization.notebook.notebook_tables import use_tables
+from sessionization.ops.state_reader import StateReader
+from sessionization.settings.table_location_settings import TableLocationSettings
+from sessionization.spark.tables.location import TableLocation
 from tests.spark.warehouse import empty_tables
 
 
@@ -38,21 +38,21 @@ def texts(figure: Figure) -> list[str]:
 
 def test_tables_without_rows_have_pictures_that_say_so(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "an evening"
-    empty_tables(spark, TableHome(folder), owner="nobody")
-    use_tables(spark, HomeSettings(warehouse=folder))
-    device = pictures.busy_device(spark)
+    empty_tables(spark, TableLocation(folder), owner="nobody")
+    use_tables(spark, TableLocationSettings(warehouse=folder))
+    device = table_charts.busy_device(spark)
     assert device is None
-    assert pictures.device_changes(spark, device).count() == 0
+    assert table_charts.device_changes(spark, device).count() == 0
     assert [
         texts(figure)
         for figure in (
-            pictures.concurrent_sessions(spark),
-            pictures.session_lengths(spark),
-            pictures.ends_by_reason(spark),
-            pictures.corrected_ends(spark),
-            pictures.device_timeline(spark, device),
-            pictures.quarantine(spark),
-            state_pictures.growth(spark),
+            table_charts.concurrent_sessions(spark),
+            table_charts.session_lengths(spark),
+            table_charts.ends_by_reason(spark),
+            table_charts.corrected_ends(spark),
+            table_charts.device_timeline(spark, device),
+            table_charts.quarantine(spark),
+            state_charts.growth(spark),
         )
     ] == [
         ["no rows yet"],
@@ -64,18 +64,18 @@ def test_tables_without_rows_have_pictures_that_say_so(spark: SparkSession, tmp_
         ["no rows yet", "no rows yet"],
     ]
     # An End that waits for its Start is in the state, and not in the changes.
-    assert texts(pictures.device_timeline(spark, "pc-9")) == ["device pc-9 has no change yet"]
+    assert texts(table_charts.device_timeline(spark, "pc-9")) == ["device pc-9 has no change yet"]
 
 
 def test_no_tables_at_all_is_told(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"does not hold session_changes, .*start it first"):
-        use_tables(spark, HomeSettings(warehouse=tmp_path))
+        use_tables(spark, TableLocationSettings(warehouse=tmp_path))
 
 
 def test_a_state_without_entries_has_pictures_that_say_so(spark: SparkSession, tmp_path: Path) -> None:
     state = EmptyState(spark, tmp_path)
     assert state.fullest_device() is None
-    found = (state_pictures.by_partition(state), state_pictures.by_device(state), state_pictures.timers(state, 0))
+    found = (state_charts.by_partition(state), state_charts.by_device(state), state_charts.timers(state, 0))
     assert [texts(figure) for figure in found] == [["the state is empty"], ["the state is empty"], ["no timer is set"]]
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from sessionization.spark.parse import MAX_VALUE_BYTES, EventTimeLimits, parse, valid_events
+from sessionization.spark.input.parse import MAX_VALUE_BYTES, EventTimeLimits, parse, valid_events
 
 INGESTED = datetime(2026, 11, 21, 12, 0, 0, 500_000, tzinfo=UTC)
 INGESTED_MS = int(INGESTED.timestamp() * 1000)

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionization.spark.table_home import TableHome
-from sessionization.spark.tables import SESSIONS
-from sessionization.spark.views import create_views
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import SESSIONS
+from sessionization.spark.tables.views import create_views
 from tests.spark.warehouse import empty_tables
 
 MINUTE_MS = 60_000
@@ -56,7 +56,7 @@ def at(ms: int | None) -> datetime | None:
 
 @pytest.fixture(scope="module", params=[1, 2])
 def played(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator:
-    home = TableHome(tmp_path_factory.mktemp("warehouse"))
+    home = TableLocation(tmp_path_factory.mktemp("warehouse"))
     empty_tables(spark, home, owner="test")
     played = evening(request.param, 60)
     rows = []

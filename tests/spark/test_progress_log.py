@@ -10,52 +10,54 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.errors import ConfigurationError
-from sessionization.spark.progress import Percentiles, Progress
-from sessionization.spark.progress_log import ProgressLog
-from sessionization.spark.table_home import TableHome
-from sessionization.spark.tables import STREAM_PROGRESS
+from sessionization.spark.output.progress import BatchProgress, Percentiles
+from sessionization.spark.output.progress_log import ProgressLog
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import STREAM_PROGRESS
 from tests.spark.warehouse import empty_tables
 
 NOTHING = Percentiles(None, None, None)
 BEGUN = {"sessionize": -1, "archive": -1, "rollup": -1}
 
 
-def row(batch_id: int, query: str = "archive", rows_in: int = 1) -> Progress:
-    return Progress(query, batch_id, 1_763_726_400_123, rows_in, batch_ms=7, latency=NOTHING)
+def row(batch_id: int, query: str = "archive", rows_in: int = 1) -> BatchProgress:
+    return BatchProgress(query, batch_id, 1_763_726_400_123, rows_in, batch_ms=7, latency=NOTHING)
 
 
 @pytest.fixture(scope="module")
-def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> TableHome:
-    home = TableHome(tmp_path_factory.mktemp("warehouse"))
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> TableLocation:
+    home = TableLocation(tmp_path_factory.mktemp("warehouse"))
     empty_tables(spark, home, owner="ours")
     return home
 
 
 @pytest.fixture
-def home(spark: SparkSession, tables: TableHome) -> TableHome:
+def home(spark: SparkSession, tables: TableLocation) -> TableLocation:
     """The tables, of which `stream_progress` is empty."""
     tables.delta_table(spark, STREAM_PROGRESS).delete()
     return tables
 
 
-def started(spark: SparkSession, home: TableHome, tmp_path: Path) -> ProgressLog:
+def started(spark: SparkSession, home: TableLocation, tmp_path: Path) -> ProgressLog:
     log = ProgressLog(tmp_path / "progress", BEGUN)
     log.open(spark, home)
     return log
 
 
-def in_table(spark: SparkSession, home: TableHome) -> list[tuple[Any, ...]]:
+def in_table(spark: SparkSession, home: TableLocation) -> list[tuple[Any, ...]]:
     rows = home.read(spark.read, STREAM_PROGRESS).orderBy("query", "batch_id").collect()
     return [(row.query, row.batch_id, row.rows_in) for row in rows]
 
 
 def test_rows_that_wait_are_appended_in_one_commit_and_wait_no_more(
-    spark: SparkSession, home: TableHome, tmp_path: Path
+    spark: SparkSession, home: TableLocation, tmp_path: Path
 ) -> None:
     commits = home.delta_table(spark, STREAM_PROGRESS).history().count()
     log = started(spark, home, tmp_path)
     delay = Percentiles(1, 2, 3)
-    log.keep(Progress("sessionize", 0, 1_763_726_400_123, 5, batch_ms=7, latency=delay, lateness=delay, heartbeats=4))
+    log.keep(
+        BatchProgress("sessionize", 0, 1_763_726_400_123, 5, batch_ms=7, latency=delay, lateness=delay, heartbeats=4)
+    )
     log.keep(row(0))
     log.append(spark, home)
     log.append(spark, home)
@@ -69,7 +71,7 @@ def test_rows_that_wait_are_appended_in_one_commit_and_wait_no_more(
 
 
 def test_of_a_micro_batch_that_is_repeated_the_first_row_stays(
-    spark: SparkSession, home: TableHome, tmp_path: Path
+    spark: SparkSession, home: TableLocation, tmp_path: Path
 ) -> None:
     log = started(spark, home, tmp_path)
     log.keep(row(0))
@@ -86,7 +88,7 @@ def test_of_a_micro_batch_that_is_repeated_the_first_row_stays(
 
 
 def test_a_kill_between_the_commit_and_the_removal_of_the_files_doubles_nothing(
-    spark: SparkSession, home: TableHome, tmp_path: Path
+    spark: SparkSession, home: TableLocation, tmp_path: Path
 ) -> None:
     log = started(spark, home, tmp_path)
     for batch_id in (0, 1):
@@ -104,12 +106,12 @@ def test_a_kill_between_the_commit_and_the_removal_of_the_files_doubles_nothing(
 
 @pytest.mark.parametrize("fails_after", [False, True])
 def test_an_append_that_fails_is_tried_again_and_doubles_nothing(
-    spark: SparkSession, home: TableHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, fails_after: bool
+    spark: SparkSession, home: TableLocation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, fails_after: bool
 ) -> None:
     """Whether the commit was made before the failure, only the table knows."""
     log = started(spark, home, tmp_path)
     log.keep(row(0))
-    append = TableHome.append
+    append = TableLocation.append
 
     def failing(*args: Any) -> None:
         if fails_after:
@@ -118,7 +120,7 @@ def test_an_append_that_fails_is_tried_again_and_doubles_nothing(
 
     said: list[str] = []
     with monkeypatch.context() as patched, log.appended(spark, home, said.append):
-        patched.setattr(TableHome, "append", failing)
+        patched.setattr(TableLocation, "append", failing)
     assert [line.split(":")[0] for line in said] == ["`stream_progress` is behind"]
     log.keep(row(1))
     with log.appended(spark, home, said.append):
@@ -128,7 +130,7 @@ def test_an_append_that_fails_is_tried_again_and_doubles_nothing(
 
 
 def test_a_start_knows_the_newest_rows_in_the_table_and_in_the_folder(
-    spark: SparkSession, home: TableHome, tmp_path: Path
+    spark: SparkSession, home: TableLocation, tmp_path: Path
 ) -> None:
     log = started(spark, home, tmp_path)
     for batch_id in range(12):
@@ -142,7 +144,7 @@ def test_a_start_knows_the_newest_rows_in_the_table_and_in_the_folder(
 
 @pytest.mark.parametrize("content", ["{", "[]", "{}"])
 def test_a_file_that_is_not_readable_is_named_and_stops_nothing(
-    spark: SparkSession, home: TableHome, tmp_path: Path, content: str
+    spark: SparkSession, home: TableLocation, tmp_path: Path, content: str
 ) -> None:
     (tmp_path / "progress").mkdir()
     damaged = tmp_path / "progress" / "rollup-3.json"
@@ -166,7 +168,9 @@ def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
         ProgressLog(tmp_path / "progress", BEGUN)
 
 
-def test_a_row_that_is_listed_before_an_older_one_waits(spark: SparkSession, home: TableHome, tmp_path: Path) -> None:
+def test_a_row_that_is_listed_before_an_older_one_waits(
+    spark: SparkSession, home: TableLocation, tmp_path: Path
+) -> None:
     """A listing need not show a file that appears meanwhile, though it shows one that appears after that."""
     log = started(spark, home, tmp_path)
     log.keep(row(5))
@@ -180,9 +184,9 @@ def test_a_row_that_is_listed_before_an_older_one_waits(spark: SparkSession, hom
 
 
 def test_very_many_rows_are_appended_bit_by_bit(
-    spark: SparkSession, home: TableHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, home: TableLocation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sessionization.spark.progress_log._ROWS_AT_ONCE", 5)
+    monkeypatch.setattr("sessionization.spark.output.progress_log._ROWS_AT_ONCE", 5)
     log = started(spark, home, tmp_path)
     for batch_id in range(12):
         log.keep(row(batch_id))
@@ -194,13 +198,13 @@ def test_very_many_rows_are_appended_bit_by_bit(
 
 
 def test_an_append_that_hangs_does_not_hold_up_the_stop(
-    spark: SparkSession, home: TableHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, home: TableLocation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sessionization.spark.progress_log.LAST_APPEND_WITHIN_S", 0.1)
+    monkeypatch.setattr("sessionization.spark.output.progress_log.LAST_APPEND_WITHIN_S", 0.1)
     log = started(spark, home, tmp_path)
     log.keep(row(0))
     goes_on = threading.Event()
-    monkeypatch.setattr(TableHome, "append", lambda *_: goes_on.wait())
+    monkeypatch.setattr(TableLocation, "append", lambda *_: goes_on.wait())
     said: list[str] = []
     with log.appended(spark, home, said.append):
         pass
@@ -209,9 +213,9 @@ def test_an_append_that_hangs_does_not_hold_up_the_stop(
 
 
 def test_rows_are_appended_while_the_job_runs(
-    spark: SparkSession, home: TableHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, home: TableLocation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sessionization.spark.progress_log.APPEND_EVERY_S", 0.01)
+    monkeypatch.setattr("sessionization.spark.output.progress_log.APPEND_EVERY_S", 0.01)
     log = started(spark, home, tmp_path)
     log.keep(row(0))
 

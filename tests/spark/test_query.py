@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from sessionization.spark.table_home import TableHome
-from sessionization.spark.tables import SESSION_CHANGES
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import SESSION_CHANGES
 from tests.spark.warehouse import empty_tables
 
 ROOT = Path(__file__).parents[2]
@@ -22,7 +22,7 @@ ALL_BEATS_TOLD = "No beat is missing or double where this has no row:"
 def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Heartbeats of three sessions: one that is told whole, one with a beat that is missing, one older than yesterday."""
     folder = tmp_path_factory.mktemp("query") / "warehouse"
-    home = TableHome(folder)
+    home = TableLocation(folder)
     empty_tables(spark, home, owner="test")
     now = datetime.now(UTC)
     beats = [(1, 1, 0, 30_000), (1, 2, 0, 60_000), (1, 4, 1, 120_000), (2, 2, 0, 60_000), (3, 5_000, 0, 172_800_000)]

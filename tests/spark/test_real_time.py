@@ -10,12 +10,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionization.local.broker import Broker
-from sessionization.settings import SessionizeSettings
-from sessionization.spark import real_time, topic
-from sessionization.spark.codec import OUTPUT_SCHEMA
-from sessionization.spark.kafka import client_options
-from sessionization.spark.parse import PC_STREAM, STREAMS, EventTimeLimits, parse, valid_events
-from sessionization.spark.source import messages
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.input.kafka_source import client_options
+from sessionization.spark.input.parse import PC_STREAM, STREAMS, EventTimeLimits, parse, valid_events
+from sessionization.spark.input.source import read_messages
+from sessionization.spark.operator.codec import OUTPUT_SCHEMA
+from sessionization.spark.output import changes_topic, real_time
 from tests.spark.test_stream import message, wait_for
 
 TOPIC = "changes-of.a_target"
@@ -44,9 +44,9 @@ def test_changes_reach_the_topic_before_their_batch_ends(spark: SparkSession, se
         output_topic=TOPIC, warehouse=tmp_path / "w", checkpoints=tmp_path / "c",
     )  # fmt: skip
     limits = EventTimeLimits(settings.max_clock_skew, settings.max_event_age)
-    events = valid_events(parse(messages(spark, settings, begun_ms=0, max_offsets=None), limits))
+    events = valid_events(parse(read_messages(spark, settings, begun_ms=0, max_offsets=None), limits))
     brokers = client_options(spark, settings)
-    writer = real_time.writer(without_memory(events), brokers, settings.output_topic, settings.trigger)
+    writer = real_time.topic_writer(without_memory(events), brokers, settings.output_topic, settings.trigger)
     producer = Producer({"bootstrap.servers": servers})
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "tests"})
 
@@ -68,7 +68,7 @@ def test_changes_reach_the_topic_before_their_batch_ends(spark: SparkSession, se
         query.stop()
         consumer.close()
     records = spark.read.format("kafka").options(**brokers).option("subscribe", TOPIC).load()
-    rows = topic.changes(records).collect()
+    rows = changes_topic.from_records(records).collect()
     assert {(row.device_id, row.session_id, row.platform, row.change) for row in rows} == {
         ("d1", 0, "pc", "started"), ("ü", 1, "pc", "started"),
     }  # fmt: skip

@@ -11,12 +11,17 @@ from pyspark.sql import SparkSession
 
 from sessionization.errors import CheckpointError, ConfigurationError, StateError
 from sessionization.ops import rescale as rescaling
+from sessionization.ops.maintenance_settings import RescaleSettings
 from sessionization.ops.rescale import Fingerprint, rescale
-from sessionization.ops.settings import RescaleSettings
-from sessionization.ops.state import StateReader
-from sessionization.spark.checkpoint import SESSIONIZE
-from sessionization.spark.lock import locked
-from sessionization.spark.offsets import begun, is_cut_off, newest_begun, newest_committed
+from sessionization.ops.state_reader import StateReader
+from sessionization.spark.checkpoint.folder import SESSIONIZE
+from sessionization.spark.checkpoint.folder_lock import lock_folder
+from sessionization.spark.checkpoint.spark_logs import (
+    has_unfinished_batch,
+    newest_committed_batch,
+    newest_started_batch,
+    read_started_batch,
+)
 from tests.e2e.state import entries_and_timers
 from tests.spark.test_stream import Job, message, wait_for
 
@@ -31,7 +36,7 @@ def run_until(job: Job, beats: int) -> None:
         with job.running(SESSIONIZE) as queries:
             wait_for(has_beaten, "heartbeats")
             job.stop(queries)
-        if not is_cut_off(query):
+        if not has_unfinished_batch(query):
             return
 
 
@@ -54,7 +59,7 @@ def test_two_partitions_become_five_and_then_three(
     beats = 1
     for before, partitions in ((2, 5), (5, 3)):
         run_until(job, beats)
-        assert begun(query, newest_begun(query)).partitions == before
+        assert read_started_batch(query, newest_started_batch(query)).partitions == before
         entries, timers = entries_and_timers(spark, tmp_path / "plain")
         assert len(entries) == DEVICES + 1
         said = rescaled(tmp_path / folder, partitions)
@@ -69,7 +74,7 @@ def test_two_partitions_become_five_and_then_three(
         assert len({row.partition for row in StateReader(spark, tmp_path / folder).timers().collect()}) > 1
         beats = job.count(change="heartbeat") + DEVICES
     run_until(job, beats)
-    assert begun(query, newest_begun(query)).partitions == partitions
+    assert read_started_batch(query, newest_started_batch(query)).partitions == partitions
     assert rescaled(tmp_path / folder, partitions) == ["the state has 3 partitions already: there is nothing to do"]
 
     assert job.count(change="started") == DEVICES
@@ -107,10 +112,10 @@ def test_what_cannot_be_rescaled_is_refused_and_left_alone(
     spark: SparkSession, checkpoints: Path, tmp_path: Path
 ) -> None:
     query = checkpoints / SESSIONIZE
-    newest = newest_begun(query)
+    newest = newest_started_batch(query)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rescaling, "locked", partial(locked, wait_s=0.1))
-        with locked(checkpoints, print), pytest.raises(CheckpointError, match="is in use by process"):
+        patch.setattr(rescaling, "locked", partial(lock_folder, wait_s=0.1))
+        with lock_folder(checkpoints, print), pytest.raises(CheckpointError, match="is in use by process"):
             rescaled(checkpoints, 5)
     commit = query / "commits" / str(newest)
     commit.rename(tmp_path / "commit")
@@ -127,13 +132,13 @@ def test_what_cannot_be_rescaled_is_refused_and_left_alone(
         patch.setattr(type(spark), "_streamingCheckpointManager", property(lambda _: None.missing))
         with pytest.raises(ConfigurationError, match="cannot repartition a state"):
             rescaled(checkpoints, 5)
-    assert newest_begun(query) == newest_committed(query) == newest
+    assert newest_started_batch(query) == newest_committed_batch(query) == newest
     assert Fingerprint.of(StateReader(spark, checkpoints)) == whole
 
 
 def test_one_that_was_cut_off_is_finished_with_the_same_number(checkpoints: Path) -> None:
     query = checkpoints / SESSIONIZE
-    newest = newest_begun(query)
+    newest = newest_started_batch(query)
     text = (query / "offsets" / str(newest)).read_text().splitlines()
     conf = json.loads(text[1])
     conf["conf"]["spark.sql.shuffle.partitions"] = "5"
@@ -141,8 +146,8 @@ def test_one_that_was_cut_off_is_finished_with_the_same_number(checkpoints: Path
     with pytest.raises(CheckpointError, match="to 5 partitions was cut off: finish it first, with --partitions 5"):
         rescaled(checkpoints, 3)
     assert "the same as before" in rescaled(checkpoints, 5)[-1]
-    assert newest_committed(query) == newest + 1
-    assert begun(query, newest + 1).partitions == 5
+    assert newest_committed_batch(query) == newest + 1
+    assert read_started_batch(query, newest + 1).partitions == 5
 
 
 def test_a_state_that_is_another_afterwards_is_told(checkpoints: Path, monkeypatch: pytest.MonkeyPatch) -> None:

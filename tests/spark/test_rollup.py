@@ -10,9 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.core.events import Change, ChangeKind, EndReason, Platform
 from sessionization.core.reference import session_rows
-from sessionization.spark import rollup
-from sessionization.spark.table_home import TableHome, create_tables
-from sessionization.spark.tables import LATE_ENDS_SHOWN, SESSION_CHANGES, SESSIONS
+from sessionization.spark.tables import rollup
+from sessionization.spark.tables.creation import create_tables
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import LATE_ENDS_SHOWN, SESSION_CHANGES, SESSIONS
 from tests.spark.warehouse import empty_tables
 
 T = 1_700_000_000_000
@@ -70,7 +71,7 @@ def frame(spark: SparkSession, changes: list[tuple[str, Change]]) -> DataFrame:
     ).coalesce(1)
 
 
-def shown(spark: SparkSession, home: TableHome) -> dict:
+def shown(spark: SparkSession, home: TableLocation) -> dict:
     rows = (
         home.read(spark.read, SESSIONS)
         .selectExpr(
@@ -94,7 +95,7 @@ def expected(changes: list[tuple[str, Change]]) -> dict:
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_any_order_and_any_repetition_gives_the_reference_table(spark: SparkSession, tmp_path: Path, seed: int) -> None:
-    home = TableHome(tmp_path)
+    home = TableLocation(tmp_path)
     empty_tables(spark, home, owner="test")
     sessions = home.delta_table(spark, SESSIONS)
     changes = random_changes(seed, 120)
@@ -108,7 +109,7 @@ def test_an_end_that_came_late_reads_reported_in_whatever_order_the_changes_are_
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """A session for each order: merge by merge comes the next of its changes, and in the end the first one again."""
-    home = TableHome(tmp_path)
+    home = TableLocation(tmp_path)
     empty_tables(spark, home, owner="test")
     sessions = home.delta_table(spark, SESSIONS)
     start = Change(0, "ann", Platform.PC, ChangeKind.STARTED, T, T)
@@ -141,7 +142,7 @@ def test_an_end_that_came_late_reads_reported_in_whatever_order_the_changes_are_
 def test_rows_of_the_version_before_are_mended_at_the_start_and_merged_as_ever(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    home = TableHome(tmp_path)
+    home = TableLocation(tmp_path)
     empty_tables(spark, home, owner="test")
     sessions = home.delta_table(spark, SESSIONS)
     start = Change(1, None, Platform.PC, ChangeKind.STARTED, T, T)
@@ -169,7 +170,7 @@ def test_rows_of_the_version_before_are_mended_at_the_start_and_merged_as_ever(
 
 
 def test_nothing_is_rewritten_when_nothing_changes(spark: SparkSession, tmp_path: Path) -> None:
-    home = TableHome(tmp_path)
+    home = TableLocation(tmp_path)
     empty_tables(spark, home, owner="test")
     sessions = home.delta_table(spark, SESSIONS)
     changes = frame(spark, random_changes(3, 20))

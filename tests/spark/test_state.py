@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.errors import ConfigurationError
-from sessionization.ops.state import StateReader
-from sessionization.spark.checkpoint import SESSIONIZE
+from sessionization.ops.state_reader import StateReader
+from sessionization.spark.checkpoint.folder import SESSIONIZE
 from tests.e2e.state import entries_and_timers
 from tests.spark.test_stream import Job, message, wait_for
 

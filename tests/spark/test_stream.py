@@ -15,17 +15,18 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from sessionization.core.grid import grid_of
-from sessionization.ops.state import StateReader
-from sessionization.settings import SessionizeSettings
-from sessionization.spark import supervise
-from sessionization.spark.checkpoint import ARCHIVE, QUERIES, SESSIONIZE, open_checkpoint
-from sessionization.spark.fixed import Fixed
+from sessionization.core.heartbeat_grid import grid_of
+from sessionization.job import shutdown
+from sessionization.ops.state_reader import StateReader
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.checkpoint.folder import ARCHIVE, QUERIES, SESSIONIZE, open_checkpoint
+from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
+from sessionization.spark.output.progress import BatchProgress, last_engine_progress
 from sessionization.spark.pipeline import Pipeline
-from sessionization.spark.progress import Progress, engine_progress
-from sessionization.spark.table_home import TableHome, create_tables, refuse_missing, take_over
-from sessionization.spark.tables import QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS, Table
-from sessionization.spark.warm_start import warm_start
+from sessionization.spark.tables.creation import create_tables, refuse_missing_tables, take_over
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS, Table
+from sessionization.spark.warm_start.initial_state import warm_start
 from tests.e2e.delta import read_table
 from tests.spark.warehouse import empty_tables
 
@@ -39,7 +40,7 @@ class Job:
         self.spark = spark
         self.input = folder / "in put [1]"
         self.input.mkdir()
-        self.home = TableHome(folder / "warehouse")
+        self.home = TableLocation(folder / "warehouse")
         defaults = {"heartbeat": "1s", "trigger": "200ms", "late_retention": "1s"}
         self.settings = SessionizeSettings(
             input=self.input, warehouse=folder / "warehouse", checkpoints=folder / "checkpoints", **defaults | settings
@@ -65,17 +66,20 @@ class Job:
 
     @contextmanager
     def running(
-        self, *names: str, report: Callable[[Progress], None] = lambda _: None
+        self, *names: str, report: Callable[[BatchProgress], None] = lambda _: None
     ) -> Iterator[dict[str, StreamingQuery]]:
         """Run the queries of these names, by default all three: each keeps a core busy."""
         settings = self.settings
         checkpoint = open_checkpoint(
-            settings.checkpoints, Fixed.of(settings, str(self.home)), settings.rules, warm=settings.from_sessions
+            settings.checkpoints,
+            PinnedSettings.of(settings, str(self.home)),
+            settings.rules,
+            warm=settings.from_sessions,
         )
         self.rules = checkpoint.in_force
         is_taking_over = checkpoint.is_warm and not checkpoint.is_used
         if is_taking_over:
-            refuse_missing(self.spark, self.home)
+            refuse_missing_tables(self.spark, self.home)
         elif not settings.warehouse.exists():
             empty_tables(self.spark, self.home, owner=checkpoint.id)
         before = warm_start(self.spark, settings, checkpoint, self.home)
@@ -97,7 +101,7 @@ class Job:
         """Stop as the job does, between two micro-batches where it can; returns what it said."""
         said: list[str] = []
         is_appended_since = partial(self.home.is_appended_since, self.spark, SESSION_CHANGES)
-        assert supervise.stop(queries, self.settings.checkpoints, is_appended_since, said.append) == []
+        assert shutdown.stop_queries(queries, self.settings.checkpoints, is_appended_since, said.append) == []
         return said
 
     def rows(self, table: Table, **values: object) -> list[dict[str, Any]]:
@@ -133,7 +137,7 @@ def message(session_id: int, event: str, device: str = "d1") -> dict:
 
 def rows_of_state(query: StreamingQuery) -> int | None:
     """How many rows and timers the operator remembered when the engine last said so."""
-    last = engine_progress(query)
+    last = last_engine_progress(query)
     operators = last["stateOperators"] if last else ()
     return operators[0]["numRowsTotal"] if operators else None
 

@@ -8,29 +8,30 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.errors import CheckpointError
-from sessionization.spark.codec import OUTPUT_SCHEMA
-from sessionization.spark.sinks import ArchiveSink, ChangesSink, StateSize
-from sessionization.spark.table_home import TableHome, _create, create_tables
-from sessionization.spark.tables import RAW_EVENTS, SESSION_CHANGES, STREAM_PROGRESS, TABLES
-from sessionization.spark.views import VIEWS, create_views
+from sessionization.spark.operator.codec import OUTPUT_SCHEMA
+from sessionization.spark.output.sinks import ArchiveSink, ChangesSink, StateSize
+from sessionization.spark.tables.creation import _create, create_tables
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, STREAM_PROGRESS, TABLES
+from sessionization.spark.tables.views import VIEWS, create_views
 
 NOW_MS = 1_763_726_400_000
 
 
 @pytest.fixture(scope="module")
-def home(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> TableHome:
-    home = TableHome(tmp_path_factory.mktemp("warehouse with spaces"))
+def home(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> TableLocation:
+    home = TableLocation(tmp_path_factory.mktemp("warehouse with spaces"))
     create_tables(spark, home, owner="ours", may_create=True)
     return home
 
 
-def test_tables_of_another_checkpoint_are_refused(spark: SparkSession, home: TableHome) -> None:
+def test_tables_of_another_checkpoint_are_refused(spark: SparkSession, home: TableLocation) -> None:
     with pytest.raises(CheckpointError, match="written by another checkpoint"):
         create_tables(spark, home, owner="theirs", may_create=True)
 
 
 def test_of_two_starts_one_creates_every_table_and_the_other_none(spark: SparkSession, tmp_path: Path) -> None:
-    home = TableHome(tmp_path)
+    home = TableLocation(tmp_path)
     first, *others = TABLES
     _create(spark, home, first, "ours")  # which of the two is first, the catalog decides here
     with pytest.raises(CheckpointError, match="written by another checkpoint"):
@@ -40,10 +41,10 @@ def test_of_two_starts_one_creates_every_table_and_the_other_none(spark: SparkSe
 
 def test_missing_tables_of_a_used_checkpoint_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="session_changes is missing"):
-        create_tables(spark, TableHome(tmp_path), owner="ours", may_create=False)
+        create_tables(spark, TableLocation(tmp_path), owner="ours", may_create=False)
 
 
-def test_columns_have_comments_and_constraints_are_on_the_tables(spark: SparkSession, home: TableHome) -> None:
+def test_columns_have_comments_and_constraints_are_on_the_tables(spark: SparkSession, home: TableLocation) -> None:
     for table in TABLES:
         described = spark.sql(f"DESCRIBE TABLE {home.sql_name(table.name)}").collect()
         comments = {row.col_name: row.comment for row in described}
@@ -61,11 +62,11 @@ def a_change(**changes: object) -> tuple:
     return tuple((values | changes).values())
 
 
-def changes_sink(home: TableHome, reports: list, writer: str = "writer") -> ChangesSink:
+def changes_sink(home: TableLocation, reports: list, writer: str = "writer") -> ChangesSink:
     return ChangesSink(home, "sessionize", writer, lambda _: None, reports.append, StateSize)
 
 
-def test_a_micro_batch_that_is_repeated_is_taken_once(spark: SparkSession, home: TableHome) -> None:
+def test_a_micro_batch_that_is_repeated_is_taken_once(spark: SparkSession, home: TableLocation) -> None:
     reports: list = []
     batch = spark.createDataFrame([a_change(), a_change(session_id=2)], OUTPUT_SCHEMA)
     for _ in range(2):
@@ -74,7 +75,7 @@ def test_a_micro_batch_that_is_repeated_is_taken_once(spark: SparkSession, home:
     assert [(report.batch_id, report.rows_in, report.started) for report in reports] == [(5, 2, 2)] * 2
 
 
-def test_ends_are_counted_by_reason_and_rows_by_partition(spark: SparkSession, home: TableHome) -> None:
+def test_ends_are_counted_by_reason_and_rows_by_partition(spark: SparkSession, home: TableLocation) -> None:
     reports: list = []
     end = {"change": "ended", "ended_ms": NOW_MS}
     reasons = ["reported", "orphaned", "orphaned", "timed_out"]
@@ -86,7 +87,7 @@ def test_ends_are_counted_by_reason_and_rows_by_partition(spark: SparkSession, h
     assert (detail.rows_out, detail.largest_partition) == (5, 3)
 
 
-def test_a_table_names_the_newest_micro_batch_of_each_writer(spark: SparkSession, home: TableHome) -> None:
+def test_a_table_names_the_newest_micro_batch_of_each_writer(spark: SparkSession, home: TableLocation) -> None:
     batch = spark.createDataFrame([a_change(session_id=3)], OUTPUT_SCHEMA)
     for batch_id in (9, 10):
         changes_sink(home, [], "its writer")(batch, batch_id)
@@ -96,7 +97,7 @@ def test_a_table_names_the_newest_micro_batch_of_each_writer(spark: SparkSession
     assert home.last_append(spark, STREAM_PROGRESS, "its writer") == -1
 
 
-def test_messages_that_are_repeated_are_taken_once(spark: SparkSession, home: TableHome) -> None:
+def test_messages_that_are_repeated_are_taken_once(spark: SparkSession, home: TableLocation) -> None:
     batch = spark.sql(
         "SELECT 'pc_sessions' AS stream, CAST(NULL AS int) AS partition, CAST(NULL AS bigint) AS offset, 'f' AS file,"
         " current_timestamp() AS ingested_at, X'FF' AS value, current_date() AS ingest_date, 'malformed_json' AS reason"
@@ -107,21 +108,21 @@ def test_messages_that_are_repeated_are_taken_once(spark: SparkSession, home: Ta
 
 
 def test_a_row_that_breaks_a_constraint_stops_the_micro_batch_and_says_which(
-    spark: SparkSession, home: TableHome
+    spark: SparkSession, home: TableLocation
 ) -> None:
     batch = spark.createDataFrame([a_change(change="ended")], OUTPUT_SCHEMA)
     with pytest.raises(Exception, match="reason_when_ended"):
         changes_sink(home, [])(batch, 6)
 
 
-def test_every_view_can_be_read(spark: SparkSession, home: TableHome) -> None:
+def test_every_view_can_be_read(spark: SparkSession, home: TableLocation) -> None:
     create_views(spark, home)
     for view in VIEWS:
         spark.table(view.name).collect()
 
 
 def test_a_table_of_an_earlier_version_gets_the_columns_that_it_lacks(spark: SparkSession, tmp_path: Path) -> None:
-    home, added = TableHome(tmp_path / "ware house"), STREAM_PROGRESS.columns[-1]
+    home, added = TableLocation(tmp_path / "ware house"), STREAM_PROGRESS.columns[-1]
     before = replace(STREAM_PROGRESS, columns=STREAM_PROGRESS.columns[:-1])
     _create(spark, home, before, "ours")
     values = {"query": "archive", "batch_id": 1, "processed_at": datetime.now(UTC), "rows_in": 0}

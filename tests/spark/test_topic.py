@@ -12,18 +12,18 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.errors import ConfigurationError
-from sessionization.kafka_options import OUTPUT_TOPIC
 from sessionization.local.broker import Broker
-from sessionization.ops import landing
-from sessionization.settings import SessionizeSettings
-from sessionization.spark import topic
-from sessionization.spark.checkpoint import open_checkpoint
-from sessionization.spark.codec import OUTPUT_SCHEMA
-from sessionization.spark.fixed import Fixed
-from sessionization.spark.sinks import ChangesSink, StateSize, changes_of
-from sessionization.spark.table_home import TableHome
-from sessionization.spark.tables import SESSION_CHANGES
-from sessionization.spark.warm_start import warm_start
+from sessionization.ops import land_changes
+from sessionization.settings.kafka_options import OUTPUT_TOPIC
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.checkpoint.folder import open_checkpoint
+from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
+from sessionization.spark.operator.codec import OUTPUT_SCHEMA
+from sessionization.spark.output import changes_topic
+from sessionization.spark.output.sinks import ChangesSink, StateSize, to_session_changes
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import SESSION_CHANGES
+from sessionization.spark.warm_start.initial_state import warm_start
 from tests.spark.test_stream import wait_for
 from tests.spark.test_tables import NOW_MS, a_change
 from tests.spark.warehouse import empty_tables
@@ -38,13 +38,13 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
         yield {"kafka.bootstrap.servers": broker.bootstrap_servers}
 
 
-def made(spark: SparkSession, folder: Path) -> TableHome:
-    home = TableHome(folder)
+def made(spark: SparkSession, folder: Path) -> TableLocation:
+    home = TableLocation(folder)
     empty_tables(spark, home, owner="ours")
     return home
 
 
-def rows_of(home: TableHome, spark: SparkSession) -> list[str]:
+def rows_of(home: TableLocation, spark: SparkSession) -> list[str]:
     return sorted(map(str, home.read(spark.read, SESSION_CHANGES).collect()))
 
 
@@ -69,7 +69,7 @@ def test_by_the_topic_with_kills_is_the_same_as_directly(
 ) -> None:
     direct, landed = made(spark, tmp_path / "direct"), made(spark, tmp_path / "landed")
     straight = ChangesSink(direct, "sessionize", "w", lambda _: None, lambda _: None, StateSize)
-    publish = partial(topic.publish, options=servers, output_topic=TOPIC)
+    publish = partial(changes_topic.publish, options=servers, output_topic=TOPIC)
     sent = ChangesSink(landed, "sessionize", "w", lambda _: None, lambda _: None, StateSize, publish)
 
     def cut_off(changes: DataFrame) -> None:
@@ -80,12 +80,14 @@ def test_by_the_topic_with_kills_is_the_same_as_directly(
     killed = ChangesSink(landed, "sessionize", "w", lambda _: None, lambda _: None, StateSize, cut_off)
 
     def landing_from(checkpoints: Path) -> Any:
-        return landing.start(spark, landed, servers, TOPIC, checkpoints, trigger_ms=200)
+        return land_changes.start(spark, landed, servers, TOPIC, checkpoints, trigger_ms=200)
 
-    def count(home: TableHome) -> int:
+    def count(home: TableLocation) -> int:
         return home.read(spark.read, SESSION_CHANGES).count()
 
-    topic.publish(changes_of(micro_batch(spark, 9)), servers, OUTPUT_TOPIC)  # another target's, on these brokers
+    changes_topic.publish(
+        to_session_changes(micro_batch(spark, 9)), servers, OUTPUT_TOPIC
+    )  # another target's, on these brokers
     query = landing_from(tmp_path / "checkpoints")
     try:
         for number in range(4):
@@ -118,11 +120,11 @@ def test_a_backlog_is_landed_piece_by_piece(
     spark: SparkSession, tmp_path: Path, servers: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bound = 100
-    monkeypatch.setattr(landing, "MAX_CHANGES_PER_MICRO_BATCH", bound)
+    monkeypatch.setattr(land_changes, "MAX_CHANGES_PER_MICRO_BATCH", bound)
     home = made(spark, tmp_path)
     for number in (20, 21, 22):
-        topic.publish(changes_of(micro_batch(spark, number)), servers, TOPIC)
-    query = landing.start(spark, home, servers, TOPIC, tmp_path / "checkpoints", trigger_ms=1)
+        changes_topic.publish(to_session_changes(micro_batch(spark, number)), servers, TOPIC)
+    query = land_changes.start(spark, home, servers, TOPIC, tmp_path / "checkpoints", trigger_ms=1)
     try:
         query.processAllAvailable()
     finally:
@@ -138,11 +140,11 @@ def test_what_is_no_change_is_left_out_and_told(
     home = made(spark, tmp_path)
     sink = ChangesSink(home, "sessionize", "w", lambda _: None, lambda _: None, StateSize)
     sent: list[DataFrame] = []
-    sink.publish = lambda rows: sent.append(topic.messages(rows).localCheckpoint())
+    sink.publish = lambda rows: sent.append(changes_topic.to_messages(rows).localCheckpoint())
     sink(micro_batch(spark, 0), 0)
     values = ['{"device_id": "d"}', "{bro", None, *(json.dumps(change) for change in refused_by_the_table().values())]
     foreign = spark.createDataFrame([("k", value) for value in values], "key string, value string")
-    landing.append_new(home, TOPIC, topic.changes(sent[0].union(foreign)))
+    land_changes.append_new(home, TOPIC, changes_topic.from_records(sent[0].union(foreign)))
     assert home.read(spark.read, SESSION_CHANGES).count() == 40
     assert f"{len(values)} records of {TOPIC} are no changes" in caplog.text
 
@@ -176,7 +178,7 @@ def test_a_warm_start_waits_until_all_of_the_topic_has_landed(spark: SparkSessio
             source="kafka", sink="kafka", bootstrap_servers=broker.bootstrap_servers, from_sessions=True,
             warehouse=home.warehouse, checkpoints=tmp_path / "checkpoints",
         )  # fmt: skip
-        fixed = Fixed.of(settings, str(home))
+        fixed = PinnedSettings.of(settings, str(home))
         checkpoint = open_checkpoint(settings.checkpoints, fixed, settings.rules, warm=True)
 
         def remembered() -> set[str]:
@@ -185,10 +187,12 @@ def test_a_warm_start_waits_until_all_of_the_topic_has_landed(spark: SparkSessio
             return {row.grouping_key for row in before.sessions.collect()}
 
         def send(*changes: tuple) -> None:
-            topic.publish(changes_of(spark.createDataFrame(changes, OUTPUT_SCHEMA)), servers, settings.output_topic)
+            changes_topic.publish(
+                to_session_changes(spark.createDataFrame(changes, OUTPUT_SCHEMA)), servers, settings.output_topic
+            )
 
         def land() -> None:
-            query = landing.start(spark, home, servers, settings.output_topic, tmp_path / "landing", trigger_ms=1)
+            query = land_changes.start(spark, home, servers, settings.output_topic, tmp_path / "landing", trigger_ms=1)
             try:
                 query.processAllAvailable()
             finally:
@@ -196,10 +200,12 @@ def test_a_warm_start_waits_until_all_of_the_topic_has_landed(spark: SparkSessio
 
         def behind() -> int:
             table = home.read(spark.read, SESSION_CHANGES)
-            return topic.not_landed(spark, table, servers, settings.output_topic, tmp_path / "scratch")
+            return changes_topic.count_unlanded_partitions(
+                spark, table, servers, settings.output_topic, tmp_path / "scratch"
+            )
 
         assert remembered() == set()
-        topic.publish(changes_of(micro_batch(spark, 0)), servers, settings.output_topic)
+        changes_topic.publish(to_session_changes(micro_batch(spark, 0)), servers, settings.output_topic)
         with pytest.raises(
             ConfigurationError, match="lacks the newest changes of 2 partitions of output_sessions: let"
         ):

@@ -12,17 +12,19 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.errors import CheckpointError, ConfigurationError
-from sessionization.settings import SessionizeSettings
-from sessionization.spark import left_off, source
-from sessionization.spark.checkpoint import ARCHIVE, ROLLUP, SESSIONIZE, open_checkpoint, read_checkpoint
-from sessionization.spark.codec import OUTPUT_SCHEMA
-from sessionization.spark.fixed import Fixed
-from sessionization.spark.offsets import newest_committed
-from sessionization.spark.sinks import ChangesSink, StateSize
-from sessionization.spark.table_home import TableHome, create_tables
-from sessionization.spark.tables import RAW_EVENTS, SESSIONS
-from sessionization.spark.topic_offsets import EARLIEST, Reach
-from sessionization.spark.warm_start import Before, warm_start
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.checkpoint.folder import ARCHIVE, ROLLUP, SESSIONIZE, open_checkpoint, read_checkpoint
+from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
+from sessionization.spark.checkpoint.spark_logs import newest_committed_batch
+from sessionization.spark.input import source
+from sessionization.spark.input.topic_offsets import EARLIEST, TopicRange
+from sessionization.spark.operator.codec import OUTPUT_SCHEMA
+from sessionization.spark.output.sinks import ChangesSink, StateSize
+from sessionization.spark.tables.creation import create_tables
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import RAW_EVENTS, SESSIONS
+from sessionization.spark.warm_start import read_position
+from sessionization.spark.warm_start.initial_state import InitialState, warm_start
 from tests.spark.test_stream import Job, message, wait_for
 from tests.spark.test_tables import NOW_MS, a_change
 from tests.spark.warehouse import empty_tables
@@ -66,7 +68,7 @@ def test_live_sessions_outlive_their_checkpoint_and_its_groups(
     assert (tmp_path / "other" / "seed").exists()
     stopped_at(job, beats + 18)  # a restart of the new checkpoint takes no seed again
     assert not (tmp_path / "other" / "seed").exists()
-    assert newest_committed(tmp_path / "other" / SESSIONIZE) > 0
+    assert newest_committed_batch(tmp_path / "other" / SESSIONIZE) > 0
 
     assert Counter(row["device_id"] for row in job.changes(change="started")) == Counter([*DEVICES, "over", "new"])
     assert [(row["device_id"], row["end_reason"]) for row in job.changes(change="ended")] == [
@@ -105,7 +107,7 @@ NO_INPUT = (".hidden.json", "_hidden.json", "a.txt", "folder.json/a.json", "date
 
 
 @pytest.fixture(scope="module")
-def read_files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TableHome]:
+def read_files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TableLocation]:
     """A folder of files that the engine has read into `raw_events`."""
     folder = tmp_path_factory.mktemp("in put (1) ü+%")
     (folder / "pc_sessions").mkdir()
@@ -114,7 +116,7 @@ def read_files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
     for name in NO_INPUT:
         (folder / "pc_sessions" / name).parent.mkdir(exist_ok=True)
         (folder / "pc_sessions" / name).write_text(json.dumps(message(1, "Start")) + "\n")
-    home = TableHome(folder / "warehouse")
+    home = TableLocation(folder / "warehouse")
     empty_tables(spark, home, owner="ours")
     rows = source.file_messages(spark, folder)
     append = rows.writeStream.foreachBatch(lambda batch, _: home.append(batch, RAW_EVENTS))
@@ -123,9 +125,9 @@ def read_files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
     return folder, home
 
 
-def test_what_an_input_file_is_says_the_engine(spark: SparkSession, read_files: tuple[Path, TableHome]) -> None:
+def test_what_an_input_file_is_says_the_engine(spark: SparkSession, read_files: tuple[Path, TableLocation]) -> None:
     folder, home = read_files
-    assert {file.name for file in source.files_in(folder)} == set(ODD_NAMES)
+    assert {file.name for file in source.input_files(folder)} == set(ODD_NAMES)
     assert home.read(spark.read, RAW_EVENTS).select("file").distinct().count() == len(ODD_NAMES)
 
 
@@ -149,18 +151,18 @@ def in_place_of_all_others(folder: Path, name: str) -> Iterator[Path]:
 
 @pytest.mark.parametrize("name", ODD_NAMES)
 def test_a_file_that_was_read_is_known_whatever_its_name(
-    spark: SparkSession, read_files: tuple[Path, TableHome], name: str
+    spark: SparkSession, read_files: tuple[Path, TableLocation], name: str
 ) -> None:
     folder, home = read_files
     with in_place_of_all_others(folder, name) as file:
         for given in (folder, folder / "warehouse" / ".."):
             with pytest.raises(ConfigurationError) as told:
-                left_off.refuse_read_files(spark, given, home)
+                read_position.refuse_files_already_read(spark, given, home)
             assert f"holds 1 files whose messages the tables have ({file}): move them away" in str(told.value)
 
 
 def test_files_that_were_read_are_known_where_their_folder_was_moved(
-    spark: SparkSession, read_files: tuple[Path, TableHome], tmp_path: Path
+    spark: SparkSession, read_files: tuple[Path, TableLocation], tmp_path: Path
 ) -> None:
     """As with a disk that another machine mounts, or a folder that was copied: there the files have other times, too."""
     folder, home = read_files
@@ -168,33 +170,33 @@ def test_files_that_were_read_are_known_where_their_folder_was_moved(
     copy.parent.mkdir(parents=True)
     copy.write_bytes((folder / "pc_sessions" / ODD_NAMES[0]).read_bytes())
     with pytest.raises(ConfigurationError, match="holds 1 files whose messages the tables have"):
-        left_off.refuse_read_files(spark, tmp_path / "copied", home)
+        read_position.refuse_files_already_read(spark, tmp_path / "copied", home)
 
 
 @pytest.mark.parametrize(
     "name", ["a%20b.json", "a c.json", "events%20(1).json", "a%2Bb.json", "100%25.json", "new.json"]
 )
 def test_a_file_whose_name_only_looks_like_that_of_one_that_was_read_is_new(
-    spark: SparkSession, read_files: tuple[Path, TableHome], name: str
+    spark: SparkSession, read_files: tuple[Path, TableLocation], name: str
 ) -> None:
     folder, home = read_files
     with in_place_of_all_others(folder, name):
-        left_off.refuse_read_files(spark, folder, home)
+        read_position.refuse_files_already_read(spark, folder, home)
 
 
 def test_a_file_from_before_all_that_is_kept_of_files_may_have_been_read(
-    spark: SparkSession, read_files: tuple[Path, TableHome]
+    spark: SparkSession, read_files: tuple[Path, TableLocation]
 ) -> None:
     folder, home = read_files
     oldest = home.read(spark.read, RAW_EVENTS).selectExpr("unix_millis(min(ingested_at))").collect()[0][0]
     with in_place_of_all_others(folder, "new.json") as file:
         os.utime(file, ns=(oldest * 1_000_000,) * 2)
-        left_off.refuse_read_files(spark, folder, home)
+        read_position.refuse_files_already_read(spark, folder, home)
         os.utime(file, ns=((oldest - 1) * 1_000_000,) * 2)
         with pytest.raises(
             ConfigurationError, match=r"holds 1 files from before .*, since when raw_events knows .*new\.json"
         ):
-            left_off.refuse_read_files(spark, folder, home)
+            read_position.refuse_files_already_read(spark, folder, home)
 
 
 ALL = ("starts.json", "seed", "seed/_SUCCESS")
@@ -213,31 +215,31 @@ KILLS = {
 }
 
 
-def started(spark: SparkSession, home: TableHome, folder: Path, *partitions: int) -> Before:
+def started(spark: SparkSession, home: TableLocation, folder: Path, *partitions: int) -> InitialState:
     """Start with a topic of these partitions, and another one, of which nothing was taken."""
     settings = SessionizeSettings(
         source="kafka", bootstrap_servers="b:9092", warehouse=home.warehouse, checkpoints=folder, from_sessions=True
     )
-    checkpoint = open_checkpoint(folder, Fixed.of(settings, str(home)), settings.rules, warm=True)
+    checkpoint = open_checkpoint(folder, PinnedSettings.of(settings, str(home)), settings.rules, warm=True)
     with pytest.MonkeyPatch.context() as patch:
         topics = {"pc_sessions": dict.fromkeys(partitions, 5), "console_sessions": {0: 3}}
         ends = {"pc_sessions": dict.fromkeys(partitions, 9), "console_sessions": {0: 4}}
-        patch.setattr(left_off, "reach", lambda *_: Reach(topics, ends))
+        patch.setattr(read_position, "reach", lambda *_: TopicRange(topics, ends))
         before = warm_start(spark, settings, checkpoint, home)
     checkpoint.keep_warm()
     return before
 
 
-def archived_to(spark: SparkSession, home: TableHome, offset: int) -> None:
+def archived_to(spark: SparkSession, home: TableLocation, offset: int) -> None:
     columns = f"'pc_sessions' AS stream, 0 AS partition, {offset}L AS offset, CAST(NULL AS string) AS file"
     when = "TIMESTAMP '2026-11-21 12:00:00' AS ingested_at, CAST('{}' AS binary) AS value, DATE '2026-11-21' AS ingest_date"
     home.append(spark.sql(f"SELECT {columns}, {when}"), RAW_EVENTS)
 
 
 @pytest.fixture(scope="module")
-def first_start(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[TableHome, Path]:
+def first_start(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[TableLocation, Path]:
     """A checkpoint begun after offset 7 with the one session that is live; the tables now know of offset 8."""
-    home, folder = TableHome(tmp_path_factory.mktemp("warehouse")), tmp_path_factory.mktemp("checkpoints")
+    home, folder = TableLocation(tmp_path_factory.mktemp("warehouse")), tmp_path_factory.mktemp("checkpoints")
     empty_tables(spark, home, owner="theirs")
     start = spark.createDataFrame([a_change(device_id="pc-1")], OUTPUT_SCHEMA)
     ChangesSink(home, "sessionize", "theirs", lambda _: None, lambda _: None, StateSize)(start, 0)
@@ -248,21 +250,21 @@ def first_start(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
 
 
 def test_where_no_row_of_a_file_is_kept_those_from_before_the_newest_change_may_have_been_read(
-    spark: SparkSession, tmp_path: Path, first_start: tuple[TableHome, Path]
+    spark: SparkSession, tmp_path: Path, first_start: tuple[TableLocation, Path]
 ) -> None:
     home, _ = first_start
     file = tmp_path / "pc_sessions" / "1.json"
     file.parent.mkdir()
     file.touch()
-    left_off.refuse_read_files(spark, tmp_path, home)
+    read_position.refuse_files_already_read(spark, tmp_path, home)
     os.utime(file, ns=(NOW_MS * 1_000_000,) * 2)
     with pytest.raises(ConfigurationError, match="holds 1 files from before"):
-        left_off.refuse_read_files(spark, tmp_path, home)
+        read_position.refuse_files_already_read(spark, tmp_path, home)
 
 
 @pytest.mark.parametrize("kill", KILLS)
 def test_what_is_begun_with_is_made_until_a_query_begins_and_then_kept(
-    spark: SparkSession, tmp_path: Path, first_start: tuple[TableHome, Path], kill: str
+    spark: SparkSession, tmp_path: Path, first_start: tuple[TableLocation, Path], kill: str
 ) -> None:
     """Else what `archive` takes before the session query begins would be taken for read, and be in no session."""
     made, begun, done = KILLS[kill]

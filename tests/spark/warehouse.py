@@ -7,12 +7,13 @@ from tempfile import TemporaryDirectory
 
 from pyspark.sql import SparkSession
 
-from sessionization.spark.table_home import TableHome, create_tables
+from sessionization.spark.tables.creation import create_tables
+from sessionization.spark.tables.location import TableLocation
 
 _OWNER = "the owner of the copy"
 
 
-def empty_tables(spark: SparkSession, home: TableHome, *, owner: str) -> None:
+def empty_tables(spark: SparkSession, home: TableLocation, *, owner: str) -> None:
     """What `create_tables` makes in an empty folder, for the checkpoint `owner`."""
     assert home.warehouse is not None
     shutil.copytree(_made_once(spark), home.warehouse, dirs_exist_ok=True)
@@ -28,7 +29,7 @@ _folders: list[TemporaryDirectory[str]] = []
 def _made_once(spark: SparkSession) -> Path:
     _folders.append(TemporaryDirectory(prefix="tables-"))  # removed when Python exits
     folder = Path(_folders[-1].name)
-    create_tables(spark, TableHome(folder), owner=_OWNER, may_create=True)
+    create_tables(spark, TableLocation(folder), owner=_OWNER, may_create=True)
     for checksum in folder.rglob(".*.crc"):  # the copies have another content
         checksum.unlink()
     return folder

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable
 
 from sessionization.core.events import Change, Event
-from sessionization.core.grid import Firing, grid_of
-from sessionization.core.sessions import Outcome, Tally, on_events, on_timer
-from sessionization.core.state import Rules, SessionState, next_timer_ms
+from sessionization.core.heartbeat_grid import Firing, grid_of
+from sessionization.core.session_rules import Outcome, Tally, on_events, on_timer
+from sessionization.core.session_state import Rules, SessionState, next_timer_ms
 
 
 def by_device(device_id: str) -> str:

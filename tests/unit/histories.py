@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from sessionization.core.events import Change, ChangeKind, End, EndReason, Event, Platform, Start
-from sessionization.core.sessions import Outcome, on_events
-from sessionization.core.state import Closed, Live, PendingEnd, Rules, Sessions, SessionState
+from sessionization.core.session_rules import Outcome, on_events
+from sessionization.core.session_state import Closed, Live, PendingEnd, Rules, Sessions, SessionState
 
 SECOND = 1_000
 MINUTE = 60 * SECOND

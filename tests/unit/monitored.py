@@ -5,27 +5,27 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from sessionization.monitor.listener import Monitor
-from sessionization.monitor.record import Record
-from sessionization.spark.progress import Detail, Percentiles, Progress
+from sessionization.monitor.batch_monitor import BatchMonitor
+from sessionization.monitor.batch_record import Record
+from sessionization.spark.output.progress import BatchDetail, BatchProgress, Percentiles
 
 NONE = Percentiles(None, None, None)
 AT_MS = 1_763_726_400_123
 ENDS = {"reported": 2, "superseded": 0, "timed_out": 1, "orphaned": 1}
 
 
-def beat(batch_id: int = 0, **more: Any) -> Progress:
+def beat(batch_id: int = 0, **more: Any) -> BatchProgress:
     """A micro-batch of the sessionize query."""
     counts: dict[str, Any] = {"started": 3, "heartbeats": 5, "ended": 4, "duplicate_start": 1, "duplicate_end": 0}
-    detail = Detail(ends=ENDS, rows_out=12, largest_partition=9, write_ms=40)
+    detail = BatchDetail(ends=ENDS, rows_out=12, largest_partition=9, write_ms=40)
     lateness, latency = Percentiles(100, 200, 250), Percentiles(30, 60, 70)
-    return Progress(
+    return BatchProgress(
         "sessionize", batch_id, AT_MS, 7, 500, latency, lateness, detail=detail, evicted=0, **counts, **more
     )
 
 
-def other(query: str, **more: Any) -> Progress:
-    return Progress(query, 0, AT_MS, rows_in=8, batch_ms=90, latency=NONE, **more)
+def other(query: str, **more: Any) -> BatchProgress:
+    return BatchProgress(query, 0, AT_MS, rows_in=8, batch_ms=90, latency=NONE, **more)
 
 
 def engine(batch_id: int = 0, name: str = "sessionize", **source: str) -> Any:
@@ -43,12 +43,12 @@ class Session:
 
     def __init__(self) -> None:
         self.streams = self
-        self.listeners: list[Monitor] = []
+        self.listeners: list[BatchMonitor] = []
 
-    def addListener(self, added: Monitor) -> None:  # noqa: N802 - Spark's name
+    def addListener(self, added: BatchMonitor) -> None:  # noqa: N802 - Spark's name
         self.listeners.append(added)
 
-    def removeListener(self, added: Monitor) -> None:  # noqa: N802 - Spark's name
+    def removeListener(self, added: BatchMonitor) -> None:  # noqa: N802 - Spark's name
         self.listeners.remove(added)
 
     def hears(self, progress: Any) -> None:

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from sessionization.core.events import End, Event, Platform, Start
-from sessionization.core.state import Rules
+from sessionization.core.session_state import Rules
 
 DEVICES = ("a", "b", "c")
 ACCOUNTS = (None, "anna", "Ben", "ça")

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from sessionization.backfill.clock import Clock, clock_of
 from sessionization.backfill.columns import ROW_SCHEMA, Replay
+from sessionization.backfill.micro_batch_clock import Clock, clock_of
 from sessionization.backfill.replay import Folded
 from sessionization.core.events import End, Event, Platform, Start
 from sessionization.core.reference import SessionRow, session_rows
-from sessionization.core.state import Rules
+from sessionization.core.session_state import Rules
 from tests.unit.driver import Driver
 from tests.unit.random_histories import Batch, History, histories, laws
 from tests.unit.test_backfill_replay import both_rules, once_each, row_of

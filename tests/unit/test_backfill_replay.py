@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessionization.backfill.clock import Clock, clock_of
+from sessionization.backfill.micro_batch_clock import Clock, clock_of
 from sessionization.backfill.replay import Folded, fold, replay
 from sessionization.core.events import ChangeKind, Event
-from sessionization.core.grid import grid_of
+from sessionization.core.heartbeat_grid import grid_of
 from sessionization.core.reference import SessionRow, session_rows
-from sessionization.core.state import Rules
+from sessionization.core.session_state import Rules
 from tests.unit.driver import Driver
 from tests.unit.histories import start
 from tests.unit.random_histories import Batch, History, histories, laws, nothing_forgotten, small_rules

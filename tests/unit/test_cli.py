@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from sessionization import cli
+from sessionization.command_line import parser
 from sessionization.durations import Duration
 from sessionization.errors import ConfigurationError
 
@@ -42,7 +42,7 @@ class Options(BaseModel):
 
 
 def parse(*argv: str) -> Options:
-    return cli.parse(Options, argv, "job")
+    return parser.parse(Options, argv, "job")
 
 
 def test_defaults_are_those_of_the_model() -> None:
@@ -80,7 +80,7 @@ def test_text_is_taken_as_it_is_and_the_environment_plays_no_part(monkeypatch: p
 
 def test_the_process_arguments_are_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["job.py", "--output", "from-argv"])
-    assert cli.parse(Options, None, "job").output == Path("from-argv")
+    assert parser.parse(Options, None, "job").output == Path("from-argv")
 
 
 def test_help_shows_each_option_its_default_and_description(capsys: pytest.CaptureFixture[str]) -> None:
@@ -159,7 +159,7 @@ def test_a_value_with_line_breaks_still_makes_one_line(capsys: pytest.CaptureFix
 
 def test_run_exits_with_the_code_of_main() -> None:
     with pytest.raises(SystemExit) as leaving:
-        cli.run(lambda: 3, "job")
+        parser.run(lambda: 3, "job")
     assert leaving.value.code == 3
 
 
@@ -169,7 +169,7 @@ def test_run_tells_an_error_in_one_line(capsys: pytest.CaptureFixture[str]) -> N
         raise ConfigurationError(msg)
 
     with pytest.raises(SystemExit) as leaving:
-        cli.run(main, "job")
+        parser.run(main, "job")
     assert leaving.value.code == 2
     assert capsys.readouterr().err == "job: folder 'x' cannot be written: choose another\n"
 
@@ -179,7 +179,7 @@ def test_run_takes_an_early_ctrl_c_for_a_stop() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(SystemExit) as leaving:
-        cli.run(main, "job")
+        parser.run(main, "job")
     assert leaving.value.code == 0
 
 
@@ -189,4 +189,4 @@ def test_run_leaves_a_mistake_in_the_code_alone() -> None:
         return codes["nothing"]
 
     with pytest.raises(KeyError):
-        cli.run(main, "job")
+        parser.run(main, "job")

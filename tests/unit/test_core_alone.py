@@ -37,5 +37,5 @@ def test_every_module_of_the_core_can_be_imported_with_pyspark_absent() -> None:
     )
     assert run.returncode == 0, run.stderr
     imported = run.stdout.splitlines()
-    assert {"sessionization.core.events", "sessionization.core.sessions"} < set(imported)
+    assert {"sessionization.core.events", "sessionization.core.session_rules"} < set(imported)
     assert imported[-1] == "pyspark is out of reach"

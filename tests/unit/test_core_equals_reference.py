@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from sessionization.core.events import Change, End, Event, Platform, Start, in_order
 from sessionization.core.reference import Device, Reference, canonical_place, session_rows
-from sessionization.core.sessions import Tally
-from sessionization.core.state import Closed, Live, PendingEnd, Rules, SessionState, deadline_ms
+from sessionization.core.session_rules import Tally
+from sessionization.core.session_state import Closed, Live, PendingEnd, Rules, SessionState, deadline_ms
 from tests.unit.driver import Driver, by_device
 from tests.unit.random_histories import History, histories, laws, small_rules
 

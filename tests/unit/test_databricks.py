@@ -7,19 +7,13 @@ from typing import Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
-from sessionization import cli
-from sessionization.databricks import (
-    ENTRY_POINT_VARIABLE,
-    is_chosen,
-    make_widgets,
-    options,
-    parameters,
-    read_widgets,
-    task_options,
-)
+from sessionization.command_line import parser
+from sessionization.command_line.job_parameters import parameter_defaults, parameters_to_arguments, task_arguments
+from sessionization.command_line.widgets import make_widgets, read_widgets
+from sessionization.databricks import ENTRY_POINT_VARIABLE, is_chosen
 from sessionization.durations import Duration
 from sessionization.errors import ConfigurationError
-from sessionization.settings import SessionizeSettings
+from sessionization.settings.sessionize_settings import SessionizeSettings
 
 
 class Options(BaseModel):
@@ -56,7 +50,7 @@ class WidgetsOfAJob:
 
 
 def test_every_option_is_a_parameter_with_its_default() -> None:
-    assert parameters(Options) == {
+    assert parameter_defaults(Options) == {
         "source": "files", "run-for": "", "kafka-option": "", "schema": "", "dry": "false", "fast": "true", "output": "",
     }  # fmt: skip
 
@@ -73,7 +67,7 @@ def test_every_option_is_a_parameter_with_its_default() -> None:
     ],
 )
 def test_a_text_is_an_option_and_an_empty_one_is_none(texts: dict[str, str], words: list[str]) -> None:
-    assert options(Options, texts) == words
+    assert parameters_to_arguments(Options, texts) == words
 
 
 @pytest.mark.parametrize(
@@ -82,32 +76,32 @@ def test_a_text_is_an_option_and_an_empty_one_is_none(texts: dict[str, str], wor
 )
 def test_what_is_no_option_is_told(texts: dict[str, str], told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
-        options(Options, texts)
+        parameters_to_arguments(Options, texts)
 
 
 def test_the_words_of_a_task_may_be_empty_and_others_stay() -> None:
     words = ["--source=kafka", "--run-for=", "--dry=true", "--kafka-option=", "--unknown=1", "--output", "here"]
-    assert task_options(Options, words) == ["--source=kafka", "--dry", "--unknown=1", "--output", "here"]
+    assert task_arguments(Options, words) == ["--source=kafka", "--dry", "--unknown=1", "--output", "here"]
 
 
 def test_a_repeated_word_is_left_to_the_command_line_to_refuse(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        cli.parse(Options, task_options(Options, ["--source=kafka", "--source=files"]), "job")
+        parser.parse(Options, task_arguments(Options, ["--source=kafka", "--source=files"]), "job")
     assert "--source is given more than once" in capsys.readouterr().err
 
 
 def test_only_a_task_may_give_empty_options(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["job.py", "--run-for=", "--source=kafka", "--fast=false"])
     with pytest.raises(SystemExit):
-        cli.parse(Options, None, "job")
+        parser.parse(Options, None, "job")
     monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "18.2")
-    assert cli.parse(Options, None, "job") == Options(source="kafka", fast=False)
+    assert parser.parse(Options, None, "job") == Options(source="kafka", fast=False)
 
 
 def test_widgets_are_the_options_and_are_read_like_them() -> None:
     widgets = WidgetsOfAJob(source="kafka", run_for="2m", dry="true", kafka_option="a=1 b=2", schema="games")
     make_widgets(Options, widgets)
-    assert {name: default for name, (default, _) in widgets.made.items()} == parameters(Options)
+    assert {name: default for name, (default, _) in widgets.made.items()} == parameter_defaults(Options)
     assert {name: choices for name, (_, choices) in widgets.made.items() if choices} == {
         "source": ("files", "kafka"), "dry": ("false", "true"), "fast": ("false", "true"),
     }  # fmt: skip
@@ -128,15 +122,21 @@ def test_a_wrong_widget_is_told_in_one_line_without_a_program() -> None:
 
 def test_the_defaults_of_the_stream_are_what_the_command_line_takes_them_for() -> None:
     given = {"catalog": "main", "schema": "games", "checkpoints": "/c", "input": "/i"}
-    expected = cli.read(SessionizeSettings, [f"--{name}={text}" for name, text in given.items()])
-    assert cli.read(SessionizeSettings, options(SessionizeSettings, parameters(SessionizeSettings) | given)) == expected
+    expected = parser.read(SessionizeSettings, [f"--{name}={text}" for name, text in given.items()])
+    assert (
+        parser.read(
+            SessionizeSettings,
+            parameters_to_arguments(SessionizeSettings, parameter_defaults(SessionizeSettings) | given),
+        )
+        == expected
+    )
 
 
 def test_a_task_that_went_well_does_not_exit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "18.2")
-    cli.run(lambda: 0, "job")
+    parser.run(lambda: 0, "job")
     with pytest.raises(SystemExit) as leaving:
-        cli.run(lambda: 3, "job")
+        parser.run(lambda: 3, "job")
     assert leaving.value.code == 3
 
 

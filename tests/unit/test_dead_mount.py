@@ -8,12 +8,12 @@ from typing import NoReturn
 
 import pytest
 
-from sessionization.cli import parse, read, run
+from sessionization.command_line.parser import parse, read, run
 from sessionization.errors import ConfigurationError
-from sessionization.ops.settings import InspectSettings
-from sessionization.settings import SessionizeSettings
-from sessionization.simulate.settings import SimulateSettings
-from sessionization.spark.run import _vanished_streams
+from sessionization.job.sessionize_job import _vanished_streams
+from sessionization.ops.maintenance_settings import InspectSettings
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.simulate.simulate_settings import SimulateSettings
 
 DEAD = [errno.ENOTCONN, errno.ESTALE, errno.EIO]
 

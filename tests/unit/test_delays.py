@@ -4,17 +4,17 @@ import random
 
 import pytest
 
-from sessionization.spark.delays import DelayHistogram, Delays, RunDelays
-from sessionization.spark.entries import EntriesOfGroups
-from sessionization.spark.progress import POINTS, Spread
+from sessionization.job.delays import DelayHistogram, Delays, RunDelays
+from sessionization.spark.output.progress import POINTS, DelaySample
+from sessionization.spark.output.state_entries import GroupEntryCounts
 from tests.unit.monitored import beat
 
 
-def spread_of(delays_ms: list[int]) -> Spread:
+def spread_of(delays_ms: list[int]) -> DelaySample:
     """As the sink's aggregate finds it, exactly."""
     ordered = sorted(delays_ms)
     places = (int((point + 0.5) / POINTS * len(ordered)) for point in range(POINTS))
-    return Spread(len(ordered), tuple(ordered[place] for place in places))
+    return DelaySample(len(ordered), tuple(ordered[place] for place in places))
 
 
 def test_a_run_without_rows_has_no_delays() -> None:
@@ -49,7 +49,7 @@ def test_a_large_micro_batch_outweighs_a_small_one() -> None:
 
 
 def test_entries_are_what_each_group_counted_last() -> None:
-    entries = EntriesOfGroups(1_000)
+    entries = GroupEntryCounts(1_000)
     assert entries.after(0, [("0", 5)]) is None
     assert entries.after(1_000, [("1", 7)]) is None
     assert entries.after(1_001, []) == 12

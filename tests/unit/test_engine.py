@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 from pyspark import SparkContext
 
-from sessionization.spark import engine
+from sessionization.spark.engine import watchdog
 
 LOG = Path("engine.log")
 DEADLINE_S = 10
@@ -23,8 +23,8 @@ DEADLINE_S = 10
 @pytest.fixture
 def process(monkeypatch: pytest.MonkeyPatch) -> Iterator["subprocess.Popen[bytes]"]:
     """What stands for the engine's process; how long it may be silent is short."""
-    monkeypatch.setattr(engine, "_ASK_EVERY_S", 0.01)
-    monkeypatch.setattr(engine, "_SILENT_S", 0.5)
+    monkeypatch.setattr(watchdog, "_ASK_EVERY_S", 0.01)
+    monkeypatch.setattr(watchdog, "_SILENT_S", 0.5)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=child))
         yield child
@@ -35,7 +35,7 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Iterator["subprocess.Popen[bytes
 def asked(answer: Callable[[], object], stop: threading.Event, *, is_ours: bool = True) -> Iterator[list[str]]:
     said: list[str] = []
     spark = SimpleNamespace(_jvm=SimpleNamespace(System=SimpleNamespace(currentTimeMillis=answer)))
-    with engine.hang_told(spark, LOG, stop, said.append, is_ours=is_ours):
+    with watchdog.watch_for_hang(spark, LOG, stop, said.append, is_ours=is_ours):
         yield said
 
 

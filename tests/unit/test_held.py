@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from sessionization.errors import CheckpointError, ConfigurationError, StoppedError
-from sessionization.ops import landing
-from sessionization.ops.held import tables_held
-from sessionization.ops.settings import EraseSettings, LandChangesSettings, MaintainSettings
-from sessionization.settings import SessionizeSettings
-from sessionization.spark import supervise
-from sessionization.spark.run import Watch, run
-from sessionization.spark.table_home import TableHome
-from sessionization.spark.tables import TABLES
+from sessionization.job import shutdown
+from sessionization.job.sessionize_job import Watch, run
+from sessionization.ops import land_changes
+from sessionization.ops.exclusive_tables import tables_held
+from sessionization.ops.maintenance_settings import EraseSettings, LandChangesSettings, MaintainSettings
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import TABLES
 from tests.adapter.test_checkpoint import reopened
 from tests.unit.begun import begun_and_done
 
@@ -56,7 +56,11 @@ def test_who_changes_folders_waits_for_who_lands_changes(
     given = settings(warehouse=warehouse, checkpoints=tmp_path / "checkpoints")
     said: list[str] = []
     waits = pytest.raises(StoppedError, match="stopped while waiting for process")
-    with TableHome(warehouse).held(said_to_nobody), waits, tables_held(given, TABLES, said.append, refused_at_once()):
+    with (
+        TableLocation(warehouse).held(said_to_nobody),
+        waits,
+        tables_held(given, TABLES, said.append, refused_at_once()),
+    ):
         pytest.fail("two jobs at once")
     assert said[0].endswith(f"which still uses --warehouse {warehouse}")
 
@@ -69,10 +73,10 @@ def test_who_changes_folders_waits_for_a_stream_with_another_checkpoint(
     reopened(tmp_path / "checkpoints")
     given = settings(warehouse=warehouse, checkpoints=tmp_path / "checkpoints")
     waits = pytest.raises(StoppedError, match="stopped while waiting for process")
-    with TableHome(warehouse).held_for_stream(said_to_nobody):
+    with TableLocation(warehouse).held_for_stream(said_to_nobody):
         with waits, tables_held(given, TABLES, lambda _: None, refused_at_once()):
             pytest.fail("two jobs at once")
-        with TableHome(warehouse).held(said_to_nobody):  # a landing goes on
+        with TableLocation(warehouse).held(said_to_nobody):  # a landing goes on
             pass
 
 
@@ -82,7 +86,7 @@ def test_one_stream_writes_the_tables_whatever_its_checkpoint(tmp_path: Path, wa
     settings = SessionizeSettings(input=tmp_path / "in", warehouse=warehouse, checkpoints=tmp_path / "new")
     said: list[str] = []
     waits = pytest.raises(StoppedError, match="stopped while waiting for process")
-    with TableHome(warehouse).held_for_stream(said_to_nobody), waits:
+    with TableLocation(warehouse).held_for_stream(said_to_nobody), waits:
         run(settings, refused_at_once(), Watch(said.append))
     assert said[0].endswith(f"which still uses --warehouse {warehouse}")
     assert not (tmp_path / "new/layout.json").exists()
@@ -91,18 +95,18 @@ def test_one_stream_writes_the_tables_whatever_its_checkpoint(tmp_path: Path, wa
 def test_a_landing_is_stopped_between_two_micro_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it has appended and not committed it would append again after an account was erased."""
     query = Busy(done_after=3)
-    monkeypatch.setattr(supervise, "engine_progress", lambda _: query.progress())
-    landing.wait(query, tmp_path, refused_at_once(), None, said_to_nobody)
+    monkeypatch.setattr(shutdown, "engine_progress", lambda _: query.progress())
+    land_changes.wait(query, tmp_path, refused_at_once(), None, said_to_nobody)
     assert query.stopped_at == 3
 
 
 def test_a_landing_that_takes_too_long_is_cut_off_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     query = Busy(done_after=10**9)
     begun_and_done(tmp_path, begun=7, done=6)
-    monkeypatch.setattr(supervise, "engine_progress", lambda _: query.progress())
-    monkeypatch.setattr(landing, "REST_WITHIN_S", 0)
+    monkeypatch.setattr(shutdown, "engine_progress", lambda _: query.progress())
+    monkeypatch.setattr(land_changes, "REST_WITHIN_S", 0)
     said: list[str] = []
-    landing.wait(query, tmp_path, refused_at_once(), None, said.append)
+    land_changes.wait(query, tmp_path, refused_at_once(), None, said.append)
     assert said == ["the query is cut off within a micro-batch, which the next start repeats"]
 
 
@@ -134,8 +138,8 @@ class Busy:
 def test_who_lands_changes_waits_for_who_changes_folders(tmp_path: Path, warehouse: Path) -> None:
     settings = LandChangesSettings(bootstrap_servers="none:1", warehouse=warehouse, checkpoints=tmp_path / "landing")
     said: list[str] = []
-    with TableHome(warehouse).held(said_to_nobody), pytest.raises(StoppedError, match="stopped while waiting"):
-        landing.land(settings, said.append, refused_at_once())
+    with TableLocation(warehouse).held(said_to_nobody), pytest.raises(StoppedError, match="stopped while waiting"):
+        land_changes.land(settings, said.append, refused_at_once())
     assert said[0].endswith(f"which still uses --warehouse {warehouse}")
 
 
@@ -144,7 +148,7 @@ def test_who_lands_changes_is_refused_where_no_tables_are_yet(tmp_path: Path) ->
     warehouse = tmp_path / "warehouse"
     settings = LandChangesSettings(bootstrap_servers="none:1", warehouse=warehouse, checkpoints=tmp_path / "landing")
     with pytest.raises(ConfigurationError, match=f"{warehouse} does not hold session_changes: give the home"):
-        landing.land(settings, said_to_nobody, refused_at_once())
+        land_changes.land(settings, said_to_nobody, refused_at_once())
     assert list(tmp_path.iterdir()) == []
 
 
@@ -160,17 +164,21 @@ def test_who_lands_changes_is_refused_with_another_topic_than_before(tmp_path: P
     with pytest.raises(
         CheckpointError, match=f"{checkpoints} was begun with --output-topic a, not b: give the same again"
     ):
-        landing.land(settings, said_to_nobody, refused_at_once())
+        land_changes.land(settings, said_to_nobody, refused_at_once())
     (offsets / "0").write_text('v1\n{"batchTimestampMs":1}\n{"b":{"0":5}}')
-    with TableHome(warehouse).held(said_to_nobody), pytest.raises(StoppedError, match="stopped while waiting"):
-        landing.land(settings, lambda _: None, refused_at_once())
+    with TableLocation(warehouse).held(said_to_nobody), pytest.raises(StoppedError, match="stopped while waiting"):
+        land_changes.land(settings, lambda _: None, refused_at_once())
 
 
 def test_what_is_locked_is_hidden_from_readers_and_only_where_tables_are(tmp_path: Path, warehouse: Path) -> None:
-    for home in (TableHome(tmp_path / "none"), TableHome(tmp_path), TableHome(catalog="main", schema="games")):
+    for home in (
+        TableLocation(tmp_path / "none"),
+        TableLocation(tmp_path),
+        TableLocation(catalog="main", schema="games"),
+    ):
         with home.held(said_to_nobody), home.held(said_to_nobody):
             pass
-    with TableHome(warehouse).held(said_to_nobody):
+    with TableLocation(warehouse).held(said_to_nobody):
         pass
     assert {path.name for path in tmp_path.iterdir()} == {"warehouse"}
     assert {path.name for path in warehouse.iterdir()} == {"session_changes", "_lock"}

@@ -3,13 +3,13 @@
 import pytest
 from pydantic import BaseModel
 
-from sessionization import cli
+from sessionization.command_line import parser
 from sessionization.errors import ConfigurationError
-from sessionization.home import HomeSettings
-from sessionization.ops.settings import MaintainSettings
-from sessionization.settings import SessionizeSettings
+from sessionization.ops.maintenance_settings import MaintainSettings
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.settings.table_location_settings import TableLocationSettings
 
-NEEDED = {SessionizeSettings: "--input=in --checkpoints=c", MaintainSettings: "", HomeSettings: ""}
+NEEDED = {SessionizeSettings: "--input=in --checkpoints=c", MaintainSettings: "", TableLocationSettings: ""}
 
 
 @pytest.mark.parametrize("model", NEEDED)
@@ -25,4 +25,4 @@ NEEDED = {SessionizeSettings: "--input=in --checkpoints=c", MaintainSettings: ""
 )
 def test_one_home_and_all_of_it(model: type[BaseModel], argv: str, told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
-        cli.read(model, [*argv.split(), *NEEDED[model].split()])
+        parser.read(model, [*argv.split(), *NEEDED[model].split()])

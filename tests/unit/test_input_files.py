@@ -13,9 +13,9 @@ import pytest
 from sessionization.durations import DAY_MS
 from sessionization.errors import CheckpointError
 from sessionization.ops.input_files import delete_read_files
-from sessionization.spark.left_off import refuse_read_files
-from sessionization.spark.source import files_in
-from sessionization.spark.table_home import TableHome
+from sessionization.spark.input.source import input_files
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.warm_start.read_position import refuse_files_already_read
 
 NOW_MS = 1_763_726_400_000
 OLD_MS = NOW_MS - 8 * DAY_MS
@@ -81,13 +81,13 @@ def test_what_an_input_file_is(job: Job) -> None:
     for name in (".hidden.json", "_hidden.json", "a.json.tmp", ".json", "folder.json/a.json", "date=2026-11-21/a.json"):
         job.file(f"pc_sessions/{name}")
     job.file("mobile_sessions/a.json")
-    assert set(files_in(job.input)) == read
+    assert set(input_files(job.input)) == read
 
 
 def test_an_old_folder_named_like_a_file_neither_refuses_a_start_nor_is_deleted(job: Job) -> None:
     folder = job.file("pc_sessions/folder.json/a.json").parent
     os.utime(folder, ns=(OLD_MS * 1_000_000,) * 2)
-    refuse_read_files(None, job.input, TableHome(job.checkpoints))  # type: ignore[arg-type] # no table is asked
+    refuse_files_already_read(None, job.input, TableLocation(job.checkpoints))  # type: ignore[arg-type] # no table is asked
     for query in ("sessionize", "archive"):
         job.query(query, {"0": [(0, folder)]})
     assert job.clear() == 0

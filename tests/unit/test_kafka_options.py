@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from sessionization.cli import parse, read
+from sessionization.command_line.parser import parse, read
 from sessionization.errors import ConfigurationError
-from sessionization.kafka_options import parse_kafka_options, resolved
-from sessionization.ops.settings import LandChangesSettings
-from sessionization.settings import SessionizeSettings
-from sessionization.spark.parse import STREAMS
+from sessionization.ops.maintenance_settings import LandChangesSettings
+from sessionization.settings.kafka_options import parse_kafka_options, resolve_secrets
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.input.parse import STREAMS
 
 KAFKA = ("--source=kafka", "--bootstrap-servers=a:9092,b:9092", "--warehouse=w", "--checkpoints=c")
 REAL_TIME = (*KAFKA, "--sink=kafka", "--mode=real-time", "--trigger=5s")
@@ -124,7 +124,7 @@ def test_the_topic_of_the_changes_is_one_option_of_both_jobs() -> None:
 def test_references_are_replaced_by_what_they_refer_to(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAAS", "a b=c;")
     options = parse_kafka_options(["kafka.sasl.jaas.config=env:JAAS", "kafka.ssl.key.password=secret:games/key", "a=b"])
-    assert resolved(options, lambda scope, key: f"{scope}-{key}") == {
+    assert resolve_secrets(options, lambda scope, key: f"{scope}-{key}") == {
         "kafka.sasl.jaas.config": "a b=c;",
         "kafka.ssl.key.password": "games-key",
         "a": "b",
@@ -141,7 +141,7 @@ def test_references_are_replaced_by_what_they_refer_to(monkeypatch: pytest.Monke
 )
 def test_a_reference_that_leads_nowhere_is_told(value: str, secret: Any, told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
-        resolved({"kafka.ssl.key.password": value}, secret)
+        resolve_secrets({"kafka.ssl.key.password": value}, secret)
 
 
 def test_settings_show_references_only() -> None:

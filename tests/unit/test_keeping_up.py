@@ -4,23 +4,23 @@ from pathlib import Path
 
 import pytest
 
-from sessionization.settings import SessionizeSettings
-from sessionization.spark.fixed import ignored_devices
-from sessionization.spark.keeping_up import KeepingUp
-from sessionization.spark.layout import Layout
-from sessionization.spark.progress import Percentiles, Progress
-from sessionization.spark.supervise import _progress_line
-from sessionization.spark.totals import RunningTotals
+from sessionization.job.keeping_up import KeepingUp
+from sessionization.job.query_monitor import _progress_line
+from sessionization.job.totals import RunningTotals
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.checkpoint.pinned_settings import explain_ignored_devices
+from sessionization.spark.checkpoint.state_layout import StateLayout
+from sessionization.spark.output.progress import BatchProgress, Percentiles
 from tests.unit.monitored import NONE, other
 
 LATE, IN_TIME, WITHOUT = 30_001, 30_000, None
 
 
-def batch(p99_ms: int | None) -> Progress:
-    return Progress("sessionize", 1, 0, 0, 5, NONE, Percentiles(1, p99_ms, p99_ms) if p99_ms else NONE)
+def batch(p99_ms: int | None) -> BatchProgress:
+    return BatchProgress("sessionize", 1, 0, 0, 5, NONE, Percentiles(1, p99_ms, p99_ms) if p99_ms else NONE)
 
 
-def told(layout: Layout, *p99s_ms: int | None) -> tuple[list[bool | None], list[str]]:
+def told(layout: StateLayout, *p99s_ms: int | None) -> tuple[list[bool | None], list[str]]:
     said: list[str] = []
     keeping_up = KeepingUp(30_000, layout, said.append)
     return [keeping_up.with_verdict(batch(p99_ms)).detail.keeps_up for p99_ms in p99s_ms], said
@@ -36,13 +36,13 @@ def told(layout: Layout, *p99s_ms: int | None) -> tuple[list[bool | None], list[
     ],
 )
 def test_three_in_a_row_decide(p99s_ms: list[int | None], keeps_up: list[bool], lines: int) -> None:
-    found, said = told(Layout(), *p99s_ms)
+    found, said = told(StateLayout(), *p99s_ms)
     assert (found, len(said)) == (keeps_up, lines)
 
 
 def test_what_to_do_depends_on_the_layout() -> None:
-    _, [by_device] = told(Layout(), LATE, LATE, LATE)
-    _, [grouped] = told(Layout(32), LATE, LATE, LATE)
+    _, [by_device] = told(StateLayout(), LATE, LATE, LATE)
+    _, [grouped] = told(StateLayout(32), LATE, LATE, LATE)
     assert "30,001 ms" in by_device
     assert "--expected-devices N --from-sessions" in by_device
     assert "--expected-devices" not in grouped
@@ -50,7 +50,7 @@ def test_what_to_do_depends_on_the_layout() -> None:
 
 
 def test_the_progress_line_says_so_until_it_is_over() -> None:
-    keeping_up, totals = KeepingUp(30_000, Layout(), lambda _: None), RunningTotals()
+    keeping_up, totals = KeepingUp(30_000, StateLayout(), lambda _: None), RunningTotals()
     for p99_ms, is_said in [
         (LATE, False),
         (LATE, False),
@@ -65,21 +65,21 @@ def test_the_progress_line_says_so_until_it_is_over() -> None:
 
 def test_other_queries_are_not_judged() -> None:
     one = other("rollup")
-    assert KeepingUp(30_000, Layout(), lambda _: None).with_verdict(one) is one
+    assert KeepingUp(30_000, StateLayout(), lambda _: None).with_verdict(one) is one
 
 
 @pytest.mark.parametrize(
     ("devices", "layout", "says"),
     [
-        (100_000, Layout(), "keeps its state by device, not in 32 device groups"),
-        (100, Layout(32), "keeps its state in 32 device groups, not by device"),
-        (100_000, Layout(32), None),
-        (None, Layout(32), None),
+        (100_000, StateLayout(), "keeps its state by device, not in 32 device groups"),
+        (100, StateLayout(32), "keeps its state in 32 device groups, not by device"),
+        (100_000, StateLayout(32), None),
+        (None, StateLayout(32), None),
     ],
 )
 def test_expected_devices_that_a_checkpoint_ignores_are_named(
-    devices: int | None, layout: Layout, says: str | None
+    devices: int | None, layout: StateLayout, says: str | None
 ) -> None:
     places = {"input": Path("in"), "warehouse": Path("w"), "checkpoints": Path("c")}
-    line = ignored_devices(SessionizeSettings(**places, expected_devices=devices), Path("c"), layout)
+    line = explain_ignored_devices(SessionizeSettings(**places, expected_devices=devices), Path("c"), layout)
     assert line is None if says is None else line is not None and says in line and "--from-sessions" in line

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionization.core.events import Change, ChangeKind, End, EndReason, Start, in_order
-from sessionization.core.grid import grid_of
+from sessionization.core.heartbeat_grid import grid_of
 from sessionization.core.reference import SessionRow, session_rows
-from sessionization.core.sessions import on_events
-from sessionization.core.state import Live, PendingEnd, Rules, SessionState, deadline_ms, next_timer_ms
+from sessionization.core.session_rules import on_events
+from sessionization.core.session_state import Live, PendingEnd, Rules, SessionState, deadline_ms, next_timer_ms
 from tests.unit.driver import Driver, by_device
 from tests.unit.random_histories import (
     DEVICES,

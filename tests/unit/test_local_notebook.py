@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from sessionization.errors import ConfigurationError
-from sessionization.local.cells import Cell, cells, find_notebook, run_cells
-from sessionization.local.notebook import LaptopDbutils, LaptopWidgets, demo_folder, run_notebook, set_up
+from sessionization.local.demo_folder import demo_folder
+from sessionization.local.laptop_notebook import LaptopDbutils, LaptopWidgets, run_notebook, set_up
+from sessionization.local.notebook_cells import Cell, cells, find_notebook, run_cells
 
 
 def source(folder: Path, name: str, *parts: str) -> Path:
@@ -81,7 +82,7 @@ def test_a_notebook_gets_its_arguments_and_a_namespace_of_its_own(tmp_path: Path
 
 def test_a_notebook_that_is_run_needs_no_setting_up(tmp_path: Path) -> None:
     set_up_again = (
-        "from sessionization.local.notebook import set_up\nset_up(players=True)\ndbutils.notebook.exit('ran')"
+        "from sessionization.local.laptop_notebook import set_up\nset_up(players=True)\ndbutils.notebook.exit('ran')"
     )
     assert run_notebook(source(tmp_path, "n", set_up_again), None, {}) == "ran"
     with pytest.raises(ConfigurationError, match="is for notebooks"):

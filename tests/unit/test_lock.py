@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from sessionization.errors import CheckpointError, ConfigurationError, StoppedError
-from sessionization.spark import lock
-from sessionization.spark.lock import locked
+from sessionization.spark.checkpoint import folder_lock
+from sessionization.spark.checkpoint.folder_lock import lock_folder
 
 HOLDER = """
 import subprocess, sys
@@ -30,23 +30,23 @@ def said_to_nobody(line: str) -> None:
 
 def test_it_is_free_again_after_the_body(tmp_path: Path) -> None:
     for _ in range(2):
-        with locked(tmp_path / "new", said_to_nobody):
+        with lock_folder(tmp_path / "new", said_to_nobody):
             pass
 
 
 def test_an_engine_that_is_kept_does_not_keep_it(tmp_path: Path) -> None:
-    with locked(tmp_path, said_to_nobody):
+    with lock_folder(tmp_path, said_to_nobody):
         engine = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False)
-    with engine, locked(tmp_path, said_to_nobody):
+    with engine, lock_folder(tmp_path, said_to_nobody):
         assert engine.poll() is None
         engine.kill()
 
 
 def test_a_second_job_is_refused_and_told_by_whom(tmp_path: Path) -> None:
     said: list[str] = []
-    with locked(tmp_path, said_to_nobody):
+    with lock_folder(tmp_path, said_to_nobody):
         refused = pytest.raises(CheckpointError, match=r"is in use by process \d+ on \S+ since \S+: stop that first")
-        with refused, locked(tmp_path, said.append, wait_s=0.3):
+        with refused, lock_folder(tmp_path, said.append, wait_s=0.3):
             pytest.fail("two jobs at once")
     assert len(said) == 1
     assert said[0].startswith("waiting for process ")
@@ -54,9 +54,9 @@ def test_a_second_job_is_refused_and_told_by_whom(tmp_path: Path) -> None:
 
 def test_a_stop_ends_the_wait(tmp_path: Path) -> None:
     stop = threading.Event()
-    with locked(tmp_path, said_to_nobody):
+    with lock_folder(tmp_path, said_to_nobody):
         stopped = pytest.raises(StoppedError, match=r"stopped while waiting for process \d+ .*; nothing was begun")
-        with stopped as told, locked(tmp_path, lambda _: stop.set(), stop):
+        with stopped as told, lock_folder(tmp_path, lambda _: stop.set(), stop):
             pytest.fail("two jobs at once")
     assert told.value.exit_code == 0
 
@@ -69,15 +69,15 @@ def test_a_killed_job_holds_it_until_its_engine_has_ended(tmp_path: Path, monkey
         engine = int(holder.stdout.readline())
         holder.kill()
     left = rf"in use by the engine that process {holder.pid} on \S+ since \S+ has left behind \(`lsof {tmp_path}/lock`"
-    with pytest.raises(CheckpointError, match=left), locked(tmp_path, lambda _: None, wait_s=0):
+    with pytest.raises(CheckpointError, match=left), lock_folder(tmp_path, lambda _: None, wait_s=0):
         pytest.fail("the engine still runs")
     with monkeypatch.context() as elsewhere:  # in another container, where that process is not seen, but may live
-        elsewhere.setattr(lock, "_process_ids", lambda: 0)
+        elsewhere.setattr(folder_lock, "_process_ids", lambda: 0)
         refused = pytest.raises(CheckpointError, match=f"in use by process {holder.pid} on")
-        with refused, locked(tmp_path, lambda _: None, wait_s=0):
+        with refused, lock_folder(tmp_path, lambda _: None, wait_s=0):
             pytest.fail("the engine still runs")
     subprocess.run(["kill", "-9", str(engine)], check=True)
-    with locked(tmp_path, lambda _: None, wait_s=10):
+    with lock_folder(tmp_path, lambda _: None, wait_s=10):
         pass
 
 
@@ -87,26 +87,26 @@ def test_where_locks_are_not_known_it_goes_on_and_says_so(tmp_path: Path, monkey
 
     monkeypatch.setattr("fcntl.flock", unknown)
     said: list[str] = []
-    with locked(tmp_path, said.append):
+    with lock_folder(tmp_path, said.append):
         pass
     assert "cannot be locked (Function not implemented): see to it that no second job uses it" in said[0]
 
 
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigurationError, match="cannot be used"), locked(tmp_path / "file", said_to_nobody):
+    with pytest.raises(ConfigurationError, match="cannot be used"), lock_folder(tmp_path / "file", said_to_nobody):
         pytest.fail("not a folder")
 
 
 def test_a_full_disk_is_left_to_who_has_something_to_write(tmp_path: Path) -> None:
     (tmp_path / "lock").symlink_to("/dev/full")
-    with locked(tmp_path, said_to_nobody):
+    with lock_folder(tmp_path, said_to_nobody):
         pass
 
 
 def test_a_volume_is_made_and_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A volume refuses to append to a file, and so to lock one: the job's `max_concurrent_runs` sees to it there."""
-    monkeypatch.setattr(lock, "_VOLUMES", tmp_path)
+    monkeypatch.setattr(folder_lock, "_VOLUMES", tmp_path)
     folder = tmp_path / "main" / "games" / "checkpoints"
-    with locked(folder, print), locked(folder, print, wait_s=0):
+    with lock_folder(folder, print), lock_folder(folder, print, wait_s=0):
         assert list(folder.iterdir()) == []

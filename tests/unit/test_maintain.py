@@ -9,16 +9,16 @@ from delta.exceptions import ConcurrentDeleteReadException
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from sessionization import cli
+from sessionization.command_line import parser
 from sessionization.durations import DAY_MS
 from sessionization.errors import ConfigurationError, MaintenanceError
 from sessionization.ops.maintain import Step, do, steps
-from sessionization.ops.settings import MaintainSettings
-from sessionization.spark.conflicts import is_conflict, refused_on_conflict
-from sessionization.spark.table_home import TableHome
-from sessionization.spark.tables import BACKFILL, PROPERTIES_OF_ALL, TABLES, retention
+from sessionization.ops.maintenance_settings import MaintainSettings
+from sessionization.spark.tables.conflicts import explain_conflict, is_conflict
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import BACKFILL, PROPERTIES_OF_ALL, TABLES, retention
 
-HOME = TableHome(catalog="main", schema="games")
+HOME = TableLocation(catalog="main", schema="games")
 AS_CREATED = {table.name: dict(PROPERTIES_OF_ALL) | dict(table.properties) for table in TABLES}
 
 
@@ -134,12 +134,12 @@ def test_a_word_makes_no_conflict(error: Exception) -> None:
 
 def test_who_does_not_try_again_is_told_what_to_do() -> None:
     told = r"somebody changed sessions meanwhile \(a file is gone\): stop the sessionize job, and run this again"
-    with pytest.raises(MaintenanceError, match=f"^{told}$"), refused_on_conflict("sessions"):
+    with pytest.raises(MaintenanceError, match=f"^{told}$"), explain_conflict("sessions"):
         raise ConcurrentDeleteReadException(message="a file is gone")
 
 
 def test_any_other_failure_is_told_as_it_is() -> None:
-    with pytest.raises(PySparkException, match=r"^no space$"), refused_on_conflict("sessions"):
+    with pytest.raises(PySparkException, match=r"^no space$"), explain_conflict("sessions"):
         raise PySparkException(message="no space")
 
 
@@ -197,4 +197,4 @@ def test_a_stop_leaves_the_rest() -> None:
 )
 def test_what_would_harm_is_refused(argv: str, told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
-        cli.read(MaintainSettings, argv.split())
+        parser.read(MaintainSettings, argv.split())

@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from sessionization.errors import SetupError
-from sessionization.local import jars
-from sessionization.local.jars import jar_paths, pinned
-from sessionization.local.maven import MavenRepository
+from sessionization.local_engine import jars
+from sessionization.local_engine.jars import jar_paths, pinned
+from sessionization.local_engine.maven import MavenRepository
 
 CONTENT = b"a jar"
 SHA256_OF_IT = hashlib.sha256(CONTENT).hexdigest()

@@ -11,14 +11,14 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from sessionization.errors import ConfigurationError
+from sessionization.job.sessionize_job import Watch, run
 from sessionization.monitor import prometheus
-from sessionization.monitor.listener import check_metrics, monitored
+from sessionization.monitor.batch_monitor import check_metrics_package, monitor_batches
+from sessionization.monitor.batch_record import batch_record
 from sessionization.monitor.metrics import METRICS, PREFIX, Metrics
-from sessionization.monitor.prometheus import served
-from sessionization.monitor.record import record
-from sessionization.settings import SessionizeSettings
-from sessionization.spark.progress import Detail, Progress
-from sessionization.spark.run import Watch, run
+from sessionization.monitor.prometheus import serve_metrics
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.output.progress import BatchDetail, BatchProgress
 from tests.unit.monitored import AT_MS, Session, beat, engine, other
 
 KAFKA = {
@@ -33,11 +33,11 @@ def said() -> list[str]:
     return []
 
 
-def metrics_of(*progress: Progress) -> dict[str, float]:
+def metrics_of(*progress: BatchProgress) -> dict[str, float]:
     metrics = Metrics()
     for one in progress:
-        metrics(record(one, engine(**KAFKA) if one.query == "sessionize" else None))
-    with served("127.0.0.1", 0, metrics) as port:
+        metrics(batch_record(one, engine(**KAFKA) if one.query == "sessionize" else None))
+    with serve_metrics("127.0.0.1", 0, metrics) as port:
         return values_of(get(port))
 
 
@@ -62,7 +62,7 @@ def values_of(text: str) -> dict[str, float]:
 
 
 def test_the_signals_that_matter_are_metrics() -> None:
-    live = other("rollup", detail=Detail(live=41, write_ms=10))
+    live = other("rollup", detail=BatchDetail(live=41, write_ms=10))
     values = metrics_of(beat(), live, other("archive", quarantined=2))
     done_s = (AT_MS + 500) / 1000
     assert (
@@ -96,7 +96,9 @@ def test_counters_add_up_and_gauges_do_not() -> None:
 
 def test_every_metric_is_served_under_its_name() -> None:
     values = metrics_of(
-        beat(state_entries=90), other("rollup", detail=Detail(live=41, keeps_up=True)), other("archive", quarantined=2)
+        beat(state_entries=90),
+        other("rollup", detail=BatchDetail(live=41, keeps_up=True)),
+        other("archive", quarantined=2),
     )
     assert {key.partition("{")[0] for key in values} == {f"{PREFIX}{name}" for name in METRICS}
 
@@ -104,11 +106,11 @@ def test_every_metric_is_served_under_its_name() -> None:
 def test_the_port_answers_at_its_address_alone() -> None:
     settings = SessionizeSettings(input="in", warehouse="w", checkpoints="c", metrics_port=9464)  # type: ignore[arg-type]
     assert settings.metrics_at == ("127.0.0.1", 9464)
-    with served("127.0.0.1", 0, Metrics()) as port:
+    with serve_metrics("127.0.0.1", 0, Metrics()) as port:
         assert "# " in get(port) or not get(port)
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.2", port), timeout=5).close()
-    with served("0.0.0.0", 0, Metrics()) as port:
+    with serve_metrics("0.0.0.0", 0, Metrics()) as port:
         socket.create_connection(("127.0.0.2", port), timeout=5).close()
 
 
@@ -117,8 +119,11 @@ def test_a_client_that_is_stuck_is_let_go_and_holds_up_nobody(monkeypatch: pytes
     assert prometheus._Handler.timeout, "what the library leaves open"
     monkeypatch.setattr(prometheus._Handler, "timeout", 0.5)
     metrics = Metrics()
-    metrics(record(beat(), engine()))
-    with served("127.0.0.1", 0, metrics) as port, socket.create_connection(("127.0.0.1", port), timeout=5) as stuck:
+    metrics(batch_record(beat(), engine()))
+    with (
+        serve_metrics("127.0.0.1", 0, metrics) as port,
+        socket.create_connection(("127.0.0.1", port), timeout=5) as stuck,
+    ):
         stuck.sendall(sent)
         assert values_of(get(port))
         assert stuck.recv(1) == b"", "its thread would wait for ever"
@@ -126,10 +131,10 @@ def test_a_client_that_is_stuck_is_let_go_and_holds_up_nobody(monkeypatch: pytes
 
 def test_what_is_collected_slowly_does_not_hold_up_the_next_record() -> None:
     metrics = Metrics()
-    metrics(record(beat(), engine()))
+    metrics(batch_record(beat(), engine()))
     figures = prometheus._Figures(metrics).collect()
     next(figures)
-    adding = threading.Thread(target=metrics, args=(record(beat(1), engine(1)),), daemon=True)
+    adding = threading.Thread(target=metrics, args=(batch_record(beat(1), engine(1)),), daemon=True)
     adding.start()
     adding.join(5)
     assert not adding.is_alive()
@@ -139,7 +144,7 @@ def test_without_the_library_metrics_are_refused_before_anything_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    check_metrics(None)
+    check_metrics_package(None)
     places = {"input": tmp_path, "warehouse": tmp_path / "warehouse", "checkpoints": tmp_path / "checkpoints"}
     settings = SessionizeSettings(**places, metrics_port=9464)
     with pytest.raises(ConfigurationError, match=r"--metrics-port needs .*WHEEL\.whl\[metrics\]'") as error:
@@ -150,14 +155,14 @@ def test_without_the_library_metrics_are_refused_before_anything_is_made(
 
 
 def test_the_library_is_not_needed_where_nobody_asks_for_metrics() -> None:
-    code = "import sys; sys.modules['prometheus_client'] = None; import sessionization.spark.run"
+    code = "import sys; sys.modules['prometheus_client'] = None; import sessionization.job.sessionize_job"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_port_that_is_taken_is_said_and_the_stream_goes_on(tmp_path: Path, said: list[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with monitored(Session(), tmp_path / "batches.log", ("127.0.0.1", port), said.append) as add:  # type: ignore[arg-type]
+        with monitor_batches(Session(), tmp_path / "batches.log", ("127.0.0.1", port), said.append) as add:  # type: ignore[arg-type]
             add(beat())
     assert said == [
         f"--metrics-port {port} of 127.0.0.1 cannot be served (Address already in use): the stream goes on without"

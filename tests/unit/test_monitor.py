@@ -8,12 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from sessionization.monitor import listener, outlet
+from sessionization.monitor import batch_monitor, record_consumer
 from sessionization.monitor.batch_log import BatchLog
-from sessionization.monitor.listener import Monitor, monitored, told_of
-from sessionization.monitor.outlet import Outlet
-from sessionization.monitor.record import Record, record
-from sessionization.spark.progress import Detail
+from sessionization.monitor.batch_monitor import BatchMonitor, monitor_batches, monitor_with
+from sessionization.monitor.batch_record import Record, batch_record
+from sessionization.monitor.record_consumer import RecordConsumer
+from sessionization.spark.output.progress import BatchDetail
 from tests.unit.monitored import ENDS, Session, Taken, beat, engine, other, wait_for
 
 
@@ -28,7 +28,7 @@ def test_the_record_has_what_the_sink_counted_and_what_the_engine_said() -> None
         "endOffset": '{"pc_sessions":{"0":10,"1":20},"console_sessions":{"0":5}}',
         "latestOffset": '{"pc_sessions":{"0":15,"1":20},"console_sessions":{"0":7}}',
     }
-    told = record(beat(17, state_rows=1), engine(17, **kafka))
+    told = batch_record(beat(17, state_rows=1), engine(17, **kafka))
     assert told == {
         "at": "2025-11-21T12:00:00.123+00:00",
         "query": "sessionize",
@@ -59,13 +59,13 @@ def test_the_record_has_what_the_sink_counted_and_what_the_engine_said() -> None
 
 
 def test_without_kafka_there_is_no_backlog_and_without_rows_no_skew() -> None:
-    told = record(other("sessionize", detail=Detail(rows_out=0)), engine())
+    told = batch_record(other("sessionize", detail=BatchDetail(rows_out=0)), engine())
     assert not {"backlog", "skew"} & told.keys()
 
 
 def test_every_micro_batch_is_told_once_in_order_with_the_engines_word_if_it_came(said: list[str]) -> None:
     session, taken = Session(), Taken()
-    with told_of(session, [Outlet("a list", taken, said.append)], said.append) as add:  # type: ignore[arg-type]
+    with monitor_with(session, [RecordConsumer("a list", taken, said.append)], said.append) as add:  # type: ignore[arg-type]
         session.hears(engine(0))  # nothing is known of it
         for batch_id in range(5):
             add(beat(batch_id))
@@ -85,9 +85,9 @@ def test_every_micro_batch_is_told_once_in_order_with_the_engines_word_if_it_cam
 
 def test_a_silent_engine_leaves_no_heap_of_micro_batches(said: list[str]) -> None:
     taken = Taken()
-    out = Outlet("a list", taken, said.append)
-    monitor = Monitor([out])
-    for batch_id in range(listener.MOST_UNPAIRED + 3):
+    out = RecordConsumer("a list", taken, said.append)
+    monitor = BatchMonitor([out])
+    for batch_id in range(batch_monitor.MOST_UNPAIRED + 3):
         monitor.add(beat(batch_id))
     out.close()
     assert [one["batch_id"] for one in taken.records] == [0, 1, 2]
@@ -96,17 +96,20 @@ def test_a_silent_engine_leaves_no_heap_of_micro_batches(said: list[str]) -> Non
 def test_one_that_blocks_delays_neither_the_stream_nor_the_others(
     said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outlet, "CLOSE_WITHIN_S", 0.1)
+    monkeypatch.setattr(record_consumer, "CLOSE_WITHIN_S", 0.1)
     session, taken, gate = Session(), Taken(), threading.Event()
-    outlets = [Outlet("a wall", lambda _: bool(gate.wait(60)), said.append), Outlet("a list", taken, said.append)]
+    outlets = [
+        RecordConsumer("a wall", lambda _: bool(gate.wait(60)), said.append),
+        RecordConsumer("a list", taken, said.append),
+    ]
     began_s = time.monotonic()
-    with told_of(session, outlets, said.append) as add:  # type: ignore[arg-type]
-        for batch_id in range(2 * outlet.MOST_WAITING):
+    with monitor_with(session, outlets, said.append) as add:  # type: ignore[arg-type]
+        for batch_id in range(2 * record_consumer.MOST_WAITING):
             add(beat(batch_id))
             session.hears(engine(batch_id))
             if batch_id % 100 == 0:
                 wait_for(lambda: len(taken.records) > batch_id)  # noqa: B023 - called at once
-        wait_for(lambda: len(taken.records) == 2 * outlet.MOST_WAITING)
+        wait_for(lambda: len(taken.records) == 2 * record_consumer.MOST_WAITING)
     assert time.monotonic() - began_s < 5
     assert said == ["a wall was too slow: it lacks micro-batches, the tables have them all"]
     gate.set()
@@ -122,8 +125,11 @@ def test_one_that_raises_is_said_once_and_tried_again(said: list[str]) -> None:
             raise OSError(msg)
         taken(one)
 
-    outlets = [Outlet("a full disk", fails_until_the_third, said.append), Outlet("a list", others, said.append)]
-    with told_of(session, outlets, said.append) as add:  # type: ignore[arg-type]
+    outlets = [
+        RecordConsumer("a full disk", fails_until_the_third, said.append),
+        RecordConsumer("a list", others, said.append),
+    ]
+    with monitor_with(session, outlets, said.append) as add:  # type: ignore[arg-type]
         for batch_id in range(5):
             add(beat(batch_id))
             session.hears(engine(batch_id))
@@ -134,7 +140,7 @@ def test_one_that_raises_is_said_once_and_tried_again(said: list[str]) -> None:
 
 def test_what_the_engine_says_in_another_form_is_a_failure_of_the_outlet_alone(said: list[str]) -> None:
     session, taken = Session(), Taken()
-    with told_of(session, [Outlet("a list", taken, said.append)], said.append) as add:  # type: ignore[arg-type]
+    with monitor_with(session, [RecordConsumer("a list", taken, said.append)], said.append) as add:  # type: ignore[arg-type]
         add(beat(0))
         session.hears(SimpleNamespace(name="sessionize", batchId=0))
     assert taken.records == []
@@ -152,13 +158,13 @@ def test_the_batch_log_is_a_file_of_json_lines_that_is_rolled(tmp_path: Path, mo
 
 
 def test_the_batch_log_of_a_cluster_is_its_stderr(capfd: pytest.CaptureFixture[str], said: list[str]) -> None:
-    with monitored(Session(), None, None, said.append) as add:  # type: ignore[arg-type]
+    with monitor_batches(Session(), None, None, said.append) as add:  # type: ignore[arg-type]
         add(beat(4))
     assert json.loads(capfd.readouterr().err)["batch_id"] == 4
 
 
 def test_a_batch_log_that_cannot_be_written_is_said(tmp_path: Path, said: list[str]) -> None:
-    with monitored(Session(), tmp_path / "nowhere" / "batches.log", None, said.append) as add:  # type: ignore[arg-type]
+    with monitor_batches(Session(), tmp_path / "nowhere" / "batches.log", None, said.append) as add:  # type: ignore[arg-type]
         add(beat())
     assert len(said) == 1
     assert "No such file or directory" in said[0]

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from sessionization.errors import CheckpointError
-from sessionization.spark.offsets import (
-    Begun,
-    begun,
-    clear_unbegun,
-    newest_begun,
-    newest_committed,
-    oldest_begun,
+from sessionization.spark.checkpoint.spark_logs import (
+    StartedBatch,
+    newest_committed_batch,
+    newest_started_batch,
+    oldest_started_batch,
+    read_started_batch,
+    remove_partial_first_entry,
 )
 
 
@@ -25,26 +25,26 @@ def write(query: Path, log: str, name: str, text: str = "v1\n{}") -> None:
 
 
 def test_the_newest_is_the_one_with_the_greatest_number(tmp_path: Path) -> None:
-    assert (newest_begun(tmp_path), newest_committed(tmp_path)) == (-1, -1)
+    assert (newest_started_batch(tmp_path), newest_committed_batch(tmp_path)) == (-1, -1)
     for name in ("9", "10", ".11.crc", "12.tmp"):
         write(tmp_path, "offsets", name)
     write(tmp_path, "commits", "9")
-    assert (newest_begun(tmp_path), newest_committed(tmp_path)) == (10, 9)
+    assert (newest_started_batch(tmp_path), newest_committed_batch(tmp_path)) == (10, 9)
 
 
 def test_clock_and_partitions_of_a_micro_batch(tmp_path: Path) -> None:
     conf = '{"batchTimestampMs":1000,"conf":{"spark.sql.shuffle.partitions":"5"}}'
     write(tmp_path, "offsets", "3", f"v1\n{conf}\n-")
-    assert begun(tmp_path, 3) == Begun(1_000, 5, (None,))
+    assert read_started_batch(tmp_path, 3) == StartedBatch(1_000, 5, (None,))
     write(tmp_path, "offsets", "4", 'v1\n{"batchTimestampMs":1000}\n-')
-    assert begun(tmp_path, 4) == Begun(1_000, None, (None,))
+    assert read_started_batch(tmp_path, 4) == StartedBatch(1_000, None, (None,))
 
 
 @pytest.mark.parametrize("text", ["", "v1\n[]", "v1\n{}", "v1\nnothing", 'v1\n{"batchTimestampMs":1,"conf":[]}'])
 def test_a_log_that_is_none_is_told(tmp_path: Path, text: str) -> None:
     write(tmp_path, "offsets", "0", text)
     with pytest.raises(CheckpointError, match="0 is not an offset log"):
-        begun(tmp_path, 0)
+        read_started_batch(tmp_path, 0)
 
 
 def refused(*_args: object) -> None:
@@ -52,7 +52,8 @@ def refused(*_args: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("read", "log"), [(newest_begun, "offsets"), (oldest_begun, "offsets"), (newest_committed, "commits")]
+    ("read", "log"),
+    [(newest_started_batch, "offsets"), (oldest_started_batch, "offsets"), (newest_committed_batch, "commits")],
 )
 def test_a_log_that_this_user_may_not_list_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Callable[[Path], int], log: str
@@ -68,4 +69,4 @@ def test_what_cannot_be_cleared_away_is_told(tmp_path: Path, monkeypatch: pytest
     write(tmp_path, "offsets", ".0.5a6d.tmp")
     monkeypatch.setattr(Path, "unlink", refused)
     with pytest.raises(CheckpointError, match=r"offsets cannot be cleared of .* \(Permission denied\): see to its"):
-        clear_unbegun(tmp_path)
+        remove_partial_first_entry(tmp_path)

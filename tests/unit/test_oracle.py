@@ -11,7 +11,7 @@ import pytest
 
 from sessionization.core.events import Change, ChangeKind, End, EndReason, Event, Platform, Start
 from sessionization.core.reference import Reference, SessionRow, session_rows
-from sessionization.core.state import Rules
+from sessionization.core.session_state import Rules
 from tests.e2e.checkpoints import batches_of
 from tests.e2e.delta import Stored
 from tests.e2e.oracle import QuickReference, group_of

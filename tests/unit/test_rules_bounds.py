@@ -2,8 +2,8 @@
 
 import pytest
 
-from sessionization.core.sessions import Tally
-from sessionization.core.state import Rules
+from sessionization.core.session_rules import Tally
+from sessionization.core.session_state import Rules
 from tests.unit.histories import (
     EARLIER,
     EIGHT,

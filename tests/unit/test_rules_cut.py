@@ -3,7 +3,7 @@
 import pytest
 
 from sessionization.core.events import EndReason
-from sessionization.core.state import Closed, Rules
+from sessionization.core.session_state import Closed, Rules
 from tests.unit.histories import (
     CONSOLE,
     EARLIER,

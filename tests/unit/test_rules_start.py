@@ -2,8 +2,8 @@
 
 import pytest
 
-from sessionization.core.sessions import Tally
-from sessionization.core.state import SessionState
+from sessionization.core.session_rules import Tally
+from sessionization.core.session_state import SessionState
 from tests.unit.histories import (
     CONSOLE,
     EIGHT,

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from sessionization.core.events import Change, ChangeKind, EndReason
-from sessionization.core.grid import Firing, Grid
-from sessionization.core.sessions import Outcome, Tally, on_timer
-from sessionization.core.state import Sessions, SessionState
+from sessionization.core.heartbeat_grid import Firing, Grid
+from sessionization.core.session_rules import Outcome, Tally, on_timer
+from sessionization.core.session_state import Sessions, SessionState
 from tests.unit.histories import (
     CONSOLE,
     EARLIER,

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionization.core.events import ChangeKind
-from sessionization.core.grid import Grid, grid_of
-from sessionization.core.state import Rules, next_timer_ms
+from sessionization.core.heartbeat_grid import Grid, grid_of
+from sessionization.core.session_state import Rules, next_timer_ms
 from tests.unit.driver import Driver
 from tests.unit.histories import (
     EIGHT,

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from sessionization.core.state import Rules
-from sessionization.settings import SessionizeSettings
+from sessionization.core.session_state import Rules
+from sessionization.settings.sessionize_settings import SessionizeSettings
 
 
 def test_the_rules_by_default_are_those_of_the_page_in_the_core_and_as_options() -> None:

@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 
-from sessionization.signals import kept_interrupt, stop_after, stop_on_signals
+from sessionization.stop_signals import preserve_interrupt_handler, stop_after, stop_on_signals
 
 
 def test_sigterm_asks_to_stop_and_afterwards_does_what_it_did() -> None:
@@ -30,7 +30,7 @@ def test_a_thread_that_cannot_hear_signals_runs_all_the_same() -> None:
 
 def test_spark_does_not_take_ctrl_c_away_from_who_hears_it() -> None:
     with stop_on_signals() as stop:
-        with kept_interrupt():
+        with preserve_interrupt_handler():
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # as SparkContext does, with one that raises
         os.kill(os.getpid(), signal.SIGINT)
         assert stop.wait(5)
@@ -40,7 +40,7 @@ def test_where_nobody_hears_it_sparks_own_handler_stays() -> None:
     """In a notebook it cancels what runs."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        with kept_interrupt():
+        with preserve_interrupt_handler():
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from sessionization.simulate.broken import write_wrongly
-from sessionization.simulate.kinds import DirtKind
+from sessionization.simulate.dirt_kinds import DirtKind
+from sessionization.simulate.malformed import write_wrongly
 from tests.unit.simulated import NOW_MS, STREAMS, Written, at_ms, play, written
 
 VALID = (

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from sessionization.simulate.evening import Evening, new_lengths_ms, remaining_ms
-from sessionization.simulate.messages import MESSAGE, Messages, Schedule
-from sessionization.simulate.plan import Plan
+from sessionization.simulate.load_plan import Plan
+from sessionization.simulate.message_schedule import MESSAGE, Messages, Schedule
 
 START_MS = 1_000_000
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from sessionization.simulate import run
-from sessionization.simulate.files import FileSink
+from sessionization.simulate import simulate_job
+from sessionization.simulate.dirt_kinds import DirtKind
+from sessionization.simulate.file_sink import FileSink
 from sessionization.simulate.fleet import Fleet
-from sessionization.simulate.kinds import DirtKind
-from sessionization.simulate.messages import Messages
-from sessionization.simulate.run import simulate
+from sessionization.simulate.message_schedule import Messages
+from sessionization.simulate.simulate_job import simulate
 from tests.unit.simulated import NOW_MS, STREAMS, Written, contents, play, settings_of, written
 
 DIRTY: dict[str, Any] = {"rate": 100, "duration": "60s", "session_length": "10s", "dirt": 0.3}
@@ -250,7 +250,7 @@ def test_a_sink_that_takes_small_steps_gets_the_same_messages_as_they_fall_due(
         sinks.append(Steps(tmp_path / "steps", fleet))
         return sinks[-1]
 
-    monkeypatch.setattr(run, "open_sink", open_steps)
+    monkeypatch.setattr(simulate_job, "open_sink", open_steps)
     play(tmp_path / "steps", **options, file_interval="250ms")
     whole, steps = ([(line.stream, line.line) for line in written(tmp_path / name)] for name in ("whole", "steps"))
     for stream in STREAMS:

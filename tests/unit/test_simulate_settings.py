@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from sessionization.cli import parse
+from sessionization.command_line.parser import parse
 from sessionization.errors import ConfigurationError
-from sessionization.kafka_options import resolved
-from sessionization.simulate.kinds import DirtKind
+from sessionization.settings.kafka_options import resolve_secrets
+from sessionization.simulate.dirt_kinds import DirtKind
+from sessionization.simulate.load_plan import Plan
 from sessionization.simulate.pace import MAX, REAL_TIME
-from sessionization.simulate.plan import Plan
-from sessionization.simulate.settings import SimulateSettings
+from sessionization.simulate.simulate_settings import SimulateSettings
 
 KAFKA = "--sink kafka --bootstrap-servers h:9092"
 SECRETS = (
@@ -183,8 +183,8 @@ def test_kafka_options_may_come_from_the_environment(monkeypatch: pytest.MonkeyP
     assert (settings.sink, settings.bootstrap_servers) == ("kafka", "h:9092")
     assert settings.kafka_option == ("security.protocol=SASL_SSL", "sasl.password=env:GAMES_PASSWORD")
     monkeypatch.setenv("GAMES_PASSWORD", "a=b c")
-    assert resolved(settings.kafka_options, None) == {"security.protocol": "SASL_SSL", "sasl.password": "a=b c"}
+    assert resolve_secrets(settings.kafka_options, None) == {"security.protocol": "SASL_SSL", "sasl.password": "a=b c"}
     for unset in (lambda: monkeypatch.setenv("GAMES_PASSWORD", ""), lambda: monkeypatch.delenv("GAMES_PASSWORD")):
         unset()
         with pytest.raises(ConfigurationError, match="GAMES_PASSWORD is not set: export it"):
-            resolved(settings.kafka_options, None)
+            resolve_secrets(settings.kafka_options, None)

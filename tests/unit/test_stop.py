@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from sessionization.errors import CheckpointError
-from sessionization.spark import supervise
-from sessionization.spark.checkpoint import QUERIES
+from sessionization.job import shutdown
+from sessionization.spark.checkpoint.folder import QUERIES
 from tests.unit.begun import begun_and_done
 
 STOPPING = "stopping: finishing the micro-batches that have begun"
@@ -62,7 +62,7 @@ class Failed(Query):
 
 @pytest.fixture
 def never(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    monkeypatch.setattr(supervise, "REST_WITHIN_S", 0.1)
+    monkeypatch.setattr(shutdown, "REST_WITHIN_S", 0.1)
     never = threading.Event()
     yield never
     never.set()
@@ -100,7 +100,7 @@ def stopped(
     """What a stop gave back, and said; the queries that are not given end well."""
     queries = {name: Query(folder / name) for name in QUERIES} | {query.name: query for query in other}
     said: list[str] = []
-    causes = supervise.stop(queries, folder, is_appended_since, said.append, is_real_time=is_real_time)
+    causes = shutdown.stop_queries(queries, folder, is_appended_since, said.append, is_real_time=is_real_time)
     assert all(query.is_stopped for query in queries.values())
     assert said.pop(0 if causes == [] else len(causes)) == STOPPING
     return causes, said
@@ -147,7 +147,7 @@ def test_what_real_time_mode_cuts_off_the_checkpoint_does_not_tell(
 def test_a_table_that_does_not_answer_in_time_hinders_no_stop(
     tmp_path: Path, never: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervise, "_ANSWER_S", 0.1)
+    monkeypatch.setattr(shutdown, "_ANSWER_S", 0.1)
     slow = Slow(tmp_path / "rollup", never)
     assert stopped(tmp_path, slow, is_appended_since=lambda _: never.wait()) == (
         [],
@@ -156,7 +156,7 @@ def test_a_table_that_does_not_answer_in_time_hinders_no_stop(
 
 
 def test_a_checkpoint_that_cannot_be_read_is_no_graceful_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervise, "is_cut_off", cannot_be_read)
+    monkeypatch.setattr(shutdown, "is_cut_off", cannot_be_read)
     with pytest.raises(CheckpointError):
         stopped(tmp_path)
 
@@ -164,7 +164,7 @@ def test_a_checkpoint_that_cannot_be_read_is_no_graceful_stop(tmp_path: Path, mo
 def test_why_a_query_failed_is_told_also_where_the_checkpoint_cannot_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervise, "is_cut_off", cannot_be_read)
+    monkeypatch.setattr(shutdown, "is_cut_off", cannot_be_read)
     causes, said = stopped(tmp_path, Failed(tmp_path / "archive"))
     assert causes == ["query archive stopped: no space left"]
     assert said[-1] == f"whether a micro-batch is cut off is not known: {tmp_path}/sessionize cannot be read"

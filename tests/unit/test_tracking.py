@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from sessionization.ml import tracking
-from sessionization.ml.tracking import EVERY_ONE_BELOW, THEN_EVERY, kept_in_mlflow
-from sessionization.settings import SessionizeSettings
-from sessionization.spark.progress import Percentiles, Progress
-from sessionization.spark.table_home import TableHome
+from sessionization.ml import run_tracking
+from sessionization.ml.run_tracking import EVERY_ONE_BELOW, THEN_EVERY, track_in_mlflow
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.output.progress import BatchProgress, Percentiles
+from sessionization.spark.tables.location import TableLocation
 
 NONE = Percentiles(None, None, None)
 
 
-def progress(batch_id: int, query: str = "sessionize") -> Progress:
-    return Progress(query, batch_id, 1_000 * batch_id, rows_in=1, batch_ms=7, latency=NONE)
+def progress(batch_id: int, query: str = "sessionize") -> BatchProgress:
+    return BatchProgress(query, batch_id, 1_000 * batch_id, rows_in=1, batch_ms=7, latency=NONE)
 
 
 class Store:
@@ -27,7 +27,7 @@ class Store:
     def __init__(self, at_begin: Callable[[], None] = lambda: None, at_log: Callable[[], None] = lambda: None) -> None:
         self.at_begin, self.at_log = at_begin, at_log
         self.began = 0
-        self.logged: list[Progress] = []
+        self.logged: list[BatchProgress] = []
         self.ended: list[tuple[str, int]] = []
         self.threads: set[int] = set()
 
@@ -36,7 +36,7 @@ class Store:
         self.began += 1
         self.at_begin()
 
-    def log(self, micro_batches: list[Progress]) -> None:
+    def log(self, micro_batches: list[BatchProgress]) -> None:
         self.at_log()
         self.logged += micro_batches
 
@@ -51,7 +51,7 @@ def said() -> list[str]:
 
 def test_every_micro_batch_is_kept_in_order(said: list[str]) -> None:
     store = Store()
-    with tracking.kept_in(lambda: store, said.append) as add:
+    with run_tracking.track_run(lambda: store, said.append) as add:
         for batch_id in range(50):
             add(progress(batch_id))
     assert [one.batch_id for one in store.logged] == list(range(50))
@@ -60,7 +60,7 @@ def test_every_micro_batch_is_kept_in_order(said: list[str]) -> None:
 
 def test_the_store_is_used_on_a_thread_of_its_own(said: list[str]) -> None:
     store = Store()
-    with tracking.kept_in(lambda: store, said.append) as add:
+    with run_tracking.track_run(lambda: store, said.append) as add:
         add(progress(0))
     assert store.threads
     assert threading.get_ident() not in store.threads
@@ -68,7 +68,7 @@ def test_the_store_is_used_on_a_thread_of_its_own(said: list[str]) -> None:
 
 def test_a_run_that_never_ran_leaves_no_run(said: list[str]) -> None:
     store = Store()
-    with tracking.kept_in(lambda: store, said.append):
+    with run_tracking.track_run(lambda: store, said.append):
         pass
     assert (store.began, store.ended) == (0, [])
 
@@ -77,7 +77,7 @@ def test_a_run_that_failed_is_marked_so(said: list[str]) -> None:
     store = Store()
 
     def run() -> None:
-        with tracking.kept_in(lambda: store, said.append) as add:
+        with run_tracking.track_run(lambda: store, said.append) as add:
             add(progress(0))
             msg = "the query ended"
             raise RuntimeError(msg)
@@ -88,11 +88,11 @@ def test_a_run_that_failed_is_marked_so(said: list[str]) -> None:
 
 
 def test_a_store_that_hangs_holds_up_nobody(said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracking, "MOST_WAITING", 100)
-    monkeypatch.setattr(tracking, "CLOSE_WITHIN_S", 0.2)
+    monkeypatch.setattr(run_tracking, "MOST_WAITING", 100)
+    monkeypatch.setattr(run_tracking, "CLOSE_WITHIN_S", 0.2)
     never = threading.Event()
     began_s = time.monotonic()
-    with tracking.kept_in(lambda: Store(at_begin=lambda: never.wait(60) and None), said.append) as add:
+    with run_tracking.track_run(lambda: Store(at_begin=lambda: never.wait(60) and None), said.append) as add:
         for batch_id in range(10_000):
             add(progress(batch_id))
     assert time.monotonic() - began_s < 5
@@ -101,10 +101,10 @@ def test_a_store_that_hangs_holds_up_nobody(said: list[str], monkeypatch: pytest
 
 
 def test_what_the_queue_cannot_take_is_counted(said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracking, "MOST_WAITING", 10)
+    monkeypatch.setattr(run_tracking, "MOST_WAITING", 10)
     may_begin = threading.Event()
     store = Store(at_begin=lambda: may_begin.wait(60) and None)
-    with tracking.kept_in(lambda: store, said.append) as add:
+    with run_tracking.track_run(lambda: store, said.append) as add:
         for batch_id in range(25):
             add(progress(batch_id))
         may_begin.set()
@@ -116,7 +116,7 @@ def test_what_the_queue_cannot_take_is_counted(said: list[str], monkeypatch: pyt
 def test_a_store_that_fails_is_told_once_and_the_run_goes_on(
     said: list[str], where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tracking, "FLUSH_EVERY_S", 0.01)
+    monkeypatch.setattr(run_tracking, "FLUSH_EVERY_S", 0.01)
 
     def fail() -> None:
         msg = "no such host\nat line 7"
@@ -127,7 +127,7 @@ def test_a_store_that_fails_is_told_once_and_the_run_goes_on(
             fail()
         return Store(at_begin=fail) if where == "begin" else Store(at_log=fail)
 
-    with tracking.kept_in(make, said.append) as add:
+    with run_tracking.track_run(make, said.append) as add:
         for batch_id in range(20):
             add(progress(batch_id))
             time.sleep(0.002)
@@ -138,7 +138,7 @@ def test_a_store_that_fails_is_told_once_and_the_run_goes_on(
 def test_a_long_run_is_thinned_out(said: list[str]) -> None:
     store = Store()
     count = EVERY_ONE_BELOW + 3 * THEN_EVERY
-    with tracking.kept_in(lambda: store, said.append) as add:
+    with run_tracking.track_run(lambda: store, said.append) as add:
         for batch_id in range(1, count + 1):
             add(progress(batch_id))
     kept = [one.batch_id for one in store.logged]
@@ -154,7 +154,7 @@ def settings(mlflow: str) -> SessionizeSettings:
 
 def test_off_starts_no_thread_and_imports_nothing(said: list[str]) -> None:
     before, known = threading.active_count(), "mlflow" in sys.modules
-    with kept_in_mlflow(settings("off"), TableHome(Path("tables")), "id", said.append) as add:
+    with track_in_mlflow(settings("off"), TableLocation(Path("tables")), "id", said.append) as add:
         add(progress(0))
         assert threading.active_count() == before
     assert ("mlflow" in sys.modules) == known
@@ -165,8 +165,8 @@ def test_off_starts_no_thread_and_imports_nothing(said: list[str]) -> None:
 def test_without_mlflow_only_who_asked_for_it_is_told(
     said: list[str], monkeypatch: pytest.MonkeyPatch, wanted: str, told: int
 ) -> None:
-    monkeypatch.setattr(tracking.importlib.util, "find_spec", lambda _name: None)
-    with kept_in_mlflow(settings(wanted), TableHome(Path("tables")), "id", said.append) as add:
+    monkeypatch.setattr(run_tracking.importlib.util, "find_spec", lambda _name: None)
+    with track_in_mlflow(settings(wanted), TableLocation(Path("tables")), "id", said.append) as add:
         add(progress(0))
     assert len(said) == told
     assert all("'.[mlflow]'" in line for line in said)

@@ -7,7 +7,7 @@ import pytest
 
 from sessionization.durations import DAY_MS
 from sessionization.errors import CheckpointError
-from sessionization.spark.unread import kept_ms, refuse_unread, unread_ms
+from sessionization.spark.checkpoint.backlog import backlog_age_ms, refuse_backlog, retention_covering_backlog_ms
 
 NOW_MS = 1_763_726_400_000
 NEWEST = 900
@@ -28,7 +28,7 @@ def rollup(checkpoints: Path, *batches: tuple[float, int, bool], done: int) -> N
 
 def days_behind(checkpoints: Path, merged_days_ago: float | None = 0) -> float:
     merged_ms = None if merged_days_ago is None else int(NOW_MS - merged_days_ago * DAY_MS)
-    return unread_ms(checkpoints, NEWEST, merged_ms, NOW_MS) / DAY_MS
+    return backlog_age_ms(checkpoints, NEWEST, merged_ms, NOW_MS) / DAY_MS
 
 
 def test_a_rollup_that_has_read_all_is_not_behind_however_long_nothing_has_come(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def appended_nothing(_version: int) -> bool:
 def test_where_all_is_done_and_read_nothing_will_come_back(tmp_path: Path) -> None:
     rollup(tmp_path, (1, 700, False), (0, NEWEST + 1, False), done=2)
     asked: list[int] = []
-    refuse_unread(tmp_path, lambda version: bool(asked.append(version)))
+    refuse_backlog(tmp_path, lambda version: bool(asked.append(version)))
     assert asked == [NEWEST + 1]
 
 
@@ -84,18 +84,18 @@ def test_a_micro_batch_that_is_to_be_repeated_would_bring_rows_back(tmp_path: Pa
     offsets.mkdir(parents=True, exist_ok=True)
     (offsets / "41").touch()
     with pytest.raises(CheckpointError, match=f"micro-batch 41 of {query} is begun and not done: start the job"):
-        refuse_unread(tmp_path, appended_nothing)
+        refuse_backlog(tmp_path, appended_nothing)
 
 
 @pytest.mark.parametrize(("version", "is_first"), [(NEWEST, False), (NEWEST + 1, True)])
 def test_rows_that_rollup_has_not_read_would_come_back(tmp_path: Path, version: int, is_first: bool) -> None:  # noqa: FBT001
     rollup(tmp_path, (0, version, is_first), done=1)
     with pytest.raises(CheckpointError, match="rollup has not read all of session_changes: start the job"):
-        refuse_unread(tmp_path, lambda version: version <= NEWEST)
+        refuse_backlog(tmp_path, lambda version: version <= NEWEST)
 
 
 def test_a_rollup_that_has_not_begun_brings_nothing_back(tmp_path: Path) -> None:
-    refuse_unread(tmp_path, lambda _: pytest.fail("it begins with the table as it is then"))
+    refuse_backlog(tmp_path, lambda _: pytest.fail("it begins with the table as it is then"))
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_rollup_that_has_not_begun_brings_nothing_back(tmp_path: Path) -> None
 def test_what_is_not_understood_is_told(tmp_path: Path, spoilt: str) -> None:
     rollup(tmp_path, (9, 300, False), done=1)
     (tmp_path / "rollup/offsets/40").write_text(spoilt)
-    for read in (days_behind, lambda checkpoints: refuse_unread(checkpoints, appended_nothing)):
+    for read in (days_behind, lambda checkpoints: refuse_backlog(checkpoints, appended_nothing)):
         with pytest.raises(CheckpointError, match=r"not of a form known here|is not an offset log"):
             read(tmp_path)
 
@@ -121,4 +121,4 @@ def test_an_entry_that_is_gone_is_told(tmp_path: Path) -> None:
     [(7, 0, 7), (7, 5, 7), (7, 5.1, 14), (7, 12, 14), (7, 12.1, 21), (30, 20, 30), (30, 29, 60)],
 )
 def test_the_table_is_kept_until_two_more_nights_have_passed(retention: int, behind: float, kept: int) -> None:
-    assert kept_ms(retention * DAY_MS, int(behind * DAY_MS)) == kept * DAY_MS
+    assert retention_covering_backlog_ms(retention * DAY_MS, int(behind * DAY_MS)) == kept * DAY_MS

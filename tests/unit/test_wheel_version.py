@@ -16,7 +16,7 @@ def project(tmp_path: Path) -> Path:
     (package / "core").mkdir(parents=True)
     (tmp_path / "pyproject.toml").write_text("[project]\n")
     (package / "__init__.py").write_text("")
-    (package / "core/sessions.py").write_text("LIVE = 1\n")
+    (package / "core/session_rules.py").write_text("LIVE = 1\n")
     return tmp_path
 
 
@@ -36,7 +36,7 @@ def test_the_same_code_has_the_same_version_wherever_it_is(project: Path, tmp_pa
 @pytest.mark.parametrize(
     ("file", "text"),
     [
-        ("lib/sessionization/core/sessions.py", "LIVE = 2\n"),
+        ("lib/sessionization/core/session_rules.py", "LIVE = 2\n"),
         ("lib/sessionization/core/more.py", ""),
         ("pyproject.toml", "[project]\ndependencies = []\n"),
     ],
@@ -49,6 +49,6 @@ def test_other_code_has_another_version(project: Path, file: str, text: str) -> 
 
 def test_a_name_is_part_of_the_code(project: Path) -> None:
     before = version(project)
-    file = project / "lib/sessionization/core/sessions.py"
+    file = project / "lib/sessionization/core/session_rules.py"
     file.rename(file.with_name("session.py"))
     assert version(project) != before

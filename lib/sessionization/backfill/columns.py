@@ -16,12 +16,12 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from sessionization.backfill.clock import Clock, Instants
+from sessionization.backfill.micro_batch_clock import Clock, Instants
 from sessionization.backfill.replay import fold, replay
 from sessionization.core.events import End, Event, Platform, Start
-from sessionization.core.grid import grid_of
-from sessionization.core.state import Rules
-from sessionization.spark.parse import EVENT_COLUMNS
+from sessionization.core.heartbeat_grid import grid_of
+from sessionization.core.session_state import Rules
+from sessionization.spark.input.parse import EVENT_COLUMNS
 
 ROW_SCHEMA = pa.schema(
     [

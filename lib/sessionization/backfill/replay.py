@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from sessionization.backfill.clock import Clock
+from sessionization.backfill.micro_batch_clock import Clock
 from sessionization.core.events import Change, ChangeKind, EndReason, Event
-from sessionization.core.grid import Firing, Grid
-from sessionization.core.sessions import on_events, on_timer
-from sessionization.core.state import Live, Rules, SessionState, deadline_ms, next_timer_ms
+from sessionization.core.heartbeat_grid import Firing, Grid
+from sessionization.core.session_rules import on_events, on_timer
+from sessionization.core.session_state import Live, Rules, SessionState, deadline_ms, next_timer_ms
 
 Comparable = tuple[Any, ...]
 

@@ -10,7 +10,7 @@ from typing import Literal
 from zlib import crc32
 
 from sessionization.core.events import Change, ChangeKind, End, EndReason, Event, Platform, Start
-from sessionization.core.state import Rules
+from sessionization.core.session_state import Rules
 
 _SAID_BY_AN_END = (EndReason.REPORTED, EndReason.ORPHANED)
 """What no later End replaces. A session that is remembered has the latter only where a table told of it (a warm start)."""

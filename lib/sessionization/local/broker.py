@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Self
 
 from sessionization.errors import SetupError
-from sessionization.local.child import tie_to_this_process
-from sessionization.local.jars import jar_paths
-from sessionization.local.java import java_executable
+from sessionization.local.child_process import tie_to_this_process
+from sessionization.local_engine.jars import jar_paths
+from sessionization.local_engine.java import java_executable
 
 # Below the ports that systems give to outgoing connections: a client that keeps trying to reach a killed broker would
 # otherwise sooner or later get the broker's own port, connect to itself and keep the broker from coming back.

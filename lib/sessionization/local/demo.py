@@ -18,14 +18,14 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from sessionization.job.sessionize_job import Summary, Watch, run, summary_lines
+from sessionization.job.totals import RunningTotals
 from sessionization.local.broker import Broker
-from sessionization.local.session import SHORT_LIVED_JVM
-from sessionization.settings import SessionizeSettings
-from sessionization.spark.parse import STREAMS
-from sessionization.spark.run import Summary, Watch, run, summary_lines
-from sessionization.spark.table_home import TableHome
-from sessionization.spark.totals import RunningTotals
-from sessionization.spark.views import create_views
+from sessionization.local_engine.local_session import SHORT_LIVED_JVM
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.input.parse import STREAMS
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.views import create_views
 
 SECONDS = 60
 _SHOWN_CHANGES = 10
@@ -130,12 +130,12 @@ def _demo(folder: Path, simulator: list[str | Path], reading: dict[str, Any]) ->
         if not console.is_terminal:
             console.print(line, markup=False)
 
-    def started(spark: SparkSession, home: TableHome) -> None:
+    def started(spark: SparkSession, home: TableLocation) -> None:
         create_views(spark, home)
         running.set()
         threading.Thread(target=_refresh, args=(spark, view, running), daemon=True).start()
 
-    def stopped(spark: SparkSession, _home: TableHome) -> None:
+    def stopped(spark: SparkSession, _home: TableLocation) -> None:
         running.clear()
         answers.extend((question, query, _rows(spark.sql(query))) for question, query in QUERIES)
 

@@ -7,7 +7,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import NoReturn
 
-from sessionization.monitor.record import Record
+from sessionization.monitor.batch_record import Record
 
 MOST_BYTES, OLDER_FILES = 10_000_000, 3
 

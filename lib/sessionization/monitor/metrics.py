@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterator
 from datetime import datetime
 
-from sessionization.monitor.record import Record
+from sessionization.monitor.batch_record import Record
 
 PATH = "/metrics"
 PREFIX = "sessionization_"

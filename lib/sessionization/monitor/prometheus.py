@@ -49,7 +49,7 @@ class _Server(socketserver.ThreadingTCPServer):
 
 
 @contextlib.contextmanager
-def served(host: str, port: int, metrics: Metrics) -> Iterator[int]:
+def serve_metrics(host: str, port: int, metrics: Metrics) -> Iterator[int]:
     """Answer GET /metrics with the figures at this address, on threads of their own; gives the port.
 
     Raises `OSError` where the port is taken, or the address is not this machine's. Port 0 takes one that is free.

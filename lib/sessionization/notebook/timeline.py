@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from sessionization.notebook import style
+from sessionization.notebook import chart_style
 
 _BEAT_HEIGHT = 0.28
 _TOO_LONG_FOR_SECONDS_MS = 600_000
@@ -55,11 +55,11 @@ def bars_of(changes: Iterable[Mapping[str, Any]]) -> list[Bar]:
 
 def draw(devices: Sequence[DeviceTimeline], title: str) -> Figure:
     """One strip a device, all over the same span of time."""
-    figure, axes = style.figure_of(max(1, len(devices)), 1.15 if len(devices) > 1 else 2.4, share_x=True)
+    figure, axes = chart_style.figure_of(max(1, len(devices)), 1.15 if len(devices) > 1 else 2.4, share_x=True)
     times = [instant for device in devices for instant in _instants(device)]
     if not times:
-        style.without_rows(axes[0])
-        style.titled(axes[0], title)
+        chart_style.without_rows(axes[0])
+        chart_style.titled(axes[0], title)
         return figure
     zero_ms, until_ms = min(times), max(times)
     if any(bar.reason == "live" for device in devices for bar in device.bars):  # it goes on, also where it began last
@@ -69,7 +69,7 @@ def draw(devices: Sequence[DeviceTimeline], title: str) -> Figure:
         _strip(one, device, zero_ms, until_ms, unit_ms)
         caption = f": {device.caption}" if device.caption else ""
         one.set_title(f"{device.device_id}{caption}", loc="left", fontsize=9.5)
-    axes[-1].set_xlabel(f"{unit} after {style.instants([zero_ms])[0]:%H:%M:%S} UTC (event time)")
+    axes[-1].set_xlabel(f"{unit} after {chart_style.instants([zero_ms])[0]:%H:%M:%S} UTC (event time)")
     axes[-1].xaxis.set_major_locator(MaxNLocator(10))
     figure.suptitle(title, x=0.01, ha="left", fontsize=12)
     figure.legend(
@@ -116,10 +116,10 @@ def _strip(axes: Axes, device: DeviceTimeline, zero_ms: int, until_ms: int, unit
     for row, bar in enumerate(device.bars):
         if bar.started_ms is None:
             assert bar.ended_ms is not None
-            axes.plot(at(bar.ended_ms), row, marker="X", color=style.OF_REASON["orphaned"], markersize=9)
+            axes.plot(at(bar.ended_ms), row, marker="X", color=chart_style.OF_REASON["orphaned"], markersize=9)
         else:
             ended_ms = until_ms if bar.ended_ms is None else bar.ended_ms
-            colour = style.OF_REASON[bar.reason]
+            colour = chart_style.OF_REASON[bar.reason]
             axes.barh(row, at(ended_ms) - at(bar.started_ms), left=at(bar.started_ms), height=0.5, color=colour)
             if bar.guessed_ms is not None:
                 axes.vlines(at(bar.guessed_ms), row - 0.4, row + 0.4, color="black", linestyles="dotted")
@@ -136,7 +136,7 @@ def _legend(devices: Sequence[DeviceTimeline]) -> list[Any]:
     shown = [bar for device in devices for bar in device.bars]
     handles: list[Any] = [
         Patch(color=colour, label=reason.replace("_", " "))
-        for reason, colour in style.OF_REASON.items()
+        for reason, colour in chart_style.OF_REASON.items()
         if reason in {bar.reason for bar in shown}
     ]
     if any(bar.beats_ms for bar in shown):

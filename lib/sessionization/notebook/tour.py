@@ -17,18 +17,19 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.clock import wall_clock_ms
 from sessionization.core.events import Change, End, Event, Platform, Start
-from sessionization.core.grid import Firing, grid_of
-from sessionization.core.sessions import on_events, on_timer
-from sessionization.core.state import Rules, RulesInForce, SessionState, next_timer_ms
+from sessionization.core.heartbeat_grid import Firing, grid_of
+from sessionization.core.session_rules import on_events, on_timer
+from sessionization.core.session_state import Rules, RulesInForce, SessionState, next_timer_ms
 from sessionization.errors import StreamError
-from sessionization.files import write_whole
+from sessionization.files import write_atomically
 from sessionization.notebook import timeline
-from sessionization.notebook.messages import Message
-from sessionization.spark.layout import Layout
-from sessionization.spark.parse import CONSOLE_STREAM, PC_STREAM, EventTimeLimits, parse, valid_events
+from sessionization.notebook.handmade_messages import Message
+from sessionization.spark.checkpoint.state_layout import StateLayout
+from sessionization.spark.input.parse import CONSOLE_STREAM, PC_STREAM, EventTimeLimits, parse, valid_events
+from sessionization.spark.input.source import file_messages
+from sessionization.spark.input.ticks import tick_stream
+from sessionization.spark.output.progress import last_engine_progress
 from sessionization.spark.pipeline import sessionize
-from sessionization.spark.progress import engine_progress
-from sessionization.spark.source import file_messages, ticks
 
 RULES: Final = Rules(heartbeat_ms=4_000, session_timeout_ms=12_000, late_retention_ms=6_000)
 """Short enough that all of it happens while one looks on."""
@@ -148,7 +149,7 @@ def through_operator(spark: SparkSession, folder: Path, events: Sequence[Told] =
             for number, told in enumerate(events):
                 _wait_until(zero_ms + round(told.arrives_s * 1_000), is_well)
                 message = told.message(zero_ms)
-                write_whole(place / message.stream / f"{number}.json", message.line())
+                write_atomically(place / message.stream / f"{number}.json", message.line())
             told_of = {(told.device_id, told.session_id) for told in events}
             while len(ends(changes)) < len(told_of) and wall_clock_ms() < zero_ms + _LONGEST_S * 1_000:
                 _wait_until(wall_clock_ms() + _TICK_MS, is_well)
@@ -195,7 +196,7 @@ def _running(
     """The operator over the messages in `place`; yields, once it works, a check that it still does."""
     events = valid_events(parse(file_messages(spark, place), _LIMITS))
     query = (
-        sessionize(events, ticks(spark), Layout(), RulesInForce(RULES))
+        sessionize(events, tick_stream(spark), StateLayout(), RulesInForce(RULES))
         .writeStream.foreachBatch(collect)
         .option("checkpointLocation", str(place.absolute() / "checkpoint"))
         .trigger(processingTime=f"{_TICK_MS} milliseconds")
@@ -209,7 +210,7 @@ def _running(
 
     try:
         deadline_s = time.monotonic() + _FIRST_MICRO_BATCH_S
-        while engine_progress(query) is None and time.monotonic() < deadline_s:
+        while last_engine_progress(query) is None and time.monotonic() < deadline_s:
             is_well()
             time.sleep(0.1)
         yield is_well

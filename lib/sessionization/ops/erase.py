@@ -15,17 +15,18 @@ from pyspark.sql import functions as F
 
 from sessionization.clock import wall_clock_ms
 from sessionization.errors import ConfigurationError
-from sessionization.ops.held import tables_held
-from sessionization.ops.naming import names_in_json, names_in_remains
-from sessionization.ops.settings import EraseSettings
-from sessionization.ops.state import StateReader
+from sessionization.ops.account_search import names_in_json, names_in_remains
+from sessionization.ops.exclusive_tables import tables_held
+from sessionization.ops.maintenance_settings import EraseSettings
+from sessionization.ops.state_reader import StateReader
 from sessionization.say import Say
-from sessionization.spark import rollup
-from sessionization.spark.checkpoint import SESSIONIZE
-from sessionization.spark.conflicts import refused_on_conflict
-from sessionization.spark.parse import EventTimeLimits, parse
-from sessionization.spark.table_home import TableHome
-from sessionization.spark.tables import (
+from sessionization.spark.checkpoint.backlog import refuse_backlog
+from sessionization.spark.checkpoint.folder import SESSIONIZE
+from sessionization.spark.input.parse import EventTimeLimits, parse
+from sessionization.spark.tables import rollup
+from sessionization.spark.tables.conflicts import explain_conflict
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import (
     BACKFILL,
     QUARANTINE,
     RAW_EVENTS,
@@ -35,7 +36,6 @@ from sessionization.spark.tables import (
     Table,
     retention_ms_of,
 )
-from sessionization.spark.unread import refuse_unread
 
 _OF_MESSAGES = (RAW_EVENTS, QUARANTINE)
 _NEEDED = (SESSION_CHANGES, SESSIONS, *_OF_MESSAGES)
@@ -77,7 +77,7 @@ def erase(settings: EraseSettings, say: Say) -> Receipt:
     The sessionize job must be stopped, and its queries through with what they would write later: on folders its checkpoint
     is held meanwhile.
 
-    Raises `ConfigurationError` without an account, without tables or where the key cannot be used, `CheckpointError` as `tables_held` and `refuse_unread`
+    Raises `ConfigurationError` without an account, without tables or where the key cannot be used, `CheckpointError` as `tables_held` and `refuse_backlog`
     do, and `MaintenanceError` where somebody else changed a table.
     """
     if not settings.account:
@@ -87,9 +87,9 @@ def erase(settings: EraseSettings, say: Say) -> Receipt:
     hashes = _hashes(accounts, settings.receipt_key_file)
     with tables_held(settings, _NEEDED, say) as (spark, home):
         if settings.checkpoints is not None:
-            refuse_unread(settings.checkpoints, partial(home.is_appended_since, spark, SESSION_CHANGES))
+            refuse_backlog(settings.checkpoints, partial(home.is_appended_since, spark, SESSION_CHANGES))
         receipt = Receipt(hashes, _told(wall_clock_ms()))
-        with refused_on_conflict("a table"):
+        with explain_conflict("a table"):
             theirs = _theirs(spark, home, accounts)
             _erase(spark, home, accounts, theirs, receipt, say)
         if settings.checkpoints is not None and (settings.checkpoints / SESSIONIZE / "state").is_dir():
@@ -115,13 +115,13 @@ def _hashes(accounts: list[str], key_file: Path | None) -> list[str]:
     return [hmac.new(key, account.encode(), hashlib.sha256).hexdigest() for account in accounts]
 
 
-def _theirs(spark: SparkSession, home: TableHome, accounts: list[str]) -> DataFrame:
+def _theirs(spark: SparkSession, home: TableLocation, accounts: list[str]) -> DataFrame:
     """The keys of the accounts' sessions: by `sessions` and, where that has no row any more or one without a name, by the changes."""
     key = list(_KEY)
     sessions = home.read(spark.read, SESSIONS)
     changes = home.read(spark.read, SESSION_CHANGES).where("change != 'heartbeat'")
     named = changes.where(F.col("account_id").isin(accounts)).select(key).distinct()
-    folded = rollup.per_session(
+    folded = rollup.fold_by_session(
         changes.join(named.join(sessions.where("account_id IS NOT NULL"), key, "left_anti"), key, "left_semi")
     )
     account = F.coalesce("_first_start.account_id", "_shown_end.account_id")
@@ -139,7 +139,7 @@ def _of(rows: DataFrame, accounts: list[str], theirs: DataFrame, also: Column | 
 
 def _erase(
     spark: SparkSession,
-    home: TableHome,
+    home: TableLocation,
     accounts: list[str],
     theirs: DataFrame,
     receipt: Receipt,
@@ -189,7 +189,7 @@ def _messages(messages: DataFrame, accounts: list[str], theirs: DataFrame) -> Da
     return _of(said, accounts, theirs, names).select(*_MESSAGE).distinct()
 
 
-def _unname(spark: SparkSession, home: TableHome, table: Table, named: DataFrame) -> int:
+def _unname(spark: SparkSession, home: TableLocation, table: Table, named: DataFrame) -> int:
     """Rows of others that name an account internally, with an End that came before another player's Start.
 
     The row has the Start's account, if there is one: so a Start that names the account is in a row that is deleted.
@@ -200,7 +200,7 @@ def _unname(spark: SparkSession, home: TableHome, table: Table, named: DataFrame
     return _rows(target, merge.whenMatchedUpdate(set={"_shown_end": unnamed}).execute)
 
 
-def _empty(spark: SparkSession, home: TableHome, table: Table, rows: DataFrame, key: tuple[str, ...]) -> int:
+def _empty(spark: SparkSession, home: TableLocation, table: Table, rows: DataFrame, key: tuple[str, ...]) -> int:
     """Take the messages out of the rows of a table that agree with one of these in the columns `key`."""
     target = home.delta_table(spark, table)
     merge = target.alias("t").merge(rows.alias("s"), " AND ".join(f"t.{name} = s.{name}" for name in key))
@@ -208,7 +208,7 @@ def _empty(spark: SparkSession, home: TableHome, table: Table, rows: DataFrame, 
 
 
 def _merge_away(
-    spark: SparkSession, home: TableHome, table: Table, rows: DataFrame, key: tuple[str, ...], also: str = "true"
+    spark: SparkSession, home: TableLocation, table: Table, rows: DataFrame, key: tuple[str, ...], also: str = "true"
 ) -> int:
     """Delete the rows of a table that agree with one of these in the columns `key`."""
     target = home.delta_table(spark, table)

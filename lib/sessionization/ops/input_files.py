@@ -13,9 +13,9 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from sessionization.errors import CheckpointError
-from sessionization.spark.checkpoint import ARCHIVE, LAYOUT_FILE, SESSIONIZE
-from sessionization.spark.offsets import Begun, begun, newest_committed
-from sessionization.spark.source import files_in
+from sessionization.spark.checkpoint.folder import ARCHIVE, LAYOUT_FILE, SESSIONIZE
+from sessionization.spark.checkpoint.spark_logs import StartedBatch, newest_committed_batch, read_started_batch
+from sessionization.spark.input.source import input_files
 
 _VERSION = "v1"
 _LOG_FILE = re.compile(r"(\d+)(\.compact)?")
@@ -58,7 +58,7 @@ def delete_read_files(checkpoints: Path, retention_ms: int, now_ms: int, stop: t
 
 
 def _older_than(cutoff_ms: int, input_folder: Path) -> Iterator[tuple[Path, int]]:
-    for file in files_in(input_folder):
+    for file in input_files(input_folder):
         modified_ms = file.stat().st_mtime_ns // 1_000_000
         if modified_ms < cutoff_ms:
             yield file, modified_ms
@@ -76,10 +76,10 @@ def _delete(files: dict[Path, int], stop: threading.Event) -> int:
 
 def _taken(query: Path, among: Container[Path]) -> dict[Path, int]:
     """Of the files `among`, those of the query's committed micro-batches, with their modification times then."""
-    committed = newest_committed(query)
+    committed = newest_committed_batch(query)
     if committed < 0:
         return {}
-    number, last = _file_source(begun(query, committed))
+    number, last = _file_source(read_started_batch(query, committed))
     taken: dict[Path, int] = {}
     for entry in _entries(query / "sources" / str(number)):
         file = Path(unquote(urlsplit(entry["path"]).path))
@@ -88,7 +88,7 @@ def _taken(query: Path, among: Container[Path]) -> dict[Path, int]:
     return taken
 
 
-def _file_source(batch: Begun) -> tuple[int, int]:
+def _file_source(batch: StartedBatch) -> tuple[int, int]:
     """The number of the source that reads files, and how far in its own log a micro-batch went, -1 if nowhere."""
     for number, offset in enumerate(batch.sources):
         if isinstance(offset, dict) and "logOffset" in offset:

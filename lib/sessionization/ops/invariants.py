@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from sessionization.core.state import Rules, RulesInForce
-from sessionization.spark.buckets import BUCKETS, RECENT
-from sessionization.spark.layout import Layout
+from sessionization.core.session_state import Rules, RulesInForce
+from sessionization.spark.checkpoint.state_layout import StateLayout
+from sessionization.spark.operator.group_store import BUCKETS, RECENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Moment:
 
     clock_ms: int
     in_force: RulesInForce
-    layout: Layout
+    layout: StateLayout
     partitions: int
 
     @property

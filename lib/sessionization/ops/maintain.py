@@ -13,14 +13,15 @@ from pyspark.sql import functions as F
 from sessionization.clock import wall_clock_ms
 from sessionization.durations import DAY_MS, format_duration
 from sessionization.errors import MaintenanceError, SessionizationError
-from sessionization.ops.held import tables_held
+from sessionization.ops.exclusive_tables import tables_held
 from sessionization.ops.input_files import delete_read_files
-from sessionization.ops.settings import MaintainSettings
+from sessionization.ops.maintenance_settings import MaintainSettings
 from sessionization.say import Say
-from sessionization.spark.causes import first_cause
-from sessionization.spark.conflicts import again_on_conflict, is_conflict
-from sessionization.spark.table_home import TableHome
-from sessionization.spark.tables import (
+from sessionization.spark.checkpoint.backlog import backlog_age_ms, retention_covering_backlog_ms
+from sessionization.spark.engine.error_text import root_cause
+from sessionization.spark.tables.conflicts import is_conflict, retry_on_conflict
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import (
     BACKFILL,
     RETENTION_PROPERTIES,
     SESSION_CHANGES,
@@ -30,7 +31,6 @@ from sessionization.spark.tables import (
     retention,
     retention_ms_of,
 )
-from sessionization.spark.unread import kept_ms, unread_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Step:
 
 
 def steps(
-    home: TableHome, days: int, retentions_ms: Mapping[str, int], found: Mapping[str, Mapping[str, str]]
+    home: TableLocation, days: int, retentions_ms: Mapping[str, int], found: Mapping[str, Mapping[str, str]]
 ) -> list[Step]:
     """What is to be done, in order, table by table.
 
@@ -71,7 +71,9 @@ def steps(
     ]
 
 
-def _steps_of(home: TableHome, table: Table, days: int, retention_ms: int, found: Mapping[str, str]) -> Iterable[Step]:
+def _steps_of(
+    home: TableLocation, table: Table, days: int, retention_ms: int, found: Mapping[str, str]
+) -> Iterable[Step]:
     name = home.sql_name(table.name)
     has_its_own = any(key in RETENTION_PROPERTIES for key, _ in table.properties)
     wanted = dict(retention(retention_ms))
@@ -126,9 +128,9 @@ def do(todo: Iterable[Step], run: Callable[[str], object], say: Say, stop: threa
             continue
         what = f"{step.verb} of {step.table}"
         try:
-            again_on_conflict(run)(step.sql)
+            retry_on_conflict(run)(step.sql)
         except (PySparkException, Py4JError) as error:
-            cause = first_cause(str(error))
+            cause = root_cause(str(error))
             left.add(step.table)
             if is_conflict(error):
                 say(f"{what} is put off to the next time: {cause}")
@@ -141,19 +143,19 @@ def do(todo: Iterable[Step], run: Callable[[str], object], say: Say, stop: threa
 
 
 def _spare_unread(
-    spark: SparkSession, home: TableHome, checkpoints: Path, retentions_ms: dict[str, int], say: Say
+    spark: SparkSession, home: TableLocation, checkpoints: Path, retentions_ms: dict[str, int], say: Say
 ) -> list[str]:
     """Let `session_changes` keep what the rollup has not read, or leave it alone where that is not known."""
     name = SESSION_CHANGES.name
     newest = home.delta_table(spark, SESSION_CHANGES).history(1).collect()[0].version
     merged = home.read(spark.read, SESSIONS).agg(F.unix_millis(F.max("updated_at")).alias("at_ms")).collect()[0].at_ms
     try:
-        behind_ms = unread_ms(checkpoints, newest, merged, wall_clock_ms())
+        behind_ms = backlog_age_ms(checkpoints, newest, merged, wall_clock_ms())
     except SessionizationError as error:
         del retentions_ms[name]
         say(f"{name} is left alone: {error}")
         return [f"{name} is left alone, for what rollup has not read: {error}"]
-    if (wanted_ms := kept_ms(retentions_ms[name], behind_ms)) != retentions_ms[name]:
+    if (wanted_ms := retention_covering_backlog_ms(retentions_ms[name], behind_ms)) != retentions_ms[name]:
         retentions_ms[name] = wanted_ms
         days = behind_ms // DAY_MS
         say(f"rollup is {days} days behind in {name}: unused files and log are kept for {format_duration(wanted_ms)}")

@@ -11,15 +11,19 @@ from pyspark.sql import functions as F
 
 from sessionization.clock import wall_clock_ms
 from sessionization.errors import CheckpointError, ConfigurationError, StateError
-from sessionization.ops.inspect import checked, moment_of
-from sessionization.ops.settings import RescaleSettings
-from sessionization.ops.state import StateReader, plain
+from sessionization.ops.inspect_state import checked, moment_of
+from sessionization.ops.maintenance_settings import RescaleSettings
+from sessionization.ops.state_reader import StateReader, plain
 from sessionization.say import Say
-from sessionization.spark.causes import first_cause
-from sessionization.spark.checkpoint import SESSIONIZE, Checkpoint, read_checkpoint
-from sessionization.spark.lock import locked
-from sessionization.spark.offsets import begun, newest_begun, newest_committed
-from sessionization.spark.session import own_session
+from sessionization.spark.checkpoint.folder import SESSIONIZE, Checkpoint, read_checkpoint
+from sessionization.spark.checkpoint.folder_lock import lock_folder
+from sessionization.spark.checkpoint.spark_logs import (
+    newest_committed_batch,
+    newest_started_batch,
+    read_started_batch,
+)
+from sessionization.spark.engine.error_text import root_cause
+from sessionization.spark.engine.session import job_session
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,7 @@ def rescale(settings: RescaleSettings, say: Say, stop: threading.Event | None = 
     there is no state, or this engine cannot do it.
     """
     checkpoint = read_checkpoint(settings.checkpoints)
-    with locked(checkpoint.folder, say, stop), own_session() as spark:
+    with lock_folder(checkpoint.folder, say, stop), job_session() as spark:
         _refuse_unfinished(checkpoint.folder, settings.partitions)
         state = StateReader(spark, checkpoint.folder).at_newest()
         moment = moment_of(checkpoint, state)
@@ -71,11 +75,11 @@ def rescale(settings: RescaleSettings, say: Say, stop: threading.Event | None = 
 def _refuse_unfinished(folder: Path, partitions: int) -> None:
     """A micro-batch that was begun may have written its rows: it must be repeated by the job, and not be passed over."""
     query = folder / SESSIONIZE
-    newest, done = newest_begun(query), newest_committed(query)
+    newest, done = newest_started_batch(query), newest_committed_batch(query)
     if newest == done or done < 0:
         return
-    wanted = begun(query, newest).partitions
-    if newest > 0 and begun(query, newest - 1).partitions != wanted:  # a repartitioning that was cut off
+    wanted = read_started_batch(query, newest).partitions
+    if newest > 0 and read_started_batch(query, newest - 1).partitions != wanted:  # a repartitioning that was cut off
         if wanted != partitions:
             msg = f"--checkpoints {folder}: a repartitioning to {wanted} partitions was cut off: finish it first, with --partitions {wanted}"
             raise CheckpointError(msg)
@@ -105,7 +109,7 @@ def _repartition(spark: SparkSession, folder: Path, partitions: int) -> None:
         manager.repartition(plain(str(folder / SESSIONIZE)), partitions)
     except (PySparkException, Py4JError) as error:
         msg = (
-            f"the repartitioning was cut off ({first_cause(str(error))}): mend the cause, and run this again with "
+            f"the repartitioning was cut off ({root_cause(str(error))}): mend the cause, and run this again with "
             f"--partitions {partitions}; the stream cannot start before that"
         )
         raise StateError(msg) from error

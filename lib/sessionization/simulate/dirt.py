@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sessionization.durations import DAY_MS, HOUR_MS
+from sessionization.simulate.dirt_kinds import CLEAN, DirtKind
 from sessionization.simulate.evening import Integers, ends_of, new_lengths_ms, session_ids
-from sessionization.simulate.kinds import CLEAN, DirtKind
-from sessionization.simulate.messages import Messages, changed, joined
+from sessionization.simulate.message_schedule import Messages, changed, joined
 
 _SECOND_MS = 1_000
 _MINUTE_MS = 60_000

@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sessionization.simulate.fleet import Devices
-from sessionization.simulate.messages import MESSAGE, Messages, Schedule, joined, no_messages
-from sessionization.simulate.plan import Plan
+from sessionization.simulate.load_plan import Plan
+from sessionization.simulate.message_schedule import MESSAGE, Messages, Schedule, joined, no_messages
 
 Integers = npt.NDArray[np.int64]
 

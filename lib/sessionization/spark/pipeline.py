@@ -17,23 +17,24 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
-from sessionization.core.state import RulesInForce
-from sessionization.settings import SessionizeSettings
-from sessionization.spark import real_time, tables, topic
-from sessionization.spark.checkpoint import ARCHIVE, QUERIES, ROLLUP, SESSIONIZE, Checkpoint
-from sessionization.spark.clock_back import Wake, move_tick_origin_back
-from sessionization.spark.codec import PACKED_OUTPUT_SCHEMA, packed_event, unpacked
-from sessionization.spark.entries import EntriesOfGroups
-from sessionization.spark.kafka import client_options
-from sessionization.spark.layout import Layout
-from sessionization.spark.parse import EventTimeLimits, parse, valid_events
-from sessionization.spark.processor import GROUPING_KEY, SessionProcessor
-from sessionization.spark.progress import Progress, engine_progress
-from sessionization.spark.session import in_pool
-from sessionization.spark.sinks import ArchiveSink, ChangesSink, RollupSink, Sink, StateSize
-from sessionization.spark.source import messages, ticks
-from sessionization.spark.table_home import TableHome
-from sessionization.spark.warm_start import NOTHING_BEFORE, Before
+from sessionization.core.session_state import RulesInForce
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.checkpoint.folder import ARCHIVE, QUERIES, ROLLUP, SESSIONIZE, Checkpoint
+from sessionization.spark.checkpoint.state_layout import StateLayout
+from sessionization.spark.engine.session import use_scheduler_pool
+from sessionization.spark.input.kafka_source import client_options
+from sessionization.spark.input.parse import EventTimeLimits, parse, valid_events
+from sessionization.spark.input.source import read_messages
+from sessionization.spark.input.ticks import WakeUp, move_tick_origin_back, tick_stream
+from sessionization.spark.operator.codec import PACKED_OUTPUT_SCHEMA, pack_event, unpack_rows
+from sessionization.spark.operator.processor import GROUPING_KEY, SessionProcessor
+from sessionization.spark.output import changes_topic, real_time
+from sessionization.spark.output.progress import BatchProgress, last_engine_progress
+from sessionization.spark.output.sinks import ArchiveSink, ChangesSink, RollupSink, Sink, StateSize
+from sessionization.spark.output.state_entries import GroupEntryCounts
+from sessionization.spark.tables import schemas
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.warm_start.initial_state import NO_INITIAL_STATE, InitialState
 
 SLOWEST_FRESHNESS_MS = 5_000
 """`raw_events`, `quarantine` and `sessions` are brought up to date this often, or every trigger if that is longer."""
@@ -50,10 +51,10 @@ class Pipeline:
         spark: SparkSession,
         settings: SessionizeSettings,
         checkpoint: Checkpoint,
-        home: TableHome,
-        keep: Callable[[Progress], None],
-        report: Callable[[Progress], None],
-        before: Before = NOTHING_BEFORE,
+        home: TableLocation,
+        keep: Callable[[BatchProgress], None],
+        report: Callable[[BatchProgress], None],
+        before: InitialState = NO_INITIAL_STATE,
     ) -> None:
         """Prepare the queries; none is started.
 
@@ -63,7 +64,7 @@ class Pipeline:
             checkpoint: the opened one.
             home: where the tables are.
             keep: gets the row of each micro-batch before the micro-batch is done.
-            report: gets it after that. In real-time mode `real_time.told` calls both for sessionize.
+            report: gets it after that. In real-time mode `real_time.report_engine_batches` calls both for sessionize.
             before: what a warm start begins with.
         """
         self._spark, self._settings, self._checkpoint, self._home = spark, settings, checkpoint, home
@@ -73,7 +74,7 @@ class Pipeline:
         self._slow_ms = max(self._pace_ms, SLOWEST_FRESHNESS_MS)
         self._brokers = client_options(spark, settings) if settings.sink == "kafka" else {}
         groups = checkpoint.layout.device_groups
-        self._entries = None if groups is None else EntriesOfGroups(settings.heartbeat)
+        self._entries = None if groups is None else GroupEntryCounts(settings.heartbeat)
         self.queries: dict[str, StreamingQuery] = {}
         """The queries that were started, by name."""
 
@@ -94,7 +95,7 @@ class Pipeline:
                     query.stop()
             raise
 
-    def start_query(self, name: str, wake: Wake | None = None) -> None:
+    def start_query(self, name: str, wake: WakeUp | None = None) -> None:
         """Start one query; `sessionize` then calls the keys of `wake`."""
         if name == ARCHIVE:
             messages_in = self._parsed(self._slow_ms)
@@ -104,7 +105,9 @@ class Pipeline:
             self._begin_writing(ROLLUP, self._unmerged_changes(), merge, self._slow_ms)
         elif self._is_real_time:
             output_topic, trigger_ms = self._settings.output_topic, self._settings.trigger
-            self._begin(SESSIONIZE, real_time.writer(self._changes(None), self._brokers, output_topic, trigger_ms))
+            self._begin(
+                SESSIONIZE, real_time.topic_writer(self._changes(None), self._brokers, output_topic, trigger_ms)
+            )
         else:
             move_tick_origin_back(self._checkpoint.folder / SESSIONIZE)
             sink = ChangesSink(*self._sink_arguments(SESSIONIZE), self._state_size, self._publisher(), self._entries)
@@ -114,31 +117,31 @@ class Pipeline:
         """The messages with what they say, as many as may come within a trigger of `every_ms`; None for no bound."""
         settings = self._settings
         max_offsets = None if every_ms is None else settings.max_offsets_per_trigger * every_ms // self._pace_ms
-        rows = messages(self._spark, settings, self._checkpoint.begun_ms, max_offsets, self._before.starts)
+        rows = read_messages(self._spark, settings, self._checkpoint.begun_ms, max_offsets, self._before.starts)
         return parse(rows, EventTimeLimits(settings.max_clock_skew, settings.max_event_age))
 
-    def _changes(self, wake: Wake | None) -> DataFrame:
+    def _changes(self, wake: WakeUp | None) -> DataFrame:
         # In real-time mode a batch has no bound but its duration, and needs nothing that makes it come.
         events = valid_events(self._parsed(None if self._is_real_time else self._pace_ms))
-        seconds = None if self._is_real_time else ticks(self._spark, wake)
+        seconds = None if self._is_real_time else tick_stream(self._spark, wake)
         return sessionize(events, seconds, self._checkpoint.layout, self._checkpoint.in_force, self._before.sessions)
 
     def _unmerged_changes(self) -> DataFrame:
         reader = self._spark.readStream.option("skipChangeCommits", "true")
-        return self._home.read(reader, tables.SESSION_CHANGES).where("change != 'heartbeat'")
+        return self._home.read(reader, schemas.SESSION_CHANGES).where("change != 'heartbeat'")
 
     def _publisher(self) -> Callable[[DataFrame], None] | None:
         if not self._brokers:
             return None
-        return partial(topic.publish, options=self._brokers, output_topic=self._settings.output_topic)
+        return partial(changes_topic.publish, options=self._brokers, output_topic=self._settings.output_topic)
 
     def _sink_arguments(
         self, name: str
-    ) -> tuple[TableHome, str, str, Callable[[Progress], None], Callable[[Progress], None]]:
+    ) -> tuple[TableLocation, str, str, Callable[[BatchProgress], None], Callable[[BatchProgress], None]]:
         return self._home, name, self._checkpoint.writer(name), self._keep, self._report
 
     def _state_size(self) -> StateSize:
-        last = engine_progress(self.queries.get(SESSIONIZE))
+        last = last_engine_progress(self.queries.get(SESSIONIZE))
         if not last or not last["stateOperators"]:
             return StateSize()
         operator = last["stateOperators"][0]
@@ -148,7 +151,7 @@ class Pipeline:
         self._begin(name, rows.writeStream.foreachBatch(sink).trigger(processingTime=f"{trigger_ms} milliseconds"))
 
     def _begin(self, name: str, writer: DataStreamWriter) -> None:
-        in_pool(self._spark, name)
+        use_scheduler_pool(self._spark, name)
         folder = self._checkpoint.of_query(name)
         self.queries[name] = writer.queryName(name).option("checkpointLocation", folder).start()
 
@@ -156,7 +159,7 @@ class Pipeline:
 def sessionize(
     events: DataFrame,
     ticks: DataFrame | None,
-    layout: Layout,
+    layout: StateLayout,
     in_force: RulesInForce,
     sessions: DataFrame | None = None,
 ) -> DataFrame:
@@ -164,13 +167,13 @@ def sessionize(
 
     Args:
         events: rows of `parse.EVENT_COLUMNS`.
-        ticks: `source.ticks`, which keep micro-batches coming; None where they come by themselves.
-        sessions: what is remembered before the first micro-batch, by grouping key (`codec.packed_seed`).
+        ticks: `tick_stream`, which keeps micro-batches coming; None where they come by themselves.
+        sessions: what is remembered before the first micro-batch, by grouping key (`codec.pack_seed`).
 
     Returns:
         Rows of `codec.OUTPUT_SCHEMA`.
     """
-    rows = events.select(layout.grouping_key().alias(GROUPING_KEY), packed_event().alias("event"))
+    rows = events.select(layout.grouping_key().alias(GROUPING_KEY), pack_event().alias("event"))
     if ticks is not None:
         rows = rows.union(ticks.select(GROUPING_KEY, F.lit(None).cast("string").alias("event")))
     changes = rows.groupBy(GROUPING_KEY).transformWithState(
@@ -180,11 +183,11 @@ def sessionize(
         timeMode="ProcessingTime",
         initialState=None if sessions is None else sessions.groupBy(GROUPING_KEY),
     )
-    return unpacked(changes)
+    return unpack_rows(changes)
 
 
 def _wait_for_first_micro_batch(query: StreamingQuery, stop: threading.Event) -> None:
     deadline_s = time.monotonic() + _HEAD_START_S
-    while query.isActive and engine_progress(query) is None and time.monotonic() < deadline_s:
+    while query.isActive and last_engine_progress(query) is None and time.monotonic() < deadline_s:
         if stop.wait(0.1):
             return

@@ -4,7 +4,7 @@
 
 # COMMAND ----------
 
-from sessionization.databricks import make_job_run_id_widget
+from sessionization.command_line.widgets import make_job_run_id_widget
 
 make_job_run_id_widget(dbutils.widgets)
 

@@ -1,0 +1,281 @@
+"""The backfill on one page: archived messages -> events -> rows of `sessions`, by the same parser, core and fold."""
+
+import contextlib
+import math
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from sessionization.backfill.backfill_settings import BackfillSettings
+from sessionization.backfill.columns import ROW_SCHEMA, Replay
+from sessionization.backfill.micro_batch_clock import Clock, clock_of
+from sessionization.backfill.plain_reader import events_of
+from sessionization.clock import wall_clock_ms
+from sessionization.core.session_state import Rules
+from sessionization.durations import DAY_MS
+from sessionization.errors import CheckpointError, DifferenceError
+from sessionization.say import Say
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.checkpoint.backlog import describe_backlog, refuse_backlog
+from sessionization.spark.checkpoint.folder import read_checkpoint
+from sessionization.spark.checkpoint.folder_lock import lock_folder
+from sessionization.spark.checkpoint.state_layout import StateLayout
+from sessionization.spark.engine.session import job_session
+from sessionization.spark.input.parse import EventTimeLimits
+from sessionization.spark.tables import rollup
+from sessionization.spark.tables.conflicts import explain_conflict
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import BACKFILL, RAW_EVENTS, SESSION_CHANGES, SESSIONS, STREAM_PROGRESS
+
+_LISTED = 20
+_ROW = from_arrow_schema(ROW_SCHEMA)
+_COMPARED = (
+    "account_id", "platform", "status", "started_at", "ended_at", "duration_ms", "foreground_s", "end_reason", "revision",
+)  # fmt: skip
+# A laptop's session is set up for small micro-batches, for which generated code does not pay off.
+_COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+_EVENTS_PER_TASK = 200_000
+_LEAST_TASKS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Play:
+    """Under which rules the messages of which time are played.
+
+    `from_ms` (inclusive) and `to_ms` (exclusive) bound the ingest times.
+    """
+
+    from_ms: int
+    to_ms: int
+    rules: Rules
+    limits: EventTimeLimits
+    layout: StateLayout
+
+    @property
+    def lead_ms(self) -> int:
+        """How long before its first day messages are read: whatever they left is forgotten by then, many times over."""
+        rules = self.rules
+        memory_ms = rules.session_timeout_ms + rules.late_retention_ms + 2 * rules.heartbeat_ms
+        return min(self.from_ms, max(DAY_MS, 4 * memory_ms))
+
+
+def play_of(settings: BackfillSettings, now_ms: int) -> Play:
+    """The settings, with the rules of the checkpoint; raises `CheckpointError` where that cannot be read."""
+    from_ms = 0 if settings.first_day is None else _ms_of(settings.first_day)
+    to_ms = now_ms if settings.last_day is None else _ms_of(settings.last_day + timedelta(days=1))
+    if settings.checkpoints is None:
+        fields = SessionizeSettings.model_fields
+        limits = EventTimeLimits(fields["max_clock_skew"].default, fields["max_event_age"].default)
+        return Play(from_ms, to_ms, Rules(), limits, StateLayout())
+    begun = read_checkpoint(settings.checkpoints)
+    limits = EventTimeLimits(begun.fixed.max_clock_skew_ms, begun.fixed.max_event_age_ms)
+    return Play(from_ms, to_ms, begun.in_force.rules, limits, begun.layout)
+
+
+def backfill(settings: BackfillSettings, say: Say) -> None:
+    """Work out the rows, and do with them what the settings say.
+
+    Raises `ConfigurationError` when the tables are not there, `CheckpointError` when the job runs on folders that are to
+    be changed, when the checkpoint of a merge is not theirs, or as `refuse_backlog` does for one, `DifferenceError` when
+    `--verify` finds what differs, and `MaintenanceError` when somebody else changed `sessions` meanwhile.
+    """
+    home, play = TableLocation.of(settings), play_of(settings, wall_clock_ms())
+    with contextlib.ExitStack() as stack:
+        if settings.merge and settings.warehouse is not None and settings.checkpoints is not None:
+            stack.enter_context(lock_folder(settings.checkpoints, say))
+            stack.enter_context(home.held_for_stream(say))
+        spark = stack.enter_context(job_session(conf=_COMPILED))
+        home.require(spark, (RAW_EVENTS, SESSION_CHANGES, SESSIONS))
+        if settings.checkpoints is not None:
+            _look_for_unread(spark, home, settings, settings.checkpoints, say)
+        clock = stream_clock(spark, home, play)
+        say(f"{len(clock.took):,} micro-batches of the stream are known in that time")
+        folded = sessions_of(spark, home, play, clock)
+        if settings.verify:
+            verify(spark, home, folded, play, clock, say)
+        elif settings.merge:
+            if clock.goes_on:
+                say("sessions that were live when these days ended are left out: the stream went on")
+                folded = folded.where("_shown_end IS NOT NULL")
+            _merge(spark, home, folded, say)
+        else:
+            _write(spark, home, folded, say)
+
+
+def _look_for_unread(
+    spark: SparkSession, home: TableLocation, settings: BackfillSettings, checkpoints: Path, say: Say
+) -> None:
+    """What the stream has begun and not done comes into `sessions` later: over what is merged, and as a difference till then.
+
+    Raises `CheckpointError` for a merge.
+    """
+    is_appended_since = partial(home.is_appended_since, spark, SESSION_CHANGES)
+    if settings.merge:
+        home.refuse_other_owner(spark, checkpoints)
+        refuse_backlog(checkpoints, is_appended_since)
+    elif settings.verify and settings.last_day is None:
+        try:
+            left = describe_backlog(checkpoints, is_appended_since)
+        except CheckpointError as error:
+            left = f"what the stream has not done is not known ({error})"
+        if left:
+            say(f"{left}: the newest rows may differ for that")
+
+
+def stream_clock(spark: SparkSession, home: TableLocation, play: Play) -> Clock:
+    """When the stream's micro-batches were, as far as its tables tell, up to the end of the play."""
+    begin_ms, end_ms = play.from_ms - play.lead_ms, play.to_ms + DAY_MS
+
+    def within(instant: str) -> Column:
+        return F.col(instant).between(F.timestamp_millis(F.lit(begin_ms)), F.timestamp_millis(F.lit(end_ms)))
+
+    changed = (
+        home.read(spark.read, SESSION_CHANGES)
+        .where(F.col("change_date") >= F.to_date(F.timestamp_millis(F.lit(begin_ms))))
+        .where(within("processed_at") & (F.col("change") != "heartbeat") & F.col("ingested_at").isNotNull())
+        .groupBy(F.unix_millis("processed_at").alias("at"))
+        .agg(F.min(F.unix_millis("ingested_at")).alias("oldest"), F.max(F.unix_millis("ingested_at")).alias("newest"))
+        .toPandas()
+    )
+    progress = home.read(spark.read, STREAM_PROGRESS).where("query = 'sessionize'")
+    known = (
+        progress.where(within("processed_at")).select(F.unix_millis("processed_at").alias("at"), "rows_in").toPandas()
+    )
+    at = F.unix_millis("processed_at")
+    ever = progress.agg(F.min(F.when(F.col("started") > 0, at)).alias("first_ms"), F.max(at).alias("newest_ms")).first()
+    assert ever is not None
+    last_ms = int(max([*changed["at"], *known["at"]], default=wall_clock_ms()))
+    until_ms = min(play.to_ms, last_ms)
+    return clock_of(
+        (changed["at"], changed["oldest"], changed["newest"]),
+        (known["at"], known["rows_in"]),
+        until_ms=until_ms,
+        is_whole=bool(len(changed)) and ever.first_ms is not None and int(changed["at"].min()) <= ever.first_ms,
+        goes_on=max(last_ms, ever.newest_ms or 0) > until_ms,
+    )
+
+
+def sessions_of(spark: SparkSession, home: TableLocation, play: Play, clock: Clock) -> DataFrame:
+    """The sessions of the play, folded as `rollup.fold_by_session` folds changes."""
+    begin = F.timestamp_millis(F.lit(play.from_ms - play.lead_ms))
+    raw = home.read(spark.read, RAW_EVENTS).where(
+        (F.col("ingest_date") >= F.to_date(begin))
+        & (F.col("ingested_at") >= begin)
+        & (F.col("ingest_date") <= F.to_date(F.timestamp_millis(F.lit(play.to_ms - 1))))
+    )
+    events = events_of(raw, play.limits)
+    tasks = max(_LEAST_TASKS, math.ceil(raw.count() / _EVENTS_PER_TASK))
+    player = Replay(play.rules, clock, play.layout.device_groups, play.from_ms)
+    rows = (
+        events.repartition(tasks, "device_id")
+        .sortWithinPartitions("device_id", "ingested_ms", "event_ms", "is_start", "session_id")
+        .mapInArrow(lambda batches: player(batches), _ROW)  # noqa: PLW0108 - Spark takes functions only
+    )
+    start = F.struct(
+        F.timestamp_millis("start_ms").alias("started_at"),
+        F.col("start_account_id").alias("account_id"),
+        F.col("start_platform").alias("platform"),
+    )
+    end = F.struct(
+        "rank", "revision", _at("ended"), "foreground_s", F.col("end_account_id").alias("account_id"), "end_reason",
+        F.col("end_platform").alias("platform"),
+    )  # fmt: skip
+    return rows.select(
+        "device_id",
+        "session_id",
+        _at("started"),
+        F.when(F.col("start_ms").isNotNull(), start).alias("_first_start"),
+        F.when(F.col("rank").isNotNull(), end).alias("_shown_end"),
+        _at("updated"),
+    )
+
+
+def verify(spark: SparkSession, home: TableLocation, folded: DataFrame, play: Play, clock: Clock, say: Say) -> None:
+    """Compare the rows with `sessions`, and list what differs; raises `DifferenceError` where a session does."""
+    begin, end = (F.timestamp_millis(F.lit(ms)) for ms in (play.from_ms, clock.until_ms))
+    compared = differences(home.read(spark.read, SESSIONS), rows_of(folded), begin, end).persist()
+    try:
+        count = compared.count()
+        different = compared.where("what != ''")
+        found = different.count()
+        for row in different.orderBy("device_id", "session_id").limit(_LISTED).collect():
+            say(f"device {row.device_id!r}, session {row.session_id}: {row.what}")
+    finally:
+        compared.unpersist()
+    if found:
+        msg = (
+            f"{found:,} of {count:,} sessions differ, the first {min(found, _LISTED)} are above (the stream's value, not the "
+            "backfill's): docs/runbook.md says what may cause it; --merge folds the backfill's rows into sessions"
+        )
+        raise DifferenceError(msg)
+    say(f"{count:,} sessions, all the same")
+
+
+def differences(theirs: DataFrame, ours: DataFrame, begin: Column, end: Column) -> DataFrame:
+    """What differs between the stream's rows of `sessions` and the backfill's, all columns but `updated_at`.
+
+    Sessions that the stream changed after `end` or, where the backfill knows nothing of them, before `begin` are left out.
+
+    Returns:
+        A row per session that is compared: `device_id`, `session_id`, `what`, which is empty where nothing differs.
+    """
+    both = (
+        theirs.alias("t")
+        .join(ours.alias("o"), ["device_id", "session_id"], "full")
+        .where(F.greatest("t.updated_at", "o.updated_at") <= end)
+        .where(F.col("o.status").isNotNull() | (F.col("t.updated_at") >= begin))
+    )
+    differing = [
+        F.when(
+            ~F.col(f"t.{name}").eqNullSafe(F.col(f"o.{name}")),
+            F.concat(F.lit(f"{name} "), _told(f"t.{name}"), F.lit(", not "), _told(f"o.{name}")),
+        )
+        for name in _COMPARED
+    ]
+    what = (
+        F.when(F.col("t.status").isNull(), F.lit("is not in sessions"))
+        .when(F.col("o.status").isNull(), F.lit("is in sessions alone"))
+        .otherwise(F.concat_ws("; ", *differing))
+    )
+    return both.select("device_id", "session_id", what.alias("what"))
+
+
+def rows_of(folded: DataFrame) -> DataFrame:
+    """The columns of `sessions` for what was folded."""
+    four = {name: F.col(name) for name in ("started_at", "_first_start", "_shown_end", "updated_at")}
+    columns = rollup.session_columns(four)
+    return folded.select(*(columns.get(name, F.col(name)).alias(name) for name in SESSIONS.column_names))
+
+
+def _write(spark: SparkSession, home: TableLocation, folded: DataFrame, say: Say) -> None:
+    home.overwrite(rows_of(folded), BACKFILL)
+    count = spark.sql(f"SELECT count(*) AS rows FROM {home.sql_name(BACKFILL.name)}").first()
+    assert count is not None
+    say(f"{count.rows:,} sessions are in {BACKFILL.name}")
+
+
+def _merge(spark: SparkSession, home: TableLocation, folded: DataFrame, say: Say) -> None:
+    sessions = home.delta_table(spark, SESSIONS)
+    with explain_conflict(SESSIONS.name):
+        rollup.merge_folded(sessions, folded)
+    done = sessions.history(1).first()
+    assert done is not None
+    counts = done.operationMetrics
+    say(f"{counts['numTargetRowsInserted']} sessions are new in sessions, {counts['numTargetRowsUpdated']} are changed")
+
+
+def _told(column: str) -> Column:
+    return F.coalesce(F.col(column).cast("string"), F.lit("null"))
+
+
+def _at(name: str) -> Column:
+    return F.timestamp_millis(f"{name}_ms").alias(f"{name}_at")
+
+
+def _ms_of(day: date) -> int:
+    return int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp() * 1_000)

@@ -1,0 +1,52 @@
+"""The settings of `jobs/backfill.py`: one field an option, checked once, here."""
+
+from datetime import date
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, model_validator
+from pydantic.config import JsonDict
+
+from sessionization.settings.table_location_settings import TableLocationSettings
+
+_A_DAY: JsonDict = {"metavar": "YYYY-MM-DD"}
+
+
+class BackfillSettings(TableLocationSettings):
+    """Work out the sessions of some days anew, from the archived messages in `raw_events`.
+
+    The rows go into the table `sessions_backfill`, which is made anew; --merge folds them into `sessions`, and --verify
+    compares them with it and writes nothing. The sessionize job may run, except with --merge.
+    """
+
+    first_day: date | None = Field(
+        None,
+        alias="from",
+        description="first day of ingest (UTC); without it, the first that is archived",
+        json_schema_extra=_A_DAY,
+    )
+    last_day: date | None = Field(
+        None, alias="to", description="last day of ingest (UTC); without it, today", json_schema_extra=_A_DAY
+    )
+    verify: bool = Field(default=False, description="compare with sessions, list what differs, write nothing")
+    merge: bool = Field(
+        default=False, description="fold the rows into sessions; the sessionize job must be stopped gracefully"
+    )
+    checkpoints: Path | None = Field(
+        None,
+        description="the --checkpoints of the sessionize job: its rules and device groups, and for --merge that it is through; "
+        "without it, the rules that are the default",
+    )
+
+    @model_validator(mode="after")
+    def _make_sense(self) -> Self:
+        if self.first_day is not None and self.last_day is not None and self.last_day < self.first_day:
+            msg = f"--to {self.last_day} is before --from {self.first_day}: give the first day as --from"
+            raise ValueError(msg)
+        if self.verify and self.merge:
+            msg = "--verify writes nothing and --merge does: give one of them"
+            raise ValueError(msg)
+        if self.merge and self.warehouse is not None and self.checkpoints is None:
+            msg = "--merge into folders needs --checkpoints: the job must not run while they are changed"
+            raise ValueError(msg)
+        return self

@@ -1,0 +1,1 @@
+"""The command line of the jobs, and how Databricks hands over the same options."""

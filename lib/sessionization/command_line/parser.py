@@ -1,0 +1,274 @@
+"""One command line for every job: a settings model in, options out.
+
+The options, their help and their checks come from the fields of the model, so that a setting is declared once. What
+pydantic-settings offers for this reads environment variables too, takes the text `None` for nothing and answers a
+wrong value with many lines; click leaves all of that to this page.
+"""
+
+import contextlib
+import os
+import stat
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+import click
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from sessionization.command_line.job_parameters import task_arguments
+from sessionization.databricks import on_databricks
+from sessionization.durations import format_duration
+from sessionization.errors import ConfigurationError, SessionizationError
+from sessionization.files import describe_dead_mount, is_dead_mount
+from sessionization.say import Say
+
+M = TypeVar("M", bound=BaseModel)
+_Schema = Mapping[str, Any]
+
+_CONTEXT = {"max_content_width": 100, "allow_extra_args": True}
+_METAVARS = {"duration": "DURATION", "path": "PATH", "integer": "N", "number": "X", "array": "A,B,..."}
+_BOUNDS = {
+    "greater_than_equal": ("ge", "too small", "at least"),
+    "greater_than": ("gt", "too small", "more than"),
+    "less_than_equal": ("le", "too large", "at most"),
+    "less_than": ("lt", "too large", "less than"),
+}
+_ADVICE = {
+    "int_parsing": "is not a whole number: write digits, such as 5",
+    "int_from_float": "is not a whole number: write digits, such as 5",
+    "int_parsing_size": "is too large a number: write fewer digits",
+    "float_parsing": "is not a number: write digits, such as 0.5",
+    "finite_number": "is not a number: write digits, such as 0.5",
+}
+
+
+def parse(model: type[M], argv: Sequence[str] | None, prog: str) -> M:
+    """Read `argv` (by default the process's own arguments) into `model`, one option a field.
+
+    A field `max_event_age` is the option `--max-event-age`, a field with an alias takes its name from that, and a
+    `bool` is a flag (`--no-…` where it is true by default). Options are written in full and given once; environment
+    variables play no part. A description and a default show in `--help`; a field's `json_schema_extra` may name a
+    `metavar`, and says with `repeatable` that the option may be given several times.
+
+    The words of a task on Databricks are read by `databricks.task_arguments` first.
+
+    Exits with code 0 after `--help`, and with code 2 and one line on stderr when something is wrong with `argv`.
+    """
+    try:
+        if argv is None:
+            argv = task_arguments(model, sys.argv[1:]) if on_databricks() else sys.argv[1:]
+        return read(model, argv, prog)
+    except click.exceptions.Exit as request:
+        raise SystemExit(request.exit_code) from None
+    except ConfigurationError as error:
+        _fail(prog, str(error))
+
+
+def read(model: type[M], argv: Sequence[str], prog: str = "") -> M:
+    """Read `argv` into `model` as `parse` does, for a caller who has no command line.
+
+    Raises `ConfigurationError` with what is wrong, and click's `Exit` after `--help`; `prog`, if given, is named in advice.
+    """
+    schemas = _schemas(model)
+    command = click.Command(prog, params=_options(model, schemas), help=model.__doc__, context_settings=_CONTEXT)
+    lists = f" ({prog} --help lists the options)" if prog else ""
+    try:
+        context = command.make_context(prog, list(argv))
+        if context.args:  # not repeated: they may be the rest of a secret
+            words = "1 word belongs" if len(context.args) == 1 else f"{len(context.args)} words belong"
+            msg = f"{words} to no option: quote a value that holds spaces{lists}"
+            raise ConfigurationError(msg)
+        given = context.params
+        settings = model.model_validate({field: text for field, text in given.items() if text is not None})
+    except click.NoSuchOption as error:
+        meant = f"; did you mean {' or '.join(sorted(error.possibilities))}?" if error.possibilities else ""
+        msg = f"{error.option_name} is not an option{meant}{lists}"
+        raise ConfigurationError(msg) from None
+    except click.ClickException as error:
+        msg = f"{error.format_message().rstrip('.')}{lists}"
+        raise ConfigurationError(msg) from None
+    except ValidationError as error:
+        raise ConfigurationError(_explain(_first(error), schemas, prog)) from None
+    _refuse_dead_mounts(settings)
+    return settings
+
+
+def run(main: Callable[[], int], prog: str) -> None:
+    """Exit with what `main` returns; an error that a person can put right becomes one line on stderr and its exit code.
+
+    Where all went well it returns on Databricks, which may take any exit of a task for a failure.
+    """
+    try:
+        code = main()
+    except SessionizationError as error:
+        _tell(prog, str(error))
+        code = error.exit_code
+    except OSError as error:
+        if not is_dead_mount(error):
+            raise
+        _tell(
+            prog,
+            f"{describe_dead_mount(str(error.filename or 'a file'), error)}, then start the job again: nothing is lost",
+        )
+        code = 1
+    except KeyboardInterrupt:
+        code = 0
+    if code or not on_databricks():
+        sys.exit(code)
+
+
+def say_on_stderr(prog: str) -> Say:
+    """What a job says as it runs: a line on stderr, with the job's name. Where nobody reads any more, the job goes on."""
+
+    def say(line: str) -> None:
+        with contextlib.suppress(OSError):
+            sys.stderr.write(f"{prog}: {line}\n")
+            sys.stderr.flush()
+
+    return say
+
+
+def _refuse_dead_mounts(settings: BaseModel) -> None:
+    """Look into every folder that is given, as far as it is there; raises `ConfigurationError` where its mount is dead."""
+    for name, field in type(settings).model_fields.items():
+        folder = getattr(settings, name)
+        if not isinstance(folder, Path):
+            continue
+        try:
+            if stat.S_ISDIR(folder.stat().st_mode):
+                with os.scandir(folder):
+                    pass
+        except OSError as error:
+            if is_dead_mount(error):
+                option = f"--{(field.alias or name).replace('_', '-')}"
+                msg = f"{describe_dead_mount(f'{option} {folder}', error)}, then start again: nothing is lost"
+                raise ConfigurationError(msg) from error
+
+
+def _fail(prog: str, message: str) -> NoReturn:
+    _tell(prog, message)
+    sys.exit(2)
+
+
+def _tell(prog: str, message: str) -> None:
+    click.echo(f"{prog}: {' '.join(message.split())}", err=True)
+
+
+def _schemas(model: type[BaseModel]) -> dict[str, _Schema]:
+    """The JSON schema of each field by its public name."""
+    whole = model.model_json_schema()
+    definitions = whole.get("$defs", {})
+
+    def resolve(schema: _Schema) -> _Schema:
+        if "$ref" in schema:
+            return {**definitions[schema["$ref"].rsplit("/", 1)[-1]], **schema}
+        # Older pydantic wraps a reference that has a default in allOf.
+        choices = schema.get("anyOf", schema.get("allOf", ()))
+        present = [choice for choice in choices if choice.get("type") != "null"]
+        return {**resolve(present[0]), **schema} if present else schema
+
+    return {name: resolve(schema) for name, schema in whole.get("properties", {}).items()}
+
+
+def _options(model: type[BaseModel], schemas: Mapping[str, _Schema]) -> list[click.Parameter]:
+    # As they are dumped, so that a default reads as it is written: 30s.
+    defaults = model.model_construct().model_dump(mode="json", warnings=False)
+    options: list[click.Parameter] = []
+    for name, field in model.model_fields.items():
+        public = field.alias or name
+        schema = schemas[public]
+        is_flag = field.annotation is bool
+        written = ("--no-" if field.default is True else "--") + public.replace("_", "-")
+        description = (field.description or "").strip()
+        if field.is_required():
+            description += "  [required]"
+        elif not is_flag and defaults[name] not in (None, []):
+            description += f"  [default: {defaults[name]}]"
+        options.append(
+            click.Option(
+                [written, public],
+                help=description,
+                metavar=None if is_flag else _metavar(schema),
+                # Both forms collect what was given, so that a repeated option can be told from a single one.
+                multiple=not is_flag,
+                count=is_flag,
+                callback=_flag(value=field.default is not True) if is_flag else _callback(schema),
+            )
+        )
+    return options
+
+
+def _metavar(schema: _Schema) -> str:
+    if "metavar" in schema:
+        return str(schema["metavar"])
+    choices = [schema["const"]] if "const" in schema else schema.get("enum", ())
+    if choices:
+        return "|".join(map(str, choices))
+    return _METAVARS.get(schema.get("format", ""), _METAVARS.get(schema.get("type", ""), "TEXT"))
+
+
+def _callback(schema: _Schema) -> Callable[[click.Context, click.Option, tuple[str, ...]], object]:
+    return _every if schema.get("repeatable") else _once
+
+
+def _every(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...] | None:
+    """All values of an option that may be repeated."""
+    return tuple(str(_once(context, option, (text,))) for text in texts) or None
+
+
+def _once(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> str | None:
+    """Refuse a repeated option, of whose values one would be lost in silence, and an empty one.
+
+    Empty is what an unset shell variable leaves; as a folder it would mean the current one.
+    """
+    if len(texts) > 1:
+        message = f"{option.opts[0]} is given more than once ({', '.join(map(repr, texts))}): give it once"
+        raise click.UsageError(message, context)
+    if texts == ("",):
+        message = f"{option.opts[0]} '' is empty: give it a value, or leave it out"
+        raise click.UsageError(message, context)
+    return texts[0] if texts else None
+
+
+def _flag(*, value: bool) -> Callable[[click.Context, click.Parameter, int], bool | None]:
+    def read(context: click.Context, option: click.Parameter, count: int) -> bool | None:
+        if count > 1:
+            message = f"{option.opts[0]} is given more than once: give it once"
+            raise click.UsageError(message, context)
+        return value if count else None
+
+    return read
+
+
+def _first(error: ValidationError) -> ErrorDetails:
+    """What to tell first: what is wrong with a value that was given, before what was not given at all."""
+    return min(error.errors(), key=lambda details: details["type"] == "missing")
+
+
+def _explain(error: ErrorDetails, schemas: Mapping[str, _Schema], prog: str) -> str:
+    """Say what is wrong, with which value, and what to do; a validator's own message begins with the value."""
+    message = error["msg"].removeprefix("Value error, ")
+    if not error["loc"]:
+        return message
+    public = str(error["loc"][0])
+    option, written = f"--{public.replace('_', '-')}", repr(error["input"])
+    schema = schemas.get(public, {})
+    kind, context = error["type"], error.get("ctx", {})
+    if kind == "missing":
+        return f"{option} is missing: give it, as in {option} {_metavar(schema)}"
+    if kind == "value_error":
+        return f"{option} {message}"
+    if kind in _BOUNDS:
+        key, verdict, relation = _BOUNDS[kind]
+        bound = context[key]
+        if schema.get("format") == "duration":
+            bound = format_duration(int(bound))
+            written = written if isinstance(error["input"], str) else repr(format_duration(int(error["input"])))
+        return f"{option} {written} is {verdict}: write {relation} {bound}"
+    if kind in {"literal_error", "enum"}:
+        return f"{option} {written} is not known: write {context['expected']}"
+    explained = f"; {prog} --help explains it" if prog else ""
+    does_not_fit = f"does not fit: {message[:1].lower()}{message[1:]}{explained}"
+    return f"{option} {written} {_ADVICE.get(kind, does_not_fit)}"

@@ -1,0 +1,65 @@
+"""The options of a job as widgets of a notebook."""
+
+from collections.abc import Sequence
+from typing import Final, Literal, Protocol, TypeVar, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from sessionization.command_line.job_parameters import parameter_defaults, parameters_to_arguments
+from sessionization.command_line.parser import read
+from sessionization.errors import ConfigurationError
+
+M = TypeVar("M", bound=BaseModel)
+
+JOB_RUN_ID: Final = "job-run-id"
+"""The widget that only a job fills, with `{{job.run_id}}`. It tells the notebook whether a person is watching."""
+
+
+class WidgetBar(Protocol):
+    """What is used of `dbutils.widgets`, a workspace's or a laptop's."""
+
+    def text(self, name: str, defaultValue: str, label: str) -> None: ...  # noqa: N803 - as Databricks calls it
+
+    def dropdown(self, name: str, defaultValue: str, choices: Sequence[str], label: str) -> None: ...  # noqa: N803
+
+    def get(self, name: str) -> str: ...
+
+
+def make_widgets(model: type[BaseModel], widgets: WidgetBar) -> None:
+    """Make a widget for every option of a job, of the option's name, with its default."""
+    for (option, default), field in zip(parameter_defaults(model).items(), model.model_fields.values(), strict=True):
+        choices = _choices(field)
+        if choices:
+            widgets.dropdown(option, default, choices, option)
+        else:
+            widgets.text(option, default, option)
+
+
+def make_job_run_id_widget(widgets: WidgetBar) -> None:
+    """Make the widget that tells a job from a person; whoever opens the notebook leaves it empty."""
+    widgets.text(JOB_RUN_ID, "", f"{JOB_RUN_ID} (filled by the job)")
+
+
+def is_run_by_a_job(widgets: WidgetBar) -> bool:
+    return bool(widgets.get(JOB_RUN_ID).strip())
+
+
+def read_widgets(model: type[M], widgets: WidgetBar) -> M:
+    """Read the settings of a job from its widgets.
+
+    Raises `ConfigurationError` with the line that the job's command line would have printed.
+    """
+    try:
+        return read(
+            model, parameters_to_arguments(model, {option: widgets.get(option) for option in parameter_defaults(model)})
+        )
+    except ConfigurationError as error:
+        msg = f"in the widgets, each named as its option: {error}"
+        raise ConfigurationError(msg) from None
+
+
+def _choices(field: FieldInfo) -> list[str]:
+    if field.annotation is bool:
+        return ["false", "true"]
+    return [str(choice) for choice in get_args(field.annotation)] if get_origin(field.annotation) is Literal else []

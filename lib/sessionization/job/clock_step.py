@@ -1,0 +1,138 @@
+"""A clock that was ahead and is put right: how the job notices, and what then wakes every grouping key.
+
+While the clock is ahead, timers are set for instants that lie in the future once it is right. Spark calls the operator
+only for keys with an event or a due timer, so such a key is silent until the clock has reached its timer. The job
+therefore starts the query again, and hands the operator one row without an event for every key.
+"""
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from sessionization.clock import wall_clock_ms
+from sessionization.errors import CheckpointError, StreamError
+from sessionization.job.shutdown import wait_until_idle
+from sessionization.say import Say
+from sessionization.spark.checkpoint.folder import QUERIES, SESSIONIZE, Checkpoint
+from sessionization.spark.checkpoint.spark_logs import read_started_batch, started_batches
+from sessionization.spark.engine.error_text import root_cause
+from sessionization.spark.input.ticks import WakeUp, next_tick
+from sessionization.spark.output.progress import BatchProgress
+
+
+@dataclass(frozen=True, slots=True)
+class ClockStep:
+    """By how much a clock went back, and the queries to start again."""
+
+    by_ms: int
+    queries: tuple[str, ...]
+
+
+class ClockStepDetector:
+    """Notices that the clock went back, by the clocks of micro-batches of `sessionize` and by the machine's own clocks.
+
+    A micro-batch's clock is compared with the greatest one before it: so a restart finds what happened in between. The wall
+    clock is compared with the monotonic one, because a running query waits for its next trigger by the wall clock: after a
+    step back it does nothing until that has caught up.
+
+    A clock that went back by no more than a heartbeat needs nothing: all timers are due within two heartbeats.
+    """
+
+    def __init__(
+        self, newest_ms: int | None, heartbeat_ms: int, wall_minus_monotonic_ms: Callable[[], int] | None = None
+    ) -> None:
+        self._newest_ms = newest_ms
+        self._wall_minus_monotonic_ms = wall_minus_monotonic_ms or _wall_minus_monotonic_ms
+        self._difference_ms = self._wall_minus_monotonic_ms()
+        self._heartbeat_ms = heartbeat_ms
+        self._back_ms: int | None = None
+        self._lock = threading.Lock()
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint) -> "ClockStepDetector":
+        """Start from the greatest clock in the checkpoint's offset log; raises `CheckpointError` if an entry is unreadable."""
+        query = checkpoint.folder / SESSIONIZE
+        clocks_ms = (read_started_batch(query, batch_id).clock_ms for batch_id in started_batches(query))
+        return cls(max(clocks_ms, default=None), checkpoint.in_force.rules.heartbeat_ms)
+
+    def add(self, progress: BatchProgress) -> None:
+        """Take in the clock of a finished micro-batch; other queries are ignored. Thread-safe."""
+        if progress.query != SESSIONIZE:
+            return
+        with self._lock:
+            now_ms = progress.processed_ms
+            newest_ms = now_ms if self._newest_ms is None else self._newest_ms
+            if newest_ms - now_ms > self._heartbeat_ms:
+                self._back_ms, self._newest_ms = newest_ms - now_ms, now_ms
+            else:
+                self._newest_ms = max(newest_ms, now_ms)
+
+    def take(self) -> ClockStep | None:
+        """The step since the last call; None if there was none, or only a small one."""
+        before_ms, self._difference_ms = self._difference_ms, self._wall_minus_monotonic_ms()
+        stepped_ms = before_ms - self._difference_ms
+        with self._lock:
+            back_ms, self._back_ms = self._back_ms, None
+            if stepped_ms > self._heartbeat_ms:
+                self._newest_ms = None  # the micro-batches of now are compared with one another
+                return ClockStep(stepped_ms, QUERIES)
+            return None if back_ms is None else ClockStep(back_ms, (SESSIONIZE,))
+
+
+def _wall_minus_monotonic_ms() -> int:
+    return wall_clock_ms() - time.monotonic_ns() // 1_000_000
+
+
+def restart_and_wake(
+    spark: SparkSession,
+    checkpoint: Checkpoint,
+    queries: dict[str, StreamingQuery],
+    start_again: Callable[[str, WakeUp | None], None],
+    back: ClockStep,
+    stop: threading.Event,
+    say: Say,
+) -> None:
+    """Restart queries after the clock went back; `sessionize` then calls every grouping key once.
+
+    Does nothing if a query has ended, for `shutdown.stop_queries` reports why, or once `stop` is set: the next start of the job finds
+    the greater clock in the offset log. Waits for the running micro-batch of each. Raises `StreamError`.
+    """
+    if not all(query.isActive for query in queries.values()):
+        return
+    names = ", ".join(back.queries)
+    say(f"the clock went back by {back.by_ms // 1_000:,} s: {names} starts again, so that all sessions beat")
+    try:
+        for name in back.queries:
+            wait_until_idle(queries[name], math.inf, stop)
+            if stop.is_set():
+                return
+            queries[name].stop()
+            start_again(name, wake_up_all_keys(spark, checkpoint) if name == SESSIONIZE else None)
+    except Py4JNetworkError:
+        raise
+    except (PySparkException, Py4JError, CheckpointError) as error:
+        cause = root_cause(str(error))
+        msg = (
+            f"a query cannot be started again after the clock went back ({cause}): "
+            "start the job again with the same options"
+        )
+        raise StreamError(msg) from error
+
+
+def wake_up_all_keys(spark: SparkSession, checkpoint: Checkpoint) -> WakeUp:
+    """All grouping keys that have a timer, for a query that has stopped; raises `CheckpointError`."""
+    query = checkpoint.folder / SESSIONIZE
+    groups = checkpoint.layout.device_groups
+    if groups is not None:
+        return WakeUp(next_tick(query), tuple(map(str, range(groups))))
+    _ = spark.streams.active  # the state reader needs a part of the engine that only streaming starts
+    stored = spark.read.format("statestore").options(path=str(query), readRegisteredTimers="true").load()
+    keys = [row.grouping_key for row in stored.select("key.grouping_key").distinct().collect()]
+    return WakeUp(next_tick(query), tuple(sorted(keys)))

@@ -1,0 +1,68 @@
+"""What a run has done so far, added up from the micro-batches of its queries."""
+
+import threading
+from dataclasses import dataclass, fields, replace
+
+from pyspark.sql import SparkSession
+
+from sessionization.job.delays import Delays, RunDelays
+from sessionization.spark.output.progress import BatchProgress
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import SESSIONS
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Rows since the run began, named as in `stream_progress`; `messages` are what the archive query read."""
+
+    messages: int = 0
+    quarantined: int = 0
+    events: int = 0
+    started: int = 0
+    heartbeats: int = 0
+    ended: int = 0
+    duplicate_start: int = 0
+    duplicate_end: int = 0
+    evicted: int = 0
+
+    @property
+    def repeated(self) -> int:
+        return self.duplicate_start + self.duplicate_end
+
+
+class RunningTotals:
+    """Totals that the queries' threads add to and the main thread reads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._totals = Totals()
+        self._last: dict[str, BatchProgress] = {}
+        self._delays = RunDelays()
+
+    def add(self, progress: BatchProgress) -> None:
+        counted = {"events" if progress.query == "sessionize" else "messages": progress.rows_in}
+        if progress.query == "rollup":
+            counted = {}
+        for field in fields(Totals):
+            counted.setdefault(field.name, getattr(progress, field.name, None) or 0)
+        with self._lock:
+            self._totals = replace(
+                self._totals, **{name: getattr(self._totals, name) + count for name, count in counted.items()}
+            )
+            self._last[progress.query] = progress
+            self._delays.add(progress)
+
+    def now(self) -> tuple[Totals, dict[str, BatchProgress]]:
+        """The totals, and each query's newest micro-batch."""
+        with self._lock:
+            return self._totals, dict(self._last)
+
+    def delays(self) -> Delays:
+        """How late heartbeats and events were, over all of the run."""
+        with self._lock:
+            return self._delays.now()
+
+
+def count_live_sessions(spark: SparkSession, home: TableLocation) -> int:
+    """How many sessions the table `sessions` shows as live."""
+    return home.read(spark.read, SESSIONS).where("status = 'live'").count()

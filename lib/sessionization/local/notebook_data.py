@@ -1,0 +1,133 @@
+"""Tables for the notebooks on a laptop: an evening that is over, run through the real job twice, and players for later."""
+
+import json
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from sessionization.command_line.parser import run as run_main
+from sessionization.command_line.parser import say_on_stderr
+from sessionization.core.events import Platform
+from sessionization.files import write_atomically
+from sessionization.local.demo_folder import INPUT, WIDGETS_FILE, demo_folder
+from sessionization.local_engine.local_session import SHORT_LIVED_JVM
+from sessionization.ml.run_names import EXPERIMENT
+from sessionization.notebook.handmade_messages import Message
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.simulate.simulate_job import simulate
+from sessionization.simulate.simulate_settings import SimulateSettings
+from sessionization.spark.checkpoint.folder import SESSIONIZE
+from sessionization.spark.output.progress import BatchProgress
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import SESSIONS
+
+RUNS = ({"heartbeat": 5_000, "trigger": 1_000}, {"heartbeat": 2_000, "trigger": 500})
+"""What the two runs differ in, so that there is something to compare."""
+_MOST_LATE = 20
+_PROG = "notebook-data"
+_say = say_on_stderr(_PROG)
+
+
+def load(folder: Path, *, live: int = 150, run_for_ms: int = 30_000) -> None:
+    """Play an hour of an evening that ends now, and run the job on it twice; does nothing where that was done.
+
+    Each run lasts `run_for_ms` from its first micro-batch on. Leaves `input`, `warehouse`, `checkpoints`, `mlflow.db` and the values of the notebooks' widgets in `folder`. A load
+    that was cut off goes on where it was.
+    """
+    if (folder / WIDGETS_FILE).exists():
+        return
+    from sessionization.job.sessionize_job import Watch, run
+    from sessionization.spark.engine.session import job_session
+
+    folder.mkdir(parents=True, exist_ok=True)
+    simulate(_evening(folder / INPUT, live), report=_say)
+    with job_session(folder / "engine.log") as spark:  # one for both runs
+        for number, changed in enumerate(RUNS):
+            settings = SessionizeSettings.model_validate(
+                {
+                    "input": folder / INPUT,
+                    "warehouse": folder / "warehouse",
+                    "checkpoints": folder / "checkpoints",
+                    "mlflow": EXPERIMENT,
+                    **changed,
+                }
+            )
+            if number:
+                _end_late(spark, folder)
+                play(folder / INPUT, seconds=2 * run_for_ms // 1_000)
+            stop = threading.Event()
+            run(settings, stop, Watch(_say, progress=_stop_after(run_for_ms, stop)))
+    write_atomically(folder / WIDGETS_FILE, json.dumps(_widgets(folder), indent=2))
+
+
+def _end_late(spark: SparkSession, folder: Path) -> None:
+    """Let the own Ends of some sessions come that were taken for superseded: so there are corrections to look at."""
+    guessed = TableLocation(folder / "warehouse").read(spark.read, SESSIONS).where("end_reason = 'superseded'")
+    columns = ("device_id", "session_id", "platform", "unix_millis(started_at) AS started_ms", "duration_ms")
+    rows = guessed.selectExpr(*columns).orderBy("device_id", "session_id").limit(_MOST_LATE).collect()
+    for number, row in enumerate(rows, 1):
+        at_ms = row.started_ms + row.duration_ms * number // (len(rows) + 1)
+        message = Message(row.device_id, row.session_id, is_start=False, at_ms=at_ms, platform=Platform(row.platform))
+        write_atomically(folder / INPUT / message.stream / f"late-{number}.json", message.line())
+
+
+def _stop_after(run_for_ms: int, stop: threading.Event) -> Callable[[BatchProgress], None]:
+    """Stop a run some time after its first micro-batch: on a slow machine that one may take longer than all the time."""
+    timers: list[threading.Timer] = []
+
+    def note(progress: BatchProgress) -> None:
+        if progress.query == SESSIONIZE and not timers:
+            timers.append(threading.Timer(run_for_ms / 1_000, stop.set))
+            timers[0].daemon = True
+            timers[0].start()
+
+    return note
+
+
+def play(output: Path, *, seconds: int = 180) -> None:
+    """Let some devices play into `output` for a while, in the background, as the job `simulate` does in a workspace."""
+    settings = SimulateSettings.model_validate(
+        {"output": output, "live": 80, "session_length": "60s", "duration": f"{seconds}s", "dirt": 0.1, "seed": 2}
+    )
+    player = threading.Thread(target=simulate, args=(settings,), kwargs={"report": lambda _: None}, daemon=True)
+    player.start()
+
+
+def _evening(output: Path, live: int) -> SimulateSettings:
+    return SimulateSettings.model_validate(
+        {
+            "output": output,
+            "live": live,
+            "session_length": "12m",
+            "duration": "1h",
+            "pace": "max",
+            "file_interval": "60s",
+            "dirt": 0.08,
+        }
+    )
+
+
+def _widgets(folder: Path) -> dict[str, str]:
+    """What the notebooks' widgets say on this machine, each by the widget's name."""
+    return {
+        "input": str(folder / INPUT),
+        "warehouse": str(folder / "warehouse"),
+        "checkpoints": str(folder / "checkpoints"),
+        "heartbeat": "5s",
+        "run-for": "1m",
+    }
+
+
+def _main() -> int:
+    folder = demo_folder()
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", SHORT_LIVED_JVM)
+    os.environ.setdefault("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
+    load(folder)
+    return 0
+
+
+if __name__ == "__main__":
+    run_main(_main, _PROG)

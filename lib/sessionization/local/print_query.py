@@ -1,0 +1,45 @@
+"""SQL over a warehouse folder."""
+
+import os
+import time
+from pathlib import Path
+
+from pyspark.errors import PySparkException
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from sessionization.errors import ConfigurationError
+from sessionization.spark.engine.error_text import root_cause
+from sessionization.spark.engine.session import job_session
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import TABLES
+from sessionization.spark.tables.views import VIEWS, create_views
+
+
+def print_query(warehouse: Path, sql: str, rows: int) -> None:
+    """Print at most `rows` rows of the answer as a table, all times in UTC.
+
+    Raises `ConfigurationError` when the folder holds no tables or the statement is wrong.
+    """
+    home = TableLocation(warehouse)
+    if not all((warehouse / table.name / "_delta_log").is_dir() for table in TABLES):
+        msg = f"--warehouse {warehouse} does not hold the tables: give the folder that the sessionize job writes into"
+        raise ConfigurationError(msg)
+    # PySpark hands instants over in the time zone of the process.
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    with job_session() as spark:
+        try:
+            create_views(spark, home)
+            found = spark.sql(sql).limit(rows).collect()
+        except PySparkException as error:
+            names = ", ".join(sorted(known.name for known in (*TABLES, *VIEWS)))
+            msg = f"--sql: {root_cause(str(error))} (tables and views: {names})"
+            raise ConfigurationError(msg) from error
+    table = Table()
+    for name in found[0].__fields__ if found else ("(no rows)",):
+        table.add_column(name)
+    for row in found:
+        table.add_row(*(Text("" if value is None else str(value)) for value in row))
+    Console().print(table)

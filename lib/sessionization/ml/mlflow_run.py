@@ -1,0 +1,137 @@
+"""A stream run as MLflow knows it: parameters, metrics per micro-batch, the tables as data sets.
+
+Imported on the tracker's thread only, and only where a run is to be kept: MLflow takes a second and 100 MB.
+"""
+
+import json
+import os
+import platform
+import time
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from mlflow import MlflowClient
+from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
+from mlflow.exceptions import MlflowException
+
+from sessionization.databricks import on_databricks
+from sessionization.ml.run_names import AUTO, EXPERIMENT, KIND_TAG, RunKind, RunStatus, sqlite_file
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.output.progress import BatchProgress
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import TABLES, Table
+
+_MOST_METRICS = 1_000
+_NOT_METRICS = {"query", "batch_id", "processed_ms"}
+_PACKAGES = ("sessionization", "pyspark", "delta-spark", "mlflow", "mlflow-skinny")
+
+
+def store_uri() -> str:
+    """Where runs are kept: what `MLFLOW_TRACKING_URI` says, else the workspace, or on a laptop a SQLite file at hand."""
+    given = os.environ.get("MLFLOW_TRACKING_URI")
+    if given:
+        return given
+    return "databricks" if on_databricks() else f"sqlite:///{Path.cwd() / 'mlflow.db'}"
+
+
+class MlflowRun:
+    """One run, from its first micro-batch to its end."""
+
+    def __init__(self, settings: SessionizeSettings, home: TableLocation, checkpoint_id: str) -> None:
+        self._settings, self._home, self._checkpoint_id = settings, home, checkpoint_id
+        _check_writable(store_uri())
+        self._client = MlflowClient(tracking_uri=store_uri())
+        self._run_id = ""
+
+    def begin(self) -> None:
+        run = self._client.create_run(
+            _experiment_id(self._client, self._settings.mlflow),
+            run_name=time.strftime("stream %Y-%m-%d %H:%M:%S", time.gmtime()),
+            tags={KIND_TAG: RunKind.STREAM.value, "checkpoint": self._checkpoint_id, "tables": str(self._home)},
+        )
+        self._run_id = run.info.run_id
+        self._client.log_batch(self._run_id, params=[Param(*item) for item in parameters_of(self._settings).items()])
+        datasets = [
+            DatasetInput(_dataset(self._home, table), [InputTag("mlflow.data.context", "output")]) for table in TABLES
+        ]
+        self._client.log_inputs(self._run_id, datasets=datasets)
+
+    def log(self, micro_batches: list[BatchProgress]) -> None:
+        metrics = [metric for progress in micro_batches for metric in metrics_of(progress)]
+        for at in range(0, len(metrics), _MOST_METRICS):
+            self._client.log_batch(self._run_id, metrics=metrics[at : at + _MOST_METRICS])
+
+    def end(self, status: RunStatus, not_kept: int) -> None:
+        if not_kept:
+            self._client.log_batch(self._run_id, tags=[RunTag("micro_batches_not_kept", str(not_kept))])
+        self._client.set_terminated(self._run_id, status)
+
+
+def _check_writable(store: str) -> None:
+    """Raise `OSError` at once for a SQLite file that cannot be written: MLflow would try for two minutes."""
+    file = sqlite_file(store)
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("ab"):
+            pass
+
+
+def metrics_of(progress: BatchProgress) -> Iterator[Metric]:
+    """The metrics of a micro-batch: `QUERY.COLUMN` of `stream_progress`, with the micro-batch as the step."""
+    for name, value in progress.row().items():
+        if name not in _NOT_METRICS and value is not None:
+            yield Metric(f"{progress.query}.{name}", float(value), progress.processed_ms, progress.batch_id)
+
+
+def parameters_of(settings: SessionizeSettings) -> dict[str, str]:
+    """The settings that were given or have a default, and the versions; of Kafka options the names alone."""
+    values: dict[str, Any] = settings.model_dump(mode="json", by_alias=True, exclude={"mlflow", "kafka_option"})
+    values["kafka_option"] = " ".join(sorted(settings.kafka_options))
+    values["python"] = platform.python_version()
+    values["runtime"] = os.environ.get("DATABRICKS_RUNTIME_VERSION")
+    values["cores"] = os.cpu_count()
+    for package in _PACKAGES:
+        try:
+            values[f"{package}_version"] = version(package)
+        except PackageNotFoundError:
+            continue
+    return {name: str(value) for name, value in values.items() if value not in (None, "")}
+
+
+def _experiment_id(client: MlflowClient, wanted: str) -> str:
+    name = _experiment_name() if wanted == AUTO else wanted
+    found = client.get_experiment_by_name(name)
+    if found is not None:
+        return str(found.experiment_id)
+    try:
+        return str(client.create_experiment(name))
+    except MlflowException:  # another job has just made it
+        found = client.get_experiment_by_name(name)
+        if found is None:
+            raise
+        return str(found.experiment_id)
+
+
+def _experiment_name() -> str:
+    """`sessionization`; in a workspace, where names are paths, that of whoever runs the job."""
+    if not on_databricks():
+        return EXPERIMENT
+    from pyspark.sql import SparkSession
+
+    row = SparkSession.builder.getOrCreate().sql("SELECT current_user()").first()
+    assert row is not None
+    return f"/Users/{row[0]}/{EXPERIMENT}"
+
+
+def _dataset(home: TableLocation, table: Table) -> Dataset:
+    is_folder = home.warehouse is not None
+    name = home.sql_name(table.name).replace("`", "")
+    source = {"path": name.removeprefix("delta.")} if is_folder else {"delta_table_name": name}
+    columns = [{"name": column.name, "type": column.type, "required": not column.nullable} for column in table.columns]
+    schema = json.dumps({"mlflow_colspec": columns})
+    said = json.dumps(source)
+    digest = f"{crc32((said + schema).encode()):08x}"
+    return Dataset(table.name, digest, "delta_table", said, schema)

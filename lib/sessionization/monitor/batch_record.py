@@ -1,0 +1,69 @@
+"""All that is known of one micro-batch: what its sink counted, and what the engine said of it."""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from pyspark.sql.streaming.listener import SourceProgress, StreamingQueryProgress
+
+from sessionization.clock import utc
+from sessionization.spark.output.progress import BatchProgress
+
+Record = dict[str, Any]
+"""The fields by name, of JSON's types; one that is not known, or not the query's, is not there."""
+
+
+def batch_record(progress: BatchProgress, engine: StreamingQueryProgress | None) -> Record:
+    """The fields of the batch log (docs/monitoring.md lists them); without `engine` those that the sink knows.
+
+    Args:
+        progress: what the sink counted.
+        engine: the engine's own progress of the same micro-batch.
+    """
+    fields = progress.row()
+    at = utc(fields.pop("processed_ms")).isoformat(timespec="milliseconds")
+    detail = progress.detail
+    known = {"at": at} | fields | {"ends": detail.ends, "live": detail.live, "write_ms": detail.write_ms}
+    known |= {"keeps_up": detail.keeps_up}
+    if engine is not None:
+        known |= _of_engine(progress, engine)
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def _of_engine(progress: BatchProgress, engine: StreamingQueryProgress) -> Record:
+    fields: Record = {"phases_ms": dict(engine.durationMs), "backlog": _backlog(engine.sources)}
+    if engine.stateOperators:
+        operator = engine.stateOperators[0]
+        fields |= {
+            "state_rows": operator.numRowsTotal,
+            "state_bytes": operator.memoryUsedBytes,
+            "state_commit_ms": operator.commitTimeMs,
+            "skew": _skew(progress, operator.numShufflePartitions),
+        }
+    return fields
+
+
+def _skew(progress: BatchProgress, partitions: int) -> float | None:
+    """How many times the average partition's rows the largest partition has: 1 where all have the same."""
+    largest, rows = progress.detail.largest_partition, progress.detail.rows_out
+    if not largest or not rows:
+        return None
+    return round(largest * partitions / rows, 3)
+
+
+def _backlog(sources: Iterable[SourceProgress]) -> int | None:
+    """How many messages the brokers had that this micro-batch did not take; None where no source is Kafka's."""
+    left: int | None = None
+    for source in sources:
+        if not source.description.startswith("KafkaV2"):
+            continue
+        newest, taken = _offsets(source.latestOffset), _offsets(source.endOffset)
+        behind = (offset - taken.get(partition, offset) for partition, offset in newest.items())
+        left = (left or 0) + sum(max(0, messages) for messages in behind)
+    return left
+
+
+def _offsets(text: str | None) -> dict[tuple[str, str], int]:
+    """Offsets by topic and partition, of the text that the engine writes for them."""
+    by_topic = json.loads(text or "null") or {}
+    return {(topic, partition): offset for topic, of in by_topic.items() for partition, offset in of.items()}

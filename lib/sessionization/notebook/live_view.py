@@ -1,0 +1,159 @@
+"""The job for a person who looks on: live sessions and the lateness of heartbeats, drawn again and again."""
+
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from matplotlib.figure import Figure
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from sessionization.clock import wall_clock_ms
+from sessionization.job.sessionize_job import Summary, Watch, run, summary_lines
+from sessionization.job.totals import count_live_sessions
+from sessionization.notebook import chart_style
+from sessionization.say import Say
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.checkpoint.folder import SESSIONIZE
+from sessionization.spark.output.progress import BatchProgress
+from sessionization.spark.tables.location import TableLocation
+
+PERSONS_RUN_MS: Final = 120_000
+"""How long it runs for a person who says nothing of it: nobody should leave a stream running by closing a window."""
+_MOST_POINTS = 900
+_MOST_NOTES = 4
+
+Display = Callable[[Any], None]
+
+
+@dataclass
+class LiveView:
+    """What has been seen since the run began; the stream's threads begin and add, the notebook's looks and draws."""
+
+    where: tuple[SparkSession, TableLocation] | None = None
+    live: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=_MOST_POINTS))
+    lateness: deque[tuple[int, int, int]] = field(default_factory=lambda: deque(maxlen=_MOST_POINTS))
+
+    def begin(self, spark: SparkSession, home: TableLocation) -> None:
+        self.where = spark, home
+
+    def look(self, now_ms: int) -> None:
+        """Count the sessions that are live now; nothing before the run has begun."""
+        if self.where is None:
+            return
+        # The tables may be about to change, and the engine may be gone: then the run itself tells.
+        with contextlib.suppress(PySparkException, Py4JError, OSError):
+            self.live.append((now_ms, count_live_sessions(*self.where)))
+
+    def add(self, progress: BatchProgress) -> None:
+        """Take what a micro-batch reports; of other queries than `sessionize` nothing is shown."""
+        if progress.query != SESSIONIZE:
+            return
+        if progress.lateness.p50_ms is not None and progress.lateness.p99_ms is not None:
+            self.lateness.append((progress.processed_ms, progress.lateness.p50_ms, progress.lateness.p99_ms))
+
+    def picture(self) -> Figure:
+        """Live sessions above, and how late heartbeats came below; both over the time of processing."""
+        figure, (above, below) = chart_style.figure_of(2, 2.5, share_x=True)
+        chart_style.titled(above, "Live sessions", y="sessions")
+        chart_style.titled(below, "Heartbeats: from due to table", x="time (UTC)", y="late by (ms)")
+        live, lateness = list(self.live), list(self.lateness)
+        if live:
+            above.step(
+                chart_style.instants([at for at, _ in live]),
+                [count for _, count in live],
+                where="post",
+                color=chart_style.BLUE,
+            )
+            chart_style.whole_numbers(above, y=True)
+            chart_style.from_zero(above)
+        else:
+            chart_style.without_rows(above, "none yet")
+        if lateness:
+            times = chart_style.instants([at for at, _, _ in lateness])
+            below.plot(
+                times, [p50 for _, p50, _ in lateness], ".-", color=chart_style.GREEN, label="p50 of a micro-batch"
+            )
+            below.plot(times, [p99 for _, _, p99 in lateness], ".-", color=chart_style.RED, label="p99")
+            chart_style.whole_numbers(below, y=True)
+            chart_style.from_zero(below)
+            below.legend(frameon=False, ncols=2)
+        else:
+            chart_style.without_rows(below, "no heartbeat yet")
+        if live or lateness:
+            chart_style.time_axis(below)
+        return figure
+
+
+@dataclass
+class _Said:
+    """What the run has said: of its routine the last line, all else once, for it may matter at the end too."""
+
+    notes: list[str] = field(default_factory=list)
+    routine: deque[str] = field(default_factory=lambda: deque(maxlen=1))
+
+    def note(self, line: str) -> None:
+        if line not in self.notes:
+            self.notes.append(line)
+
+    def now(self) -> list[str]:
+        return [*self.notes[-_MOST_NOTES:], *self.routine]
+
+
+class Output(Protocol):
+    """Where pictures of the run go, each in the place of the one before."""
+
+    def show(self, figure: Figure, lines: list[str]) -> None: ...
+
+
+class CellOutput:
+    """The output of the cell that runs."""
+
+    def __init__(self, display: Display) -> None:
+        self._display = display
+
+    def show(self, figure: Figure, lines: list[str]) -> None:
+        from IPython.display import clear_output
+
+        clear_output(wait=True)
+        self._display(figure)
+        print("\n".join(lines))  # noqa: T201 - a notebook's output
+
+
+def run_and_show(settings: SessionizeSettings, output: Output, every_s: float = 2.0) -> Summary:
+    """Run for `settings.run_for`, or a while, and draw live sessions and lateness again and again.
+
+    The notebook's stop button ends it as gracefully.
+
+    Raises what `run` raises.
+    """
+    view, stop, said = LiveView(), threading.Event(), _Said()
+    settings = _for_a_person(settings, said.note)
+    watch = Watch(said.note, view.begin, view.add, routine=said.routine.append)
+    with ThreadPoolExecutor(1, thread_name_prefix="stream") as threads:
+        running = threads.submit(run, settings, stop, watch)
+        try:
+            while not running.done():
+                try:
+                    wait([running], every_s)
+                    view.look(wall_clock_ms())
+                    output.show(view.picture(), said.now())
+                except KeyboardInterrupt:
+                    stop.set()
+        finally:  # whatever went wrong with the picture, no stream is left behind
+            stop.set()
+    summary = running.result()
+    output.show(view.picture(), [*said.notes, *summary_lines(summary)])
+    return summary
+
+
+def _for_a_person(settings: SessionizeSettings, say: Say) -> SessionizeSettings:
+    if settings.run_for is not None:
+        return settings
+    say(f"run-for is not set: this run stops after {PERSONS_RUN_MS // 60_000} minutes")
+    return settings.model_copy(update={"run_for": PERSONS_RUN_MS})

@@ -1,0 +1,43 @@
+"""Where a notebook finds the tables, and that SQL finds them by their plain names."""
+
+from pathlib import Path
+
+from pydantic import Field
+from pyspark.sql import SparkSession
+
+from sessionization.errors import ConfigurationError
+from sessionization.settings.table_location_settings import TableLocationSettings
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import TABLES
+from sessionization.spark.tables.views import create_views
+
+
+class TablesSettings(TableLocationSettings):
+    """Where the tables are, and what to look at in them."""
+
+    checkpoints: Path | None = Field(
+        None, description="the --checkpoints of the sessionize job, to look into its state"
+    )
+    device: str | None = Field(None, description="device to look at; without it, one that has much to show")
+
+    @property
+    def state_folder(self) -> Path:
+        """Raises `ConfigurationError` where no checkpoints are given."""
+        if self.checkpoints is None:
+            msg = "the state needs the widget checkpoints: name the folder that the sessionize job was given"
+            raise ConfigurationError(msg)
+        return self.checkpoints
+
+
+def use_tables(spark: SparkSession, settings: TableLocationSettings) -> None:
+    """Let `sessions`, `live_sessions` and all others be found by their plain names, in SQL and by the pictures.
+
+    Raises `ConfigurationError` where they are not there yet.
+    """
+    home = TableLocation.of(settings)
+    home.require(spark, TABLES)
+    if home.warehouse is not None:
+        create_views(spark, home)
+        return
+    spark.sql(f"USE CATALOG `{home.catalog}`")
+    spark.sql(f"USE SCHEMA `{home.schema}`")

@@ -1,0 +1,31 @@
+"""The job in a notebook: as a task it just runs, for a person it shows how it goes, and stops."""
+
+from collections.abc import Callable
+from typing import Any
+
+from sessionization.command_line.widgets import WidgetBar, is_run_by_a_job
+from sessionization.databricks import is_chosen
+from sessionization.job import sessionize_job
+from sessionization.say import Say
+from sessionization.settings.sessionize_settings import SessionizeSettings
+
+
+def run_here(
+    settings: SessionizeSettings,
+    widgets: WidgetBar,
+    display: Callable[[Any], None],
+    say: Say = print,
+) -> None:
+    """Run the job: as a task until it is stopped, without a chart; for a person with one, and for a while.
+
+    As a task of a job that runs the file instead it does nothing.
+    """
+    if not is_chosen("notebook"):
+        say("the job's other task runs the stream (entry_point of the bundle): nothing to do here")
+        return
+    if is_run_by_a_job(widgets):
+        sessionize_job.run_and_print_summary(settings, say)
+        return
+    from sessionization.notebook.live_view import CellOutput, run_and_show  # a task needs no plotting
+
+    run_and_show(settings, CellOutput(display))

@@ -1,0 +1,158 @@
+"""Pictures of the tables and views; `tables.use_tables` comes first. Times are UTC, durations as the axis says."""
+
+from collections import defaultdict
+
+from matplotlib.figure import Figure
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from sessionization.notebook import chart_style, histogram, timeline
+
+_MS_IN_MINUTE = 60_000
+_MOST_MINUTES = 180
+_NO_CHANGE = "no change yet: start the job, and players (the job simulate)"
+
+
+def concurrent_sessions(spark: SparkSession) -> Figure:
+    """Sessions that touched each minute of the last three hours with any, by platform."""
+    rows = _rows(
+        spark,
+        f"""
+        SELECT unix_millis(minute) AS minute_ms, platform, sessions FROM concurrent_sessions
+        WHERE minute >= (SELECT max(minute) FROM concurrent_sessions) - INTERVAL {_MOST_MINUTES} MINUTES
+        ORDER BY minute
+        """,
+    )
+    figure, (axes,) = chart_style.figure_of()
+    chart_style.titled(axes, "Concurrent sessions", x="minute (event time, UTC)", y="sessions")
+    if not rows:
+        chart_style.without_rows(axes)
+        return figure
+    by_platform: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for row in rows:
+        by_platform[row.platform].append((row.minute_ms, row.sessions))
+    for platform, points in sorted(by_platform.items()):
+        axes.step(
+            chart_style.instants([minute_ms for minute_ms, _ in points]),
+            [sessions for _, sessions in points],
+            where="post",
+            color=chart_style.OF_PLATFORM[platform],
+            label=platform,
+        )
+    chart_style.time_axis(axes)
+    chart_style.whole_numbers(axes, y=True)
+    chart_style.from_zero(axes)
+    axes.legend(frameon=False)
+    return figure
+
+
+def session_lengths(spark: SparkSession) -> Figure:
+    """How long sessions lasted, by how they ended."""
+    lengths = histogram.histogram(
+        spark.sql(
+            f"""
+            SELECT duration_ms / {_MS_IN_MINUTE} AS value, end_reason AS kind FROM sessions
+            WHERE duration_ms IS NOT NULL
+            """
+        )
+    )
+    figure, (axes,) = chart_style.figure_of()
+    chart_style.titled(axes, f"Session lengths ({lengths.total:,} sessions)", x="length (minutes)", y="sessions")
+    if not lengths.total:
+        chart_style.without_rows(axes, "no session has ended yet")
+        return figure
+    histogram.draw(axes, lengths, chart_style.OF_REASON)
+    chart_style.whole_numbers(axes, y=True)
+    return figure
+
+
+def ends_by_reason(spark: SparkSession) -> Figure:
+    """How sessions ended, as their last revision says, and how many are live."""
+    rows = _rows(spark, "SELECT coalesce(end_reason, 'live') AS reason, count(*) AS sessions FROM sessions GROUP BY 1")
+    found = {row.reason: row.sessions for row in rows}
+    figure, (axes,) = chart_style.figure_of(height=2.6)
+    chart_style.titled(axes, "Sessions by how they ended", x="sessions")
+    shown = [reason for reason in chart_style.OF_REASON if reason in found]
+    if not shown:
+        chart_style.without_rows(axes)
+        return figure
+    names = [reason.replace("_", " ") for reason in shown]
+    chart_style.bars(
+        axes, names, [found[reason] for reason in shown], [chart_style.OF_REASON[reason] for reason in shown]
+    )
+    return figure
+
+
+def corrected_ends(spark: SparkSession) -> Figure:
+    """By how much corrections moved an end: the last revision against the first."""
+    moves = histogram.histogram(
+        spark.sql(
+            f"""
+            SELECT (max_by(unix_millis(ended_at), revision) - min_by(unix_millis(ended_at), revision))
+                     / {_MS_IN_MINUTE} AS value, 'moved' AS kind
+            FROM session_changes WHERE change = 'ended' AND end_reason != 'orphaned'
+            GROUP BY device_id, session_id HAVING max(revision) > 0
+            """
+        )
+    )
+    figure, (axes,) = chart_style.figure_of(height=2.8)
+    chart_style.titled(
+        axes, f"Corrected ends ({moves.total:,})", x="end moved by (minutes; left of 0 is earlier)", y="sessions"
+    )
+    if not moves.total:
+        chart_style.without_rows(axes, "no end was corrected yet")
+        return figure
+    histogram.draw(axes, moves, {"moved": chart_style.BLUE})
+    axes.axvline(0, color="black", lw=0.8)
+    chart_style.whole_numbers(axes, y=True)
+    return figure
+
+
+def quarantine(spark: SparkSession) -> Figure:
+    """Messages in quarantine by reason."""
+    rows = _rows(spark, "SELECT reason, count(*) AS messages FROM quarantine GROUP BY 1 ORDER BY 2 DESC, 1")
+    figure, (axes,) = chart_style.figure_of(height=3.0)
+    chart_style.titled(axes, "Quarantine", x="messages")
+    if not rows:
+        chart_style.without_rows(axes, "nothing is in quarantine")
+        return figure
+    names = [row.reason.replace("_", " ") for row in rows]
+    chart_style.bars(axes, names, [row.messages for row in rows], [chart_style.RED] * len(rows))
+    return figure
+
+
+def device_timeline(spark: SparkSession, device_id: str | None) -> Figure:
+    """The sessions of a device; where it has no change yet, or there is no device (None), the picture says so."""
+    rows = device_changes(spark, device_id).collect()
+    if not rows:
+        figure, (axes,) = chart_style.figure_of(height=2.4)
+        chart_style.titled(axes, "One device")
+        chart_style.without_rows(axes, _NO_CHANGE if device_id is None else f"device {device_id} has no change yet")
+        return figure
+    bars = timeline.bars_of(row.asDict() for row in rows)
+    caption = f"{len(bars)} sessions, {sum(len(bar.beats_ms) for bar in bars)} heartbeats"
+    return timeline.draw([timeline.DeviceTimeline(str(device_id), caption, bars)], "One device")
+
+
+def device_changes(spark: SparkSession, device_id: str | None) -> DataFrame:
+    """All changes of a device in the order in which they happened, times also in UTC milliseconds (`_ms`)."""
+    changes = spark.table("device_timeline").where(F.col("device_id") == F.lit(device_id)).orderBy("position")
+    in_ms = (F.unix_millis(f"{name}_at").alias(f"{name}_ms") for name in ("started", "ended", "due"))
+    return changes.select("*", *in_ms)
+
+
+def busy_device(spark: SparkSession) -> str | None:
+    """A device with several sessions; kinds of ends, corrections and heartbeats speak for it. None where there is no change."""
+    row = spark.sql(
+        """
+        SELECT device_id FROM session_changes GROUP BY device_id
+        ORDER BY least(count(DISTINCT session_id), 6) + 3 * count(DISTINCT end_reason) + 3 * least(max(revision), 2)
+                 + least(count_if(change = 'heartbeat'), 4) DESC,
+                 device_id LIMIT 1
+        """
+    ).first()
+    return None if row is None else str(row.device_id)
+
+
+def _rows(spark: SparkSession, sql: str) -> list[Row]:
+    return spark.sql(sql).collect()

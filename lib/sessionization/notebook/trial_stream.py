@@ -1,0 +1,126 @@
+"""A stream on trial: a home of its own for the tables, messages by hand, and the job's notebook over them."""
+
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import uuid4
+
+from pydantic import Field
+from pyspark.sql import DataFrame, SparkSession
+
+from sessionization.command_line.widgets import JOB_RUN_ID
+from sessionization.files import write_atomically
+from sessionization.notebook.handmade_messages import Message
+from sessionization.settings.table_location_settings import TableLocationSettings
+from sessionization.spark.input.parse import PC_STREAM
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import SESSION_CHANGES, Table
+
+HEARTBEAT = "2s"
+
+
+class TrialSettings(TableLocationSettings):
+    """Where to try the stream, and what was deployed. The trial leaves nothing behind."""
+
+    schema_name: str | None = Field(
+        None, alias="schema", description="schema of the tables; the trial makes one whose name begins so, and drops it"
+    )
+    folder: Path = Field(description="folder for the trial's messages and checkpoints, on a volume")
+    reader: str | None = Field(None, description="who may read the tables, and not write them")
+
+    @property
+    def deployed(self) -> TableLocation:
+        """The home of the tables that the deployed job writes."""
+        return TableLocation.of(self)
+
+
+@dataclass
+class Trial:
+    """One trial; `begin` before it, `end` after it."""
+
+    spark: SparkSession
+    settings: TrialSettings
+    _name: str = field(default_factory=lambda: uuid4().hex[:8])
+    _files: int = 0
+
+    @property
+    def folder(self) -> Path:
+        return self.settings.folder / f"trial-{self._name}"
+
+    @property
+    def home(self) -> TableLocation:
+        if self.settings.warehouse is not None:
+            return TableLocation(self.folder / "warehouse")
+        return TableLocation(None, self.settings.catalog, f"{self.settings.schema_name}_trial_{self._name}")
+
+    def begin(self) -> None:
+        (self.folder / "input" / PC_STREAM).mkdir(parents=True)
+        if self.home.catalog is not None:
+            self.spark.sql(f"CREATE SCHEMA `{self.home.catalog}`.`{self.home.schema}`")
+
+    def end(self) -> None:
+        if self.home.catalog is not None:
+            self.spark.sql(f"DROP SCHEMA IF EXISTS `{self.home.catalog}`.`{self.home.schema}` CASCADE")
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def send(self, *messages: Message) -> None:
+        """Deliver messages of PCs as one file, as a collector should: written hidden, then renamed."""
+        self._files += 1
+        lines = "".join(message.line() for message in messages)
+        write_atomically(self.folder / "input" / PC_STREAM / f"{self._files}.json", lines)
+
+    def run(self, run_notebook: Callable[[str, int, Mapping[str, str]], object], notebook: str, run_for: str) -> None:
+        """Run the job's notebook as a task would, on the trial's tables; `run_notebook` is `dbutils.notebook.run`."""
+        home = self.home
+        where = (
+            {"warehouse": str(home.warehouse)}
+            if home.warehouse is not None
+            else {"catalog": str(home.catalog), "schema": str(home.schema)}
+        )
+        widgets = {
+            "input": str(self.folder / "input"),
+            "checkpoints": str(self.folder / "checkpoints"),
+            "heartbeat": HEARTBEAT,
+            "mlflow": "off",
+            "run-for": run_for,
+            JOB_RUN_ID: "trial",
+        }
+        run_notebook(notebook, 1_800, where | widgets)
+
+    def read(self, table: Table) -> DataFrame:
+        return self.home.read(self.spark.read, table)
+
+    def changes(self) -> DataFrame:
+        """What is not a heartbeat: sessions that started and ended, and nothing that time alone adds."""
+        return self.read(SESSION_CHANGES).where("change != 'heartbeat'")
+
+
+def may_write(spark: SparkSession, home: TableLocation, principal: str) -> list[str]:
+    """What a principal may do to the tables beyond reading them; none is what a reader should have.
+
+    In a folder rights are the file system's: none is told.
+    """
+    if home.catalog is None:
+        return []
+    rows = spark.sql(f"SHOW GRANTS `{principal}` ON SCHEMA `{home.catalog}`.`{home.schema}`").collect()
+    reading = {
+        "SELECT",
+        "USE SCHEMA",
+        "USE_SCHEMA",
+        "USE CATALOG",
+        "USE_CATALOG",
+        "BROWSE",
+        "READ VOLUME",
+        "READ_VOLUME",
+    }
+    return sorted({str(row.ActionType) for row in rows} - reading)
+
+
+def may_read(spark: SparkSession, home: TableLocation, principal: str) -> bool:
+    """Whether a principal has been granted to read the tables; in a folder, whether this user can."""
+    if home.catalog is None:
+        assert home.warehouse is not None
+        return home.warehouse.is_dir()
+    rows = spark.sql(f"SHOW GRANTS `{principal}` ON SCHEMA `{home.catalog}`.`{home.schema}`").collect()
+    return any(str(row.ActionType) == "SELECT" for row in rows)

@@ -1,0 +1,113 @@
+"""Say what the operator remembers, and whether it is as it must be."""
+
+from collections.abc import Iterator
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+
+from sessionization.clock import utc
+from sessionization.errors import CheckpointError, StateError
+from sessionization.ops.invariants import Broken, Moment, broken, invariants
+from sessionization.ops.maintenance_settings import InspectSettings
+from sessionization.ops.state_reader import StateReader
+from sessionization.say import Say
+from sessionization.spark.checkpoint.folder import SESSIONIZE, Checkpoint, read_checkpoint
+from sessionization.spark.checkpoint.spark_logs import read_started_batch
+from sessionization.spark.engine.session import job_session
+
+_KINDS = ("devices", "live", "closed", "pending_ends", "timers")
+
+
+def inspect(settings: InspectSettings, say: Say) -> None:
+    """Print the state of a checkpoint, and check its invariants.
+
+    Raises `CheckpointError` or `ConfigurationError` where there is no state to read, and `StateError` at the end where an
+    invariant does not hold.
+    """
+    checkpoint = read_checkpoint(settings.checkpoints)
+    with job_session() as spark:
+        state = StateReader(spark, checkpoint.folder).at_newest()
+        moment = moment_of(checkpoint, state)
+        for line in _lines(state, moment, settings):
+            say(line)
+        found, count = checked(state, moment), len(invariants(moment))
+    if found:
+        msg = (
+            f"{len(found)} of {count} invariants do not hold ({'; '.join(map(str, found))}): "
+            "keep a copy of the checkpoint, and see docs/state.md"
+        )
+        raise StateError(msg)
+    say(f"{count} invariants hold")
+
+
+def moment_of(checkpoint: Checkpoint, state: StateReader) -> Moment:
+    """What the state after a micro-batch is held against.
+
+    Raises `CheckpointError` where Spark's log does not say.
+    """
+    assert state.batch_id is not None
+    written = read_started_batch(checkpoint.folder / SESSIONIZE, state.batch_id)
+    if written.partitions is None:
+        msg = f"micro-batch {state.batch_id} in --checkpoints {checkpoint.folder} does not tell its state partitions: deploy the version that began it"
+        raise CheckpointError(msg)
+    return Moment(written.clock_ms, checkpoint.in_force, checkpoint.layout, written.partitions)
+
+
+def checked(state: StateReader, moment: Moment) -> list[Broken]:
+    """The invariants that the state breaks; it is read once, and held meanwhile."""
+    entries, timers = state.entries().cache(), state.timers().cache()
+    try:
+        return broken(entries, timers, moment)
+    finally:
+        entries.unpersist()
+        timers.unpersist()
+
+
+def invariant_frame(state: StateReader) -> DataFrame:
+    """What must be true of the state, and is not: for notebooks.
+
+    Returns:
+        `invariant`, `broken` (of how many entries, devices or keys it is not true; 0 is as it must be) and `example`.
+
+    Raises as `inspect` does, but nothing where an invariant does not hold.
+    """
+    state = state.at_newest()
+    moment = moment_of(read_checkpoint(state.checkpoints), state)
+    found = {one.invariant: one for one in checked(state, moment)}
+    rows = [
+        (name, *((found[name].count, found[name].example) if name in found else (0, None)))
+        for name in invariants(moment)
+    ]
+    return state.spark.createDataFrame(rows, "invariant string, broken bigint, example string")
+
+
+def _lines(state: StateReader, moment: Moment, settings: InspectSettings) -> Iterator[str]:
+    partitions = state.by_partition().collect()
+    yield (
+        f"state after micro-batch {state.batch_id} of {utc(moment.clock_ms):%Y-%m-%d %H:%M:%S} UTC, "
+        f"{moment.layout}, in {moment.partitions} partitions"
+    )
+    yield _table(("partition", *_KINDS), [*partitions, _sum(partitions)])
+    if settings.fullest:
+        yield from _frame("the devices with the most entries", state.largest_devices(settings.fullest))
+    if settings.device is not None:
+        yield from _frame(f"device {settings.device}", state.of_device(settings.device))
+
+
+def _sum(partitions: list[Row]) -> Row:
+    return Row(partition="all", **{kind: sum(row[kind] for row in partitions) for kind in _KINDS})
+
+
+def _frame(title: str, frame: DataFrame) -> Iterator[str]:
+    rows = frame.select(*(F.col(name).cast("string") for name in frame.columns)).collect()
+    yield f"{title}:" if rows else f"{title}: nothing is remembered"
+    if rows:
+        yield _table(tuple(frame.columns), rows)
+
+
+def _table(names: tuple[str, ...], rows: list[Row]) -> str:
+    cells = [names, *(tuple("-" if row[name] is None else str(row[name]) for name in names) for row in rows)]
+    widths = [max(len(line[at]) for line in cells) for at in range(len(names))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells
+    )

@@ -1,0 +1,153 @@
+"""Bring what `--sink kafka` has sent to `--output-topic` into `session_changes`, each change once."""
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from sessionization.errors import CheckpointError, ConfigurationError, StreamError
+from sessionization.job.shutdown import REST_WITHIN_S, stop_query, wait_until_idle
+from sessionization.ops.maintenance_settings import LandChangesSettings
+from sessionization.say import Say
+from sessionization.spark.checkpoint.folder_lock import lock_folder
+from sessionization.spark.checkpoint.spark_logs import has_unfinished_batch, newest_started_batch, read_started_batch
+from sessionization.spark.engine.error_text import root_cause
+from sessionization.spark.engine.session import has_session, job_session
+from sessionization.spark.engine.watchdog import explain_engine_death, watch_for_hang
+from sessionization.spark.input.kafka_source import check_topics, client_options
+from sessionization.spark.output import changes_topic
+from sessionization.spark.output.sinks import COMPACT_EVERY_BATCHES, ROWS_PER_FILE, compact
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import SESSION_CHANGES
+from sessionization.stop_signals import stop_after
+
+_log = logging.getLogger(__name__)
+
+_QUERY = "land_changes"
+
+MAX_CHANGES_PER_MICRO_BATCH = ROWS_PER_FILE
+"""Bound on what one micro-batch takes from a backlog: it is held in memory, and written as one file."""
+
+
+def land(settings: LandChangesSettings, say: Say, stop: threading.Event) -> None:
+    """Run until `stop` is set or `settings.run_for` is over; a restart with the same checkpoint goes on from there.
+
+    Raises `ConfigurationError` or `CheckpointError` before anything is started, and `StreamError` when the query ended on
+    its own.
+    """
+    if settings.bootstrap_servers is None:
+        msg = "--bootstrap-servers is missing: name the brokers that sessionize --sink kafka writes to"
+        raise ConfigurationError(msg)
+    home = TableLocation.of(settings)
+    home.require_folder(SESSION_CHANGES)  # what a sessionize job makes from here on would not be held
+    _refuse_other_topic(settings.checkpoints, settings.output_topic)
+    log = settings.checkpoints / "engine.log"
+    is_ours = not has_session()
+    with (
+        lock_folder(settings.checkpoints, say, stop),
+        home.held(say, stop),
+        explain_engine_death(log),
+        job_session(log) as spark,
+        watch_for_hang(spark, log, stop, say, is_ours=is_ours),
+    ):
+        home.require(spark, [SESSION_CHANGES])
+        check_topics(spark, settings, (settings.output_topic,))
+        options = client_options(spark, settings)
+        query = start(spark, home, options, settings.output_topic, settings.checkpoints, settings.trigger)
+        say(f"from {settings.output_topic} into {SESSION_CHANGES.name} in {home}")
+        wait(query, settings.checkpoints / _QUERY, stop, settings.run_for, say)
+
+
+def _refuse_other_topic(checkpoints: Path, output_topic: str) -> None:
+    """Check that what the folder's query has read, if it has, is the topic: what it had not taken of another is not landed.
+
+    Raises `CheckpointError`.
+    """
+    query = checkpoints / _QUERY
+    number = newest_started_batch(query)
+    sources = read_started_batch(query, number).sources if number >= 0 else ()
+    read = [name for source in sources for name in source or ()]
+    if read and output_topic not in read:
+        msg = (
+            f"--checkpoints {checkpoints} was begun with --output-topic {', '.join(read)}, not {output_topic}: give the same "
+            "again, or a new --checkpoints folder"
+        )
+        raise CheckpointError(msg)
+
+
+def start(
+    spark: SparkSession,
+    home: TableLocation,
+    options: Mapping[str, str],
+    output_topic: str,
+    checkpoints: Path,
+    trigger_ms: int,
+) -> StreamingQuery:
+    """Start the query; `parameters_to_arguments` are the Kafka client's."""
+    source = {
+        "subscribe": output_topic,
+        "startingOffsets": "earliest",
+        "failOnDataLoss": "true",
+        "maxOffsetsPerTrigger": str(MAX_CHANGES_PER_MICRO_BATCH),
+    }
+    records = spark.readStream.format("kafka").options(**options, **source).load()
+    return (
+        changes_topic.from_records(records)
+        .writeStream.queryName(_QUERY)
+        .foreachBatch(partial(_land, home, output_topic))
+        .option("checkpointLocation", str(checkpoints / _QUERY))
+        .trigger(processingTime=f"{trigger_ms} milliseconds")
+        .start()
+    )
+
+
+def _land(home: TableLocation, output_topic: str, changes: DataFrame, batch_id: int) -> None:
+    append_new(home, output_topic, changes)
+    if batch_id % COMPACT_EVERY_BATCHES == COMPACT_EVERY_BATCHES - 1:
+        compact(changes.sparkSession, home, (SESSION_CHANGES,))
+
+
+def append_new(home: TableLocation, output_topic: str, changes: DataFrame) -> None:
+    """Append those of the changes from a topic that the table has not; the same ones again append nothing.
+
+    So it matters neither how often the stream sent a change, nor how often this micro-batch is repeated.
+    """
+    changes = changes.persist()
+    try:
+        foreign = changes.where(~changes_topic.is_change()).count()
+        if foreign:
+            _log.warning("%s records of %s are no changes, and left out: who sends them?", foreign, output_topic)
+        table = home.read(changes.sparkSession.read, SESSION_CHANGES)
+        new = changes_topic.missing_from(table, changes.where(changes_topic.is_change())).persist()
+        try:
+            if not new.isEmpty():
+                home.append(new.coalesce(1), SESSION_CHANGES)
+        finally:
+            new.unpersist()
+    except Exception as error:  # noqa: BLE001 - whatever it was, its text must be short
+        raise StreamError(root_cause(str(error))) from None
+    finally:
+        changes.unpersist()
+
+
+def wait(query: StreamingQuery, checkpoint: Path, stop: threading.Event, run_for_ms: int | None, say: Say) -> None:
+    """Wait for the end, and stop the query between two micro-batches: one that it repeats would bring back what was erased.
+
+    Raises `StreamError` when the query ended on its own.
+    """
+    with stop_after(stop, run_for_ms):
+        while query.isActive and not stop.wait(0.2):
+            pass
+    wait_until_idle(query, time.monotonic() + REST_WITHIN_S)
+    failure = query.exception()
+    stop_query(query, say)
+    if failure is None and has_unfinished_batch(checkpoint):
+        say("the query is cut off within a micro-batch, which the next start repeats")
+    if failure is not None:
+        msg = f"the query stopped: {root_cause(str(failure))}; nothing is lost: mend the cause, start again with the same options"
+        raise StreamError(msg)

@@ -1,0 +1,210 @@
+"""What the operator remembers now, through Spark's state data source: read only, also while the stream runs."""
+
+import atexit
+import re
+import shutil
+import tempfile
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sessionization.databricks import on_databricks
+from sessionization.errors import ConfigurationError
+from sessionization.spark.checkpoint.folder import SESSIONIZE
+from sessionization.spark.checkpoint.spark_logs import newest_committed_batch
+from sessionization.spark.engine.error_text import root_cause
+from sessionization.spark.operator.codec import STATE_SCHEMA
+from sessionization.spark.operator.session_store import STATE_NAME
+
+_IS_PLAIN = re.compile(r"[\w/.:=@+-]+")
+_STORED_AS_JSON = "map<string, array<array<string>>>"
+
+
+@dataclass(frozen=True, slots=True)
+class StateReader:
+    """The state of one checkpoint after a micro-batch: by default the last one that is committed when a frame is read.
+
+    `checkpoints` is the folder that the job was given, `batch_id` a micro-batch that is done.
+    """
+
+    spark: SparkSession
+    checkpoints: Path
+    batch_id: int | None = None
+
+    def at_newest(self) -> "StateReader":
+        """The state after the micro-batch that is the last one now, whatever the stream does meanwhile.
+
+        Raises `ConfigurationError` where none is done yet, and `CheckpointError` where Spark's log cannot be read.
+        """
+        batch_id = newest_committed_batch(self.checkpoints / SESSIONIZE)
+        if batch_id < 0:
+            raise _no_state(self.checkpoints)
+        return replace(self, batch_id=batch_id)
+
+    def entries(self) -> DataFrame:
+        """One row per entry as it is stored, whatever the layout.
+
+        Returns:
+            `grouping_key`, `partition`, `bucket` (null without device groups), `device_id`, `session_id`, and the fields
+            of `codec.STATE_SCHEMA`.
+
+        Raises `ConfigurationError` for a folder without state.
+        """
+        stored = self._read(stateVarName=STATE_NAME)
+        if "bucket" in stored.schema["user_map_key"].dataType.names:  # type: ignore[attr-defined]
+            return _of_groups(stored)
+        known = stored.schema["user_map_value"].dataType.names  # type: ignore[attr-defined]
+        return stored.select(
+            "key.grouping_key",
+            F.col("partition_id").alias("partition"),
+            F.lit(None).cast("bigint").alias("bucket"),
+            F.col("key.grouping_key").alias("device_id"),
+            F.col("user_map_key.session_id").alias("session_id"),
+            *(
+                (
+                    F.col(f"user_map_value.{field.name}") if field.name in known else F.lit(None).cast(field.dataType)
+                ).alias(field.name)
+                for field in STATE_SCHEMA.fields
+            ),
+        )
+
+    def sessions(self) -> DataFrame:
+        """One row per entry, whatever the layout.
+
+        Returns:
+            `device_id`, `session_id`, `status` (`live`, `closed`, `pending_end`), `platform`, `account_id`,
+            `started_at`, `opened_at`, `ended_at`, `end_reason`, `revision`, `foreground_s`, `since_at` (closed or
+            first seen), `grouping_key`, `partition`.
+
+        Raises `ConfigurationError` for a folder without state.
+        """
+        return self.entries().select(
+            "device_id", "session_id", "status", "platform", "account_id",
+            *(_at(name) for name in ("started", "opened", "ended")),
+            "end_reason", "revision", "foreground_s", _at("since"), "grouping_key", "partition",
+        )  # fmt: skip
+
+    def timers(self) -> DataFrame:
+        """One row per timer: `grouping_key`, `due_at`, `partition`.
+
+        Raises `ConfigurationError` for a folder without state.
+        """
+        stored = self._read(readRegisteredTimers="true")
+        return stored.select(
+            "key.grouping_key",
+            F.timestamp_millis("expiration_timestamp_ms").alias("due_at"),
+            F.col("partition_id").alias("partition"),
+        )
+
+    def of_device(self, device_id: str | None) -> DataFrame:
+        """The entries of one device, as `sessions`, in the order of their Starts; of no device (None) there are none."""
+        return self.sessions().where(F.col("device_id") == F.lit(device_id)).orderBy("started_at", "session_id")
+
+    def by_partition(self) -> DataFrame:
+        """One row per partition that holds anything: `partition`, `devices`, `live`, `closed`, `pending_ends`, `timers`."""
+        entries = (
+            self.sessions()
+            .groupBy("partition")
+            .agg(
+                F.countDistinct("device_id").alias("devices"),
+                *(
+                    F.count_if(F.col("status") == status).alias(name)
+                    for status, name in (("live", "live"), ("closed", "closed"), ("pending_end", "pending_ends"))
+                ),
+            )
+        )
+        timers = self.timers().groupBy("partition").agg(F.count("*").alias("timers"))
+        return entries.join(timers, "partition", "full").fillna(0).orderBy("partition")
+
+    def largest_devices(self, limit: int = 20) -> DataFrame:
+        """The devices with the most entries, of equals those with a live one first: `device_id`, `entries`, `live`, `oldest_at`, `partition`."""
+        return (
+            self.sessions()
+            .groupBy("device_id", "partition")
+            .agg(
+                F.count("*").alias("entries"),
+                F.count_if(F.col("status") == "live").alias("live"),
+                F.min(F.coalesce("opened_at", "since_at")).alias("oldest_at"),
+            )
+            .orderBy(F.desc("entries"), F.desc("live"), "device_id")
+            .limit(limit)
+        )
+
+    def fullest_device(self) -> str | None:
+        """The device with the most entries; None where nothing is remembered."""
+        row = self.largest_devices(1).first()
+        return None if row is None else str(row.device_id)
+
+    def _read(self, **options: str) -> DataFrame:
+        if not (self.checkpoints / SESSIONIZE / "state").is_dir():
+            raise _no_state(self.checkpoints)
+        # The state reader needs a part of the engine that only streaming starts.
+        _ = self.spark.streams.active
+        path = plain(str(self.checkpoints.absolute() / SESSIONIZE))
+        if self.batch_id is not None:
+            options |= {"batchId": str(self.batch_id)}
+        try:
+            return self.spark.read.format("statestore").options(path=path, **options).load()
+        except PySparkException as error:
+            msg = (
+                f"the state in --checkpoints {self.checkpoints} cannot be read ({root_cause(str(error))}): "
+                "try again after the next micro-batch"
+            )
+            raise ConfigurationError(msg) from error
+
+
+def _of_groups(stored: DataFrame) -> DataFrame:
+    by_bucket = stored.select(
+        "key.grouping_key",
+        F.col("partition_id").alias("partition"),
+        "user_map_key.bucket",
+        F.explode(F.from_json("user_map_value.devices", _STORED_AS_JSON)).alias("device_id", "stored"),
+    )
+    # The bucket of the recent ones, below all others, says how a device stands now: null if it is forgotten.
+    devices = by_bucket.groupBy("grouping_key", "partition", "device_id").agg(
+        F.min_by("stored", "bucket").alias("stored"), F.min("bucket").alias("bucket")
+    )
+    entries = devices.select("grouping_key", "partition", "bucket", "device_id", F.explode("stored").alias("entry"))
+    return entries.select(
+        "grouping_key",
+        "partition",
+        "bucket",
+        "device_id",
+        F.col("entry")[0].cast("bigint").alias("session_id"),
+        # An older version wrote fewer fields.
+        *(
+            F.get("entry", F.lit(at)).cast(field.dataType).alias(field.name)
+            for at, field in enumerate(STATE_SCHEMA.fields, 1)
+        ),
+    )
+
+
+def _no_state(checkpoints: Path) -> ConfigurationError:
+    msg = (
+        f"--checkpoints {checkpoints} holds no state: give the folder that the sessionize job was given, "
+        "after its first micro-batch"
+    )
+    return ConfigurationError(msg)
+
+
+@cache
+def plain(folder: str) -> str:
+    """A path of a folder that Spark's state reader takes.
+
+    It encodes the path once too often, and then does not find one with a space in it: that gets a link without, for as
+    long as this process lives. In a workspace other machines read too, and nothing is linked.
+    """
+    if _IS_PLAIN.fullmatch(folder) or on_databricks():
+        return folder
+    link = Path(tempfile.mkdtemp(prefix="sessionization-")) / "checkpoint"
+    link.symlink_to(folder)
+    atexit.register(shutil.rmtree, link.parent, ignore_errors=True)
+    return str(link)
+
+
+def _at(name: str) -> Column:
+    return F.timestamp_millis(f"{name}_ms").alias(f"{name}_at")

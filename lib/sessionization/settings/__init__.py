@@ -1,0 +1,1 @@
+"""The options of jobs that several packages share, checked once."""

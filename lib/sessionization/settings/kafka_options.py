@@ -1,0 +1,119 @@
+"""What a person says of Kafka: options of the client as KEY=VALUE, secrets by reference only, and a topic's name."""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+
+from sessionization.errors import ConfigurationError
+
+OUTPUT_TOPIC = "output_sessions"
+"""The topic that changes go to unless another is named."""
+_INPUT_TOPICS = ("pc_sessions", "console_sessions")
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_SECRET_PARTS = ("password", "passphrase", "secret", "jaas", "keystore.key", "key.pem", "oauthbearer.config")
+_FROM_ENVIRONMENT = "env:"
+FROM_SCOPE = "secret:"
+
+_SOURCE_OPTIONS = (
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "groupIdPrefix",
+    "kafkaConsumer.pollTimeoutMs",
+    "minPartitions",
+)
+_SET_BY_THE_JOB = {
+    "kafka.bootstrap.servers",
+    "kafka.auto.offset.reset",
+    "kafka.enable.auto.commit",
+    "kafka.group.id",
+    "kafka.interceptor.classes",
+    "kafka.key.deserializer",
+    "kafka.value.deserializer",
+}
+
+
+def parse_kafka_options(texts: Iterable[str]) -> dict[str, str]:
+    """Options by name. A secret must be `env:NAME` or `secret:SCOPE/KEY`, so that no command line shows it.
+
+    Raises `ValueError` with what to change; no message repeats a value.
+    """
+    options: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        name, value = name.strip(), value.strip()
+        if not equals or not name or not value:
+            msg = "is not KEY=VALUE: write it as in kafka.security.protocol=SASL_SSL"
+        elif name in options:
+            msg = f"{name} is given more than once: give it once"
+        elif value in {_FROM_ENVIRONMENT, FROM_SCOPE}:
+            msg = f"{name} refers to nothing: write {name}={_FROM_ENVIRONMENT}NAME or {name}={FROM_SCOPE}SCOPE/KEY"
+        elif any(part in name.lower() for part in _SECRET_PARTS) and not value.startswith(
+            (_FROM_ENVIRONMENT, FROM_SCOPE)
+        ):
+            msg = (
+                f"{name} is a secret, and others can read a command line: write {name}={_FROM_ENVIRONMENT}NAME of an "
+                f"environment variable, or {name}={FROM_SCOPE}SCOPE/KEY of a Databricks secret"
+            )
+        else:
+            options[name] = value
+            continue
+        raise ValueError(msg)
+    return options
+
+
+def check_client_options(texts: tuple[str, ...]) -> tuple[str, ...]:
+    """The same texts; raises `ValueError` for one that is no option, or not one to set from outside."""
+    for name in parse_kafka_options(texts):
+        is_known = name.startswith("kafka.") or name in _SOURCE_OPTIONS
+        if name.lower() in _SET_BY_THE_JOB or not is_known:
+            msg = (
+                f"{name} is not one to set here: write an option of the Kafka client with 'kafka.' before it, or "
+                f"one of {', '.join(_SOURCE_OPTIONS)}"
+            )
+            raise ValueError(msg)
+    return texts
+
+
+def check_output_topic(name: str) -> str:
+    """The same name; raises `ValueError` for one that no topic can have, or an input has."""
+    if _TOPIC.fullmatch(name) is None or name in {".", ".."}:
+        msg = f"{name!r} is no topic's name: write at most 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'"
+        raise ValueError(msg)
+    if name in _INPUT_TOPICS:
+        msg = f"{name!r} is one of the inputs: give changes a topic of their own"
+        raise ValueError(msg)
+    return name
+
+
+def resolve_secrets(options: Mapping[str, str], secret: Callable[[str, str], str] | None) -> dict[str, str]:
+    """The options with every reference replaced by what it refers to.
+
+    Args:
+        options: as `parse_kafka_options` returns them.
+        secret: gives a secret by scope and key; None where there are no secret scopes.
+
+    Raises `ConfigurationError` where a reference leads nowhere.
+    """
+    return {name: _value(name, value, secret) for name, value in options.items()}
+
+
+def _value(name: str, value: str, secret: Callable[[str, str], str] | None) -> str:
+    if value.startswith(_FROM_ENVIRONMENT):
+        variable = value.removeprefix(_FROM_ENVIRONMENT)
+        if not os.environ.get(variable):
+            msg = f"--kafka-option {name}: {variable} is not set: export it, and start again"
+            raise ConfigurationError(msg)
+        return os.environ[variable]
+    if value.startswith(FROM_SCOPE):
+        scope, _slash, key = value.removeprefix(FROM_SCOPE).partition("/")
+        if not scope or not key:
+            msg = f"--kafka-option {name} is not a reference: write {name}={FROM_SCOPE}SCOPE/KEY"
+            raise ConfigurationError(msg)
+        if secret is None:
+            msg = (
+                f"--kafka-option {name}: secret scopes are on Databricks only: "
+                f"export an environment variable and write {_FROM_ENVIRONMENT}NAME"
+            )
+            raise ConfigurationError(msg)
+        return secret(scope, key)
+    return value

@@ -1,0 +1,31 @@
+"""Where the tables are, as options: a folder on a laptop, a schema of Unity Catalog on Databricks."""
+
+from pathlib import Path
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+def check_table_location(warehouse: Path | None, catalog: str | None, schema_name: str | None) -> None:
+    """Let the tables have one home; raises `ValueError` for none, two, or half of one."""
+    if (warehouse is None) == (catalog is None):
+        msg = "the tables need one home: give --warehouse DIR, or --catalog NAME and --schema NAME"
+        raise ValueError(msg)
+    if (catalog is None) != (schema_name is None):
+        msg = "--catalog and --schema go together: give both, or neither"
+        raise ValueError(msg)
+
+
+class TableLocationSettings(BaseModel):
+    """The settings of whoever works on tables that are there already."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    warehouse: Path | None = Field(None, description="folder of the Delta tables, on a laptop")
+    catalog: str | None = Field(None, description="Unity Catalog catalog of the tables, on Databricks")
+    schema_name: str | None = Field(None, alias="schema", description="schema of the tables in --catalog")
+
+    @model_validator(mode="after")
+    def _have_one_home(self) -> Self:
+        check_table_location(self.warehouse, self.catalog, self.schema_name)
+        return self

@@ -1,0 +1,65 @@
+"""What a checkpoint keeps for good."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from sessionization.durations import format_duration
+from sessionization.settings.kafka_options import OUTPUT_TOPIC
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.checkpoint.state_layout import StateLayout, device_groups_for
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedSettings:
+    """Settings of which another value would lose rows or double them."""
+
+    source: str
+    input: str
+    tables: str
+    device_groups: int | None
+    max_clock_skew_ms: int
+    max_event_age_ms: int
+    starting_offsets: str = "earliest"
+    mode: str = "micro-batch"
+    output_topic: str = OUTPUT_TOPIC
+    """Fixed once changes have gone there, and until they go to the tables again."""
+
+    @classmethod
+    def of(cls, settings: SessionizeSettings, tables: str) -> "PinnedSettings":
+        return cls(
+            source=settings.source,
+            input=str(settings.input.absolute()) if settings.input is not None else "",
+            tables=tables,
+            device_groups=settings.device_groups or device_groups_for(settings.expected_devices),
+            max_clock_skew_ms=settings.max_clock_skew,
+            max_event_age_ms=settings.max_event_age,
+            starting_offsets=settings.starting_offsets,
+            mode=settings.mode,
+            output_topic=settings.output_topic,
+        )
+
+    def options(self) -> dict[str, str]:
+        """The fields as a person gives them on the command line."""
+        return {
+            "--source": self.source,
+            "--input": self.input,
+            "--warehouse or --catalog and --schema": self.tables,
+            "--device-groups": "not given" if self.device_groups is None else str(self.device_groups),
+            "--max-clock-skew": format_duration(self.max_clock_skew_ms),
+            "--max-event-age": format_duration(self.max_event_age_ms),
+            "--starting-offsets": self.starting_offsets,
+            "--mode": self.mode,
+            "--output-topic": self.output_topic,
+        }
+
+
+def explain_ignored_devices(settings: SessionizeSettings, checkpoints: Path, layout: StateLayout) -> str | None:
+    """The line for `--expected-devices` where the checkpoint keeps another layout; None where there is nothing to say."""
+    devices = settings.expected_devices
+    wanted = StateLayout(device_groups_for(devices))
+    if devices is None or wanted == layout:
+        return None
+    return (
+        f"--expected-devices {devices} is ignored: --checkpoints {checkpoints} keeps its state {layout}, not {wanted}; to "
+        "change that, stop the job and begin a new --checkpoints folder with --expected-devices and --from-sessions"
+    )

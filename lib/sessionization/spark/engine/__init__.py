@@ -1,0 +1,1 @@
+"""The Spark session, whether its JVM lives, and what its errors mean."""

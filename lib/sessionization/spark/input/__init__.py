@@ -1,0 +1,1 @@
+"""Messages in: from files or Kafka, parsed into events."""

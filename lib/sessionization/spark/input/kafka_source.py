@@ -1,0 +1,146 @@
+"""Messages from Kafka topics, and what to do when the brokers do not give them."""
+
+import json
+import re
+from functools import partial
+from typing import Protocol
+
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sessionization.databricks import on_databricks
+from sessionization.errors import ConfigurationError
+from sessionization.settings.kafka_options import resolve_secrets
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.engine.error_text import root_cause
+from sessionization.spark.input.parse import STREAMS
+from sessionization.spark.input.topic_offsets import Offsets
+
+CLOCKS_DIFFER_MS = 60_000
+"""`--starting-offsets latest` begins this much before the first start, for the brokers' clocks may be behind."""
+_ANSWER_WITHIN_MS = 10_000
+_REFUSALS = (
+    (
+        r"UnknownTopicOrPartitionException|UNKNOWN_TOPIC",
+        "has no topic {topic}: create it, or give the brokers that have it",
+    ),
+    (r"InvalidTopicException", "refuses the topic's name {topic}"),
+    (
+        r"(?:Sasl|Ssl)\w*Exception|\w*(?:Authentication|Authorization)Exception|Could not find a .KafkaClient. entry",
+        "does not let this job read {topic}: check the --kafka-option values for security, and the topic's permissions",
+    ),
+    (
+        r"No resolvable bootstrap urls|Invalid url in bootstrap",
+        "is no broker's address: write HOST:PORT, several with commas, and check the names",
+    ),
+    (
+        r"TimeoutException|DisconnectException",
+        f"does not answer within {_ANSWER_WITHIN_MS // 1_000} s: is the broker up, and the address right?",
+    ),
+)
+
+
+class Brokers(Protocol):
+    """Settings that say which brokers, and how to talk to them."""
+
+    @property
+    def bootstrap_servers(self) -> str | None: ...
+
+    @property
+    def kafka_options(self) -> dict[str, str]: ...
+
+
+def kafka_messages(
+    spark: SparkSession,
+    settings: SessionizeSettings,
+    begun_ms: int,
+    max_offsets: int | None,
+    starts: Offsets | None = None,
+) -> DataFrame:
+    """Stream both topics from where the query's checkpoint is, at first from `--starting-offsets`.
+
+    `latest` is an instant, the same for every query: else what comes between the starts of two queries would be known
+    to one of them only.
+
+    Args:
+        spark: the session.
+        settings: which brokers, and how to talk to them.
+        begun_ms: when the checkpoint was begun.
+        max_offsets: how many messages a micro-batch takes at most.
+        starts: in place of `--starting-offsets`, where to begin in every partition that is there.
+
+    Returns:
+        The columns of `raw_events`: `stream` (the topic), `partition`, `offset`, `file` (null), `ingested_at` (the
+        broker's timestamp), `value` binary (null where the record has none), `ingest_date`.
+    """
+    options = client_options(spark, settings) | {
+        "subscribe": ",".join(STREAMS),
+        "failOnDataLoss": str(not settings.accept_data_loss).lower(),
+    }
+    if max_offsets is not None:
+        options["maxOffsetsPerTrigger"] = str(max_offsets)
+    if starts is not None:
+        options["startingOffsets"] = json.dumps(starts)
+    elif settings.starting_offsets == "latest":
+        options["startingTimestamp"] = str(begun_ms - CLOCKS_DIFFER_MS)
+        options["startingOffsetsByTimestampStrategy"] = "latest"
+    else:
+        options["startingOffsets"] = "earliest"
+    records = spark.readStream.format("kafka").options(**options).load()
+    return records.select(
+        F.col("topic").alias("stream"),
+        "partition",
+        "offset",
+        F.lit(None).cast("string").alias("file"),
+        F.col("timestamp").alias("ingested_at"),
+        "value",
+        F.to_date("timestamp").alias("ingest_date"),
+    )
+
+
+def check_topics(spark: SparkSession, settings: Brokers, topics: tuple[str, ...]) -> None:
+    """Ask the brokers for each topic, and give up soon; a query would retry for minutes, and name no topic.
+
+    Raises `ConfigurationError`.
+    """
+    options = client_options(spark, settings) | {
+        "kafka.default.api.timeout.ms": str(_ANSWER_WITHIN_MS),
+        "kafka.request.timeout.ms": str(_ANSWER_WITHIN_MS // 2),
+        "fetchOffset.numRetries": "1",
+        "failOnDataLoss": "false",
+    }
+    for topic in topics:
+        try:
+            spark.read.format("kafka").options(**options).option("subscribe", topic).load().select("offset").limit(
+                1
+            ).collect()
+        except Py4JNetworkError:
+            raise
+        except (PySparkException, Py4JError) as error:
+            raise ConfigurationError(_refusal(settings, topic, str(error))) from error
+
+
+def _refusal(settings: Brokers, topic: str, text: str) -> str:
+    for pattern, told in _REFUSALS:
+        if re.search(pattern, text):
+            return f"--bootstrap-servers {settings.bootstrap_servers} {told.format(topic=topic)}"
+    return f"--bootstrap-servers {settings.bootstrap_servers}: topic {topic} cannot be read: {root_cause(text)}"
+
+
+def client_options(spark: SparkSession, settings: Brokers) -> dict[str, str]:
+    """The Kafka client's options with the brokers, every reference to a secret replaced; raises `ConfigurationError`."""
+    secret = partial(_databricks_secret, spark) if on_databricks() else None
+    options = resolve_secrets(settings.kafka_options, secret)
+    return options | {"kafka.bootstrap.servers": str(settings.bootstrap_servers)}
+
+
+def _databricks_secret(spark: SparkSession, scope: str, key: str) -> str:
+    from pyspark.dbutils import DBUtils
+
+    try:
+        return str(DBUtils(spark).secrets.get(scope, key))
+    except Exception as error:
+        msg = f"secret {scope}/{key} cannot be read: create it, or let this job's user read the scope"
+        raise ConfigurationError(msg) from error

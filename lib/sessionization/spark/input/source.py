@@ -1,0 +1,80 @@
+"""Where messages come from: one DataFrame of messages as they came, whatever the source."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.input.kafka_source import kafka_messages
+from sessionization.spark.input.parse import STREAMS
+from sessionization.spark.input.topic_offsets import Offsets
+
+MAX_FILES_PER_MICRO_BATCH = 1_000
+"""Bound on what one micro-batch takes from a backlog, so that heartbeats go on while it is worked off."""
+
+
+def read_messages(
+    spark: SparkSession,
+    settings: SessionizeSettings,
+    begun_ms: int,
+    max_offsets: int | None,
+    starts: Offsets | None = None,
+) -> DataFrame:
+    """The messages of the source that the settings name; `begun_ms`, `max_offsets` and `starts` as in `kafka_messages`."""
+    if settings.source == "kafka":
+        return kafka_messages(spark, settings, begun_ms, max_offsets, starts)
+    assert settings.input is not None
+    return file_messages(spark, settings.input)
+
+
+def file_messages(spark: SparkSession, input_folder: Path) -> DataFrame:
+    """Stream the lines of `*.json` files in the stream folders of `input_folder`.
+
+    Either folder may be missing and appear later. A file must appear whole (written under another name or hidden,
+    then renamed) and never change. Its modification time is the ingest time of its lines.
+
+    Returns:
+        The columns of `raw_events`: `stream`, `partition` and `offset` (null), `file`, `ingested_at`, `value` binary
+        (a line without its LF or CRLF), `ingest_date`. Blank lines are no messages.
+    """
+    lines = (
+        spark.readStream.format("text")
+        .option("lineSep", "\n")
+        .option("pathGlobFilter", "*.json")
+        # Otherwise a folder named like a partition (date=2026-11-21) ends the query. Files in folders are dropped below.
+        .option("recursiveFileLookup", "true")
+        .option("maxFilesPerTrigger", str(MAX_FILES_PER_MICRO_BATCH))
+        # A file is read however old it is: by default the source drops those a week older than the newest.
+        .option("maxFileAge", "36500d")
+        .load(f"{_glob_escaped(input_folder.absolute())}/{{{','.join(STREAMS)}}}")
+    )
+    line = F.col("value").cast("binary")
+    without_cr = F.when(F.endswith(line, F.lit(b"\r")), F.substring(line, F.lit(1), F.octet_length(line) - 1))
+    file = F.col("_metadata.file_path")
+    return (
+        lines.where(F.expr(r"trim(BOTH ' \t\r' FROM value) != ''"))
+        .select(
+            F.regexp_extract(file, rf"/({'|'.join(STREAMS)})/[^/._][^/]*$", 1).alias("stream"),
+            F.lit(None).cast("int").alias("partition"),
+            F.lit(None).cast("bigint").alias("offset"),
+            file.alias("file"),
+            F.col("_metadata.file_modification_time").alias("ingested_at"),
+            F.coalesce(without_cr, line).alias("value"),
+        )
+        .where("stream != ''")
+        .withColumn("ingest_date", F.to_date("ingested_at"))
+    )
+
+
+def input_files(input_folder: Path) -> Iterator[Path]:
+    """The files that `file_messages` would read now; what is hidden is none, nor is a folder, whatever its name."""
+    for stream in STREAMS:
+        for file in (input_folder.absolute() / stream).glob("[!._]*.json"):
+            if file.is_file():
+                yield file
+
+
+def _glob_escaped(path: Path) -> str:
+    return "".join(f"\\{character}" if character in "\\*?[]{}" else character for character in str(path))

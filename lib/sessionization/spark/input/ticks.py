@@ -1,0 +1,73 @@
+"""A stream of one row a second, which makes Spark plan micro-batches, and can call the operator for given keys."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sessionization.clock import wall_clock_ms
+from sessionization.errors import CheckpointError
+from sessionization.files import write_atomically
+from sessionization.spark.checkpoint.spark_logs import newest_started_batch, read_started_batch
+
+_RATE_LOG_VERSION = "v1"
+
+
+@dataclass(frozen=True, slots=True)
+class WakeUp:
+    """The grouping keys to call, and the tick whose row calls them.
+
+    One tick is in one micro-batch, also when that is repeated.
+    """
+
+    tick: int
+    keys: tuple[str, ...]
+
+
+def tick_stream(spark: SparkSession, wake: WakeUp | None = None) -> DataFrame:
+    """An endless stream that makes Spark plan a micro-batch every second; its rows are the keys of `wake`, mostly none.
+
+    After a restart with no new input Spark plans no micro-batch, and every due timer would stay silent until an event comes.
+
+    Returns:
+        The column `grouping_key`.
+    """
+    seconds = spark.readStream.format("rate").option("rowsPerSecond", "1").load()
+    if wake is None:
+        return seconds.where("false").select(F.lit(None).cast("string").alias("grouping_key"))
+    keys = F.from_json(F.lit(json.dumps(wake.keys)), "array<string>")  # one literal: a column per key is a huge plan
+    return seconds.where(F.col("value") == wake.tick).select(F.explode(keys).alias("grouping_key"))
+
+
+def move_tick_origin_back(query: Path, now_ms: int | None = None) -> None:
+    """Move the tick source's start time back, if the clock went back so far that Spark would refuse to start the query.
+
+    Spark counts them in seconds since its source first began. Under an earlier clock it would count fewer than were read,
+    and refuse to start (`startSeconds > endSeconds`). Then the source's beginning is moved back.
+
+    Raises `CheckpointError`.
+    """
+    tick = next_tick(query)
+    now_ms = wall_clock_ms() if now_ms is None else now_ms
+    for file in query.glob("sources/*/0"):
+        try:
+            version, _, began = file.read_text(encoding="utf-8").partition("\n")
+            if version != _RATE_LOG_VERSION or not began.strip().isdigit():
+                continue
+            if int(began) + tick * 1_000 > now_ms:
+                # The checksum first: Spark reads a file without one, and refuses one that differs.
+                file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+                write_atomically(file, f"{version}\n{now_ms - (tick + 1) * 1_000}")
+        except (OSError, UnicodeDecodeError) as error:
+            msg = f"{file} cannot be put right after the clock went back ({error}): see to its permissions"
+            raise CheckpointError(msg) from error
+
+
+def next_tick(query: Path) -> int:
+    """The first tick that no micro-batch has read; the tick source is the only one whose offset is a plain integer."""
+    newest = newest_started_batch(query)
+    if newest < 0:
+        return 0
+    return max((source for source in read_started_batch(query, newest).sources if isinstance(source, int)), default=0)

@@ -1,0 +1,1 @@
+"""The stateful operator: a processor over the session store."""

@@ -1,0 +1,282 @@
+"""The one place where rows and the core's types meet: event rows in, state entries both ways, change rows out."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import orjson
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, IntegerType, LongType, StringType, StructField, StructType
+
+from sessionization.core.events import End, EndReason, Event, Platform, Start
+from sessionization.core.heartbeat_grid import Firing
+from sessionization.core.session_rules import Outcome
+from sessionization.core.session_state import Closed, Live, PendingEnd, SessionState
+from sessionization.spark.input.parse import EVENT_COLUMNS
+
+STATE_SCHEMA = StructType(
+    [
+        StructField("status", StringType()),
+        StructField("platform", StringType()),
+        StructField("account_id", StringType()),
+        StructField("started_ms", LongType()),
+        StructField("opened_ms", LongType()),
+        StructField("ended_ms", LongType()),
+        StructField("end_reason", StringType()),
+        StructField("revision", IntegerType()),
+        StructField("foreground_s", LongType()),
+        StructField("since_ms", LongType()),
+        StructField("place", LongType()),
+    ]
+)
+"""A state entry. `since_ms` is when it was closed or seen; what a status does not have is null.
+
+A later version adds fields at the end only: `decode_entries` reads them by place.
+"""
+
+_STORED = ("session_id", *STATE_SCHEMA.names)
+_SESSION_AT, _STATUS_AT, _PLATFORM_AT, _ACCOUNT_AT, _STARTED_AT, _OPENED_AT, _SINCE_AT = map(
+    _STORED.index, ("session_id", "status", "platform", "account_id", "started_ms", "opened_ms", "since_ms")
+)
+_AT_REST = {"closed", "pending_end"}
+
+StateValue = tuple[Any, ...]
+"""A value of `STATE_SCHEMA`, field by field."""
+
+StoredEntry = Sequence[Any]
+"""An entry as `encode_entries` wrote it: the session id, then the fields of `STATE_SCHEMA`."""
+
+OUTPUT_SCHEMA = StructType(
+    [
+        StructField("device_id", StringType()),
+        StructField("session_id", LongType()),
+        StructField("account_id", StringType()),
+        StructField("platform", StringType()),
+        StructField("change", StringType()),
+        StructField("end_reason", StringType()),
+        StructField("revision", IntegerType()),
+        StructField("started_ms", LongType()),
+        StructField("ended_ms", LongType()),
+        StructField("duration_ms", LongType()),
+        StructField("foreground_s", LongType()),
+        StructField("beat", IntegerType()),
+        StructField("missed_beats", IntegerType()),
+        StructField("due_ms", LongType()),
+        StructField("event_ms", LongType()),
+        StructField("ingested_ms", LongType()),
+        StructField("processed_ms", LongType()),
+        StructField("events", IntegerType()),
+        StructField("duplicate_start", IntegerType()),
+        StructField("duplicate_end", IntegerType()),
+        StructField("evicted", IntegerType()),
+        StructField("entries", IntegerType()),
+    ]
+)
+"""What the operator emits: a change (`change` not null), the counts of a device's events, or both in one row.
+
+Or how many `entries` a device group remembers, with the group in place of the device.
+"""
+
+PACKED_OUTPUT_SCHEMA = StructType([StructField(field.name, ArrayType(field.dataType)) for field in OUTPUT_SCHEMA])
+"""What the operator hands over: an array per column of `OUTPUT_SCHEMA`, so that many rows travel as one."""
+
+OutputRow = tuple[Any, ...]
+"""A row of `OUTPUT_SCHEMA`, field by field."""
+
+_PLATFORMS = {platform.value: platform for platform in Platform}
+_PackedRow = Row(*OUTPUT_SCHEMA.names)
+_PACKED_ROWS = 10_000
+_NO_TALLY = (None, None, None, None)
+_NO_CHANGE = (None,) * (OUTPUT_SCHEMA.names.index("processed_ms") - 1)
+
+
+def pack_event() -> Column:
+    """The columns of a valid event as one JSON text: PySpark takes an event apart cell by cell, which costs the most."""
+    return F.to_json(F.array(*(F.col(name).cast("string") for name in EVENT_COLUMNS)))
+
+
+def unpack_event(text: str) -> tuple[str, Event]:
+    """Read the device and the event that `pack_event` wrote."""
+    device_id, session_id, is_start, event_ms, foreground_s, account_id, platform, ingested_ms = orjson.loads(text)
+    said = int(session_id), int(event_ms), _PLATFORMS[platform], int(ingested_ms), account_id
+    if is_start == "true":
+        return device_id, Start(*said)
+    return device_id, End(*said, None if foreground_s is None else int(foreground_s))
+
+
+def decode_entry(value: StateValue) -> SessionState:
+    """Read a value of `STATE_SCHEMA`; raises `ValueError` for one that this version did not write."""
+    try:
+        (
+            status, platform, account_id, started_ms, opened_ms, ended_ms, reason, revision, foreground_s, since_ms, place
+        ) = value  # fmt: skip
+        match status:
+            case "live":
+                return Live(started_ms, opened_ms, account_id, Platform(platform))
+            case "closed":
+                return Closed(
+                    started_ms,
+                    ended_ms,
+                    EndReason(reason),
+                    revision,
+                    foreground_s,
+                    account_id,
+                    Platform(platform),
+                    since_ms,
+                    place,
+                )
+            case "pending_end":
+                return PendingEnd(ended_ms, foreground_s, account_id, Platform(platform), since_ms, place)
+            case _:
+                msg = f"{status!r} is not a valid status"
+                raise ValueError(msg)  # noqa: TRY301 - told below, as what the enums raise
+    except ValueError as error:
+        msg = f"a state entry cannot be read ({error}): another version wrote it; deploy that version again"
+        raise ValueError(msg) from error
+
+
+def encode_entry(entry: SessionState) -> StateValue:
+    """Write a value of `STATE_SCHEMA`."""
+    match entry:
+        case Live():
+            return (
+                "live", entry.platform.value, entry.account_id, entry.started_ms, entry.opened_ms,
+                None, None, None, None, None, None,
+            )  # fmt: skip
+        case Closed():
+            return (
+                "closed", entry.platform.value, entry.account_id, entry.started_ms, None, entry.ended_ms,
+                entry.reason.value, entry.revision, entry.foreground_s, entry.closed_ms, entry.place,
+            )  # fmt: skip
+        case PendingEnd():
+            return (
+                "pending_end", entry.platform.value, entry.account_id, None, None, entry.at_ms,
+                None, None, entry.foreground_s, entry.seen_ms, entry.place,
+            )  # fmt: skip
+
+
+def decode_entries(rows: Iterable[StoredEntry]) -> dict[int, SessionState]:
+    """Read a device's entries by session id, as `encode_entries` wrote them; fields that were added since are null.
+
+    Raises `ValueError` for what this version did not write, nor one before it.
+    """
+    width = len(STATE_SCHEMA.fields)
+    return {session_id: decode_entry((*value, *(None,) * (width - len(value)))) for session_id, *value in rows}
+
+
+def encode_entries(entries: Mapping[int, SessionState]) -> list[StoredEntry]:
+    """Write a device's entries as lists for JSON: `[[session_id, fields of STATE_SCHEMA ...], ...]`."""
+    return [(session_id, *encode_entry(entry)) for session_id, entry in entries.items()]
+
+
+def only_beating(rows: Iterable[StoredEntry], rested_ms: int, opened_ms: int) -> list[StoredEntry] | None:
+    """The live ones among a device's entries, if a timer can do no more than let them beat; else None.
+
+    So it is where all closed and pending entries have become so after `rested_ms`, and the live ones were opened after
+    `opened_ms`. Told without making entries of them: most devices are like that.
+    """
+    live = []
+    for row in rows:
+        if row[_STATUS_AT] == "live" and row[_OPENED_AT] > opened_ms:
+            if len(row) != len(_STORED) or row[_PLATFORM_AT] not in _PLATFORMS:
+                return None
+            live.append(row)
+        elif row[_STATUS_AT] not in _AT_REST or row[_SINCE_AT] <= rested_ms:
+            return None
+    return live
+
+
+def has_live(rows: Iterable[StoredEntry]) -> bool:
+    """Whether one of the entries is live; told without making entries of them."""
+    return any(row[_STATUS_AT] == "live" for row in rows)
+
+
+def output_rows(device_id: str, outcome: Outcome, now_ms: int) -> Iterator[OutputRow]:
+    """One row per change; the counts, if any, ride on the first, or on a row of their own where there is none."""
+    tally = outcome.tally
+    counts = (tally.events, tally.duplicate_start, tally.duplicate_end, tally.evicted) if tally.events else _NO_TALLY
+    for change in outcome.changes:
+        yield (
+            device_id,
+            change.session_id,
+            change.account_id,
+            change.platform,
+            change.kind,
+            change.end_reason,
+            change.revision,
+            change.started_ms,
+            change.ended_ms,
+            change.duration_ms,
+            change.foreground_s,
+            change.beat,
+            change.missed_beats,
+            change.due_ms,
+            change.event_ms,
+            change.ingested_ms,
+            change.processed_ms,
+            *counts,
+            None,
+        )
+        counts = _NO_TALLY
+    if counts is not _NO_TALLY:
+        yield (device_id, *_NO_CHANGE, now_ms, *counts, None)
+
+
+def entries_row(group: str, entries: int, now_ms: int) -> OutputRow:
+    """The row that says how many entries a device group remembers."""
+    return (group, *_NO_CHANGE, now_ms, *_NO_TALLY, entries)
+
+
+def pack_rows(rows: Sequence[OutputRow]) -> Iterator[Row]:
+    """Rows of `PACKED_OUTPUT_SCHEMA` for these of `OUTPUT_SCHEMA`."""
+    for at in range(0, len(rows), _PACKED_ROWS):
+        yield _PackedRow(*zip(*rows[at : at + _PACKED_ROWS], strict=True))
+
+
+def pack_heartbeats(live: Iterable[tuple[str, StoredEntry]], firing: Firing) -> Iterator[Row]:
+    """The heartbeats of live sessions and their devices: as `on_timer` makes them one by one, but column by column."""
+    missed = firing.missed
+    if missed < 0:
+        return
+    beating = [(*at, beat) for at in live if (beat := firing.beat_of(at[1][_OPENED_AT])) >= 1]
+    for at in range(0, len(beating), _PACKED_ROWS):
+        device_ids, entries, beats = zip(*beating[at : at + _PACKED_ROWS], strict=True)
+        count = len(beats)
+        # Tuples all: PySpark goes through lists cell by cell, in search of more rows.
+        columns = {
+            "device_id": device_ids,
+            "session_id": tuple(entry[_SESSION_AT] for entry in entries),
+            "account_id": tuple(entry[_ACCOUNT_AT] for entry in entries),
+            "platform": tuple(entry[_PLATFORM_AT] for entry in entries),
+            "change": ("heartbeat",) * count,
+            "revision": (0,) * count,
+            "started_ms": tuple(entry[_STARTED_AT] for entry in entries),
+            "duration_ms": tuple(firing.now_ms - entry[_OPENED_AT] for entry in entries),
+            "beat": beats,
+            "missed_beats": tuple(min(beat - 1, missed) for beat in beats) if missed else (0,) * count,
+            "due_ms": (firing.due_ms,) * count,
+            "processed_ms": (firing.now_ms,) * count,
+        }
+        nothing = (None,) * count
+        yield _PackedRow(*(columns.get(name, nothing) for name in OUTPUT_SCHEMA.names))
+
+
+def unpack_rows(packed_rows: DataFrame) -> DataFrame:
+    """Rows of `OUTPUT_SCHEMA` for those of `PACKED_OUTPUT_SCHEMA`."""
+    return packed_rows.select(F.inline(F.arrays_zip(*OUTPUT_SCHEMA.names)))
+
+
+def pack_seed(after_ms: int) -> Column:
+    """The aggregate of a grouping key's entries as one JSON text, from rows of `device_id`, `session_id` and `STATE_SCHEMA`."""
+    entry = F.struct("device_id", "session_id", *STATE_SCHEMA.names)
+    return F.to_json(F.struct(F.lit(after_ms).alias("after_ms"), F.collect_list(entry).alias("entries")))
+
+
+def unpack_seed(text: str) -> tuple[int, dict[str, dict[int, SessionState]]]:
+    """Read what `pack_seed` wrote: the instant, and sessions by device."""
+    said = orjson.loads(text)
+    devices: dict[str, dict[int, SessionState]] = {}
+    for row in said["entries"]:
+        entry = decode_entry(tuple(row.get(name) for name in STATE_SCHEMA.names))
+        devices.setdefault(row["device_id"], {})[row["session_id"]] = entry
+    return said["after_ms"], devices

@@ -1,0 +1,1 @@
+"""Changes out: what each query writes per micro-batch, and the row that records it."""

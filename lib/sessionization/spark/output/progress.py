@@ -1,0 +1,118 @@
+"""The row that every query leaves in `stream_progress` for every micro-batch."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+
+_PERCENTAGES = (0.5, 0.99, 1.0)
+_ACCURACY = 10_000
+POINTS = 200
+"""So many rows, evenly spread over the order of delays, stand for all rows of a micro-batch in the summary of a run."""
+_SPREAD = [(point + 0.5) / POINTS for point in range(POINTS)]
+
+
+@dataclass(frozen=True, slots=True)
+class Percentiles:
+    """p50, p99 and the maximum of a delay in milliseconds; None where there was nothing to measure."""
+
+    p50_ms: int | None
+    p99_ms: int | None
+    max_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DelaySample:
+    """The delays of `rows` rows in milliseconds: of evenly spread ones among them, which all stand for the same share."""
+
+    rows: int
+    delays_ms: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDetail:
+    """What the monitor tells of a micro-batch beyond its row in `stream_progress`; None where it is not the query's.
+
+    `ends` counts the ends by reason, `live` the live sessions after the micro-batch; of `rows_out` rows of the operator
+    the largest partition has `largest_partition`; the tables took `write_ms` to take the rows. `keeps_up` is whether
+    heartbeats come in time (`keeping_up.KeepingUp`). The spreads are for the summary of the run.
+    """
+
+    ends: Mapping[str, int] | None = None
+    live: int | None = None
+    rows_out: int | None = None
+    largest_partition: int | None = None
+    write_ms: int | None = None
+    keeps_up: bool | None = None
+    latency: DelaySample | None = None
+    lateness: DelaySample | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchProgress:
+    """One micro-batch of one query, named as in `stream_progress`; None where a column is not the query's."""
+
+    query: str
+    batch_id: int
+    processed_ms: int
+    rows_in: int
+    batch_ms: int
+    latency: Percentiles
+    lateness: Percentiles = Percentiles(None, None, None)
+    started: int | None = None
+    heartbeats: int | None = None
+    ended: int | None = None
+    duplicate_start: int | None = None
+    duplicate_end: int | None = None
+    evicted: int | None = None
+    quarantined: int | None = None
+    state_rows: int | None = None
+    state_bytes: int | None = None
+    state_entries: int | None = None
+    detail: BatchDetail = BatchDetail()
+
+    def row(self) -> dict[str, Any]:
+        """The columns of `stream_progress` by name, but `processed_ms` for `processed_at`; made of JSON's types."""
+        values = asdict(self)
+        del values["detail"]
+        for name in ("latency", "lateness"):
+            values |= {f"{name}_{key}": value for key, value in values.pop(name).items()}
+        return values
+
+
+def last_engine_progress(query: StreamingQuery | None) -> StreamingQueryProgress | None:
+    """What the engine said last about a query; None before its first micro-batch.
+
+    Where the clock was set back the engine leaves out a rate that it cannot compute, and PySpark cannot read the rest.
+    """
+    try:
+        return None if query is None else query.lastProgress
+    except LookupError:
+        return None
+
+
+def delay_instants(since_ms: str) -> str:
+    """SQL of an aggregate, for `delay_percentiles` and `sample_delays`: the instants that the median, p99 and longest delays began at.
+
+    After them come those of `POINTS` delays in between. `since_ms` is SQL of an instant in milliseconds.
+    """
+    shares = ", ".join(f"{1 - share!r}D" for share in (*_PERCENTAGES, *_SPREAD))
+    return f"percentile_approx({since_ms}, array({shares}), {_ACCURACY})"
+
+
+def delay_percentiles(instants_ms: list[int] | None, committed_ms: int) -> Percentiles:
+    """The delays up to the commit. It is one instant for all rows, so the earliest start is the longest delay."""
+    if not instants_ms:
+        return Percentiles(None, None, None)
+    return Percentiles(*(max(0, committed_ms - instant_ms) for instant_ms in instants_ms[: len(_PERCENTAGES)]))
+
+
+def sample_delays(rows: int, instants_ms: list[int] | None, committed_ms: int) -> DelaySample | None:
+    """The same for all points; `rows` is how many rows have an instant."""
+    if not instants_ms:
+        return None
+    return DelaySample(
+        rows, tuple(max(0, committed_ms - instant_ms) for instant_ms in instants_ms[len(_PERCENTAGES) :])
+    )

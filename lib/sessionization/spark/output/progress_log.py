@@ -1,0 +1,170 @@
+"""The way of a micro-batch's row into `stream_progress`: off the way of the micro-batches themselves."""
+
+import contextlib
+import json
+import logging
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.sql import Row, SparkSession
+
+from sessionization.clock import utc
+from sessionization.errors import CheckpointError, ConfigurationError
+from sessionization.files import write_atomically
+from sessionization.say import Say
+from sessionization.spark.engine.error_text import root_cause
+from sessionization.spark.engine.session import use_scheduler_pool
+from sessionization.spark.output.progress import BatchProgress
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import STREAM_PROGRESS
+
+_log = logging.getLogger(__name__)
+
+APPEND_EVERY_S = 10
+LAST_APPEND_WITHIN_S = 10
+_ROWS_AT_ONCE = 5_000
+_ADDED = ("state_entries",)
+"""Columns that a row of an earlier version does not have."""
+_NAME = re.compile(r"(?P<query>[a-z]+)-(?P<batch_id>[0-9]+)\.json")
+
+
+class ProgressLog:
+    """Rows that wait, each in a file of the checkpoint, until one commit takes all of them to the table.
+
+    A micro-batch writes its file before the engine notes it as done, so a kill loses no row. A file is removed once the
+    table has its row. Which rows the table has, is told by each query's newest micro-batch in it, since a query's rows
+    come in order; so none is appended twice either (docs/adr/0008-progress-rows.md).
+    """
+
+    def __init__(self, folder: Path, begun: Mapping[str, int], since_ms: int = 0) -> None:
+        """Raises `ConfigurationError` for a folder that cannot be used; `begun` is each query's newest micro-batch.
+
+        Rows of before `since_ms` are another checkpoint's.
+        """
+        self._folder, self._begun, self._since_ms = folder, begun, since_ms
+        self._newest: dict[str, int] = {}
+        self._in_table: dict[str, int] | None = None
+        try:
+            folder.mkdir(exist_ok=True)
+            waiting = self._waiting()
+        except OSError as error:
+            msg = f"{folder} cannot be used ({error.strerror}): it must be a folder that this user can write"
+            raise ConfigurationError(msg) from error
+        for query, batch_id in waiting:
+            _raise_to(self._newest, query, batch_id)
+
+    def open(self, spark: SparkSession, home: TableLocation) -> dict[str, int]:
+        """Look up which rows the table has.
+
+        Returns:
+            The newest micro-batch of each query that has left a row, in the table or here.
+        """
+        self._in_table = self._look_up(spark, home)
+        for query, batch_id in self._in_table.items():
+            _raise_to(self._newest, query, batch_id)
+        return dict(self._newest)
+
+    def keep(self, progress: BatchProgress) -> None:
+        """Keep the row of a micro-batch; of one that is repeated the first row stays."""
+        if progress.batch_id > self._newest.get(progress.query, -1):
+            write_atomically(self._folder / f"{progress.query}-{progress.batch_id}.json", json.dumps(progress.row()))
+            _raise_to(self._newest, progress.query, progress.batch_id)
+
+    def append(self, spark: SparkSession, home: TableLocation) -> bool:
+        """Append the rows that wait, the oldest of them if they are very many, and say whether there are more.
+
+        After a failure it is looked up again which of them the table has.
+        """
+        # A file that appears while the folder is listed may be listed without the one before it.
+        known = dict(self._newest)
+        listed = self._waiting()
+        waiting = {of: file for of, file in listed.items() if of[1] <= known.get(of[0], -1)}
+        waiting = dict(list(waiting.items())[:_ROWS_AT_ONCE])
+        if not waiting:
+            return False
+        in_table = self._look_up(spark, home) if self._in_table is None else self._in_table
+        new = {of: file for of, file in waiting.items() if of[1] > in_table.get(of[0], -1)}
+        rows = [_table_row(_read(file)) for file in new.values()]
+        self._in_table = None
+        if rows:
+            home.append(spark.createDataFrame(rows, STREAM_PROGRESS.schema).coalesce(1), STREAM_PROGRESS)
+        for query, batch_id in new:
+            _raise_to(in_table, query, batch_id)
+        self._in_table = in_table
+        for file in waiting.values():
+            file.unlink()
+        return len(listed) > len(waiting)
+
+    @contextlib.contextmanager
+    def appended(self, spark: SparkSession, home: TableLocation, say: Say) -> Iterator[None]:
+        """Append what waits every few seconds from a thread of its own, and once more in the end."""
+        over = threading.Event()
+
+        def append() -> None:
+            with contextlib.suppress(Py4JError, OSError):  # an engine that is dead is told elsewhere
+                use_scheduler_pool(spark, STREAM_PROGRESS.name)
+            while not over.wait(APPEND_EVERY_S):
+                self._try_append(spark, home, _log.warning)
+            self._try_append(spark, home, say)
+
+        thread = threading.Thread(target=append, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join(LAST_APPEND_WITHIN_S)
+            if thread.is_alive():
+                say("`stream_progress` is behind until the next start")
+
+    def _try_append(self, spark: SparkSession, home: TableLocation, say: Say) -> None:
+        try:
+            while self.append(spark, home):
+                pass
+        except Exception as error:  # noqa: BLE001 - the rows stay here, the next time will do, and the queries go on
+            say(f"`stream_progress` is behind: {root_cause(str(error))}")
+
+    def _waiting(self) -> dict[tuple[str, int], Path]:
+        """The files by query and micro-batch, in order of micro-batches."""
+        named = ((_NAME.fullmatch(file.name), file) for file in self._folder.iterdir())
+        waiting = {(match["query"], int(match["batch_id"])): file for match, file in named if match is not None}
+        return dict(sorted(waiting.items(), key=lambda item: item[0][1]))
+
+    def _look_up(self, spark: SparkSession, home: TableLocation) -> dict[str, int]:
+        """The newest micro-batch of each query in the table; none where it is older than all that matter.
+
+        The files that hold older ones are skipped by their statistics, however long the table has grown.
+        """
+        first = dict(self._begun)
+        for query, batch_id in self._waiting():
+            first[query] = min(batch_id, first.get(query, batch_id))
+        matters = " OR ".join(f"(query = '{query}' AND batch_id >= {batch_id})" for query, batch_id in first.items())
+        table = home.sql_name(STREAM_PROGRESS.name)
+        found = spark.sql(
+            f"SELECT query, max(batch_id) AS batch_id FROM {table} "
+            f"WHERE ({matters}) AND processed_at >= timestamp_millis({self._since_ms}) GROUP BY query"
+        ).collect()
+        return {row.query: row.batch_id for row in found}
+
+
+def _raise_to(newest: dict[str, int], query: str, batch_id: int) -> None:
+    newest[query] = max(batch_id, newest.get(query, -1))
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        row = json.loads(file.read_text(encoding="utf-8"))
+        row = dict.fromkeys(_ADDED) | row
+        return {name: row[name] for name in ("processed_ms", *STREAM_PROGRESS.column_names) if name != "processed_at"}
+    except (ValueError, LookupError, TypeError) as error:
+        msg = f"{file} is not readable ({error}): delete it; `stream_progress` will lack that one row"
+        raise CheckpointError(msg) from error
+
+
+def _table_row(row: Mapping[str, Any]) -> Row:
+    at = utc(row["processed_ms"])
+    return Row(*(at if name == "processed_at" else row[name] for name in STREAM_PROGRESS.column_names))

@@ -1,0 +1,117 @@
+"""`--mode real-time`: what it needs, how changes leave, and who tells of a batch (docs/adr/0021-real-time-mode.md)."""
+
+import contextlib
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import DataStreamWriter
+from pyspark.sql.streaming.listener import (
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+    StreamingQueryProgress,
+)
+
+from sessionization.errors import ConfigurationError
+from sessionization.spark.checkpoint.folder import SESSIONIZE
+from sessionization.spark.checkpoint.state_layout import StateLayout
+from sessionization.spark.output import changes_topic
+from sessionization.spark.output.progress import BatchProgress, Percentiles
+from sessionization.spark.output.sinks import to_session_changes
+
+SWITCH = "spark.databricks.streaming.realTimeMode.enabled"
+"""The cluster's setting without which it has no Real-Time Mode; `real_time_enabled` in the bundle."""
+_OLDEST_RUNTIME = (17, 3)
+
+
+def check_runtime() -> None:
+    """Raises `ConfigurationError` where there is no Real-Time Mode for a stateful operator in Python, with what is missing."""
+    runtime = os.environ.get("DATABRICKS_RUNTIME_VERSION")
+    if runtime is None:
+        missing = "which Databricks alone has: run it there (docs/deploy.md)"
+    elif _version(runtime) < _OLDEST_RUNTIME:
+        missing = f"which Databricks Runtime has from 17.3 on, not {runtime}: choose a newer spark_version"
+    elif SparkSession.builder.getOrCreate().conf.get(SWITCH, None) != "true":
+        missing = (
+            f"which this cluster has not switched on: start it with {SWITCH}=true (real_time_enabled in the bundle)"
+        )
+    else:
+        return
+    msg = f"--mode real-time needs Real-Time Mode for stateful Python, {missing}, or leave --mode out"
+    raise ConfigurationError(msg)
+
+
+def _version(runtime: str) -> tuple[int, int]:
+    """Of a runtime's version its first two numbers; serverless, whose versions begin with a word, is older than any."""
+    match = re.match(r"(\d+)\.(\d+)", runtime)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
+
+
+def topic_writer(output: DataFrame, options: Mapping[str, str], output_topic: str, batch_ms: int) -> DataStreamWriter:
+    """What sends changes to the topic by Spark's own sink, each as it comes; what a repeated batch sends comes twice.
+
+    Args:
+        output: rows of `codec.OUTPUT_SCHEMA`, streaming.
+        options: of the Kafka client, the brokers among them.
+        output_topic: the topic's name.
+        batch_ms: how long a batch lasts; at its end the state is saved, and offsets are kept.
+    """
+    changes, lasts = changes_topic.to_messages(to_session_changes(output)).writeStream, f"{batch_ms} milliseconds"
+    sent: DataStreamWriter = changes.trigger(realTime=lasts)  # type: ignore[call-overload] # no overload has it
+    return sent.format("kafka").options(**options).option("topic", output_topic).outputMode("update")
+
+
+@contextlib.contextmanager
+def report_engine_batches(
+    spark: SparkSession,
+    keep: Callable[[BatchProgress], None],
+    report: Callable[[BatchProgress], None],
+    layout: StateLayout,
+) -> Iterator[None]:
+    """Tell of every batch of the sessionize query by the engine's word, for no sink of ours sees it; as `sinks.Sink` does."""
+    listener = _Batches(keep, report, layout)
+    spark.streams.addListener(listener)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(Exception):  # an engine that is dead is told elsewhere
+            spark.streams.removeListener(listener)
+
+
+class _Batches(StreamingQueryListener):
+    def __init__(
+        self, keep: Callable[[BatchProgress], None], report: Callable[[BatchProgress], None], layout: StateLayout
+    ) -> None:
+        self._keep, self._report, self._layout = keep, report, layout
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
+        if event.progress.name == SESSIONIZE:
+            progress = _of_engine(event.progress, self._layout)
+            self._keep(progress)
+            self._report(progress)
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
+        """Nothing to tell yet."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
+        """The job itself says so."""
+
+
+def _of_engine(engine: StreamingQueryProgress, layout: StateLayout) -> BatchProgress:
+    """A batch as far as the engine knows it: not what its changes were, nor how late; of messages, also the invalid ones."""
+    operator = engine.stateOperators[0] if engine.stateOperators else None
+    return BatchProgress(
+        query=SESSIONIZE,
+        batch_id=engine.batchId,
+        processed_ms=round(datetime.fromisoformat(engine.timestamp).timestamp() * 1_000),
+        rows_in=engine.numInputRows,
+        batch_ms=engine.durationMs.get("triggerExecution", 0),
+        latency=Percentiles(None, None, None),
+        state_rows=operator.numRowsTotal if operator else None,
+        state_bytes=operator.memoryUsedBytes if operator else None,
+        state_entries=operator.numRowsTotal if operator and layout.device_groups is None else None,
+    )

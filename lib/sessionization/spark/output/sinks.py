@@ -1,0 +1,271 @@
+"""What a micro-batch of each query writes. Every write may be repeated, and is then taken once."""
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from sessionization.clock import wall_clock_ms
+from sessionization.core.events import EndReason
+from sessionization.errors import StreamError
+from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE
+from sessionization.spark.engine.error_text import root_cause
+from sessionization.spark.output.progress import (
+    BatchDetail,
+    BatchProgress,
+    delay_instants,
+    delay_percentiles,
+    sample_delays,
+)
+from sessionization.spark.output.state_entries import GroupEntryCounts
+from sessionization.spark.tables import rollup
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import (
+    QUARANTINE,
+    RAW_EVENTS,
+    SESSION_CHANGES,
+    SESSIONS,
+    STREAM_PROGRESS,
+    Table,
+)
+
+_log = logging.getLogger(__name__)
+
+ROWS_PER_FILE = 500_000
+COMPACT_EVERY_BATCHES = 100
+_POSITION = "position"
+_WITHIN_PARTITION = (1 << 33) - 1
+"""The bits of `monotonically_increasing_id` that count the rows of a partition."""
+# What is asked of every micro-batch is SQL text: made of Columns it would be hundreds of calls to the JVM each time.
+_CHANGE_COUNTS = (
+    "max(processed_ms) AS processed_ms",
+    *(f"coalesce(sum({name}), 0) AS {name}" for name in ("duplicate_start", "duplicate_end", "evicted")),
+    "coalesce(sum(events), 0) AS rows_in",
+    *(f"count_if(change = '{change}') AS {change}" for change in ("started", "heartbeat", "ended")),
+    *(f"count_if(end_reason = '{reason}') AS {reason}" for reason in EndReason),
+    f"{delay_instants('ingested_ms')} AS ingested",
+    f"{delay_instants('due_ms')} AS due",
+    "count(ingested_ms) AS have_ingested",
+    "collect_list(CASE WHEN entries IS NOT NULL THEN struct(device_id, entries) END) AS entries",
+    "count(*) AS rows_out",
+    f"max(({_POSITION} & {_WITHIN_PARTITION}) + 1) AS largest_partition",
+)
+_INGEST_INSTANTS = f"{delay_instants('unix_millis(ingested_at)')} AS ingested"
+_MESSAGE_COUNTS = ("count(*) AS rows_in", "count(reason) AS quarantined", _INGEST_INSTANTS)
+_MERGED_COUNTS = (
+    "count(*) AS rows_in",
+    "count_if(change = 'started') AS opened",
+    "count_if(change = 'ended' AND revision = 0 AND end_reason != 'orphaned') AS closed",
+    _INGEST_INSTANTS,
+)
+FIRST_TABLE_APPENDED = {SESSIONIZE: SESSION_CHANGES, ARCHIVE: RAW_EVENTS}
+"""By query the table that gets its rows first: what the table has, a checkpoint that fits it has begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateSize:
+    """How much state the operator held when the engine last reported it."""
+
+    rows: int | None = None
+    bytes: int | None = None
+
+
+@dataclass
+class Sink(ABC):
+    """A `foreachBatch` function: write the micro-batch, `keep` its row of `stream_progress`, then tell `report`.
+
+    The micro-batch is cached first, so that the stateful operator runs exactly once, also when the tables have the
+    rows already and the engine only repeats the micro-batch to commit its state.
+    """
+
+    home: TableLocation
+    query: str
+    writer: str
+    keep: Callable[[BatchProgress], None]
+    report: Callable[[BatchProgress], None]
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        began_ms = wall_clock_ms()
+        batch = batch.persist()
+        try:
+            progress = self.write(batch, batch_id, began_ms)
+            self.keep(progress)
+        except Exception as error:  # noqa: BLE001 - whatever it was, its text must be short
+            # The engine matches a failure's text against a regular expression that overflows its stack on a long one.
+            raise StreamError(root_cause(str(error))) from None
+        finally:
+            batch.unpersist()
+        try:
+            self.report(progress)
+        except Exception:  # noqa: BLE001 - whoever listens must not end the query
+            _log.exception("micro-batch %s of %s is written, but could not be reported", batch_id, self.query)
+
+    def _append(self, rows: DataFrame, count: int, table: Table, batch_id: int) -> None:
+        """Append the micro-batch's `count` rows once, in as few files as `ROWS_PER_FILE` allows."""
+        files = -(-count // ROWS_PER_FILE)
+        self.home.append_once(rows.coalesce(files), table, writer=self.writer, batch_id=batch_id)
+
+    @abstractmethod
+    def write(self, batch: DataFrame, batch_id: int, began_ms: int) -> BatchProgress:
+        """Write the rows and say what they were; `began_ms` stands in for the clock of an empty micro-batch."""
+
+
+@dataclass
+class ChangesSink(Sink):
+    """Append the operator's changes to `session_changes`, or hand them to `publish`, which may be handed them again."""
+
+    state_size: Callable[[], StateSize]
+    publish: Callable[[DataFrame], None] | None = None
+    entries: GroupEntryCounts | None = None
+    """How many entries the device groups remember; without it a row of state is an entry."""
+
+    def write(self, batch: DataFrame, batch_id: int, began_ms: int) -> BatchProgress:
+        counts = (
+            batch.selectExpr("*", f"monotonically_increasing_id() AS {_POSITION}").selectExpr(*_CHANGE_COUNTS).first()
+        )
+        assert counts is not None
+        counted_ms = wall_clock_ms()
+        changes = counts.started + counts.heartbeat + counts.ended
+        if changes:
+            rows = to_session_changes(batch)
+            if self.publish is None:
+                self._append(rows, changes, SESSION_CHANGES, batch_id)
+            else:
+                self.publish(rows)
+        committed_ms = wall_clock_ms()
+        processed_ms = counts.processed_ms or began_ms
+        state = self.state_size()
+        remembered = state.rows if self.entries is None else self.entries.after(processed_ms, counts.entries)
+        return BatchProgress(
+            query=self.query,
+            batch_id=batch_id,
+            processed_ms=processed_ms,
+            rows_in=counts.rows_in,
+            batch_ms=committed_ms - processed_ms,
+            latency=delay_percentiles(counts.ingested, committed_ms),
+            lateness=delay_percentiles(counts.due, committed_ms),
+            started=counts.started,
+            heartbeats=counts.heartbeat,
+            ended=counts.ended,
+            duplicate_start=counts.duplicate_start,
+            duplicate_end=counts.duplicate_end,
+            evicted=counts.evicted,
+            state_rows=state.rows,
+            state_bytes=state.bytes,
+            state_entries=remembered,
+            detail=BatchDetail(
+                ends={str(reason): counts[str(reason)] for reason in EndReason},
+                rows_out=counts.rows_out,
+                largest_partition=counts.largest_partition,
+                write_ms=max(0, committed_ms - counted_ms),
+                latency=sample_delays(counts.have_ingested, counts.ingested, committed_ms),
+                lateness=sample_delays(counts.heartbeat, counts.due, committed_ms),
+            ),
+        )
+
+
+@dataclass
+class ArchiveSink(Sink):
+    """Append every message to `raw_events`, and those with a reason to `quarantine`."""
+
+    def write(self, batch: DataFrame, batch_id: int, began_ms: int) -> BatchProgress:
+        counts = batch.selectExpr(*_MESSAGE_COUNTS).first()
+        assert counts is not None
+        counted_ms = wall_clock_ms()
+        for table, rows, count in (
+            (RAW_EVENTS, batch, counts.rows_in),
+            (QUARANTINE, batch.where("reason IS NOT NULL"), counts.quarantined),
+        ):
+            if count:
+                self._append(rows.select(*table.column_names), count, table, batch_id)
+        committed_ms = wall_clock_ms()
+        return BatchProgress(
+            query=self.query,
+            batch_id=batch_id,
+            processed_ms=began_ms,
+            rows_in=counts.rows_in,
+            batch_ms=committed_ms - began_ms,
+            latency=delay_percentiles(counts.ingested, committed_ms),
+            quarantined=counts.quarantined,
+            detail=BatchDetail(write_ms=max(0, committed_ms - counted_ms)),
+        )
+
+
+@dataclass
+class RollupSink(Sink):
+    """Merge Starts and ends into `sessions`; now and then put the small files of the tables together.
+
+    The compaction is done here because nothing waits for this query, while a pause of the query that writes
+    `session_changes` would be a late heartbeat. Where another job writes `session_changes`, that one compacts it: tables that
+    are folders stand one writer at a time.
+    """
+
+    has_changes: bool = True
+    live: int | None = field(default=None, init=False)
+
+    def _count_live(self, spark: SparkSession, more: int) -> None:
+        """Keep `live`: looked up after the first micro-batch of a run, then carried on from the changes alone."""
+        if self.live is not None:
+            self.live += more
+            return
+        try:
+            self.live = self.home.read(spark.read, SESSIONS).where("status = 'live'").count()
+        except (PySparkException, Py4JError) as error:  # such as a stop in the middle; the next micro-batch will do
+            _log.info("live sessions could not be counted: %s", root_cause(str(error)))
+
+    def write(self, batch: DataFrame, batch_id: int, began_ms: int) -> BatchProgress:
+        counts = batch.selectExpr(*_MERGED_COUNTS).first()
+        assert counts is not None
+        counted_ms = wall_clock_ms()
+        if counts.rows_in:
+            rollup.merge(self.home.delta_table(batch.sparkSession, SESSIONS), batch)
+        committed_ms = wall_clock_ms()
+        self._count_live(batch.sparkSession, counts.opened - counts.closed)
+        if batch_id % COMPACT_EVERY_BATCHES == COMPACT_EVERY_BATCHES - 1:
+            tables = (SESSIONS, STREAM_PROGRESS)
+            compact(batch.sparkSession, self.home, (SESSION_CHANGES, *tables) if self.has_changes else tables)
+        return BatchProgress(
+            query=self.query,
+            batch_id=batch_id,
+            processed_ms=began_ms,
+            rows_in=counts.rows_in,
+            batch_ms=committed_ms - began_ms,
+            latency=delay_percentiles(counts.ingested, committed_ms),
+            detail=BatchDetail(live=self.live, write_ms=max(0, committed_ms - counted_ms)),
+        )
+
+
+def compact(spark: SparkSession, home: TableLocation, tables: Iterable[Table]) -> None:
+    """Put the small files of tables together, as far as nobody else changes them meanwhile."""
+    for table in tables:
+        try:
+            home.delta_table(spark, table).optimize().executeCompaction()
+        except (PySparkException, Py4JError) as error:  # such as a DELETE of the same files; the next time will do
+            _log.warning("compaction of %s was put off: %s", table.name, root_cause(str(error)))
+            return
+
+
+_OUTPUT_INSTANTS = {
+    f"{name}_at": f"{name}_ms" for name in ("started", "ended", "due", "event", "ingested", "processed")
+}
+
+
+def _change_column(name: str) -> str:
+    """SQL of a column of `session_changes`, from the operator's output."""
+    if name == "change_date":
+        return "to_date(timestamp_millis(processed_ms)) AS change_date"
+    if name in _OUTPUT_INSTANTS:
+        return f"timestamp_millis({_OUTPUT_INSTANTS[name]}) AS {name}"
+    return name
+
+
+_CHANGE_COLUMNS = [_change_column(name) for name in SESSION_CHANGES.column_names]
+
+
+def to_session_changes(output: DataFrame) -> DataFrame:
+    """The changes in the operator's output (`codec.OUTPUT_SCHEMA`), in the columns of `session_changes`."""
+    return output.where("change IS NOT NULL").selectExpr(*_CHANGE_COLUMNS)

@@ -1,0 +1,85 @@
+"""Changes -> one row per session, the same whatever the order of the changes and however often they are applied."""
+
+from delta.tables import DeltaTable
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from sessionization.spark.tables.conflicts import retry_on_conflict
+
+_FIRST_START = ("started_at", "account_id", "platform")
+_SHOWN_END = ("rank", "revision", "ended_at", "foreground_s", "account_id", "end_reason", "platform")
+
+
+def fold_by_session(changes: DataFrame) -> DataFrame:
+    """Fold changes into what each session's row needs: the smallest Start, the greatest end, the newest clock.
+
+    A session's row is a function of these four, and each is a minimum or maximum: that is why neither order nor
+    repetition matters. Spark orders structs field by field, nulls least.
+
+    Args:
+        changes: rows of `session_changes`, without heartbeats.
+
+    Returns:
+        `device_id`, `session_id`, `started_at`, `_first_start`, `_shown_end`, `updated_at`.
+    """
+    rank = F.when(F.col("end_reason") == "reported", 2).when(F.col("end_reason") == "orphaned", 1).otherwise(0)
+    ranked = changes.withColumn("rank", rank)
+    return ranked.groupBy("device_id", "session_id").agg(
+        F.min("started_at").alias("started_at"),
+        F.min(F.when(F.col("change") == "started", F.struct(*_FIRST_START))).alias("_first_start"),
+        F.max(F.when(F.col("change") == "ended", F.struct(*_SHOWN_END))).alias("_shown_end"),
+        F.max("processed_at").alias("updated_at"),
+    )
+
+
+@retry_on_conflict
+def merge(sessions: DeltaTable, changes: DataFrame) -> None:
+    """Merge changes into `sessions`; rows that would stay the same are not rewritten.
+
+    Somebody who deletes rows meanwhile, say those that are too old, may be first: then it is tried again, a few times.
+    """
+    merge_folded(sessions, fold_by_session(changes))
+
+
+def merge_folded(sessions: DeltaTable, folded: DataFrame) -> None:
+    """Merge what `fold_by_session` returns into `sessions`; rows that would stay the same are not rewritten."""
+    both = {
+        "started_at": F.least("t.started_at", "s.started_at"),
+        "_first_start": F.least("t._first_start", "s._first_start"),
+        "_shown_end": F.greatest("t._shown_end", "s._shown_end"),
+        "updated_at": F.greatest("t.updated_at", "s.updated_at"),
+    }
+    new = {name: F.col(f"s.{name}") for name in both}
+    is_same = F.lit(True)
+    for name, value in both.items():
+        is_same &= value.eqNullSafe(F.col(f"t.{name}"))
+    keys = {name: F.col(f"s.{name}") for name in ("device_id", "session_id")}
+    (
+        sessions.alias("t")
+        .merge(folded.alias("s"), "t.device_id = s.device_id AND t.session_id = s.session_id")
+        .whenMatchedUpdate(condition=~is_same, set={**session_columns(both)})
+        .whenNotMatchedInsert(values={**keys, **session_columns(new)})
+        .execute()
+    )
+
+
+def session_columns(folded: dict[str, Column]) -> dict[str, Column]:
+    """The columns of a session's row, without its key, from the four folded ones.
+
+    An orphaned end is shown as reported where the Start is known: the device did report it. `_shown_end` keeps its own reason
+    and rank, so that an End that came in time is still the greater one.
+    """
+    started_at, start, end = folded["started_at"], folded["_first_start"], folded["_shown_end"]
+    is_over = end.isNotNull()
+    came_late = started_at.isNotNull() & (end["end_reason"] == "orphaned")
+    ended_at = F.when(is_over, F.greatest(end["ended_at"], started_at))
+    return folded | {
+        "account_id": F.coalesce(start["account_id"], end["account_id"]),
+        "platform": F.coalesce(start["platform"], end["platform"]),
+        "status": F.when(is_over, "ended").otherwise("live"),
+        "ended_at": ended_at,
+        "duration_ms": F.unix_millis(ended_at) - F.unix_millis(started_at),
+        "foreground_s": end["foreground_s"],
+        "end_reason": F.when(came_late, "reported").otherwise(end["end_reason"]),
+        "revision": F.coalesce(end["revision"], F.lit(0)),
+    }

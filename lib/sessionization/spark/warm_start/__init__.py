@@ -1,0 +1,1 @@
+"""A new checkpoint that begins with the live sessions of the tables."""

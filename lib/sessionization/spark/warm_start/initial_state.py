@@ -1,0 +1,178 @@
+"""Begin a checkpoint with the sessions that the tables know, after one that was lost or that had other device groups."""
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from sessionization.core.session_state import Rules
+from sessionization.durations import format_duration
+from sessionization.errors import CheckpointError
+from sessionization.files import write_atomically
+from sessionization.say import Say
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE, Checkpoint
+from sessionization.spark.checkpoint.spark_logs import newest_committed_batch, newest_started_batch
+from sessionization.spark.input.topic_offsets import Offsets, parse_offsets
+from sessionization.spark.operator.codec import STATE_SCHEMA, pack_seed
+from sessionization.spark.operator.processor import GROUPING_KEY
+from sessionization.spark.tables import rollup
+from sessionization.spark.tables.creation import mark_late_ends_reported
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, SESSIONS
+from sessionization.spark.warm_start import read_position
+
+_SEED = "seed"
+_STARTS = "starts.json"
+
+
+@dataclass(frozen=True, slots=True)
+class InitialState:
+    """What a checkpoint begins with: sessions by grouping key (`codec.pack_seed`), and where the topics are read on."""
+
+    sessions: DataFrame | None = None
+    starts: Offsets | None = None
+
+
+NO_INITIAL_STATE = InitialState()
+
+
+def warm_start(
+    spark: SparkSession,
+    settings: SessionizeSettings,
+    checkpoint: Checkpoint,
+    home: TableLocation,
+    say: Say = lambda _: None,
+) -> InitialState:
+    """What the queries of a checkpoint that was begun with `--from-sessions` begin with; nothing for any other.
+
+    It is made once, before any query has begun a micro-batch, and kept: the sessions until a start that finds the session
+    query done with its first, where to begin for good, though it is not asked for once both queries have begun. Repeated,
+    both must be the same, and what `archive` takes from then on is new to both. Says once how to find the events that only
+    `archive` had read.
+
+    Raises `ConfigurationError` where the input folder holds files whose messages the tables have, where the topics do not
+    reach as far as the tables do, and with `--sink kafka` where the topic holds changes that they have not, and
+    `CheckpointError` where what is kept cannot be read or written.
+    """
+    if not checkpoint.is_warm:
+        return NO_INITIAL_STATE
+    seed, file = checkpoint.folder / _SEED, checkpoint.folder / _STARTS
+    starts: Offsets | None = None
+    if not checkpoint.is_used:
+        if settings.sink == "kafka":
+            read_position.refuse_unlanded_changes(spark, settings, checkpoint, home)
+        if settings.input is not None:
+            read_position.refuse_files_already_read(spark, settings.input, home)
+        else:
+            starts = read_position.next_offsets(spark, settings, checkpoint, home)
+            _write_starts(file, starts)
+        say(_advice(settings.rules))
+        merge_recent_changes(spark, home)
+        sessions = seed_rows(spark, home, checkpoint)
+        sessions.write.mode("overwrite").parquet(str(seed))
+    elif settings.source == "kafka" and not _have_begun(checkpoint):
+        starts = _read_starts(file)
+        if starts is not None:
+            starts = read_position.with_new_partitions(spark, settings, checkpoint, starts)
+    if newest_committed_batch(checkpoint.folder / SESSIONIZE) >= 0:
+        shutil.rmtree(seed, ignore_errors=True)
+    return InitialState(spark.read.parquet(str(seed)) if seed.exists() else None, starts)
+
+
+def _advice(rules: Rules) -> str:
+    # Any sooner a session that is live by the messages could be merged though the state does not know it: nothing would end it.
+    later = format_duration(2 * rules.session_timeout_ms)
+    return (
+        f"--from-sessions: events that only {ARCHIVE} had read are in {RAW_EVENTS.name} and in no session; "
+        f"later than {later} after this start, `backfill --verify` finds them (docs/runbook.md, 'The checkpoint is lost')"
+    )
+
+
+def merge_recent_changes(spark: SparkSession, home: TableLocation) -> None:
+    """Bring `sessions` up to date: the job that wrote it may have ended before its last changes were merged."""
+    changes = home.read(spark.read, SESSION_CHANGES).where("change != 'heartbeat'")
+    since = F.date_sub(F.to_date(F.max("updated_at")), 1).cast("string")
+    day = home.read(spark.read, SESSIONS).agg(since).collect()[0][0]
+    if day is not None:
+        changes = changes.where(F.col("change_date") >= F.lit(day).cast("date"))
+    rollup.merge(home.delta_table(spark, SESSIONS), changes)
+    mark_late_ends_reported(spark, home)
+
+
+def seed_rows(spark: SparkSession, home: TableLocation, checkpoint: Checkpoint) -> DataFrame:
+    """What a job would remember now that had gone on: live sessions, and those that were closed of late.
+
+    Returns:
+        A row per grouping key: `grouping_key`, `seed` (`codec.pack_seed`). Heartbeats go on after the newest change.
+    """
+    rules = checkpoint.in_force.rules
+    changes = home.read(spark.read, SESSION_CHANGES)
+    day = F.lit(changes.agg(F.max("change_date").cast("string")).collect()[0][0]).cast("date")
+    newest = changes.where(F.col("change_date") == day).agg(F.unix_millis(F.max("processed_at"))).collect()[0][0]
+    entries = _entries(home.read(spark.read, SESSIONS), newest or 0, rules)
+    return (
+        entries.withColumn(GROUPING_KEY, checkpoint.layout.grouping_key())
+        .groupBy(GROUPING_KEY)
+        .agg(pack_seed(newest or 0).alias("seed"))
+    )
+
+
+def _entries(sessions: DataFrame, now_ms: int, rules: Rules) -> DataFrame:
+    """Rows of `device_id`, `session_id` and `STATE_SCHEMA`, for what has not been forgotten."""
+    known = sessions.where("started_at IS NOT NULL").withColumn("since_ms", F.unix_millis("updated_at"))
+    is_live = F.col("status") == "live"
+    recent = known.where(is_live | (F.col("since_ms") > now_ms - rules.late_retention_ms))
+    # A session that is later than the live one, or one more than the bound, is from after something was forgotten.
+    device = Window.partitionBy("device_id")
+    by_age = device.orderBy(is_live.desc(), F.desc("since_ms"), "session_id")
+    order = F.struct("started_at", "session_id")
+    ranked = recent.withColumn("rank", F.row_number().over(by_age)).withColumn(
+        "live_order", F.max(F.when(is_live, order)).over(device)
+    )
+    kept = ranked.where(is_live | F.col("live_order").isNull() | (order < F.col("live_order"))).where(
+        F.col("rank") <= rules.max_sessions_per_device
+    )
+
+    def closed(column: Column) -> Column:
+        return F.when(~is_live, column)
+
+    fields = {
+        "status": F.when(is_live, "live").otherwise("closed"),
+        "platform": F.col("platform"),
+        "account_id": F.col("account_id"),
+        "started_ms": F.unix_millis("started_at"),
+        "opened_ms": F.when(is_live, F.col("since_ms")),
+        "ended_ms": closed(F.unix_millis("ended_at")),
+        "end_reason": closed(F.col("end_reason")),
+        "revision": closed(F.col("revision")),
+        "foreground_s": closed(F.col("foreground_s")),
+        "since_ms": closed(F.col("since_ms")),
+        "place": closed(F.lit(rules.max_sessions_per_device) - F.col("rank")),
+    }
+    return kept.select("device_id", "session_id", *(fields[name].alias(name) for name in STATE_SCHEMA.names))
+
+
+def _have_begun(checkpoint: Checkpoint) -> bool:
+    """Whether both queries that read have: then Spark's own log says where they are."""
+    return all(newest_started_batch(checkpoint.folder / query) >= 0 for query in (SESSIONIZE, ARCHIVE))
+
+
+def _write_starts(file: Path, starts: Offsets | None) -> None:
+    try:
+        write_atomically(file, json.dumps(starts))
+    except OSError as error:
+        msg = f"{file} cannot be written ({error.strerror}): make room or see to its permissions, then start again"
+        raise CheckpointError(msg) from error
+
+
+def _read_starts(file: Path) -> Offsets | None:
+    try:
+        said = json.loads(file.read_text(encoding="utf-8"))
+        return None if said is None else parse_offsets(said)
+    except (OSError, ValueError) as error:
+        msg = f"{file} is not readable ({error}): restore it from a backup; without it messages would be read again"
+        raise CheckpointError(msg) from error
