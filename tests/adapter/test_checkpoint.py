@@ -38,7 +38,7 @@ def test_a_new_folder_is_begun_and_then_recognised(tmp_path: Path) -> None:
     again = reopened(folder)
     assert again.id == first.id
     assert again.is_used
-    assert again.writer("archive") == f"sessionization/{first.id}/archive"
+    assert again.writer_id("archive") == f"sessionization/{first.id}/archive"
 
 
 @pytest.mark.parametrize(
@@ -176,12 +176,12 @@ def test_nothing_of_a_refused_start_is_kept(tmp_path: Path) -> None:
 def test_a_checkpoint_older_than_its_tables_is_refused(tmp_path: Path) -> None:
     checkpoint = reopened(tmp_path)
     begin_micro_batch(tmp_path, 4, 1)
-    checkpoint.refuse_older_than({})
-    checkpoint.refuse_older_than({"sessionize": 4})
+    checkpoint.refuse_if_older_than({})
+    checkpoint.refuse_if_older_than({"sessionize": 4})
     with pytest.raises(CheckpointError, match="sessionize up to micro-batch 4, but the tables hold micro-batch 5"):
-        checkpoint.refuse_older_than({"sessionize": 5})
+        checkpoint.refuse_if_older_than({"sessionize": 5})
     with pytest.raises(CheckpointError, match="archive up to micro-batch -1"):
-        checkpoint.refuse_older_than({"archive": 0})
+        checkpoint.refuse_if_older_than({"archive": 0})
 
 
 def test_a_first_entry_that_was_cut_off_is_swept_away(tmp_path: Path) -> None:
@@ -209,16 +209,16 @@ def test_of_two_starts_on_a_new_folder_the_one_that_owns_the_tables_keeps_it(tmp
     first = reopened(tmp_path)
     (tmp_path / "layout.json").unlink()  # the second one looked before the first one had written
     second = reopened(tmp_path, SHORTER)
-    first.keep()
+    first.restore_layout_file()
     again = reopened(tmp_path)
-    assert (again.id, again.begun_ms, again.fixed) == (first.id, first.begun_ms, FIXED)
+    assert (again.id, again.begun_ms, again.pinned) == (first.id, first.begun_ms, FIXED)
     assert again.id != second.id
 
 
 def test_a_layout_that_is_still_ours_is_left_as_it_is(tmp_path: Path) -> None:
     first = reopened(tmp_path)
     before = (tmp_path / "layout.json").stat()
-    first.keep()
+    first.restore_layout_file()
     assert (tmp_path / "layout.json").stat() == before
 
 
@@ -229,7 +229,7 @@ def test_a_used_folder_that_became_anothers_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "layout.json"
     file.write_text(file.read_text().replace(used.id, "theirs"))
     with pytest.raises(CheckpointError, match=f"was {used.id} and is now theirs"):
-        used.keep()
+        used.restore_layout_file()
 
 
 @pytest.mark.parametrize("device_groups", [None, 8])
@@ -258,7 +258,7 @@ def test_only_a_new_checkpoint_becomes_warm_and_stays_so_once_that_is_kept(tmp_p
         assert new.is_warm
     # It was refused, as a first start by mistake is: the option is left out, and the folder begins empty.
     assert not open_checkpoint(tmp_path / "new", FIXED, RULES).is_warm
-    new.keep_warm()
+    new.save_as_warm()
     assert open_checkpoint(tmp_path / "new", FIXED, RULES).is_warm
     begin_micro_batch(tmp_path / "new", 0, 1_000)
     assert open_checkpoint(tmp_path / "new", FIXED, RULES).is_warm
@@ -270,7 +270,7 @@ def test_a_start_that_was_refused_leaves_a_folder_that_may_still_become_warm(tmp
     warm = open_checkpoint(tmp_path, FIXED, RULES, warm=True)
     assert warm.is_warm
     assert warm.begun_ms >= refused.begun_ms
-    warm.keep_warm()
+    warm.save_as_warm()
     assert read_checkpoint(tmp_path) == warm
 
 
@@ -279,7 +279,7 @@ def test_what_has_its_default_is_not_written_so_that_older_versions_can_read_it(
     assert "mode" not in json.loads((tmp_path / "as-usual" / "layout.json").read_text())["fixed"]
     other = replace(FIXED, mode="real-time")
     open_checkpoint(tmp_path / "other", other, RULES)
-    assert read_checkpoint(tmp_path / "other").fixed == other
+    assert read_checkpoint(tmp_path / "other").pinned == other
 
 
 def test_a_checkpoint_is_read_as_it_was_opened_and_left_alone(tmp_path: Path) -> None:

@@ -56,6 +56,11 @@ def test_a_layout_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr("sessionization.spark.checkpoint.folder.write_whole", full)
     (tmp_path / "layout.json").unlink()
-    for write in (opened.keep, opened.keep_warm, lambda: opened.sending_to("kafka"), lambda: reopened(tmp_path)):
+    for write in (
+        opened.restore_layout_file,
+        opened.save_as_warm,
+        lambda: opened.with_sink("kafka"),
+        lambda: reopened(tmp_path),
+    ):
         with pytest.raises(ConfigurationError, match=r"cannot be written \(No space left on device\): give a folder"):
             write()

@@ -89,9 +89,9 @@ def test_no_query_starts_before_the_sink_is_known_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sink: str, told: type[Exception]
 ) -> None:
     settings = SessionizeSettings(input=tmp_path, warehouse=tmp_path / "w", checkpoints=tmp_path / "c")
-    checkpoint = open_checkpoint(
-        settings.checkpoints, PinnedSettings.of(settings, "tables"), settings.rules
-    ).sending_to(sink)
+    checkpoint = open_checkpoint(settings.checkpoints, PinnedSettings.of(settings, "tables"), settings.rules).with_sink(
+        sink
+    )
     (settings.checkpoints / "sessionize" / "offsets").mkdir(parents=True)
     (settings.checkpoints / "sessionize" / "offsets" / "0").touch()
 
@@ -102,7 +102,7 @@ def test_no_query_starts_before_the_sink_is_known_to_do(
     monkeypatch.setattr(
         sessionize_job, "ProgressLog", lambda *_args: SimpleNamespace(open=lambda *_: {}, appended=raise_stopped)
     )
-    monkeypatch.setattr(TableLocation, "last_append", lambda *_args: -1)
+    monkeypatch.setattr(TableLocation, "newest_appended_batch", lambda *_args: -1)
     with pytest.raises(told):
         _run(None, settings, checkpoint, TableLocation(settings.warehouse), threading.Event(), Watch(print))
 
@@ -119,7 +119,7 @@ def test_the_tables_are_taken_over_last_of_all(
     )
     checkpoint = open_checkpoint(settings.checkpoints, PinnedSettings.of(settings, "tables"), settings.rules, warm=True)
     (tmp_path / "w/session_changes/_delta_log").mkdir(parents=True)
-    home = TableLocation(settings.warehouse)
+    location = TableLocation(settings.warehouse)
     done: list[str] = []
     at_once = threading.Event()
     at_once.set()
@@ -132,7 +132,7 @@ def test_the_tables_are_taken_over_last_of_all(
     def take_over(*_args: object) -> None:
         done.append("taken over")
         assert read_checkpoint(settings.checkpoints).is_warm  # else a start that is cut off here would begin empty
-        with pytest.raises(StoppedError, match="stopped while waiting"), home.held(print, at_once):
+        with pytest.raises(StoppedError, match="stopped while waiting"), location.lock_for_maintenance(print, at_once):
             pytest.fail("a landing writes meanwhile")
 
     def stop(*_args: object) -> None:
@@ -142,13 +142,13 @@ def test_the_tables_are_taken_over_last_of_all(
     monkeypatch.setattr(
         sessionize_job, "ProgressLog", lambda *_args: SimpleNamespace(open=lambda *_: {}, appended=stop)
     )
-    monkeypatch.setattr(TableLocation, "last_append", lambda *_args: -1)
+    monkeypatch.setattr(TableLocation, "newest_appended_batch", lambda *_args: -1)
     monkeypatch.setattr(sessionize_job, "warm_start", warm_start)
     monkeypatch.setattr(sessionize_job, "take_over", take_over)
     monkeypatch.setattr(sessionize_job, "create_tables", lambda *_args, **_options: done.append("owned"))
     with pytest.raises(ConfigurationError if is_refused else StoppedError):
-        _run(None, settings, checkpoint, home, threading.Event(), Watch(print))
-    with home.held(lambda _: pytest.fail("only meanwhile"), at_once):
+        _run(None, settings, checkpoint, location, threading.Event(), Watch(print))
+    with location.lock_for_maintenance(lambda _: pytest.fail("only meanwhile"), at_once):
         pass
     assert done == (["checked"] if is_refused else ["checked", "taken over", "owned"])
     assert read_checkpoint(settings.checkpoints).is_warm is not is_refused

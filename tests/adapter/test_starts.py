@@ -22,7 +22,7 @@ def started(folder: Path) -> InitialState:
         source="kafka", bootstrap_servers="b:9092", warehouse=folder / "w", checkpoints=folder, from_sessions=True
     )
     checkpoint = open_checkpoint(folder, PinnedSettings.of(settings, "tables"), settings.rules, warm=True)
-    checkpoint.keep_warm()
+    checkpoint.save_as_warm()
     return warm_start(None, settings, checkpoint, TableLocation(settings.warehouse))  # type: ignore[arg-type]
 
 

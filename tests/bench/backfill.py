@@ -47,10 +47,10 @@ def _archive(warehouse: Path, messages: int, long_s: int) -> int:
     """Archive two days of an evening after another, some messages twice and some broken; returns how many."""
     spark = spark_session(warehouse.parent / "engine.log")
     try:
-        home = TableLocation(warehouse)
-        create_tables(spark, home, owner="bench", may_create=True)
-        home.append(_messages(spark, messages, long_s), RAW_EVENTS)
-        return home.read(spark.read, RAW_EVENTS).count()
+        location = TableLocation(warehouse)
+        create_tables(spark, location, owner="bench", may_create=True)
+        location.append(_messages(spark, messages, long_s), RAW_EVENTS)
+        return location.read(spark.read, RAW_EVENTS).count()
     finally:
         spark.stop()
 

@@ -48,22 +48,22 @@ def begin(prog: str, description: str | None) -> argparse.Namespace:
 
 def _all(folder: Path, live: int, ended: int) -> bool:
     job = Job(folder, f"--expected-devices={live}")
-    home, checkpoints = f"--warehouse={job.warehouse}", f"--checkpoints={job.checkpoints}"
+    location, checkpoints = f"--warehouse={job.warehouse}", f"--checkpoints={job.checkpoints}"
     load = (f"--live={live}", f"--rate={ended / 30:.0f}", "--duration=60s", "--pace=max", "--dirt=0.02")
     done = [
         timed("simulate", f"--output={job.input}", *load),
         _until_done(job),
-        *(asked(home, question) for question in QUESTIONS),
+        *(asked(location, question) for question in QUESTIONS),
         timed("inspect_state", checkpoints),
         timed("rescale_state", checkpoints, "--partitions=5"),
         timed("rescale_state", checkpoints, "--partitions=3"),
         _for_a_while(job),
         timed("inspect_state", checkpoints),
-        timed("backfill", home, checkpoints),
-        timed("backfill", home, checkpoints, "--verify"),
-        timed("maintain", home, checkpoints, "--days=1"),
+        timed("backfill", location, checkpoints),
+        timed("backfill", location, checkpoints, "--verify"),
+        timed("maintain", location, checkpoints, "--days=1"),
         timed(
-            "erase_account", home, checkpoints, f"--account={_somebody(job.warehouse)}", code=1
+            "erase_account", location, checkpoints, f"--account={_somebody(job.warehouse)}", code=1
         ),  # the state knows it
     ]
     job.checkpoints.rename(folder / "lost")
@@ -72,7 +72,7 @@ def _all(folder: Path, live: int, ended: int) -> bool:
     done += [
         _for_a_while(job),
         timed("inspect_state", checkpoints),
-        *(asked(home, question) for question in QUESTIONS),
+        *(asked(location, question) for question in QUESTIONS),
     ]
     return all(done)
 
@@ -107,10 +107,10 @@ def _for_a_while(job: Job) -> bool:
     return code == 0
 
 
-def asked(home: str, question: str) -> bool:
+def asked(location: str, question: str) -> bool:
     """Ask one of the questions of the tables."""
     say(question)
-    return timed("query", home, f"--sql={QUESTIONS[question]}")
+    return timed("query", location, f"--sql={QUESTIONS[question]}")
 
 
 def timed(job: str, *options: str, code: int = 0) -> bool:

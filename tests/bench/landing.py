@@ -62,8 +62,8 @@ def _all(folder: Path, servers: str, live: int, ended: int) -> bool:
         job.kill_if_running()
         landing.kill()
     show(job.said())
-    home = f"--warehouse={job.warehouse}"
-    return is_good & asked(home, "sessions") & asked(home, "a second `started`")
+    location = f"--warehouse={job.warehouse}"
+    return is_good & asked(location, "sessions") & asked(location, "a second `started`")
 
 
 if __name__ == "__main__":

@@ -212,9 +212,9 @@ def _started(
 ) -> StreamingQuery:
     """The query into nowhere, where every micro-batch counts its changes, or into `session_changes` as the product does."""
     if scenario.sink == "delta":
-        home = TableLocation(folder / "warehouse")
-        create_tables(spark, home, owner="bench", may_create=True)
-        sink = ChangesSink(home, "sessionize", "bench", lambda _: None, progress.append, StateSize)
+        location = TableLocation(folder / "warehouse")
+        create_tables(spark, location, owner="bench", may_create=True)
+        sink = ChangesSink(location, "sessionize", "bench", lambda _: None, progress.append, StateSize)
         writer = changes.writeStream.foreachBatch(sink)
     else:
         # The yardstick knows them by the same names.

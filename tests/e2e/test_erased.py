@@ -101,13 +101,13 @@ def remembered(spark: SparkSession, checkpoints: Path) -> list[str]:
 
 def let_retentions_pass(spark: SparkSession, job: Job) -> None:
     """Files that no table refers to go, each log up to a checkpoint that is old by then, and the input that was read."""
-    home = TableLocation(job.warehouse)
+    location = TableLocation(job.warehouse)
     spark.conf.set(CHECK, "false")
     try:
         for table in (SESSION_CHANGES, SESSIONS, RAW_EVENTS, QUARANTINE):
-            alter = f"ALTER TABLE {home.sql_name(table.name)} SET TBLPROPERTIES"
+            alter = f"ALTER TABLE {location.sql_name(table.name)} SET TBLPROPERTIES"
             spark.sql(f"{alter} ('delta.deletedFileRetentionDuration' = 'interval 0 hours')")
-            spark.sql(f"VACUUM {home.sql_name(table.name)}")
+            spark.sql(f"VACUUM {location.sql_name(table.name)}")
             spark.sql(f"{alter} ('delta.checkpointInterval' = '1')")
             spark.sql(f"{alter} ('checkpoint' = 'of these days')")
             for file in (job.warehouse / table.name / "_delta_log").iterdir():

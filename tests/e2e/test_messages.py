@@ -105,7 +105,10 @@ def test_the_batch_log_has_a_line_for_every_micro_batch(rest: Rest) -> None:
         ({"hartbeat": "30s"}, "--hartbeat is not an option; did you mean --heartbeat?"),
         ({"device-groups": "many"}, "--device-groups 'many' is not a whole number: write digits, such as 5"),
         ({"source": "pigeons"}, "--source 'pigeons' is not known: write "),
-        ({"catalog": "main", "schema": "games"}, "the tables need one home: give --warehouse DIR, or --catalog NAME"),
+        (
+            {"catalog": "main", "schema": "games"},
+            "the tables need one location: give --warehouse DIR, or --catalog NAME",
+        ),
         ({"input": ""}, "--input '' is empty: give it a value, or leave it out"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
@@ -148,7 +151,7 @@ def test_a_checkpoint_keeps_what_it_was_begun_with(rest: Rest, option: str, valu
     line = refusal(start(rest.folder, rest.options | {option: value}))
     assert told in line
     assert line.endswith(
-        "give the same again, or start with a new --checkpoints folder and an empty home for the tables"
+        "give the same again, or start with a new --checkpoints folder and an empty location for the tables"
     )
     assert (rest.folder / "checkpoints" / "layout.json").read_bytes() == before
 
@@ -172,7 +175,7 @@ def test_tables_of_another_checkpoint_are_refused(rest: Rest) -> None:
     owner = json.loads((rest.folder / "checkpoints" / "layout.json").read_bytes())["id"]
     line = late_refusal(start(rest.folder, rest.options | {"checkpoints": "another"}))
     assert f"is written by another checkpoint ({owner}, not " in line
-    assert line.endswith("give that checkpoint's folder as --checkpoints, or another home for the tables")
+    assert line.endswith("give that checkpoint's folder as --checkpoints, or another location for the tables")
 
 
 def test_a_signal_while_the_engine_starts_is_heard(tmp_path: Path) -> None:

@@ -30,17 +30,17 @@ from sessionization.spark.tables.views import VIEWS
 class DeploymentFixture(NutterFixture):
     def before_all(self):
         self.settings = read_widgets(TrialSettings, dbutils.widgets)
-        self.home = self.settings.deployed
+        self.location = self.settings.deployed
 
     def run_1_tables_exist(self):
-        self.missing = [table.name for table in TABLES if not self.home.exists(spark, table)]
+        self.missing = [table.name for table in TABLES if not self.location.exists(spark, table)]
 
     def assertion_1_tables_exist(self):
         assert self.missing == []
 
     def run_2_tables_match(self):
-        self.found = {table.name: self.home.read(spark.read, table).schema for table in TABLES}
-        self.owners = {self.home.properties(spark, table).get(OWNER_PROPERTY) for table in TABLES}
+        self.found = {table.name: self.location.read(spark.read, table).schema for table in TABLES}
+        self.owners = {self.location.properties(spark, table).get(OWNER_PROPERTY) for table in TABLES}
 
     def assertion_2_tables_match(self):
         for table in TABLES:
@@ -58,12 +58,12 @@ class DeploymentFixture(NutterFixture):
 
     def run_4_permissions(self):
         self.reader = self.settings.reader or ""
-        self.can_read = may_read(spark, self.home, self.reader)
-        self.beyond_reading = may_write(spark, self.home, self.reader)
+        self.can_read = may_read(spark, self.location, self.reader)
+        self.beyond_reading = may_write(spark, self.location, self.reader)
 
     def assertion_4_permissions(self):
-        assert self.can_read, f"{self.reader} may not read {self.home}"
-        assert self.beyond_reading == [], f"{self.reader} may {', '.join(self.beyond_reading)} in {self.home}"
+        assert self.can_read, f"{self.reader} may not read {self.location}"
+        assert self.beyond_reading == [], f"{self.reader} may {', '.join(self.beyond_reading)} in {self.location}"
 
 
 # COMMAND ----------

@@ -47,8 +47,8 @@ class Streamed:
     """What was said of the maintenance that went on beside it."""
 
     def settings(self, **options: object) -> BackfillSettings:
-        home = {"warehouse": self.folder / "warehouse", "checkpoints": self.folder / "checkpoints"}
-        return BackfillSettings.model_validate(home | options)
+        location = {"warehouse": self.folder / "warehouse", "checkpoints": self.folder / "checkpoints"}
+        return BackfillSettings.model_validate(location | options)
 
     def backfill(self, **options: object) -> list[str]:
         said: list[str] = []
@@ -56,12 +56,12 @@ class Streamed:
         return said
 
     @property
-    def home(self) -> TableLocation:
+    def location(self) -> TableLocation:
         return TableLocation(self.folder / "warehouse")
 
     @property
     def sessions(self) -> str:
-        return self.home.sql_name(SESSIONS.name)
+        return self.location.sql_name(SESSIONS.name)
 
     def rows(self) -> list[Row]:
         """All of `sessions` but when it was."""
@@ -104,13 +104,13 @@ def report(folder: Path, over: threading.Event) -> None:
             return
 
 
-def maintain(spark: SparkSession, home: TableLocation, said: list[str], over: threading.Event) -> None:
+def maintain(spark: SparkSession, location: TableLocation, said: list[str], over: threading.Event) -> None:
     """The statements of `maintain`, over and over: today's rows are compacted too, and the tables' settings change each time."""
     for retention_ms in itertools.cycle([8 * DAY_MS, 7 * DAY_MS]):
-        found = {table.name: home.properties(spark, table) for table in TABLES}
+        found = {table.name: location.properties(spark, table) for table in TABLES}
         todo = [
             replace(step, sql=step.sql.replace("< current_date()", "<= current_date()"))
-            for step in steps(home, 1, dict.fromkeys(found, retention_ms), found)
+            for step in steps(location, 1, dict.fromkeys(found, retention_ms), found)
         ]
         said += do(todo, lambda sql: spark.sql(sql).collect(), said.append, over)
         if over.wait(1):
@@ -121,13 +121,13 @@ def statements_done(maintained: list[str]) -> set[str]:
     return {line.removesuffix(" is done") for line in maintained if line.endswith(" is done")}
 
 
-def is_at_rest(spark: SparkSession, home: TableLocation, checkpoints: Path) -> bool:
+def is_at_rest(spark: SparkSession, location: TableLocation, checkpoints: Path) -> bool:
     """Whether the job has done and read all, without which nothing may be merged, and every session has ended."""
     try:
-        refuse_backlog(checkpoints, partial(home.is_appended_since, spark, SESSION_CHANGES))
+        refuse_backlog(checkpoints, partial(location.has_append_since, spark, SESSION_CHANGES))
     except CheckpointError:
         return False
-    return home.read(spark.read, SESSIONS).where("status = 'live'").isEmpty()
+    return location.read(spark.read, SESSIONS).where("status = 'live'").isEmpty()
 
 
 @pytest.fixture(scope="module")
@@ -142,9 +142,9 @@ def evening(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> St
             "mlflow": "off",
         }
     )  # fmt: skip
-    home, over, maintained = TableLocation(folder / "warehouse"), threading.Event(), list[str]()
+    location, over, maintained = TableLocation(folder / "warehouse"), threading.Event(), list[str]()
     reporter = threading.Thread(target=report, args=(folder / "input", over))
-    maintainer = threading.Thread(target=maintain, args=(spark, home, maintained, over))
+    maintainer = threading.Thread(target=maintain, args=(spark, location, maintained, over))
     with job_running(settings) as job:
         job.wait_for(lambda: newest_committed_batch(folder / "checkpoints" / ROLLUP) >= 0, "the queries run")
         reporter.start()
@@ -158,17 +158,17 @@ def evening(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> St
             maintainer.join()
         time.sleep(SETTLED_S)
     for _ in range(5):  # on a busy machine a micro-batch may be cut off
-        if is_at_rest(spark, home, folder / "checkpoints"):
+        if is_at_rest(spark, location, folder / "checkpoints"):
             break
         with job_running(settings.model_copy(update={"trigger": LONG_TRIGGER_MS})) as job:
-            job.wait_for(partial(is_at_rest, spark, home, folder / "checkpoints"), "the job to have done all")
+            job.wait_for(partial(is_at_rest, spark, location, folder / "checkpoints"), "the job to have done all")
     return Streamed(spark, folder, maintained)
 
 
 @pytest.fixture
 def streamed(evening: Streamed) -> Iterator[Streamed]:
     """The evening; its `sessions` are put back as they were."""
-    sessions = evening.home.delta_table(evening.spark, SESSIONS)
+    sessions = evening.location.delta_table(evening.spark, SESSIONS)
     version = sessions.history(1).collect()[0].version
     yield evening
     sessions.restoreToVersion(version)
@@ -228,7 +228,7 @@ def test_a_stop_that_was_not_clean_is_told_and_forbids_a_merge(streamed: Streame
 
 def spoil(streamed: Streamed, bad: str) -> None:
     """What a bad run may do to `sessions`: wrong ends that win every fold, lost and endless sessions, and invented ones."""
-    sessions = streamed.home.delta_table(streamed.spark, SESSIONS)
+    sessions = streamed.location.delta_table(streamed.spark, SESSIONS)
     end, late = F.col("_shown_end"), F.expr("ended_at + INTERVAL 1 HOUR")
     sessions.update(
         F.expr(f"end_reason IN ('reported', 'orphaned') AND {bad}"),
@@ -241,8 +241,8 @@ def spoil(streamed: Streamed, bad: str) -> None:
     endless = {"status": F.lit("live"), "revision": F.lit(0), "updated_at": F.col("started_at")}
     sessions.update(F.expr(f"end_reason = 'timed_out' AND {bad}"), nothing | endless)
     sessions.delete(f"end_reason = 'superseded' AND {bad}")
-    theirs = streamed.home.read(streamed.spark.read, SESSIONS).where(bad)
-    streamed.home.append(theirs.withColumn("session_id", F.expr("session_id + 1000000")), SESSIONS)
+    theirs = streamed.location.read(streamed.spark.read, SESSIONS).where(bad)
+    streamed.location.append(theirs.withColumn("session_id", F.expr("session_id + 1000000")), SESSIONS)
 
 
 @pytest.mark.long

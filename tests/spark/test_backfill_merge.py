@@ -29,10 +29,10 @@ def archived(spark: SparkSession, folder: Path, later: timedelta | None) -> Stre
 
     The last micro-batch was ten minutes before midnight, or so much `later` than midnight.
     """
-    home = TableLocation(folder / "warehouse")
-    fixed = PinnedSettings("files", "", str(home), None, max_clock_skew_ms=600_000, max_event_age_ms=604_800_000)
+    location = TableLocation(folder / "warehouse")
+    fixed = PinnedSettings("files", "", str(location), None, max_clock_skew_ms=600_000, max_event_age_ms=604_800_000)
     ours = open_checkpoint(folder / "checkpoints", fixed, Rules())
-    empty_tables(spark, home, owner=ours.id)
+    empty_tables(spark, location, owner=ours.id)
     open_checkpoint(folder / "others", fixed, Rules())
 
     def message(at: datetime, session_id: int, event: str) -> tuple:
@@ -50,12 +50,12 @@ def archived(spark: SparkSession, folder: Path, later: timedelta | None) -> Stre
     if later is not None:
         messages.append(message(reported, 1, "EndBi"))
         clocks.append(MIDNIGHT + later)
-    home.append(spark.createDataFrame(messages, RAW_EVENTS.schema), RAW_EVENTS)
+    location.append(spark.createDataFrame(messages, RAW_EVENTS.schema), RAW_EVENTS)
     progress = [
         {"query": "sessionize", "batch_id": number, "processed_at": at, "rows_in": 1}
         for number, at in enumerate(sorted(clocks))
     ]
-    home.append(spark.createDataFrame(progress, STREAM_PROGRESS.schema), STREAM_PROGRESS)
+    location.append(spark.createDataFrame(progress, STREAM_PROGRESS.schema), STREAM_PROGRESS)
     return Streamed(spark, folder)
 
 
@@ -91,11 +91,11 @@ def test_a_merge_is_refused_until_rollup_has_read_all_changes(spark: SparkSessio
     streamed = archived(spark, tmp_path, None)
     beat = a_change(change="heartbeat", beat=1, missed_beats=0, due_ms=NOW_MS)
     changes = to_session_changes(spark.createDataFrame([beat], OUTPUT_SCHEMA))
-    streamed.home.append(changes, SESSION_CHANGES)
-    catch_up(spark, streamed.home, tmp_path / "checkpoints")
-    streamed.home.append(changes, SESSION_CHANGES)
+    streamed.location.append(changes, SESSION_CHANGES)
+    catch_up(spark, streamed.location, tmp_path / "checkpoints")
+    streamed.location.append(changes, SESSION_CHANGES)
     with pytest.raises(CheckpointError, match="rollup has not read all of session_changes: start the job"):
         streamed.backfill(merge=True)
     assert streamed.rows() == []
-    catch_up(spark, streamed.home, tmp_path / "checkpoints")
+    catch_up(spark, streamed.location, tmp_path / "checkpoints")
     assert streamed.backfill(merge=True)[-1].startswith("2 sessions are new in sessions")

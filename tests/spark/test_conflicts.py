@@ -21,10 +21,10 @@ DEADLINE_S = 120
 
 
 @pytest.fixture
-def home(spark: SparkSession, tmp_path: Path) -> TableLocation:
-    home = TableLocation(tmp_path / "warehouse")
-    empty_tables(spark, home, owner="ours")
-    return home
+def location(spark: SparkSession, tmp_path: Path) -> TableLocation:
+    location = TableLocation(tmp_path / "warehouse")
+    empty_tables(spark, location, owner="ours")
+    return location
 
 
 def a_change(session_id: int, **values: Any) -> tuple[str, Change]:
@@ -69,33 +69,33 @@ class Meanwhile:
 
 @pytest.mark.parametrize("again", [True, False])
 def test_an_append_meets_new_settings_of_the_table(
-    spark: SparkSession, home: TableLocation, tmp_path: Path, *, again: bool
+    spark: SparkSession, location: TableLocation, tmp_path: Path, *, again: bool
 ) -> None:
     meanwhile = Meanwhile(tmp_path)
-    rollup.merge(home.delta_table(spark, SESSIONS), frame(spark, [a_change(1)]))
-    late = meanwhile.late(spark.createDataFrame(home.read(spark.read, SESSIONS).collect(), SESSIONS.schema))
+    rollup.merge(location.delta_table(spark, SESSIONS), frame(spark, [a_change(1)]))
+    late = meanwhile.late(spark.createDataFrame(location.read(spark.read, SESSIONS).collect(), SESSIONS.schema))
     append = TableLocation.append if again else TableLocation.append.__wrapped__
     error = meanwhile.do(
-        lambda: append(home, late, SESSIONS, txnAppId="w", txnVersion="1"),
+        lambda: append(location, late, SESSIONS, txnAppId="w", txnVersion="1"),
         spark,
-        f"ALTER TABLE {home.sql_name(SESSIONS.name)} SET TBLPROPERTIES ('delta.logRetentionDuration' = 'interval 9 days')",
+        f"ALTER TABLE {location.sql_name(SESSIONS.name)} SET TBLPROPERTIES ('delta.logRetentionDuration' = 'interval 9 days')",
     )
     assert error is None if again else is_conflict(error)
-    assert home.read(spark.read, SESSIONS).count() == (2 if again else 1)
+    assert location.read(spark.read, SESSIONS).count() == (2 if again else 1)
 
 
 @pytest.mark.parametrize("again", [True, False])
 def test_a_merge_meets_rows_that_are_deleted(
-    spark: SparkSession, home: TableLocation, tmp_path: Path, *, again: bool
+    spark: SparkSession, location: TableLocation, tmp_path: Path, *, again: bool
 ) -> None:
-    meanwhile, sessions = Meanwhile(tmp_path), home.delta_table(spark, SESSIONS)
+    meanwhile, sessions = Meanwhile(tmp_path), location.delta_table(spark, SESSIONS)
     rollup.merge(sessions, frame(spark, [a_change(1), a_change(2)]))
     ended = a_change(2, kind=ChangeKind.ENDED, ended_ms=T + 1, end_reason=EndReason.REPORTED)
     late = meanwhile.late(frame(spark, [ended]))
     merge = rollup.merge if again else rollup.merge.__wrapped__
     error = meanwhile.do(
-        lambda: merge(sessions, late), spark, f"DELETE FROM {home.sql_name(SESSIONS.name)} WHERE session_id = 1"
+        lambda: merge(sessions, late), spark, f"DELETE FROM {location.sql_name(SESSIONS.name)} WHERE session_id = 1"
     )
     assert error is None if again else is_conflict(error)
-    rows = home.read(spark.read, SESSIONS).select("session_id", "status").collect()
+    rows = location.read(spark.read, SESSIONS).select("session_id", "status").collect()
     assert [tuple(row) for row in rows] == [(2, "ended" if again else "live")]

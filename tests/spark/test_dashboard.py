@@ -59,27 +59,27 @@ def rows_of(now: datetime) -> dict[Table, list[dict[str, Any]]]:
     }
 
 
-def fill(spark: SparkSession, home: TableLocation, rows: dict[Table, list[dict[str, Any]]]) -> None:
+def fill(spark: SparkSession, location: TableLocation, rows: dict[Table, list[dict[str, Any]]]) -> None:
     """Append rows to the tables, one file a table."""
     for table, of_table in rows.items():
         values = [tuple(row.get(name) for name in table.column_names) for row in of_table]
-        home.append(spark.createDataFrame(values, table.schema).coalesce(1), table)
+        location.append(spark.createDataFrame(values, table.schema).coalesce(1), table)
 
 
 @pytest.fixture(scope="module")
 def evening(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
     """The views over a minute of an evening, and over one of a month ago, whose files cannot be read any more."""
     folder = tmp_path_factory.mktemp("warehouse")
-    home = TableLocation(folder)
-    empty_tables(spark, home, owner="test")
+    location = TableLocation(folder)
+    empty_tables(spark, location, owner="test")
     now = datetime.now(UTC)
     long_ago = rows_of(now - timedelta(days=30))
     del long_ago[SESSIONS]
-    fill(spark, home, long_ago)
+    fill(spark, location, long_ago)
     for file in folder.rglob("*.parquet"):
         file.unlink()
-    fill(spark, home, rows_of(now))
-    create_views(spark, home)
+    fill(spark, location, rows_of(now))
+    create_views(spark, location)
     return spark
 
 
@@ -234,9 +234,9 @@ def test_a_large_share_of_few_messages_is_not_told(
 
 
 def test_before_the_first_message_its_absence_alone_is_told(spark: SparkSession, tmp_path: Path) -> None:
-    home = TableLocation(tmp_path)
-    empty_tables(spark, home, owner="test")
-    create_views(spark, home)
+    location = TableLocation(tmp_path)
+    empty_tables(spark, location, owner="test")
+    create_views(spark, location)
     found = {}
     for key, alert in ALERTS.items():
         (row,) = spark.sql(alert["query_text"].replace(SCHEMA, "")).collect()

@@ -67,39 +67,41 @@ CHANGES = [
 CHANGES_OF_OTHERS = {("d1", 2, BOB), ("d2", 4, BOB), ("d1", 9, CID), ("d4", 10, BOB)}
 
 
-def catch_up(spark: SparkSession, home: TableLocation, checkpoints: Path) -> None:
+def catch_up(spark: SparkSession, location: TableLocation, checkpoints: Path) -> None:
     """What the query rollup does until it has read all."""
-    rows = home.read(spark.readStream.option("skipChangeCommits", "true"), SESSION_CHANGES)
+    rows = location.read(spark.readStream.option("skipChangeCommits", "true"), SESSION_CHANGES)
     merging = rows.where("change != 'heartbeat'").writeStream.foreachBatch(
-        lambda batch, _: rollup.merge(home.delta_table(batch.sparkSession, SESSIONS), batch)
+        lambda batch, _: rollup.merge(location.delta_table(batch.sparkSession, SESSIONS), batch)
     )
     query = merging.option("checkpointLocation", str(checkpoints / ROLLUP)).trigger(availableNow=True).start()
     assert query.awaitTermination(120)
 
 
 @pytest.fixture
-def home(spark: SparkSession, tmp_path: Path) -> TableLocation:
-    home = TableLocation(tmp_path / "warehouse")
-    empty_tables(spark, home, owner=reopened(tmp_path / "checkpoints").id)
+def location(spark: SparkSession, tmp_path: Path) -> TableLocation:
+    location = TableLocation(tmp_path / "warehouse")
+    empty_tables(spark, location, owner=reopened(tmp_path / "checkpoints").id)
     rows = [("pc_sessions", None, None, "f", AT, value, AT.date()) for value in ANN_S + OTHERS]
     messages = spark.createDataFrame(rows, RAW_EVENTS.schema)
-    archive = ArchiveSink(home, "archive", "writer", lambda _: None, lambda _: None)
+    archive = ArchiveSink(location, "archive", "writer", lambda _: None, lambda _: None)
     archive(parse(messages, EventTimeLimits(1_000, 1_000)), 0)
     changes = to_session_changes(spark.createDataFrame(CHANGES, OUTPUT_SCHEMA))
-    home.append(changes, SESSION_CHANGES)
-    catch_up(spark, home, tmp_path / "checkpoints")
+    location.append(changes, SESSION_CHANGES)
+    catch_up(spark, location, tmp_path / "checkpoints")
     # As a later MERGE leaves it: rows that a deletion vector hides.
     spark.sql(
-        f"UPDATE {home.sql_name('sessions')} SET updated_at = updated_at + INTERVAL 1 SECOND WHERE device_id = 'd2'"
+        f"UPDATE {location.sql_name('sessions')} SET updated_at = updated_at + INTERVAL 1 SECOND WHERE device_id = 'd2'"
     )
-    home.overwrite(home.read(spark.read, SESSIONS), BACKFILL)
-    return home
+    location.overwrite(location.read(spark.read, SESSIONS), BACKFILL)
+    return location
 
 
 @pytest.fixture
-def settings(home: TableLocation) -> EraseSettings:
-    assert home.warehouse is not None
-    return EraseSettings(warehouse=home.warehouse, checkpoints=home.warehouse.parent / "checkpoints", account=(ANN,))
+def settings(location: TableLocation) -> EraseSettings:
+    assert location.warehouse is not None
+    return EraseSettings(
+        warehouse=location.warehouse, checkpoints=location.warehouse.parent / "checkpoints", account=(ANN,)
+    )
 
 
 class State:
@@ -118,29 +120,29 @@ class StateReaderOfNobody(State):
         return super().sessions().where("false")
 
 
-def players(spark: SparkSession, home: TableLocation, table: Table) -> set[tuple]:
+def players(spark: SparkSession, location: TableLocation, table: Table) -> set[tuple]:
     return {
-        tuple(row) for row in home.read(spark.read, table).select("device_id", "session_id", "account_id").collect()
+        tuple(row) for row in location.read(spark.read, table).select("device_id", "session_id", "account_id").collect()
     }
 
 
-def ends_shown(spark: SparkSession, home: TableLocation, table: Table) -> dict[int, tuple]:
+def ends_shown(spark: SparkSession, location: TableLocation, table: Table) -> dict[int, tuple]:
     """By session whose it is, and the reason and the account of the end that its row shows, internally too."""
-    rows = home.read(spark.read, table).where("_shown_end IS NOT NULL")
+    rows = location.read(spark.read, table).where("_shown_end IS NOT NULL")
     return {
         row.session_id: (row.account_id, row.end_reason, row._shown_end.end_reason, row._shown_end.account_id)
         for row in rows.collect()
     }
 
 
-def messages(spark: SparkSession, home: TableLocation, table: Table) -> list[bytes]:
-    told = home.read(spark.read, table).where("value IS NOT NULL").select("value")
+def messages(spark: SparkSession, location: TableLocation, table: Table) -> list[bytes]:
+    told = location.read(spark.read, table).where("value IS NOT NULL").select("value")
     return sorted(bytes(row.value) for row in told.collect())
 
 
-def places(spark: SparkSession, home: TableLocation) -> list[tuple]:
+def places(spark: SparkSession, location: TableLocation) -> list[tuple]:
     """Where messages came from: what a warm start takes from the table."""
-    rows = home.read(spark.read, RAW_EVENTS).select("stream", "partition", "offset", "file", "ingested_at")
+    rows = location.read(spark.read, RAW_EVENTS).select("stream", "partition", "offset", "file", "ingested_at")
     return sorted(map(tuple, rows.collect()), key=str)
 
 
@@ -154,29 +156,31 @@ def holding(folder: Path, text: str) -> Iterator[Path]:
 
 
 def test_an_account_is_gone_from_tables_and_files_and_others_are_left_whole(
-    spark: SparkSession, home: TableLocation, settings: EraseSettings, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, location: TableLocation, settings: EraseSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert home.warehouse is not None
+    assert location.warehouse is not None
     assert settings.checkpoints is not None
     (settings.checkpoints / "sessionize" / "state").mkdir(parents=True)
     monkeypatch.setattr(ops, "StateReader", State)
-    assert {SESSIONS.name, RAW_EVENTS.name, BACKFILL.name} <= {file.parts[0] for file in holding(home.warehouse, ANN)}
-    assert ends_shown(spark, home, SESSIONS)[10] == (BOB, "reported", "orphaned", ANN)
+    assert {SESSIONS.name, RAW_EVENTS.name, BACKFILL.name} <= {
+        file.parts[0] for file in holding(location.warehouse, ANN)
+    }
+    assert ends_shown(spark, location, SESSIONS)[10] == (BOB, "reported", "orphaned", ANN)
 
-    before = places(spark, home)
+    before = places(spark, location)
     receipt = ops.erase(settings, lambda _: None)
-    assert players(spark, home, SESSIONS) == players(spark, home, SESSION_CHANGES) == CHANGES_OF_OTHERS
-    assert places(spark, home) == before, "a file without a row would be read again by a warm start"
-    assert messages(spark, home, RAW_EVENTS) == sorted(OTHERS)
+    assert players(spark, location, SESSIONS) == players(spark, location, SESSION_CHANGES) == CHANGES_OF_OTHERS
+    assert places(spark, location) == before, "a file without a row would be read again by a warm start"
+    assert messages(spark, location, RAW_EVENTS) == sorted(OTHERS)
     counts = {"raw_events": 9, "quarantine": 2, "session_changes": 7, "sessions_backfill": 3, "sessions": 3}
     assert receipt.deleted == counts
     assert (receipt.unnamed, receipt.state) == (2, 2)
     assert ANN not in str(receipt)
     for table in TABLES:
-        history = home.delta_table(spark, table).history().select("operationParameters", "userMetadata")
+        history = location.delta_table(spark, table).history().select("operationParameters", "userMetadata")
         assert ANN not in str(history.collect()), "what deletes a name must not write it down"
     for table in (SESSIONS, BACKFILL):
-        assert ends_shown(spark, home, table) == {
+        assert ends_shown(spark, location, table) == {
             2: (BOB, "reported", "reported", BOB),
             4: (BOB, "reported", "reported", BOB),
             10: (BOB, "reported", "orphaned", None),
@@ -186,12 +190,12 @@ def test_an_account_is_gone_from_tables_and_files_and_others_are_left_whole(
     monkeypatch.setattr(ops, "StateReader", StateReaderOfNobody)
     spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
     try:
-        found = {table.name: home.properties(spark, table) for table in TABLES}
-        for step in steps(home, 1, dict.fromkeys(found, 0), found):
+        found = {table.name: location.properties(spark, table) for table in TABLES}
+        for step in steps(location, 1, dict.fromkeys(found, 0), found):
             spark.sql(step.sql)
     finally:
         spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
-    assert {file.parts[1] for file in holding(home.warehouse, ANN)} <= {"_delta_log"}, "until the log is cleaned"
+    assert {file.parts[1] for file in holding(location.warehouse, ANN)} <= {"_delta_log"}, "until the log is cleaned"
 
     again = ops.erase(settings, lambda _: None)
     assert set(again.deleted.values()) == {0}
@@ -200,27 +204,27 @@ def test_an_account_is_gone_from_tables_and_files_and_others_are_left_whole(
 
 @pytest.mark.long
 def test_what_rollup_would_bring_back_it_must_have_read(
-    spark: SparkSession, home: TableLocation, settings: EraseSettings
+    spark: SparkSession, location: TableLocation, settings: EraseSettings
 ) -> None:
     assert settings.checkpoints is not None
     late = [a_change(session_id=11, account_id=ANN), ended(11, ANN)]
-    home.append(to_session_changes(spark.createDataFrame(late, OUTPUT_SCHEMA)), SESSION_CHANGES)
-    home.delta_table(spark, SESSION_CHANGES).optimize().executeCompaction()
+    location.append(to_session_changes(spark.createDataFrame(late, OUTPUT_SCHEMA)), SESSION_CHANGES)
+    location.delta_table(spark, SESSION_CHANGES).optimize().executeCompaction()
     with pytest.raises(CheckpointError, match="rollup has not read all of session_changes"):
         ops.erase(settings, lambda _: None)
-    assert messages(spark, home, RAW_EVENTS) == sorted(ANN_S + OTHERS)
+    assert messages(spark, location, RAW_EVENTS) == sorted(ANN_S + OTHERS)
 
-    catch_up(spark, home, settings.checkpoints)
+    catch_up(spark, location, settings.checkpoints)
     assert ops.erase(settings, lambda _: None).deleted["sessions"] == 4
-    catch_up(spark, home, settings.checkpoints)
-    assert players(spark, home, SESSIONS) == CHANGES_OF_OTHERS
+    catch_up(spark, location, settings.checkpoints)
+    assert players(spark, location, SESSIONS) == CHANGES_OF_OTHERS
 
 
 @pytest.mark.long
 def test_sessions_that_retention_took_are_found_by_their_changes_also_by_a_second_run(
-    spark: SparkSession, home: TableLocation, settings: EraseSettings, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, location: TableLocation, settings: EraseSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spark.sql(f"DELETE FROM {home.sql_name(SESSIONS.name)} WHERE session_id IN (1, 3, 4)")
+    spark.sql(f"DELETE FROM {location.sql_name(SESSIONS.name)} WHERE session_id IN (1, 3, 4)")
     touched: list[Table] = []
 
     def cut_off(_spark: SparkSession, _home: TableLocation, table: Table, *rest: Any) -> int:
@@ -234,11 +238,11 @@ def test_sessions_that_retention_took_are_found_by_their_changes_also_by_a_secon
         patch.setattr(ops, "_merge_away", cut_off)
         with pytest.raises(InterruptedError):
             ops.erase(settings, lambda _: None)
-    assert players(spark, home, SESSION_CHANGES) > CHANGES_OF_OTHERS
+    assert players(spark, location, SESSION_CHANGES) > CHANGES_OF_OTHERS
     ops.erase(settings, lambda _: None)
-    assert players(spark, home, SESSION_CHANGES) == CHANGES_OF_OTHERS
-    assert players(spark, home, SESSIONS) == CHANGES_OF_OTHERS - {("d2", 4, BOB)}
-    assert messages(spark, home, RAW_EVENTS) == sorted(OTHERS)
+    assert players(spark, location, SESSION_CHANGES) == CHANGES_OF_OTHERS
+    assert players(spark, location, SESSIONS) == CHANGES_OF_OTHERS - {("d2", 4, BOB)}
+    assert messages(spark, location, RAW_EVENTS) == sorted(OTHERS)
 
 
 def test_the_receipt_names_accounts_by_the_callers_key_or_not_at_all(tmp_path: Path) -> None:

@@ -58,16 +58,16 @@ class Tables:
     """The tables and views over the changes that they have been given."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
-        self.spark, self.home = spark, TableLocation(folder)
-        empty_tables(spark, self.home, owner="test")
-        create_views(spark, self.home)
+        self.spark, self.location = spark, TableLocation(folder)
+        empty_tables(spark, self.location, owner="test")
+        create_views(spark, self.location)
 
     def take(self, changes: Changes) -> None:
         """As the job does: all into `session_changes`, then what is no heartbeat into `sessions`."""
         values = [tuple(row[name] for name in OUTPUT_SCHEMA.names) for row in changes]
         rows = to_session_changes(self.spark.createDataFrame(values, OUTPUT_SCHEMA).coalesce(1))
-        self.home.append(rows, SESSION_CHANGES)
-        rollup.merge(self.home.delta_table(self.spark, SESSIONS), rows.where("change != 'heartbeat'"))
+        self.location.append(rows, SESSION_CHANGES)
+        rollup.merge(self.location.delta_table(self.spark, SESSIONS), rows.where("change != 'heartbeat'"))
 
     def ask(self, sql: str) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in self.spark.sql(sql).collect()]

@@ -47,14 +47,14 @@ def settings(tmp_path: Path) -> MaintainSettings:
 
 
 def test_past_days_become_one_file_and_no_row_is_lost(spark: SparkSession, settings: MaintainSettings) -> None:
-    home = TableLocation(settings.warehouse)
-    empty_tables(spark, home, owner=reopened(settings.checkpoints).id)
+    location = TableLocation(settings.warehouse)
+    empty_tables(spark, location, owner=reopened(settings.checkpoints).id)
     for _ in range(2):  # a file of today and one of yesterday
-        home.append(spark.range(0, 2, 1, 1).selectExpr(*MESSAGE), RAW_EVENTS)
-    home.overwrite(home.read(spark.read, SESSIONS), BACKFILL)
+        location.append(spark.range(0, 2, 1, 1).selectExpr(*MESSAGE), RAW_EVENTS)
+    location.overwrite(location.read(spark.read, SESSIONS), BACKFILL)
     said: list[str] = []
     ops.maintain(settings.model_copy(update={"retention": 8 * DAY_MS}), said.append, threading.Event())
-    rows = home.read(spark.read, RAW_EVENTS).selectExpr(
+    rows = location.read(spark.read, RAW_EVENTS).selectExpr(
         "ingest_date = current_date() AS today", "_metadata.file_path AS at"
     )
     counted = rows.groupBy("today").agg(F.countDistinct("at").alias("files"), F.count("*").alias("messages"))
@@ -62,7 +62,7 @@ def test_past_days_become_one_file_and_no_row_is_lost(spark: SparkSession, setti
     assert said[-1] == "VACUUM of sessions_backfill is done"
     assert f"OPTIMIZE of {QUARANTINE.name} is done" in said
     for table in (*TABLES, BACKFILL):
-        kept = {retention_ms_of(home.properties(spark, table), key) for key in RETENTION_PROPERTIES}
+        kept = {retention_ms_of(location.properties(spark, table), key) for key in RETENTION_PROPERTIES}
         assert kept == {6 * HOUR_MS if table is STREAM_PROGRESS else 8 * DAY_MS}
 
 
@@ -86,8 +86,8 @@ def rewrite(file: Path, old: str, new: str) -> None:
 
 def test_what_rollup_has_not_read_outlives_maintenance(spark: SparkSession, settings: MaintainSettings) -> None:
     """It stopped eight days ago, and what came then was compacted at once."""
-    home = TableLocation(settings.warehouse)
-    empty_tables(spark, home, owner=reopened(settings.checkpoints).id)
+    location = TableLocation(settings.warehouse)
+    empty_tables(spark, location, owner=reopened(settings.checkpoints).id)
     rollup = settings.checkpoints / ROLLUP
     table = settings.warehouse / SESSION_CHANGES.name
     yesterday = datetime.now(UTC) - timedelta(days=1)
@@ -99,11 +99,11 @@ def test_what_rollup_has_not_read_outlives_maintenance(spark: SparkSession, sett
     def happens(device_id: str) -> None:
         values = change | {"device_id": device_id}
         row = tuple(values.get(name) for name in SESSION_CHANGES.column_names)
-        home.append(spark.createDataFrame([row], SESSION_CHANGES.schema), SESSION_CHANGES)
+        location.append(spark.createDataFrame([row], SESSION_CHANGES.schema), SESSION_CHANGES)
 
     def read() -> list[str]:
         devices: list[str] = []
-        rows = home.read(spark.readStream.option("skipChangeCommits", "true"), SESSION_CHANGES)
+        rows = location.read(spark.readStream.option("skipChangeCommits", "true"), SESSION_CHANGES)
         writing = rows.writeStream.foreachBatch(
             lambda batch, _: devices.extend(row.device_id for row in batch.collect())
         )
@@ -115,7 +115,7 @@ def test_what_rollup_has_not_read_outlives_maintenance(spark: SparkSession, sett
     assert read() == ["read"]
     for device_id in ("unread", "unread too"):
         happens(device_id)
-    home.delta_table(spark, SESSION_CHANGES).optimize().executeCompaction()
+    location.delta_table(spark, SESSION_CHANGES).optimize().executeCompaction()
     long_ago_ms = wall_clock_ms() - 8 * DAY_MS
     rewrite(max((rollup / "offsets").glob("[0-9]*")), r'"batchTimestampMs":\d+', f'"batchTimestampMs":{long_ago_ms}')
     compaction = max((table / "_delta_log").glob("*.json"))
@@ -131,7 +131,7 @@ def test_what_rollup_has_not_read_outlives_maintenance(spark: SparkSession, sett
     assert said[0] == "rollup is 8 days behind in session_changes: unused files and log are kept for 14d"
 
     ops.maintain(settings, said.append, threading.Event())
-    kept = {retention_ms_of(home.properties(spark, SESSION_CHANGES), key) for key in RETENTION_PROPERTIES}
+    kept = {retention_ms_of(location.properties(spark, SESSION_CHANGES), key) for key in RETENTION_PROPERTIES}
     assert kept == {7 * DAY_MS}
     assert len(list(table.rglob("*.parquet"))) == 1, "what it has read goes"
 

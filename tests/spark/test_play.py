@@ -56,8 +56,8 @@ def at(ms: int | None) -> datetime | None:
 
 @pytest.fixture(scope="module", params=[1, 2])
 def played(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator:
-    home = TableLocation(tmp_path_factory.mktemp("warehouse"))
-    empty_tables(spark, home, owner="test")
+    location = TableLocation(tmp_path_factory.mktemp("warehouse"))
+    empty_tables(spark, location, owner="test")
     played = evening(request.param, 60)
     rows = []
     for one in played:
@@ -67,8 +67,8 @@ def played(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, reques
             "started_at": at(one.started_ms), "ended_at": at(one.ended_ms), "updated_at": at(NOON_MS),
         }  # fmt: skip
         rows.append(tuple(values.values()))
-    home.append(spark.createDataFrame(rows, SESSIONS.schema), SESSIONS)
-    create_views(spark, home)
+    location.append(spark.createDataFrame(rows, SESSIONS.schema), SESSIONS)
+    create_views(spark, location)
     return played
 
 

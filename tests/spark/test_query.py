@@ -22,8 +22,8 @@ ALL_BEATS_TOLD = "No beat is missing or double where this has no row:"
 def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Heartbeats of three sessions: one that is told whole, one with a beat that is missing, one older than yesterday."""
     folder = tmp_path_factory.mktemp("query") / "warehouse"
-    home = TableLocation(folder)
-    empty_tables(spark, home, owner="test")
+    location = TableLocation(folder)
+    empty_tables(spark, location, owner="test")
     now = datetime.now(UTC)
     beats = [(1, 1, 0, 30_000), (1, 2, 0, 60_000), (1, 4, 1, 120_000), (2, 2, 0, 60_000), (3, 5_000, 0, 172_800_000)]
     rows = [
@@ -43,7 +43,7 @@ def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
             "change_date": F.to_date("processed_at"),
         }
     )
-    home.append(given, SESSION_CHANGES)
+    location.append(given, SESSION_CHANGES)
     return folder
 
 

@@ -71,9 +71,9 @@ def frame(spark: SparkSession, changes: list[tuple[str, Change]]) -> DataFrame:
     ).coalesce(1)
 
 
-def shown(spark: SparkSession, home: TableLocation) -> dict:
+def shown(spark: SparkSession, location: TableLocation) -> dict:
     rows = (
-        home.read(spark.read, SESSIONS)
+        location.read(spark.read, SESSIONS)
         .selectExpr(
             "device_id", "session_id", "account_id", "platform", "status", "unix_millis(started_at)",
             "unix_millis(ended_at)", "duration_ms", "foreground_s", "end_reason", "revision", "unix_millis(updated_at)",
@@ -95,23 +95,23 @@ def expected(changes: list[tuple[str, Change]]) -> dict:
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_any_order_and_any_repetition_gives_the_reference_table(spark: SparkSession, tmp_path: Path, seed: int) -> None:
-    home = TableLocation(tmp_path)
-    empty_tables(spark, home, owner="test")
-    sessions = home.delta_table(spark, SESSIONS)
+    location = TableLocation(tmp_path)
+    empty_tables(spark, location, owner="test")
+    sessions = location.delta_table(spark, SESSIONS)
     changes = random_changes(seed, 120)
     random.Random(seed).shuffle(changes)
     for piece in (changes[:40], changes[20:90], changes[85:], changes[:50]):
         rollup.merge(sessions, frame(spark, piece))
-    assert shown(spark, home) == expected(changes)
+    assert shown(spark, location) == expected(changes)
 
 
 def test_an_end_that_came_late_reads_reported_in_whatever_order_the_changes_are_merged(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """A session for each order: merge by merge comes the next of its changes, and in the end the first one again."""
-    home = TableLocation(tmp_path)
-    empty_tables(spark, home, owner="test")
-    sessions = home.delta_table(spark, SESSIONS)
+    location = TableLocation(tmp_path)
+    empty_tables(spark, location, owner="test")
+    sessions = location.delta_table(spark, SESSIONS)
     start = Change(0, "ann", Platform.PC, ChangeKind.STARTED, T, T)
     end = start._replace(kind=ChangeKind.ENDED, account_id=None)
     timed_out = end._replace(
@@ -132,7 +132,7 @@ def test_an_end_that_came_late_reads_reported_in_whatever_order_the_changes_are_
     ]
     for changes in merges:
         rollup.merge(sessions, frame(spark, changes))
-    found = shown(spark, home)
+    found = shown(spark, location)
     assert found == expected([change for changes in merges for change in changes])
     assert [found["d", number][7] for number in range(len(orders))] == ["orphaned", *["reported"] * (len(orders) - 1)]
     ended_ms = {len(order): found["d", number][4] for number, order in enumerate(orders)}
@@ -142,9 +142,9 @@ def test_an_end_that_came_late_reads_reported_in_whatever_order_the_changes_are_
 def test_rows_of_the_version_before_are_mended_at_the_start_and_merged_as_ever(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    home = TableLocation(tmp_path)
-    empty_tables(spark, home, owner="test")
-    sessions = home.delta_table(spark, SESSIONS)
+    location = TableLocation(tmp_path)
+    empty_tables(spark, location, owner="test")
+    sessions = location.delta_table(spark, SESSIONS)
     start = Change(1, None, Platform.PC, ChangeKind.STARTED, T, T)
     end = start._replace(kind=ChangeKind.ENDED)
     late = [
@@ -155,24 +155,24 @@ def test_rows_of_the_version_before_are_mended_at_the_start_and_merged_as_ever(
     rollup.merge(sessions, frame(spark, changes))
     # As that version wrote it.
     sessions.update(set={"end_reason": "_shown_end.end_reason"})
-    spark.sql(f"ALTER TABLE {home.sql_name('sessions')} UNSET TBLPROPERTIES ('{LATE_ENDS_SHOWN[0]}')")
-    assert {row[7] for row in shown(spark, home).values()} == {"orphaned"}
+    spark.sql(f"ALTER TABLE {location.sql_name('sessions')} UNSET TBLPROPERTIES ('{LATE_ENDS_SHOWN[0]}')")
+    assert {row[7] for row in shown(spark, location).values()} == {"orphaned"}
 
-    create_tables(spark, home, owner="test", may_create=False)
-    assert shown(spark, home) == expected(changes)
+    create_tables(spark, location, owner="test", may_create=False)
+    assert shown(spark, location) == expected(changes)
     mended = sessions.history(1).first().version
-    create_tables(spark, home, owner="test", may_create=False)
+    create_tables(spark, location, owner="test", may_create=False)
     assert sessions.history(1).first().version == mended, "nothing is left to mend"
 
     in_time = ("d", end._replace(end_reason=EndReason.REPORTED, ended_ms=T + 2_000))
     rollup.merge(sessions, frame(spark, [in_time]))
-    assert shown(spark, home) == expected([*changes, in_time])
+    assert shown(spark, location) == expected([*changes, in_time])
 
 
 def test_nothing_is_rewritten_when_nothing_changes(spark: SparkSession, tmp_path: Path) -> None:
-    home = TableLocation(tmp_path)
-    empty_tables(spark, home, owner="test")
-    sessions = home.delta_table(spark, SESSIONS)
+    location = TableLocation(tmp_path)
+    empty_tables(spark, location, owner="test")
+    sessions = location.delta_table(spark, SESSIONS)
     changes = frame(spark, random_changes(3, 20))
     rollup.merge(sessions, changes)
     merged = sessions.history(1).first()

@@ -40,7 +40,7 @@ class Job:
         self.spark = spark
         self.input = folder / "in put [1]"
         self.input.mkdir()
-        self.home = TableLocation(folder / "warehouse")
+        self.location = TableLocation(folder / "warehouse")
         defaults = {"heartbeat": "1s", "trigger": "200ms", "late_retention": "1s"}
         self.settings = SessionizeSettings(
             input=self.input, warehouse=folder / "warehouse", checkpoints=folder / "checkpoints", **defaults | settings
@@ -72,24 +72,24 @@ class Job:
         settings = self.settings
         checkpoint = open_checkpoint(
             settings.checkpoints,
-            PinnedSettings.of(settings, str(self.home)),
+            PinnedSettings.of(settings, str(self.location)),
             settings.rules,
             warm=settings.from_sessions,
         )
         self.rules = checkpoint.in_force
         is_taking_over = checkpoint.is_warm and not checkpoint.is_used
         if is_taking_over:
-            refuse_missing_tables(self.spark, self.home)
+            refuse_missing_tables(self.spark, self.location)
         elif not settings.warehouse.exists():
-            empty_tables(self.spark, self.home, owner=checkpoint.id)
-        before = warm_start(self.spark, settings, checkpoint, self.home)
+            empty_tables(self.spark, self.location, owner=checkpoint.id)
+        before = warm_start(self.spark, settings, checkpoint, self.location)
         if is_taking_over:
-            checkpoint.keep_warm()
-            take_over(self.spark, self.home, checkpoint.id)
+            checkpoint.save_as_warm()
+            take_over(self.spark, self.location, checkpoint.id)
         if self.owner != checkpoint.id:  # to check again the tables that it has opened itself takes seconds
-            create_tables(self.spark, self.home, owner=checkpoint.id, may_create=not checkpoint.is_used)
+            create_tables(self.spark, self.location, owner=checkpoint.id, may_create=not checkpoint.is_used)
             self.owner = checkpoint.id
-        pipeline = Pipeline(self.spark, settings, checkpoint, self.home, lambda _: None, report, before)
+        pipeline = Pipeline(self.spark, settings, checkpoint, self.location, lambda _: None, report, before)
         try:
             pipeline.start(threading.Event(), names or QUERIES)
             yield pipeline.queries
@@ -100,8 +100,8 @@ class Job:
     def stop(self, queries: dict[str, StreamingQuery]) -> list[str]:
         """Stop as the job does, between two micro-batches where it can; returns what it said."""
         said: list[str] = []
-        is_appended_since = partial(self.home.is_appended_since, self.spark, SESSION_CHANGES)
-        assert shutdown.stop_queries(queries, self.settings.checkpoints, is_appended_since, said.append) == []
+        has_append_since = partial(self.location.has_append_since, self.spark, SESSION_CHANGES)
+        assert shutdown.stop_queries(queries, self.settings.checkpoints, has_append_since, said.append) == []
         return said
 
     def rows(self, table: Table, **values: object) -> list[dict[str, Any]]:
@@ -217,11 +217,13 @@ def test_files_folders_and_lines_of_every_kind(spark: SparkSession, tmp_path: Pa
 def test_a_failing_micro_batch_ends_the_query_with_its_cause(spark: SparkSession, tmp_path: Path) -> None:
     job = Job(spark, tmp_path)
     with job.running(SESSIONIZE) as queries:
-        spark.sql(f"ALTER TABLE {job.home.sql_name('session_changes')} ADD CONSTRAINT no_pc CHECK (platform != 'pc')")
+        spark.sql(
+            f"ALTER TABLE {job.location.sql_name('session_changes')} ADD CONSTRAINT no_pc CHECK (platform != 'pc')"
+        )
         job.send(message(1, "Start"))
         wait_for(lambda: not queries[SESSIONIZE].isActive, "the query to fail")
         assert "no_pc" in str(queries[SESSIONIZE].exception())
-    spark.sql(f"ALTER TABLE {job.home.sql_name('session_changes')} DROP CONSTRAINT no_pc")
+    spark.sql(f"ALTER TABLE {job.location.sql_name('session_changes')} DROP CONSTRAINT no_pc")
     with job.running(SESSIONIZE):
         wait_for(lambda: job.count(change="started") == 1, "the event of the failed micro-batch")
 

@@ -19,24 +19,24 @@ NOW_MS = 1_763_726_400_000
 
 
 @pytest.fixture(scope="module")
-def home(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> TableLocation:
-    home = TableLocation(tmp_path_factory.mktemp("warehouse with spaces"))
-    create_tables(spark, home, owner="ours", may_create=True)
-    return home
+def location(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> TableLocation:
+    location = TableLocation(tmp_path_factory.mktemp("warehouse with spaces"))
+    create_tables(spark, location, owner="ours", may_create=True)
+    return location
 
 
-def test_tables_of_another_checkpoint_are_refused(spark: SparkSession, home: TableLocation) -> None:
+def test_tables_of_another_checkpoint_are_refused(spark: SparkSession, location: TableLocation) -> None:
     with pytest.raises(CheckpointError, match="written by another checkpoint"):
-        create_tables(spark, home, owner="theirs", may_create=True)
+        create_tables(spark, location, owner="theirs", may_create=True)
 
 
 def test_of_two_starts_one_creates_every_table_and_the_other_none(spark: SparkSession, tmp_path: Path) -> None:
-    home = TableLocation(tmp_path)
+    location = TableLocation(tmp_path)
     first, *others = TABLES
-    _create(spark, home, first, "ours")  # which of the two is first, the catalog decides here
+    _create(spark, location, first, "ours")  # which of the two is first, the catalog decides here
     with pytest.raises(CheckpointError, match="written by another checkpoint"):
-        create_tables(spark, home, owner="theirs", may_create=True)
-    assert not any(home.exists(spark, table) for table in others)
+        create_tables(spark, location, owner="theirs", may_create=True)
+    assert not any(location.exists(spark, table) for table in others)
 
 
 def test_missing_tables_of_a_used_checkpoint_are_refused(spark: SparkSession, tmp_path: Path) -> None:
@@ -44,12 +44,12 @@ def test_missing_tables_of_a_used_checkpoint_are_refused(spark: SparkSession, tm
         create_tables(spark, TableLocation(tmp_path), owner="ours", may_create=False)
 
 
-def test_columns_have_comments_and_constraints_are_on_the_tables(spark: SparkSession, home: TableLocation) -> None:
+def test_columns_have_comments_and_constraints_are_on_the_tables(spark: SparkSession, location: TableLocation) -> None:
     for table in TABLES:
-        described = spark.sql(f"DESCRIBE TABLE {home.sql_name(table.name)}").collect()
+        described = spark.sql(f"DESCRIBE TABLE {location.sql_name(table.name)}").collect()
         comments = {row.col_name: row.comment for row in described}
         assert all(comments[column.name] == column.comment for column in table.columns)
-        properties = home.delta_table(spark, table).detail().first().properties
+        properties = location.delta_table(spark, table).detail().first().properties
         assert {f"delta.constraints.{name}" for name, _ in table.constraints} <= properties.keys()
 
 
@@ -62,76 +62,76 @@ def a_change(**changes: object) -> tuple:
     return tuple((values | changes).values())
 
 
-def changes_sink(home: TableLocation, reports: list, writer: str = "writer") -> ChangesSink:
-    return ChangesSink(home, "sessionize", writer, lambda _: None, reports.append, StateSize)
+def changes_sink(location: TableLocation, reports: list, writer: str = "writer") -> ChangesSink:
+    return ChangesSink(location, "sessionize", writer, lambda _: None, reports.append, StateSize)
 
 
-def test_a_micro_batch_that_is_repeated_is_taken_once(spark: SparkSession, home: TableLocation) -> None:
+def test_a_micro_batch_that_is_repeated_is_taken_once(spark: SparkSession, location: TableLocation) -> None:
     reports: list = []
     batch = spark.createDataFrame([a_change(), a_change(session_id=2)], OUTPUT_SCHEMA)
     for _ in range(2):
-        changes_sink(home, reports)(batch, 5)
-    assert home.read(spark.read, SESSION_CHANGES).count() == 2
+        changes_sink(location, reports)(batch, 5)
+    assert location.read(spark.read, SESSION_CHANGES).count() == 2
     assert [(report.batch_id, report.rows_in, report.started) for report in reports] == [(5, 2, 2)] * 2
 
 
-def test_ends_are_counted_by_reason_and_rows_by_partition(spark: SparkSession, home: TableLocation) -> None:
+def test_ends_are_counted_by_reason_and_rows_by_partition(spark: SparkSession, location: TableLocation) -> None:
     reports: list = []
     end = {"change": "ended", "ended_ms": NOW_MS}
     reasons = ["reported", "orphaned", "orphaned", "timed_out"]
     rows = [a_change(), *(a_change(**end, end_reason=reason) for reason in reasons)]
     two_and_three = spark.sparkContext.parallelize(rows, 2)
-    changes_sink(home, reports, "the reasons")(spark.createDataFrame(two_and_three, OUTPUT_SCHEMA), 5)
+    changes_sink(location, reports, "the reasons")(spark.createDataFrame(two_and_three, OUTPUT_SCHEMA), 5)
     detail = reports[0].detail
     assert detail.ends == {"reported": 1, "superseded": 0, "timed_out": 1, "orphaned": 2}
     assert (detail.rows_out, detail.largest_partition) == (5, 3)
 
 
-def test_a_table_names_the_newest_micro_batch_of_each_writer(spark: SparkSession, home: TableLocation) -> None:
+def test_a_table_names_the_newest_micro_batch_of_each_writer(spark: SparkSession, location: TableLocation) -> None:
     batch = spark.createDataFrame([a_change(session_id=3)], OUTPUT_SCHEMA)
     for batch_id in (9, 10):
-        changes_sink(home, [], "its writer")(batch, batch_id)
-    home.delta_table(spark, SESSION_CHANGES).optimize().executeCompaction()
-    assert home.last_append(spark, SESSION_CHANGES, "its writer") == 10
-    assert home.last_append(spark, SESSION_CHANGES, "its") == -1
-    assert home.last_append(spark, STREAM_PROGRESS, "its writer") == -1
+        changes_sink(location, [], "its writer")(batch, batch_id)
+    location.delta_table(spark, SESSION_CHANGES).optimize().executeCompaction()
+    assert location.newest_appended_batch(spark, SESSION_CHANGES, "its writer") == 10
+    assert location.newest_appended_batch(spark, SESSION_CHANGES, "its") == -1
+    assert location.newest_appended_batch(spark, STREAM_PROGRESS, "its writer") == -1
 
 
-def test_messages_that_are_repeated_are_taken_once(spark: SparkSession, home: TableLocation) -> None:
+def test_messages_that_are_repeated_are_taken_once(spark: SparkSession, location: TableLocation) -> None:
     batch = spark.sql(
         "SELECT 'pc_sessions' AS stream, CAST(NULL AS int) AS partition, CAST(NULL AS bigint) AS offset, 'f' AS file,"
         " current_timestamp() AS ingested_at, X'FF' AS value, current_date() AS ingest_date, 'malformed_json' AS reason"
     )
     for _ in range(2):
-        ArchiveSink(home, "archive", "writer", lambda _: None, lambda _: None)(batch, 5)
-    assert [bytes(row.value) for row in home.read(spark.read, RAW_EVENTS).collect()] == [b"\xff"]
+        ArchiveSink(location, "archive", "writer", lambda _: None, lambda _: None)(batch, 5)
+    assert [bytes(row.value) for row in location.read(spark.read, RAW_EVENTS).collect()] == [b"\xff"]
 
 
 def test_a_row_that_breaks_a_constraint_stops_the_micro_batch_and_says_which(
-    spark: SparkSession, home: TableLocation
+    spark: SparkSession, location: TableLocation
 ) -> None:
     batch = spark.createDataFrame([a_change(change="ended")], OUTPUT_SCHEMA)
     with pytest.raises(Exception, match="reason_when_ended"):
-        changes_sink(home, [])(batch, 6)
+        changes_sink(location, [])(batch, 6)
 
 
-def test_every_view_can_be_read(spark: SparkSession, home: TableLocation) -> None:
-    create_views(spark, home)
+def test_every_view_can_be_read(spark: SparkSession, location: TableLocation) -> None:
+    create_views(spark, location)
     for view in VIEWS:
         spark.table(view.name).collect()
 
 
 def test_a_table_of_an_earlier_version_gets_the_columns_that_it_lacks(spark: SparkSession, tmp_path: Path) -> None:
-    home, added = TableLocation(tmp_path / "ware house"), STREAM_PROGRESS.columns[-1]
+    location, added = TableLocation(tmp_path / "ware house"), STREAM_PROGRESS.columns[-1]
     before = replace(STREAM_PROGRESS, columns=STREAM_PROGRESS.columns[:-1])
-    _create(spark, home, before, "ours")
+    _create(spark, location, before, "ours")
     values = {"query": "archive", "batch_id": 1, "processed_at": datetime.now(UTC), "rows_in": 0}
-    home.append(spark.createDataFrame([tuple(map(values.get, before.column_names))], before.schema), before)
+    location.append(spark.createDataFrame([tuple(map(values.get, before.column_names))], before.schema), before)
     for _start in range(2):
-        create_tables(spark, home, owner="ours", may_create=True)
+        create_tables(spark, location, owner="ours", may_create=True)
     row = tuple(map((values | {added.name: 7}).get, STREAM_PROGRESS.column_names))
-    home.append(spark.createDataFrame([row], STREAM_PROGRESS.schema), STREAM_PROGRESS)
-    home.append(spark.createDataFrame([tuple(map(values.get, before.column_names))], before.schema), before)
-    found = home.read(spark.read, STREAM_PROGRESS)
+    location.append(spark.createDataFrame([row], STREAM_PROGRESS.schema), STREAM_PROGRESS)
+    location.append(spark.createDataFrame([tuple(map(values.get, before.column_names))], before.schema), before)
+    found = location.read(spark.read, STREAM_PROGRESS)
     assert found.columns == STREAM_PROGRESS.column_names
     assert sorted(found.select(added.name).collect(), key=str) == [(7,), (None,), (None,)]

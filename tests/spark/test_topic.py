@@ -39,13 +39,13 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
 
 
 def made(spark: SparkSession, folder: Path) -> TableLocation:
-    home = TableLocation(folder)
-    empty_tables(spark, home, owner="ours")
-    return home
+    location = TableLocation(folder)
+    empty_tables(spark, location, owner="ours")
+    return location
 
 
-def rows_of(home: TableLocation, spark: SparkSession) -> list[str]:
-    return sorted(map(str, home.read(spark.read, SESSION_CHANGES).collect()))
+def rows_of(location: TableLocation, spark: SparkSession) -> list[str]:
+    return sorted(map(str, location.read(spark.read, SESSION_CHANGES).collect()))
 
 
 def micro_batch(spark: SparkSession, number: int) -> DataFrame:
@@ -82,8 +82,8 @@ def test_by_the_topic_with_kills_is_the_same_as_directly(
     def landing_from(checkpoints: Path) -> Any:
         return land_changes.start(spark, landed, servers, TOPIC, checkpoints, trigger_ms=200)
 
-    def count(home: TableLocation) -> int:
-        return home.read(spark.read, SESSION_CHANGES).count()
+    def count(location: TableLocation) -> int:
+        return location.read(spark.read, SESSION_CHANGES).count()
 
     changes_topic.publish(
         to_session_changes(micro_batch(spark, 9)), servers, OUTPUT_TOPIC
@@ -121,31 +121,31 @@ def test_a_backlog_is_landed_piece_by_piece(
 ) -> None:
     bound = 100
     monkeypatch.setattr(land_changes, "MAX_CHANGES_PER_MICRO_BATCH", bound)
-    home = made(spark, tmp_path)
+    location = made(spark, tmp_path)
     for number in (20, 21, 22):
         changes_topic.publish(to_session_changes(micro_batch(spark, number)), servers, TOPIC)
-    query = land_changes.start(spark, home, servers, TOPIC, tmp_path / "checkpoints", trigger_ms=1)
+    query = land_changes.start(spark, location, servers, TOPIC, tmp_path / "checkpoints", trigger_ms=1)
     try:
         query.processAllAvailable()
     finally:
         query.stop()
-    assert home.read(spark.read, SESSION_CHANGES).count() >= 120
-    commits = home.delta_table(spark, SESSION_CHANGES).history().where("operation = 'WRITE'").collect()
+    assert location.read(spark.read, SESSION_CHANGES).count() >= 120
+    commits = location.delta_table(spark, SESSION_CHANGES).history().where("operation = 'WRITE'").collect()
     assert max(int(commit.operationMetrics["numOutputRows"]) for commit in commits) <= bound
 
 
 def test_what_is_no_change_is_left_out_and_told(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    home = made(spark, tmp_path)
-    sink = ChangesSink(home, "sessionize", "w", lambda _: None, lambda _: None, StateSize)
+    location = made(spark, tmp_path)
+    sink = ChangesSink(location, "sessionize", "w", lambda _: None, lambda _: None, StateSize)
     sent: list[DataFrame] = []
     sink.publish = lambda rows: sent.append(changes_topic.to_messages(rows).localCheckpoint())
     sink(micro_batch(spark, 0), 0)
     values = ['{"device_id": "d"}', "{bro", None, *(json.dumps(change) for change in refused_by_the_table().values())]
     foreign = spark.createDataFrame([("k", value) for value in values], "key string, value string")
-    land_changes.append_new(home, TOPIC, changes_topic.from_records(sent[0].union(foreign)))
-    assert home.read(spark.read, SESSION_CHANGES).count() == 40
+    land_changes.append_new(location, TOPIC, changes_topic.from_records(sent[0].union(foreign)))
+    assert location.read(spark.read, SESSION_CHANGES).count() == 40
     assert f"{len(values)} records of {TOPIC} are no changes" in caplog.text
 
 
@@ -173,16 +173,16 @@ def test_a_warm_start_waits_until_all_of_the_topic_has_landed(spark: SparkSessio
     with Broker(tmp_path / "broker") as broker:
         broker.create_topics({OUTPUT_TOPIC: 2})
         servers = {"kafka.bootstrap.servers": broker.bootstrap_servers}
-        home = made(spark, tmp_path / "warehouse")
+        location = made(spark, tmp_path / "warehouse")
         settings = SessionizeSettings(
             source="kafka", sink="kafka", bootstrap_servers=broker.bootstrap_servers, from_sessions=True,
-            warehouse=home.warehouse, checkpoints=tmp_path / "checkpoints",
+            warehouse=location.warehouse, checkpoints=tmp_path / "checkpoints",
         )  # fmt: skip
-        fixed = PinnedSettings.of(settings, str(home))
+        fixed = PinnedSettings.of(settings, str(location))
         checkpoint = open_checkpoint(settings.checkpoints, fixed, settings.rules, warm=True)
 
         def remembered() -> set[str]:
-            before = warm_start(spark, settings, checkpoint, home)
+            before = warm_start(spark, settings, checkpoint, location)
             assert before.sessions is not None
             return {row.grouping_key for row in before.sessions.collect()}
 
@@ -192,14 +192,16 @@ def test_a_warm_start_waits_until_all_of_the_topic_has_landed(spark: SparkSessio
             )
 
         def land() -> None:
-            query = land_changes.start(spark, home, servers, settings.output_topic, tmp_path / "landing", trigger_ms=1)
+            query = land_changes.start(
+                spark, location, servers, settings.output_topic, tmp_path / "landing", trigger_ms=1
+            )
             try:
                 query.processAllAvailable()
             finally:
                 query.stop()
 
         def behind() -> int:
-            table = home.read(spark.read, SESSION_CHANGES)
+            table = location.read(spark.read, SESSION_CHANGES)
             return changes_topic.count_unlanded_partitions(
                 spark, table, servers, settings.output_topic, tmp_path / "scratch"
             )
@@ -229,7 +231,7 @@ def test_a_warm_start_waits_until_all_of_the_topic_has_landed(spark: SparkSessio
         assert behind() == 0
 
         # Whose rows were deleted, as of an account that is erased, lands no more: then the topic has to be empty.
-        home.delta_table(spark, SESSION_CHANGES).delete("session_id = 2")
+        location.delta_table(spark, SESSION_CHANGES).delete("session_id = 2")
         assert behind() == 1
         forget(broker, settings.output_topic, to=1)
         assert behind() == 1

@@ -57,7 +57,7 @@ def test_live_sessions_outlive_their_checkpoint_and_its_groups(
     ):
         pass
     create_tables(
-        spark, job.home, owner=read_checkpoint(former.checkpoints).id, may_create=False
+        spark, job.location, owner=read_checkpoint(former.checkpoints).id, may_create=False
     )  # they are still whose they were
     for file in job.input.glob("*/*.json"):
         file.unlink()
@@ -116,19 +116,19 @@ def read_files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
     for name in NO_INPUT:
         (folder / "pc_sessions" / name).parent.mkdir(exist_ok=True)
         (folder / "pc_sessions" / name).write_text(json.dumps(message(1, "Start")) + "\n")
-    home = TableLocation(folder / "warehouse")
-    empty_tables(spark, home, owner="ours")
+    location = TableLocation(folder / "warehouse")
+    empty_tables(spark, location, owner="ours")
     rows = source.file_messages(spark, folder)
-    append = rows.writeStream.foreachBatch(lambda batch, _: home.append(batch, RAW_EVENTS))
+    append = rows.writeStream.foreachBatch(lambda batch, _: location.append(batch, RAW_EVENTS))
     query = append.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
     query.awaitTermination()
-    return folder, home
+    return folder, location
 
 
 def test_what_an_input_file_is_says_the_engine(spark: SparkSession, read_files: tuple[Path, TableLocation]) -> None:
-    folder, home = read_files
+    folder, location = read_files
     assert {file.name for file in source.input_files(folder)} == set(ODD_NAMES)
-    assert home.read(spark.read, RAW_EVENTS).select("file").distinct().count() == len(ODD_NAMES)
+    assert location.read(spark.read, RAW_EVENTS).select("file").distinct().count() == len(ODD_NAMES)
 
 
 @contextmanager
@@ -153,11 +153,11 @@ def in_place_of_all_others(folder: Path, name: str) -> Iterator[Path]:
 def test_a_file_that_was_read_is_known_whatever_its_name(
     spark: SparkSession, read_files: tuple[Path, TableLocation], name: str
 ) -> None:
-    folder, home = read_files
+    folder, location = read_files
     with in_place_of_all_others(folder, name) as file:
         for given in (folder, folder / "warehouse" / ".."):
             with pytest.raises(ConfigurationError) as told:
-                read_position.refuse_files_already_read(spark, given, home)
+                read_position.refuse_files_already_read(spark, given, location)
             assert f"holds 1 files whose messages the tables have ({file}): move them away" in str(told.value)
 
 
@@ -165,12 +165,12 @@ def test_files_that_were_read_are_known_where_their_folder_was_moved(
     spark: SparkSession, read_files: tuple[Path, TableLocation], tmp_path: Path
 ) -> None:
     """As with a disk that another machine mounts, or a folder that was copied: there the files have other times, too."""
-    folder, home = read_files
+    folder, location = read_files
     copy = tmp_path / "copied" / "pc_sessions" / ODD_NAMES[0]
     copy.parent.mkdir(parents=True)
     copy.write_bytes((folder / "pc_sessions" / ODD_NAMES[0]).read_bytes())
     with pytest.raises(ConfigurationError, match="holds 1 files whose messages the tables have"):
-        read_position.refuse_files_already_read(spark, tmp_path / "copied", home)
+        read_position.refuse_files_already_read(spark, tmp_path / "copied", location)
 
 
 @pytest.mark.parametrize(
@@ -179,24 +179,24 @@ def test_files_that_were_read_are_known_where_their_folder_was_moved(
 def test_a_file_whose_name_only_looks_like_that_of_one_that_was_read_is_new(
     spark: SparkSession, read_files: tuple[Path, TableLocation], name: str
 ) -> None:
-    folder, home = read_files
+    folder, location = read_files
     with in_place_of_all_others(folder, name):
-        read_position.refuse_files_already_read(spark, folder, home)
+        read_position.refuse_files_already_read(spark, folder, location)
 
 
 def test_a_file_from_before_all_that_is_kept_of_files_may_have_been_read(
     spark: SparkSession, read_files: tuple[Path, TableLocation]
 ) -> None:
-    folder, home = read_files
-    oldest = home.read(spark.read, RAW_EVENTS).selectExpr("unix_millis(min(ingested_at))").collect()[0][0]
+    folder, location = read_files
+    oldest = location.read(spark.read, RAW_EVENTS).selectExpr("unix_millis(min(ingested_at))").collect()[0][0]
     with in_place_of_all_others(folder, "new.json") as file:
         os.utime(file, ns=(oldest * 1_000_000,) * 2)
-        read_position.refuse_files_already_read(spark, folder, home)
+        read_position.refuse_files_already_read(spark, folder, location)
         os.utime(file, ns=((oldest - 1) * 1_000_000,) * 2)
         with pytest.raises(
             ConfigurationError, match=r"holds 1 files from before .*, since when raw_events knows .*new\.json"
         ):
-            read_position.refuse_files_already_read(spark, folder, home)
+            read_position.refuse_files_already_read(spark, folder, location)
 
 
 ALL = ("starts.json", "seed", "seed/_SUCCESS")
@@ -215,51 +215,51 @@ KILLS = {
 }
 
 
-def started(spark: SparkSession, home: TableLocation, folder: Path, *partitions: int) -> InitialState:
+def started(spark: SparkSession, location: TableLocation, folder: Path, *partitions: int) -> InitialState:
     """Start with a topic of these partitions, and another one, of which nothing was taken."""
     settings = SessionizeSettings(
-        source="kafka", bootstrap_servers="b:9092", warehouse=home.warehouse, checkpoints=folder, from_sessions=True
+        source="kafka", bootstrap_servers="b:9092", warehouse=location.warehouse, checkpoints=folder, from_sessions=True
     )
-    checkpoint = open_checkpoint(folder, PinnedSettings.of(settings, str(home)), settings.rules, warm=True)
+    checkpoint = open_checkpoint(folder, PinnedSettings.of(settings, str(location)), settings.rules, warm=True)
     with pytest.MonkeyPatch.context() as patch:
         topics = {"pc_sessions": dict.fromkeys(partitions, 5), "console_sessions": {0: 3}}
         ends = {"pc_sessions": dict.fromkeys(partitions, 9), "console_sessions": {0: 4}}
         patch.setattr(read_position, "reach", lambda *_: TopicRange(topics, ends))
-        before = warm_start(spark, settings, checkpoint, home)
-    checkpoint.keep_warm()
+        before = warm_start(spark, settings, checkpoint, location)
+    checkpoint.save_as_warm()
     return before
 
 
-def archived_to(spark: SparkSession, home: TableLocation, offset: int) -> None:
+def archived_to(spark: SparkSession, location: TableLocation, offset: int) -> None:
     columns = f"'pc_sessions' AS stream, 0 AS partition, {offset}L AS offset, CAST(NULL AS string) AS file"
     when = "TIMESTAMP '2026-11-21 12:00:00' AS ingested_at, CAST('{}' AS binary) AS value, DATE '2026-11-21' AS ingest_date"
-    home.append(spark.sql(f"SELECT {columns}, {when}"), RAW_EVENTS)
+    location.append(spark.sql(f"SELECT {columns}, {when}"), RAW_EVENTS)
 
 
 @pytest.fixture(scope="module")
 def first_start(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[TableLocation, Path]:
     """A checkpoint begun after offset 7 with the one session that is live; the tables now know of offset 8."""
-    home, folder = TableLocation(tmp_path_factory.mktemp("warehouse")), tmp_path_factory.mktemp("checkpoints")
-    empty_tables(spark, home, owner="theirs")
+    location, folder = TableLocation(tmp_path_factory.mktemp("warehouse")), tmp_path_factory.mktemp("checkpoints")
+    empty_tables(spark, location, owner="theirs")
     start = spark.createDataFrame([a_change(device_id="pc-1")], OUTPUT_SCHEMA)
-    ChangesSink(home, "sessionize", "theirs", lambda _: None, lambda _: None, StateSize)(start, 0)
-    archived_to(spark, home, 7)
-    started(spark, home, folder, 0, 1)
-    archived_to(spark, home, 8)
-    return home, folder
+    ChangesSink(location, "sessionize", "theirs", lambda _: None, lambda _: None, StateSize)(start, 0)
+    archived_to(spark, location, 7)
+    started(spark, location, folder, 0, 1)
+    archived_to(spark, location, 8)
+    return location, folder
 
 
 def test_where_no_row_of_a_file_is_kept_those_from_before_the_newest_change_may_have_been_read(
     spark: SparkSession, tmp_path: Path, first_start: tuple[TableLocation, Path]
 ) -> None:
-    home, _ = first_start
+    location, _ = first_start
     file = tmp_path / "pc_sessions" / "1.json"
     file.parent.mkdir()
     file.touch()
-    read_position.refuse_files_already_read(spark, tmp_path, home)
+    read_position.refuse_files_already_read(spark, tmp_path, location)
     os.utime(file, ns=(NOW_MS * 1_000_000,) * 2)
     with pytest.raises(ConfigurationError, match="holds 1 files from before"):
-        read_position.refuse_files_already_read(spark, tmp_path, home)
+        read_position.refuse_files_already_read(spark, tmp_path, location)
 
 
 @pytest.mark.parametrize("kill", KILLS)
@@ -268,7 +268,7 @@ def test_what_is_begun_with_is_made_until_a_query_begins_and_then_kept(
 ) -> None:
     """Else what `archive` takes before the session query begins would be taken for read, and be in no session."""
     made, begun, done = KILLS[kill]
-    home, folder = first_start
+    location, folder = first_start
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     for name in set(ALL) - set(made):
         path = tmp_path / name
@@ -278,7 +278,7 @@ def test_what_is_begun_with_is_made_until_a_query_begins_and_then_kept(
             (tmp_path / query / log).mkdir(parents=True)
             (tmp_path / query / log / "0").write_text('v1\n{"batchTimestampMs":1}\n-\n')
 
-    before = started(spark, home, tmp_path, 0, 1, 2)
+    before = started(spark, location, tmp_path, 0, 1, 2)
     if {SESSIONIZE, ARCHIVE} <= set(begun):
         assert before.starts is None
     else:  # of a partition that was made meanwhile everything

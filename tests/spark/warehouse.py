@@ -13,11 +13,11 @@ from sessionization.spark.tables.location import TableLocation
 _OWNER = "the owner of the copy"
 
 
-def empty_tables(spark: SparkSession, home: TableLocation, *, owner: str) -> None:
+def empty_tables(spark: SparkSession, location: TableLocation, *, owner: str) -> None:
     """What `create_tables` makes in an empty folder, for the checkpoint `owner`."""
-    assert home.warehouse is not None
-    shutil.copytree(_made_once(spark), home.warehouse, dirs_exist_ok=True)
-    for file in home.warehouse.glob("*/_delta_log/*"):
+    assert location.warehouse is not None
+    shutil.copytree(_made_once(spark), location.warehouse, dirs_exist_ok=True)
+    for file in location.warehouse.glob("*/_delta_log/*"):
         if file.is_file():
             file.write_text(file.read_text(encoding="utf-8").replace(_OWNER, owner), encoding="utf-8")
 

@@ -9,7 +9,7 @@ from sessionization.errors import CheckpointError, ConfigurationError, StoppedEr
 from sessionization.job import shutdown
 from sessionization.job.sessionize_job import Watch, run
 from sessionization.ops import land_changes
-from sessionization.ops.exclusive_tables import tables_held
+from sessionization.ops.exclusive_tables import open_tables_exclusively
 from sessionization.ops.maintenance_settings import EraseSettings, LandChangesSettings, MaintainSettings
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.tables.location import TableLocation
@@ -30,7 +30,7 @@ def test_a_folder_that_is_no_checkpoint_is_refused_and_left_as_it_is(
     for name in ("another", "none"):
         given = settings(warehouse=tmp_path / "warehouse", checkpoints=tmp_path / name)
         refused = pytest.raises(CheckpointError, match=f"--checkpoints .*/{name} holds no layout.json: give the folder")
-        with refused, tables_held(given, TABLES, said_to_nobody):
+        with refused, open_tables_exclusively(given, TABLES, said_to_nobody):
             pytest.fail("no checkpoint")
     assert [path.name for path in tmp_path.rglob("*")] == ["another"]
 
@@ -57,9 +57,9 @@ def test_who_changes_folders_waits_for_who_lands_changes(
     said: list[str] = []
     waits = pytest.raises(StoppedError, match="stopped while waiting for process")
     with (
-        TableLocation(warehouse).held(said_to_nobody),
+        TableLocation(warehouse).lock_for_maintenance(said_to_nobody),
         waits,
-        tables_held(given, TABLES, said.append, refused_at_once()),
+        open_tables_exclusively(given, TABLES, said.append, refused_at_once()),
     ):
         pytest.fail("two jobs at once")
     assert said[0].endswith(f"which still uses --warehouse {warehouse}")
@@ -73,10 +73,10 @@ def test_who_changes_folders_waits_for_a_stream_with_another_checkpoint(
     reopened(tmp_path / "checkpoints")
     given = settings(warehouse=warehouse, checkpoints=tmp_path / "checkpoints")
     waits = pytest.raises(StoppedError, match="stopped while waiting for process")
-    with TableLocation(warehouse).held_for_stream(said_to_nobody):
-        with waits, tables_held(given, TABLES, lambda _: None, refused_at_once()):
+    with TableLocation(warehouse).lock_for_stream(said_to_nobody):
+        with waits, open_tables_exclusively(given, TABLES, lambda _: None, refused_at_once()):
             pytest.fail("two jobs at once")
-        with TableLocation(warehouse).held(said_to_nobody):  # a landing goes on
+        with TableLocation(warehouse).lock_for_maintenance(said_to_nobody):  # a landing goes on
             pass
 
 
@@ -86,7 +86,7 @@ def test_one_stream_writes_the_tables_whatever_its_checkpoint(tmp_path: Path, wa
     settings = SessionizeSettings(input=tmp_path / "in", warehouse=warehouse, checkpoints=tmp_path / "new")
     said: list[str] = []
     waits = pytest.raises(StoppedError, match="stopped while waiting for process")
-    with TableLocation(warehouse).held_for_stream(said_to_nobody), waits:
+    with TableLocation(warehouse).lock_for_stream(said_to_nobody), waits:
         run(settings, refused_at_once(), Watch(said.append))
     assert said[0].endswith(f"which still uses --warehouse {warehouse}")
     assert not (tmp_path / "new/layout.json").exists()
@@ -138,7 +138,10 @@ class Busy:
 def test_who_lands_changes_waits_for_who_changes_folders(tmp_path: Path, warehouse: Path) -> None:
     settings = LandChangesSettings(bootstrap_servers="none:1", warehouse=warehouse, checkpoints=tmp_path / "landing")
     said: list[str] = []
-    with TableLocation(warehouse).held(said_to_nobody), pytest.raises(StoppedError, match="stopped while waiting"):
+    with (
+        TableLocation(warehouse).lock_for_maintenance(said_to_nobody),
+        pytest.raises(StoppedError, match="stopped while waiting"),
+    ):
         land_changes.land(settings, said.append, refused_at_once())
     assert said[0].endswith(f"which still uses --warehouse {warehouse}")
 
@@ -147,7 +150,7 @@ def test_who_lands_changes_is_refused_where_no_tables_are_yet(tmp_path: Path) ->
     """A sessionize job that begins at the same moment would make them while they are held by nobody."""
     warehouse = tmp_path / "warehouse"
     settings = LandChangesSettings(bootstrap_servers="none:1", warehouse=warehouse, checkpoints=tmp_path / "landing")
-    with pytest.raises(ConfigurationError, match=f"{warehouse} does not hold session_changes: give the home"):
+    with pytest.raises(ConfigurationError, match=f"{warehouse} does not hold session_changes: give the location"):
         land_changes.land(settings, said_to_nobody, refused_at_once())
     assert list(tmp_path.iterdir()) == []
 
@@ -166,19 +169,22 @@ def test_who_lands_changes_is_refused_with_another_topic_than_before(tmp_path: P
     ):
         land_changes.land(settings, said_to_nobody, refused_at_once())
     (offsets / "0").write_text('v1\n{"batchTimestampMs":1}\n{"b":{"0":5}}')
-    with TableLocation(warehouse).held(said_to_nobody), pytest.raises(StoppedError, match="stopped while waiting"):
+    with (
+        TableLocation(warehouse).lock_for_maintenance(said_to_nobody),
+        pytest.raises(StoppedError, match="stopped while waiting"),
+    ):
         land_changes.land(settings, lambda _: None, refused_at_once())
 
 
 def test_what_is_locked_is_hidden_from_readers_and_only_where_tables_are(tmp_path: Path, warehouse: Path) -> None:
-    for home in (
+    for location in (
         TableLocation(tmp_path / "none"),
         TableLocation(tmp_path),
         TableLocation(catalog="main", schema="games"),
     ):
-        with home.held(said_to_nobody), home.held(said_to_nobody):
+        with location.lock_for_maintenance(said_to_nobody), location.lock_for_maintenance(said_to_nobody):
             pass
-    with TableLocation(warehouse).held(said_to_nobody):
+    with TableLocation(warehouse).lock_for_maintenance(said_to_nobody):
         pass
     assert {path.name for path in tmp_path.iterdir()} == {"warehouse"}
     assert {path.name for path in warehouse.iterdir()} == {"session_changes", "_lock"}

@@ -1,4 +1,4 @@
-"""Tables have one home: the same words for whoever names none, two, or half of one."""
+"""Tables have one location: the same words for whoever names none, two, or half of one."""
 
 import pytest
 from pydantic import BaseModel
@@ -16,9 +16,9 @@ NEEDED = {SessionizeSettings: "--input=in --checkpoints=c", MaintainSettings: ""
 @pytest.mark.parametrize(
     ("argv", "told"),
     [
-        ("", "the tables need one home"),
-        ("--warehouse=w --catalog=main --schema=games", "the tables need one home"),
-        ("--schema=games", "the tables need one home"),
+        ("", "the tables need one location"),
+        ("--warehouse=w --catalog=main --schema=games", "the tables need one location"),
+        ("--schema=games", "the tables need one location"),
         ("--catalog=main", "--catalog and --schema go together"),
         ("--warehouse=w --schema=games", "--catalog and --schema go together"),
     ],

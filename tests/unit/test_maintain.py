@@ -188,7 +188,7 @@ def test_a_stop_leaves_the_rest() -> None:
     [
         ("--catalog=main --schema=games --retention=6d", "--retention '6d' is too small: write at least 7d"),
         ("--catalog=main", "go together"),
-        ("", "one home"),
+        ("", "one location"),
         ("--warehouse=w", "--warehouse needs --checkpoints"),
         ("--catalog=main --schema=games --days=0", "--days '0' is too small"),
         ("--catalog=main --schema=games --input-retention=7d", "--input-retention needs --checkpoints"),

@@ -94,13 +94,13 @@ def has_rows_since(version: int) -> bool:
 def stopped(
     folder: Path,
     *other: Query,
-    is_appended_since: Callable[[int], bool] = has_rows_since,
+    has_append_since: Callable[[int], bool] = has_rows_since,
     is_real_time: bool = False,
 ) -> tuple[list[str], list[str]]:
     """What a stop gave back, and said; the queries that are not given end well."""
     queries = {name: Query(folder / name) for name in QUERIES} | {query.name: query for query in other}
     said: list[str] = []
-    causes = shutdown.stop_queries(queries, folder, is_appended_since, said.append, is_real_time=is_real_time)
+    causes = shutdown.stop_queries(queries, folder, has_append_since, said.append, is_real_time=is_real_time)
     assert all(query.is_stopped for query in queries.values())
     assert said.pop(0 if causes == [] else len(causes)) == STOPPING
     return causes, said
@@ -149,7 +149,7 @@ def test_a_table_that_does_not_answer_in_time_hinders_no_stop(
 ) -> None:
     monkeypatch.setattr(shutdown, "_ANSWER_S", 0.1)
     slow = Slow(tmp_path / "rollup", never)
-    assert stopped(tmp_path, slow, is_appended_since=lambda _: never.wait()) == (
+    assert stopped(tmp_path, slow, has_append_since=lambda _: never.wait()) == (
         [],
         [BEHIND.replace("is", "may be", 1)],
     )

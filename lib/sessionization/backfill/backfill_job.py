@@ -73,7 +73,7 @@ def play_of(settings: BackfillSettings, now_ms: int) -> Play:
         limits = EventTimeLimits(fields["max_clock_skew"].default, fields["max_event_age"].default)
         return Play(from_ms, to_ms, Rules(), limits, StateLayout())
     begun = read_checkpoint(settings.checkpoints)
-    limits = EventTimeLimits(begun.fixed.max_clock_skew_ms, begun.fixed.max_event_age_ms)
+    limits = EventTimeLimits(begun.pinned.max_clock_skew_ms, begun.pinned.max_event_age_ms)
     return Play(from_ms, to_ms, begun.in_force.rules, limits, begun.layout)
 
 
@@ -84,50 +84,50 @@ def backfill(settings: BackfillSettings, say: Say) -> None:
     be changed, when the checkpoint of a merge is not theirs, or as `refuse_backlog` does for one, `DifferenceError` when
     `--verify` finds what differs, and `MaintenanceError` when somebody else changed `sessions` meanwhile.
     """
-    home, play = TableLocation.of(settings), play_of(settings, wall_clock_ms())
+    location, play = TableLocation.of(settings), play_of(settings, wall_clock_ms())
     with contextlib.ExitStack() as stack:
         if settings.merge and settings.warehouse is not None and settings.checkpoints is not None:
             stack.enter_context(lock_folder(settings.checkpoints, say))
-            stack.enter_context(home.held_for_stream(say))
+            stack.enter_context(location.lock_for_stream(say))
         spark = stack.enter_context(job_session(conf=_COMPILED))
-        home.require(spark, (RAW_EVENTS, SESSION_CHANGES, SESSIONS))
+        location.require(spark, (RAW_EVENTS, SESSION_CHANGES, SESSIONS))
         if settings.checkpoints is not None:
-            _look_for_unread(spark, home, settings, settings.checkpoints, say)
-        clock = stream_clock(spark, home, play)
+            _look_for_unread(spark, location, settings, settings.checkpoints, say)
+        clock = stream_clock(spark, location, play)
         say(f"{len(clock.took):,} micro-batches of the stream are known in that time")
-        folded = sessions_of(spark, home, play, clock)
+        folded = sessions_of(spark, location, play, clock)
         if settings.verify:
-            verify(spark, home, folded, play, clock, say)
+            verify(spark, location, folded, play, clock, say)
         elif settings.merge:
             if clock.goes_on:
                 say("sessions that were live when these days ended are left out: the stream went on")
                 folded = folded.where("_shown_end IS NOT NULL")
-            _merge(spark, home, folded, say)
+            _merge(spark, location, folded, say)
         else:
-            _write(spark, home, folded, say)
+            _write(spark, location, folded, say)
 
 
 def _look_for_unread(
-    spark: SparkSession, home: TableLocation, settings: BackfillSettings, checkpoints: Path, say: Say
+    spark: SparkSession, location: TableLocation, settings: BackfillSettings, checkpoints: Path, say: Say
 ) -> None:
     """What the stream has begun and not done comes into `sessions` later: over what is merged, and as a difference till then.
 
     Raises `CheckpointError` for a merge.
     """
-    is_appended_since = partial(home.is_appended_since, spark, SESSION_CHANGES)
+    has_append_since = partial(location.has_append_since, spark, SESSION_CHANGES)
     if settings.merge:
-        home.refuse_other_owner(spark, checkpoints)
-        refuse_backlog(checkpoints, is_appended_since)
+        location.refuse_other_owner(spark, checkpoints)
+        refuse_backlog(checkpoints, has_append_since)
     elif settings.verify and settings.last_day is None:
         try:
-            left = describe_backlog(checkpoints, is_appended_since)
+            left = describe_backlog(checkpoints, has_append_since)
         except CheckpointError as error:
             left = f"what the stream has not done is not known ({error})"
         if left:
             say(f"{left}: the newest rows may differ for that")
 
 
-def stream_clock(spark: SparkSession, home: TableLocation, play: Play) -> Clock:
+def stream_clock(spark: SparkSession, location: TableLocation, play: Play) -> Clock:
     """When the stream's micro-batches were, as far as its tables tell, up to the end of the play."""
     begin_ms, end_ms = play.from_ms - play.lead_ms, play.to_ms + DAY_MS
 
@@ -135,14 +135,14 @@ def stream_clock(spark: SparkSession, home: TableLocation, play: Play) -> Clock:
         return F.col(instant).between(F.timestamp_millis(F.lit(begin_ms)), F.timestamp_millis(F.lit(end_ms)))
 
     changed = (
-        home.read(spark.read, SESSION_CHANGES)
+        location.read(spark.read, SESSION_CHANGES)
         .where(F.col("change_date") >= F.to_date(F.timestamp_millis(F.lit(begin_ms))))
         .where(within("processed_at") & (F.col("change") != "heartbeat") & F.col("ingested_at").isNotNull())
         .groupBy(F.unix_millis("processed_at").alias("at"))
         .agg(F.min(F.unix_millis("ingested_at")).alias("oldest"), F.max(F.unix_millis("ingested_at")).alias("newest"))
         .toPandas()
     )
-    progress = home.read(spark.read, STREAM_PROGRESS).where("query = 'sessionize'")
+    progress = location.read(spark.read, STREAM_PROGRESS).where("query = 'sessionize'")
     known = (
         progress.where(within("processed_at")).select(F.unix_millis("processed_at").alias("at"), "rows_in").toPandas()
     )
@@ -160,10 +160,10 @@ def stream_clock(spark: SparkSession, home: TableLocation, play: Play) -> Clock:
     )
 
 
-def sessions_of(spark: SparkSession, home: TableLocation, play: Play, clock: Clock) -> DataFrame:
+def sessions_of(spark: SparkSession, location: TableLocation, play: Play, clock: Clock) -> DataFrame:
     """The sessions of the play, folded as `rollup.fold_by_session` folds changes."""
     begin = F.timestamp_millis(F.lit(play.from_ms - play.lead_ms))
-    raw = home.read(spark.read, RAW_EVENTS).where(
+    raw = location.read(spark.read, RAW_EVENTS).where(
         (F.col("ingest_date") >= F.to_date(begin))
         & (F.col("ingested_at") >= begin)
         & (F.col("ingest_date") <= F.to_date(F.timestamp_millis(F.lit(play.to_ms - 1))))
@@ -195,10 +195,10 @@ def sessions_of(spark: SparkSession, home: TableLocation, play: Play, clock: Clo
     )
 
 
-def verify(spark: SparkSession, home: TableLocation, folded: DataFrame, play: Play, clock: Clock, say: Say) -> None:
+def verify(spark: SparkSession, location: TableLocation, folded: DataFrame, play: Play, clock: Clock, say: Say) -> None:
     """Compare the rows with `sessions`, and list what differs; raises `DifferenceError` where a session does."""
     begin, end = (F.timestamp_millis(F.lit(ms)) for ms in (play.from_ms, clock.until_ms))
-    compared = differences(home.read(spark.read, SESSIONS), rows_of(folded), begin, end).persist()
+    compared = differences(location.read(spark.read, SESSIONS), rows_of(folded), begin, end).persist()
     try:
         count = compared.count()
         different = compared.where("what != ''")
@@ -252,15 +252,15 @@ def rows_of(folded: DataFrame) -> DataFrame:
     return folded.select(*(columns.get(name, F.col(name)).alias(name) for name in SESSIONS.column_names))
 
 
-def _write(spark: SparkSession, home: TableLocation, folded: DataFrame, say: Say) -> None:
-    home.overwrite(rows_of(folded), BACKFILL)
-    count = spark.sql(f"SELECT count(*) AS rows FROM {home.sql_name(BACKFILL.name)}").first()
+def _write(spark: SparkSession, location: TableLocation, folded: DataFrame, say: Say) -> None:
+    location.overwrite(rows_of(folded), BACKFILL)
+    count = spark.sql(f"SELECT count(*) AS rows FROM {location.sql_name(BACKFILL.name)}").first()
     assert count is not None
     say(f"{count.rows:,} sessions are in {BACKFILL.name}")
 
 
-def _merge(spark: SparkSession, home: TableLocation, folded: DataFrame, say: Say) -> None:
-    sessions = home.delta_table(spark, SESSIONS)
+def _merge(spark: SparkSession, location: TableLocation, folded: DataFrame, say: Say) -> None:
+    sessions = location.delta_table(spark, SESSIONS)
     with explain_conflict(SESSIONS.name):
         rollup.merge_folded(sessions, folded)
     done = sessions.history(1).first()

@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery
 
 from sessionization.clock import wall_clock_ms
 from sessionization.errors import CheckpointError, StreamError
 from sessionization.job.shutdown import wait_until_idle
-from sessionization.say import Say
 from sessionization.spark.checkpoint.folder import QUERIES, SESSIONIZE, Checkpoint
 from sessionization.spark.checkpoint.spark_logs import read_started_batch, started_batches
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.input.ticks import WakeUp, next_tick
+from sessionization.spark.job_context import JobContext
 from sessionization.spark.output.progress import BatchProgress
+from sessionization.spark.pipeline import Pipeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,31 +90,25 @@ def _wall_minus_monotonic_ms() -> int:
     return wall_clock_ms() - time.monotonic_ns() // 1_000_000
 
 
-def restart_and_wake(
-    spark: SparkSession,
-    checkpoint: Checkpoint,
-    queries: dict[str, StreamingQuery],
-    start_again: Callable[[str, WakeUp | None], None],
-    back: ClockStep,
-    stop: threading.Event,
-    say: Say,
-) -> None:
+def restart_and_wake(context: JobContext, pipeline: Pipeline, step: ClockStep, stop: threading.Event) -> None:
     """Restart queries after the clock went back; `sessionize` then calls every grouping key once.
 
-    Does nothing if a query has ended, for `shutdown.stop_queries` reports why, or once `stop` is set: the next start of the job finds
+    Does nothing if a query has ended, for `stop_queries` reports why, or once `stop` is set: the next start of the job finds
     the greater clock in the offset log. Waits for the running micro-batch of each. Raises `StreamError`.
     """
+    queries = pipeline.queries
     if not all(query.isActive for query in queries.values()):
         return
-    names = ", ".join(back.queries)
-    say(f"the clock went back by {back.by_ms // 1_000:,} s: {names} starts again, so that all sessions beat")
+    names = ", ".join(step.queries)
+    context.say(f"the clock went back by {step.by_ms // 1_000:,} s: {names} starts again, so that all sessions beat")
     try:
-        for name in back.queries:
+        for name in step.queries:
             wait_until_idle(queries[name], math.inf, stop)
             if stop.is_set():
                 return
             queries[name].stop()
-            start_again(name, wake_up_all_keys(spark, checkpoint) if name == SESSIONIZE else None)
+            wake = wake_up_all_keys(context.spark, context.checkpoint) if name == SESSIONIZE else None
+            pipeline.start_query(name, wake)
     except Py4JNetworkError:
         raise
     except (PySparkException, Py4JError, CheckpointError) as error:

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from pyspark.sql.streaming import StreamingQuery
 
 from sessionization.clock import wall_clock_ms
-from sessionization.job.totals import RunningTotals, Totals
-from sessionization.say import Say
+from sessionization.job.totals import Totals
 from sessionization.spark.checkpoint.folder import SESSIONIZE
 from sessionization.spark.output.progress import BatchProgress
 
@@ -17,31 +16,31 @@ _REPORT_EVERY_S = 5
 
 def monitor_queries(
     queries: dict[str, StreamingQuery],
-    totals: RunningTotals,
     stop: threading.Event,
-    say: Say,
-    warning: Callable[[], str | None],
-    routine: Say,
-    between_checks: Callable[[], None] = lambda: None,
+    check: Callable[[], None],
+    report: Callable[[], None],
 ) -> None:
-    """Wait for `stop` or the end of a query; tell `routine` every few seconds how it goes.
+    """Wait until `stop` is set or a query has ended.
 
-    `between_checks` is called after every check, and may replace a query in `queries`.
+    Args:
+        queries: by name.
+        stop: ends the wait.
+        check: is called five times a second, and may replace a query in `queries`.
+        report: is called every few seconds.
     """
     next_report_s = time.monotonic() + _REPORT_EVERY_S
     while all(query.isActive for query in queries.values()):
         now_s = time.monotonic()
         if now_s >= next_report_s:
-            routine(_progress_line(*totals.now()))
-            if (warned := warning()) is not None:
-                say(warned)
+            report()
             next_report_s = now_s + _REPORT_EVERY_S
         if stop.wait(0.2):
             return
-        between_checks()
+        check()
 
 
-def _progress_line(totals: Totals, last: dict[str, BatchProgress]) -> str:
+def progress_line(totals: Totals, last: dict[str, BatchProgress]) -> str:
+    """The line of a running job: what it has done so far, and its newest micro-batch (`last`, by query)."""
     newest = last.get(SESSIONIZE)
     parts = [
         f"{totals.events:,} events in",

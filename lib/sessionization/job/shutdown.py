@@ -26,7 +26,7 @@ _ANSWER_S = 5
 def stop_queries(
     queries: dict[str, StreamingQuery],
     checkpoints: Path,
-    is_appended_since: Callable[[int], bool],
+    has_append_since: Callable[[int], bool],
     say: Say,
     *,
     is_real_time: bool = False,
@@ -40,7 +40,7 @@ def stop_queries(
     Args:
         queries: by name.
         checkpoints: the job's folder.
-        is_appended_since: as for `refuse_backlog`.
+        has_append_since: as for `refuse_backlog`.
         say: is told.
         is_real_time: whether that is the mode.
 
@@ -84,7 +84,7 @@ def stop_queries(
             say(f"query {name} is cut off within a micro-batch, which the next start repeats")
     if may_be_behind:
         is_behind = ROLLUP in cut_off or _in_time(
-            lambda: has_unmerged_changes(checkpoints, is_appended_since), _ANSWER_S
+            lambda: has_unmerged_changes(checkpoints, has_append_since), _ANSWER_S
         )
         if is_behind is not False:
             say(f"`sessions` {'is' if is_behind else 'may be'} behind `session_changes` until the next start")

@@ -63,6 +63,6 @@ class RunningTotals:
             return self._delays.now()
 
 
-def count_live_sessions(spark: SparkSession, home: TableLocation) -> int:
+def count_live_sessions(spark: SparkSession, location: TableLocation) -> int:
     """How many sessions the table `sessions` shows as live."""
-    return home.read(spark.read, SESSIONS).where("status = 'live'").count()
+    return location.read(spark.read, SESSIONS).where("status = 'live'").count()

@@ -18,7 +18,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from sessionization.job.sessionize_job import Summary, Watch, run, summary_lines
+from sessionization.job.sessionize_job import JobCallbacks, run
+from sessionization.job.summary import Summary, summary_lines
 from sessionization.job.totals import RunningTotals
 from sessionization.local.broker import Broker
 from sessionization.local_engine.local_session import SHORT_LIVED_JVM
@@ -130,8 +131,8 @@ def _demo(folder: Path, simulator: list[str | Path], reading: dict[str, Any]) ->
         if not console.is_terminal:
             console.print(line, markup=False)
 
-    def started(spark: SparkSession, home: TableLocation) -> None:
-        create_views(spark, home)
+    def started(spark: SparkSession, location: TableLocation) -> None:
+        create_views(spark, location)
         running.set()
         threading.Thread(target=_refresh, args=(spark, view, running), daemon=True).start()
 
@@ -143,7 +144,7 @@ def _demo(folder: Path, simulator: list[str | Path], reading: dict[str, Any]) ->
     simulation = subprocess.Popen([sys.executable, *simulator, *evening], stderr=subprocess.DEVNULL)
     try:
         with Live(view, console=console, refresh_per_second=4, transient=True):
-            summary = run(settings, stop, Watch(say, started, view.totals.add, stopped))
+            summary = run(settings, stop, JobCallbacks(say, (view.totals.add,), started, stopped))
     finally:
         simulation.terminate()
         simulation.wait()

@@ -39,7 +39,7 @@ def load(folder: Path, *, live: int = 150, run_for_ms: int = 30_000) -> None:
     """
     if (folder / WIDGETS_FILE).exists():
         return
-    from sessionization.job.sessionize_job import Watch, run
+    from sessionization.job.sessionize_job import JobCallbacks, run
     from sessionization.spark.engine.session import job_session
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -59,7 +59,7 @@ def load(folder: Path, *, live: int = 150, run_for_ms: int = 30_000) -> None:
                 _end_late(spark, folder)
                 play(folder / INPUT, seconds=2 * run_for_ms // 1_000)
             stop = threading.Event()
-            run(settings, stop, Watch(_say, progress=_stop_after(run_for_ms, stop)))
+            run(settings, stop, JobCallbacks(_say, (_stop_after(run_for_ms, stop),)))
     write_atomically(folder / WIDGETS_FILE, json.dumps(_widgets(folder), indent=2))
 
 

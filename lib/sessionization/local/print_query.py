@@ -22,7 +22,7 @@ def print_query(warehouse: Path, sql: str, rows: int) -> None:
 
     Raises `ConfigurationError` when the folder holds no tables or the statement is wrong.
     """
-    home = TableLocation(warehouse)
+    location = TableLocation(warehouse)
     if not all((warehouse / table.name / "_delta_log").is_dir() for table in TABLES):
         msg = f"--warehouse {warehouse} does not hold the tables: give the folder that the sessionize job writes into"
         raise ConfigurationError(msg)
@@ -31,7 +31,7 @@ def print_query(warehouse: Path, sql: str, rows: int) -> None:
     time.tzset()
     with job_session() as spark:
         try:
-            create_views(spark, home)
+            create_views(spark, location)
             found = spark.sql(sql).limit(rows).collect()
         except PySparkException as error:
             names = ", ".join(sorted(known.name for known in (*TABLES, *VIEWS)))

@@ -40,8 +40,8 @@ def store_uri() -> str:
 class MlflowRun:
     """One run, from its first micro-batch to its end."""
 
-    def __init__(self, settings: SessionizeSettings, home: TableLocation, checkpoint_id: str) -> None:
-        self._settings, self._home, self._checkpoint_id = settings, home, checkpoint_id
+    def __init__(self, settings: SessionizeSettings, location: TableLocation, checkpoint_id: str) -> None:
+        self._settings, self._home, self._checkpoint_id = settings, location, checkpoint_id
         _check_writable(store_uri())
         self._client = MlflowClient(tracking_uri=store_uri())
         self._run_id = ""
@@ -126,9 +126,9 @@ def _experiment_name() -> str:
     return f"/Users/{row[0]}/{EXPERIMENT}"
 
 
-def _dataset(home: TableLocation, table: Table) -> Dataset:
-    is_folder = home.warehouse is not None
-    name = home.sql_name(table.name).replace("`", "")
+def _dataset(location: TableLocation, table: Table) -> Dataset:
+    is_folder = location.warehouse is not None
+    name = location.sql_name(table.name).replace("`", "")
     source = {"path": name.removeprefix("delta.")} if is_folder else {"delta_table_name": name}
     columns = [{"name": column.name, "type": column.type, "required": not column.nullable} for column in table.columns]
     schema = json.dumps({"mlflow_colspec": columns})

@@ -42,7 +42,7 @@ class RunStore(Protocol):
 
 @contextlib.contextmanager
 def track_in_mlflow(
-    settings: SessionizeSettings, home: TableLocation, checkpoint_id: str, say: Say
+    settings: SessionizeSettings, location: TableLocation, checkpoint_id: str, say: Say
 ) -> Iterator[Callable[[BatchProgress], None]]:
     """What to tell each micro-batch to while the run lasts; `settings.mlflow` says whether anything is kept.
 
@@ -56,7 +56,7 @@ def track_in_mlflow(
         before_mlflow()
         from sessionization.ml.mlflow_run import MlflowRun  # takes a second, on the tracker's thread
 
-        return MlflowRun(settings, home, checkpoint_id)
+        return MlflowRun(settings, location, checkpoint_id)
 
     with track_run(store, say) as add:
         yield add

@@ -14,7 +14,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sessionization.clock import wall_clock_ms
-from sessionization.job.sessionize_job import Summary, Watch, run, summary_lines
+from sessionization.job.sessionize_job import JobCallbacks, run
+from sessionization.job.summary import Summary, summary_lines
 from sessionization.job.totals import count_live_sessions
 from sessionization.notebook import chart_style
 from sessionization.say import Say
@@ -39,8 +40,8 @@ class LiveView:
     live: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=_MOST_POINTS))
     lateness: deque[tuple[int, int, int]] = field(default_factory=lambda: deque(maxlen=_MOST_POINTS))
 
-    def begin(self, spark: SparkSession, home: TableLocation) -> None:
-        self.where = spark, home
+    def begin(self, spark: SparkSession, location: TableLocation) -> None:
+        self.where = spark, location
 
     def look(self, now_ms: int) -> None:
         """Count the sessions that are live now; nothing before the run has begun."""
@@ -134,9 +135,9 @@ def run_and_show(settings: SessionizeSettings, output: Output, every_s: float = 
     """
     view, stop, said = LiveView(), threading.Event(), _Said()
     settings = _for_a_person(settings, said.note)
-    watch = Watch(said.note, view.begin, view.add, routine=said.routine.append)
+    callbacks = JobCallbacks(said.note, (view.add,), view.begin, say_progress=said.routine.append)
     with ThreadPoolExecutor(1, thread_name_prefix="stream") as threads:
-        running = threads.submit(run, settings, stop, watch)
+        running = threads.submit(run, settings, stop, callbacks)
         try:
             while not running.done():
                 try:

@@ -34,10 +34,10 @@ def use_tables(spark: SparkSession, settings: TableLocationSettings) -> None:
 
     Raises `ConfigurationError` where they are not there yet.
     """
-    home = TableLocation.of(settings)
-    home.require(spark, TABLES)
-    if home.warehouse is not None:
-        create_views(spark, home)
+    location = TableLocation.of(settings)
+    location.require(spark, TABLES)
+    if location.warehouse is not None:
+        create_views(spark, location)
         return
-    spark.sql(f"USE CATALOG `{home.catalog}`")
-    spark.sql(f"USE SCHEMA `{home.schema}`")
+    spark.sql(f"USE CATALOG `{location.catalog}`")
+    spark.sql(f"USE SCHEMA `{location.schema}`")

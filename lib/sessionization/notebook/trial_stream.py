@@ -1,4 +1,4 @@
-"""A stream on trial: a home of its own for the tables, messages by hand, and the job's notebook over them."""
+"""A stream on trial: a location of its own for the tables, messages by hand, and the job's notebook over them."""
 
 import shutil
 from collections.abc import Callable, Mapping
@@ -31,7 +31,7 @@ class TrialSettings(TableLocationSettings):
 
     @property
     def deployed(self) -> TableLocation:
-        """The home of the tables that the deployed job writes."""
+        """The location of the tables that the deployed job writes."""
         return TableLocation.of(self)
 
 
@@ -49,19 +49,19 @@ class Trial:
         return self.settings.folder / f"trial-{self._name}"
 
     @property
-    def home(self) -> TableLocation:
+    def location(self) -> TableLocation:
         if self.settings.warehouse is not None:
             return TableLocation(self.folder / "warehouse")
         return TableLocation(None, self.settings.catalog, f"{self.settings.schema_name}_trial_{self._name}")
 
     def begin(self) -> None:
         (self.folder / "input" / PC_STREAM).mkdir(parents=True)
-        if self.home.catalog is not None:
-            self.spark.sql(f"CREATE SCHEMA `{self.home.catalog}`.`{self.home.schema}`")
+        if self.location.catalog is not None:
+            self.spark.sql(f"CREATE SCHEMA `{self.location.catalog}`.`{self.location.schema}`")
 
     def end(self) -> None:
-        if self.home.catalog is not None:
-            self.spark.sql(f"DROP SCHEMA IF EXISTS `{self.home.catalog}`.`{self.home.schema}` CASCADE")
+        if self.location.catalog is not None:
+            self.spark.sql(f"DROP SCHEMA IF EXISTS `{self.location.catalog}`.`{self.location.schema}` CASCADE")
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def send(self, *messages: Message) -> None:
@@ -72,11 +72,11 @@ class Trial:
 
     def run(self, run_notebook: Callable[[str, int, Mapping[str, str]], object], notebook: str, run_for: str) -> None:
         """Run the job's notebook as a task would, on the trial's tables; `run_notebook` is `dbutils.notebook.run`."""
-        home = self.home
+        location = self.location
         where = (
-            {"warehouse": str(home.warehouse)}
-            if home.warehouse is not None
-            else {"catalog": str(home.catalog), "schema": str(home.schema)}
+            {"warehouse": str(location.warehouse)}
+            if location.warehouse is not None
+            else {"catalog": str(location.catalog), "schema": str(location.schema)}
         )
         widgets = {
             "input": str(self.folder / "input"),
@@ -89,21 +89,21 @@ class Trial:
         run_notebook(notebook, 1_800, where | widgets)
 
     def read(self, table: Table) -> DataFrame:
-        return self.home.read(self.spark.read, table)
+        return self.location.read(self.spark.read, table)
 
     def changes(self) -> DataFrame:
         """What is not a heartbeat: sessions that started and ended, and nothing that time alone adds."""
         return self.read(SESSION_CHANGES).where("change != 'heartbeat'")
 
 
-def may_write(spark: SparkSession, home: TableLocation, principal: str) -> list[str]:
+def may_write(spark: SparkSession, location: TableLocation, principal: str) -> list[str]:
     """What a principal may do to the tables beyond reading them; none is what a reader should have.
 
     In a folder rights are the file system's: none is told.
     """
-    if home.catalog is None:
+    if location.catalog is None:
         return []
-    rows = spark.sql(f"SHOW GRANTS `{principal}` ON SCHEMA `{home.catalog}`.`{home.schema}`").collect()
+    rows = spark.sql(f"SHOW GRANTS `{principal}` ON SCHEMA `{location.catalog}`.`{location.schema}`").collect()
     reading = {
         "SELECT",
         "USE SCHEMA",
@@ -117,10 +117,10 @@ def may_write(spark: SparkSession, home: TableLocation, principal: str) -> list[
     return sorted({str(row.ActionType) for row in rows} - reading)
 
 
-def may_read(spark: SparkSession, home: TableLocation, principal: str) -> bool:
+def may_read(spark: SparkSession, location: TableLocation, principal: str) -> bool:
     """Whether a principal has been granted to read the tables; in a folder, whether this user can."""
-    if home.catalog is None:
-        assert home.warehouse is not None
-        return home.warehouse.is_dir()
-    rows = spark.sql(f"SHOW GRANTS `{principal}` ON SCHEMA `{home.catalog}`.`{home.schema}`").collect()
+    if location.catalog is None:
+        assert location.warehouse is not None
+        return location.warehouse.is_dir()
+    rows = spark.sql(f"SHOW GRANTS `{principal}` ON SCHEMA `{location.catalog}`.`{location.schema}`").collect()
     return any(str(row.ActionType) == "SELECT" for row in rows)

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from sessionization.clock import wall_clock_ms
 from sessionization.errors import ConfigurationError
 from sessionization.ops.account_search import names_in_json, names_in_remains
-from sessionization.ops.exclusive_tables import tables_held
+from sessionization.ops.exclusive_tables import open_tables_exclusively
 from sessionization.ops.maintenance_settings import EraseSettings
 from sessionization.ops.state_reader import StateReader
 from sessionization.say import Say
@@ -77,7 +77,7 @@ def erase(settings: EraseSettings, say: Say) -> Receipt:
     The sessionize job must be stopped, and its queries through with what they would write later: on folders its checkpoint
     is held meanwhile.
 
-    Raises `ConfigurationError` without an account, without tables or where the key cannot be used, `CheckpointError` as `tables_held` and `refuse_backlog`
+    Raises `ConfigurationError` without an account, without tables or where the key cannot be used, `CheckpointError` as `open_tables_exclusively` and `refuse_backlog`
     do, and `MaintenanceError` where somebody else changed a table.
     """
     if not settings.account:
@@ -85,13 +85,13 @@ def erase(settings: EraseSettings, say: Say) -> Receipt:
         raise ConfigurationError(msg)
     accounts = sorted(set(settings.account))
     hashes = _hashes(accounts, settings.receipt_key_file)
-    with tables_held(settings, _NEEDED, say) as (spark, home):
+    with open_tables_exclusively(settings, _NEEDED, say) as (spark, location):
         if settings.checkpoints is not None:
-            refuse_backlog(settings.checkpoints, partial(home.is_appended_since, spark, SESSION_CHANGES))
+            refuse_backlog(settings.checkpoints, partial(location.has_append_since, spark, SESSION_CHANGES))
         receipt = Receipt(hashes, _told(wall_clock_ms()))
         with explain_conflict("a table"):
-            theirs = _theirs(spark, home, accounts)
-            _erase(spark, home, accounts, theirs, receipt, say)
+            theirs = _theirs(spark, location, accounts)
+            _erase(spark, location, accounts, theirs, receipt, say)
         if settings.checkpoints is not None and (settings.checkpoints / SESSIONIZE / "state").is_dir():
             entries = StateReader(spark, settings.checkpoints).sessions()
             receipt.state = _of(entries, accounts, theirs).count()
@@ -115,11 +115,11 @@ def _hashes(accounts: list[str], key_file: Path | None) -> list[str]:
     return [hmac.new(key, account.encode(), hashlib.sha256).hexdigest() for account in accounts]
 
 
-def _theirs(spark: SparkSession, home: TableLocation, accounts: list[str]) -> DataFrame:
+def _theirs(spark: SparkSession, location: TableLocation, accounts: list[str]) -> DataFrame:
     """The keys of the accounts' sessions: by `sessions` and, where that has no row any more or one without a name, by the changes."""
     key = list(_KEY)
-    sessions = home.read(spark.read, SESSIONS)
-    changes = home.read(spark.read, SESSION_CHANGES).where("change != 'heartbeat'")
+    sessions = location.read(spark.read, SESSIONS)
+    changes = location.read(spark.read, SESSION_CHANGES).where("change != 'heartbeat'")
     named = changes.where(F.col("account_id").isin(accounts)).select(key).distinct()
     folded = rollup.fold_by_session(
         changes.join(named.join(sessions.where("account_id IS NOT NULL"), key, "left_anti"), key, "left_semi")
@@ -139,7 +139,7 @@ def _of(rows: DataFrame, accounts: list[str], theirs: DataFrame, also: Column | 
 
 def _erase(
     spark: SparkSession,
-    home: TableLocation,
+    location: TableLocation,
     accounts: list[str],
     theirs: DataFrame,
     receipt: Receipt,
@@ -158,21 +158,23 @@ def _erase(
         say(f"{table.name}: {rows:,} rows are {'emptied' if table is RAW_EVENTS else 'deleted'}")
 
     for table in _OF_MESSAGES:
-        messages = _messages(home.read(spark.read, table), accounts, theirs)
+        messages = _messages(location.read(spark.read, table), accounts, theirs)
         change = _empty if table is RAW_EVENTS else _merge_away
-        count(table, change(spark, home, table, messages, _MESSAGE))
-    tables = (SESSION_CHANGES, BACKFILL, SESSIONS) if home.exists(spark, BACKFILL) else (SESSION_CHANGES, SESSIONS)
+        count(table, change(spark, location, table, messages, _MESSAGE))
+    tables = (SESSION_CHANGES, BACKFILL, SESSIONS) if location.exists(spark, BACKFILL) else (SESSION_CHANGES, SESSIONS)
     nameless = dict.fromkeys(tables, 0)
     if not theirs.isEmpty():
-        nameless = {table: _merge_away(spark, home, table, theirs, _KEY, "t.account_id IS NULL") for table in tables}
+        nameless = {
+            table: _merge_away(spark, location, table, theirs, _KEY, "t.account_id IS NULL") for table in tables
+        }
     for table in tables:
-        count(table, nameless[table] + _merge_away(spark, home, table, named, _ACCOUNT))
+        count(table, nameless[table] + _merge_away(spark, location, table, named, _ACCOUNT))
         if table is not SESSION_CHANGES:
-            receipt.unnamed += _unname(spark, home, table, named)
+            receipt.unnamed += _unname(spark, location, table, named)
     for table in (*_OF_MESSAGES, *tables):
         # What a deletion vector hides is still in its file.
-        spark.sql(f"REORG TABLE {home.sql_name(table.name)} APPLY (PURGE)")
-        found = home.properties(spark, table)
+        spark.sql(f"REORG TABLE {location.sql_name(table.name)} APPLY (PURGE)")
+        found = location.properties(spark, table)
         log_ms, files_ms = (retention_ms_of(found, key) for key in RETENTION_PROPERTIES)
         for until, kept_ms in ((receipt.files_until, files_ms), (receipt.log_until, log_ms)):
             until[table.name] = "unknown" if kept_ms is None else _told(wall_clock_ms() + kept_ms)
@@ -189,29 +191,34 @@ def _messages(messages: DataFrame, accounts: list[str], theirs: DataFrame) -> Da
     return _of(said, accounts, theirs, names).select(*_MESSAGE).distinct()
 
 
-def _unname(spark: SparkSession, home: TableLocation, table: Table, named: DataFrame) -> int:
+def _unname(spark: SparkSession, location: TableLocation, table: Table, named: DataFrame) -> int:
     """Rows of others that name an account internally, with an End that came before another player's Start.
 
     The row has the Start's account, if there is one: so a Start that names the account is in a row that is deleted.
     """
-    target = home.delta_table(spark, table)
+    target = location.delta_table(spark, table)
     unnamed = F.col("t._shown_end").withField("account_id", F.lit(None).cast("string"))
     merge = target.alias("t").merge(named.alias("s"), "t._shown_end.account_id = s.account_id")
     return _rows(target, merge.whenMatchedUpdate(set={"_shown_end": unnamed}).execute)
 
 
-def _empty(spark: SparkSession, home: TableLocation, table: Table, rows: DataFrame, key: tuple[str, ...]) -> int:
+def _empty(spark: SparkSession, location: TableLocation, table: Table, rows: DataFrame, key: tuple[str, ...]) -> int:
     """Take the messages out of the rows of a table that agree with one of these in the columns `key`."""
-    target = home.delta_table(spark, table)
+    target = location.delta_table(spark, table)
     merge = target.alias("t").merge(rows.alias("s"), " AND ".join(f"t.{name} = s.{name}" for name in key))
     return _rows(target, merge.whenMatchedUpdate(set={"value": F.lit(None).cast("binary")}).execute)
 
 
 def _merge_away(
-    spark: SparkSession, home: TableLocation, table: Table, rows: DataFrame, key: tuple[str, ...], also: str = "true"
+    spark: SparkSession,
+    location: TableLocation,
+    table: Table,
+    rows: DataFrame,
+    key: tuple[str, ...],
+    also: str = "true",
 ) -> int:
     """Delete the rows of a table that agree with one of these in the columns `key`."""
-    target = home.delta_table(spark, table)
+    target = location.delta_table(spark, table)
     on = " AND ".join((*(f"t.{name} = s.{name}" for name in key), also))
     merge = target.alias("t").merge(rows.alias("s"), on).whenMatchedDelete()
     return _rows(target, merge.execute)

@@ -16,28 +16,28 @@ from sessionization.spark.tables.schemas import Table
 
 
 @contextlib.contextmanager
-def tables_held(
+def open_tables_exclusively(
     settings: MaintainSettings | EraseSettings,
     needed: Sequence[Table],
     say: Say,
     stop: threading.Event | None = None,
 ) -> Iterator[tuple[SparkSession, TableLocation]]:
-    """A session and the home of the tables, to be changed by the body; on folders every other job is kept out meanwhile.
+    """A session and the location of the tables, to be changed by the body; on folders every other job is kept out meanwhile.
 
     Raises `ConfigurationError` where a table that is needed is not there, `CheckpointError` where another job runs on folders or
     `--checkpoints` is not the folder of the one that writes the tables, and `StoppedError` when `stop` is set before the
     body begins. A folder that is no checkpoint is left as it is.
     """
-    home, checkpoints = TableLocation.of(settings), settings.checkpoints
+    location, checkpoints = TableLocation.of(settings), settings.checkpoints
     with contextlib.ExitStack() as stack:
         if checkpoints is not None:
             read_checkpoint(checkpoints)
-            if home.warehouse is not None:
+            if location.warehouse is not None:
                 stack.enter_context(lock_folder(checkpoints, say, stop))
-                stack.enter_context(home.held_for_stream(say, stop))
-                stack.enter_context(home.held(say, stop))
+                stack.enter_context(location.lock_for_stream(say, stop))
+                stack.enter_context(location.lock_for_maintenance(say, stop))
         spark = stack.enter_context(job_session())
-        home.require(spark, needed)
+        location.require(spark, needed)
         if checkpoints is not None:
-            home.refuse_other_owner(spark, checkpoints)
-        yield spark, home
+            location.refuse_other_owner(spark, checkpoints)
+        yield spark, location

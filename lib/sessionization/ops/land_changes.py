@@ -43,23 +43,23 @@ def land(settings: LandChangesSettings, say: Say, stop: threading.Event) -> None
     if settings.bootstrap_servers is None:
         msg = "--bootstrap-servers is missing: name the brokers that sessionize --sink kafka writes to"
         raise ConfigurationError(msg)
-    home = TableLocation.of(settings)
-    home.require_folder(SESSION_CHANGES)  # what a sessionize job makes from here on would not be held
+    location = TableLocation.of(settings)
+    location.require_folder(SESSION_CHANGES)  # what a sessionize job makes from here on would not be held
     _refuse_other_topic(settings.checkpoints, settings.output_topic)
     log = settings.checkpoints / "engine.log"
     is_ours = not has_session()
     with (
         lock_folder(settings.checkpoints, say, stop),
-        home.held(say, stop),
+        location.lock_for_maintenance(say, stop),
         explain_engine_death(log),
         job_session(log) as spark,
         watch_for_hang(spark, log, stop, say, is_ours=is_ours),
     ):
-        home.require(spark, [SESSION_CHANGES])
+        location.require(spark, [SESSION_CHANGES])
         check_topics(spark, settings, (settings.output_topic,))
         options = client_options(spark, settings)
-        query = start(spark, home, options, settings.output_topic, settings.checkpoints, settings.trigger)
-        say(f"from {settings.output_topic} into {SESSION_CHANGES.name} in {home}")
+        query = start(spark, location, options, settings.output_topic, settings.checkpoints, settings.trigger)
+        say(f"from {settings.output_topic} into {SESSION_CHANGES.name} in {location}")
         wait(query, settings.checkpoints / _QUERY, stop, settings.run_for, say)
 
 
@@ -82,7 +82,7 @@ def _refuse_other_topic(checkpoints: Path, output_topic: str) -> None:
 
 def start(
     spark: SparkSession,
-    home: TableLocation,
+    location: TableLocation,
     options: Mapping[str, str],
     output_topic: str,
     checkpoints: Path,
@@ -99,20 +99,20 @@ def start(
     return (
         changes_topic.from_records(records)
         .writeStream.queryName(_QUERY)
-        .foreachBatch(partial(_land, home, output_topic))
+        .foreachBatch(partial(_land, location, output_topic))
         .option("checkpointLocation", str(checkpoints / _QUERY))
         .trigger(processingTime=f"{trigger_ms} milliseconds")
         .start()
     )
 
 
-def _land(home: TableLocation, output_topic: str, changes: DataFrame, batch_id: int) -> None:
-    append_new(home, output_topic, changes)
+def _land(location: TableLocation, output_topic: str, changes: DataFrame, batch_id: int) -> None:
+    append_new(location, output_topic, changes)
     if batch_id % COMPACT_EVERY_BATCHES == COMPACT_EVERY_BATCHES - 1:
-        compact(changes.sparkSession, home, (SESSION_CHANGES,))
+        compact(changes.sparkSession, location, (SESSION_CHANGES,))
 
 
-def append_new(home: TableLocation, output_topic: str, changes: DataFrame) -> None:
+def append_new(location: TableLocation, output_topic: str, changes: DataFrame) -> None:
     """Append those of the changes from a topic that the table has not; the same ones again append nothing.
 
     So it matters neither how often the stream sent a change, nor how often this micro-batch is repeated.
@@ -122,11 +122,11 @@ def append_new(home: TableLocation, output_topic: str, changes: DataFrame) -> No
         foreign = changes.where(~changes_topic.is_change()).count()
         if foreign:
             _log.warning("%s records of %s are no changes, and left out: who sends them?", foreign, output_topic)
-        table = home.read(changes.sparkSession.read, SESSION_CHANGES)
+        table = location.read(changes.sparkSession.read, SESSION_CHANGES)
         new = changes_topic.missing_from(table, changes.where(changes_topic.is_change())).persist()
         try:
             if not new.isEmpty():
-                home.append(new.coalesce(1), SESSION_CHANGES)
+                location.append(new.coalesce(1), SESSION_CHANGES)
         finally:
             new.unpersist()
     except Exception as error:  # noqa: BLE001 - whatever it was, its text must be short

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from sessionization.clock import wall_clock_ms
 from sessionization.durations import DAY_MS, format_duration
 from sessionization.errors import MaintenanceError, SessionizationError
-from sessionization.ops.exclusive_tables import tables_held
+from sessionization.ops.exclusive_tables import open_tables_exclusively
 from sessionization.ops.input_files import delete_read_files
 from sessionization.ops.maintenance_settings import MaintainSettings
 from sessionization.say import Say
@@ -46,7 +46,7 @@ class Step:
 
 
 def steps(
-    home: TableLocation, days: int, retentions_ms: Mapping[str, int], found: Mapping[str, Mapping[str, str]]
+    location: TableLocation, days: int, retentions_ms: Mapping[str, int], found: Mapping[str, Mapping[str, str]]
 ) -> list[Step]:
     """What is to be done, in order, table by table.
 
@@ -58,7 +58,7 @@ def steps(
     of its own (`stream_progress`) keeps it.
 
     Args:
-        home: where the tables are.
+        location: where the tables are.
         days: how many of the days that are over are compacted, counted back from today.
         retentions_ms: how old a file must be that is deleted, by the table's name; a table without is left alone.
         found: the properties of each table, by its name.
@@ -67,14 +67,14 @@ def steps(
         step
         for table in (*TABLES, BACKFILL)
         if table.name in retentions_ms
-        for step in _steps_of(home, table, days, retentions_ms[table.name], found[table.name])
+        for step in _steps_of(location, table, days, retentions_ms[table.name], found[table.name])
     ]
 
 
 def _steps_of(
-    home: TableLocation, table: Table, days: int, retention_ms: int, found: Mapping[str, str]
+    location: TableLocation, table: Table, days: int, retention_ms: int, found: Mapping[str, str]
 ) -> Iterable[Step]:
-    name = home.sql_name(table.name)
+    name = location.sql_name(table.name)
     has_its_own = any(key in RETENTION_PROPERTIES for key, _ in table.properties)
     wanted = dict(retention(retention_ms))
     if not has_its_own and any(retention_ms_of(found, key) != retention_ms_of(wanted, key) for key in wanted):
@@ -91,17 +91,17 @@ def maintain(settings: MaintainSettings, say: Say, stop: threading.Event) -> Non
 
     What the rollup has not read of `session_changes` is kept, where the checkpoint is known to tell.
 
-    Raises `ConfigurationError` when the tables are not there, `CheckpointError` as `tables_held` does, and `MaintenanceError`
+    Raises `ConfigurationError` when the tables are not there, `CheckpointError` as `open_tables_exclusively` does, and `MaintenanceError`
     at the end when something could not be done.
     """
-    with tables_held(settings, TABLES, say, stop) as (spark, home):
-        tables = (*TABLES, BACKFILL) if home.exists(spark, BACKFILL) else TABLES
-        found = {table.name: home.properties(spark, table) for table in tables}
+    with open_tables_exclusively(settings, TABLES, say, stop) as (spark, location):
+        tables = (*TABLES, BACKFILL) if location.exists(spark, BACKFILL) else TABLES
+        found = {table.name: location.properties(spark, table) for table in tables}
         retentions_ms = {table.name: settings.retention for table in tables}
         failures = []
         if settings.checkpoints is not None:
-            failures = _spare_unread(spark, home, settings.checkpoints, retentions_ms, say)
-        todo = steps(home, settings.days, retentions_ms, found)
+            failures = _spare_unread(spark, location, settings.checkpoints, retentions_ms, say)
+        todo = steps(location, settings.days, retentions_ms, found)
         failures += do(todo, lambda sql: spark.sql(sql).collect(), say, stop)
         if settings.checkpoints is not None and settings.input_retention is not None and not stop.is_set():
             failures += _clear_input(settings.checkpoints, settings.input_retention, say, stop)
@@ -143,12 +143,14 @@ def do(todo: Iterable[Step], run: Callable[[str], object], say: Say, stop: threa
 
 
 def _spare_unread(
-    spark: SparkSession, home: TableLocation, checkpoints: Path, retentions_ms: dict[str, int], say: Say
+    spark: SparkSession, location: TableLocation, checkpoints: Path, retentions_ms: dict[str, int], say: Say
 ) -> list[str]:
     """Let `session_changes` keep what the rollup has not read, or leave it alone where that is not known."""
     name = SESSION_CHANGES.name
-    newest = home.delta_table(spark, SESSION_CHANGES).history(1).collect()[0].version
-    merged = home.read(spark.read, SESSIONS).agg(F.unix_millis(F.max("updated_at")).alias("at_ms")).collect()[0].at_ms
+    newest = location.delta_table(spark, SESSION_CHANGES).history(1).collect()[0].version
+    merged = (
+        location.read(spark.read, SESSIONS).agg(F.unix_millis(F.max("updated_at")).alias("at_ms")).collect()[0].at_ms
+    )
     try:
         behind_ms = backlog_age_ms(checkpoints, newest, merged, wall_clock_ms())
     except SessionizationError as error:

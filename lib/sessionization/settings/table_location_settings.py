@@ -7,9 +7,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 def check_table_location(warehouse: Path | None, catalog: str | None, schema_name: str | None) -> None:
-    """Let the tables have one home; raises `ValueError` for none, two, or half of one."""
+    """Let the tables have one location; raises `ValueError` for none, two, or half of one."""
     if (warehouse is None) == (catalog is None):
-        msg = "the tables need one home: give --warehouse DIR, or --catalog NAME and --schema NAME"
+        msg = "the tables need one location: give --warehouse DIR, or --catalog NAME and --schema NAME"
         raise ValueError(msg)
     if (catalog is None) != (schema_name is None):
         msg = "--catalog and --schema go together: give both, or neither"

@@ -13,23 +13,24 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 from sessionization.core.session_state import RulesInForce
-from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.checkpoint.folder import ARCHIVE, QUERIES, ROLLUP, SESSIONIZE, Checkpoint
+from sessionization.spark.checkpoint.folder import ARCHIVE, QUERIES, ROLLUP, SESSIONIZE
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.engine.session import use_scheduler_pool
 from sessionization.spark.input.kafka_source import client_options
 from sessionization.spark.input.parse import EventTimeLimits, parse, valid_events
 from sessionization.spark.input.source import read_messages
 from sessionization.spark.input.ticks import WakeUp, move_tick_origin_back, tick_stream
+from sessionization.spark.job_context import JobContext
 from sessionization.spark.operator.codec import PACKED_OUTPUT_SCHEMA, pack_event, unpack_rows
 from sessionization.spark.operator.processor import GROUPING_KEY, SessionProcessor
 from sessionization.spark.output import changes_topic, real_time
-from sessionization.spark.output.progress import BatchProgress, last_engine_progress
+from sessionization.spark.output.keeping_up import KeepingUp
+from sessionization.spark.output.progress import BatchListener, BatchProgress, last_engine_progress
 from sessionization.spark.output.sinks import ArchiveSink, ChangesSink, RollupSink, Sink, StateSize
 from sessionization.spark.output.state_entries import GroupEntryCounts
 from sessionization.spark.tables import schemas
@@ -48,33 +49,28 @@ class Pipeline:
 
     def __init__(
         self,
-        spark: SparkSession,
-        settings: SessionizeSettings,
-        checkpoint: Checkpoint,
-        home: TableLocation,
-        keep: Callable[[BatchProgress], None],
-        report: Callable[[BatchProgress], None],
-        before: InitialState = NO_INITIAL_STATE,
+        context: JobContext,
+        store_row: Callable[[BatchProgress], None],
+        listeners: Sequence[BatchListener] = (),
+        initial_state: InitialState = NO_INITIAL_STATE,
     ) -> None:
         """Prepare the queries; none is started.
 
         Args:
-            spark: the session.
-            settings: of the job.
-            checkpoint: the opened one.
-            home: where the tables are.
-            keep: gets the row of each micro-batch before the micro-batch is done.
-            report: gets it after that. In real-time mode `real_time.report_engine_batches` calls both for sessionize.
-            before: what a warm start begins with.
+            context: of this start of the job.
+            store_row: stores a micro-batch's row of `stream_progress`, before the engine commits the micro-batch.
+            listeners: are called after that. In real-time mode `real_time.report_engine_batches` calls both for sessionize.
+            initial_state: what a warm start begins with.
         """
-        self._spark, self._settings, self._checkpoint, self._home = spark, settings, checkpoint, home
-        self._keep, self._report, self._before = keep, report, before
-        self._is_real_time = settings.mode == "real-time"
-        self._pace_ms = REAL_TIME_PACE_MS if self._is_real_time else settings.trigger
+        self._context, self._store_row, self._listeners = context, store_row, listeners
+        self._initial_state = initial_state
+        self._spark, self._settings, self._checkpoint = context.spark, context.settings, context.checkpoint
+        self._pace_ms = REAL_TIME_PACE_MS if context.is_real_time else context.settings.trigger
         self._slow_ms = max(self._pace_ms, SLOWEST_FRESHNESS_MS)
-        self._brokers = client_options(spark, settings) if settings.sink == "kafka" else {}
-        groups = checkpoint.layout.device_groups
-        self._entries = None if groups is None else GroupEntryCounts(settings.heartbeat)
+        self._brokers = client_options(context.spark, context.settings) if context.settings.sink == "kafka" else {}
+        groups = context.checkpoint.layout.device_groups
+        self._entry_counts = None if groups is None else GroupEntryCounts(context.settings.heartbeat)
+        self._keeping_up = KeepingUp(context.settings.heartbeat, context.checkpoint.layout, context.say)
         self.queries: dict[str, StreamingQuery] = {}
         """The queries that were started, by name."""
 
@@ -98,47 +94,49 @@ class Pipeline:
     def start_query(self, name: str, wake: WakeUp | None = None) -> None:
         """Start one query; `sessionize` then calls the keys of `wake`."""
         if name == ARCHIVE:
-            messages_in = self._parsed(self._slow_ms)
-            self._begin_writing(ARCHIVE, messages_in, ArchiveSink(*self._sink_arguments(ARCHIVE)), self._slow_ms)
+            self._begin_writing(name, self._parsed_messages(self._slow_ms), ArchiveSink(*self._sink_fields(name)))
         elif name == ROLLUP:
-            merge = RollupSink(*self._sink_arguments(ROLLUP), has_changes=self._settings.sink != "kafka")
-            self._begin_writing(ROLLUP, self._unmerged_changes(), merge, self._slow_ms)
-        elif self._is_real_time:
-            output_topic, trigger_ms = self._settings.output_topic, self._settings.trigger
-            self._begin(
-                SESSIONIZE, real_time.topic_writer(self._changes(None), self._brokers, output_topic, trigger_ms)
-            )
+            merges = RollupSink(*self._sink_fields(name), compacts_changes=self._settings.sink != "kafka")
+            self._begin_writing(name, self._unmerged_changes(), merges)
+        elif self._context.is_real_time:
+            topic, batch_ms = self._settings.output_topic, self._settings.trigger
+            self._begin(name, real_time.topic_writer(self._changes(None), self._brokers, topic, batch_ms))
         else:
             move_tick_origin_back(self._checkpoint.folder / SESSIONIZE)
-            sink = ChangesSink(*self._sink_arguments(SESSIONIZE), self._state_size, self._publisher(), self._entries)
-            self._begin_writing(SESSIONIZE, self._changes(wake), sink, self._settings.trigger)
+            appends = ChangesSink(*self._sink_fields(name), self._state_size, self._publisher())
+            appends.entry_counts, appends.keeping_up = self._entry_counts, self._keeping_up
+            self._begin_writing(name, self._changes(wake), appends)
 
-    def _parsed(self, every_ms: int | None) -> DataFrame:
+    def _parsed_messages(self, every_ms: int | None) -> DataFrame:
         """The messages with what they say, as many as may come within a trigger of `every_ms`; None for no bound."""
         settings = self._settings
         max_offsets = None if every_ms is None else settings.max_offsets_per_trigger * every_ms // self._pace_ms
-        rows = read_messages(self._spark, settings, self._checkpoint.begun_ms, max_offsets, self._before.starts)
+        created_ms, starts = self._checkpoint.begun_ms, self._initial_state.starts
+        rows = read_messages(self._spark, settings, created_ms, max_offsets, starts)
         return parse(rows, EventTimeLimits(settings.max_clock_skew, settings.max_event_age))
 
     def _changes(self, wake: WakeUp | None) -> DataFrame:
         # In real-time mode a batch has no bound but its duration, and needs nothing that makes it come.
-        events = valid_events(self._parsed(None if self._is_real_time else self._pace_ms))
-        seconds = None if self._is_real_time else tick_stream(self._spark, wake)
-        return sessionize(events, seconds, self._checkpoint.layout, self._checkpoint.in_force, self._before.sessions)
+        is_real_time = self._context.is_real_time
+        events = valid_events(self._parsed_messages(None if is_real_time else self._pace_ms))
+        ticks = None if is_real_time else tick_stream(self._spark, wake)
+        return sessionize(
+            events, ticks, self._checkpoint.layout, self._checkpoint.in_force, self._initial_state.sessions
+        )
 
     def _unmerged_changes(self) -> DataFrame:
         reader = self._spark.readStream.option("skipChangeCommits", "true")
-        return self._home.read(reader, schemas.SESSION_CHANGES).where("change != 'heartbeat'")
+        return self._context.location.read(reader, schemas.SESSION_CHANGES).where("change != 'heartbeat'")
 
     def _publisher(self) -> Callable[[DataFrame], None] | None:
         if not self._brokers:
             return None
         return partial(changes_topic.publish, options=self._brokers, output_topic=self._settings.output_topic)
 
-    def _sink_arguments(
+    def _sink_fields(
         self, name: str
-    ) -> tuple[TableLocation, str, str, Callable[[BatchProgress], None], Callable[[BatchProgress], None]]:
-        return self._home, name, self._checkpoint.writer(name), self._keep, self._report
+    ) -> tuple[TableLocation, str, str, Callable[[BatchProgress], None], Sequence[BatchListener]]:
+        return self._context.location, name, self._checkpoint.writer_id(name), self._store_row, self._listeners
 
     def _state_size(self) -> StateSize:
         last = last_engine_progress(self.queries.get(SESSIONIZE))
@@ -147,12 +145,13 @@ class Pipeline:
         operator = last["stateOperators"][0]
         return StateSize(operator["numRowsTotal"], operator["memoryUsedBytes"])
 
-    def _begin_writing(self, name: str, rows: DataFrame, sink: Sink, trigger_ms: int) -> None:
+    def _begin_writing(self, name: str, rows: DataFrame, sink: Sink) -> None:
+        trigger_ms = self._settings.trigger if name == SESSIONIZE else self._slow_ms
         self._begin(name, rows.writeStream.foreachBatch(sink).trigger(processingTime=f"{trigger_ms} milliseconds"))
 
     def _begin(self, name: str, writer: DataStreamWriter) -> None:
         use_scheduler_pool(self._spark, name)
-        folder = self._checkpoint.of_query(name)
+        folder = self._checkpoint.query_folder(name)
         self.queries[name] = writer.queryName(name).option("checkpointLocation", folder).start()
 
 

@@ -54,7 +54,7 @@ def backlog_age_ms(checkpoints: Path, newest_version: int, merged_ms: int | None
     return max(now_ms - since_ms, 0)
 
 
-def refuse_backlog(checkpoints: Path, is_appended_since: Callable[[int], bool]) -> None:
+def refuse_backlog(checkpoints: Path, has_append_since: Callable[[int], bool]) -> None:
     """Check that the queries are done with all that they have begun, and the rollup with all rows that `session_changes` got.
 
     What is not done is written at the next start, whatever was deleted meanwhile. How far `archive` is in the input is not
@@ -62,27 +62,25 @@ def refuse_backlog(checkpoints: Path, is_appended_since: Callable[[int], bool]) 
 
     Args:
         checkpoints: the sessionize job's folder.
-        is_appended_since: whether a version of `session_changes`, or a later one, appended rows. What rewrites or deletes
+        has_append_since: whether a version of `session_changes`, or a later one, appended rows. What rewrites or deletes
             rows the rollup passes over.
 
     Raises `CheckpointError` otherwise, and where the checkpoint cannot be read.
     """
-    if left := describe_backlog(checkpoints, is_appended_since):
+    if left := describe_backlog(checkpoints, has_append_since):
         msg = f"--checkpoints {checkpoints}: {left}: {_CATCH_UP}"
         raise CheckpointError(msg)
 
 
-def describe_backlog(checkpoints: Path, is_appended_since: Callable[[int], bool]) -> str | None:
+def describe_backlog(checkpoints: Path, has_append_since: Callable[[int], bool]) -> str | None:
     """What of it the queries have not done, None where all is; arguments and errors as for `refuse_backlog`."""
     for name in QUERIES:
         if has_unfinished_batch(checkpoints / name):
             return f"micro-batch {newest_started_batch(checkpoints / name)} of {name} is begun and not done"
-    return (
-        "rollup has not read all of session_changes" if has_unmerged_changes(checkpoints, is_appended_since) else None
-    )
+    return "rollup has not read all of session_changes" if has_unmerged_changes(checkpoints, has_append_since) else None
 
 
-def has_unmerged_changes(checkpoints: Path, is_appended_since: Callable[[int], bool]) -> bool:
+def has_unmerged_changes(checkpoints: Path, has_append_since: Callable[[int], bool]) -> bool:
     """Whether `session_changes` has rows that the rollup has not begun to read; arguments and errors as for `refuse_backlog`."""
     with _one_line(checkpoints):
         number = newest_started_batch(checkpoints / ROLLUP)
@@ -90,7 +88,7 @@ def has_unmerged_changes(checkpoints: Path, is_appended_since: Callable[[int], b
             return False  # it begins with the table as it is then
         reached = read_started_batch(checkpoints / ROLLUP, number).sources[0]
         version, is_at_first = int(reached["reservoirVersion"]), bool(reached["isStartingVersion"])
-    return is_at_first or is_appended_since(version)
+    return is_at_first or has_append_since(version)
 
 
 def retention_covering_backlog_ms(retention_ms: int, behind_ms: int) -> int:

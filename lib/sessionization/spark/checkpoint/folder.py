@@ -36,7 +36,7 @@ class Checkpoint:
     folder: Path
     id: str
     begun_ms: int
-    fixed: PinnedSettings
+    pinned: PinnedSettings
     in_force: RulesInForce
     layout: StateLayout
     is_used: bool
@@ -65,30 +65,30 @@ class Checkpoint:
         """Where the rows of `stream_progress` wait."""
         return self.folder / "progress"
 
-    def of_query(self, query: str) -> str:
+    def query_folder(self, query: str) -> str:
         return str(self.folder / query)
 
-    def newest_batches(self) -> dict[str, int]:
+    def newest_started_batches(self) -> dict[str, int]:
         """The newest micro-batch of each query that was begun, -1 before the first."""
         return {query: newest_started_batch(self.folder / query) for query in QUERIES}
 
-    def refuse_older_than(self, written: dict[str, int]) -> None:
+    def refuse_if_older_than(self, written: dict[str, int]) -> None:
         """Check that no table holds a micro-batch (`written`, by query) that the checkpoint does not know of.
 
         Raises `CheckpointError` otherwise: the queries would begin again with numbers that the tables have seen, and
         their rows would be taken for repeats and dropped. The rollup's MERGE takes repeats.
         """
-        for query, known in self.newest_batches().items():
+        for query, known in self.newest_started_batches().items():
             batch_id = written.get(query, -1)
             if known < batch_id and query != ROLLUP:
                 msg = (
                     f"--checkpoints {self.folder} knows the query {query} up to micro-batch {known}, "
                     f"but the tables hold micro-batch {batch_id}: part of the checkpoint was deleted, or it is an older "
-                    "copy. Give the newest one, or a new folder, with --from-sessions or an empty home for the tables"
+                    "copy. Give the newest one, or a new folder, with --from-sessions or an empty location for the tables"
                 )
                 raise CheckpointError(msg)
 
-    def keep(self) -> None:
+    def restore_layout_file(self) -> None:
         """Read the layout again, and write it again where another start of a new folder has written its own over it.
 
         A volume knows no locks: two starts at the same moment may both find nothing, and make an id each. The tables name
@@ -111,7 +111,7 @@ class Checkpoint:
             raise CheckpointError(msg)
         _save(self)
 
-    def keep_warm(self) -> None:
+    def save_as_warm(self) -> None:
         """Keep that it begins with the tables' sessions: called before they are taken over, when all else is checked.
 
         From then on a start without `--from-sessions` goes on with that. Before, it is what each start says: one that was
@@ -121,7 +121,7 @@ class Checkpoint:
         """
         _save(self)
 
-    def sending_to(self, sink: str) -> "Checkpoint":
+    def with_sink(self, sink: str) -> "Checkpoint":
         """Let the micro-batches to come send their changes to `sink`, and keep that: called when all else is checked.
 
         What went to the topic lands in the table without its number. Repeated into the table, it would be there twice; the
@@ -145,20 +145,20 @@ class Checkpoint:
         _save(changed)
         return changed
 
-    def writer(self, query: str) -> str:
+    def writer_id(self, query: str) -> str:
         """The name under which a query's appends are known to Delta, so that none is taken twice."""
         return f"sessionization/{self.id}/{query}"
 
 
 def open_checkpoint(
-    folder: Path, fixed: PinnedSettings, rules: Rules, *, keep_groups: bool = False, warm: bool = False
+    folder: Path, pinned: PinnedSettings, rules: Rules, *, keep_groups: bool = False, warm: bool = False
 ) -> Checkpoint:
     """Open a checkpoint, or begin a new one; changed rules hold for the micro-batches not yet begun.
 
-    `keep_groups` takes the device groups that it was begun with, whatever `fixed` says of them. With `warm` one in which
-    nothing was begun yet is to begin with the tables' sessions, which is kept by `Checkpoint.keep_warm`.
+    `keep_groups` takes the device groups that it was begun with, whatever `pinned` says of them. With `warm` one in which
+    nothing was begun yet is to begin with the tables' sessions, which is kept by `Checkpoint.save_as_warm`.
 
-    Raises `CheckpointError` when `folder` was begun with other fixed settings, holds something else or cannot be read, and
+    Raises `CheckpointError` when `folder` was begun with other pinned settings, holds something else or cannot be read, and
     `ConfigurationError` when it cannot be written.
     """
     folder = folder.absolute()
@@ -173,15 +173,17 @@ def open_checkpoint(
         msg = f"--checkpoints {folder} holds queries but no {LAYOUT_FILE}: restore that file, or give a new folder"
         raise CheckpointError(msg)
     if known is None:
-        layout = StateLayout(fixed.device_groups)
-        checkpoint = Checkpoint(folder, uuid4().hex, wall_clock_ms(), fixed, RulesInForce(rules), layout, is_used=False)
+        layout = StateLayout(pinned.device_groups)
+        checkpoint = Checkpoint(
+            folder, uuid4().hex, wall_clock_ms(), pinned, RulesInForce(rules), layout, is_used=False
+        )
     else:
         checkpoint = _known(folder, known)
         if keep_groups:
-            fixed = replace(fixed, device_groups=checkpoint.fixed.device_groups)
+            pinned = replace(pinned, device_groups=checkpoint.pinned.device_groups)
         if checkpoint.sink == SINK_TABLES:  # nothing that a topic holds is to be repeated
-            checkpoint = replace(checkpoint, fixed=replace(checkpoint.fixed, output_topic=fixed.output_topic))
-        _refuse_other(folder, checkpoint.fixed, fixed)
+            checkpoint = replace(checkpoint, pinned=replace(checkpoint.pinned, output_topic=pinned.output_topic))
+        _refuse_other(folder, checkpoint.pinned, pinned)
         if warm and not checkpoint.is_used:
             # A start without --from-sessions, such as a supervisor's, has found no folder, and then the tables another's.
             checkpoint = replace(checkpoint, begun_ms=wall_clock_ms())
@@ -220,16 +222,16 @@ def _known(folder: Path, layout: bytes) -> Checkpoint:
 
 
 def _read(folder: Path, known: dict[str, Any]) -> Checkpoint:
-    fixed = PinnedSettings(**known["fixed"])
-    _refuse_other_state(folder, known, fixed)
+    pinned = PinnedSettings(**known["fixed"])
+    _refuse_other_state(folder, known, pinned)
     previous = Rules(**known["previous_rules"]) if known["previous_rules"] else None
     return Checkpoint(
         folder=folder,
         id=str(known["id"]),
         begun_ms=int(known.get("begun_ms", 0)),
-        fixed=fixed,
+        pinned=pinned,
         in_force=RulesInForce(Rules(**known["rules"]), previous, known["previous_until_ms"]),
-        layout=StateLayout(fixed.device_groups),
+        layout=StateLayout(pinned.device_groups),
         is_used=_is_used(folder),
         is_warm=bool(known.get("is_warm")),
         sink=str(known.get("sink", SINK_TABLES)),
@@ -246,7 +248,7 @@ def _refuse_other(folder: Path, known: PinnedSettings, wanted: PinnedSettings) -
         if was != now:
             msg = (
                 f"--checkpoints {folder} was begun with {option} {was}, not {now}: give the same again, "
-                "or start with a new --checkpoints folder and an empty home for the tables"
+                "or start with a new --checkpoints folder and an empty location for the tables"
             )
             raise CheckpointError(msg)
 
@@ -280,19 +282,19 @@ def _save(checkpoint: Checkpoint) -> None:
     in_force = checkpoint.in_force
     # An older version knows no option that was added since, but does what is its default.
     defaults = {field.name: field.default for field in fields(PinnedSettings)}
-    fixed = {name: value for name, value in asdict(checkpoint.fixed).items() if value != defaults[name]}
+    pinned = {name: value for name, value in asdict(checkpoint.pinned).items() if value != defaults[name]}
     content = {
         "id": checkpoint.id,
         "begun_ms": checkpoint.begun_ms,
         "state_version": _STATE_VERSION,
         "is_warm": checkpoint.is_warm,
-        "fixed": fixed,
+        "fixed": pinned,
         "rules": asdict(in_force.rules),
         "previous_rules": asdict(in_force.previous) if in_force.previous is not None else None,
         "previous_until_ms": in_force.previous_until_ms,
     }
     if checkpoint.sink == SINK_TABLES:
-        fixed.pop("output_topic", None)
+        pinned.pop("output_topic", None)
     else:
         content["sink"] = checkpoint.sink
     try:

@@ -42,9 +42,9 @@ class GroupStore(SessionStore):
     def __init__(self, handle: StatefulProcessorHandle, device_groups: int) -> None:
         self._groups = device_groups
         self._buckets = handle.getMapState(STATE_NAME, StructType([_BUCKET]), _BUCKET_VALUE)
-        self.begin("")
+        self.select_key("")
 
-    def begin(self, key: str) -> None:
+    def select_key(self, key: str) -> None:
         self._key = key
         self._read: dict[int, dict[str, Any]] = {}
         self._recent: dict[str, Any] = {}
@@ -82,7 +82,7 @@ class GroupStore(SessionStore):
         self._read_all()
         return _sessions((device_id, rows) for device_id, rows in self._seen() if device_id not in device_ids)
 
-    def live_beside(self, device_ids: Collection[str]) -> bool:
+    def another_device_is_live(self, device_ids: Collection[str]) -> bool:
         return any(device_id not in device_ids and has_live(rows) for device_id, rows in self._seen())
 
     def save(self, device_id: str, before: Sessions, after: Sessions) -> None:

@@ -55,7 +55,7 @@ class SessionProcessor(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         _collect_seldom()
         self._handle = handle
-        self._state = _open_store(self.layout, handle)
+        self._store = _open_store(self.layout, handle)
 
     def handleInitialState(self, key: GroupingKey, initialState: Any, timerValues: TimerValues) -> None:  # noqa: N802, N803
         """Remember a grouping key's sessions from before this checkpoint: a row whose last column is `codec.pack_seed`.
@@ -64,10 +64,10 @@ class SessionProcessor(StatefulProcessor):
         """
         rules = self.in_force.at(self._clock(timerValues))
         after_ms, devices = unpack_seed(initialState[-1])
-        self._state.begin(key[0])
+        self._store.select_key(key[0])
         for device_id, sessions in devices.items():
-            self._state.save(device_id, {}, sessions)
-        self._state.flush()
+            self._store.save(device_id, {}, sessions)
+        self._store.flush()
         entries = (entry for sessions in devices.values() for entry in sessions.values())
         timer_ms = next_timer_ms(entries, after_ms, grid_of(key[0], rules.heartbeat_ms), rules)
         if timer_ms is not None:
@@ -88,13 +88,13 @@ class SessionProcessor(StatefulProcessor):
                 continue
             device_id, event = unpack_event(row[-1])
             events[device_id].append(event)
-        self._state.begin(key[0])
+        self._store.select_key(key[0])
         if is_wake:
             self._reset_after_clock_went_back(key, now_ms)
             if not events:
                 return
-            self._state.begin(key[0])
-        before = self._state.read(events)
+            self._store.select_key(key[0])
+        before = self._store.read(events)
         outcomes: dict[str, Outcome] = {}
         with Named() as at:
             for at.device_id, of_device in events.items():
@@ -121,20 +121,20 @@ class SessionProcessor(StatefulProcessor):
         rules = self.in_force.at(now_ms)
         grid = grid_of(key[0], rules.heartbeat_ms)
         firing = Firing.of(expiredTimerInfo.getExpiryTimeInMs(), now_ms, grid)
-        self._state.begin(key[0])
-        due = self._state.read_due(now_ms - rules.late_retention_ms, now_ms - rules.session_timeout_ms)
+        self._store.select_key(key[0])
+        due = self._store.read_due(now_ms - rules.late_retention_ms, now_ms - rules.session_timeout_ms)
         outcomes: dict[str, Outcome] = {}
         with Named() as at:
             for at.device_id, sessions in due.devices.items():
                 outcomes[at.device_id] = on_timer(sessions, firing, rules)
         output, after = self._saved(due.devices, outcomes, now_ms)
-        self._state.flush()
+        self._store.flush()
         if self.layout.device_groups is not None:
             output.append(entries_row(key[0], due.others + sum(map(len, after.values())), now_ms))
         for device_id, entry in due.beating[:1]:  # one live session anywhere fixes the timer
             after[device_id] = decode_entries([entry])
         if not any_live(after):  # then what is to be forgotten first decides
-            after |= self._state.read_others(due.devices)
+            after |= self._store.read_others(due.devices)
         self._move_timer(key, self._registered.get(key[0]), self._wanted(key, after, now_ms))
         yield from pack_rows(output)
         yield from pack_heartbeats(due.beating, firing)
@@ -159,7 +159,7 @@ class SessionProcessor(StatefulProcessor):
         after = dict(before)
         output: list[OutputRow] = []
         for device_id, outcome in outcomes.items():
-            self._state.save(device_id, before.get(device_id, {}), outcome.sessions)
+            self._store.save(device_id, before.get(device_id, {}), outcome.sessions)
             after[device_id] = outcome.sessions
             output += output_rows(device_id, outcome, now_ms)
         return output, after
@@ -170,10 +170,10 @@ class SessionProcessor(StatefulProcessor):
         One live session anywhere fixes the timer: it is the next grid instant. So the other devices are read only where
         none is seen to be live, and one of these was not, or is no more.
         """
-        self._state.flush()
-        if self._state.live_beside(after) or (any_live(before) and any_live(after)):
+        self._store.flush()
+        if self._store.another_device_is_live(after) or (any_live(before) and any_live(after)):
             return
-        others = self._state.read_others(after)
+        others = self._store.read_others(after)
         before, after = before | others, after | others
         # A timer that is not due yet is the one wanted before; one that is due fires later in this micro-batch.
         self._move_timer(key, self._wanted(key, before, now_ms), self._wanted(key, after, now_ms))
@@ -184,11 +184,11 @@ class SessionProcessor(StatefulProcessor):
         Emits nothing, so a micro-batch that is repeated without this says the same. A timer that is due stays: it fires
         in the same micro-batch and sets the next one.
         """
-        devices = self._state.read_all()
+        devices = self._store.read_all()
         after = {device_id: clamp_to_now(sessions, now_ms) for device_id, sessions in devices.items()}
         for device_id, sessions in after.items():
-            self._state.save(device_id, devices[device_id], sessions)
-        self._state.flush()
+            self._store.save(device_id, devices[device_id], sessions)
+        self._store.flush()
         wanted_ms = self._wanted(key, after, now_ms)
         there_ms = list(self._handle.listTimers())
         for timer_ms in there_ms:

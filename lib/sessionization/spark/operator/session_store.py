@@ -36,7 +36,7 @@ class SessionStore(ABC):
     """
 
     @abstractmethod
-    def begin(self, key: str) -> None:
+    def select_key(self, key: str) -> None:
         """Take a grouping key in hand; nothing of it has been read yet."""
 
     @abstractmethod
@@ -59,7 +59,7 @@ class SessionStore(ABC):
         """The sessions of all devices but these."""
 
     @abstractmethod
-    def live_beside(self, device_ids: Collection[str]) -> bool:
+    def another_device_is_live(self, device_ids: Collection[str]) -> bool:
         """Whether a session of another device is seen to be live; one that was not read is not seen."""
 
     @abstractmethod
@@ -79,9 +79,9 @@ class DeviceStore(SessionStore):
 
     def __init__(self, handle: StatefulProcessorHandle) -> None:
         self._sessions = handle.getMapState(STATE_NAME, StructType([_SESSION_ID]), STATE_SCHEMA)
-        self.begin("")
+        self.select_key("")
 
-    def begin(self, key: str) -> None:
+    def select_key(self, key: str) -> None:
         self._device_id = key
 
     def read(self, device_ids: Iterable[str]) -> Devices:  # noqa: ARG002 - it is always the same one
@@ -100,7 +100,7 @@ class DeviceStore(SessionStore):
     def read_others(self, device_ids: Collection[str]) -> Devices:  # noqa: ARG002
         return {}
 
-    def live_beside(self, device_ids: Collection[str]) -> bool:  # noqa: ARG002
+    def another_device_is_live(self, device_ids: Collection[str]) -> bool:  # noqa: ARG002
         return False
 
     def save(self, device_id: str, before: Sessions, after: Sessions) -> None:  # noqa: ARG002

@@ -1,11 +1,14 @@
 """The row that every query leaves in `stream_progress` for every micro-batch."""
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.listener import StreamingQueryProgress
+
+_log = logging.getLogger(__name__)
 
 _PERCENTAGES = (0.5, 0.99, 1.0)
 _ACCURACY = 10_000
@@ -80,6 +83,19 @@ class BatchProgress:
         for name in ("latency", "lateness"):
             values |= {f"{name}_{key}": value for key, value in values.pop(name).items()}
         return values
+
+
+BatchListener = Callable[[BatchProgress], None]
+"""Is called after every micro-batch, on the thread of its query: it must not block. What it raises is logged."""
+
+
+def notify(listeners: Iterable[BatchListener], progress: BatchProgress) -> None:
+    """Hand a micro-batch that is committed to every listener. No failure of a listener reaches the query."""
+    for listener in listeners:
+        try:
+            listener(progress)
+        except Exception:  # noqa: BLE001 - a listener must not end the query
+            _log.exception("micro-batch %s of %s is written, but a listener failed", progress.batch_id, progress.query)
 
 
 def last_engine_progress(query: StreamingQuery | None) -> StreamingQueryProgress | None:

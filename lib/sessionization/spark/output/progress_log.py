@@ -57,24 +57,24 @@ class ProgressLog:
         for query, batch_id in waiting:
             _raise_to(self._newest, query, batch_id)
 
-    def open(self, spark: SparkSession, home: TableLocation) -> dict[str, int]:
+    def open(self, spark: SparkSession, location: TableLocation) -> dict[str, int]:
         """Look up which rows the table has.
 
         Returns:
             The newest micro-batch of each query that has left a row, in the table or here.
         """
-        self._in_table = self._look_up(spark, home)
+        self._in_table = self._look_up(spark, location)
         for query, batch_id in self._in_table.items():
             _raise_to(self._newest, query, batch_id)
         return dict(self._newest)
 
-    def keep(self, progress: BatchProgress) -> None:
-        """Keep the row of a micro-batch; of one that is repeated the first row stays."""
+    def store(self, progress: BatchProgress) -> None:
+        """Store the row of a micro-batch; of one that is repeated the first row stays."""
         if progress.batch_id > self._newest.get(progress.query, -1):
             write_atomically(self._folder / f"{progress.query}-{progress.batch_id}.json", json.dumps(progress.row()))
             _raise_to(self._newest, progress.query, progress.batch_id)
 
-    def append(self, spark: SparkSession, home: TableLocation) -> bool:
+    def append(self, spark: SparkSession, location: TableLocation) -> bool:
         """Append the rows that wait, the oldest of them if they are very many, and say whether there are more.
 
         After a failure it is looked up again which of them the table has.
@@ -86,12 +86,12 @@ class ProgressLog:
         waiting = dict(list(waiting.items())[:_ROWS_AT_ONCE])
         if not waiting:
             return False
-        in_table = self._look_up(spark, home) if self._in_table is None else self._in_table
+        in_table = self._look_up(spark, location) if self._in_table is None else self._in_table
         new = {of: file for of, file in waiting.items() if of[1] > in_table.get(of[0], -1)}
         rows = [_table_row(_read(file)) for file in new.values()]
         self._in_table = None
         if rows:
-            home.append(spark.createDataFrame(rows, STREAM_PROGRESS.schema).coalesce(1), STREAM_PROGRESS)
+            location.append(spark.createDataFrame(rows, STREAM_PROGRESS.schema).coalesce(1), STREAM_PROGRESS)
         for query, batch_id in new:
             _raise_to(in_table, query, batch_id)
         self._in_table = in_table
@@ -100,7 +100,7 @@ class ProgressLog:
         return len(listed) > len(waiting)
 
     @contextlib.contextmanager
-    def appended(self, spark: SparkSession, home: TableLocation, say: Say) -> Iterator[None]:
+    def append_in_background(self, spark: SparkSession, location: TableLocation, say: Say) -> Iterator[None]:
         """Append what waits every few seconds from a thread of its own, and once more in the end."""
         over = threading.Event()
 
@@ -108,8 +108,8 @@ class ProgressLog:
             with contextlib.suppress(Py4JError, OSError):  # an engine that is dead is told elsewhere
                 use_scheduler_pool(spark, STREAM_PROGRESS.name)
             while not over.wait(APPEND_EVERY_S):
-                self._try_append(spark, home, _log.warning)
-            self._try_append(spark, home, say)
+                self._try_append(spark, location, _log.warning)
+            self._try_append(spark, location, say)
 
         thread = threading.Thread(target=append, daemon=True)
         thread.start()
@@ -121,9 +121,9 @@ class ProgressLog:
             if thread.is_alive():
                 say("`stream_progress` is behind until the next start")
 
-    def _try_append(self, spark: SparkSession, home: TableLocation, say: Say) -> None:
+    def _try_append(self, spark: SparkSession, location: TableLocation, say: Say) -> None:
         try:
-            while self.append(spark, home):
+            while self.append(spark, location):
                 pass
         except Exception as error:  # noqa: BLE001 - the rows stay here, the next time will do, and the queries go on
             say(f"`stream_progress` is behind: {root_cause(str(error))}")
@@ -134,7 +134,7 @@ class ProgressLog:
         waiting = {(match["query"], int(match["batch_id"])): file for match, file in named if match is not None}
         return dict(sorted(waiting.items(), key=lambda item: item[0][1]))
 
-    def _look_up(self, spark: SparkSession, home: TableLocation) -> dict[str, int]:
+    def _look_up(self, spark: SparkSession, location: TableLocation) -> dict[str, int]:
         """The newest micro-batch of each query in the table; none where it is older than all that matter.
 
         The files that hold older ones are skipped by their statistics, however long the table has grown.
@@ -143,7 +143,7 @@ class ProgressLog:
         for query, batch_id in self._waiting():
             first[query] = min(batch_id, first.get(query, batch_id))
         matters = " OR ".join(f"(query = '{query}' AND batch_id >= {batch_id})" for query, batch_id in first.items())
-        table = home.sql_name(STREAM_PROGRESS.name)
+        table = location.sql_name(STREAM_PROGRESS.name)
         found = spark.sql(
             f"SELECT query, max(batch_id) AS batch_id FROM {table} "
             f"WHERE ({matters}) AND processed_at >= timestamp_millis({self._since_ms}) GROUP BY query"

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 
 from pyspark.sql import DataFrame, SparkSession
@@ -20,7 +20,7 @@ from sessionization.errors import ConfigurationError
 from sessionization.spark.checkpoint.folder import SESSIONIZE
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.output import changes_topic
-from sessionization.spark.output.progress import BatchProgress, Percentiles
+from sessionization.spark.output.progress import BatchDetail, BatchListener, BatchProgress, Percentiles, notify
 from sessionization.spark.output.sinks import to_session_changes
 
 SWITCH = "spark.databricks.streaming.realTimeMode.enabled"
@@ -68,12 +68,12 @@ def topic_writer(output: DataFrame, options: Mapping[str, str], output_topic: st
 @contextlib.contextmanager
 def report_engine_batches(
     spark: SparkSession,
-    keep: Callable[[BatchProgress], None],
-    report: Callable[[BatchProgress], None],
+    store_row: Callable[[BatchProgress], None],
+    listeners: Iterable[BatchListener],
     layout: StateLayout,
 ) -> Iterator[None]:
-    """Tell of every batch of the sessionize query by the engine's word, for no sink of ours sees it; as `sinks.Sink` does."""
-    listener = _Batches(keep, report, layout)
+    """Report every batch of the sessionize query as the engine reports it: in real-time mode no `sinks.Sink` sees a batch."""
+    listener = _EngineBatches(store_row, listeners, layout)
     spark.streams.addListener(listener)
     try:
         yield
@@ -82,17 +82,17 @@ def report_engine_batches(
             spark.streams.removeListener(listener)
 
 
-class _Batches(StreamingQueryListener):
+class _EngineBatches(StreamingQueryListener):
     def __init__(
-        self, keep: Callable[[BatchProgress], None], report: Callable[[BatchProgress], None], layout: StateLayout
+        self, store_row: Callable[[BatchProgress], None], listeners: Iterable[BatchListener], layout: StateLayout
     ) -> None:
-        self._keep, self._report, self._layout = keep, report, layout
+        self._store_row, self._listeners, self._layout = store_row, listeners, layout
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
         if event.progress.name == SESSIONIZE:
             progress = _of_engine(event.progress, self._layout)
-            self._keep(progress)
-            self._report(progress)
+            self._store_row(progress)
+            notify(self._listeners, progress)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         """Nothing to tell yet."""
@@ -114,4 +114,5 @@ def _of_engine(engine: StreamingQueryProgress, layout: StateLayout) -> BatchProg
         state_rows=operator.numRowsTotal if operator else None,
         state_bytes=operator.memoryUsedBytes if operator else None,
         state_entries=operator.numRowsTotal if operator and layout.device_groups is None else None,
+        detail=BatchDetail(keeps_up=True),  # how late heartbeats are is not known in this mode
     )

@@ -2,7 +2,7 @@
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from py4j.protocol import Py4JError
@@ -14,11 +14,14 @@ from sessionization.core.events import EndReason
 from sessionization.errors import StreamError
 from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE
 from sessionization.spark.engine.error_text import root_cause
+from sessionization.spark.output.keeping_up import KeepingUp
 from sessionization.spark.output.progress import (
     BatchDetail,
+    BatchListener,
     BatchProgress,
     delay_instants,
     delay_percentiles,
+    notify,
     sample_delays,
 )
 from sessionization.spark.output.state_entries import GroupEntryCounts
@@ -76,38 +79,37 @@ class StateSize:
 
 @dataclass
 class Sink(ABC):
-    """A `foreachBatch` function: write the micro-batch, `keep` its row of `stream_progress`, then tell `report`.
+    """A `foreachBatch` function: write the micro-batch, store its row of `stream_progress`, then call the listeners.
+
+    The row is stored before the engine commits the micro-batch, so a kill loses no row.
 
     The micro-batch is cached first, so that the stateful operator runs exactly once, also when the tables have the
     rows already and the engine only repeats the micro-batch to commit its state.
     """
 
-    home: TableLocation
+    location: TableLocation
     query: str
-    writer: str
-    keep: Callable[[BatchProgress], None]
-    report: Callable[[BatchProgress], None]
+    writer_id: str
+    store_row: Callable[[BatchProgress], None]
+    listeners: Sequence[BatchListener]
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         began_ms = wall_clock_ms()
         batch = batch.persist()
         try:
             progress = self.write(batch, batch_id, began_ms)
-            self.keep(progress)
+            self.store_row(progress)
         except Exception as error:  # noqa: BLE001 - whatever it was, its text must be short
             # The engine matches a failure's text against a regular expression that overflows its stack on a long one.
             raise StreamError(root_cause(str(error))) from None
         finally:
             batch.unpersist()
-        try:
-            self.report(progress)
-        except Exception:  # noqa: BLE001 - whoever listens must not end the query
-            _log.exception("micro-batch %s of %s is written, but could not be reported", batch_id, self.query)
+        notify(self.listeners, progress)
 
     def _append(self, rows: DataFrame, count: int, table: Table, batch_id: int) -> None:
         """Append the micro-batch's `count` rows once, in as few files as `ROWS_PER_FILE` allows."""
         files = -(-count // ROWS_PER_FILE)
-        self.home.append_once(rows.coalesce(files), table, writer=self.writer, batch_id=batch_id)
+        self.location.append_once(rows.coalesce(files), table, writer_id=self.writer_id, batch_id=batch_id)
 
     @abstractmethod
     def write(self, batch: DataFrame, batch_id: int, began_ms: int) -> BatchProgress:
@@ -120,8 +122,10 @@ class ChangesSink(Sink):
 
     state_size: Callable[[], StateSize]
     publish: Callable[[DataFrame], None] | None = None
-    entries: GroupEntryCounts | None = None
+    entry_counts: GroupEntryCounts | None = None
     """How many entries the device groups remember; without it a row of state is an entry."""
+    keeping_up: KeepingUp | None = None
+    """Judges the lateness of heartbeats."""
 
     def write(self, batch: DataFrame, batch_id: int, began_ms: int) -> BatchProgress:
         counts = (
@@ -139,7 +143,8 @@ class ChangesSink(Sink):
         committed_ms = wall_clock_ms()
         processed_ms = counts.processed_ms or began_ms
         state = self.state_size()
-        remembered = state.rows if self.entries is None else self.entries.after(processed_ms, counts.entries)
+        lateness = delay_percentiles(counts.due, committed_ms)
+        remembered = state.rows if self.entry_counts is None else self.entry_counts.after(processed_ms, counts.entries)
         return BatchProgress(
             query=self.query,
             batch_id=batch_id,
@@ -147,7 +152,7 @@ class ChangesSink(Sink):
             rows_in=counts.rows_in,
             batch_ms=committed_ms - processed_ms,
             latency=delay_percentiles(counts.ingested, committed_ms),
-            lateness=delay_percentiles(counts.due, committed_ms),
+            lateness=lateness,
             started=counts.started,
             heartbeats=counts.heartbeat,
             ended=counts.ended,
@@ -162,6 +167,7 @@ class ChangesSink(Sink):
                 rows_out=counts.rows_out,
                 largest_partition=counts.largest_partition,
                 write_ms=max(0, committed_ms - counted_ms),
+                keeps_up=None if self.keeping_up is None else self.keeping_up.judge(lateness.p99_ms),
                 latency=sample_delays(counts.have_ingested, counts.ingested, committed_ms),
                 lateness=sample_delays(counts.heartbeat, counts.due, committed_ms),
             ),
@@ -204,7 +210,7 @@ class RollupSink(Sink):
     are folders stand one writer at a time.
     """
 
-    has_changes: bool = True
+    compacts_changes: bool = True
     live: int | None = field(default=None, init=False)
 
     def _count_live(self, spark: SparkSession, more: int) -> None:
@@ -213,7 +219,7 @@ class RollupSink(Sink):
             self.live += more
             return
         try:
-            self.live = self.home.read(spark.read, SESSIONS).where("status = 'live'").count()
+            self.live = self.location.read(spark.read, SESSIONS).where("status = 'live'").count()
         except (PySparkException, Py4JError) as error:  # such as a stop in the middle; the next micro-batch will do
             _log.info("live sessions could not be counted: %s", root_cause(str(error)))
 
@@ -222,12 +228,12 @@ class RollupSink(Sink):
         assert counts is not None
         counted_ms = wall_clock_ms()
         if counts.rows_in:
-            rollup.merge(self.home.delta_table(batch.sparkSession, SESSIONS), batch)
+            rollup.merge(self.location.delta_table(batch.sparkSession, SESSIONS), batch)
         committed_ms = wall_clock_ms()
         self._count_live(batch.sparkSession, counts.opened - counts.closed)
         if batch_id % COMPACT_EVERY_BATCHES == COMPACT_EVERY_BATCHES - 1:
             tables = (SESSIONS, STREAM_PROGRESS)
-            compact(batch.sparkSession, self.home, (SESSION_CHANGES, *tables) if self.has_changes else tables)
+            compact(batch.sparkSession, self.location, (SESSION_CHANGES, *tables) if self.compacts_changes else tables)
         return BatchProgress(
             query=self.query,
             batch_id=batch_id,
@@ -239,11 +245,11 @@ class RollupSink(Sink):
         )
 
 
-def compact(spark: SparkSession, home: TableLocation, tables: Iterable[Table]) -> None:
+def compact(spark: SparkSession, location: TableLocation, tables: Iterable[Table]) -> None:
     """Put the small files of tables together, as far as nobody else changes them meanwhile."""
     for table in tables:
         try:
-            home.delta_table(spark, table).optimize().executeCompaction()
+            location.delta_table(spark, table).optimize().executeCompaction()
         except (PySparkException, Py4JError) as error:  # such as a DELETE of the same files; the next time will do
             _log.warning("compaction of %s was put off: %s", table.name, root_cause(str(error)))
             return

@@ -11,24 +11,24 @@ from sessionization.spark.tables.location import OWNER_PROPERTY, TableLocation, 
 from sessionization.spark.tables.schemas import LATE_ENDS_SHOWN, PROPERTIES_OF_ALL, SESSIONS, TABLES, Table
 
 
-def refuse_missing_tables(spark: SparkSession, home: TableLocation) -> None:
+def refuse_missing_tables(spark: SparkSession, location: TableLocation) -> None:
     """Check that there are tables to take over: raises `ConfigurationError` where one is missing."""
-    if missing := home.missing(spark, TABLES):
+    if missing := location.missing(spark, TABLES):
         msg = (
-            f"--from-sessions needs the tables of a job before: {home} lacks {', '.join(missing)}; leave it out for a "
-            "first start, or give the home that they are in"
+            f"--from-sessions needs the tables of a job before: {location} lacks {', '.join(missing)}; leave it out for a "
+            "first start, or give the location that they are in"
         )
         raise ConfigurationError(msg)
 
 
-def take_over(spark: SparkSession, home: TableLocation, owner: str) -> None:
+def take_over(spark: SparkSession, location: TableLocation, owner: str) -> None:
     """Make all tables those of another checkpoint; the one that wrote them before is refused from then on."""
     for table in TABLES:
-        if home.owner(spark, table) != owner:
-            spark.sql(f"ALTER TABLE {home.sql_name(table.name)} SET TBLPROPERTIES ('{OWNER_PROPERTY}' = '{owner}')")
+        if location.owner(spark, table) != owner:
+            spark.sql(f"ALTER TABLE {location.sql_name(table.name)} SET TBLPROPERTIES ('{OWNER_PROPERTY}' = '{owner}')")
 
 
-def create_tables(spark: SparkSession, home: TableLocation, *, owner: str, may_create: bool) -> None:
+def create_tables(spark: SparkSession, location: TableLocation, *, owner: str, may_create: bool) -> None:
     """Create the tables that are missing, and check that the others belong to the checkpoint `owner`.
 
     Rows of `sessions` that an earlier version wrote are brought in line with this one.
@@ -40,60 +40,60 @@ def create_tables(spark: SparkSession, home: TableLocation, *, owner: str, may_c
     """
     first, *others = TABLES
     if may_create:
-        _create_or_check(spark, home, first, owner, may_create)
+        _create_or_check(spark, location, first, owner, may_create)
     else:
         others = list(TABLES)
     with ThreadPoolExecutor(len(TABLES)) as pool:
-        checks = [pool.submit(_create_or_check, spark, home, table, owner, may_create) for table in others]
+        checks = [pool.submit(_create_or_check, spark, location, table, owner, may_create) for table in others]
     for check in checks:
         check.result()
 
 
-def _create_or_check(spark: SparkSession, home: TableLocation, table: Table, owner: str, may_create: bool) -> None:  # noqa: FBT001
-    if not home.exists(spark, table):
+def _create_or_check(spark: SparkSession, location: TableLocation, table: Table, owner: str, may_create: bool) -> None:  # noqa: FBT001
+    if not location.exists(spark, table):
         if not may_create:
             msg = (
-                f"table {table.name} is missing in {home}, but the checkpoint says that it was written: "
-                "bring the table back, or start with a new --checkpoints folder and an empty home for the tables"
+                f"table {table.name} is missing in {location}, but the checkpoint says that it was written: "
+                "bring the table back, or start with a new --checkpoints folder and an empty location for the tables"
             )
             raise CheckpointError(msg)
-        _create(spark, home, table, owner)
+        _create(spark, location, table, owner)
     do = (
-        "; a second one would double every row: give that checkpoint's folder as --checkpoints, or another home for the "
+        "; a second one would double every row: give that checkpoint's folder as --checkpoints, or another location for the "
         "tables"
     )
-    refuse_other_owner(spark, home, table, owner, do)
-    _add_columns(spark, home, table)
+    refuse_other_owner(spark, location, table, owner, do)
+    _add_columns(spark, location, table)
     if table is SESSIONS:
-        mark_late_ends_reported(spark, home)
+        mark_late_ends_reported(spark, location)
 
 
 @retry_on_conflict
-def mark_late_ends_reported(spark: SparkSession, home: TableLocation) -> None:
+def mark_late_ends_reported(spark: SparkSession, location: TableLocation) -> None:
     """Bring the rows of `sessions` that an earlier version wrote in line, once; see `tables.LATE_ENDS_SHOWN`."""
     name, value = LATE_ENDS_SHOWN
-    if home.properties(spark, SESSIONS).get(name) != value:
+    if location.properties(spark, SESSIONS).get(name) != value:
         is_late = "end_reason = 'orphaned' AND started_at IS NOT NULL"
-        home.delta_table(spark, SESSIONS).update(is_late, {"end_reason": "'reported'"})
-        spark.sql(f"ALTER TABLE {home.sql_name(SESSIONS.name)} SET TBLPROPERTIES ('{name}' = '{value}')")
+        location.delta_table(spark, SESSIONS).update(is_late, {"end_reason": "'reported'"})
+        spark.sql(f"ALTER TABLE {location.sql_name(SESSIONS.name)} SET TBLPROPERTIES ('{name}' = '{value}')")
 
 
 @retry_on_conflict
-def _add_columns(spark: SparkSession, home: TableLocation, table: Table) -> None:
+def _add_columns(spark: SparkSession, location: TableLocation, table: Table) -> None:
     """Add the columns that a table of an earlier version lacks, at its end; its rows are null there."""
-    known = set(home.read(spark.read, table).columns)
+    known = set(location.read(spark.read, table).columns)
     lacking = [column for column in table.columns if column.name not in known]
     if lacking:
         added = ", ".join(f"{column.name} {column.type} COMMENT '{column.comment}'" for column in lacking)
-        spark.sql(f"ALTER TABLE {home.sql_name(table.name)} ADD COLUMNS ({added})")
+        spark.sql(f"ALTER TABLE {location.sql_name(table.name)} ADD COLUMNS ({added})")
 
 
-def _create(spark: SparkSession, home: TableLocation, table: Table, owner: str) -> None:
+def _create(spark: SparkSession, location: TableLocation, table: Table, owner: str) -> None:
     builder = DeltaTable.createIfNotExists(spark).comment(table.comment).property(OWNER_PROPERTY, owner)
-    if home.warehouse is not None:
-        builder = builder.location(str(home.warehouse.absolute() / table.name))
+    if location.warehouse is not None:
+        builder = builder.location(str(location.warehouse.absolute() / table.name))
     else:
-        builder = builder.tableName(home.sql_name(table.name))
+        builder = builder.tableName(location.sql_name(table.name))
     for column in table.columns:
         builder = builder.addColumn(column.name, column.type, nullable=column.nullable, comment=column.comment)
     constraints = [(f"delta.constraints.{name}", condition) for name, condition in table.constraints]

@@ -27,7 +27,7 @@ _ONE_OF_EACH_QUERY = (SESSION_CHANGES, SESSIONS, RAW_EVENTS)
 
 
 class HasTableLocation(Protocol):
-    """Settings that say where the tables are, checked by `home.check_table_location`."""
+    """Settings that say where the tables are, checked by `location.check_table_location`."""
 
     @property
     def warehouse(self) -> Path | None: ...
@@ -79,7 +79,7 @@ class TableLocation:
 
     def _refuse_without(self, names: list[str]) -> None:
         if names:
-            msg = f"{self} does not hold {', '.join(names)}: give the home of the sessionize job's tables, or start it first"
+            msg = f"{self} does not hold {', '.join(names)}: give the location of the sessionize job's tables, or start it first"
             raise ConfigurationError(msg)
 
     def delta_table(self, spark: SparkSession, table: Table) -> DeltaTable:
@@ -103,11 +103,11 @@ class TableLocation:
         """
         owner = read_checkpoint(checkpoints).id
         for table in _ONE_OF_EACH_QUERY:
-            do = ": give that one's folder, or the home of this one's tables"
+            do = ": give that one's folder, or the location of this one's tables"
             refuse_other_owner(spark, self, table, owner, do, of=f" of --checkpoints {checkpoints}")
 
     @contextmanager
-    def held(self, say: Say, stop: threading.Event | None = None) -> Iterator[None]:
+    def lock_for_maintenance(self, say: Say, stop: threading.Event | None = None) -> Iterator[None]:
         """Where the tables are folders, keep out who else writes them beside the stream while the body runs.
 
         There a commit may replace that of another process. The sessionize job is kept out by its checkpoint, but for the moment
@@ -124,7 +124,7 @@ class TableLocation:
             yield
 
     @contextmanager
-    def held_for_stream(self, say: Say, stop: threading.Event | None = None) -> Iterator[None]:
+    def lock_for_stream(self, say: Say, stop: threading.Event | None = None) -> Iterator[None]:
         """Where the tables are folders, let one sessionize job write them, whatever checkpoint another one has.
 
         A job that has hung does not notice that a warm start has taken the tables over. Raises as `lock_folder` does.
@@ -141,17 +141,17 @@ class TableLocation:
             return reader.format("delta").load(self._folder(table.name))
         return reader.table(self.sql_name(table.name))
 
-    def append_once(self, rows: DataFrame, table: Table, *, writer: str, batch_id: int) -> None:
+    def append_once(self, rows: DataFrame, table: Table, *, writer_id: str, batch_id: int) -> None:
         """Append a micro-batch's rows; a second call for the same writer and batch appends nothing."""
-        self.append(rows, table, txnAppId=writer, txnVersion=str(batch_id), userMetadata=f"{writer} {batch_id}")
+        self.append(rows, table, txnAppId=writer_id, txnVersion=str(batch_id), userMetadata=f"{writer_id} {batch_id}")
 
-    def last_append(self, spark: SparkSession, table: Table, writer: str) -> int:
+    def newest_appended_batch(self, spark: SparkSession, table: Table, writer_id: str) -> int:
         """The newest micro-batch that a writer has appended, -1 where the table's last commits name none."""
         commits = self.delta_table(spark, table).history(_COMMITS_LOOKED_AT).select("userMetadata").collect()
         named = ((row.userMetadata or "").rpartition(" ") for row in commits)
-        return max((int(batch_id) for name, _, batch_id in named if name == writer), default=-1)
+        return max((int(batch_id) for name, _, batch_id in named if name == writer_id), default=-1)
 
-    def is_appended_since(self, spark: SparkSession, table: Table, version: int) -> bool:
+    def has_append_since(self, spark: SparkSession, table: Table, version: int) -> bool:
         """Whether that version of a table or a later one appended rows; also where there are too many to look at each."""
         found = self.delta_table(spark, table)
         newest = found.history(1).collect()[0].version
@@ -185,12 +185,12 @@ class TableLocation:
 
 
 def refuse_other_owner(
-    spark: SparkSession, home: TableLocation, table: Table, owner: str, do: str, *, of: str = ""
+    spark: SparkSession, location: TableLocation, table: Table, owner: str, do: str, *, of: str = ""
 ) -> None:
     """Check that a table is the owner's; raises `CheckpointError` that says what to `do`, and `of` what the owner is."""
-    found = home.owner(spark, table)
+    found = location.owner(spark, table)
     if found != owner:
-        msg = f"table {table.name} in {home} is written by another checkpoint ({found}, not {owner}{of}){do}"
+        msg = f"table {table.name} in {location} is written by another checkpoint ({found}, not {owner}{of}){do}"
         raise CheckpointError(msg)
 
 

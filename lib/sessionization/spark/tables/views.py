@@ -215,18 +215,18 @@ VIEWS = (
 )
 
 
-def create_views(spark: SparkSession, home: TableLocation) -> None:
+def create_views(spark: SparkSession, location: TableLocation) -> None:
     """Create or replace the views: in the catalog's schema, or for this session where the tables are folders.
 
     Without a catalog the tables get session views too, so that `SELECT * FROM sessions` works on a laptop.
     """
-    tables = {table.name: home.sql_name(table.name) for table in TABLES}
-    if home.warehouse is not None:
+    tables = {table.name: location.sql_name(table.name) for table in TABLES}
+    if location.warehouse is not None:
         for name, source in tables.items():
             spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS SELECT * FROM {source}")
     for view in VIEWS:
         body = view.sql.format_map(tables)
-        if home.warehouse is not None:
+        if location.warehouse is not None:
             spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view.name} COMMENT '{view.comment}' AS {body}")
         else:
-            spark.sql(f"CREATE OR REPLACE VIEW {home.sql_name(view.name)} COMMENT '{view.comment}' AS {body}")
+            spark.sql(f"CREATE OR REPLACE VIEW {location.sql_name(view.name)} COMMENT '{view.comment}' AS {body}")

@@ -12,11 +12,10 @@ from sessionization.core.session_state import Rules
 from sessionization.durations import format_duration
 from sessionization.errors import CheckpointError
 from sessionization.files import write_atomically
-from sessionization.say import Say
-from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE, Checkpoint
 from sessionization.spark.checkpoint.spark_logs import newest_committed_batch, newest_started_batch
 from sessionization.spark.input.topic_offsets import Offsets, parse_offsets
+from sessionization.spark.job_context import JobContext
 from sessionization.spark.operator.codec import STATE_SCHEMA, pack_seed
 from sessionization.spark.operator.processor import GROUPING_KEY
 from sessionization.spark.tables import rollup
@@ -40,13 +39,7 @@ class InitialState:
 NO_INITIAL_STATE = InitialState()
 
 
-def warm_start(
-    spark: SparkSession,
-    settings: SessionizeSettings,
-    checkpoint: Checkpoint,
-    home: TableLocation,
-    say: Say = lambda _: None,
-) -> InitialState:
+def warm_start(context: JobContext) -> InitialState:
     """What the queries of a checkpoint that was begun with `--from-sessions` begin with; nothing for any other.
 
     It is made once, before any query has begun a micro-batch, and kept: the sessions until a start that finds the session
@@ -58,26 +51,27 @@ def warm_start(
     reach as far as the tables do, and with `--sink kafka` where the topic holds changes that they have not, and
     `CheckpointError` where what is kept cannot be read or written.
     """
+    spark, settings, checkpoint, location = context.spark, context.settings, context.checkpoint, context.location
     if not checkpoint.is_warm:
         return NO_INITIAL_STATE
     seed, file = checkpoint.folder / _SEED, checkpoint.folder / _STARTS
     starts: Offsets | None = None
     if not checkpoint.is_used:
         if settings.sink == "kafka":
-            read_position.refuse_unlanded_changes(spark, settings, checkpoint, home)
+            read_position.refuse_unlanded_changes(context)
         if settings.input is not None:
-            read_position.refuse_files_already_read(spark, settings.input, home)
+            read_position.refuse_files_already_read(spark, settings.input, location)
         else:
-            starts = read_position.next_offsets(spark, settings, checkpoint, home)
+            starts = read_position.next_offsets(context)
             _write_starts(file, starts)
-        say(_advice(settings.rules))
-        merge_recent_changes(spark, home)
-        sessions = seed_rows(spark, home, checkpoint)
+        context.say(_advice(settings.rules))
+        merge_recent_changes(spark, location)
+        sessions = seed_rows(spark, location, checkpoint)
         sessions.write.mode("overwrite").parquet(str(seed))
     elif settings.source == "kafka" and not _have_begun(checkpoint):
         starts = _read_starts(file)
         if starts is not None:
-            starts = read_position.with_new_partitions(spark, settings, checkpoint, starts)
+            starts = read_position.with_new_partitions(context, starts)
     if newest_committed_batch(checkpoint.folder / SESSIONIZE) >= 0:
         shutil.rmtree(seed, ignore_errors=True)
     return InitialState(spark.read.parquet(str(seed)) if seed.exists() else None, starts)
@@ -92,28 +86,28 @@ def _advice(rules: Rules) -> str:
     )
 
 
-def merge_recent_changes(spark: SparkSession, home: TableLocation) -> None:
+def merge_recent_changes(spark: SparkSession, location: TableLocation) -> None:
     """Bring `sessions` up to date: the job that wrote it may have ended before its last changes were merged."""
-    changes = home.read(spark.read, SESSION_CHANGES).where("change != 'heartbeat'")
+    changes = location.read(spark.read, SESSION_CHANGES).where("change != 'heartbeat'")
     since = F.date_sub(F.to_date(F.max("updated_at")), 1).cast("string")
-    day = home.read(spark.read, SESSIONS).agg(since).collect()[0][0]
+    day = location.read(spark.read, SESSIONS).agg(since).collect()[0][0]
     if day is not None:
         changes = changes.where(F.col("change_date") >= F.lit(day).cast("date"))
-    rollup.merge(home.delta_table(spark, SESSIONS), changes)
-    mark_late_ends_reported(spark, home)
+    rollup.merge(location.delta_table(spark, SESSIONS), changes)
+    mark_late_ends_reported(spark, location)
 
 
-def seed_rows(spark: SparkSession, home: TableLocation, checkpoint: Checkpoint) -> DataFrame:
+def seed_rows(spark: SparkSession, location: TableLocation, checkpoint: Checkpoint) -> DataFrame:
     """What a job would remember now that had gone on: live sessions, and those that were closed of late.
 
     Returns:
         A row per grouping key: `grouping_key`, `seed` (`codec.pack_seed`). Heartbeats go on after the newest change.
     """
     rules = checkpoint.in_force.rules
-    changes = home.read(spark.read, SESSION_CHANGES)
+    changes = location.read(spark.read, SESSION_CHANGES)
     day = F.lit(changes.agg(F.max("change_date").cast("string")).collect()[0][0]).cast("date")
     newest = changes.where(F.col("change_date") == day).agg(F.unix_millis(F.max("processed_at"))).collect()[0][0]
-    entries = _entries(home.read(spark.read, SESSIONS), newest or 0, rules)
+    entries = _entries(location.read(spark.read, SESSIONS), newest or 0, rules)
     return (
         entries.withColumn(GROUPING_KEY, checkpoint.layout.grouping_key())
         .groupBy(GROUPING_KEY)

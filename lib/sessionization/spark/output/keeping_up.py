@@ -1,18 +1,14 @@
 """Whether heartbeats come in time, and what to do when they do not."""
 
-from dataclasses import replace
-
 from sessionization.durations import format_duration
 from sessionization.say import Say
-from sessionization.spark.checkpoint.folder import SESSIONIZE
 from sessionization.spark.checkpoint.state_layout import StateLayout
-from sessionization.spark.output.progress import BatchProgress
 
 _IN_A_ROW = 3
 
 
 class KeepingUp:
-    """Judges the micro-batches of a run, and says when heartbeats begin to be late and when they are in time again.
+    """Judges the micro-batches of a run. Prints when heartbeats begin to be late, and when they are in time again.
 
     A micro-batch is late when the p99 of its heartbeats' lateness is above one heartbeat interval. Three late ones in a row
     mean that the job does not keep up, until three in a row are in time. Micro-batches without heartbeats do not count. Used
@@ -25,16 +21,13 @@ class KeepingUp:
         self._in_a_row_against = 0
         """Micro-batches in a row that contradict `_keeps_up`."""
 
-    def with_verdict(self, progress: BatchProgress) -> BatchProgress:
-        """Count a sessionize micro-batch, and return it with `detail.keeps_up`; others are returned as they are."""
-        if progress.query != SESSIONIZE:
-            return progress
-        p99_ms = progress.lateness.p99_ms
-        if p99_ms is not None:
-            self._add(p99_ms)
-        return replace(progress, detail=replace(progress.detail, keeps_up=self._keeps_up))
+    def judge(self, lateness_p99_ms: int | None) -> bool:
+        """Count a micro-batch of sessionize, None for one without heartbeats. Returns whether the job keeps up."""
+        if lateness_p99_ms is not None:
+            self._count(lateness_p99_ms)
+        return self._keeps_up
 
-    def _add(self, p99_ms: int) -> None:
+    def _count(self, p99_ms: int) -> None:
         is_in_time = p99_ms <= self._heartbeat_ms
         self._in_a_row_against = 0 if is_in_time == self._keeps_up else self._in_a_row_against + 1
         if self._in_a_row_against < _IN_A_ROW:

@@ -1,0 +1,145 @@
+"""What happens between a start and the first query: folders, topics, tables and the checkpoint are checked and opened."""
+
+import contextlib
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark.errors import PySparkException
+
+from sessionization.errors import ConfigurationError, StoppedError
+from sessionization.files import is_reachable_folder
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.checkpoint.folder import Checkpoint, open_checkpoint
+from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
+from sessionization.spark.engine.error_text import root_cause
+from sessionization.spark.input.kafka_source import check_topics
+from sessionization.spark.input.parse import STREAMS
+from sessionization.spark.job_context import JobContext
+from sessionization.spark.output.progress_log import ProgressLog
+from sessionization.spark.output.sinks import FIRST_TABLE_APPENDED
+from sessionization.spark.tables import views
+from sessionization.spark.tables.creation import create_tables, refuse_missing_tables, take_over
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.warm_start.initial_state import InitialState, warm_start
+
+
+def check_folders(settings: SessionizeSettings) -> None:
+    """Raises `ConfigurationError` where `--input` cannot be read or `--warehouse` cannot be written."""
+    if settings.input is not None:
+        try:
+            with os.scandir(settings.input):
+                pass
+        except OSError as error:
+            msg = (
+                f"--input {settings.input} cannot be read ({error.strerror}): "
+                "create it, or name the folder that holds pc_sessions and console_sessions"
+            )
+            raise ConfigurationError(msg) from error
+    if settings.warehouse is not None:
+        try:
+            settings.warehouse.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=settings.warehouse):
+                pass
+        except OSError as error:
+            msg = f"--warehouse {settings.warehouse} cannot be written ({error.strerror}): give a writable folder"
+            raise ConfigurationError(msg) from error
+
+
+def open_job_checkpoint(settings: SessionizeSettings, location: TableLocation) -> Checkpoint:
+    """Open the checkpoint of `settings`, or begin it; raises as `open_checkpoint`."""
+    return open_checkpoint(
+        settings.checkpoints,
+        PinnedSettings.of(settings, str(location)),
+        settings.rules,
+        keep_groups=settings.expected_devices is not None,
+        warm=settings.from_sessions,
+    )
+
+
+def prepare(context: JobContext, stop: threading.Event) -> tuple[JobContext, ProgressLog, InitialState]:
+    """Check the topics and open the tables. Returns the context with the checkpoint as it is now.
+
+    Raises `ConfigurationError`, `CheckpointError`, or `StoppedError` when `stop` is set meanwhile.
+    """
+    settings, location = context.settings, context.location
+    if settings.source == "kafka":
+        with unless_stopped(stop):
+            topics = (*STREAMS, *((settings.output_topic,) if settings.sink == "kafka" else ()))
+            check_topics(context.spark, settings, topics)
+    # A landing that writes to folders at the moment of the take-over might replace its commit.
+    is_taking_over = context.checkpoint.is_taking_over
+    lock = location.lock_for_maintenance(context.say, stop) if is_taking_over else contextlib.nullcontext()
+    with unless_stopped(stop), plain_errors(f"the tables in {location} cannot be opened or created"), lock:
+        return _open_tables(context)
+
+
+def _open_tables(context: JobContext) -> tuple[JobContext, ProgressLog, InitialState]:
+    """Create the tables, check them, or take them over: that comes last, so that a start that is refused changes nothing."""
+    spark, checkpoint, location = context.spark, context.checkpoint, context.location
+    if checkpoint.is_taking_over:
+        refuse_missing_tables(spark, location)
+    else:
+        create_tables(spark, location, owner=checkpoint.id, may_create=not checkpoint.is_used)
+        checkpoint.restore_layout_file()
+    since_ms = checkpoint.begun_ms if checkpoint.is_warm else 0
+    progress_log = ProgressLog(checkpoint.progress, checkpoint.newest_started_batches(), since_ms)
+    checkpoint.refuse_if_older_than(progress_log.open(spark, location))
+    checkpoint.refuse_if_older_than(
+        {
+            query: location.newest_appended_batch(spark, table, checkpoint.writer_id(query))
+            for query, table in FIRST_TABLE_APPENDED.items()
+        }
+    )
+    with plain_errors("--from-sessions: the sessions to begin with cannot be read"):
+        initial_state = warm_start(context)
+    if checkpoint.is_taking_over:
+        checkpoint.save_as_warm()
+        take_over(spark, location, checkpoint.id)
+        create_tables(spark, location, owner=checkpoint.id, may_create=False)
+        checkpoint.restore_layout_file()
+    if location.warehouse is None:
+        views.create_views(spark, location)
+    return replace(context, checkpoint=checkpoint.with_sink(context.settings.sink)), progress_log, initial_state
+
+
+def watch_stream_folders(folder: Path) -> Callable[[], str | None]:
+    """A check for stream folders that were there and are gone: the engine takes that for silence, and so times out."""
+    seen: set[str] = set()
+
+    def check() -> str | None:
+        there = {stream for stream in STREAMS if is_reachable_folder(folder / stream)}
+        seen.update(there)
+        gone = ", ".join(sorted(seen - there))
+        if not gone:
+            return None
+        return f"--input {folder}: {gone} has disappeared, so no event of it is read; is a mount gone? bring it back"
+
+    return check
+
+
+@contextlib.contextmanager
+def unless_stopped(stop: threading.Event) -> Iterator[None]:
+    """Raises `StoppedError` where `stop` is set meanwhile, in place of any other error."""
+    try:
+        yield
+    finally:
+        if stop.is_set():
+            msg = "stopped before the queries were started"
+            raise StoppedError(msg)
+
+
+@contextlib.contextmanager
+def plain_errors(what: str) -> Iterator[None]:
+    """Raises `ConfigurationError` of one line for an error of the engine, unless the engine itself has died."""
+    try:
+        yield
+    except Py4JNetworkError:
+        raise
+    except (PySparkException, Py4JError) as error:
+        msg = f"{what}: {root_cause(str(error))}"
+        raise ConfigurationError(msg) from error

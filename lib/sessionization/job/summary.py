@@ -1,0 +1,35 @@
+"""What a run did, once it has stopped."""
+
+from dataclasses import dataclass
+
+from sessionization.job.delays import Delays
+from sessionization.job.totals import Totals
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a run did. `live` is None where the sessions could not be counted."""
+
+    seconds: float
+    totals: Totals
+    live: int | None
+    delays: Delays
+
+
+def summary_lines(summary: Summary) -> list[str]:
+    """The summary as a person reads it."""
+    totals, delays = summary.totals, summary.delays
+    return [
+        f"ran {summary.seconds:,.0f} s",
+        f"messages in      {totals.messages:,}, of which quarantined {totals.quarantined:,}",
+        f"events in        {totals.events:,}, of which repeated {totals.repeated:,}"
+        f" ({totals.duplicate_start:,} Starts, {totals.duplicate_end:,} Ends)",
+        f"changes out      {totals.started:,} started, {totals.heartbeats:,} heartbeats, {totals.ended:,} ended",
+        f"live now         {'-' if summary.live is None else f'{summary.live:,}'}",
+        f"heartbeat lateness      p50 {_ms(delays.lateness_p50_ms)}, p99 {_ms(delays.lateness_p99_ms)}",
+        f"event-to-table latency  p50 {_ms(delays.latency_p50_ms)}, p99 {_ms(delays.latency_p99_ms)}",
+    ]
+
+
+def _ms(value: int | None) -> str:
+    return "-" if value is None else f"{value:,} ms"

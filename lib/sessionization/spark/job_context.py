@@ -1,0 +1,25 @@
+"""What the parts of a running job share."""
+
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from sessionization.say import Say
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.checkpoint.folder import Checkpoint
+from sessionization.spark.tables.location import TableLocation
+
+
+@dataclass(frozen=True, slots=True)
+class JobContext:
+    """One start of the sessionize job: its engine, its settings, its checkpoint, its tables, and whom to print to."""
+
+    spark: SparkSession
+    settings: SessionizeSettings
+    checkpoint: Checkpoint
+    location: TableLocation
+    say: Say = lambda _line: None
+
+    @property
+    def is_real_time(self) -> bool:
+        return self.settings.mode == "real-time"
