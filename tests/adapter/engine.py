@@ -27,7 +27,7 @@ class Engine:
         self.calls: Counter[str] = Counter()
         self.processor = SessionProcessor(StateLayout(device_groups), RulesInForce(rules))
         self.tester = TwsTester(self.processor, timeMode="ProcessingTime")
-        state = self.processor._state
+        state = self.processor._store
         for name in _MAP_CALLS:
             self._count(state._sessions if device_groups is None else state._buckets, name)
         for name in _TIMER_CALLS:

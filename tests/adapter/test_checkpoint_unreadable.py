@@ -54,7 +54,7 @@ def test_a_layout_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: py
     def full(_file: Path, _text: str) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("sessionization.spark.checkpoint.folder.write_whole", full)
+    monkeypatch.setattr("sessionization.spark.checkpoint.folder.write_atomically", full)
     (tmp_path / "layout.json").unlink()
     for write in (
         opened.restore_layout_file,

@@ -118,8 +118,10 @@ def test_all_queries_start_again_unless_the_job_is_to_stop(tmp_path: Path, *, is
     begun_again, said, stop = [], [], threading.Event()
     if is_stopped:
         stop.set()
-    back = ClockStep(20_000, QUERIES)
-    restart_and_wake(None, checkpoint, queries, lambda *call: begun_again.append(call), back, stop, said.append)
+    step = ClockStep(20_000, QUERIES)
+    pipeline: Any = SimpleNamespace(queries=queries, start_query=lambda *call: begun_again.append(call))
+    context: Any = SimpleNamespace(spark=None, checkpoint=checkpoint, say=said.append)
+    restart_and_wake(context, pipeline, step, stop)
     wakes = [WakeUp(0, ("0", "1")), None, None]
     assert begun_again == list(zip(started, wakes, strict=False))
     assert [query.isActive for query in queries.values()] == [is_stopped] * 3

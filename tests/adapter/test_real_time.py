@@ -12,7 +12,7 @@ from sessionization.errors import ConfigurationError
 from sessionization.monitor.batch_monitor import monitor_with
 from sessionization.monitor.record_consumer import RecordConsumer
 from sessionization.spark.checkpoint.state_layout import StateLayout
-from sessionization.spark.output.progress import BatchProgress, Percentiles
+from sessionization.spark.output.progress import BatchDetail, BatchProgress, Percentiles
 from sessionization.spark.output.real_time import SWITCH, check_runtime, report_engine_batches
 from tests.e2e.job import command, environment
 from tests.unit.monitored import AT_MS, Session, Taken, engine
@@ -86,16 +86,17 @@ def word(batch_id: int, name: str = "sessionize", **more: Any) -> SimpleNamespac
 
 def test_a_batch_is_kept_and_reported_as_far_as_the_engine_knows_it() -> None:
     session, calls = Session(), []
-    with report_engine_batches(
-        session, lambda one: calls.append(("keep", one)), lambda one: calls.append(("report", one)), StateLayout()
-    ):  # type: ignore[arg-type]
+    listeners = [lambda one: calls.append(("report", one))]
+    with report_engine_batches(session, lambda one: calls.append(("store", one)), listeners, StateLayout()):  # type: ignore[arg-type]
         session.hears(word(3, "archive"))
         session.hears(word(3))
         session.hears(word(4, stateOperators=[], durationMs={}))
-    nothing = Percentiles(None, None, None)
-    third = BatchProgress("sessionize", 3, AT_MS, 7, 60_123, nothing, state_rows=70, state_bytes=4096, state_entries=70)
-    fourth = BatchProgress("sessionize", 4, AT_MS, 7, 0, nothing)
-    assert calls == [("keep", third), ("report", third), ("keep", fourth), ("report", fourth)]
+    nothing, detail = Percentiles(None, None, None), BatchDetail(keeps_up=True)
+    third = BatchProgress(
+        "sessionize", 3, AT_MS, 7, 60_123, nothing, state_rows=70, state_bytes=4096, state_entries=70, detail=detail
+    )
+    fourth = BatchProgress("sessionize", 4, AT_MS, 7, 0, nothing, detail=detail)
+    assert calls == [("store", third), ("report", third), ("store", fourth), ("report", fourth)]
     assert session.listeners == []
 
 

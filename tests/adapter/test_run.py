@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,18 +11,19 @@ import pytest
 from pyspark import SparkContext
 
 from sessionization.errors import CheckpointError, ConfigurationError, StoppedError, StreamError
-from sessionization.job import sessionize_job
-from sessionization.job.sessionize_job import Watch, _run, _unless_stopped, _vanished_streams
+from sessionization.job import preparation
+from sessionization.job.preparation import prepare, unless_stopped, watch_stream_folders
 from sessionization.job.shutdown import _has_caught_up
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import open_checkpoint, read_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.engine.watchdog import explain_engine_death
+from sessionization.spark.job_context import JobContext
 from sessionization.spark.tables.location import TableLocation
 
 
 def test_a_stream_folder_that_was_there_and_is_gone_is_told(tmp_path: Path) -> None:
-    warning = _vanished_streams(tmp_path)
+    warning = watch_stream_folders(tmp_path)
     assert warning() is None
     (tmp_path / "pc_sessions").mkdir()
     assert warning() is None
@@ -44,10 +46,10 @@ def test_an_error_is_the_engines_death_where_its_process_has_ended(
 
 def test_a_stop_while_starting_is_no_failure_even_if_something_is_wrong() -> None:
     stop = threading.Event()
-    with pytest.raises(ConfigurationError), _unless_stopped(stop):
+    with pytest.raises(ConfigurationError), unless_stopped(stop):
         raise ConfigurationError
     stop.set()
-    with pytest.raises(StoppedError) as told, _unless_stopped(stop):
+    with pytest.raises(StoppedError) as told, unless_stopped(stop):
         raise ConfigurationError
     assert told.value.exit_code == 0
 
@@ -77,16 +79,16 @@ def test_the_layout_is_read_again_once_the_tables_are_ours(tmp_path: Path, monke
     def raise_stopped(*_args: object) -> None:
         raise StoppedError
 
-    monkeypatch.setattr(sessionize_job, "create_tables", create_tables)
-    monkeypatch.setattr(sessionize_job, "ProgressLog", raise_stopped)  # what comes next
+    monkeypatch.setattr(preparation, "create_tables", create_tables)
+    monkeypatch.setattr(preparation, "ProgressLog", raise_stopped)  # what comes next
     with pytest.raises(StoppedError):
-        _run(None, settings, ours, TableLocation(settings.warehouse), threading.Event(), Watch(print))
+        prepare(JobContext(None, settings, ours, TableLocation(settings.warehouse)), threading.Event())
     assert open_checkpoint(settings.checkpoints, fixed, settings.rules).id == ours.id
 
 
-@pytest.mark.parametrize(("sink", "told"), [("kafka", CheckpointError), ("tables", StoppedError)])
+@pytest.mark.parametrize(("sink", "is_refused"), [("kafka", True), ("tables", False)])
 def test_no_query_starts_before_the_sink_is_known_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sink: str, told: type[Exception]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, sink: str, is_refused: bool
 ) -> None:
     settings = SessionizeSettings(input=tmp_path, warehouse=tmp_path / "w", checkpoints=tmp_path / "c")
     checkpoint = open_checkpoint(settings.checkpoints, PinnedSettings.of(settings, "tables"), settings.rules).with_sink(
@@ -95,16 +97,11 @@ def test_no_query_starts_before_the_sink_is_known_to_do(
     (settings.checkpoints / "sessionize" / "offsets").mkdir(parents=True)
     (settings.checkpoints / "sessionize" / "offsets" / "0").touch()
 
-    def raise_stopped(*_args: object) -> None:
-        raise StoppedError
-
-    monkeypatch.setattr(sessionize_job, "create_tables", lambda *_args, **_options: None)
-    monkeypatch.setattr(
-        sessionize_job, "ProgressLog", lambda *_args: SimpleNamespace(open=lambda *_: {}, appended=raise_stopped)
-    )
+    monkeypatch.setattr(preparation, "create_tables", lambda *_args, **_options: None)
+    monkeypatch.setattr(preparation, "ProgressLog", lambda *_args: SimpleNamespace(open=lambda *_: {}))
     monkeypatch.setattr(TableLocation, "newest_appended_batch", lambda *_args: -1)
-    with pytest.raises(told):
-        _run(None, settings, checkpoint, TableLocation(settings.warehouse), threading.Event(), Watch(print))
+    with pytest.raises(CheckpointError) if is_refused else nullcontext():
+        prepare(JobContext(None, settings, checkpoint, TableLocation(settings.warehouse)), threading.Event())
 
 
 @pytest.mark.parametrize("is_refused", [True, False])
@@ -135,19 +132,14 @@ def test_the_tables_are_taken_over_last_of_all(
         with pytest.raises(StoppedError, match="stopped while waiting"), location.lock_for_maintenance(print, at_once):
             pytest.fail("a landing writes meanwhile")
 
-    def stop(*_args: object) -> None:
-        raise StoppedError
-
-    monkeypatch.setattr(sessionize_job, "refuse_missing", lambda *_args: None)
-    monkeypatch.setattr(
-        sessionize_job, "ProgressLog", lambda *_args: SimpleNamespace(open=lambda *_: {}, appended=stop)
-    )
+    monkeypatch.setattr(preparation, "refuse_missing_tables", lambda *_args: None)
+    monkeypatch.setattr(preparation, "ProgressLog", lambda *_args: SimpleNamespace(open=lambda *_: {}))
     monkeypatch.setattr(TableLocation, "newest_appended_batch", lambda *_args: -1)
-    monkeypatch.setattr(sessionize_job, "warm_start", warm_start)
-    monkeypatch.setattr(sessionize_job, "take_over", take_over)
-    monkeypatch.setattr(sessionize_job, "create_tables", lambda *_args, **_options: done.append("owned"))
-    with pytest.raises(ConfigurationError if is_refused else StoppedError):
-        _run(None, settings, checkpoint, location, threading.Event(), Watch(print))
+    monkeypatch.setattr(preparation, "warm_start", warm_start)
+    monkeypatch.setattr(preparation, "take_over", take_over)
+    monkeypatch.setattr(preparation, "create_tables", lambda *_args, **_options: done.append("owned"))
+    with pytest.raises(ConfigurationError) if is_refused else nullcontext():
+        prepare(JobContext(None, settings, checkpoint, location), threading.Event())
     with location.lock_for_maintenance(lambda _: pytest.fail("only meanwhile"), at_once):
         pass
     assert done == (["checked"] if is_refused else ["checked", "taken over", "owned"])

@@ -9,6 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sessionization.errors import ConfigurationError
+from sessionization.spark.engine import session
 from sessionization.spark.engine.session import (
     CLUSTER_CONF,
     STREAM_CONF,
@@ -100,8 +101,8 @@ def test_a_job_sets_and_stops_a_session_of_its_own_only(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, whose: str, log: str | None
 ) -> None:
     engine, is_own = Engine(), whose == "the job's own"
-    monkeypatch.setattr(spark_session, "is_running", lambda: not is_own)
-    monkeypatch.setattr(spark_session, "spark_session", engine.started)
+    monkeypatch.setattr(session, "has_session", lambda: not is_own)
+    monkeypatch.setattr(session, "spark_session", engine.started)
 
     def fails() -> None:
         with job_session(log and tmp_path / log, {"a.b": "c"}) as spark:

@@ -10,6 +10,7 @@ from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import open_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.input.topic_offsets import parse_offsets
+from sessionization.spark.job_context import JobContext
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.warm_start import read_position
 from sessionization.spark.warm_start.initial_state import InitialState, warm_start
@@ -23,7 +24,7 @@ def started(folder: Path) -> InitialState:
     )
     checkpoint = open_checkpoint(folder, PinnedSettings.of(settings, "tables"), settings.rules, warm=True)
     checkpoint.save_as_warm()
-    return warm_start(None, settings, checkpoint, TableLocation(settings.warehouse))  # type: ignore[arg-type]
+    return warm_start(JobContext(None, settings, checkpoint, TableLocation(settings.warehouse)))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -214,7 +214,7 @@ def _started(
     if scenario.sink == "delta":
         location = TableLocation(folder / "warehouse")
         create_tables(spark, location, owner="bench", may_create=True)
-        sink = ChangesSink(location, "sessionize", "bench", lambda _: None, progress.append, StateSize)
+        sink = ChangesSink(location, "sessionize", "bench", lambda _: None, (progress.append,), StateSize)
         writer = changes.writeStream.foreachBatch(sink)
     else:
         # The yardstick knows them by the same names.

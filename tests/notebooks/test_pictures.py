@@ -12,6 +12,8 @@ from matplotlib.figure import Figure
 
 from sessionization.command_line.widgets import JOB_RUN_ID
 from sessionization.job import sessionize_job as runs
+from sessionization.job.delays import Delays
+from sessionization.job.totals import Totals
 from sessionization.local.laptop_notebook import LaptopWidgets
 from sessionization.notebook import chart_style, live_view, run_in_notebook, timeline, tour
 from sessionization.notebook.live_view import LiveView
@@ -151,7 +153,7 @@ class Pictures:
             raise self.at
 
 
-SUMMARY = runs.Summary(1.0, runs.Totals(), 3, runs.Delays())
+SUMMARY = runs.Summary(1.0, Totals(), 3, Delays())
 
 
 @pytest.fixture
@@ -159,10 +161,11 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """A stream that runs until it is stopped, or its time is over; what it was given, and whether it was stopped."""
     seen: dict[str, Any] = {}
 
-    def run(settings: SessionizeSettings, stop: threading.Event, watch: runs.Watch) -> runs.Summary:
+    def run(settings: SessionizeSettings, stop: threading.Event, callbacks: runs.JobCallbacks) -> runs.Summary:
         seen["run_for"] = settings.run_for
         for line in ("MLflow does not take this run", "3 events in", "MLflow does not take this run"):
-            (watch.routine if "events" in line else watch.say)(line)
+            assert callbacks.say_progress is not None
+            (callbacks.say_progress if "events" in line else callbacks.say)(line)
         seen["stopped"] = stop.wait((settings.run_for or 0) / 1_000)
         return SUMMARY
 
@@ -207,12 +210,12 @@ def test_a_stream_that_fails_fails_the_cell(monkeypatch: pytest.MonkeyPatch) -> 
         live_view.run_and_show(settings("1m"), Pictures(), 0.01)
 
 
-@pytest.mark.parametrize(("run_id", "called"), [("8712", "run_and_tell"), ("", "run_and_show")])
+@pytest.mark.parametrize(("run_id", "called"), [("8712", "run_and_print_summary"), ("", "run_and_show")])
 def test_only_a_job_fills_the_widget(monkeypatch: pytest.MonkeyPatch, run_id: str, called: str) -> None:
     widgets = LaptopWidgets({JOB_RUN_ID: run_id})
     widgets.text(JOB_RUN_ID, "")
     calls: list[str] = []
-    monkeypatch.setattr(runs, "run_and_tell", lambda *_: calls.append("run_and_tell"))
+    monkeypatch.setattr(runs, "run_and_print_summary", lambda *_: calls.append("run_and_print_summary"))
     monkeypatch.setattr(live_view, "run_and_show", lambda *_: calls.append("run_and_show"))
     run_in_notebook.run_here(settings("1m"), widgets, pytest.fail, pytest.fail)
     assert calls == [called]

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from sessionization.job import sessionize_job
+from sessionization.job.summary import Summary
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from tests.spark.test_stream import wait_for
 
@@ -16,7 +17,7 @@ class RunningJob:
     """A job that runs on a thread of its own, and what it has said so far."""
 
     said: list[str]
-    done: "Future[sessionize_job.Summary]"
+    done: "Future[Summary]"
 
     def wait_for(self, condition: Callable[[], bool], what: str) -> None:
         """Poll until the condition holds; raises what the job raises, and fails where it ended before."""
@@ -37,7 +38,9 @@ def job_running(settings: SessionizeSettings) -> Iterator[RunningJob]:
     said: list[str] = []
     stop = threading.Event()
     with ThreadPoolExecutor(1) as pool:
-        job = RunningJob(said, pool.submit(sessionize_job.run, settings, stop, sessionize_job.Watch(said.append)))
+        job = RunningJob(
+            said, pool.submit(sessionize_job.run, settings, stop, sessionize_job.JobCallbacks(said.append))
+        )
         try:
             yield job
         finally:

@@ -83,7 +83,7 @@ def location(spark: SparkSession, tmp_path: Path) -> TableLocation:
     empty_tables(spark, location, owner=reopened(tmp_path / "checkpoints").id)
     rows = [("pc_sessions", None, None, "f", AT, value, AT.date()) for value in ANN_S + OTHERS]
     messages = spark.createDataFrame(rows, RAW_EVENTS.schema)
-    archive = ArchiveSink(location, "archive", "writer", lambda _: None, lambda _: None)
+    archive = ArchiveSink(location, "archive", "writer", lambda _: None, ())
     archive(parse(messages, EventTimeLimits(1_000, 1_000)), 0)
     changes = to_session_changes(spark.createDataFrame(CHANGES, OUTPUT_SCHEMA))
     location.append(changes, SESSION_CHANGES)

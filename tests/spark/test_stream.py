@@ -21,6 +21,7 @@ from sessionization.ops.state_reader import StateReader
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import ARCHIVE, QUERIES, SESSIONIZE, open_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
+from sessionization.spark.job_context import JobContext
 from sessionization.spark.output.progress import BatchProgress, last_engine_progress
 from sessionization.spark.pipeline import Pipeline
 from sessionization.spark.tables.creation import create_tables, refuse_missing_tables, take_over
@@ -82,14 +83,15 @@ class Job:
             refuse_missing_tables(self.spark, self.location)
         elif not settings.warehouse.exists():
             empty_tables(self.spark, self.location, owner=checkpoint.id)
-        before = warm_start(self.spark, settings, checkpoint, self.location)
+        context = JobContext(self.spark, settings, checkpoint, self.location)
+        initial_state = warm_start(context)
         if is_taking_over:
             checkpoint.save_as_warm()
             take_over(self.spark, self.location, checkpoint.id)
         if self.owner != checkpoint.id:  # to check again the tables that it has opened itself takes seconds
             create_tables(self.spark, self.location, owner=checkpoint.id, may_create=not checkpoint.is_used)
             self.owner = checkpoint.id
-        pipeline = Pipeline(self.spark, settings, checkpoint, self.location, lambda _: None, report, before)
+        pipeline = Pipeline(context, lambda _: None, (report,), initial_state)
         try:
             pipeline.start(threading.Event(), names or QUERIES)
             yield pipeline.queries

@@ -63,7 +63,7 @@ def a_change(**changes: object) -> tuple:
 
 
 def changes_sink(location: TableLocation, reports: list, writer: str = "writer") -> ChangesSink:
-    return ChangesSink(location, "sessionize", writer, lambda _: None, reports.append, StateSize)
+    return ChangesSink(location, "sessionize", writer, lambda _: None, (reports.append,), StateSize)
 
 
 def test_a_micro_batch_that_is_repeated_is_taken_once(spark: SparkSession, location: TableLocation) -> None:
@@ -103,7 +103,7 @@ def test_messages_that_are_repeated_are_taken_once(spark: SparkSession, location
         " current_timestamp() AS ingested_at, X'FF' AS value, current_date() AS ingest_date, 'malformed_json' AS reason"
     )
     for _ in range(2):
-        ArchiveSink(location, "archive", "writer", lambda _: None, lambda _: None)(batch, 5)
+        ArchiveSink(location, "archive", "writer", lambda _: None, ())(batch, 5)
     assert [bytes(row.value) for row in location.read(spark.read, RAW_EVENTS).collect()] == [b"\xff"]
 
 

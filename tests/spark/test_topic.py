@@ -18,6 +18,7 @@ from sessionization.settings.kafka_options import OUTPUT_TOPIC
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import open_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
+from sessionization.spark.job_context import JobContext
 from sessionization.spark.operator.codec import OUTPUT_SCHEMA
 from sessionization.spark.output import changes_topic
 from sessionization.spark.output.sinks import ChangesSink, StateSize, to_session_changes
@@ -68,16 +69,16 @@ def test_by_the_topic_with_kills_is_the_same_as_directly(
     spark: SparkSession, tmp_path: Path, servers: dict[str, str]
 ) -> None:
     direct, landed = made(spark, tmp_path / "direct"), made(spark, tmp_path / "landed")
-    straight = ChangesSink(direct, "sessionize", "w", lambda _: None, lambda _: None, StateSize)
+    straight = ChangesSink(direct, "sessionize", "w", lambda _: None, (), StateSize)
     publish = partial(changes_topic.publish, options=servers, output_topic=TOPIC)
-    sent = ChangesSink(landed, "sessionize", "w", lambda _: None, lambda _: None, StateSize, publish)
+    sent = ChangesSink(landed, "sessionize", "w", lambda _: None, (), StateSize, publish)
 
     def cut_off(changes: DataFrame) -> None:
         publish(changes.where("abs(hash(device_id)) % 3 = 0"))
         msg = "killed"
         raise RuntimeError(msg)
 
-    killed = ChangesSink(landed, "sessionize", "w", lambda _: None, lambda _: None, StateSize, cut_off)
+    killed = ChangesSink(landed, "sessionize", "w", lambda _: None, (), StateSize, cut_off)
 
     def landing_from(checkpoints: Path) -> Any:
         return land_changes.start(spark, landed, servers, TOPIC, checkpoints, trigger_ms=200)
@@ -138,7 +139,7 @@ def test_what_is_no_change_is_left_out_and_told(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     location = made(spark, tmp_path)
-    sink = ChangesSink(location, "sessionize", "w", lambda _: None, lambda _: None, StateSize)
+    sink = ChangesSink(location, "sessionize", "w", lambda _: None, (), StateSize)
     sent: list[DataFrame] = []
     sink.publish = lambda rows: sent.append(changes_topic.to_messages(rows).localCheckpoint())
     sink(micro_batch(spark, 0), 0)
@@ -182,7 +183,7 @@ def test_a_warm_start_waits_until_all_of_the_topic_has_landed(spark: SparkSessio
         checkpoint = open_checkpoint(settings.checkpoints, fixed, settings.rules, warm=True)
 
         def remembered() -> set[str]:
-            before = warm_start(spark, settings, checkpoint, location)
+            before = warm_start(JobContext(spark, settings, checkpoint, location))
             assert before.sessions is not None
             return {row.grouping_key for row in before.sessions.collect()}
 

@@ -18,6 +18,7 @@ from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.checkpoint.spark_logs import newest_committed_batch
 from sessionization.spark.input import source
 from sessionization.spark.input.topic_offsets import EARLIEST, TopicRange
+from sessionization.spark.job_context import JobContext
 from sessionization.spark.operator.codec import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import ChangesSink, StateSize
 from sessionization.spark.tables.creation import create_tables
@@ -224,8 +225,8 @@ def started(spark: SparkSession, location: TableLocation, folder: Path, *partiti
     with pytest.MonkeyPatch.context() as patch:
         topics = {"pc_sessions": dict.fromkeys(partitions, 5), "console_sessions": {0: 3}}
         ends = {"pc_sessions": dict.fromkeys(partitions, 9), "console_sessions": {0: 4}}
-        patch.setattr(read_position, "reach", lambda *_: TopicRange(topics, ends))
-        before = warm_start(spark, settings, checkpoint, location)
+        patch.setattr(read_position, "read_topic_range", lambda *_: TopicRange(topics, ends))
+        before = warm_start(JobContext(spark, settings, checkpoint, location))
     checkpoint.save_as_warm()
     return before
 
@@ -242,7 +243,7 @@ def first_start(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
     location, folder = TableLocation(tmp_path_factory.mktemp("warehouse")), tmp_path_factory.mktemp("checkpoints")
     empty_tables(spark, location, owner="theirs")
     start = spark.createDataFrame([a_change(device_id="pc-1")], OUTPUT_SCHEMA)
-    ChangesSink(location, "sessionize", "theirs", lambda _: None, lambda _: None, StateSize)(start, 0)
+    ChangesSink(location, "sessionize", "theirs", lambda _: None, (), StateSize)(start, 0)
     archived_to(spark, location, 7)
     started(spark, location, folder, 0, 1)
     archived_to(spark, location, 8)

@@ -10,7 +10,7 @@ import pytest
 
 from sessionization.command_line.parser import parse, read, run
 from sessionization.errors import ConfigurationError
-from sessionization.job.sessionize_job import _vanished_streams
+from sessionization.job.preparation import watch_stream_folders
 from sessionization.ops.maintenance_settings import InspectSettings
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.simulate.simulate_settings import SimulateSettings
@@ -79,7 +79,7 @@ def test_another_failure_keeps_its_traceback() -> None:
 
 def test_a_stream_on_a_mount_that_died_has_disappeared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "pc_sessions").mkdir()
-    check = _vanished_streams(tmp_path)
+    check = watch_stream_folders(tmp_path)
     assert check() is None
 
     def dead(path: Path, **_more: object) -> NoReturn:

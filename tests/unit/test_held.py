@@ -7,7 +7,7 @@ import pytest
 
 from sessionization.errors import CheckpointError, ConfigurationError, StoppedError
 from sessionization.job import shutdown
-from sessionization.job.sessionize_job import Watch, run
+from sessionization.job.sessionize_job import JobCallbacks, run
 from sessionization.ops import land_changes
 from sessionization.ops.exclusive_tables import open_tables_exclusively
 from sessionization.ops.maintenance_settings import EraseSettings, LandChangesSettings, MaintainSettings
@@ -87,7 +87,7 @@ def test_one_stream_writes_the_tables_whatever_its_checkpoint(tmp_path: Path, wa
     said: list[str] = []
     waits = pytest.raises(StoppedError, match="stopped while waiting for process")
     with TableLocation(warehouse).lock_for_stream(said_to_nobody), waits:
-        run(settings, refused_at_once(), Watch(said.append))
+        run(settings, refused_at_once(), JobCallbacks(said.append))
     assert said[0].endswith(f"which still uses --warehouse {warehouse}")
     assert not (tmp_path / "new/layout.json").exists()
 
@@ -95,7 +95,7 @@ def test_one_stream_writes_the_tables_whatever_its_checkpoint(tmp_path: Path, wa
 def test_a_landing_is_stopped_between_two_micro_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it has appended and not committed it would append again after an account was erased."""
     query = Busy(done_after=3)
-    monkeypatch.setattr(shutdown, "engine_progress", lambda _: query.progress())
+    monkeypatch.setattr(shutdown, "last_engine_progress", lambda _: query.progress())
     land_changes.wait(query, tmp_path, refused_at_once(), None, said_to_nobody)
     assert query.stopped_at == 3
 
@@ -103,7 +103,7 @@ def test_a_landing_is_stopped_between_two_micro_batches(tmp_path: Path, monkeypa
 def test_a_landing_that_takes_too_long_is_cut_off_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     query = Busy(done_after=10**9)
     begun_and_done(tmp_path, begun=7, done=6)
-    monkeypatch.setattr(shutdown, "engine_progress", lambda _: query.progress())
+    monkeypatch.setattr(shutdown, "last_engine_progress", lambda _: query.progress())
     monkeypatch.setattr(land_changes, "REST_WITHIN_S", 0)
     said: list[str] = []
     land_changes.wait(query, tmp_path, refused_at_once(), None, said.append)

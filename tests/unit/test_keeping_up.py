@@ -4,26 +4,27 @@ from pathlib import Path
 
 import pytest
 
-from sessionization.job.keeping_up import KeepingUp
-from sessionization.job.query_monitor import _progress_line
+from sessionization.job.query_monitor import progress_line
 from sessionization.job.totals import RunningTotals
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.pinned_settings import explain_ignored_devices
 from sessionization.spark.checkpoint.state_layout import StateLayout
-from sessionization.spark.output.progress import BatchProgress, Percentiles
-from tests.unit.monitored import NONE, other
+from sessionization.spark.output.keeping_up import KeepingUp
+from sessionization.spark.output.progress import BatchDetail, BatchProgress, Percentiles
+from tests.unit.monitored import NONE
 
 LATE, IN_TIME, WITHOUT = 30_001, 30_000, None
 
 
-def batch(p99_ms: int | None) -> BatchProgress:
-    return BatchProgress("sessionize", 1, 0, 0, 5, NONE, Percentiles(1, p99_ms, p99_ms) if p99_ms else NONE)
+def batch(p99_ms: int | None, *, keeps_up: bool) -> BatchProgress:
+    lateness = Percentiles(1, p99_ms, p99_ms) if p99_ms else NONE
+    return BatchProgress("sessionize", 1, 0, 0, 5, NONE, lateness, detail=BatchDetail(keeps_up=keeps_up))
 
 
-def told(layout: StateLayout, *p99s_ms: int | None) -> tuple[list[bool | None], list[str]]:
+def told(layout: StateLayout, *p99s_ms: int | None) -> tuple[list[bool], list[str]]:
     said: list[str] = []
     keeping_up = KeepingUp(30_000, layout, said.append)
-    return [keeping_up.with_verdict(batch(p99_ms)).detail.keeps_up for p99_ms in p99s_ms], said
+    return [keeping_up.judge(p99_ms) for p99_ms in p99s_ms], said
 
 
 @pytest.mark.parametrize(
@@ -59,13 +60,8 @@ def test_the_progress_line_says_so_until_it_is_over() -> None:
         (IN_TIME, True),
         (IN_TIME, False),
     ]:
-        totals.add(keeping_up.with_verdict(batch(p99_ms)))
-        assert _progress_line(*totals.now()).endswith("DOES NOT KEEP UP") is is_said
-
-
-def test_other_queries_are_not_judged() -> None:
-    one = other("rollup")
-    assert KeepingUp(30_000, StateLayout(), lambda _: None).with_verdict(one) is one
+        totals.add(batch(p99_ms, keeps_up=keeping_up.judge(p99_ms)))
+        assert progress_line(*totals.now()).endswith("DOES NOT KEEP UP") is is_said
 
 
 @pytest.mark.parametrize(

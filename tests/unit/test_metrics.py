@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from sessionization.errors import ConfigurationError
-from sessionization.job.sessionize_job import Watch, run
+from sessionization.job.sessionize_job import JobCallbacks, run
 from sessionization.monitor import prometheus
 from sessionization.monitor.batch_monitor import check_metrics_package, monitor_batches
 from sessionization.monitor.batch_record import batch_record
@@ -148,7 +148,7 @@ def test_without_the_library_metrics_are_refused_before_anything_is_made(
     places = {"input": tmp_path, "warehouse": tmp_path / "warehouse", "checkpoints": tmp_path / "checkpoints"}
     settings = SessionizeSettings(**places, metrics_port=9464)
     with pytest.raises(ConfigurationError, match=r"--metrics-port needs .*WHEEL\.whl\[metrics\]'") as error:
-        run(settings, threading.Event(), Watch(said.append))
+        run(settings, threading.Event(), JobCallbacks(said.append))
     assert "\n" not in str(error.value)
     assert not (tmp_path / "checkpoints").exists()
     assert said == []

@@ -156,7 +156,7 @@ def test_a_table_that_does_not_answer_in_time_hinders_no_stop(
 
 
 def test_a_checkpoint_that_cannot_be_read_is_no_graceful_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutdown, "is_cut_off", cannot_be_read)
+    monkeypatch.setattr(shutdown, "has_unfinished_batch", cannot_be_read)
     with pytest.raises(CheckpointError):
         stopped(tmp_path)
 
@@ -164,7 +164,7 @@ def test_a_checkpoint_that_cannot_be_read_is_no_graceful_stop(tmp_path: Path, mo
 def test_why_a_query_failed_is_told_also_where_the_checkpoint_cannot_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shutdown, "is_cut_off", cannot_be_read)
+    monkeypatch.setattr(shutdown, "has_unfinished_batch", cannot_be_read)
     causes, said = stopped(tmp_path, Failed(tmp_path / "archive"))
     assert causes == ["query archive stopped: no space left"]
     assert said[-1] == f"whether a micro-batch is cut off is not known: {tmp_path}/sessionize cannot be read"
