@@ -83,7 +83,7 @@ def played(monkeypatch: pytest.MonkeyPatch, entry_point: str) -> list[Sessionize
     monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "18.2")
     monkeypatch.setenv(ENTRY_POINT_VARIABLE, entry_point)
     called: list[SessionizeSettings] = []
-    monkeypatch.setattr(sessionize_job, "run_and_tell", lambda settings, _say: called.append(settings))
+    monkeypatch.setattr(sessionize_job, "run_and_print_summary", lambda settings, _say: called.append(settings))
     names: dict[str, Any] = {"dbutils": SimpleNamespace(widgets=JobWidgets(given)), "display": pytest.fail}
     notebook = json.loads((ROOT / "notebooks/02_sessionize.ipynb").read_text(encoding="utf-8"))
     for cell in notebook["cells"]:
@@ -115,7 +115,7 @@ def test_the_file_runs_where_it_is_chosen_with_the_same_options(
     monkeypatch.setenv(ENTRY_POINT_VARIABLE, entry_point)
     monkeypatch.setattr("sys.argv", ["sessionize.py", *words])
     called: list[SessionizeSettings] = []
-    monkeypatch.setattr(sessionize_job, "run_and_tell", lambda settings, _say: called.append(settings))
+    monkeypatch.setattr(sessionize_job, "run_and_print_summary", lambda settings, _say: called.append(settings))
     runpy.run_path(str(ROOT / "jobs/sessionize.py"), run_name="__main__")
     assert called == played(monkeypatch, "notebook") * runs
 

@@ -16,17 +16,17 @@ LATER_SCHEMA = StructType([*STATE_SCHEMA.fields, StructField("written_by", Strin
 # these for theirs. What is neither null nor this version's text would be another field, and ends the query.
 _ONE_MORE_FIELD = f"""
 STATE_SCHEMA.add("written_by", StringType())
-_to_known, _from_known = to_entry, from_entry
+_to_known, _from_known = decode_entry, encode_entry
 
 
-def to_entry(value):
+def decode_entry(value):
     *known, written_by = value
     if written_by not in (None, "{LATER}"):
         raise ValueError(f"written by {{written_by!r}}")
     return _to_known(tuple(known))
 
 
-def from_entry(entry):
+def encode_entry(entry):
     return (*_from_known(entry), "{LATER}")
 """
 
@@ -35,6 +35,6 @@ def later_library(folder: Path) -> Path:
     """A copy of the library with one more field, to run a job with; not patched in memory, for Spark's workers import it too."""
     library = folder / "later"
     shutil.copytree(ROOT / "lib", library, ignore=shutil.ignore_patterns("__pycache__"))
-    with (library / "sessionization" / "spark" / "codec.py").open("a", encoding="utf-8") as codec:
+    with (library / "sessionization" / "spark" / "operator" / "codec.py").open("a", encoding="utf-8") as codec:
         codec.write(_ONE_MORE_FIELD)
     return library

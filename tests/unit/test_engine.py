@@ -127,13 +127,13 @@ FROZEN = """
 import sys, threading, time
 from pathlib import Path
 from types import SimpleNamespace
-from sessionization.spark import engine
-engine._ASK_EVERY_S, engine._SILENT_S = 0.2, 1
+from sessionization.spark.engine import watchdog
+watchdog._ASK_EVERY_S, watchdog._SILENT_S = 0.2, 1
 stop = threading.Event()
 stop.set()
 said = []
 spark = SimpleNamespace(_jvm=SimpleNamespace(System=SimpleNamespace(currentTimeMillis=lambda: time.sleep(0.1))))
-with engine.hang_told(spark, Path("engine.log"), stop, said.append, is_ours=True):
+with watchdog.watch_for_hang(spark, Path("engine.log"), stop, said.append, is_ours=True):
     print("begun", flush=True)
     sys.stdin.readline()
     time.sleep(0.6)

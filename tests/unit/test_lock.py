@@ -16,8 +16,8 @@ from sessionization.spark.checkpoint.folder_lock import lock_folder
 HOLDER = """
 import subprocess, sys
 from pathlib import Path
-from sessionization.spark.lock import locked
-with locked(Path(sys.argv[1]), print):
+from sessionization.spark.checkpoint.folder_lock import lock_folder
+with lock_folder(Path(sys.argv[1]), print):
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], close_fds=False)
     print(child.pid, flush=True)
     sys.stdin.read()
