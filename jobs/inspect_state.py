@@ -14,9 +14,9 @@ def say(line: str) -> None:
 
 def main() -> int:
     settings = parse(InspectSettings, None, PROG)
-    from sessionization.ops.inspect_state import inspect
+    from sessionization.ops.inspect_state import inspect_state
 
-    inspect(settings, say)
+    inspect_state(settings, say)
     return 0
 
 

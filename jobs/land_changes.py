@@ -10,10 +10,10 @@ say = say_on_stderr(PROG)
 
 def main() -> int:
     settings = parse(LandChangesSettings, None, PROG)
-    from sessionization.ops.land_changes import land
+    from sessionization.ops.land_changes import land_changes
 
     with stop_on_signals() as stop:
-        land(settings, say, stop)
+        land_changes(settings, say, stop)
     return 0
 
 

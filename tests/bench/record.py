@@ -4,14 +4,14 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
-from sessionization.ml import before_mlflow
+from sessionization.ml import configure_mlflow_import
 from sessionization.ml.run_names import BENCHMARK_EXPERIMENT, KIND_TAG, RunKind
 from tests.bench.report import Results
 
 
 def record(results: Results, title: str, pictures: Iterable[Path], folder: Path) -> None:
     """A run for the whole with the pictures, and below it one for every run of a scenario."""
-    before_mlflow()
+    configure_mlflow_import()
     import mlflow  # takes a second
     from mlflow.entities import Metric
 

@@ -12,7 +12,7 @@ from typing import Self
 
 import pyspark
 
-from sessionization.local.child_process import tie_to_this_process
+from sessionization.local.child_process import end_with_this_process
 from sessionization.local_engine.jars import jar_paths
 from sessionization.local_engine.java import java_home
 from tests.e2e.job import ROOT
@@ -133,7 +133,7 @@ def _launch(log: Path, main_class: str, *arguments: str) -> subprocess.Popen[byt
             stdout=said,
             stderr=said,
             start_new_session=True,
-            preexec_fn=tie_to_this_process(),  # noqa: PLW1509 - two system calls, no lock among them
+            preexec_fn=end_with_this_process(),  # noqa: PLW1509 - two system calls, no lock among them
         )
 
 

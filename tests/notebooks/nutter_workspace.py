@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from sessionization.local.laptop_notebook import run_notebook
-from sessionization.local.notebook_cells import SOURCE_HEADER, cells, find_notebook
+from sessionization.local.notebook_cells import SOURCE_HEADER, find_notebook, read_cells
 
 _SUCCESS, _FAILED = "SUCCESS", "FAILED"
 
@@ -64,7 +64,9 @@ class LocalWorkspace:
         return self._outputs[run_id - 1]
 
     def _session(self, file: Path) -> Any:
-        if self._spark is None and any(re.search(r"\bspark\b", cell.source) for cell in cells(file) if not cell.magic):
+        if self._spark is None and any(
+            re.search(r"\bspark\b", cell.source) for cell in read_cells(file) if not cell.magic
+        ):
             from sessionization.spark.engine.session import spark_session
 
             self._spark = spark_session(Path.cwd() / "engine.log")

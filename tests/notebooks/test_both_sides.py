@@ -41,7 +41,7 @@ _BOOTSTRAP = "if not on_databricks():"
 
 
 def cells_of(file: Path) -> list[files.Cell]:
-    return list(files.cells(file))
+    return list(files.read_cells(file))
 
 
 def chains(cell: files.Cell) -> Iterator[tuple[ast.Attribute, list[str], ast.Call | None]]:

@@ -83,10 +83,10 @@ def test_a_run_has_settings_and_versions(store: str) -> None:
 
 def test_metrics_are_those_of_the_micro_batches(store: str) -> None:
     (newest, _) = streams(store)
-    assert stored_runs.series(newest, "sessionize.rows_in") == stored_runs.Series(
+    assert stored_runs.metric_series(newest, "sessionize.rows_in") == stored_runs.Series(
         [1_800_000_000_000, 1_800_000_001_000], [10.0, 11.0]
     )
-    assert stored_runs.series(newest, "sessionize.lateness_p99_ms").values == [20.0]
+    assert stored_runs.metric_series(newest, "sessionize.lateness_p99_ms").values == [20.0]
     assert {"sessionize.batch_ms", "sessionize.state_rows", "sessionize.state_bytes"} <= newest.metrics.keys()
     assert "sessionize.batch_id" not in newest.metrics
 
@@ -99,7 +99,7 @@ def test_the_tables_are_its_data_sets(store: str) -> None:
 
 
 def test_runs_are_told_apart_by_what_they_differ_in(store: str) -> None:
-    assert stored_runs.differing(streams(store)) == {"heartbeat": ["2s", "5s"]}
+    assert stored_runs.differing_parameters(streams(store)) == {"heartbeat": ["2s", "5s"]}
 
 
 def test_runs_are_found_by_their_tag_in_whatever_experiment(store: str, monkeypatch: pytest.MonkeyPatch) -> None:

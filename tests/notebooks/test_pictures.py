@@ -113,14 +113,14 @@ def test_a_message_by_hand_is_of_its_stream() -> None:
 
 
 def test_axes_without_rows_leave_the_ticks_of_the_others_alone() -> None:
-    figure, (above, below) = chart_style.figure_of(2, share_x=True)
+    figure, (above, below) = chart_style.new_figure(2, share_x=True)
     above.plot([1, 2, 3], [1, 2, 3])
-    chart_style.without_rows(below, "none yet")
+    chart_style.write_no_rows(below, "none yet")
     figure.draw_without_rendering()
     assert len(above.get_xticks()) > 2
     assert any(label.get_visible() and label.get_text() for label in below.get_xticklabels()), "the axis of both"
-    alone, (axes,) = chart_style.figure_of()
-    chart_style.without_rows(axes)
+    alone, (axes,) = chart_style.new_figure()
+    chart_style.write_no_rows(axes)
     alone.draw_without_rendering()
     assert not any(tick.label1.get_visible() for tick in (*axes.xaxis.get_major_ticks(), *axes.yaxis.get_major_ticks()))
 

@@ -24,7 +24,7 @@ from pyspark.testing.utils import assertDataFrameEqual, assertSchemaEqual
 from sessionization.clock import wall_clock_ms
 from sessionization.command_line.widgets import read_widgets
 from sessionization.notebook.handmade_messages import Message
-from sessionization.notebook.trial_stream import HEARTBEAT, Trial, TrialSettings
+from sessionization.notebook.trial_stream import HEARTBEAT, TrialSettings, TrialStream
 from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS, STREAM_PROGRESS, TABLES
 
 NOTEBOOK = "../../notebooks/02_sessionize"
@@ -37,7 +37,7 @@ class StreamFixture(NutterFixture):
     """Numbers put the tests in order: each goes on where the one before it left the stream."""
 
     def before_all(self):
-        self.trial = Trial(spark, read_widgets(TrialSettings, dbutils.widgets))
+        self.trial = TrialStream(spark, read_widgets(TrialSettings, dbutils.widgets))
         self.trial.begin()
         began_ms = wall_clock_ms()
         self.starts = [Message("trial-1", 1, True, began_ms - 60_000), Message("trial-2", 2, True, began_ms - 50_000)]

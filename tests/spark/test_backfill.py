@@ -19,7 +19,7 @@ from sessionization.backfill import backfill_job as backfill
 from sessionization.backfill.backfill_settings import BackfillSettings
 from sessionization.durations import DAY_MS
 from sessionization.errors import CheckpointError, DifferenceError
-from sessionization.ops.maintain import do, steps
+from sessionization.ops.maintain import maintenance_steps, run_steps
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.backlog import refuse_backlog
 from sessionization.spark.checkpoint.folder import ROLLUP
@@ -110,9 +110,9 @@ def maintain(spark: SparkSession, location: TableLocation, said: list[str], over
         found = {table.name: location.properties(spark, table) for table in TABLES}
         todo = [
             replace(step, sql=step.sql.replace("< current_date()", "<= current_date()"))
-            for step in steps(location, 1, dict.fromkeys(found, retention_ms), found)
+            for step in maintenance_steps(location, 1, dict.fromkeys(found, retention_ms), found)
         ]
-        said += do(todo, lambda sql: spark.sql(sql).collect(), said.append, over)
+        said += run_steps(todo, lambda sql: spark.sql(sql).collect(), said.append, over)
         if over.wait(1):
             return
 

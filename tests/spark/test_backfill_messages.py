@@ -9,7 +9,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from sessionization.backfill.plain_reader import PlainReader, events_of
+from sessionization.backfill.plain_reader import PlainReader, read_events
 from sessionization.spark.input.parse import EventTimeLimits, parse, valid_events
 from tests.spark.test_parse import INGESTED, LIMITS, REASONS, at, end, wire
 
@@ -71,7 +71,7 @@ def compared(
     spark: SparkSession, rows: list[Message], limits: EventTimeLimits = LIMITS
 ) -> tuple[Counter[Row], Counter[Row]]:
     archived = spark.createDataFrame(rows, _MESSAGE)
-    return Counter(events_of(archived, limits).collect()), Counter(valid_events(parse(archived, limits)).collect())
+    return Counter(read_events(archived, limits).collect()), Counter(valid_events(parse(archived, limits)).collect())
 
 
 def test_every_message_of_the_parser_s_tests(spark: SparkSession) -> None:

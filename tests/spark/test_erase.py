@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.ops import erase as ops
-from sessionization.ops.maintain import steps
+from sessionization.ops.maintain import maintenance_steps
 from sessionization.ops.maintenance_settings import EraseSettings
 from sessionization.spark.checkpoint.folder import ROLLUP
 from sessionization.spark.input.parse import EventTimeLimits, parse
@@ -191,7 +191,7 @@ def test_an_account_is_gone_from_tables_and_files_and_others_are_left_whole(
     spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
     try:
         found = {table.name: location.properties(spark, table) for table in TABLES}
-        for step in steps(location, 1, dict.fromkeys(found, 0), found):
+        for step in maintenance_steps(location, 1, dict.fromkeys(found, 0), found):
             spark.sql(step.sql)
     finally:
         spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
@@ -233,9 +233,9 @@ def test_sessions_that_retention_took_are_found_by_their_changes_also_by_a_secon
             raise InterruptedError
         return merge_away(_spark, _home, table, *rest)
 
-    merge_away = ops._merge_away
+    merge_away = ops._delete_matching
     with monkeypatch.context() as patch:
-        patch.setattr(ops, "_merge_away", cut_off)
+        patch.setattr(ops, "_delete_matching", cut_off)
         with pytest.raises(InterruptedError):
             ops.erase(settings, lambda _: None)
     assert players(spark, location, SESSION_CHANGES) > CHANGES_OF_OTHERS

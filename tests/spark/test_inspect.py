@@ -25,8 +25,16 @@ from sessionization.core.session_state import (
 )
 from sessionization.errors import CheckpointError, ConfigurationError, StateError
 from sessionization.ops import inspect_state as inspecting
-from sessionization.ops.inspect_state import inspect, moment_of
-from sessionization.ops.invariants import ONE_LIVE, ONE_TIMER, RIGHT_INSTANT, Broken, Moment, broken, invariants
+from sessionization.ops.inspect_state import inspect_state, state_context
+from sessionization.ops.invariants import (
+    ONE_LIVE,
+    ONE_TIMER,
+    RIGHT_INSTANT,
+    StateContext,
+    Violation,
+    find_violations,
+    invariant_names,
+)
 from sessionization.ops.maintenance_settings import InspectSettings
 from sessionization.ops.state_reader import StateReader
 from sessionization.spark.checkpoint.folder import SESSIONIZE
@@ -66,7 +74,7 @@ class State:
 
     def __init__(self, spark: SparkSession, groups: int | None = None) -> None:
         self.spark, self.groups = spark, groups
-        self.moment = Moment(CLOCK, RulesInForce(RULES), StateLayout(groups), PARTITIONS)
+        self.context = StateContext(CLOCK, RulesInForce(RULES), StateLayout(groups), PARTITIONS)
         self.entries: list[list] = []
         self.timers: list[list] = []
 
@@ -95,10 +103,10 @@ class State:
         self.remember(f"{name}, d4", s1=CLOSED)
         return Part(self.entries[entries:], self.timers[timers:])
 
-    def broken(self) -> list[Broken]:
+    def find_violations(self) -> list[Violation]:
         timers = [[key, datetime.fromtimestamp(due / 1_000, UTC), at] for key, due, at in self.timers]
         entries = self.spark.createDataFrame(self.entries, ENTRIES)
-        return broken(entries, self.spark.createDataFrame(timers, TIMERS), self.moment)
+        return find_violations(entries, self.spark.createDataFrame(timers, TIMERS), self.context)
 
 
 @dataclass
@@ -177,7 +185,7 @@ def test_a_state_that_is_right_breaks_nothing_and_every_invariant_is_broken_by_o
     parts = {invariant: state.whole(invariant) for invariant in SPOILT}
     state.laid()
     assert state.broken() == []
-    assert set(invariants(state.moment)) == SPOILT.keys()
+    assert set(invariant_names(state.context)) == SPOILT.keys()
 
     for invariant, spoil in SPOILT.items():
         spoil(parts[invariant])
@@ -213,7 +221,7 @@ def test_timers_of_former_rules_are_borne_as_long_as_they_may_be_left(spark: Spa
     state.laid()
     former = replace(RULES, late_retention_ms=9_000)
     for ago_ms, told in ((9_999, []), (10_001, [RIGHT_INSTANT])):
-        state.moment = replace(state.moment, in_force=RulesInForce(RULES, former, CLOCK - ago_ms))
+        state.context = replace(state.context, in_force=RulesInForce(RULES, former, CLOCK - ago_ms))
         assert [found.invariant for found in state.broken()] == told
 
 
@@ -224,7 +232,7 @@ def test_what_a_job_leaves_breaks_nothing(
     job = Job(spark, tmp_path, device_groups=device_groups, late_retention="1h")
     settings = InspectSettings(checkpoints=job.settings.checkpoints, device="d1")
     with pytest.raises(CheckpointError, match=r"holds no layout\.json"):
-        inspect(settings, lambda _: None)
+        inspect_state(settings, lambda _: None)
     with job.running(SESSIONIZE):
         with pytest.raises(ConfigurationError, match="holds no state"):
             StateReader(spark, tmp_path).at_newest()
@@ -234,10 +242,10 @@ def test_what_a_job_leaves_breaks_nothing(
         )  # fmt: skip
         wait_for(lambda: job.count(change="heartbeat") >= 2, "heartbeats")
         said: list[str] = []
-        inspect(settings, said.append)  # beside the stream
+        inspect_state(settings, said.append)  # beside the stream
         assert said[-1] == f"{len(SPOILT)} invariants hold"
     said.clear()
-    inspect(settings, said.append)
+    inspect_state(settings, said.append)
     assert said[-1] == f"{len(SPOILT)} invariants hold"
     devices, live, closed, pending_ends, timers = map(int, said[1].splitlines()[-1].split()[1:])
     assert (devices, live, closed, pending_ends) == (3, 2, 1, 1)
@@ -247,11 +255,11 @@ def test_what_a_job_leaves_breaks_nothing(
     reader = StateReader(spark, settings.checkpoints)
     shown = {row.invariant: row.broken for row in inspecting.invariant_frame(reader).collect()}
     assert (len(shown), set(shown.values())) == (len(SPOILT), {0})
-    earlier = lambda *found: replace(moment_of(*found), clock_ms=0)  # noqa: E731
-    monkeypatch.setattr(inspecting, "moment_of", earlier)
+    earlier = lambda *found: replace(state_context(*found), clock_ms=0)  # noqa: E731
+    monkeypatch.setattr(inspecting, "state_context", earlier)
     shown = {row.invariant: row.broken for row in inspecting.invariant_frame(reader).collect()}
     assert shown["no entry is from after its micro-batch"] == 4
     with pytest.raises(
         StateError, match=r"of 20 invariants do not hold \(no entry is from after its micro-batch: 4 times not"
     ):
-        inspect(settings, said.append)
+        inspect_state(settings, said.append)

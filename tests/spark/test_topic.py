@@ -81,7 +81,7 @@ def test_by_the_topic_with_kills_is_the_same_as_directly(
     killed = ChangesSink(landed, "sessionize", "w", lambda _: None, (), StateSize, cut_off)
 
     def landing_from(checkpoints: Path) -> Any:
-        return land_changes.start(spark, landed, servers, TOPIC, checkpoints, trigger_ms=200)
+        return land_changes.start_landing(spark, landed, servers, TOPIC, checkpoints, trigger_ms=200)
 
     def count(location: TableLocation) -> int:
         return location.read(spark.read, SESSION_CHANGES).count()
@@ -125,7 +125,7 @@ def test_a_backlog_is_landed_piece_by_piece(
     location = made(spark, tmp_path)
     for number in (20, 21, 22):
         changes_topic.publish(to_session_changes(micro_batch(spark, number)), servers, TOPIC)
-    query = land_changes.start(spark, location, servers, TOPIC, tmp_path / "checkpoints", trigger_ms=1)
+    query = land_changes.start_landing(spark, location, servers, TOPIC, tmp_path / "checkpoints", trigger_ms=1)
     try:
         query.processAllAvailable()
     finally:
@@ -145,7 +145,7 @@ def test_what_is_no_change_is_left_out_and_told(
     sink(micro_batch(spark, 0), 0)
     values = ['{"device_id": "d"}', "{bro", None, *(json.dumps(change) for change in refused_by_the_table().values())]
     foreign = spark.createDataFrame([("k", value) for value in values], "key string, value string")
-    land_changes.append_new(location, TOPIC, changes_topic.from_records(sent[0].union(foreign)))
+    land_changes.append_missing_changes(location, TOPIC, changes_topic.from_records(sent[0].union(foreign)))
     assert location.read(spark.read, SESSION_CHANGES).count() == 40
     assert f"{len(values)} records of {TOPIC} are no changes" in caplog.text
 
@@ -193,7 +193,7 @@ def test_a_warm_start_waits_until_all_of_the_topic_has_landed(spark: SparkSessio
             )
 
         def land() -> None:
-            query = land_changes.start(
+            query = land_changes.start_landing(
                 spark, location, servers, settings.output_topic, tmp_path / "landing", trigger_ms=1
             )
             try:

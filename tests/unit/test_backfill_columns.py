@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from sessionization.backfill.columns import ROW_SCHEMA, Replay
-from sessionization.backfill.micro_batch_clock import Clock, clock_of
-from sessionization.backfill.replay import Folded
+from sessionization.backfill.columns import ROW_SCHEMA, ArrowReplay
+from sessionization.backfill.micro_batch_clock import MicroBatchClock, build_clock
+from sessionization.backfill.replay import FoldedSession
 from sessionization.core.events import End, Event, Platform, Start
 from sessionization.core.reference import SessionRow, session_rows
 from sessionization.core.session_state import Rules
@@ -54,7 +54,7 @@ def found(rows: pa.Table) -> dict[tuple[str, int], SessionRow]:
     read = {}
     for device_id, session_id, started_ms, *rest in zip(*(column.to_pylist() for column in rows.columns), strict=True):
         start, end, updated_ms = tuple(rest[:3]), tuple(rest[3:10]), rest[10]
-        folded = Folded(
+        folded = FoldedSession(
             started_ms, start if start[0] is not None else None, end if end[0] is not None else None, updated_ms
         )
         assert (device_id, session_id) not in read, "one row a session"
@@ -78,11 +78,11 @@ def streamed(rules: Rules, history: History) -> dict[tuple[str, int], SessionRow
     return session_rows([change for batch in history for change in driver.micro_batch(batch.now_ms, batch.rows)])
 
 
-def check(rules: Rules, history: History, *, in_batches_of: int = 7) -> Replay:
+def check(rules: Rules, history: History, *, in_batches_of: int = 7) -> ArrowReplay:
     clocks = [batch.now_ms for batch in history]
-    clock = clock_of((clocks, clocks, clocks), (clocks, clocks), until_ms=clocks[-1])
+    clock = build_clock((clocks, clocks, clocks), (clocks, clocks), until_ms=clocks[-1])
     events = columns([row for batch in history for row in batch.rows])
-    player = Replay(rules, clock)
+    player = ArrowReplay(rules, clock)
     read = pa.Table.from_batches(player(events.to_batches(max_chunksize=in_batches_of)), ROW_SCHEMA)
     assert found(read) == streamed(rules, history)
     return player
@@ -140,13 +140,13 @@ def test_a_session_that_comes_again_makes_one_row(again_ms: int) -> None:
 
 def test_what_is_plain_is_not_played(monkeypatch: pytest.MonkeyPatch) -> None:
     played: Counter[str] = Counter()
-    original = Replay._played
+    original = ArrowReplay._played
 
-    def counted(self: Replay, events: pa.Table, now_ms: object) -> pa.Table:
+    def counted(self: ArrowReplay, events: pa.Table, now_ms: object) -> pa.Table:
         played["events"] += events.num_rows
         return original(self, events, now_ms)
 
-    monkeypatch.setattr(Replay, "_played", counted)
+    monkeypatch.setattr(ArrowReplay, "_played", counted)
     history = evenings(1, 0.0)
     check(RULES, history, in_batches_of=1_000)
     # An outage, and a session that follows another within a micro-batch.
@@ -154,10 +154,10 @@ def test_what_is_plain_is_not_played(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_sessions_of_before_are_left_out() -> None:
-    clock = Clock(until_ms=10 * HOUR)
+    clock = MicroBatchClock(until_ms=10 * HOUR)
     moments: list[tuple[str, Event]] = [
         ("d", Start(1, 0, Platform.PC, 0)), ("d", End(1, MINUTE, Platform.PC, MINUTE)),
         ("d", Start(2, HOUR, Platform.PC, HOUR)), ("d", End(2, HOUR + MINUTE, Platform.PC, HOUR + MINUTE)),
     ]  # fmt: skip
-    rows = Replay(RULES, clock, from_ms=HOUR).rows(columns(moments))
+    rows = ArrowReplay(RULES, clock, from_ms=HOUR).rows(columns(moments))
     assert rows["session_id"].to_pylist() == [2]

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessionization.backfill.micro_batch_clock import Clock, clock_of
-from sessionization.backfill.replay import Folded, fold, replay
+from sessionization.backfill.micro_batch_clock import MicroBatchClock, build_clock
+from sessionization.backfill.replay import FoldedSession, fold_changes, replay
 from sessionization.core.events import ChangeKind, Event
 from sessionization.core.heartbeat_grid import grid_of
 from sessionization.core.reference import SessionRow, session_rows
@@ -21,7 +21,7 @@ from tests.unit.random_histories import Batch, History, histories, laws, nothing
 both_rules = st.one_of(small_rules, nothing_forgotten)
 
 
-def row_of(folded: Folded) -> SessionRow:
+def row_of(folded: FoldedSession) -> SessionRow:
     """The columns that follow from the four folded ones, as `rollup` works them out."""
     named = [those for those in (folded.first_start, folded.shown_end and folded.shown_end[4::2]) if those]
     account_id = next((one[-2] for one in named if one[-2] is not None), None)
@@ -45,7 +45,7 @@ def streamed(rules: Rules, history: History) -> dict[tuple[str, int], SessionRow
     return session_rows(changes)
 
 
-def replayed(rules: Rules, history: History, clock: Clock) -> dict[tuple[str, int], SessionRow]:
+def replayed(rules: Rules, history: History, clock: MicroBatchClock) -> dict[tuple[str, int], SessionRow]:
     of_device: dict[str, list[tuple[int, Event]]] = defaultdict(list)
     for batch in history:
         for device_id, event in batch.rows:
@@ -56,7 +56,7 @@ def replayed(rules: Rules, history: History, clock: Clock) -> dict[tuple[str, in
             (now_ms, [event for _, event in of]) for now_ms, of in groupby(moments, key=lambda moment: moment[0])
         ]
         changes = replay(batches, grid_of(device_id, rules.heartbeat_ms), rules, clock)
-        rows |= {(device_id, session_id): row_of(folded) for session_id, folded in fold(changes)}
+        rows |= {(device_id, session_id): row_of(folded) for session_id, folded in fold_changes(changes)}
     return rows
 
 
@@ -76,13 +76,13 @@ def once_each(history: History) -> History:
 def test_a_batch_gives_the_rows_of_the_stream(rules: Rules, history: History) -> None:
     history = once_each(history)
     clocks = [batch.now_ms for batch in history]
-    clock = clock_of(([], [], []), (clocks, [0] * len(clocks)), until_ms=clocks[-1])
+    clock = build_clock(([], [], []), (clocks, [0] * len(clocks)), until_ms=clocks[-1])
     assert replayed(rules, history, clock) == streamed(rules, history)
 
 
 def test_no_heartbeat_is_among_the_changes() -> None:
     rules = Rules()
-    clock = Clock(until_ms=10**9)
+    clock = MicroBatchClock(until_ms=10**9)
     changes = replay([(5_000, [start(1, 4_000)])], grid_of("d", rules.heartbeat_ms), rules, clock)
     assert [(change.kind, change.end_reason) for change in changes] == [
         (ChangeKind.STARTED, None),
@@ -105,18 +105,18 @@ def test_no_heartbeat_is_among_the_changes() -> None:
 )
 def test_a_message_was_taken_by_the_first_micro_batch_that_took_one_as_new(ingested_ms: int, expected_ms: int) -> None:
     known = [3_000, 5_000, 6_000, 7_777, 9_000], [1, 0, 1, 1, 0]
-    clock = clock_of(([7_777, 3_000], [3_500, 500], [4_000, 900]), known, until_ms=20_000)
+    clock = build_clock(([7_777, 3_000], [3_500, 500], [4_000, 900]), known, until_ms=20_000)
     assert clock.of_messages(np.array([ingested_ms])).tolist() == [expected_ms]
 
 
 def test_a_stream_that_was_down_had_no_micro_batch() -> None:
-    clock = clock_of(([], [], []), ([3_000, 60_000], [0, 0]), until_ms=90_000)
+    clock = build_clock(([], [], []), ([3_000, 60_000], [0, 0]), until_ms=90_000)
     assert [clock.at_or_after(ms) for ms in (1_500, 2_900, 3_001, 60_001)] == [2_000, 3_000, 60_000, 61_000]
 
 
 def test_what_is_older_than_all_that_the_tables_still_tell_was_taken_when_it_came() -> None:
     changed = [90_000], [80_000], [85_000]
     known = [90_000, 91_000], [2, 0]
-    pruned, whole = (clock_of(changed, known, until_ms=91_000, is_whole=is_whole) for is_whole in (False, True))
+    pruned, whole = (build_clock(changed, known, until_ms=91_000, is_whole=is_whole) for is_whole in (False, True))
     assert pruned.of_messages(np.array([5_500, 80_000])).tolist() == [6_000, 90_000]
     assert whole.of_messages(np.array([5_500, 80_000])).tolist() == [90_000, 90_000]

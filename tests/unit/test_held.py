@@ -96,7 +96,7 @@ def test_a_landing_is_stopped_between_two_micro_batches(tmp_path: Path, monkeypa
     """What it has appended and not committed it would append again after an account was erased."""
     query = Busy(done_after=3)
     monkeypatch.setattr(shutdown, "last_engine_progress", lambda _: query.progress())
-    land_changes.wait(query, tmp_path, refused_at_once(), None, said_to_nobody)
+    land_changes.wait_and_stop(query, tmp_path, refused_at_once(), None, said_to_nobody)
     assert query.stopped_at == 3
 
 
@@ -106,7 +106,7 @@ def test_a_landing_that_takes_too_long_is_cut_off_and_says_so(tmp_path: Path, mo
     monkeypatch.setattr(shutdown, "last_engine_progress", lambda _: query.progress())
     monkeypatch.setattr(land_changes, "REST_WITHIN_S", 0)
     said: list[str] = []
-    land_changes.wait(query, tmp_path, refused_at_once(), None, said.append)
+    land_changes.wait_and_stop(query, tmp_path, refused_at_once(), None, said.append)
     assert said == ["the query is cut off within a micro-batch, which the next start repeats"]
 
 
@@ -142,7 +142,7 @@ def test_who_lands_changes_waits_for_who_changes_folders(tmp_path: Path, warehou
         TableLocation(warehouse).lock_for_maintenance(said_to_nobody),
         pytest.raises(StoppedError, match="stopped while waiting"),
     ):
-        land_changes.land(settings, said.append, refused_at_once())
+        land_changes.land_changes(settings, said.append, refused_at_once())
     assert said[0].endswith(f"which still uses --warehouse {warehouse}")
 
 
@@ -151,7 +151,7 @@ def test_who_lands_changes_is_refused_where_no_tables_are_yet(tmp_path: Path) ->
     warehouse = tmp_path / "warehouse"
     settings = LandChangesSettings(bootstrap_servers="none:1", warehouse=warehouse, checkpoints=tmp_path / "landing")
     with pytest.raises(ConfigurationError, match=f"{warehouse} does not hold session_changes: give the location"):
-        land_changes.land(settings, said_to_nobody, refused_at_once())
+        land_changes.land_changes(settings, said_to_nobody, refused_at_once())
     assert list(tmp_path.iterdir()) == []
 
 
@@ -167,13 +167,13 @@ def test_who_lands_changes_is_refused_with_another_topic_than_before(tmp_path: P
     with pytest.raises(
         CheckpointError, match=f"{checkpoints} was begun with --output-topic a, not b: give the same again"
     ):
-        land_changes.land(settings, said_to_nobody, refused_at_once())
+        land_changes.land_changes(settings, said_to_nobody, refused_at_once())
     (offsets / "0").write_text('v1\n{"batchTimestampMs":1}\n{"b":{"0":5}}')
     with (
         TableLocation(warehouse).lock_for_maintenance(said_to_nobody),
         pytest.raises(StoppedError, match="stopped while waiting"),
     ):
-        land_changes.land(settings, lambda _: None, refused_at_once())
+        land_changes.land_changes(settings, lambda _: None, refused_at_once())
 
 
 def test_what_is_locked_is_hidden_from_readers_and_only_where_tables_are(tmp_path: Path, warehouse: Path) -> None:

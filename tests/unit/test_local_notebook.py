@@ -8,7 +8,7 @@ import pytest
 from sessionization.errors import ConfigurationError
 from sessionization.local.demo_folder import demo_folder
 from sessionization.local.laptop_notebook import LaptopDbutils, LaptopWidgets, run_notebook, set_up
-from sessionization.local.notebook_cells import Cell, cells, find_notebook, run_cells
+from sessionization.local.notebook_cells import Cell, find_notebook, read_cells, run_cells
 
 
 def source(folder: Path, name: str, *parts: str) -> Path:
@@ -46,19 +46,23 @@ def test_cells_of_the_source_format(tmp_path: Path) -> None:
     file = source(
         tmp_path, "n", "# MAGIC %md\n# MAGIC # Title", "x = 1", "# MAGIC %sql\n# MAGIC SELECT 1\n# MAGIC FROM a", ""
     )
-    assert list(cells(file)) == [Cell(2, "", "x = 1"), Cell(3, "%sql", "SELECT 1\nFROM a")]
+    assert list(read_cells(file)) == [Cell(2, "", "x = 1"), Cell(3, "%sql", "SELECT 1\nFROM a")]
 
 
 def test_cells_of_ipynb(tmp_path: Path) -> None:
     file = ipynb(tmp_path, "n", "x = 1\ny = 2", "%sql\nSELECT 1", "%run ./other")
-    assert list(cells(file)) == [Cell(2, "", "x = 1\ny = 2"), Cell(3, "%sql", "SELECT 1"), Cell(4, "%run", "./other")]
+    assert list(read_cells(file)) == [
+        Cell(2, "", "x = 1\ny = 2"),
+        Cell(3, "%sql", "SELECT 1"),
+        Cell(4, "%run", "./other"),
+    ]
 
 
 def test_a_plain_file_is_no_notebook(tmp_path: Path) -> None:
     (tmp_path / "plain.py").write_text("x = 1\n")
     assert find_notebook("./plain", tmp_path) is None
     with pytest.raises(ConfigurationError, match="is no notebook"):
-        list(cells(tmp_path / "plain.py"))
+        list(read_cells(tmp_path / "plain.py"))
 
 
 def test_run_shares_names_and_finds_notebooks_beside_it(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from sessionization.command_line import parser
 from sessionization.durations import DAY_MS
 from sessionization.errors import ConfigurationError, MaintenanceError
-from sessionization.ops.maintain import Step, do, steps
+from sessionization.ops.maintain import Step, maintenance_steps, run_steps
 from sessionization.ops.maintenance_settings import MaintainSettings
 from sessionization.spark.tables.conflicts import explain_conflict, is_conflict
 from sessionization.spark.tables.location import TableLocation
@@ -23,7 +23,7 @@ AS_CREATED = {table.name: dict(PROPERTIES_OF_ALL) | dict(table.properties) for t
 
 
 def todo(retention_ms: int = 7 * DAY_MS, found: Mapping[str, Mapping[str, str]] = AS_CREATED) -> list[Step]:
-    return steps(HOME, 3, {table.name: retention_ms for table in TABLES}, found)
+    return maintenance_steps(HOME, 3, {table.name: retention_ms for table in TABLES}, found)
 
 
 def test_days_that_are_over_are_compacted_and_today_is_not() -> None:
@@ -64,20 +64,22 @@ def test_another_retention_is_set_before_anything_is_deleted_for_files_and_log_a
 
 def test_a_table_keeps_longer_what_is_still_to_be_read_and_the_others_do_not() -> None:
     longer = {table.name: 7 * DAY_MS for table in TABLES} | {"session_changes": 14 * DAY_MS}
-    assert [step.table for step in steps(HOME, 3, longer, AS_CREATED) if step.verb == "ALTER"] == ["session_changes"]
+    assert [step.table for step in maintenance_steps(HOME, 3, longer, AS_CREATED) if step.verb == "ALTER"] == [
+        "session_changes"
+    ]
     for_good = AS_CREATED | {"session_changes": dict(retention(14 * DAY_MS))}
     assert [step.table for step in todo(found=for_good) if step.verb == "ALTER"] == ["session_changes"], "and no longer"
 
 
 def test_what_the_job_backfill_has_made_is_cleaned_likewise() -> None:
     known = {table.name: 7 * DAY_MS for table in (*TABLES, BACKFILL)}
-    made = steps(HOME, 3, known, AS_CREATED | {BACKFILL.name: {}})
+    made = maintenance_steps(HOME, 3, known, AS_CREATED | {BACKFILL.name: {}})
     assert [step.verb for step in made if step.table == BACKFILL.name] == ["ALTER", "VACUUM"]
 
 
 def test_a_table_of_which_nothing_is_known_is_left_alone() -> None:
     known = {table.name: 7 * DAY_MS for table in TABLES if table.name != "session_changes"}
-    assert {step.table for step in steps(HOME, 3, known, AS_CREATED)} == known.keys()
+    assert {step.table for step in maintenance_steps(HOME, 3, known, AS_CREATED)} == known.keys()
 
 
 @pytest.mark.parametrize(
@@ -155,7 +157,7 @@ def test_a_failure_leaves_the_rest_of_its_table_and_no_other_to_the_next_time(mo
         if sql.startswith("VACUUM") and "quarantine" in sql:
             raise ConcurrentDeleteReadException(message="somebody was first")
 
-    failures = do(todo(), run, said.append, threading.Event())
+    failures = run_steps(todo(), run, said.append, threading.Event())
     assert failures == ["OPTIMIZE of raw_events failed: too many concurrent requests"]
     assert "VACUUM of quarantine is put off to the next time: somebody was first" in said
     assert "VACUUM `main`.`games`.`raw_events`" not in ran
@@ -172,14 +174,14 @@ def test_who_was_second_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
             raise ConcurrentDeleteReadException(message="somebody was first")
 
     said: list[str] = []
-    assert do(todo(), run, said.append, threading.Event()) == []
+    assert run_steps(todo(), run, said.append, threading.Event()) == []
     assert all(line.endswith(" is done") for line in said)
     assert {sql.partition(" ")[0]: count for sql, count in tries.items()} == {"OPTIMIZE": 3, "VACUUM": 1}
 
 
 def test_a_stop_leaves_the_rest() -> None:
     stop, said = threading.Event(), []
-    assert do(todo(), lambda _sql: stop.set(), said.append, stop) == []
+    assert run_steps(todo(), lambda _sql: stop.set(), said.append, stop) == []
     assert said == ["OPTIMIZE of session_changes is done", "stopped; the rest is left to the next time"]
 
 

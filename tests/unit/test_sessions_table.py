@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessionization.backfill.replay import fold
+from sessionization.backfill.replay import fold_changes
 from sessionization.core.events import Change, ChangeKind
 from sessionization.core.reference import SessionRow, session_rows
 from tests.unit.histories import (
@@ -158,7 +158,7 @@ def test_neither_order_nor_repetition_matters_and_no_session_with_a_start_is_orp
     row = session_rows([("device", change) for change in changes])["device", 1]
     assert session_rows([("device", change) for change in again])["device", 1] == row
     # The same from the flat columns of the backfill.
-    ((_, folded),) = fold(again)
+    ((_, folded),) = fold_changes(again)
     assert row_of_folded(folded) == row
     assert row.end_reason is not ORPHANED or row.started_ms is None
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sessionization.simulate.dirt_kinds import DirtKind
-from sessionization.simulate.malformed import write_wrongly
+from sessionization.simulate.malformed import malform
 from tests.unit.simulated import NOW_MS, STREAMS, Written, at_ms, play, written
 
 VALID = (
@@ -131,7 +131,7 @@ def test_other_dirt_is_not_quarantined(dirty: DirtyEvenings, kind: DirtKind) -> 
 )
 @pytest.mark.parametrize("turn", range(30))
 def test_each_way_of_writing_wrongly_has_the_reason_and_is_one_line(kind: DirtKind, turn: int) -> None:
-    line = write_wrongly(VALID, kind, turn)
+    line = malform(VALID, kind, turn)
     assert reason_of(line, "hostPcId") == kind.value
     assert line.strip()
     assert not set(b"\r\n") & set(line)
@@ -140,14 +140,14 @@ def test_each_way_of_writing_wrongly_has_the_reason_and_is_one_line(kind: DirtKi
 
 def test_the_strict_reader_takes_what_is_valid() -> None:
     assert reason_of(VALID, "hostPcId") is None
-    assert {reason_of(write_wrongly(VALID, DirtKind.ODD_OPTIONAL, turn), "hostPcId") for turn in range(30)} == {None}
+    assert {reason_of(malform(VALID, DirtKind.ODD_OPTIONAL, turn), "hostPcId") for turn in range(30)} == {None}
     assert reason_of(VALID, "hostPcId", ingested_ms=NOW_MS - 600_000 + 250) is None
     assert reason_of(VALID, "hostPcId", ingested_ms=NOW_MS - 600_000 + 249) == "event_time_in_future"
 
 
 def test_an_optional_field_is_odd_and_the_others_as_they_were() -> None:
     for turn in range(11):
-        odd = json.loads(write_wrongly(VALID, DirtKind.ODD_OPTIONAL, turn))
+        odd = json.loads(malform(VALID, DirtKind.ODD_OPTIONAL, turn))
         assert odd != json.loads(VALID)
         for name in ("appSessionId", "eventId", "hostPcId", "timestamp"):
             assert odd[name] == json.loads(VALID)[name]

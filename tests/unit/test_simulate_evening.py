@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sessionization.simulate.evening import Evening, new_lengths_ms, remaining_ms
-from sessionization.simulate.load_plan import Plan
+from sessionization.simulate.load_plan import LoadPlan
 from sessionization.simulate.message_schedule import MESSAGE, Messages, Schedule
 
 START_MS = 1_000_000
@@ -65,7 +65,9 @@ def test_what_remains_of_sessions_met_at_random_is_as_theory_has_it() -> None:
 
 
 def test_a_held_number_turns_over_at_the_same_rate_from_the_beginning() -> None:
-    plan = Plan(devices=60_000, rate=1_000, live=20_000, holds_live=True, session_length_ms=40_000, duration_ms=60_000)
+    plan = LoadPlan(
+        devices=60_000, rate=1_000, live=20_000, holds_live=True, session_length_ms=40_000, duration_ms=60_000
+    )
     evening = Evening(plan, START_MS, np.random.default_rng(1))
     counts = []
     for second in range(60):
@@ -77,7 +79,7 @@ def test_a_held_number_turns_over_at_the_same_rate_from_the_beginning() -> None:
 
 
 def test_every_device_can_be_busy() -> None:
-    plan = Plan(devices=10, rate=10, live=10, holds_live=True, session_length_ms=2_000, duration_ms=60_000)
+    plan = LoadPlan(devices=10, rate=10, live=10, holds_live=True, session_length_ms=2_000, duration_ms=60_000)
     evening = Evening(plan, START_MS, np.random.default_rng(1))
     played = evening.play(START_MS + 60_000)
     live: Counter[int] = Counter()
@@ -89,7 +91,7 @@ def test_every_device_can_be_busy() -> None:
 
 
 def test_how_an_evening_is_cut_into_files_does_not_matter_for_its_rate() -> None:
-    plan = Plan(devices=9_000, rate=100, live=500, holds_live=False, session_length_ms=10_000, duration_ms=60_000)
+    plan = LoadPlan(devices=9_000, rate=100, live=500, holds_live=False, session_length_ms=10_000, duration_ms=60_000)
     for cut_ms in (50, 997, 60_000):
         evening = Evening(plan, START_MS, np.random.default_rng(1))
         played = sum(len(evening.play(min(at_ms + cut_ms, 60_000) + START_MS)) for at_ms in range(0, 60_000, cut_ms))

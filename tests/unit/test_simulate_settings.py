@@ -9,7 +9,7 @@ from sessionization.command_line.parser import parse
 from sessionization.errors import ConfigurationError
 from sessionization.settings.kafka_options import resolve_secrets
 from sessionization.simulate.dirt_kinds import DirtKind
-from sessionization.simulate.load_plan import Plan
+from sessionization.simulate.load_plan import LoadPlan
 from sessionization.simulate.pace import MAX, REAL_TIME
 from sessionization.simulate.simulate_settings import SimulateSettings
 
@@ -26,7 +26,7 @@ SECRETS = (
 )
 
 
-def plan(**options: Any) -> Plan:
+def plan(**options: Any) -> LoadPlan:
     return SimulateSettings.model_validate({"output": "out", **options}).plan()
 
 

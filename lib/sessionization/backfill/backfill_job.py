@@ -12,9 +12,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from sessionization.backfill.backfill_settings import BackfillSettings
-from sessionization.backfill.columns import ROW_SCHEMA, Replay
-from sessionization.backfill.micro_batch_clock import Clock, clock_of
-from sessionization.backfill.plain_reader import events_of
+from sessionization.backfill.columns import ROW_SCHEMA, ArrowReplay
+from sessionization.backfill.micro_batch_clock import MicroBatchClock, build_clock
+from sessionization.backfill.plain_reader import read_events
 from sessionization.clock import wall_clock_ms
 from sessionization.core.session_state import Rules
 from sessionization.durations import DAY_MS
@@ -44,7 +44,7 @@ _LEAST_TASKS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Play:
+class ReplayScope:
     """Under which rules the messages of which time are played.
 
     `from_ms` (inclusive) and `to_ms` (exclusive) bound the ingest times.
@@ -64,17 +64,17 @@ class Play:
         return min(self.from_ms, max(DAY_MS, 4 * memory_ms))
 
 
-def play_of(settings: BackfillSettings, now_ms: int) -> Play:
+def replay_scope(settings: BackfillSettings, now_ms: int) -> ReplayScope:
     """The settings, with the rules of the checkpoint; raises `CheckpointError` where that cannot be read."""
     from_ms = 0 if settings.first_day is None else _ms_of(settings.first_day)
     to_ms = now_ms if settings.last_day is None else _ms_of(settings.last_day + timedelta(days=1))
     if settings.checkpoints is None:
         fields = SessionizeSettings.model_fields
         limits = EventTimeLimits(fields["max_clock_skew"].default, fields["max_event_age"].default)
-        return Play(from_ms, to_ms, Rules(), limits, StateLayout())
+        return ReplayScope(from_ms, to_ms, Rules(), limits, StateLayout())
     begun = read_checkpoint(settings.checkpoints)
     limits = EventTimeLimits(begun.pinned.max_clock_skew_ms, begun.pinned.max_event_age_ms)
-    return Play(from_ms, to_ms, begun.in_force.rules, limits, begun.layout)
+    return ReplayScope(from_ms, to_ms, begun.in_force.rules, limits, begun.layout)
 
 
 def backfill(settings: BackfillSettings, say: Say) -> None:
@@ -84,7 +84,7 @@ def backfill(settings: BackfillSettings, say: Say) -> None:
     be changed, when the checkpoint of a merge is not theirs, or as `refuse_backlog` does for one, `DifferenceError` when
     `--verify` finds what differs, and `MaintenanceError` when somebody else changed `sessions` meanwhile.
     """
-    location, play = TableLocation.of(settings), play_of(settings, wall_clock_ms())
+    location, play = TableLocation.of(settings), replay_scope(settings, wall_clock_ms())
     with contextlib.ExitStack() as stack:
         if settings.merge and settings.warehouse is not None and settings.checkpoints is not None:
             stack.enter_context(lock_folder(settings.checkpoints, say))
@@ -92,10 +92,10 @@ def backfill(settings: BackfillSettings, say: Say) -> None:
         spark = stack.enter_context(job_session(conf=_COMPILED))
         location.require(spark, (RAW_EVENTS, SESSION_CHANGES, SESSIONS))
         if settings.checkpoints is not None:
-            _look_for_unread(spark, location, settings, settings.checkpoints, say)
+            _check_backlog(spark, location, settings, settings.checkpoints, say)
         clock = stream_clock(spark, location, play)
         say(f"{len(clock.took):,} micro-batches of the stream are known in that time")
-        folded = sessions_of(spark, location, play, clock)
+        folded = replay_sessions(spark, location, play, clock)
         if settings.verify:
             verify(spark, location, folded, play, clock, say)
         elif settings.merge:
@@ -107,7 +107,7 @@ def backfill(settings: BackfillSettings, say: Say) -> None:
             _write(spark, location, folded, say)
 
 
-def _look_for_unread(
+def _check_backlog(
     spark: SparkSession, location: TableLocation, settings: BackfillSettings, checkpoints: Path, say: Say
 ) -> None:
     """What the stream has begun and not done comes into `sessions` later: over what is merged, and as a difference till then.
@@ -127,7 +127,7 @@ def _look_for_unread(
             say(f"{left}: the newest rows may differ for that")
 
 
-def stream_clock(spark: SparkSession, location: TableLocation, play: Play) -> Clock:
+def stream_clock(spark: SparkSession, location: TableLocation, play: ReplayScope) -> MicroBatchClock:
     """When the stream's micro-batches were, as far as its tables tell, up to the end of the play."""
     begin_ms, end_ms = play.from_ms - play.lead_ms, play.to_ms + DAY_MS
 
@@ -151,7 +151,7 @@ def stream_clock(spark: SparkSession, location: TableLocation, play: Play) -> Cl
     assert ever is not None
     last_ms = int(max([*changed["at"], *known["at"]], default=wall_clock_ms()))
     until_ms = min(play.to_ms, last_ms)
-    return clock_of(
+    return build_clock(
         (changed["at"], changed["oldest"], changed["newest"]),
         (known["at"], known["rows_in"]),
         until_ms=until_ms,
@@ -160,7 +160,9 @@ def stream_clock(spark: SparkSession, location: TableLocation, play: Play) -> Cl
     )
 
 
-def sessions_of(spark: SparkSession, location: TableLocation, play: Play, clock: Clock) -> DataFrame:
+def replay_sessions(
+    spark: SparkSession, location: TableLocation, play: ReplayScope, clock: MicroBatchClock
+) -> DataFrame:
     """The sessions of the play, folded as `rollup.fold_by_session` folds changes."""
     begin = F.timestamp_millis(F.lit(play.from_ms - play.lead_ms))
     raw = location.read(spark.read, RAW_EVENTS).where(
@@ -168,9 +170,9 @@ def sessions_of(spark: SparkSession, location: TableLocation, play: Play, clock:
         & (F.col("ingested_at") >= begin)
         & (F.col("ingest_date") <= F.to_date(F.timestamp_millis(F.lit(play.to_ms - 1))))
     )
-    events = events_of(raw, play.limits)
+    events = read_events(raw, play.limits)
     tasks = max(_LEAST_TASKS, math.ceil(raw.count() / _EVENTS_PER_TASK))
-    player = Replay(play.rules, clock, play.layout.device_groups, play.from_ms)
+    player = ArrowReplay(play.rules, clock, play.layout.device_groups, play.from_ms)
     rows = (
         events.repartition(tasks, "device_id")
         .sortWithinPartitions("device_id", "ingested_ms", "event_ms", "is_start", "session_id")
@@ -195,10 +197,12 @@ def sessions_of(spark: SparkSession, location: TableLocation, play: Play, clock:
     )
 
 
-def verify(spark: SparkSession, location: TableLocation, folded: DataFrame, play: Play, clock: Clock, say: Say) -> None:
+def verify(
+    spark: SparkSession, location: TableLocation, folded: DataFrame, play: ReplayScope, clock: MicroBatchClock, say: Say
+) -> None:
     """Compare the rows with `sessions`, and list what differs; raises `DifferenceError` where a session does."""
     begin, end = (F.timestamp_millis(F.lit(ms)) for ms in (play.from_ms, clock.until_ms))
-    compared = differences(location.read(spark.read, SESSIONS), rows_of(folded), begin, end).persist()
+    compared = compare_sessions(location.read(spark.read, SESSIONS), to_session_rows(folded), begin, end).persist()
     try:
         count = compared.count()
         different = compared.where("what != ''")
@@ -216,7 +220,7 @@ def verify(spark: SparkSession, location: TableLocation, folded: DataFrame, play
     say(f"{count:,} sessions, all the same")
 
 
-def differences(theirs: DataFrame, ours: DataFrame, begin: Column, end: Column) -> DataFrame:
+def compare_sessions(theirs: DataFrame, ours: DataFrame, begin: Column, end: Column) -> DataFrame:
     """What differs between the stream's rows of `sessions` and the backfill's, all columns but `updated_at`.
 
     Sessions that the stream changed after `end` or, where the backfill knows nothing of them, before `begin` are left out.
@@ -245,7 +249,7 @@ def differences(theirs: DataFrame, ours: DataFrame, begin: Column, end: Column) 
     return both.select("device_id", "session_id", what.alias("what"))
 
 
-def rows_of(folded: DataFrame) -> DataFrame:
+def to_session_rows(folded: DataFrame) -> DataFrame:
     """The columns of `sessions` for what was folded."""
     four = {name: F.col(name) for name in ("started_at", "_first_start", "_shown_end", "updated_at")}
     columns = rollup.session_columns(four)
@@ -253,7 +257,7 @@ def rows_of(folded: DataFrame) -> DataFrame:
 
 
 def _write(spark: SparkSession, location: TableLocation, folded: DataFrame, say: Say) -> None:
-    location.overwrite(rows_of(folded), BACKFILL)
+    location.overwrite(to_session_rows(folded), BACKFILL)
     count = spark.sql(f"SELECT count(*) AS rows FROM {location.sql_name(BACKFILL.name)}").first()
     assert count is not None
     say(f"{count.rows:,} sessions are in {BACKFILL.name}")

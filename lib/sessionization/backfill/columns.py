@@ -16,8 +16,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from sessionization.backfill.micro_batch_clock import Clock, Instants
-from sessionization.backfill.replay import fold, replay
+from sessionization.backfill.micro_batch_clock import Instants, MicroBatchClock
+from sessionization.backfill.replay import fold_changes, replay
 from sessionization.core.events import End, Event, Platform, Start
 from sessionization.core.heartbeat_grid import grid_of
 from sessionization.core.session_state import Rules
@@ -50,7 +50,7 @@ _PLATFORMS = {platform.value: platform for platform in Platform}
 
 
 @dataclass(frozen=True)
-class Replay:
+class ArrowReplay:
     """Plays devices' histories.
 
     Attributes:
@@ -61,7 +61,7 @@ class Replay:
     """
 
     rules: Rules
-    clock: Clock
+    clock: MicroBatchClock
     device_groups: int | None = None
     from_ms: int = 0
 
@@ -160,7 +160,7 @@ class Replay:
                 for clock_ms, of in groupby(of_device, key=lambda row: row[0])
             )
             grid = grid_of(key, self.rules.heartbeat_ms)
-            for session_id, one in fold(replay(micro_batches, grid, self.rules, self.clock)):
+            for session_id, one in fold_changes(replay(micro_batches, grid, self.rules, self.clock)):
                 first, shown = one.first_start or (None,) * 3, one.shown_end or (None,) * 7
                 rows.append((device_id, session_id, one.started_ms, *first, *shown, one.updated_ms))
         by_column = zip(*rows, strict=True) if rows else ((),) * len(ROW_SCHEMA)

@@ -18,7 +18,7 @@ def _none() -> Instants:
 
 
 @dataclass(frozen=True)
-class Clock:
+class MicroBatchClock:
     """When micro-batches were, and which of them took a message.
 
     Attributes:
@@ -63,14 +63,14 @@ class Clock:
         return np.where(ingested_ms < self.from_ms, np.minimum(self.all_at_or_after(ingested_ms), found), found)
 
 
-def clock_of(
+def build_clock(
     changed: tuple[ArrayLike, ArrayLike, ArrayLike],
     known: tuple[ArrayLike, ArrayLike],
     *,
     until_ms: int,
     is_whole: bool = True,
     goes_on: bool = False,
-) -> Clock:
+) -> MicroBatchClock:
     """A clock from what the stream's tables tell, in any order.
 
     A message that changed nothing left no trace of the micro-batch that took it. It was taken by the first one with events
@@ -81,7 +81,7 @@ def clock_of(
         known: of all micro-batches: clock, and how many events it took.
         until_ms: the clock of the last micro-batch.
         is_whole: whether the first of them is the stream's first: what is older lay there when the stream began.
-        goes_on: as of `Clock`.
+        goes_on: as of `MicroBatchClock`.
     """
     changed_ms, oldest_ms, newest_ms = (np.asarray(values, np.int64) for values in changed)
     known_ms, events = (np.asarray(values, np.int64) for values in known)
@@ -91,7 +91,7 @@ def clock_of(
     least_ms[at], most_ms[at] = oldest_ms, newest_ms
     later_ms = np.minimum.accumulate(least_ms[::-1])[::-1][1:]
     up_to_ms = np.maximum(most_ms, np.minimum(took_ms, later_ms - 1))
-    return Clock(
+    return MicroBatchClock(
         until_ms,
         known=np.unique(np.concatenate([known_ms, changed_ms])) if len(known_ms) else known_ms,
         took=took_ms,

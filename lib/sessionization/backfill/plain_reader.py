@@ -68,7 +68,7 @@ _FORMS = 16
 """How many orders of fields are looked for in a batch: it has some ten thousand messages, of which a few are broken."""
 
 
-def events_of(messages: DataFrame, limits: EventTimeLimits) -> DataFrame:
+def read_events(messages: DataFrame, limits: EventTimeLimits) -> DataFrame:
     """What `valid_events(parse(messages, limits))` gives, for less.
 
     Args:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from sessionization.backfill.micro_batch_clock import Clock
+from sessionization.backfill.micro_batch_clock import MicroBatchClock
 from sessionization.core.events import Change, ChangeKind, EndReason, Event
 from sessionization.core.heartbeat_grid import Firing, Grid
 from sessionization.core.session_rules import on_events, on_timer
@@ -13,7 +13,7 @@ from sessionization.core.session_state import Live, Rules, SessionState, deadlin
 Comparable = tuple[Any, ...]
 
 
-class Folded(NamedTuple):
+class FoldedSession(NamedTuple):
     """What a session's row is made of: the same four as in `spark.rollup`, field by field.
 
     `first_start` is (`started_ms`, `account_id`, `platform`), `shown_end` is (`rank`, `revision`, `ended_ms`,
@@ -27,12 +27,12 @@ class Folded(NamedTuple):
 
 
 @dataclass
-class Device:
+class DeviceReplay:
     """A device's sessions while its micro-batches are played, one after the other."""
 
     grid: Grid
     rules: Rules
-    clock: Clock
+    clock: MicroBatchClock
     changes: list[Change] = field(default_factory=list)
     _sessions: dict[int, SessionState] = field(default_factory=dict)
     _timer_ms: int | None = None
@@ -76,7 +76,9 @@ class Device:
         self._timer_ms = next_timer_ms(self._sessions.values(), now_ms, self.grid, self.rules)
 
 
-def replay(micro_batches: Iterable[tuple[int, list[Event]]], grid: Grid, rules: Rules, clock: Clock) -> list[Change]:
+def replay(
+    micro_batches: Iterable[tuple[int, list[Event]]], grid: Grid, rules: Rules, clock: MicroBatchClock
+) -> list[Change]:
     """The changes of a device's sessions, heartbeats left out, in the order in which they happened.
 
     Args:
@@ -85,14 +87,14 @@ def replay(micro_batches: Iterable[tuple[int, list[Event]]], grid: Grid, rules: 
         rules: the rules in force.
         clock: when the micro-batches in between were; timers fire up to the last one.
     """
-    device = Device(grid, rules, clock)
+    device = DeviceReplay(grid, rules, clock)
     for now_ms, events in micro_batches:
         device.micro_batch(now_ms, events)
     device.idle(clock.until_ms + 1)
     return device.changes
 
 
-def fold(changes: Iterable[Change]) -> Iterator[tuple[int, Folded]]:
+def fold_changes(changes: Iterable[Change]) -> Iterator[tuple[int, FoldedSession]]:
     """A device's changes, one row per session (docs/session-rules.md, "The `sessions` table")."""
     of_session: dict[int, list[Change]] = {}
     for change in changes:
@@ -102,7 +104,7 @@ def fold(changes: Iterable[Change]) -> Iterator[tuple[int, Folded]]:
         ends = [_end(c) for c in its_changes if c.kind is ChangeKind.ENDED]
         yield (
             session_id,
-            Folded(
+            FoldedSession(
                 min((c.started_ms for c in its_changes if c.started_ms is not None), default=None),
                 min(starts, key=_nulls_least, default=None),
                 max(ends, key=_nulls_least, default=None),

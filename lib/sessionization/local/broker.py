@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from sessionization.errors import SetupError
-from sessionization.local.child_process import tie_to_this_process
+from sessionization.local.child_process import end_with_this_process
 from sessionization.local_engine.jars import jar_paths
 from sessionization.local_engine.java import java_executable
 
@@ -191,7 +191,7 @@ class Broker:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # Ctrl-C in a terminal is for whoever started the broker
-                preexec_fn=tie_to_this_process(),  # noqa: PLW1509 - two system calls, no lock among them
+                preexec_fn=end_with_this_process(),  # noqa: PLW1509 - two system calls, no lock among them
             )
         return self._process
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 _PR_SET_PDEATHSIG = 1
 
 
-def tie_to_this_process() -> Callable[[], None] | None:
+def end_with_this_process() -> Callable[[], None] | None:
     """What a child runs first so that the kernel ends it when the thread that started it ends; on Linux only."""
     if sys.platform != "linux":
         return None

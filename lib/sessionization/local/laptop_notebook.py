@@ -122,9 +122,9 @@ def set_up(*, players: bool = False) -> None:
     if not (folder / WIDGETS_FILE).is_file():
         print("There are no demo tables yet: `make notebook-data` makes them; or set the widgets' values yourself.")  # noqa: T201
     elif players and given.get("input") == str(folder / INPUT):  # nobody else's input is played into
-        from sessionization.local.notebook_data import play
+        from sessionization.local.notebook_data import play_evening
 
-        play(folder / INPUT)
+        play_evening(folder / INPUT)
 
 
 def run_notebook(file: Path, spark: SparkSession | None, arguments: Mapping[str, str]) -> str | None:

@@ -24,7 +24,7 @@ class Cell:
     source: str
 
 
-def cells(file: Path) -> Iterator[Cell]:
+def read_cells(file: Path) -> Iterator[Cell]:
     """The code cells of an `.ipynb` file or of Databricks' source format, numbered among all cells from 1.
 
     Raises `ConfigurationError` for a file that is neither.
@@ -73,7 +73,7 @@ def run_cells(file: Path, namespace: dict[str, Any], magics: Mapping[str, Callab
 
     Raises what a cell raises, with the notebook's name and the cell's number in the traceback.
     """
-    for cell in cells(file):
+    for cell in read_cells(file):
         if not cell.magic:
             exec(compile(cell.source, f"{file.name} [{cell.number}]", "exec"), namespace)  # noqa: S102 - a notebook is code
         elif cell.magic in magics:

@@ -31,7 +31,7 @@ _PROG = "notebook-data"
 _say = say_on_stderr(_PROG)
 
 
-def load(folder: Path, *, live: int = 150, run_for_ms: int = 30_000) -> None:
+def load_demo_tables(folder: Path, *, live: int = 150, run_for_ms: int = 30_000) -> None:
     """Play an hour of an evening that ends now, and run the job on it twice; does nothing where that was done.
 
     Each run lasts `run_for_ms` from its first micro-batch on. Leaves `input`, `warehouse`, `checkpoints`, `mlflow.db` and the values of the notebooks' widgets in `folder`. A load
@@ -57,7 +57,7 @@ def load(folder: Path, *, live: int = 150, run_for_ms: int = 30_000) -> None:
             )
             if number:
                 _end_late(spark, folder)
-                play(folder / INPUT, seconds=2 * run_for_ms // 1_000)
+                play_evening(folder / INPUT, seconds=2 * run_for_ms // 1_000)
             stop = threading.Event()
             run(settings, stop, JobCallbacks(_say, (_stop_after(run_for_ms, stop),)))
     write_atomically(folder / WIDGETS_FILE, json.dumps(_widgets(folder), indent=2))
@@ -87,7 +87,7 @@ def _stop_after(run_for_ms: int, stop: threading.Event) -> Callable[[BatchProgre
     return note
 
 
-def play(output: Path, *, seconds: int = 180) -> None:
+def play_evening(output: Path, *, seconds: int = 180) -> None:
     """Let some devices play into `output` for a while, in the background, as the job `simulate` does in a workspace."""
     settings = SimulateSettings.model_validate(
         {"output": output, "live": 80, "session_length": "60s", "duration": f"{seconds}s", "dirt": 0.1, "seed": 2}
@@ -125,7 +125,7 @@ def _main() -> int:
     folder = demo_folder()
     os.environ.setdefault("JAVA_TOOL_OPTIONS", SHORT_LIVED_JVM)
     os.environ.setdefault("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
-    load(folder)
+    load_demo_tables(folder)
     return 0
 
 

@@ -4,7 +4,7 @@ import logging
 import os
 
 
-def before_mlflow() -> None:
+def configure_mlflow_import() -> None:
     """What MLflow reads when it is imported: it must not call home, nor tell how it sets up its store."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")

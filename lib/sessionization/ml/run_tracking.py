@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from sessionization.ml import before_mlflow
+from sessionization.ml import configure_mlflow_import
 from sessionization.ml.run_names import AUTO, OFF, RunStatus
 from sessionization.optional_packages import how_to_install
 from sessionization.say import Say
@@ -53,7 +53,7 @@ def track_in_mlflow(
         return
 
     def store() -> RunStore:
-        before_mlflow()
+        configure_mlflow_import()
         from sessionization.ml.mlflow_run import MlflowRun  # takes a second, on the tracker's thread
 
         return MlflowRun(settings, location, checkpoint_id)

@@ -10,7 +10,7 @@ from typing import Any
 
 from sessionization.clock import utc
 from sessionization.errors import ConfigurationError
-from sessionization.ml import before_mlflow
+from sessionization.ml import configure_mlflow_import
 from sessionization.ml.run_names import KIND_TAG, RunKind, sqlite_file
 from sessionization.optional_packages import how_to_install
 
@@ -56,13 +56,13 @@ def newest_runs(kind: RunKind, stores: Sequence[str] = ()) -> Iterator[StoredRun
     return heapq.merge(*found, key=lambda run: run.began_at, reverse=True)
 
 
-def series(run: StoredRun, metric: str) -> Series:
+def metric_series(run: StoredRun, metric: str) -> Series:
     """One metric of a run, micro-batch by micro-batch."""
     points = sorted(_client(run.store).get_metric_history(run.run_id, metric), key=lambda point: point.timestamp)
     return Series([point.timestamp for point in points], [point.value for point in points])
 
 
-def differing(runs: Iterable[StoredRun]) -> dict[str, list[str]]:
+def differing_parameters(runs: Iterable[StoredRun]) -> dict[str, list[str]]:
     """The parameters that runs differ in: by name a value for each run, empty where it has none."""
     listed = list(runs)
     names = sorted({name for run in listed for name in run.parameters})
@@ -144,4 +144,4 @@ def _need_mlflow() -> None:
     if importlib.util.find_spec("mlflow") is None:
         msg = f"MLflow is not installed: {how_to_install('mlflow')}, or `make notebooks` on a laptop"
         raise ConfigurationError(msg)
-    before_mlflow()
+    configure_mlflow_import()

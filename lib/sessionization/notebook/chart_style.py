@@ -21,7 +21,7 @@ WIDTH: Final = 9.0
 _NO_ROWS = "no rows yet"
 
 
-def figure_of(rows: int = 1, height: float = 3.2, *, share_x: bool = False) -> tuple[Figure, list[Axes]]:
+def new_figure(rows: int = 1, height: float = 3.2, *, share_x: bool = False) -> tuple[Figure, list[Axes]]:
     """A figure with axes below each other; `height` is that of each, in inches.
 
     Not one of pyplot's: those are shown a second time at the end of a cell.
@@ -35,7 +35,7 @@ def figure_of(rows: int = 1, height: float = 3.2, *, share_x: bool = False) -> t
     return figure, list(axes)
 
 
-def titled(axes: Axes, title: str, *, x: str = "", y: str = "") -> None:
+def set_titles(axes: Axes, title: str, *, x: str = "", y: str = "") -> None:
     """A title, and what the axes show with its unit."""
     axes.set_title(title, loc="left")
     axes.set_xlabel(x)
@@ -57,12 +57,12 @@ def time_axis(axes: Axes) -> None:
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))
 
 
-def from_zero(axes: Axes) -> None:
+def start_at_zero(axes: Axes) -> None:
     """Begin the y axis at zero, with some room above; after all is drawn."""
     axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
 
 
-def instants(values_ms: Sequence[int]) -> list[Any]:
+def to_datetimes(values_ms: Sequence[int]) -> list[Any]:
     """UTC milliseconds as instants that an axis takes."""
     return [utc(value) for value in values_ms]
 
@@ -76,7 +76,7 @@ def bars(axes: Axes, names: Sequence[str], values: Sequence[float], colours: Seq
     whole_numbers(axes, x=True)
 
 
-def without_rows(axes: Axes, why: str = _NO_ROWS) -> None:
+def write_no_rows(axes: Axes, why: str = _NO_ROWS) -> None:
     """Say in the picture that there is nothing to show, and why."""
     axes.text(0.5, 0.5, why, transform=axes.transAxes, ha="center", va="center", color=GREY)
     axes.tick_params(left=False, labelleft=False)

@@ -43,7 +43,7 @@ class LiveView:
     def begin(self, spark: SparkSession, location: TableLocation) -> None:
         self.where = spark, location
 
-    def look(self, now_ms: int) -> None:
+    def count_live(self, now_ms: int) -> None:
         """Count the sessions that are live now; nothing before the run has begun."""
         if self.where is None:
             return
@@ -60,32 +60,32 @@ class LiveView:
 
     def picture(self) -> Figure:
         """Live sessions above, and how late heartbeats came below; both over the time of processing."""
-        figure, (above, below) = chart_style.figure_of(2, 2.5, share_x=True)
-        chart_style.titled(above, "Live sessions", y="sessions")
-        chart_style.titled(below, "Heartbeats: from due to table", x="time (UTC)", y="late by (ms)")
+        figure, (above, below) = chart_style.new_figure(2, 2.5, share_x=True)
+        chart_style.set_titles(above, "Live sessions", y="sessions")
+        chart_style.set_titles(below, "Heartbeats: from due to table", x="time (UTC)", y="late by (ms)")
         live, lateness = list(self.live), list(self.lateness)
         if live:
             above.step(
-                chart_style.instants([at for at, _ in live]),
+                chart_style.to_datetimes([at for at, _ in live]),
                 [count for _, count in live],
                 where="post",
                 color=chart_style.BLUE,
             )
             chart_style.whole_numbers(above, y=True)
-            chart_style.from_zero(above)
+            chart_style.start_at_zero(above)
         else:
-            chart_style.without_rows(above, "none yet")
+            chart_style.write_no_rows(above, "none yet")
         if lateness:
-            times = chart_style.instants([at for at, _, _ in lateness])
+            times = chart_style.to_datetimes([at for at, _, _ in lateness])
             below.plot(
                 times, [p50 for _, p50, _ in lateness], ".-", color=chart_style.GREEN, label="p50 of a micro-batch"
             )
             below.plot(times, [p99 for _, _, p99 in lateness], ".-", color=chart_style.RED, label="p99")
             chart_style.whole_numbers(below, y=True)
-            chart_style.from_zero(below)
+            chart_style.start_at_zero(below)
             below.legend(frameon=False, ncols=2)
         else:
-            chart_style.without_rows(below, "no heartbeat yet")
+            chart_style.write_no_rows(below, "no heartbeat yet")
         if live or lateness:
             chart_style.time_axis(below)
         return figure
@@ -142,7 +142,7 @@ def run_and_show(settings: SessionizeSettings, output: Output, every_s: float = 
             while not running.done():
                 try:
                     wait([running], every_s)
-                    view.look(wall_clock_ms())
+                    view.count_live(wall_clock_ms())
                     output.show(view.picture(), said.now())
                 except KeyboardInterrupt:
                     stop.set()

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.ml.run_names import RunKind
-from sessionization.ml.stored_runs import StoredRun, differing, newest_runs, series
+from sessionization.ml.stored_runs import StoredRun, differing_parameters, metric_series, newest_runs
 from sessionization.notebook import chart_style
 
 _COLOURS = (
@@ -67,7 +67,7 @@ def table_of(spark: SparkSession, runs: Sequence[StoredRun]) -> DataFrame:
             run.began_at.strftime("%Y-%m-%d %H:%M:%S"),
             run.name,
             told,
-            *(series(run, f"{_OF_QUERY}{metric}").median for metric, _, _ in _SHOWN),
+            *(metric_series(run, f"{_OF_QUERY}{metric}").median for metric, _, _ in _SHOWN),
         )
         for run, told in zip(runs, _told_apart(runs), strict=True)
     ]
@@ -77,9 +77,9 @@ def table_of(spark: SparkSession, runs: Sequence[StoredRun]) -> DataFrame:
 
 def compare_streams(runs: Sequence[StoredRun]) -> Figure:
     """Each metric over the seconds of a run, a line a run."""
-    figure, axes = chart_style.figure_of(len(_SHOWN), 2.1, share_x=True)
+    figure, axes = chart_style.new_figure(len(_SHOWN), 2.1, share_x=True)
     for run, told, colour in zip(runs, _told_apart(runs), _COLOURS, strict=False):
-        of_run = [series(run, f"{_OF_QUERY}{metric}") for metric, _, _ in _SHOWN]
+        of_run = [metric_series(run, f"{_OF_QUERY}{metric}") for metric, _, _ in _SHOWN]
         first_ms = min((at_ms for points in of_run for at_ms in points.at_ms), default=0)
         for one, points in zip(axes, of_run, strict=True):
             seconds = [(at_ms - first_ms) / 1_000 for at_ms in points.at_ms]
@@ -87,12 +87,12 @@ def compare_streams(runs: Sequence[StoredRun]) -> Figure:
                 label = f"{run.name} ({told})" if told else run.name
                 one.plot(seconds, points.values, ".-", ms=4, color=colour, label=label)
     for one, (_, title, unit) in zip(axes, _SHOWN, strict=True):
-        chart_style.titled(one, title, y=unit)
+        chart_style.set_titles(one, title, y=unit)
         if one.lines:
             chart_style.whole_numbers(one, y=True)
-            chart_style.from_zero(one)
+            chart_style.start_at_zero(one)
         else:
-            chart_style.without_rows(one, "no run has this yet")
+            chart_style.write_no_rows(one, "no run has this yet")
     axes[-1].set_xlabel("seconds since the run's first micro-batch")
     handles = {label: line for one in axes for line, label in zip(*one.get_legend_handles_labels(), strict=True)}
     figure.legend(handles.values(), handles.keys(), loc="outside lower left", frameon=False, fontsize=9)
@@ -101,19 +101,19 @@ def compare_streams(runs: Sequence[StoredRun]) -> Figure:
 
 def compare_benchmarks(runs: Sequence[StoredRun]) -> Figure:
     """The rates of benchmark runs, a bar a run."""
-    figure, axes = chart_style.figure_of(len(_RATES), max(1.6, 0.35 * len(runs)))
+    figure, axes = chart_style.new_figure(len(_RATES), max(1.6, 0.35 * len(runs)))
     for one, (metric, title) in zip(axes, _RATES, strict=True):
-        chart_style.titled(one, title, x="rows a second, on this run's machine")
+        chart_style.set_titles(one, title, x="rows a second, on this run's machine")
         having = [run for run in runs if run.metrics.get(metric)]  # a load of the one kind has none of the other
         if having:
             names = [f"{run.name} ({run.began_at:%m-%d %H:%M:%S})" for run in having]
             chart_style.bars(one, names, [run.metrics[metric] for run in having], [chart_style.BLUE] * len(having))
         else:
-            chart_style.without_rows(one, _NO_BENCHMARK)
+            chart_style.write_no_rows(one, _NO_BENCHMARK)
     return figure
 
 
 def _told_apart(runs: Sequence[StoredRun]) -> list[str]:
     """Of each run what it differs in from the others."""
-    told = differing(runs)
+    told = differing_parameters(runs)
     return [", ".join(f"{name}={values[at]}" for name, values in told.items() if values[at]) for at in range(len(runs))]

@@ -15,13 +15,13 @@ _KINDS = (("live", chart_style.SKY), ("closed", chart_style.GREEN), ("pending_en
 def by_partition(state: StateReader) -> Figure:
     """Entries of each state partition by what they are: bars of one length mean no skew."""
     rows = state.by_partition().collect()
-    figure, (axes,) = chart_style.figure_of(height=2.8)
+    figure, (axes,) = chart_style.new_figure(height=2.8)
     entries = [row.live + row.closed + row.pending_ends for row in rows]
     mean = sum(entries) / len(entries) if entries else 0
     skew = f", the fullest has {max(entries) / mean:.1f} times the mean" if mean else ""
-    chart_style.titled(axes, f"State by partition{skew}", x="state partition", y="entries")
+    chart_style.set_titles(axes, f"State by partition{skew}", x="state partition", y="entries")
     if not mean:
-        chart_style.without_rows(axes, "the state is empty")
+        chart_style.write_no_rows(axes, "the state is empty")
         return figure
     names, bottom = [str(row.partition) for row in rows], [0] * len(rows)
     for name, colour in _KINDS:
@@ -37,10 +37,10 @@ def by_device(state: StateReader) -> Figure:
     """How many devices have how many entries: a long tail is a device that sends too much."""
     counts = state.sessions().groupBy("device_id").count().groupBy("count").agg(F.count("*").alias("devices"))
     rows = sorted(counts.collect(), key=lambda row: row["count"])
-    figure, (axes,) = chart_style.figure_of(height=2.8)
-    chart_style.titled(axes, "Entries of a device", x="remembered sessions and Ends of a device", y="devices")
+    figure, (axes,) = chart_style.new_figure(height=2.8)
+    chart_style.set_titles(axes, "Entries of a device", x="remembered sessions and Ends of a device", y="devices")
     if not rows:
-        chart_style.without_rows(axes, "the state is empty")
+        chart_style.write_no_rows(axes, "the state is empty")
         return figure
     axes.bar([row["count"] for row in rows], [row.devices for row in rows], color=chart_style.BLUE)
     chart_style.whole_numbers(axes, x=True, y=True)
@@ -55,19 +55,19 @@ def growth(spark: SparkSession) -> Figure:
         WHERE query = 'sessionize' AND state_rows IS NOT NULL ORDER BY processed_at DESC LIMIT 2000
         """
     ).collect()[::-1]
-    figure, (above, below) = chart_style.figure_of(2, 2.2, share_x=True)
-    chart_style.titled(above, "Rows in state", y="rows")
-    chart_style.titled(below, "Memory of the state", x="time (UTC)", y="MiB")
+    figure, (above, below) = chart_style.new_figure(2, 2.2, share_x=True)
+    chart_style.set_titles(above, "Rows in state", y="rows")
+    chart_style.set_titles(below, "Memory of the state", x="time (UTC)", y="MiB")
     if not rows:
         for axes in (above, below):
-            chart_style.without_rows(axes)
+            chart_style.write_no_rows(axes)
         return figure
-    times = chart_style.instants([row.at_ms for row in rows])
+    times = chart_style.to_datetimes([row.at_ms for row in rows])
     above.plot(times, [row.state_rows for row in rows], ".-", ms=3, color=chart_style.BLUE)
     below.plot(times, [row.state_bytes / _MIB for row in rows], ".-", ms=3, color=chart_style.ORANGE)
     chart_style.whole_numbers(above, y=True)
     for axes in (above, below):
-        chart_style.from_zero(axes)
+        chart_style.start_at_zero(axes)
     chart_style.time_axis(below)
     return figure
 
@@ -78,11 +78,11 @@ def timers(state: StateReader, now_ms: int) -> Figure:
     kind = F.when(due_s <= 0, _OVERDUE).otherwise(_AHEAD)
     due = histogram.histogram(state.timers().select(due_s.alias("value"), kind.alias("kind")))
     overdue = sum(due.counts.get(_OVERDUE, ()))
-    figure, (axes,) = chart_style.figure_of(height=2.6)
+    figure, (axes,) = chart_style.new_figure(height=2.6)
     title = f"Timers ({due.total:,}, of which {overdue:,} overdue)"
-    chart_style.titled(axes, title, x="due in (seconds; left of 0 is overdue)", y="timers")
+    chart_style.set_titles(axes, title, x="due in (seconds; left of 0 is overdue)", y="timers")
     if not due.total:
-        chart_style.without_rows(axes, "no timer is set")
+        chart_style.write_no_rows(axes, "no timer is set")
         return figure
     histogram.draw(axes, due, {_OVERDUE: chart_style.RED, _AHEAD: chart_style.BLUE})
     axes.axvline(0, color="black", lw=0.8)

@@ -23,17 +23,17 @@ def concurrent_sessions(spark: SparkSession) -> Figure:
         ORDER BY minute
         """,
     )
-    figure, (axes,) = chart_style.figure_of()
-    chart_style.titled(axes, "Concurrent sessions", x="minute (event time, UTC)", y="sessions")
+    figure, (axes,) = chart_style.new_figure()
+    chart_style.set_titles(axes, "Concurrent sessions", x="minute (event time, UTC)", y="sessions")
     if not rows:
-        chart_style.without_rows(axes)
+        chart_style.write_no_rows(axes)
         return figure
     by_platform: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for row in rows:
         by_platform[row.platform].append((row.minute_ms, row.sessions))
     for platform, points in sorted(by_platform.items()):
         axes.step(
-            chart_style.instants([minute_ms for minute_ms, _ in points]),
+            chart_style.to_datetimes([minute_ms for minute_ms, _ in points]),
             [sessions for _, sessions in points],
             where="post",
             color=chart_style.OF_PLATFORM[platform],
@@ -41,7 +41,7 @@ def concurrent_sessions(spark: SparkSession) -> Figure:
         )
     chart_style.time_axis(axes)
     chart_style.whole_numbers(axes, y=True)
-    chart_style.from_zero(axes)
+    chart_style.start_at_zero(axes)
     axes.legend(frameon=False)
     return figure
 
@@ -56,10 +56,10 @@ def session_lengths(spark: SparkSession) -> Figure:
             """
         )
     )
-    figure, (axes,) = chart_style.figure_of()
-    chart_style.titled(axes, f"Session lengths ({lengths.total:,} sessions)", x="length (minutes)", y="sessions")
+    figure, (axes,) = chart_style.new_figure()
+    chart_style.set_titles(axes, f"Session lengths ({lengths.total:,} sessions)", x="length (minutes)", y="sessions")
     if not lengths.total:
-        chart_style.without_rows(axes, "no session has ended yet")
+        chart_style.write_no_rows(axes, "no session has ended yet")
         return figure
     histogram.draw(axes, lengths, chart_style.OF_REASON)
     chart_style.whole_numbers(axes, y=True)
@@ -70,11 +70,11 @@ def ends_by_reason(spark: SparkSession) -> Figure:
     """How sessions ended, as their last revision says, and how many are live."""
     rows = _rows(spark, "SELECT coalesce(end_reason, 'live') AS reason, count(*) AS sessions FROM sessions GROUP BY 1")
     found = {row.reason: row.sessions for row in rows}
-    figure, (axes,) = chart_style.figure_of(height=2.6)
-    chart_style.titled(axes, "Sessions by how they ended", x="sessions")
+    figure, (axes,) = chart_style.new_figure(height=2.6)
+    chart_style.set_titles(axes, "Sessions by how they ended", x="sessions")
     shown = [reason for reason in chart_style.OF_REASON if reason in found]
     if not shown:
-        chart_style.without_rows(axes)
+        chart_style.write_no_rows(axes)
         return figure
     names = [reason.replace("_", " ") for reason in shown]
     chart_style.bars(
@@ -95,12 +95,12 @@ def corrected_ends(spark: SparkSession) -> Figure:
             """
         )
     )
-    figure, (axes,) = chart_style.figure_of(height=2.8)
-    chart_style.titled(
+    figure, (axes,) = chart_style.new_figure(height=2.8)
+    chart_style.set_titles(
         axes, f"Corrected ends ({moves.total:,})", x="end moved by (minutes; left of 0 is earlier)", y="sessions"
     )
     if not moves.total:
-        chart_style.without_rows(axes, "no end was corrected yet")
+        chart_style.write_no_rows(axes, "no end was corrected yet")
         return figure
     histogram.draw(axes, moves, {"moved": chart_style.BLUE})
     axes.axvline(0, color="black", lw=0.8)
@@ -111,10 +111,10 @@ def corrected_ends(spark: SparkSession) -> Figure:
 def quarantine(spark: SparkSession) -> Figure:
     """Messages in quarantine by reason."""
     rows = _rows(spark, "SELECT reason, count(*) AS messages FROM quarantine GROUP BY 1 ORDER BY 2 DESC, 1")
-    figure, (axes,) = chart_style.figure_of(height=3.0)
-    chart_style.titled(axes, "Quarantine", x="messages")
+    figure, (axes,) = chart_style.new_figure(height=3.0)
+    chart_style.set_titles(axes, "Quarantine", x="messages")
     if not rows:
-        chart_style.without_rows(axes, "nothing is in quarantine")
+        chart_style.write_no_rows(axes, "nothing is in quarantine")
         return figure
     names = [row.reason.replace("_", " ") for row in rows]
     chart_style.bars(axes, names, [row.messages for row in rows], [chart_style.RED] * len(rows))
@@ -125,9 +125,9 @@ def device_timeline(spark: SparkSession, device_id: str | None) -> Figure:
     """The sessions of a device; where it has no change yet, or there is no device (None), the picture says so."""
     rows = device_changes(spark, device_id).collect()
     if not rows:
-        figure, (axes,) = chart_style.figure_of(height=2.4)
-        chart_style.titled(axes, "One device")
-        chart_style.without_rows(axes, _NO_CHANGE if device_id is None else f"device {device_id} has no change yet")
+        figure, (axes,) = chart_style.new_figure(height=2.4)
+        chart_style.set_titles(axes, "One device")
+        chart_style.write_no_rows(axes, _NO_CHANGE if device_id is None else f"device {device_id} has no change yet")
         return figure
     bars = timeline.bars_of(row.asDict() for row in rows)
     caption = f"{len(bars)} sessions, {sum(len(bar.beats_ms) for bar in bars)} heartbeats"

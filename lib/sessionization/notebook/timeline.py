@@ -55,11 +55,11 @@ def bars_of(changes: Iterable[Mapping[str, Any]]) -> list[Bar]:
 
 def draw(devices: Sequence[DeviceTimeline], title: str) -> Figure:
     """One strip a device, all over the same span of time."""
-    figure, axes = chart_style.figure_of(max(1, len(devices)), 1.15 if len(devices) > 1 else 2.4, share_x=True)
+    figure, axes = chart_style.new_figure(max(1, len(devices)), 1.15 if len(devices) > 1 else 2.4, share_x=True)
     times = [instant for device in devices for instant in _instants(device)]
     if not times:
-        chart_style.without_rows(axes[0])
-        chart_style.titled(axes[0], title)
+        chart_style.write_no_rows(axes[0])
+        chart_style.set_titles(axes[0], title)
         return figure
     zero_ms, until_ms = min(times), max(times)
     if any(bar.reason == "live" for device in devices for bar in device.bars):  # it goes on, also where it began last
@@ -69,7 +69,7 @@ def draw(devices: Sequence[DeviceTimeline], title: str) -> Figure:
         _strip(one, device, zero_ms, until_ms, unit_ms)
         caption = f": {device.caption}" if device.caption else ""
         one.set_title(f"{device.device_id}{caption}", loc="left", fontsize=9.5)
-    axes[-1].set_xlabel(f"{unit} after {chart_style.instants([zero_ms])[0]:%H:%M:%S} UTC (event time)")
+    axes[-1].set_xlabel(f"{unit} after {chart_style.to_datetimes([zero_ms])[0]:%H:%M:%S} UTC (event time)")
     axes[-1].xaxis.set_major_locator(MaxNLocator(10))
     figure.suptitle(title, x=0.01, ha="left", fontsize=12)
     figure.legend(

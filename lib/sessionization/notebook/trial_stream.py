@@ -36,7 +36,7 @@ class TrialSettings(TableLocationSettings):
 
 
 @dataclass
-class Trial:
+class TrialStream:
     """One trial; `begin` before it, `end` after it."""
 
     spark: SparkSession

@@ -25,7 +25,7 @@ _BEFORE = rf"(?:(?<!{_OF_A_NAME})|(?<=\\[bfnrt])|(?<=\\u00[012][0-9a-fA-F]))"
 _AFTER = rf"(?!{_OF_A_NAME}|\\u(?!00[012])[0-9a-fA-F]{{4}})"
 
 
-def names_in_json(text: Column, accounts: Iterable[str]) -> Column:
+def json_names_account(text: Column, accounts: Iterable[str]) -> Column:
     """Whether a well-formed message has an account as a text, or as the number `psnAccountId`.
 
     A name inside a longer text does not count, nor a field's name, nor the value of another known field. So messages of other
@@ -34,7 +34,7 @@ def names_in_json(text: Column, accounts: Iterable[str]) -> Column:
     return _any(F.rlike(text, F.lit(_quoted(account))) | _is_number(text, account) for account in accounts)
 
 
-def names_in_remains(value: Column, accounts: Sequence[str]) -> Column:
+def malformed_text_names_account(value: Column, accounts: Sequence[str]) -> Column:
     """Whether a message that cannot be read holds an account as a whole word, in UTF-8 or Latin-1, or as that number."""
     texts = (value.cast("string"), F.decode(value, "ISO-8859-1"))
     words = (F.rlike(text, F.lit(_word(account))) for text in texts for account in accounts)

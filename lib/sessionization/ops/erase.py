@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from sessionization.clock import wall_clock_ms
 from sessionization.errors import ConfigurationError
-from sessionization.ops.account_search import names_in_json, names_in_remains
+from sessionization.ops.account_search import json_names_account, malformed_text_names_account
 from sessionization.ops.exclusive_tables import open_tables_exclusively
 from sessionization.ops.maintenance_settings import EraseSettings
 from sessionization.ops.state_reader import StateReader
@@ -90,7 +90,7 @@ def erase(settings: EraseSettings, say: Say) -> Receipt:
             refuse_backlog(settings.checkpoints, partial(location.has_append_since, spark, SESSION_CHANGES))
         receipt = Receipt(hashes, _told(wall_clock_ms()))
         with explain_conflict("a table"):
-            theirs = _theirs(spark, location, accounts)
+            theirs = _find_sessions(spark, location, accounts)
             _erase(spark, location, accounts, theirs, receipt, say)
         if settings.checkpoints is not None and (settings.checkpoints / SESSIONIZE / "state").is_dir():
             entries = StateReader(spark, settings.checkpoints).sessions()
@@ -115,7 +115,7 @@ def _hashes(accounts: list[str], key_file: Path | None) -> list[str]:
     return [hmac.new(key, account.encode(), hashlib.sha256).hexdigest() for account in accounts]
 
 
-def _theirs(spark: SparkSession, location: TableLocation, accounts: list[str]) -> DataFrame:
+def _find_sessions(spark: SparkSession, location: TableLocation, accounts: list[str]) -> DataFrame:
     """The keys of the accounts' sessions: by `sessions` and, where that has no row any more or one without a name, by the changes."""
     key = list(_KEY)
     sessions = location.read(spark.read, SESSIONS)
@@ -159,18 +159,18 @@ def _erase(
 
     for table in _OF_MESSAGES:
         messages = _messages(location.read(spark.read, table), accounts, theirs)
-        change = _empty if table is RAW_EVENTS else _merge_away
+        change = _clear_values if table is RAW_EVENTS else _delete_matching
         count(table, change(spark, location, table, messages, _MESSAGE))
     tables = (SESSION_CHANGES, BACKFILL, SESSIONS) if location.exists(spark, BACKFILL) else (SESSION_CHANGES, SESSIONS)
     nameless = dict.fromkeys(tables, 0)
     if not theirs.isEmpty():
         nameless = {
-            table: _merge_away(spark, location, table, theirs, _KEY, "t.account_id IS NULL") for table in tables
+            table: _delete_matching(spark, location, table, theirs, _KEY, "t.account_id IS NULL") for table in tables
         }
     for table in tables:
-        count(table, nameless[table] + _merge_away(spark, location, table, named, _ACCOUNT))
+        count(table, nameless[table] + _delete_matching(spark, location, table, named, _ACCOUNT))
         if table is not SESSION_CHANGES:
-            receipt.unnamed += _unname(spark, location, table, named)
+            receipt.unnamed += _clear_account(spark, location, table, named)
     for table in (*_OF_MESSAGES, *tables):
         # What a deletion vector hides is still in its file.
         spark.sql(f"REORG TABLE {location.sql_name(table.name)} APPLY (PURGE)")
@@ -185,13 +185,13 @@ def _messages(messages: DataFrame, accounts: list[str], theirs: DataFrame) -> Da
     said = parse(messages.select("stream", *_MESSAGE), _NO_LIMITS)
     is_readable = ~F.coalesce(F.col("reason").isin(*_UNREADABLE), F.lit(False))
     value = F.col("value")
-    names = F.when(is_readable, names_in_json(value.cast("string"), accounts)).otherwise(
-        names_in_remains(value, accounts)
+    names = F.when(is_readable, json_names_account(value.cast("string"), accounts)).otherwise(
+        malformed_text_names_account(value, accounts)
     )
     return _of(said, accounts, theirs, names).select(*_MESSAGE).distinct()
 
 
-def _unname(spark: SparkSession, location: TableLocation, table: Table, named: DataFrame) -> int:
+def _clear_account(spark: SparkSession, location: TableLocation, table: Table, named: DataFrame) -> int:
     """Rows of others that name an account internally, with an End that came before another player's Start.
 
     The row has the Start's account, if there is one: so a Start that names the account is in a row that is deleted.
@@ -202,14 +202,16 @@ def _unname(spark: SparkSession, location: TableLocation, table: Table, named: D
     return _rows(target, merge.whenMatchedUpdate(set={"_shown_end": unnamed}).execute)
 
 
-def _empty(spark: SparkSession, location: TableLocation, table: Table, rows: DataFrame, key: tuple[str, ...]) -> int:
+def _clear_values(
+    spark: SparkSession, location: TableLocation, table: Table, rows: DataFrame, key: tuple[str, ...]
+) -> int:
     """Take the messages out of the rows of a table that agree with one of these in the columns `key`."""
     target = location.delta_table(spark, table)
     merge = target.alias("t").merge(rows.alias("s"), " AND ".join(f"t.{name} = s.{name}" for name in key))
     return _rows(target, merge.whenMatchedUpdate(set={"value": F.lit(None).cast("binary")}).execute)
 
 
-def _merge_away(
+def _delete_matching(
     spark: SparkSession,
     location: TableLocation,
     table: Table,

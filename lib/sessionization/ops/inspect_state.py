@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from sessionization.clock import utc
 from sessionization.errors import CheckpointError, StateError
-from sessionization.ops.invariants import Broken, Moment, broken, invariants
+from sessionization.ops.invariants import StateContext, Violation, find_violations, invariant_names
 from sessionization.ops.maintenance_settings import InspectSettings
 from sessionization.ops.state_reader import StateReader
 from sessionization.say import Say
@@ -18,7 +18,7 @@ from sessionization.spark.engine.session import job_session
 _KINDS = ("devices", "live", "closed", "pending_ends", "timers")
 
 
-def inspect(settings: InspectSettings, say: Say) -> None:
+def inspect_state(settings: InspectSettings, say: Say) -> None:
     """Print the state of a checkpoint, and check its invariants.
 
     Raises `CheckpointError` or `ConfigurationError` where there is no state to read, and `StateError` at the end where an
@@ -27,10 +27,10 @@ def inspect(settings: InspectSettings, say: Say) -> None:
     checkpoint = read_checkpoint(settings.checkpoints)
     with job_session() as spark:
         state = StateReader(spark, checkpoint.folder).at_newest()
-        moment = moment_of(checkpoint, state)
-        for line in _lines(state, moment, settings):
+        context = state_context(checkpoint, state)
+        for line in _lines(state, context, settings):
             say(line)
-        found, count = checked(state, moment), len(invariants(moment))
+        found, count = check_state(state, context), len(invariant_names(context))
     if found:
         msg = (
             f"{len(found)} of {count} invariants do not hold ({'; '.join(map(str, found))}): "
@@ -40,7 +40,7 @@ def inspect(settings: InspectSettings, say: Say) -> None:
     say(f"{count} invariants hold")
 
 
-def moment_of(checkpoint: Checkpoint, state: StateReader) -> Moment:
+def state_context(checkpoint: Checkpoint, state: StateReader) -> StateContext:
     """What the state after a micro-batch is held against.
 
     Raises `CheckpointError` where Spark's log does not say.
@@ -50,14 +50,14 @@ def moment_of(checkpoint: Checkpoint, state: StateReader) -> Moment:
     if written.partitions is None:
         msg = f"micro-batch {state.batch_id} in --checkpoints {checkpoint.folder} does not tell its state partitions: deploy the version that began it"
         raise CheckpointError(msg)
-    return Moment(written.clock_ms, checkpoint.in_force, checkpoint.layout, written.partitions)
+    return StateContext(written.clock_ms, checkpoint.in_force, checkpoint.layout, written.partitions)
 
 
-def checked(state: StateReader, moment: Moment) -> list[Broken]:
+def check_state(state: StateReader, context: StateContext) -> list[Violation]:
     """The invariants that the state breaks; it is read once, and held meanwhile."""
     entries, timers = state.entries().cache(), state.timers().cache()
     try:
-        return broken(entries, timers, moment)
+        return find_violations(entries, timers, context)
     finally:
         entries.unpersist()
         timers.unpersist()
@@ -69,23 +69,23 @@ def invariant_frame(state: StateReader) -> DataFrame:
     Returns:
         `invariant`, `broken` (of how many entries, devices or keys it is not true; 0 is as it must be) and `example`.
 
-    Raises as `inspect` does, but nothing where an invariant does not hold.
+    Raises as `inspect_state` does, but nothing where an invariant does not hold.
     """
     state = state.at_newest()
-    moment = moment_of(read_checkpoint(state.checkpoints), state)
-    found = {one.invariant: one for one in checked(state, moment)}
+    context = state_context(read_checkpoint(state.checkpoints), state)
+    found = {one.invariant: one for one in check_state(state, context)}
     rows = [
         (name, *((found[name].count, found[name].example) if name in found else (0, None)))
-        for name in invariants(moment)
+        for name in invariant_names(context)
     ]
     return state.spark.createDataFrame(rows, "invariant string, broken bigint, example string")
 
 
-def _lines(state: StateReader, moment: Moment, settings: InspectSettings) -> Iterator[str]:
+def _lines(state: StateReader, context: StateContext, settings: InspectSettings) -> Iterator[str]:
     partitions = state.by_partition().collect()
     yield (
-        f"state after micro-batch {state.batch_id} of {utc(moment.clock_ms):%Y-%m-%d %H:%M:%S} UTC, "
-        f"{moment.layout}, in {moment.partitions} partitions"
+        f"state after micro-batch {state.batch_id} of {utc(context.clock_ms):%Y-%m-%d %H:%M:%S} UTC, "
+        f"{context.layout}, in {context.partitions} partitions"
     )
     yield _table(("partition", *_KINDS), [*partitions, _sum(partitions)])
     if settings.fullest:

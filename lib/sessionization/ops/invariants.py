@@ -12,7 +12,7 @@ from sessionization.spark.operator.group_store import BUCKETS, RECENT
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class Violation:
     """An invariant that does not hold: of how many entries, devices or keys, and the first of them."""
 
     invariant: str
@@ -24,7 +24,7 @@ class Broken:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class StateContext:
     """What the state is held against: the clock of its micro-batch, and how it was laid out and ruled then.
 
     While timers of former rules may still be set, what follows from the rules alone is not checked: whether a key has one
@@ -78,32 +78,32 @@ _MAY_HAVE = {
 _FIELDS = set.union(*_NEEDS.values(), *_MAY_HAVE.values())
 
 
-def broken(entries: DataFrame, timers: DataFrame, moment: Moment) -> list[Broken]:
+def find_violations(entries: DataFrame, timers: DataFrame, context: StateContext) -> list[Violation]:
     """The invariants that do not hold, in the order of the page; none is what must come out.
 
     Args:
         entries: as `StateReader.entries`.
         timers: as `StateReader.timers`, of the same micro-batch.
-        moment: what they are held against.
+        context: what they are held against.
     """
     checks = (
         *_of(
             entries,
-            _entry_checks(moment),
+            _entry_checks(context),
             F.concat_ws(" ", F.lit("device"), "device_id", F.lit("session"), "session_id"),
         ),
-        *_of(_devices(entries), _device_checks(moment), F.concat_ws(" ", F.lit("device"), "device_id")),
-        *_of(_keys(entries, timers), _key_checks(moment), F.concat_ws(" ", F.lit("key"), "grouping_key")),
+        *_of(_devices(entries), _device_checks(context), F.concat_ws(" ", F.lit("device"), "device_id")),
+        *_of(_keys(entries, timers), _key_checks(context), F.concat_ws(" ", F.lit("key"), "grouping_key")),
     )
     return [found for found in checks if found.count]
 
 
-def invariants(moment: Moment) -> list[str]:
-    """What is checked at a moment."""
-    return [*_entry_checks(moment), *_device_checks(moment), *_key_checks(moment)]
+def invariant_names(context: StateContext) -> list[str]:
+    """What is checked at a context."""
+    return [*_entry_checks(context), *_device_checks(context), *_key_checks(context)]
 
 
-def _of(rows: DataFrame, checks: Mapping[str, Column], named: Column) -> Iterator[Broken]:
+def _of(rows: DataFrame, checks: Mapping[str, Column], named: Column) -> Iterator[Violation]:
     """Count for each check the rows of which its condition is true; all of them in one pass."""
     counts = [
         column
@@ -116,20 +116,20 @@ def _of(rows: DataFrame, checks: Mapping[str, Column], named: Column) -> Iterato
     found = rows.agg(*counts).first()
     assert found is not None
     for number, invariant in enumerate(checks):
-        yield Broken(invariant, found[f"count_{number}"], str(found[f"example_{number}"]))
+        yield Violation(invariant, found[f"count_{number}"], str(found[f"example_{number}"]))
 
 
-def _entry_checks(moment: Moment) -> dict[str, Column]:
+def _entry_checks(context: StateContext) -> dict[str, Column]:
     """Invariants of a single entry, each with the condition that breaks it."""
-    status, clock, longest = F.col("status"), F.lit(moment.clock_ms), moment.loosest
+    status, clock, longest = F.col("status"), F.lit(context.clock_ms), context.loosest
     incomplete = F.expr("false")
     for name, needs in _NEEDS.items():
         lacks = [F.col(field).isNull() for field in sorted(needs)]
         has_more = [F.col(field).isNotNull() for field in sorted(_FIELDS - needs - _MAY_HAVE[name])]
         incomplete |= (status == name) & _any(*lacks, *has_more)
-    is_at_home = F.col("grouping_key") == moment.layout.grouping_key()
-    if moment.layout.device_groups is not None:
-        own = F.expr(f"crc32(CAST(device_id AS BINARY)) div {moment.layout.device_groups} % {BUCKETS}")
+    is_at_home = F.col("grouping_key") == context.layout.grouping_key()
+    if context.layout.device_groups is not None:
+        own = F.expr(f"crc32(CAST(device_id AS BINARY)) div {context.layout.device_groups} % {BUCKETS}")
         is_at_home &= F.col("bucket").isin(RECENT) | (F.col("bucket") == own)
     return {
         "an entry is live, closed or a pending end": status.isNull() | ~status.isin(*_NEEDS),
@@ -147,7 +147,7 @@ def _entry_checks(moment: Moment) -> dict[str, Column]:
             (status != "live") & (F.col("since_ms") + longest.late_retention_ms + longest.heartbeat_ms <= clock),
         ),
         "an entry lies under its device's grouping key, in its bucket": ~is_at_home,
-        "an entry lies in its grouping key's partition": F.col("partition") != _partition(moment),
+        "an entry lies in its grouping key's partition": F.col("partition") != _partition(context),
     }
 
 
@@ -172,12 +172,12 @@ def _devices(entries: DataFrame) -> DataFrame:
     )
 
 
-def _device_checks(moment: Moment) -> dict[str, Column]:
+def _device_checks(context: StateContext) -> dict[str, Column]:
     return {
         ONE_LIVE: F.col("live") > 1,
         "a device remembers a session once": F.col("ids") < F.col("entries"),
         "no two entries of a device have the same place": F.col("places") < F.col("placed"),
-        "a device remembers no more than its bound": F.col("entries") > moment.loosest.max_sessions_per_device,
+        "a device remembers no more than its bound": F.col("entries") > context.loosest.max_sessions_per_device,
         "a live session is its device's last": F.col("live_before_another") > 0,
         "the sessions of a device do not overlap": F.col("overlaps") > 0,
     }
@@ -197,8 +197,8 @@ def _keys(entries: DataFrame, timers: DataFrame) -> DataFrame:
     return remembered.join(set_timers, "grouping_key", "full")
 
 
-def _key_checks(moment: Moment) -> dict[str, Column]:
-    rules, clock = moment.rules, F.lit(moment.clock_ms)
+def _key_checks(context: StateContext) -> dict[str, Column]:
+    rules, clock = context.rules, F.lit(context.clock_ms)
     step, phase = F.lit(rules.heartbeat_ms), F.crc32(F.col("grouping_key").cast("binary")) % rules.heartbeat_ms
     deadline = F.col("oldest_ms") + rules.late_retention_ms
     earliest = F.when(F.col("is_live"), clock + 1).otherwise(F.greatest(deadline, clock + 1))
@@ -208,19 +208,19 @@ def _key_checks(moment: Moment) -> dict[str, Column]:
         "no timer is set where nothing is remembered": F.col("entries").isNull(),
         "no timer is overdue": F.col("due_ms") <= clock,
         "a timer lies in its grouping key's partition": F.array_size(
-            F.array_remove("partitions", _partition(moment).cast("int"))
+            F.array_remove("partitions", _partition(context).cast("int"))
         )
         > 0,
     }
-    if moment.is_settled:
+    if context.is_settled:
         checks[ONE_TIMER] = F.col("timers") > 1
         checks[RIGHT_INSTANT] = F.col("entries").isNotNull() & (F.col("due_ms") != wanted)
     return checks
 
 
-def _partition(moment: Moment) -> Column:
+def _partition(context: StateContext) -> Column:
     """Where Spark keeps a grouping key: by the hash that it shuffles by."""
-    return F.pmod(F.hash("grouping_key"), F.lit(moment.partitions))
+    return F.pmod(F.hash("grouping_key"), F.lit(context.partitions))
 
 
 def _any(*conditions: Column) -> Column:

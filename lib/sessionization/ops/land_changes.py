@@ -34,7 +34,7 @@ MAX_CHANGES_PER_MICRO_BATCH = ROWS_PER_FILE
 """Bound on what one micro-batch takes from a backlog: it is held in memory, and written as one file."""
 
 
-def land(settings: LandChangesSettings, say: Say, stop: threading.Event) -> None:
+def land_changes(settings: LandChangesSettings, say: Say, stop: threading.Event) -> None:
     """Run until `stop` is set or `settings.run_for` is over; a restart with the same checkpoint goes on from there.
 
     Raises `ConfigurationError` or `CheckpointError` before anything is started, and `StreamError` when the query ended on
@@ -58,9 +58,9 @@ def land(settings: LandChangesSettings, say: Say, stop: threading.Event) -> None
         location.require(spark, [SESSION_CHANGES])
         check_topics(spark, settings, (settings.output_topic,))
         options = client_options(spark, settings)
-        query = start(spark, location, options, settings.output_topic, settings.checkpoints, settings.trigger)
+        query = start_landing(spark, location, options, settings.output_topic, settings.checkpoints, settings.trigger)
         say(f"from {settings.output_topic} into {SESSION_CHANGES.name} in {location}")
-        wait(query, settings.checkpoints / _QUERY, stop, settings.run_for, say)
+        wait_and_stop(query, settings.checkpoints / _QUERY, stop, settings.run_for, say)
 
 
 def _refuse_other_topic(checkpoints: Path, output_topic: str) -> None:
@@ -80,7 +80,7 @@ def _refuse_other_topic(checkpoints: Path, output_topic: str) -> None:
         raise CheckpointError(msg)
 
 
-def start(
+def start_landing(
     spark: SparkSession,
     location: TableLocation,
     options: Mapping[str, str],
@@ -88,7 +88,7 @@ def start(
     checkpoints: Path,
     trigger_ms: int,
 ) -> StreamingQuery:
-    """Start the query; `parameters_to_arguments` are the Kafka client's."""
+    """Start the query; `options` are the Kafka client's."""
     source = {
         "subscribe": output_topic,
         "startingOffsets": "earliest",
@@ -107,12 +107,12 @@ def start(
 
 
 def _land(location: TableLocation, output_topic: str, changes: DataFrame, batch_id: int) -> None:
-    append_new(location, output_topic, changes)
+    append_missing_changes(location, output_topic, changes)
     if batch_id % COMPACT_EVERY_BATCHES == COMPACT_EVERY_BATCHES - 1:
         compact(changes.sparkSession, location, (SESSION_CHANGES,))
 
 
-def append_new(location: TableLocation, output_topic: str, changes: DataFrame) -> None:
+def append_missing_changes(location: TableLocation, output_topic: str, changes: DataFrame) -> None:
     """Append those of the changes from a topic that the table has not; the same ones again append nothing.
 
     So it matters neither how often the stream sent a change, nor how often this micro-batch is repeated.
@@ -135,7 +135,9 @@ def append_new(location: TableLocation, output_topic: str, changes: DataFrame) -
         changes.unpersist()
 
 
-def wait(query: StreamingQuery, checkpoint: Path, stop: threading.Event, run_for_ms: int | None, say: Say) -> None:
+def wait_and_stop(
+    query: StreamingQuery, checkpoint: Path, stop: threading.Event, run_for_ms: int | None, say: Say
+) -> None:
     """Wait for the end, and stop the query between two micro-batches: one that it repeats would bring back what was erased.
 
     Raises `StreamError` when the query ended on its own.

@@ -45,7 +45,7 @@ class Step:
         return self.sql.partition(" ")[0]
 
 
-def steps(
+def maintenance_steps(
     location: TableLocation, days: int, retentions_ms: Mapping[str, int], found: Mapping[str, Mapping[str, str]]
 ) -> list[Step]:
     """What is to be done, in order, table by table.
@@ -100,9 +100,9 @@ def maintain(settings: MaintainSettings, say: Say, stop: threading.Event) -> Non
         retentions_ms = {table.name: settings.retention for table in tables}
         failures = []
         if settings.checkpoints is not None:
-            failures = _spare_unread(spark, location, settings.checkpoints, retentions_ms, say)
-        todo = steps(location, settings.days, retentions_ms, found)
-        failures += do(todo, lambda sql: spark.sql(sql).collect(), say, stop)
+            failures = _protect_backlog(spark, location, settings.checkpoints, retentions_ms, say)
+        todo = maintenance_steps(location, settings.days, retentions_ms, found)
+        failures += run_steps(todo, lambda sql: spark.sql(sql).collect(), say, stop)
         if settings.checkpoints is not None and settings.input_retention is not None and not stop.is_set():
             failures += _clear_input(settings.checkpoints, settings.input_retention, say, stop)
     if failures:
@@ -110,7 +110,7 @@ def maintain(settings: MaintainSettings, say: Say, stop: threading.Event) -> Non
         raise MaintenanceError(msg)
 
 
-def do(todo: Iterable[Step], run: Callable[[str], object], say: Say, stop: threading.Event) -> list[str]:
+def run_steps(todo: Iterable[Step], run: Callable[[str], object], say: Say, stop: threading.Event) -> list[str]:
     """Run the steps until `stop` is set; what one leaves undone leaves the rest of its table to the next time.
 
     A step that meets changes of the same files by somebody else, time and again, is put off, which is no failure.
@@ -142,7 +142,7 @@ def do(todo: Iterable[Step], run: Callable[[str], object], say: Say, stop: threa
     return failures
 
 
-def _spare_unread(
+def _protect_backlog(
     spark: SparkSession, location: TableLocation, checkpoints: Path, retentions_ms: dict[str, int], say: Say
 ) -> list[str]:
     """Let `session_changes` keep what the rollup has not read, or leave it alone where that is not known."""

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from sessionization.clock import wall_clock_ms
 from sessionization.errors import CheckpointError, ConfigurationError, StateError
-from sessionization.ops.inspect_state import checked, moment_of
+from sessionization.ops.inspect_state import check_state, state_context
 from sessionization.ops.maintenance_settings import RescaleSettings
 from sessionization.ops.state_reader import StateReader, plain
 from sessionization.say import Say
@@ -51,12 +51,12 @@ def rescale(settings: RescaleSettings, say: Say, stop: threading.Event | None = 
     with lock_folder(checkpoint.folder, say, stop), job_session() as spark:
         _refuse_unfinished(checkpoint.folder, settings.partitions)
         state = StateReader(spark, checkpoint.folder).at_newest()
-        moment = moment_of(checkpoint, state)
-        if moment.partitions == settings.partitions:
+        context = state_context(checkpoint, state)
+        if context.partitions == settings.partitions:
             say(f"the state has {settings.partitions} partitions already: there is nothing to do")
             return
         before = Fingerprint.of(state)
-        say(f"{before.entries:,} entries and {before.timers:,} timers in {moment.partitions} partitions")
+        say(f"{before.entries:,} entries and {before.timers:,} timers in {context.partitions} partitions")
         _refuse_broken(state, checkpoint, "before anything was touched")
         began_ms = wall_clock_ms()
         _repartition(spark, checkpoint.folder, settings.partitions)
@@ -85,14 +85,14 @@ def _refuse_unfinished(folder: Path, partitions: int) -> None:
             raise CheckpointError(msg)
         return
     msg = (
-        f"--checkpoints {folder}: micro-batch {newest} is begun and not done: start the job, let it run for a moment, stop it "
+        f"--checkpoints {folder}: micro-batch {newest} is begun and not done: start the job, let it run for a context, stop it "
         "gracefully (SIGTERM, or --run-for 1m), and try again"
     )
     raise CheckpointError(msg)
 
 
 def _refuse_broken(state: StateReader, checkpoint: Checkpoint, when: str) -> None:
-    found = checked(state, moment_of(checkpoint, state))
+    found = check_state(state, state_context(checkpoint, state))
     if found:
         msg = f"the state breaks its invariants {when} ({'; '.join(map(str, found))}): see docs/state.md"
         raise StateError(msg)

@@ -31,13 +31,13 @@ class Dirt:
         """`ends_ms` is the end of the simulated span: what would take longer is left out."""
         kinds = tuple(kinds)
         self._share = share
-        self._start_codes = np.array([kind.code for kind in kinds if kind.befalls_starts], np.int8)
-        self._end_codes = np.array([kind.code for kind in kinds if kind.befalls_ends], np.int8)
+        self._start_codes = np.array([kind.code for kind in kinds if kind.applies_to_starts], np.int8)
+        self._end_codes = np.array([kind.code for kind in kinds if kind.applies_to_ends], np.int8)
         self._session_length_ms = session_length_ms
         self._ends_ms = ends_ms
         self._rng = rng
         # The other kinds are a matter of how a message is written.
-        self._befall: dict[DirtKind, Callable[[Messages], Messages]] = {
+        self._change_by_kind: dict[DirtKind, Callable[[Messages], Messages]] = {
             DirtKind.REPEAT: self._repeat,
             DirtKind.LATE_END: self._late_end,
             DirtKind.END_BEFORE_START: self._end_before_start,
@@ -51,7 +51,7 @@ class Dirt:
         self.lost = {DirtKind.LOST_START: 0, DirtKind.LOST_END: 0}
         """How many messages were lost so far; the other kinds show in the messages."""
 
-    def befall(self, messages: Messages) -> Messages:
+    def apply(self, messages: Messages) -> Messages:
         """The messages that are to be delivered instead of the valid `messages`, in no particular order.
 
         A kind that is a matter of how a message is written is only noted in its `dirt`.
@@ -68,7 +68,7 @@ class Dirt:
         for kind in DirtKind:
             some = messages[messages["dirt"] == kind.code]
             if len(some):
-                parts.append(self._befall[kind](some) if kind in self._befall else some)
+                parts.append(self._change_by_kind[kind](some) if kind in self._change_by_kind else some)
         return joined(*parts)
 
     def _draw(self, messages: Messages, where: npt.NDArray[np.bool_], codes: npt.NDArray[np.int8]) -> None:

@@ -40,11 +40,11 @@ class DirtKind(StrEnum):
         return _CODES[self]
 
     @property
-    def befalls_starts(self) -> bool:
+    def applies_to_starts(self) -> bool:
         return self not in _END_ONLY
 
     @property
-    def befalls_ends(self) -> bool:
+    def applies_to_ends(self) -> bool:
         return self not in _START_ONLY
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sessionization.simulate.fleet import Devices
-from sessionization.simulate.load_plan import Plan
+from sessionization.simulate.load_plan import LoadPlan
 from sessionization.simulate.message_schedule import MESSAGE, Messages, Schedule, joined, no_messages
 
 Integers = npt.NDArray[np.int64]
@@ -31,7 +31,7 @@ class Evening:
     begins without sessions, and the rate of events follows a curve that rises and falls once in the duration.
     """
 
-    def __init__(self, plan: Plan, start_ms: int, rng: np.random.Generator) -> None:
+    def __init__(self, plan: LoadPlan, start_ms: int, rng: np.random.Generator) -> None:
         self._plan = plan
         self._start_ms = start_ms
         self._clock_ms = start_ms

@@ -66,7 +66,7 @@ class FileSink:
     def close(self) -> None:
         """A file is complete as soon as it is written."""
 
-    def told(self) -> str:
+    def summary(self) -> str:
         return f"{self._files:,} files"
 
 

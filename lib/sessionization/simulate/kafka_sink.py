@@ -97,7 +97,7 @@ class KafkaSink:
             cause = f"{len(self._producer):,} messages are still on their way after {self._flush_s:.0f} s"
             raise self._undelivered(cause)
 
-    def told(self) -> str:
+    def summary(self) -> str:
         return f"topics {' and '.join(stream.name for stream in STREAMS)} of {self._brokers}"
 
     def _produce(self, messages: Messages) -> None:

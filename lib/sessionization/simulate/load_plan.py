@@ -47,7 +47,7 @@ class LoadOptions(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class LoadPlan:
     """The load, with nothing left open. `live` is the mean; where `holds_live`, the number at every instant."""
 
     devices: int
@@ -58,7 +58,7 @@ class Plan:
     duration_ms: int
 
 
-def plan_of(settings: LoadOptions) -> Plan:
+def plan_load(settings: LoadOptions) -> LoadPlan:
     """Work out the load.
 
     Raises `ValueError` with what to change when the options contradict each other.
@@ -85,7 +85,7 @@ def plan_of(settings: LoadOptions) -> Plan:
     if devices < peak:
         msg = f"--devices {devices} are too few for {peak} live sessions: write at least {peak}, or a smaller load"
         raise ValueError(msg)
-    return Plan(devices, rate, live, holds_live, length_ms, duration_ms)
+    return LoadPlan(devices, rate, live, holds_live, length_ms, duration_ms)
 
 
 def _session_length_ms(settings: LoadOptions) -> float:
@@ -117,8 +117,8 @@ def _duration_ms(settings: LoadOptions, rate: float) -> int:
 
 def _arriving_share(dirt: float, kinds: tuple[DirtKind, ...]) -> float:
     """How many messages arrive per valid event, about."""
-    starts = [kind for kind in kinds if kind.befalls_starts]
-    ends = [kind for kind in kinds if kind.befalls_ends]
+    starts = [kind for kind in kinds if kind.applies_to_starts]
+    ends = [kind for kind in kinds if kind.applies_to_ends]
     lost = 0.0
     if DirtKind.LOST_START in starts:
         lost += 1 / len(starts)

@@ -97,7 +97,7 @@ _MALFORMED: Sequence[Callable[[bytes], bytes]] = (
 )
 
 
-def write_wrongly(line: bytes, kind: DirtKind, turn: int) -> bytes:
+def malform(line: bytes, kind: DirtKind, turn: int) -> bytes:
     """Write a valid line in one of the ways of `kind`; `turn`, any number from 0, says which.
 
     A kind that is not about how a line is written leaves it as it is.

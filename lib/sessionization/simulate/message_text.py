@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from sessionization.simulate.dirt_kinds import CLEAN, DirtKind
 from sessionization.simulate.fleet import Fleet, Text
-from sessionization.simulate.malformed import write_wrongly
+from sessionization.simulate.malformed import malform
 from sessionization.simulate.message_schedule import Messages
 
 _LINES_AT_ONCE = 50_000
@@ -35,7 +35,7 @@ def chunks(messages: Messages, fleet: Fleet, device_field: str) -> Iterator[byte
             for row in rows.tolist():
                 # Session ids are random already; the End is written in another way than its Start.
                 turn = int(some["session_id"][row]) + int(some["is_end"][row])
-                lines[row] = write_wrongly(lines[row], _KINDS[some["dirt"][row]], turn)
+                lines[row] = malform(lines[row], _KINDS[some["dirt"][row]], turn)
             text = b"\n".join([*lines, b""])
         yield text
 

@@ -92,7 +92,7 @@ class _Run:
                 self._written_by_code += np.bincount(messages["dirt"], minlength=len(self._written_by_code))
                 self._report_progress()
         self._sink.close()
-        self._report(f"done: {self._told()}, {self._sink.told()}; {self._told_dirt()}")
+        self._report(f"done: {self._told()}, {self._sink.summary()}; {self._told_dirt()}")
         return Summary(
             self._messages_written, self._evening.live, self._dirt_counts(), self._seconds(), self._behind_s()
         )
@@ -131,7 +131,7 @@ class _Run:
 
     def _arriving(self, until_ms: int) -> Messages:
         """What arrives before an instant; at the end of the evening also what is still on the way, but happened."""
-        self._on_the_way.add(self._dirt.befall(self._evening.play(until_ms)))
+        self._on_the_way.add(self._dirt.apply(self._evening.play(until_ms)))
         arriving = self._on_the_way.take(until_ms)
         if self._is_over(until_ms):
             late = self._on_the_way.take(_NEVER_MS)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 from sessionization.durations import Duration
 from sessionization.settings.kafka_options import FROM_SCOPE, parse_kafka_options
 from sessionization.simulate.dirt_kinds import DirtKind
-from sessionization.simulate.load_plan import MOST_DEVICES, Plan, plan_of
+from sessionization.simulate.load_plan import MOST_DEVICES, LoadPlan, plan_load
 from sessionization.simulate.pace import REAL_TIME, Pace
 
 PROMISES: Final[Mapping[str, str | bool]] = {
@@ -157,6 +157,6 @@ class SimulateSettings(BaseModel):
         self.plan()
         return self
 
-    def plan(self) -> Plan:
+    def plan(self) -> LoadPlan:
         """What the options come to: every number that the model needs, none left open."""
-        return plan_of(self)
+        return plan_load(self)

@@ -26,7 +26,7 @@ class Sink(Protocol):
     def close(self) -> None:
         """Return once everything has arrived."""
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """What was written to, for the last line of a run."""
 
 
