@@ -227,15 +227,15 @@ def test_sessions_that_retention_took_are_found_by_their_changes_also_by_a_secon
     spark.sql(f"DELETE FROM {location.sql_name(SESSIONS.name)} WHERE session_id IN (1, 3, 4)")
     touched: list[Table] = []
 
-    def cut_off(_spark: SparkSession, _home: TableLocation, table: Table, *rest: Any) -> int:
+    def cut_off(erasure: Any, table: Table, *rest: Any) -> int:
         touched.append(table)
         if touched.count(SESSION_CHANGES) > 1:
             raise InterruptedError
-        return merge_away(_spark, _home, table, *rest)
+        return delete_matching(erasure, table, *rest)
 
-    merge_away = ops._delete_matching
+    delete_matching = ops._Erasure._delete_matching
     with monkeypatch.context() as patch:
-        patch.setattr(ops, "_delete_matching", cut_off)
+        patch.setattr(ops._Erasure, "_delete_matching", cut_off)
         with pytest.raises(InterruptedError):
             ops.erase(settings, lambda _: None)
     assert players(spark, location, SESSION_CHANGES) > CHANGES_OF_OTHERS

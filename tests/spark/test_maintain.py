@@ -70,7 +70,7 @@ def test_the_checkpoint_of_another_job_is_refused(spark: SparkSession, settings:
     empty_tables(spark, TableLocation(settings.warehouse), owner="ours")
     theirs = reopened(settings.checkpoints).id
     said: list[str] = []
-    refused = f"table session_changes in .* is written by another checkpoint \\(ours, not {theirs} of --checkpoints "
+    refused = f"table session_changes in .* is written by another checkpoint \\(ours, not {theirs}\\): --checkpoints "
     with pytest.raises(CheckpointError, match=refused):
         ops.maintain(settings, said.append, threading.Event())
     assert said == []

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sessionization.errors import ConfigurationError
 from sessionization.local.broker import Broker
 from sessionization.ops import land_changes
+from sessionization.ops.land_changes import Landing
 from sessionization.settings.kafka_options import OUTPUT_TOPIC
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import open_checkpoint
@@ -81,7 +82,7 @@ def test_by_the_topic_with_kills_is_the_same_as_directly(
     killed = ChangesSink(landed, "sessionize", "w", lambda _: None, (), StateSize, cut_off)
 
     def landing_from(checkpoints: Path) -> Any:
-        return land_changes.start_landing(spark, landed, servers, TOPIC, checkpoints, trigger_ms=200)
+        return Landing(landed, servers, TOPIC, checkpoints, trigger_ms=200).start(spark)
 
     def count(location: TableLocation) -> int:
         return location.read(spark.read, SESSION_CHANGES).count()
@@ -125,7 +126,7 @@ def test_a_backlog_is_landed_piece_by_piece(
     location = made(spark, tmp_path)
     for number in (20, 21, 22):
         changes_topic.publish(to_session_changes(micro_batch(spark, number)), servers, TOPIC)
-    query = land_changes.start_landing(spark, location, servers, TOPIC, tmp_path / "checkpoints", trigger_ms=1)
+    query = Landing(location, servers, TOPIC, tmp_path / "checkpoints", trigger_ms=1).start(spark)
     try:
         query.processAllAvailable()
     finally:
@@ -193,9 +194,7 @@ def test_a_warm_start_waits_until_all_of_the_topic_has_landed(spark: SparkSessio
             )
 
         def land() -> None:
-            query = land_changes.start_landing(
-                spark, location, servers, settings.output_topic, tmp_path / "landing", trigger_ms=1
-            )
+            query = Landing(location, servers, settings.output_topic, tmp_path / "landing", trigger_ms=1).start(spark)
             try:
                 query.processAllAvailable()
             finally:

@@ -146,7 +146,7 @@ def test_what_is_plain_is_not_played(monkeypatch: pytest.MonkeyPatch) -> None:
         played["events"] += events.num_rows
         return original(self, events, now_ms)
 
-    monkeypatch.setattr(ArrowReplay, "_played", counted)
+    monkeypatch.setattr(ArrowReplay, "_replay_all", counted)
     history = evenings(1, 0.0)
     check(RULES, history, in_batches_of=1_000)
     # An outage, and a session that follows another within a micro-batch.

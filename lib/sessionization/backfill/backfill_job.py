@@ -84,7 +84,7 @@ def backfill(settings: BackfillSettings, say: Say) -> None:
     be changed, when the checkpoint of a merge is not theirs, or as `refuse_backlog` does for one, `DifferenceError` when
     `--verify` finds what differs, and `MaintenanceError` when somebody else changed `sessions` meanwhile.
     """
-    location, play = TableLocation.of(settings), replay_scope(settings, wall_clock_ms())
+    location, scope = TableLocation.of(settings), replay_scope(settings, wall_clock_ms())
     with contextlib.ExitStack() as stack:
         if settings.merge and settings.warehouse is not None and settings.checkpoints is not None:
             stack.enter_context(lock_folder(settings.checkpoints, say))
@@ -93,11 +93,11 @@ def backfill(settings: BackfillSettings, say: Say) -> None:
         location.require(spark, (RAW_EVENTS, SESSION_CHANGES, SESSIONS))
         if settings.checkpoints is not None:
             _check_backlog(spark, location, settings, settings.checkpoints, say)
-        clock = stream_clock(spark, location, play)
+        clock = stream_clock(spark, location, scope)
         say(f"{len(clock.took):,} micro-batches of the stream are known in that time")
-        folded = replay_sessions(spark, location, play, clock)
+        folded = replay_sessions(spark, location, scope, clock)
         if settings.verify:
-            verify(spark, location, folded, play, clock, say)
+            verify(location.read(spark.read, SESSIONS), folded, (scope.from_ms, clock.until_ms), say)
         elif settings.merge:
             if clock.goes_on:
                 say("sessions that were live when these days ended are left out: the stream went on")
@@ -127,9 +127,9 @@ def _check_backlog(
             say(f"{left}: the newest rows may differ for that")
 
 
-def stream_clock(spark: SparkSession, location: TableLocation, play: ReplayScope) -> MicroBatchClock:
-    """When the stream's micro-batches were, as far as its tables tell, up to the end of the play."""
-    begin_ms, end_ms = play.from_ms - play.lead_ms, play.to_ms + DAY_MS
+def stream_clock(spark: SparkSession, location: TableLocation, scope: ReplayScope) -> MicroBatchClock:
+    """When the stream's micro-batches were, as far as its tables tell, up to the end of the scope."""
+    begin_ms, end_ms = scope.from_ms - scope.lead_ms, scope.to_ms + DAY_MS
 
     def within(instant: str) -> Column:
         return F.col(instant).between(F.timestamp_millis(F.lit(begin_ms)), F.timestamp_millis(F.lit(end_ms)))
@@ -150,7 +150,7 @@ def stream_clock(spark: SparkSession, location: TableLocation, play: ReplayScope
     ever = progress.agg(F.min(F.when(F.col("started") > 0, at)).alias("first_ms"), F.max(at).alias("newest_ms")).first()
     assert ever is not None
     last_ms = int(max([*changed["at"], *known["at"]], default=wall_clock_ms()))
-    until_ms = min(play.to_ms, last_ms)
+    until_ms = min(scope.to_ms, last_ms)
     return build_clock(
         (changed["at"], changed["oldest"], changed["newest"]),
         (known["at"], known["rows_in"]),
@@ -161,18 +161,18 @@ def stream_clock(spark: SparkSession, location: TableLocation, play: ReplayScope
 
 
 def replay_sessions(
-    spark: SparkSession, location: TableLocation, play: ReplayScope, clock: MicroBatchClock
+    spark: SparkSession, location: TableLocation, scope: ReplayScope, clock: MicroBatchClock
 ) -> DataFrame:
-    """The sessions of the play, folded as `rollup.fold_by_session` folds changes."""
-    begin = F.timestamp_millis(F.lit(play.from_ms - play.lead_ms))
+    """The sessions of the scope, folded as `rollup.fold_by_session` folds changes."""
+    begin = F.timestamp_millis(F.lit(scope.from_ms - scope.lead_ms))
     raw = location.read(spark.read, RAW_EVENTS).where(
         (F.col("ingest_date") >= F.to_date(begin))
         & (F.col("ingested_at") >= begin)
-        & (F.col("ingest_date") <= F.to_date(F.timestamp_millis(F.lit(play.to_ms - 1))))
+        & (F.col("ingest_date") <= F.to_date(F.timestamp_millis(F.lit(scope.to_ms - 1))))
     )
-    events = read_events(raw, play.limits)
+    events = read_events(raw, scope.limits)
     tasks = max(_LEAST_TASKS, math.ceil(raw.count() / _EVENTS_PER_TASK))
-    player = ArrowReplay(play.rules, clock, play.layout.device_groups, play.from_ms)
+    player = ArrowReplay(scope.rules, clock, scope.layout.device_groups, scope.from_ms)
     rows = (
         events.repartition(tasks, "device_id")
         .sortWithinPartitions("device_id", "ingested_ms", "event_ms", "is_start", "session_id")
@@ -197,12 +197,13 @@ def replay_sessions(
     )
 
 
-def verify(
-    spark: SparkSession, location: TableLocation, folded: DataFrame, play: ReplayScope, clock: MicroBatchClock, say: Say
-) -> None:
-    """Compare the rows with `sessions`, and list what differs; raises `DifferenceError` where a session does."""
-    begin, end = (F.timestamp_millis(F.lit(ms)) for ms in (play.from_ms, clock.until_ms))
-    compared = compare_sessions(location.read(spark.read, SESSIONS), to_session_rows(folded), begin, end).persist()
+def verify(sessions: DataFrame, folded: DataFrame, period_ms: tuple[int, int], say: Say) -> None:
+    """Compare the folded rows with `sessions` within a period, and list what differs.
+
+    Raises `DifferenceError` where a session differs.
+    """
+    begin, end = (F.timestamp_millis(F.lit(ms)) for ms in period_ms)
+    compared = compare_sessions(sessions, to_session_rows(folded), begin, end).persist()
     try:
         count = compared.count()
         different = compared.where("what != ''")
@@ -237,7 +238,7 @@ def compare_sessions(theirs: DataFrame, ours: DataFrame, begin: Column, end: Col
     differing = [
         F.when(
             ~F.col(f"t.{name}").eqNullSafe(F.col(f"o.{name}")),
-            F.concat(F.lit(f"{name} "), _told(f"t.{name}"), F.lit(", not "), _told(f"o.{name}")),
+            F.concat(F.lit(f"{name} "), _as_text(f"t.{name}"), F.lit(", not "), _as_text(f"o.{name}")),
         )
         for name in _COMPARED
     ]
@@ -273,7 +274,7 @@ def _merge(spark: SparkSession, location: TableLocation, folded: DataFrame, say:
     say(f"{counts['numTargetRowsInserted']} sessions are new in sessions, {counts['numTargetRowsUpdated']} are changed")
 
 
-def _told(column: str) -> Column:
+def _as_text(column: str) -> Column:
     return F.coalesce(F.col(column).cast("string"), F.lit("null"))
 
 

@@ -87,12 +87,12 @@ class ArrowReplay:
         now_ms = self.clock.of_messages(_numbers(events, "ingested_ms"))
         device = _groups(events["device_id"])
         stretch = self._stretches(device, now_ms)
-        plain = self._take_turns(events, stretch, now_ms) & _told_once(events, device, stretch)
+        plain = self._alternate(events, stretch, now_ms) & _have_two_events(events, device, stretch)
         starts = np.flatnonzero(plain)[::2]
         rows = [self._plain_rows(events, starts, now_ms)]
         others = np.flatnonzero(~plain)
         if len(others):
-            rows.append(self._played(events.take(pa.array(others)), now_ms[others]))
+            rows.append(self._replay_all(events.take(pa.array(others)), now_ms[others]))
         return pa.concat_tables(rows).filter(pc.field("updated_ms") >= self.from_ms)
 
     def _stretches(self, device: Instants, now_ms: Instants) -> Instants:
@@ -108,7 +108,7 @@ class ArrowReplay:
         begins[1:] = (device[1:] != device[:-1]) | (now_ms[1:] > empty_ms[:-1])
         return np.cumsum(begins)
 
-    def _take_turns(self, events: pa.Table, stretch: Instants, now_ms: Instants) -> _Marks:
+    def _alternate(self, events: pa.Table, stretch: Instants, now_ms: Instants) -> _Marks:
         """Which events are of a stretch that is Start, End, Start, End, each End after its own Start and in time."""
         session = _numbers(events, "session_id")
         at_ms = _numbers(events, "event_ms")
@@ -148,7 +148,7 @@ class ArrowReplay:
             schema=ROW_SCHEMA,
         )  # fmt: skip
 
-    def _played(self, events: pa.Table, now_ms: Instants) -> pa.Table:
+    def _replay_all(self, events: pa.Table, now_ms: Instants) -> pa.Table:
         columns = [events[name].to_pylist() for name in EVENT_COLUMNS]
         rows: list[tuple[Any, ...]] = []
         for device_id, of_device in groupby(zip(now_ms.tolist(), *columns, strict=True), key=lambda row: row[1]):
@@ -156,8 +156,7 @@ class ArrowReplay:
             if self.device_groups is not None:
                 key = str(crc32(device_id.encode()) % self.device_groups)
             micro_batches = (
-                (clock_ms, [_event(*row[2:]) for row in of])
-                for clock_ms, of in groupby(of_device, key=lambda row: row[0])
+                (clock_ms, [_event(row) for row in of]) for clock_ms, of in groupby(of_device, key=lambda row: row[0])
             )
             grid = grid_of(key, self.rules.heartbeat_ms)
             for session_id, one in fold_changes(replay(micro_batches, grid, self.rules, self.clock)):
@@ -170,21 +169,15 @@ class ArrowReplay:
         )
 
 
-def _event(
-    session_id: int,
-    is_start: bool,  # noqa: FBT001 - a cell of a row
-    at_ms: int,
-    foreground_s: int | None,
-    account_id: str | None,
-    platform: str,
-    ingested_ms: int,
-) -> Event:
-    said = session_id, at_ms, _PLATFORMS[platform], ingested_ms, account_id
-    return Start(*said) if is_start else End(*said, foreground_s)
+def _event(row: tuple[Any, ...]) -> Event:
+    """The event of a row: its micro-batch's clock, then `EVENT_COLUMNS`."""
+    _now_ms, _device_id, session_id, is_start, at_ms, foreground_s, account_id, platform, ingested_ms = row
+    fields = session_id, at_ms, _PLATFORMS[platform], ingested_ms, account_id
+    return Start(*fields) if is_start else End(*fields, foreground_s)
 
 
-def _told_once(events: pa.Table, device: Instants, stretch: Instants) -> _Marks:
-    """Which events are of a stretch each session of which has two events on the device: where it takes turns, both are in it."""
+def _have_two_events(events: pa.Table, device: Instants, stretch: Instants) -> _Marks:
+    """Which events are of a stretch in which each session has exactly two events on the device."""
     session = _numbers(events, "session_id")
     order = np.lexsort((session, device))
     begins = np.ones(len(order), bool)

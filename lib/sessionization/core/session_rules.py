@@ -7,7 +7,7 @@ ever modified. The rows S1 to S6, E1 to E4 and T1 to T4 that the comments name a
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from sessionization.core.events import Change, ChangeKind, End, EndReason, Event, Platform, Start, in_order
+from sessionization.core.events import Change, ChangeKind, End, EndReason, Event, Start, in_order
 from sessionization.core.heartbeat_grid import Firing
 from sessionization.core.session_state import Closed, Live, PendingEnd, Rules, Sessions, SessionState, deadline_ms
 
@@ -205,8 +205,7 @@ class _Device:
         """Drop an entry; a pending End leaves as an orphan, so that it is not lost."""
         del self._sessions[session_id]
         if isinstance(entry, PendingEnd):
-            said = entry.account_id, entry.platform
-            self._emit_ended(session_id, *said, EndReason.ORPHANED, 0, None, entry.at_ms, entry.foreground_s)
+            self._emit_ended(session_id, entry)
 
     def _live(self) -> tuple[int, Live] | None:
         """The device's live session, if it has one, by its id."""
@@ -236,16 +235,7 @@ class _Device:
 
     def _put_closed(self, session_id: int, closed: Closed) -> None:
         self._sessions[session_id] = closed
-        self._emit_ended(
-            session_id,
-            closed.account_id,
-            closed.platform,
-            closed.reason,
-            closed.revision,
-            closed.started_ms,
-            closed.ended_ms,
-            closed.foreground_s,
-        )
+        self._emit_ended(session_id, closed)
 
     def _emit_started(self, session_id: int, live: Live) -> None:
         self._changes.append(
@@ -262,22 +252,17 @@ class _Device:
             )
         )
 
-    def _emit_ended(  # noqa: PLR0913 - one argument per column that differs between the kinds of end
-        self,
-        session_id: int,
-        account_id: str | None,
-        platform: Platform,
-        reason: EndReason,
-        revision: int,
-        started_ms: int | None,
-        ended_ms: int,
-        foreground_s: int | None,
-    ) -> None:
+    def _emit_ended(self, session_id: int, entry: Closed | PendingEnd) -> None:
+        """Emit the end of a closed session, or of an End whose Start has not come as an orphaned one."""
+        if isinstance(entry, Closed):
+            reason, revision, started_ms, ended_ms = entry.reason, entry.revision, entry.started_ms, entry.ended_ms
+        else:
+            reason, revision, started_ms, ended_ms = EndReason.ORPHANED, 0, None, entry.at_ms
         self._changes.append(
             Change(
                 session_id=session_id,
-                account_id=account_id,
-                platform=platform,
+                account_id=entry.account_id,
+                platform=entry.platform,
                 kind=ChangeKind.ENDED,
                 processed_ms=self._now_ms,
                 started_ms=started_ms,
@@ -285,7 +270,7 @@ class _Device:
                 revision=revision,
                 ended_ms=ended_ms,
                 duration_ms=None if started_ms is None else ended_ms - started_ms,
-                foreground_s=foreground_s,
+                foreground_s=entry.foreground_s,
                 event_ms=None if self._event is None else self._event.at_ms,
                 ingested_ms=None if self._event is None else self._event.ingested_ms,
             )

@@ -88,10 +88,10 @@ def erase(settings: EraseSettings, say: Say) -> Receipt:
     with open_tables_exclusively(settings, _NEEDED, say) as (spark, location):
         if settings.checkpoints is not None:
             refuse_backlog(settings.checkpoints, partial(location.has_append_since, spark, SESSION_CHANGES))
-        receipt = Receipt(hashes, _told(wall_clock_ms()))
+        receipt = Receipt(hashes, _iso(wall_clock_ms()))
         with explain_conflict("a table"):
             theirs = _find_sessions(spark, location, accounts)
-            _erase(spark, location, accounts, theirs, receipt, say)
+            _Erasure(spark, location, receipt, say).erase(accounts, theirs)
         if settings.checkpoints is not None and (settings.checkpoints / SESSIONIZE / "state").is_dir():
             entries = StateReader(spark, settings.checkpoints).sessions()
             receipt.state = _of(entries, accounts, theirs).count()
@@ -137,47 +137,74 @@ def _of(rows: DataFrame, accounts: list[str], theirs: DataFrame, also: Column | 
     return known.where(found if also is None else also | found)
 
 
-def _erase(
-    spark: SparkSession,
-    location: TableLocation,
-    accounts: list[str],
-    theirs: DataFrame,
-    receipt: Receipt,
-    say: Say,
-) -> None:
-    """Delete so that a run that was cut off can be repeated: what tells whose a session is goes after what it is asked for.
+@dataclass(frozen=True, slots=True)
+class _Erasure:
+    """Deletes by MERGE, never by DELETE: a table's history stores the condition of a DELETE, and with it the account."""
 
-    That is messages, then rows of its sessions that name nobody, then what names it, `sessions` last. All is done by MERGE,
-    also what a DELETE could do: a table's history keeps the condition, and the name in it. The rows of `raw_events` stay
-    without their messages: a warm start takes from them what has been read.
-    """
-    named = spark.createDataFrame([(account,) for account in accounts], "account_id string")
+    spark: SparkSession
+    location: TableLocation
+    receipt: Receipt
+    say: Say
 
-    def count(table: Table, rows: int) -> None:
-        receipt.deleted[table.name] = rows
-        say(f"{table.name}: {rows:,} rows are {'emptied' if table is RAW_EVENTS else 'deleted'}")
+    def erase(self, accounts: list[str], theirs: DataFrame) -> None:
+        """Delete in an order in which an erasure that was cut off can be repeated.
 
-    for table in _OF_MESSAGES:
-        messages = _messages(location.read(spark.read, table), accounts, theirs)
-        change = _clear_values if table is RAW_EVENTS else _delete_matching
-        count(table, change(spark, location, table, messages, _MESSAGE))
-    tables = (SESSION_CHANGES, BACKFILL, SESSIONS) if location.exists(spark, BACKFILL) else (SESSION_CHANGES, SESSIONS)
-    nameless = dict.fromkeys(tables, 0)
-    if not theirs.isEmpty():
-        nameless = {
-            table: _delete_matching(spark, location, table, theirs, _KEY, "t.account_id IS NULL") for table in tables
-        }
-    for table in tables:
-        count(table, nameless[table] + _delete_matching(spark, location, table, named, _ACCOUNT))
-        if table is not SESSION_CHANGES:
-            receipt.unnamed += _clear_account(spark, location, table, named)
-    for table in (*_OF_MESSAGES, *tables):
-        # What a deletion vector hides is still in its file.
-        spark.sql(f"REORG TABLE {location.sql_name(table.name)} APPLY (PURGE)")
-        found = location.properties(spark, table)
+        First go the messages, then the rows of the accounts' sessions (`theirs`) that name nobody, then the rows that name
+        an account, `sessions` last: what tells whose a session is goes after the rows that are found by it. The rows of
+        `raw_events` stay without their messages: a warm start learns from them what was read.
+        """
+        location = self.location
+        named = self.spark.createDataFrame([(account,) for account in accounts], "account_id string")
+        for table in _OF_MESSAGES:
+            messages = _messages(location.read(self.spark.read, table), accounts, theirs)
+            change = self._clear_values if table is RAW_EVENTS else self._delete_matching
+            self._count(table, change(table, messages, _MESSAGE))
+        has_backfill = location.exists(self.spark, BACKFILL)
+        tables = (SESSION_CHANGES, BACKFILL, SESSIONS) if has_backfill else (SESSION_CHANGES, SESSIONS)
+        nameless = dict.fromkeys(tables, 0)
+        if not theirs.isEmpty():
+            nameless = {table: self._delete_matching(table, theirs, _KEY, "t.account_id IS NULL") for table in tables}
+        for table in tables:
+            self._count(table, nameless[table] + self._delete_matching(table, named, _ACCOUNT))
+            if table is not SESSION_CHANGES:
+                self.receipt.unnamed += self._clear_account(table, named)
+        for table in (*_OF_MESSAGES, *tables):
+            self._purge(table)
+
+    def _count(self, table: Table, rows: int) -> None:
+        self.receipt.deleted[table.name] = rows
+        self.say(f"{table.name}: {rows:,} rows are {'emptied' if table is RAW_EVENTS else 'deleted'}")
+
+    def _purge(self, table: Table) -> None:
+        """Rewrite the files whose rows are hidden by deletion vectors, and note until when the old files stay."""
+        self.spark.sql(f"REORG TABLE {self.location.sql_name(table.name)} APPLY (PURGE)")
+        found = self.location.properties(self.spark, table)
         log_ms, files_ms = (retention_ms_of(found, key) for key in RETENTION_PROPERTIES)
-        for until, kept_ms in ((receipt.files_until, files_ms), (receipt.log_until, log_ms)):
-            until[table.name] = "unknown" if kept_ms is None else _told(wall_clock_ms() + kept_ms)
+        for until, retention_ms in ((self.receipt.files_until, files_ms), (self.receipt.log_until, log_ms)):
+            until[table.name] = "unknown" if retention_ms is None else _iso(wall_clock_ms() + retention_ms)
+
+    def _clear_account(self, table: Table, named: DataFrame) -> int:
+        """Clear the account in rows of others that name it internally, with an End that came before another player's Start.
+
+        The row has the Start's account, if there is one: so a Start that names the account is in a row that is deleted.
+        """
+        target = self.location.delta_table(self.spark, table)
+        unnamed = F.col("t._shown_end").withField("account_id", F.lit(None).cast("string"))
+        merge = target.alias("t").merge(named.alias("s"), "t._shown_end.account_id = s.account_id")
+        return _rows(target, merge.whenMatchedUpdate(set={"_shown_end": unnamed}).execute)
+
+    def _clear_values(self, table: Table, rows: DataFrame, key: tuple[str, ...]) -> int:
+        """Set `value` to null in the rows of a table that agree with one of `rows` in the columns `key`."""
+        target = self.location.delta_table(self.spark, table)
+        merge = target.alias("t").merge(rows.alias("s"), " AND ".join(f"t.{name} = s.{name}" for name in key))
+        return _rows(target, merge.whenMatchedUpdate(set={"value": F.lit(None).cast("binary")}).execute)
+
+    def _delete_matching(self, table: Table, rows: DataFrame, key: tuple[str, ...], condition: str = "true") -> int:
+        """Delete the rows of a table that agree with one of `rows` in the columns `key`, where `condition` holds too."""
+        target = self.location.delta_table(self.spark, table)
+        on = " AND ".join((*(f"t.{name} = s.{name}" for name in key), condition))
+        merge = target.alias("t").merge(rows.alias("s"), on).whenMatchedDelete()
+        return _rows(target, merge.execute)
 
 
 def _messages(messages: DataFrame, accounts: list[str], theirs: DataFrame) -> DataFrame:
@@ -189,41 +216,6 @@ def _messages(messages: DataFrame, accounts: list[str], theirs: DataFrame) -> Da
         malformed_text_names_account(value, accounts)
     )
     return _of(said, accounts, theirs, names).select(*_MESSAGE).distinct()
-
-
-def _clear_account(spark: SparkSession, location: TableLocation, table: Table, named: DataFrame) -> int:
-    """Rows of others that name an account internally, with an End that came before another player's Start.
-
-    The row has the Start's account, if there is one: so a Start that names the account is in a row that is deleted.
-    """
-    target = location.delta_table(spark, table)
-    unnamed = F.col("t._shown_end").withField("account_id", F.lit(None).cast("string"))
-    merge = target.alias("t").merge(named.alias("s"), "t._shown_end.account_id = s.account_id")
-    return _rows(target, merge.whenMatchedUpdate(set={"_shown_end": unnamed}).execute)
-
-
-def _clear_values(
-    spark: SparkSession, location: TableLocation, table: Table, rows: DataFrame, key: tuple[str, ...]
-) -> int:
-    """Take the messages out of the rows of a table that agree with one of these in the columns `key`."""
-    target = location.delta_table(spark, table)
-    merge = target.alias("t").merge(rows.alias("s"), " AND ".join(f"t.{name} = s.{name}" for name in key))
-    return _rows(target, merge.whenMatchedUpdate(set={"value": F.lit(None).cast("binary")}).execute)
-
-
-def _delete_matching(
-    spark: SparkSession,
-    location: TableLocation,
-    table: Table,
-    rows: DataFrame,
-    key: tuple[str, ...],
-    also: str = "true",
-) -> int:
-    """Delete the rows of a table that agree with one of these in the columns `key`."""
-    target = location.delta_table(spark, table)
-    on = " AND ".join((*(f"t.{name} = s.{name}" for name in key), also))
-    merge = target.alias("t").merge(rows.alias("s"), on).whenMatchedDelete()
-    return _rows(target, merge.execute)
 
 
 def _rows(target: DeltaTable, change: Callable[[], object]) -> int:
@@ -238,5 +230,5 @@ def _rows(target: DeltaTable, change: Callable[[], object]) -> int:
     )
 
 
-def _told(instant_ms: int) -> str:
+def _iso(instant_ms: int) -> str:
     return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=instant_ms)).isoformat(timespec="seconds")

@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -58,7 +58,8 @@ def land_changes(settings: LandChangesSettings, say: Say, stop: threading.Event)
         location.require(spark, [SESSION_CHANGES])
         check_topics(spark, settings, (settings.output_topic,))
         options = client_options(spark, settings)
-        query = start_landing(spark, location, options, settings.output_topic, settings.checkpoints, settings.trigger)
+        landing = Landing(location, options, settings.output_topic, settings.checkpoints, settings.trigger)
+        query = landing.start(spark)
         say(f"from {settings.output_topic} into {SESSION_CHANGES.name} in {location}")
         wait_and_stop(query, settings.checkpoints / _QUERY, stop, settings.run_for, say)
 
@@ -80,36 +81,37 @@ def _refuse_other_topic(checkpoints: Path, output_topic: str) -> None:
         raise CheckpointError(msg)
 
 
-def start_landing(
-    spark: SparkSession,
-    location: TableLocation,
-    options: Mapping[str, str],
-    output_topic: str,
-    checkpoints: Path,
-    trigger_ms: int,
-) -> StreamingQuery:
-    """Start the query; `options` are the Kafka client's."""
-    source = {
-        "subscribe": output_topic,
-        "startingOffsets": "earliest",
-        "failOnDataLoss": "true",
-        "maxOffsetsPerTrigger": str(MAX_CHANGES_PER_MICRO_BATCH),
-    }
-    records = spark.readStream.format("kafka").options(**options, **source).load()
-    return (
-        changes_topic.from_records(records)
-        .writeStream.queryName(_QUERY)
-        .foreachBatch(partial(_land, location, output_topic))
-        .option("checkpointLocation", str(checkpoints / _QUERY))
-        .trigger(processingTime=f"{trigger_ms} milliseconds")
-        .start()
-    )
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """The query that appends the topic's changes to `session_changes`; `options` are the Kafka client's."""
 
+    location: TableLocation
+    options: Mapping[str, str]
+    output_topic: str
+    checkpoints: Path
+    trigger_ms: int
 
-def _land(location: TableLocation, output_topic: str, changes: DataFrame, batch_id: int) -> None:
-    append_missing_changes(location, output_topic, changes)
-    if batch_id % COMPACT_EVERY_BATCHES == COMPACT_EVERY_BATCHES - 1:
-        compact(changes.sparkSession, location, (SESSION_CHANGES,))
+    def start(self, spark: SparkSession) -> StreamingQuery:
+        source = {
+            "subscribe": self.output_topic,
+            "startingOffsets": "earliest",
+            "failOnDataLoss": "true",
+            "maxOffsetsPerTrigger": str(MAX_CHANGES_PER_MICRO_BATCH),
+        }
+        records = spark.readStream.format("kafka").options(**self.options, **source).load()
+        return (
+            changes_topic.from_records(records)
+            .writeStream.queryName(_QUERY)
+            .foreachBatch(self._append)
+            .option("checkpointLocation", str(self.checkpoints / _QUERY))
+            .trigger(processingTime=f"{self.trigger_ms} milliseconds")
+            .start()
+        )
+
+    def _append(self, changes: DataFrame, batch_id: int) -> None:
+        append_missing_changes(self.location, self.output_topic, changes)
+        if batch_id % COMPACT_EVERY_BATCHES == COMPACT_EVERY_BATCHES - 1:
+            compact(changes.sparkSession, self.location, (SESSION_CHANGES,))
 
 
 def append_missing_changes(location: TableLocation, output_topic: str, changes: DataFrame) -> None:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
@@ -15,13 +16,25 @@ from typing import IO
 from sessionization.errors import CheckpointError, ConfigurationError, StoppedError
 from sessionization.say import Say
 
-LOCK_FILE = "lock"
-TABLES_LOCK_FILE = "_lock"
-STREAM_LOCK_FILE = "_stream"
-"""Such names no reader of tables takes for one of theirs."""
 _VOLUMES = Path("/Volumes")
 _WAIT_S = 20
 _POLL_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class LockedAs:
+    """What a folder is locked as: the option that named it, and the file in it that is locked.
+
+    Delta ignores files whose names begin with an underscore.
+    """
+
+    option: str
+    file_name: str
+
+
+CHECKPOINT = LockedAs("--checkpoints", "lock")
+TABLES = LockedAs("--warehouse", "_lock")
+STREAM = LockedAs("--warehouse", "_stream")
 
 
 @contextmanager
@@ -30,9 +43,7 @@ def lock_folder(
     say: Say,
     stop: threading.Event | None = None,
     wait_s: float = _WAIT_S,
-    *,
-    option: str = "--checkpoints",
-    name: str = LOCK_FILE,
+    locked_as: LockedAs = CHECKPOINT,
 ) -> Iterator[None]:
     """Hold the folder while the body runs; it is made if missing.
 
@@ -40,8 +51,7 @@ def lock_folder(
     however they end: an engine may outlive its job by a moment, and must not meet the next one. That is what `wait_s`
     is for.
 
-    A folder of a Databricks volume is made and not held. `option` is what the folder was given as, `name` the file in it that
-    is locked.
+    A folder of a Databricks volume is made and not held.
 
     Raises `CheckpointError` when another job holds the folder all that time, `StoppedError` when `stop` is set before
     that, and `ConfigurationError` when the folder cannot be used.
@@ -50,15 +60,15 @@ def lock_folder(
     is_volume = folder.is_relative_to(_VOLUMES)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = None if is_volume else (folder / name).open("a+", encoding="utf-8")
+        file = None if is_volume else (folder / locked_as.file_name).open("a+", encoding="utf-8")
     except OSError as error:
-        msg = f"{option} {folder} cannot be used ({error.strerror}): give a folder that this user can write"
+        msg = f"{locked_as.option} {folder} cannot be used ({error.strerror}): give a folder that this user can write"
         raise ConfigurationError(msg) from error
     if file is None:  # a volume knows neither locks nor appending: the job's max_concurrent_runs sees to it there
         yield
         return
     with file:
-        _wait_for(file, f"{option} {folder}", say, stop or threading.Event(), wait_s)
+        _wait_for(file, f"{locked_as.option} {folder}", say, stop or threading.Event(), wait_s)
         os.set_inheritable(file.fileno(), True)  # by the engine
         _sign(file)
         try:

@@ -10,7 +10,14 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from sessionization.core.session_state import Sessions
 from sessionization.spark.operator.codec import decode_entries, encode_entries, has_live, only_beating
-from sessionization.spark.operator.session_store import STATE_NAME, Devices, DueSessions, Named, SessionStore
+from sessionization.spark.operator.session_store import (
+    STATE_NAME,
+    Devices,
+    DueSessions,
+    SessionStore,
+    by_device,
+    device_error,
+)
 
 BUCKETS = 64
 """Into how many parts the devices of a group are spread. A checkpoint keeps it for good, as it keeps the groups."""
@@ -68,14 +75,17 @@ class GroupStore(SessionStore):
         self._read_all()
         self._is_due = True
         due = DueSessions({})
-        with Named() as at:
-            for at.device_id, rows in self._seen():
+        device_id = None
+        try:
+            for device_id, rows in self._seen():
                 live = only_beating(rows, rested_ms, opened_ms)
                 if live is None:
-                    due.devices[at.device_id] = decode_entries(rows)
+                    due.devices[device_id] = decode_entries(rows)
                 else:
-                    due.beating.extend((at.device_id, row) for row in live)
+                    due.beating.extend((device_id, row) for row in live)
                     due.others += len(rows)
+        except Exception as error:
+            raise device_error(device_id, error) from error
         return due
 
     def read_others(self, device_ids: Collection[str]) -> Devices:
@@ -150,7 +160,7 @@ class GroupStore(SessionStore):
         self._buckets.updateValue((bucket,), (orjson.dumps(devices).decode(),))
 
     def _bucket_of(self, device_id: str) -> int:
-        """Of the hash whose remainder is the group, the quotient decides: the remainder is the same for all of it."""
+        """The hash's remainder picks the group, so its quotient picks the bucket."""
         return crc32(device_id.encode()) // self._groups % BUCKETS
 
 
@@ -167,8 +177,4 @@ def _devices(key: str, text: str) -> dict[str, Any]:
 
 def _sessions(devices: Iterable[tuple[str, Any]]) -> Devices:
     """Read devices as they are stored."""
-    read: Devices = {}
-    with Named() as at:
-        for at.device_id, rows in devices:
-            read[at.device_id] = decode_entries(rows)
-    return read
+    return by_device(dict(devices), lambda _device_id, rows: decode_entries(rows))

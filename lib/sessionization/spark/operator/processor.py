@@ -26,7 +26,7 @@ from sessionization.spark.operator.codec import (
     unpack_seed,
 )
 from sessionization.spark.operator.group_store import GroupStore
-from sessionization.spark.operator.session_store import Devices, DeviceStore, Named, SessionStore, any_live
+from sessionization.spark.operator.session_store import Devices, DeviceStore, SessionStore, any_live, by_device
 
 GROUPING_KEY = "grouping_key"
 
@@ -95,10 +95,11 @@ class SessionProcessor(StatefulProcessor):
                 return
             self._store.select_key(key[0])
         before = self._store.read(events)
-        outcomes: dict[str, Outcome] = {}
-        with Named() as at:
-            for at.device_id, of_device in events.items():
-                outcomes[at.device_id] = on_events(before.get(at.device_id, {}), of_device, now_ms, rules)
+
+        def decide(device_id: str, of_device: list[Event]) -> Outcome:
+            return on_events(before.get(device_id, {}), of_device, now_ms, rules)
+
+        outcomes = by_device(events, decide)
         output, after = self._saved(before, outcomes, now_ms)
         self._reschedule(key, before, after, now_ms)
         yield from pack_rows(output)
@@ -123,10 +124,7 @@ class SessionProcessor(StatefulProcessor):
         firing = Firing.of(expiredTimerInfo.getExpiryTimeInMs(), now_ms, grid)
         self._store.select_key(key[0])
         due = self._store.read_due(now_ms - rules.late_retention_ms, now_ms - rules.session_timeout_ms)
-        outcomes: dict[str, Outcome] = {}
-        with Named() as at:
-            for at.device_id, sessions in due.devices.items():
-                outcomes[at.device_id] = on_timer(sessions, firing, rules)
+        outcomes = by_device(due.devices, lambda _device_id, sessions: on_timer(sessions, firing, rules))
         output, after = self._saved(due.devices, outcomes, now_ms)
         self._store.flush()
         if self.layout.device_groups is not None:

@@ -1,15 +1,18 @@
 """What the operator remembers under a grouping key, read and written device by device."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, TypeVar
 
 from pyspark.sql.streaming import StatefulProcessorHandle
 from pyspark.sql.types import LongType, StructField, StructType
 
 from sessionization.core.session_state import Live, Sessions, SessionState
 from sessionization.spark.operator.codec import STATE_SCHEMA, StoredEntry, decode_entry, encode_entry
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 STATE_NAME = "sessions"
 
@@ -86,10 +89,7 @@ class DeviceStore(SessionStore):
 
     def read(self, device_ids: Iterable[str]) -> Devices:  # noqa: ARG002 - it is always the same one
         values = list(self._sessions.iterator())
-        with Named() as at:
-            at.device_id = self._device_id
-            sessions = {session_id: decode_entry(value) for (session_id,), value in values}
-        return {self._device_id: sessions} if sessions else {}
+        return by_device({self._device_id: values}, _decode_values) if values else {}
 
     def read_all(self) -> Devices:
         return self.read((self._device_id,))
@@ -114,21 +114,30 @@ class DeviceStore(SessionStore):
         pass
 
 
+def _decode_values(_device_id: str, values: Iterable[tuple[tuple[int], Any]]) -> dict[int, SessionState]:
+    return {session_id: decode_entry(value) for (session_id,), value in values}
+
+
 def any_live(devices: Devices) -> bool:
     """Whether a session is live on one of these devices."""
     return any(isinstance(entry, Live) for sessions in devices.values() for entry in sessions.values())
 
 
-class Named:
-    """Says which device was at hand when something failed: whoever is on call has to find its messages."""
+def by_device(devices: Mapping[str, T], decide: Callable[[str, T], R]) -> dict[str, R]:
+    """What `decide` returns for each device. An error names the device, so that its messages can be found.
 
-    device_id = ""
+    Raises `RuntimeError`.
+    """
+    results: dict[str, R] = {}
+    device_id = None
+    try:
+        for device_id, of_device in devices.items():
+            results[device_id] = decide(device_id, of_device)
+    except Exception as error:
+        raise device_error(device_id, error) from error
+    return results
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
-        if not isinstance(error, Exception):
-            return
-        msg = f"device {self.device_id!r}: {error}"
-        raise RuntimeError(msg) from error
+def device_error(device_id: str | None, error: Exception) -> RuntimeError:
+    """An error that names the device at which it occurred, so that the device's messages can be found."""
+    return RuntimeError(f"device {device_id!r}: {error}")

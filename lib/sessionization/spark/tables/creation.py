@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.spark.tables.conflicts import retry_on_conflict
-from sessionization.spark.tables.location import OWNER_PROPERTY, TableLocation, refuse_other_owner
+from sessionization.spark.tables.location import OWNER_PROPERTY, TableLocation
 from sessionization.spark.tables.schemas import LATE_ENDS_SHOWN, PROPERTIES_OF_ALL, SESSIONS, TABLES, Table
 
 
@@ -58,11 +58,11 @@ def _create_or_check(spark: SparkSession, location: TableLocation, table: Table,
             )
             raise CheckpointError(msg)
         _create(spark, location, table, owner)
-    do = (
-        "; a second one would double every row: give that checkpoint's folder as --checkpoints, or another location for the "
+    advice = (
+        "a second one would double every row; give that checkpoint's folder as --checkpoints, or another location for the "
         "tables"
     )
-    refuse_other_owner(spark, location, table, owner, do)
+    location.check_owner(spark, table, owner, advice)
     _add_columns(spark, location, table)
     if table is SESSIONS:
         mark_late_ends_reported(spark, location)

@@ -13,8 +13,8 @@ from pyspark.sql.streaming import DataStreamReader
 
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.say import Say
+from sessionization.spark.checkpoint import folder_lock
 from sessionization.spark.checkpoint.folder import read_checkpoint
-from sessionization.spark.checkpoint.folder_lock import STREAM_LOCK_FILE, TABLES_LOCK_FILE, lock_folder
 from sessionization.spark.tables.conflicts import retry_on_conflict
 from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, SESSIONS, Table
 
@@ -102,9 +102,18 @@ class TableLocation:
         Raises `CheckpointError` where it is another one, or none at all; it is only read.
         """
         owner = read_checkpoint(checkpoints).id
+        advice = (
+            f"--checkpoints {checkpoints} is of another job: give the folder of this one's job, or that job's tables"
+        )
         for table in _ONE_OF_EACH_QUERY:
-            do = ": give that one's folder, or the location of this one's tables"
-            refuse_other_owner(spark, self, table, owner, do, of=f" of --checkpoints {checkpoints}")
+            self.check_owner(spark, table, owner, advice)
+
+    def check_owner(self, spark: SparkSession, table: Table, owner: str, advice: str) -> None:
+        """Raises `CheckpointError`, with what to do, where the checkpoint `owner` does not write the table."""
+        found = self.owner(spark, table)
+        if found != owner:
+            msg = f"table {table.name} in {self} is written by another checkpoint ({found}, not {owner}): {advice}"
+            raise CheckpointError(msg)
 
     @contextmanager
     def lock_for_maintenance(self, say: Say, stop: threading.Event | None = None) -> Iterator[None]:
@@ -120,7 +129,7 @@ class TableLocation:
         if self.warehouse is None or not self._has_log(SESSION_CHANGES):
             yield
             return
-        with lock_folder(self.warehouse, say, stop, option="--warehouse", name=TABLES_LOCK_FILE):
+        with folder_lock.lock_folder(self.warehouse, say, stop, locked_as=folder_lock.TABLES):
             yield
 
     @contextmanager
@@ -132,7 +141,7 @@ class TableLocation:
         if self.warehouse is None:
             yield
             return
-        with lock_folder(self.warehouse, say, stop, option="--warehouse", name=STREAM_LOCK_FILE):
+        with folder_lock.lock_folder(self.warehouse, say, stop, locked_as=folder_lock.STREAM):
             yield
 
     def read(self, reader: DataFrameReader | DataStreamReader, table: Table) -> DataFrame:
@@ -182,16 +191,6 @@ class TableLocation:
 
     def _has_log(self, table: Table) -> bool:
         return Path(self._folder(table.name), "_delta_log").is_dir()
-
-
-def refuse_other_owner(
-    spark: SparkSession, location: TableLocation, table: Table, owner: str, do: str, *, of: str = ""
-) -> None:
-    """Check that a table is the owner's; raises `CheckpointError` that says what to `do`, and `of` what the owner is."""
-    found = location.owner(spark, table)
-    if found != owner:
-        msg = f"table {table.name} in {location} is written by another checkpoint ({found}, not {owner}{of}){do}"
-        raise CheckpointError(msg)
 
 
 def _quoted(name: str) -> str:
