@@ -104,7 +104,7 @@ def test_the_monitor_tells_a_batch_with_the_engines_word_if_it_listens_after() -
     session, taken = Session(), Taken()
     said: list[str] = []
     with (
-        report_engine_batches(session, lambda _: None, lambda progress: add(progress), StateLayout()),  # type: ignore[arg-type] # noqa: PLW0108 - not there yet
+        report_engine_batches(session, lambda _: None, [lambda progress: add(progress)], StateLayout()),  # type: ignore[arg-type] # noqa: PLW0108 - not there yet
         monitor_with(session, [RecordConsumer("a list", taken, said.append)], said.append) as add,  # type: ignore[arg-type]
     ):
         for batch_id in range(2):

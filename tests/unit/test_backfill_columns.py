@@ -140,7 +140,7 @@ def test_a_session_that_comes_again_makes_one_row(again_ms: int) -> None:
 
 def test_what_is_plain_is_not_played(monkeypatch: pytest.MonkeyPatch) -> None:
     played: Counter[str] = Counter()
-    original = ArrowReplay._played
+    original = ArrowReplay._replay_all
 
     def counted(self: ArrowReplay, events: pa.Table, now_ms: object) -> pa.Table:
         played["events"] += events.num_rows

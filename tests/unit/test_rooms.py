@@ -1,0 +1,130 @@
+"""The packages of the library form layers: an import points down, and never in a circle."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = "sessionization"
+LAYERS = (
+    ("local",),
+    ("notebook",),
+    ("ops", "backfill", "simulate"),
+    ("job",),
+    ("monitor", "ml"),
+    ("spark.pipeline",),
+    ("spark.warm_start",),
+    ("spark.output",),
+    ("spark.job_context",),
+    ("spark.operator",),
+    ("spark.tables",),
+    ("spark.input",),
+    ("spark.checkpoint",),
+    ("spark.engine",),
+    ("local_engine",),
+    ("settings",),
+    ("command_line", "core"),
+    ("",),
+)
+"""Rooms from top to bottom, below `sessionization.`; "" is the modules that lie directly there. docs/architecture.md draws them.
+
+Rooms of one layer do not import each other.
+"""
+_RANK = {room: -number for number, layer in enumerate(LAYERS) for room in layer}
+
+
+def imports(source: str) -> Iterator[str]:
+    """What a module imports of the library, also within functions, as dotted names that may end with a name of a module."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == PACKAGE:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.partition(".")[0] == PACKAGE)
+
+
+def module_of(name: str, modules: set[str]) -> str:
+    """The module that a dotted name is, or is a name of."""
+    return name if name in modules else name.rpartition(".")[0]
+
+
+def room_of(module: str) -> str:
+    """The room of a module, "" for one that lies directly in the package."""
+    parts = module.split(".")[1:]
+    if parts[:1] == ["spark"] and len(parts) > 1:
+        return ".".join(parts[:2])
+    return parts[0] if len(parts) > 1 else ""
+
+
+def graph(library: Path) -> dict[str, set[str]]:
+    """By module the modules that it imports."""
+    files = {
+        ".".join(file.relative_to(library).with_suffix("").parts).removesuffix(".__init__"): file
+        for file in (library / PACKAGE).rglob("*.py")
+    }
+    return {
+        module: {module_of(name, set(files)) for name in imports(file.read_text(encoding="utf-8"))} - {module}
+        for module, file in files.items()
+    }
+
+
+def pointing_up(imported: dict[str, set[str]]) -> list[str]:
+    """Imports into a room of the same layer or of a higher one."""
+    return sorted(
+        f"{module} -> {other}"
+        for module, others in imported.items()
+        for other in others
+        if (here := room_of(module)) != (there := room_of(other)) and _RANK[there] >= _RANK[here]
+    )
+
+
+def in_a_circle(imported: dict[str, set[str]]) -> list[str]:
+    """Modules that import each other, directly or by others: what is left when modules without imports are taken away."""
+    left = {module: set(others) for module, others in imported.items()}
+    while leaves := {module for module, others in left.items() if not others & left.keys()}:
+        left = {module: others for module, others in left.items() if module not in leaves}
+    return sorted(left)
+
+
+def test_every_import_points_down() -> None:
+    assert pointing_up(graph(ROOT / "lib")) == []
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    assert in_a_circle(graph(ROOT / "lib")) == []
+
+
+def test_modules_of_one_name_are_of_one_meaning() -> None:
+    """A module's name alone says which one is meant; tests and `__init__` are left out."""
+    names = [module.rpartition(".")[2] for module in graph(ROOT / "lib")]
+    rooms = {room.rpartition(".")[2] for layer in LAYERS for room in layer}
+    assert sorted(name for name in set(names) if names.count(name) > 1 and name not in rooms) == []
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported", "is_up", "is_circle"),
+    [
+        ("spark/input/a.py", "from sessionization.job.b import run", True, False),
+        ("spark/input/a.py", "def f():\n    from sessionization.job import b", True, False),
+        ("spark/input/a.py", "import sessionization.spark.output.c", True, False),
+        ("ops/a.py", "from sessionization.simulate import d", True, False),
+        ("job/a.py", "from sessionization.spark.input import e", False, True),
+        ("job/a.py", "from sessionization.spark.input.f import g", False, False),
+    ],
+)
+def test_an_import_that_points_up_or_in_a_circle_is_found(
+    tmp_path: Path, *, importer: str, imported: str, is_up: bool, is_circle: bool
+) -> None:
+    others = {
+        "job/b.py": "", "spark/output/c.py": "", "simulate/d.py": "", "spark/input/f.py": "g = 1",
+        "spark/input/e.py": "from sessionization.job import a",
+    }  # fmt: skip
+    for name, text in (others | {importer: imported}).items():
+        file = tmp_path / PACKAGE / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    found = graph(tmp_path)
+    above = [edge for edge in pointing_up(found) if edge.startswith(f"{PACKAGE}.{importer[:-3].replace('/', '.')} ")]
+    assert bool(above) is is_up
+    assert bool(in_a_circle(found)) is is_circle
