@@ -25,7 +25,7 @@ UNIT := $(BIN)/python -m pytest tests/unit tests/bundle tests/notebooks/test_bot
 NOTEBOOK_TESTS := $(BIN)/python -m pytest tests/notebooks -q
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
-.PHONY: help setup deploy demo demo-kafka sql notebooks notebook-data test test-notebooks test-faults soak bench bench-quick profile watched wheel lint check format lock clean
+.PHONY: help setup bundle deploy demo demo-kafka sql notebooks notebook-data test test-notebooks test-faults soak bench bench-quick profile watched wheel lint check format lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -112,9 +112,12 @@ $(BUILD)/.ready: requirements-build.lock
 watched: # databricks.yml asks for it before it deploys for players, and writes who is on call to its input
 	@IFS= read -r on_call || true; case "$$on_call" in ?*@?*) ;; *) echo "nobody would hear of failures, for '$$on_call' is no mail address: say whose it is with --var on_call=ADDRESS, BUNDLE_VAR_on_call or on_call in the file of overrides" >&2; exit 2 ;; esac
 
+bundle: $(READY) ## write the parts of the bundle that follow from settings and locks
+	@$(BIN)/python -m tools.bundle.generate
+
 deploy: $(READY) ## look at what a target is given, then deploy it: make deploy T=prod ARGS="--var on_call=ADDRESS"
 	@databricks bundle validate --strict -t $(T) $(ARGS)
-	@databricks bundle validate -t $(T) $(ARGS) -o json | $(BIN)/python -m tests.bundle
+	@databricks bundle validate -t $(T) $(ARGS) -o json | $(BIN)/python -m tools.bundle
 	@databricks bundle deploy -t $(T) $(ARGS)
 
 wheel: $(BUILD)/.ready ## the library as a wheel in dist/, as the bundle deploys it

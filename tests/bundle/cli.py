@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.bundle.sources import ROOT
 from tests.bundle.workspace.server import Workspace
+from tools.bundle.sources import ROOT
 
 _FOUND = shutil.which("databricks")
 # What nutter brings into an environment, this one or another, is the CLI of old, which knows no bundles: a script.

@@ -1,23 +1,21 @@
 """The bundle is right: for every target, and in what the checks cannot see."""
 
 import json
-import runpy
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from sessionization.databricks import ENTRY_POINT_VARIABLE
 from sessionization.job import sessionize_job
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.engine.session import CLUSTER_CONF
-from tests.bundle.checks import findings
-from tests.bundle.jobs import quartz_mistake
-from tests.bundle.options import SETTINGS, reference
-from tests.bundle.resolve import resolve
-from tests.bundle.sources import ROOT, read_sources
-from tests.bundle.spark_keys import known_spark_keys
+from tools.bundle.checks import findings
+from tools.bundle.job_options import JOBS
+from tools.bundle.jobs import quartz_mistake
+from tools.bundle.resolve import resolve
+from tools.bundle.sources import ROOT, read_sources
+from tools.bundle.spark_keys import known_spark_keys
 
 TARGETS = ("dev", "staging", "prod", "continuous")
 
@@ -31,7 +29,7 @@ def test_the_targets_are_those_that_the_documents_name() -> None:
 
 
 def test_every_job_has_its_settings_checked() -> None:
-    assert {key for _file, kind, key, _fields in read_sources(ROOT).resources() if kind == "jobs"} == SETTINGS.keys()
+    assert {key for _file, kind, key, _fields in read_sources(ROOT).resources() if kind == "jobs"} == JOBS.keys()
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -40,16 +38,9 @@ def test_made_up_players_are_where_nobody_plays(target: str) -> None:
     assert ("simulate" in jobs) is (target in {"dev", "staging"})
 
 
-def environment(target: str = "prod") -> dict[str, str]:
-    """What the cluster of the sessionize job gives every task of it."""
-    (cluster,) = resolve(read_sources(ROOT), target).resources["jobs"]["sessionize"]["job_clusters"]
-    return cluster["new_cluster"]["spark_env_vars"]
-
-
 def test_the_notebook_is_what_the_job_runs_and_holds_no_output() -> None:
     job = resolve(read_sources(ROOT), "prod").resources["jobs"]["sessionize"]
-    assert environment() == {ENTRY_POINT_VARIABLE: "notebook"}
-    (path,) = (task["notebook_task"]["notebook_path"] for task in job["tasks"] if "notebook_task" in task)
+    (path,) = (task["notebook_task"]["notebook_path"] for task in job["tasks"])
     assert path == "../notebooks/02_sessionize.ipynb"
     notebook = json.loads((ROOT / "notebooks/02_sessionize.ipynb").read_text(encoding="utf-8"))
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
@@ -75,13 +66,12 @@ class JobWidgets:
         return self._texts[name]
 
 
-def played(monkeypatch: pytest.MonkeyPatch, entry_point: str) -> list[SessionizeSettings]:
+def played(monkeypatch: pytest.MonkeyPatch) -> list[SessionizeSettings]:
     """Run the notebook's cells as a task of the job does, and give what the stream was called with."""
     job = resolve(read_sources(ROOT), "prod").resources["jobs"]["sessionize"]
     given = {parameter["name"]: parameter["default"] for parameter in job["parameters"]}
-    given |= next(task["notebook_task"]["base_parameters"] for task in job["tasks"] if "notebook_task" in task)
+    given |= job["tasks"][0]["notebook_task"]["base_parameters"]
     monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "18.2")
-    monkeypatch.setenv(ENTRY_POINT_VARIABLE, entry_point)
     called: list[SessionizeSettings] = []
     monkeypatch.setattr(sessionize_job, "run_and_print_summary", lambda settings, _say: called.append(settings))
     names: dict[str, Any] = {"dbutils": SimpleNamespace(widgets=JobWidgets(given)), "display": pytest.fail}
@@ -93,31 +83,9 @@ def played(monkeypatch: pytest.MonkeyPatch, entry_point: str) -> list[Sessionize
 
 
 def test_the_notebook_hands_the_jobs_parameters_to_the_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    (settings,) = played(monkeypatch, environment()[ENTRY_POINT_VARIABLE])
+    (settings,) = played(monkeypatch)
     assert (settings.catalog, settings.schema_name, settings.heartbeat) == ("main", "gaming_sessions_prod", 30_000)
     assert str(settings.checkpoints) == "/Volumes/main/gaming_sessions_prod/checkpoints/sessionize"
-
-
-def test_where_the_file_is_chosen_the_notebook_runs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert played(monkeypatch, "file") == []
-
-
-@pytest.mark.parametrize(("entry_point", "runs"), [("notebook", 0), ("file", 1)])
-def test_the_file_runs_where_it_is_chosen_with_the_same_options(
-    monkeypatch: pytest.MonkeyPatch, entry_point: str, runs: int
-) -> None:
-    job = resolve(read_sources(ROOT), "prod").resources["jobs"]["sessionize"]
-    given = {f"{parameter['name']}": str(parameter["default"]) for parameter in job["parameters"]}
-    (words,) = (task["spark_python_task"]["parameters"] for task in job["tasks"] if "spark_python_task" in task)
-    for name, text in given.items():
-        words = [word.replace(reference(name), text) for word in words]
-    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "18.2")
-    monkeypatch.setenv(ENTRY_POINT_VARIABLE, entry_point)
-    monkeypatch.setattr("sys.argv", ["sessionize.py", *words])
-    called: list[SessionizeSettings] = []
-    monkeypatch.setattr(sessionize_job, "run_and_print_summary", lambda settings, _say: called.append(settings))
-    runpy.run_path(str(ROOT / "jobs/sessionize.py"), run_name="__main__")
-    assert called == played(monkeypatch, "notebook") * runs
 
 
 def test_checkpoint_and_tables_live_in_the_schema_of_their_target() -> None:

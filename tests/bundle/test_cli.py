@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from tests.bundle.cli import BINARY, Cli, copy_project
-from tests.bundle.given import given_mistakes
-from tests.bundle.resolve import Resolved, resolve
-from tests.bundle.sources import ROOT, read_sources
 from tests.bundle.workspace.assets import WAREHOUSE
 from tests.bundle.workspace.server import PERSON, PRINCIPAL, Workspace, served
+from tools.bundle.given import given_mistakes
+from tools.bundle.resolve import Resolved, resolve
+from tools.bundle.sources import ROOT, read_sources
 
 pytestmark = pytest.mark.skipif(BINARY is None, reason="no databricks binary on PATH: install the CLI to run these")
 
@@ -202,10 +202,11 @@ def test_other_code_has_another_name_and_a_running_job_keeps_its_own(cli: Cli, t
 
 @only("dev", "prod")
 def test_what_variables_say_reaches_the_workspace(cli: Cli, target: str) -> None:
-    cli("bundle", "deploy", "-t", target, "--var", "entry_point=file", "--var", "collectors=game-collectors")
+    cli("bundle", "deploy", "-t", target, "--var", "rocksdb_memory_mb=512", "--var", "collectors=game-collectors")
     jobs = [job["settings"] for job in cli.workspace.assets.jobs.values()]
     (cluster,) = next(job["job_clusters"] for job in jobs if "sessionize" in job["name"])
-    assert cluster["new_cluster"]["spark_env_vars"] == {"SESSIONIZATION_ENTRY_POINT": "file"}
+    bound = "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB"
+    assert cluster["new_cluster"]["spark_conf"][bound] == "512"
     granted = {kind: grants.get("game-collectors") for kind, grants in cli.workspace.catalog.grants.items()}
     assert sorted(map(sorted, filter(None, granted.values()))) == [["READ_VOLUME", "WRITE_VOLUME"], ["USE_SCHEMA"]]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.bundle.sources import ROOT
 from tests.bundle.test_given import given
+from tools.bundle.sources import ROOT
 
 # The CLI as far as it matters here: it keeps the words that it was called with, and shows what a target is given.
 CLI = """#!/bin/sh

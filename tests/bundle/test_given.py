@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.bundle import __main__ as look
-from tests.bundle.given import given_mistakes
-from tests.bundle.resolve import resolve
-from tests.bundle.sources import ROOT, Sources, read_sources
+from tools.bundle import __main__ as look
+from tools.bundle.given import given_mistakes
+from tools.bundle.resolve import resolve
+from tools.bundle.sources import ROOT, Sources, read_sources
 
 SECRET_LESS = "kafka.sasl.jaas.config=hunter2"
 
@@ -51,7 +51,6 @@ def test_nothing_is_told_of_kafka_and_real_time_mode_as_the_docs_have_them(more:
         ({"real_time_enabled": "true"}, "realTimeMode.enabled is 'true', but with mode micro-batch real_time_enabled must be"),
         ({"sessionize_kafka_option": SECRET_LESS}, "sessionize: the parameters are refused"),
         ({"maintain_days": "many"}, "maintain: the parameters are refused: --days 'many'"),
-        ({"entry_point": "notbook"}, "sessionize: SESSIONIZATION_ENTRY_POINT is 'notbook'"),
         ({"restart_schedule": "0 0 * * * ?"}, "sessionize: quartz_cron_expression '0 0 * * * ?' leaves 60 minutes"),
         ({"alert_schedule": "0/5 * * * ?"}, "backlog: cron '0/5 * * * ?' has 5 fields"),
         ({"notify_emails": []}, "prod: nobody hears of a failed run of maintain"),
@@ -69,7 +68,7 @@ def test_a_wrong_value_is_told(variables: dict[str, Any], told: str) -> None:
     ("text", "code", "told"),
     [
         (json.dumps(given()), 0, ""),
-        (json.dumps(given(entry_point="notbook")), 1, "'notbook'"),
+        (json.dumps(given(sessionize_heartbeat="30sec")), 1, "'30sec'"),
         ("Error: no target\n", 2, "is not what"),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 from sessionization.durations import format_duration
 from sessionization.monitor.metrics import METRICS, PREFIX
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from tests.bundle.sources import ROOT, Sources, read_sources
+from tools.bundle.sources import ROOT, Sources, read_sources
 
 RUNBOOK, MONITORING = ((ROOT / "docs" / page).read_text(encoding="utf-8") for page in ("runbook.md", "monitoring.md"))
 HEARTBEAT = format_duration(SessionizeSettings.model_fields["heartbeat"].default)

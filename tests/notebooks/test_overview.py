@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.views import create_views
-from tests.bundle.dashboards import dataset_sql, widget_sql, widgets
-from tests.bundle.resolve import resolve
-from tests.bundle.sources import ROOT, read_sources
+from tools.bundle.dashboards import dataset_sql, widget_sql, widgets
+from tools.bundle.resolve import resolve
+from tools.bundle.sources import ROOT, read_sources
 
 DASHBOARD = json.loads((ROOT / "bundles/session_overview.lvdash.json").read_text(encoding="utf-8"))
 DATASETS = {dataset["name"]: dataset_sql(dataset) for dataset in DASHBOARD["datasets"]}

@@ -19,10 +19,10 @@ from sessionization.spark.tables.schemas import (
     Table,
 )
 from sessionization.spark.tables.views import FRESHNESS, create_views
-from tests.bundle.dashboards import dataset_sql, widget_sql, widgets
-from tests.bundle.resolve import resolve
-from tests.bundle.sources import ROOT, read_sources
 from tests.spark.warehouse import empty_tables
+from tools.bundle.dashboards import dataset_sql, widget_sql, widgets
+from tools.bundle.resolve import resolve
+from tools.bundle.sources import ROOT, read_sources
 
 DASHBOARD = json.loads((ROOT / "bundles/session_overview.lvdash.json").read_text(encoding="utf-8"))
 ALERTS = resolve(read_sources(ROOT), "prod").resources["alerts"]

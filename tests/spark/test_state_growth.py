@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import SparkSession
 
-from tests.bundle.resolve import resolve
-from tests.bundle.sources import ROOT, read_sources
+from tools.bundle.resolve import resolve
+from tools.bundle.sources import ROOT, read_sources
 
 ALERT = resolve(read_sources(ROOT), "prod").resources["alerts"]["state_growth"]
 DAY = timedelta(days=1)

@@ -2,16 +2,17 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
-from tests.bundle.dashboards import dashboard_findings
-from tests.bundle.jobs import job_findings
-from tests.bundle.options import option_findings
-from tests.bundle.resolve import REFERENCE, Resolved, Unresolved, look_up, resolve
-from tests.bundle.rights import right_findings
-from tests.bundle.shapes import FIELDS_OF, shape_findings
-from tests.bundle.sources import MAIN, Finding, Sources, read_sources, strings
-from tests.bundle.targets import target_findings
-from tests.bundle.watching import watch_findings
+from tools.bundle.dashboards import dashboard_findings
+from tools.bundle.jobs import job_findings
+from tools.bundle.options import generated_findings, option_findings
+from tools.bundle.resolve import REFERENCE, Resolved, Unresolved, look_up, resolve
+from tools.bundle.rights import right_findings
+from tools.bundle.shapes import FIELDS_OF, shape_findings
+from tools.bundle.sources import MAIN, Finding, Sources, read_sources, strings
+from tools.bundle.targets import target_findings
+from tools.bundle.watching import watch_findings
 
 _BUNDLE = {"name", "target", "git.branch", "git.commit", "git.origin_url", "uuid"}
 _USER = {"userName", "short_name", "domain_friendly_name", "id", "displayName"}
@@ -23,7 +24,13 @@ _WORKSPACE = {"root_path", "file_path", "resource_path", "artifact_path", "state
 def findings(root: Path) -> list[Finding]:
     """All mistakes of the bundle in a folder, each once; with none, every target can be put together and deployed."""
     sources = read_sources(root)
-    found = [*sources.findings, *_references(sources), *_unused(sources), *_files(sources)]
+    found = [
+        *sources.findings,
+        *_references(sources),
+        *_unused(sources),
+        *_files(sources),
+        *generated_findings(sources),
+    ]
     targets: list[Resolved] = []
     for target in sources.targets:
         try:
@@ -37,9 +44,9 @@ def findings(root: Path) -> list[Finding]:
         watch_findings,
         right_findings,
     )
-    for target in targets:
+    for resolved in targets:
         for check in per_target:
-            found.extend(check(sources, target))
+            found.extend(check(sources, resolved))
     found.extend(target_findings(sources, targets))
     return list(dict.fromkeys(found))
 
@@ -58,7 +65,7 @@ def _references(sources: Sources) -> Iterator[Finding]:
                     yield Finding(file, f"${{{reference}}} leads nowhere")
 
 
-def _leads_somewhere(reference: str, known: dict) -> bool:
+def _leads_somewhere(reference: str, known: dict[str, Any]) -> bool:
     place, _dot, rest = reference.partition(".")
     match place:
         case "bundle":
@@ -121,7 +128,7 @@ def _files(sources: Sources) -> Iterator[Finding]:
                 yield from dashboard_findings(str(inside(named)), (folder / named).read_text(encoding="utf-8"))
 
 
-def _named_files(kind: str, fields: dict) -> Iterator[str]:
+def _named_files(kind: str, fields: dict[str, Any]) -> Iterator[str]:
     if "file_path" in fields:
         yield fields["file_path"]
     if kind != "jobs":

@@ -7,13 +7,11 @@ from typing import Any
 
 from croniter import croniter
 
-from sessionization.databricks import ENTRY_POINT_VARIABLE, ENTRY_POINTS
 from sessionization.spark.engine.session import CLUSTER_CONF
 from sessionization.spark.output.real_time import SWITCH
-from tests.bundle.pins import extras_of, pin_mistakes
-from tests.bundle.resolve import Resolved
-from tests.bundle.sources import Finding, Sources
-from tests.bundle.spark_keys import known_spark_keys
+from tools.bundle.resolve import Resolved
+from tools.bundle.sources import Finding, Sources
+from tools.bundle.spark_keys import known_spark_keys
 
 _STREAM = "sessionize"
 _WITH_A_SESSION = {
@@ -82,13 +80,12 @@ def _compute(job: dict[str, Any]) -> Iterator[str]:
 
 def _tasks(tasks: list[dict[str, Any]], clusters: set[str]) -> Iterator[str]:
     names = [task.get("task_key") for task in tasks]
-    for name in sorted({str(name) for name in names if names.count(name) > 1}):
-        yield f"task_key {name} stands there twice"
+    for twice in sorted({str(name) for name in names if names.count(name) > 1}):
+        yield f"task_key {twice} stands there twice"
     for task in tasks:
         name = task.get("task_key")
         if not any("whl" in library for library in task.get("libraries", [])):
             yield f"task {name}: the wheel is missing in its libraries, and with it the code that it runs"
-        yield from (f"task {name}: {mistake}" for mistake in pin_mistakes(task, extras_of(tasks)))
         if task.get("job_cluster_key") not in clusters:
             yield f"task {name}: job_cluster_key {task.get('job_cluster_key')!r} is no cluster of the job"
         for needed in task.get("depends_on", []):
@@ -136,17 +133,10 @@ def _cron(schedule: dict[str, Any], field: str) -> Iterator[str]:
 
 
 def entry_point_mistakes(job: dict[str, Any]) -> Iterator[str]:
-    """Two tasks, one cluster, and its word for which of them runs the stream: never both, for they share the checkpoint."""
-    tasks = job.get("tasks", [])
-    kinds = sorted(kind for task in tasks for kind in ("notebook_task", "spark_python_task") if kind in task)
-    if kinds != ["notebook_task", "spark_python_task"]:
-        yield f"the entry points are {kinds}: it must be one notebook and one file"
-    if len({task.get("job_cluster_key") for task in tasks}) != 1 or any(task.get("disabled") for task in tasks):
-        yield "both entry points must start on one cluster, which tells one of them to end: else none or two could run"
-    for cluster in job.get("job_clusters", []):
-        chosen = cluster.get("new_cluster", {}).get("spark_env_vars", {}).get(ENTRY_POINT_VARIABLE)
-        if chosen not in ENTRY_POINTS:
-            yield f"{ENTRY_POINT_VARIABLE} is {chosen!r}: it must be one of {', '.join(ENTRY_POINTS)}"
+    """The stream has one task, a notebook: two tasks would share the checkpoint."""
+    kinds = [kind for task in job.get("tasks", []) for kind in task if kind.endswith("_task")]
+    if kinds != ["notebook_task"]:
+        yield f"the tasks are {kinds}: it must be one notebook_task"
 
 
 def real_time_mistakes(job: dict[str, Any]) -> Iterator[str]:

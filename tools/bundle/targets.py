@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 from itertools import combinations
 
-from tests.bundle.resolve import Resolved
-from tests.bundle.sources import MAIN, Finding, Sources
+from tools.bundle.resolve import Resolved
+from tools.bundle.sources import MAIN, Finding, Sources
 
 _RULE = re.compile(r"^([a-z-]+):", re.MULTILINE)
 _MODES = {"development", "production"}

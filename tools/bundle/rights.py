@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from tests.bundle.resolve import Resolved
-from tests.bundle.sources import MAIN, Finding, Sources
+from tools.bundle.resolve import Resolved
+from tools.bundle.sources import MAIN, Finding, Sources
 
 _READS, _WRITES = {"READ_VOLUME"}, {"READ_VOLUME", "WRITE_VOLUME"}
 _RUNNER, _READER, _OPERATOR, _COLLECTORS = (

@@ -11,8 +11,8 @@ from databricks.bundles.jobs import Job
 from databricks.bundles.schemas import Schema
 from databricks.bundles.volumes import Volume
 
-from tests.bundle.resolve import Resolved
-from tests.bundle.sources import Finding, Sources
+from tools.bundle.resolve import Resolved
+from tools.bundle.sources import Finding, Sources
 
 MODELS: dict[str, Any] = {
     "jobs": Job,

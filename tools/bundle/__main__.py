@@ -1,9 +1,9 @@
-"""Look at what a target is given, before it is deployed: `databricks bundle validate -t prod -o json | python -m tests.bundle`."""
+"""Look at what a target is given, before it is deployed: `databricks bundle validate -t prod -o json | python -m tools.bundle`."""
 
 import json
 import sys
 
-from tests.bundle.given import given_mistakes
+from tools.bundle.given import given_mistakes
 
 
 def main() -> int:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from tests.bundle.sources import Finding
+from tools.bundle.sources import Finding
 
 
 def dashboard_findings(file: str, text: str) -> Iterator[Finding]:
@@ -18,7 +18,7 @@ def dashboard_findings(file: str, text: str) -> Iterator[Finding]:
         yield Finding(file, f"dataset {name} stands there twice")
     used = set()
     for widget in widgets(dashboard):
-        fields = set()
+        fields: set[str] = set()
         for query in (entry["query"] for entry in widget.get("queries", [])):
             used.add(query["datasetName"])
             fields.update(field["name"] for field in query["fields"])

@@ -8,8 +8,8 @@ from typing import Any
 from croniter import croniter
 from croniter.croniter import CroniterError
 
-from tests.bundle.resolve import Resolved
-from tests.bundle.sources import Finding, Sources
+from tools.bundle.resolve import Resolved
+from tools.bundle.sources import Finding, Sources
 
 _THRESHOLDS = {
     "backlog": "${var.late_events_seconds}",
@@ -73,7 +73,7 @@ def _alert(alert: dict[str, Any], home: tuple[Any, Any]) -> Iterator[str]:
 def _threshold(key: str, written: dict[str, Any]) -> Iterator[str]:
     threshold = written.get("evaluation", {}).get("threshold", {}).get("value", {}).get("double_value")
     if threshold != _THRESHOLDS.get(key):
-        yield f"threshold {threshold} must be {_THRESHOLDS.get(key, 'named in tests/bundle/watching.py')}"
+        yield f"threshold {threshold} must be {_THRESHOLDS.get(key, 'named in tools/bundle/watching.py')}"
 
 
 def _dashboard(dashboard: dict[str, Any], home: tuple[Any, Any]) -> Iterator[str]:

@@ -113,7 +113,8 @@ def strings(value: Any) -> Iterator[str]:
 @cache
 def _parsed(text: str) -> dict[str, Any]:
     """A text is parsed once, for that is what takes long; nobody changes what comes of it."""
-    return YAML(typ="safe", pure=True).load(text)
+    parsed: dict[str, Any] = YAML(typ="safe", pure=True).load(text)
+    return parsed
 
 
 def _read(sources: Sources, file: str) -> None:

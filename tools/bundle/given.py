@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from typing import Any
 
-from tests.bundle.jobs import entry_point_mistakes, quartz_mistake, real_time_mistakes
-from tests.bundle.options import SETTINGS, value_mistakes
-from tests.bundle.resolve import Resolved
-from tests.bundle.targets import FOR_PLAYERS, for_players_mistakes
-from tests.bundle.watching import ALERT_S, RESTART_S, interval_mistakes
+from tools.bundle.job_options import JOBS
+from tools.bundle.jobs import entry_point_mistakes, quartz_mistake, real_time_mistakes
+from tools.bundle.options import value_mistakes
+from tools.bundle.resolve import Resolved
+from tools.bundle.targets import FOR_PLAYERS, for_players_mistakes
+from tools.bundle.watching import ALERT_S, RESTART_S, interval_mistakes
 
 _OWN_INPUT = "/Volumes/${resources.volumes.landing."
 
@@ -25,7 +26,7 @@ def given_mistakes(bundle: dict[str, Any]) -> list[str]:
 def _mistakes(target: Resolved) -> Iterator[tuple[str, str]]:
     jobs = target.resources.get("jobs", {})
     for key, job in jobs.items():
-        yield from ((key, mistake) for mistake in value_mistakes(key, job) if key in SETTINGS)
+        yield from ((key, mistake) for mistake in value_mistakes(key, job) if key in JOBS)
         yield from _schedule(key, job.get("schedule"), "quartz_cron_expression", RESTART_S)
     for key, alert in target.resources.get("alerts", {}).items():
         yield from _schedule(key, alert.get("schedule"), "quartz_cron_schedule", ALERT_S)

@@ -5,12 +5,13 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from tests.bundle.sources import Sources
+from tools.bundle.sources import Sources
 
 REFERENCE = re.compile(r"\$\{([a-zA-Z][\w.\-\[\]]*)\}")
 _PERSON = {"userName": "someone@example.com", "short_name": "someone", "id": "1", "displayName": "Someone"}
 _WORKSPACE = ("root_path", "file_path", "resource_path", "artifact_path", "state_path", "host")
 _ROUNDS = 10
+_PARTS_OF_AN_ID = len(["resources", "KIND", "KEY", "id"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ def look_up(reference: str, context: dict[str, Any]) -> Any:
     value: Any = context
     parts = reference.split(".")
     for part in parts:
-        if part == "id" and parts[0] == "resources" and len(parts) == 4:
+        if part == "id" and parts[0] == "resources" and len(parts) == _PARTS_OF_AN_ID:
             return f"<{reference}>"
         if not isinstance(value, dict) or part not in value:
             raise Unresolved(reference)
@@ -83,11 +84,11 @@ def look_up(reference: str, context: dict[str, Any]) -> Any:
 
 
 def _variables(sources: Sources, overrides: dict[str, Any]) -> dict[str, Any]:
-    values = {
+    values: dict[str, Any] = {
         name: definition["default"] if "default" in definition else f"<looked up: {definition.get('lookup')}>"
         for name, definition in sources.variables().items()
     }
-    return values | overrides.get("variables", {})
+    return {**values, **overrides.get("variables", {})}
 
 
 def _put_in(value: Any, context: dict[str, Any]) -> Any:

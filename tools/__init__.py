@@ -1,0 +1,1 @@
+"""Programs for the maintainers of this repository; nothing of it goes into the wheel."""

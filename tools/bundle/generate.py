@@ -1,0 +1,120 @@
+"""Write the parts of the bundle's files that follow from the code: `python -m tools.bundle.generate`, or `make bundle`.
+
+A part stands between the comments `# generated: PART` and `# end of generated`. The options of a job come from its settings,
+the Spark settings from `CLUSTER_CONF`, the packages from the locks.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic.fields import FieldInfo
+
+from sessionization.command_line.job_parameters import option_name, parameter_defaults
+from sessionization.spark.engine.session import CLUSTER_CONF
+from tools.bundle.job_options import JOBS, LAPTOP_ONLY, parameters, reference, variable
+from tools.bundle.pins import locked, needed_by_the_wheel
+from tools.bundle.sources import ROOT
+
+_PART = re.compile(
+    r"^(?P<indent> *)# generated: (?P<part>[a-z_ ]+)\n.*?^(?P=indent)# end of generated$", re.MULTILINE | re.DOTALL
+)
+_PLAIN = re.compile(r"[A-Za-z/$0-9][\w./${}-]*")
+_NOT_A_TEXT = re.compile(r"-?[0-9.]+|true|false|yes|no|on|off|null", re.IGNORECASE)
+
+
+def generated(file: Path) -> str:
+    """The text of a file of the bundle with its generated parts as they must be.
+
+    Raises `KeyError` for a part or a job that is not known.
+    """
+    job = file.name.partition(".")[0]
+
+    def write(match: re.Match[str]) -> str:
+        part, indent = match["part"], match["indent"]
+        what, _, of_job = part.partition(" of ")
+        lines = _WRITERS[what](of_job or job)
+        return "\n".join(f"{indent}{line}" for line in (f"# generated: {part}", *lines, "# end of generated"))
+
+    return _PART.sub(write, file.read_text(encoding="utf-8"))
+
+
+def bundle_files(root: Path = ROOT) -> list[Path]:
+    return sorted((root / "bundles").glob("*.yml"))
+
+
+def _parameters(job: str) -> Iterator[str]:
+    yield "parameters:"
+    for option, text in parameters(job).items():
+        yield f"  - name: {option}"
+        yield f"    default: {_yaml(text)}"
+
+
+def _arguments(job: str) -> Iterator[str]:
+    yield "parameters:"
+    for option in parameters(job):
+        yield f"  - {json.dumps(f'--{option}={reference(option)}')}"
+
+
+def _spark_conf(_job: str) -> Iterator[str]:
+    for name, value in CLUSTER_CONF.items():
+        yield f"{name}: {_yaml(value)}"
+
+
+def _libraries(job: str) -> Iterator[str]:
+    yield "- whl: ../dist/*.whl"
+    needed = {*needed_by_the_wheel(frozenset(JOBS[job].extras)), *JOBS[job].packages}
+    for name in sorted(needed):
+        yield f"- pypi: {{package: {name}=={locked()[name].version}}}"
+
+
+def _variables(job: str) -> Iterator[str]:
+    options = JOBS[job]
+    defaults = parameter_defaults(options.model) | options.defaults
+    for name, field in options.model.model_fields.items():
+        option = option_name(name, field)
+        if option in options.values or option == LAPTOP_ONLY:
+            continue
+        yield f"{variable(job, option)}:"
+        yield f"  description: {_yaml(_description(field, options.notes.get(option)))}"
+        yield f"  default: {_yaml(defaults[option])}"
+
+
+def _description(field: FieldInfo, note: str | None) -> str:
+    extra, texts = field.json_schema_extra, [str(field.description)]
+    if field.annotation is bool:
+        texts.insert(0, "true or false")
+    if isinstance(extra, dict) and extra.get("repeatable"):
+        texts.append("several are separated by spaces")
+    return "; ".join([*texts, *([note] if note else [])])
+
+
+def _yaml(text: str) -> str:
+    """A text as YAML reads it back: plain where that is the text, else quoted."""
+    is_plain = all(_PLAIN.fullmatch(word) for word in text.split(" ")) and _NOT_A_TEXT.fullmatch(text) is None
+    return text if text and is_plain else json.dumps(text, ensure_ascii=False)
+
+
+_WRITERS = {
+    "parameters": _parameters,
+    "arguments": _arguments,
+    "spark_conf": _spark_conf,
+    "libraries": _libraries,
+    "variables": _variables,
+}
+
+
+def main() -> int:
+    """Write the files that change, and print their names."""
+    for file in bundle_files():
+        text = generated(file)
+        if text != file.read_text(encoding="utf-8"):
+            file.write_text(text, encoding="utf-8")
+            sys.stdout.write(f"{file.relative_to(ROOT)}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""The parameters of the jobs: that the settings take them, and that a notebook knows that a job runs it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from sessionization.command_line.job_parameters import parameter_defaults, parameters_to_arguments
+from sessionization.command_line.parser import read
+from sessionization.command_line.widgets import JOB_RUN_ID
+from sessionization.errors import ConfigurationError
+from sessionization.settings.kafka_options import parse_kafka_options
+from tools.bundle.generate import bundle_files, generated
+from tools.bundle.job_options import JOBS, LAPTOP_ONLY
+from tools.bundle.resolve import Resolved
+from tools.bundle.sources import Finding, Sources
+
+_OF_ONE_TARGET = "output-topic"
+"""The parameter that has the parser's default in prod, and in no other target: a topic belongs to one target alone."""
+
+
+def generated_findings(sources: Sources) -> Iterator[Finding]:
+    """Files whose generated parts are not what the settings, the cluster's settings and the locks give."""
+    for file in bundle_files(sources.root):
+        if generated(file) != file.read_text(encoding="utf-8"):
+            yield Finding(f"bundles/{file.name}", "a generated part is not what the code gives: run `make bundle`")
+
+
+def option_findings(sources: Sources, target: Resolved) -> Iterator[Finding]:
+    for key, job in target.resources.get("jobs", {}).items():
+        file = sources.file_of("jobs", key)
+        if key not in JOBS:
+            yield Finding(file, f"{key}: name its settings in tools/bundle/job_options.py")
+            continue
+        for mistake in (*_topic(target.target, key, job), *_as_task(job), *value_mistakes(key, job)):
+            yield Finding(file, f"{key}: {mistake}")
+
+
+def _given(job: dict[str, Any]) -> dict[str, str]:
+    return {str(parameter.get("name")): str(parameter.get("default")) for parameter in job.get("parameters", [])}
+
+
+def _topic(target: str, key: str, job: dict[str, Any]) -> Iterator[str]:
+    name, default = _given(job).get(_OF_ONE_TARGET), parameter_defaults(JOBS[key].model).get(_OF_ONE_TARGET)
+    if name is not None and (name == default) is not (target == "prod"):
+        yield f"parameter {_OF_ONE_TARGET} is {name!r} in {target}: {default!r} must be prod's, and prod's alone"
+
+
+def _as_task(job: dict[str, Any]) -> Iterator[str]:
+    """A notebook must know that a job runs it: else it shows a chart, stops soon, or hides that its tests failed."""
+    for task in job.get("tasks", []):
+        given = task.get("notebook_task", {}).get("base_parameters", {})
+        if "notebook_task" in task and given.get(JOB_RUN_ID) != "{{job.run_id}}":
+            yield f"task {task.get('task_key')}: base_parameters must give {JOB_RUN_ID} as {{{{job.run_id}}}}"
+
+
+def value_mistakes(key: str, job: dict[str, Any]) -> Iterator[str]:
+    """The settings themselves must take what a target gives by default."""
+    model = JOBS[key].model
+    options = parameter_defaults(model).keys() - {LAPTOP_ONLY}
+    given = {name: text for name, text in _given(job).items() if name in options}
+    try:
+        settings = read(model, parameters_to_arguments(model, given))
+        parse_kafka_options(getattr(settings, "kafka_option", ()))
+    except (ConfigurationError, ValueError) as error:
+        yield f"the parameters are refused: {error}"
