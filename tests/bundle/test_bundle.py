@@ -11,6 +11,7 @@ from sessionization.job import sessionize_job
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.engine.session import CLUSTER_CONF
 from tools.bundle.checks import findings
+from tools.bundle.generate import RESOLVED, resolved_prod
 from tools.bundle.job_options import JOBS
 from tools.bundle.jobs import quartz_mistake
 from tools.bundle.resolve import resolve
@@ -22,6 +23,11 @@ TARGETS = ("dev", "staging", "prod", "continuous")
 
 def test_there_is_no_mistake() -> None:
     assert findings(ROOT) == []
+
+
+def test_prod_resolves_to_what_was_reviewed() -> None:
+    """A change of what prod deploys shows in the file that `make bundle` writes."""
+    assert RESOLVED.read_text(encoding="utf-8") == resolved_prod()
 
 
 def test_the_targets_are_those_that_the_documents_name() -> None:

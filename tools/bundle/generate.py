@@ -2,6 +2,8 @@
 
 A part stands between the comments `# generated: PART` and `# end of generated`. The options of a job come from its settings,
 the Spark settings from `CLUSTER_CONF`, the packages from the locks.
+
+`tests/bundle/resolved_prod.json` is written too: what prod resolves to. A review sees there what a change changes.
 """
 
 import json
@@ -16,7 +18,10 @@ from sessionization.command_line.job_parameters import option_name, parameter_de
 from sessionization.spark.engine.session import CLUSTER_CONF
 from tools.bundle.job_options import JOBS, LAPTOP_ONLY, parameters, reference, variable
 from tools.bundle.pins import locked, needed_by_the_wheel
-from tools.bundle.sources import ROOT
+from tools.bundle.resolve import resolve
+from tools.bundle.sources import ROOT, read_sources
+
+RESOLVED = ROOT / "tests/bundle/resolved_prod.json"
 
 _PART = re.compile(
     r"^(?P<indent> *)# generated: (?P<part>[a-z_ ]+)\n.*?^(?P=indent)# end of generated$", re.MULTILINE | re.DOTALL
@@ -43,6 +48,11 @@ def generated(file: Path) -> str:
 
 def bundle_files(root: Path = ROOT) -> list[Path]:
     return sorted((root / "bundles").glob("*.yml"))
+
+
+def resolved_prod() -> str:
+    """What the target prod resolves to, as JSON with sorted keys."""
+    return f"{json.dumps(resolve(read_sources(ROOT), 'prod').resources, indent=1, sort_keys=True)}\n"
 
 
 def _parameters(job: str) -> Iterator[str]:
@@ -113,6 +123,7 @@ def main() -> int:
         if text != file.read_text(encoding="utf-8"):
             file.write_text(text, encoding="utf-8")
             sys.stdout.write(f"{file.relative_to(ROOT)}\n")
+    RESOLVED.write_text(resolved_prod(), encoding="utf-8")
     return 0
 
 
