@@ -184,7 +184,7 @@ def test_a_state_that_is_right_breaks_nothing_and_every_invariant_is_broken_by_o
     state = State(spark)
     parts = {invariant: state.whole(invariant) for invariant in SPOILT}
     state.laid()
-    assert state.broken() == []
+    assert state.find_violations() == []
     assert set(invariant_names(state.context)) == SPOILT.keys()
 
     for invariant, spoil in SPOILT.items():
@@ -194,7 +194,7 @@ def test_a_state_that_is_right_breaks_nothing_and_every_invariant_is_broken_by_o
     expected = Counter(SPOILT.keys())
     for entailed in ENTAILED.values():
         expected.update(entailed)
-    found = state.broken()
+    found = state.find_violations()
     assert {told.invariant: told.count for told in found} == expected
     for told in found:
         by = {told.invariant} | {invariant for invariant, entailed in ENTAILED.items() if told.invariant in entailed}
@@ -208,9 +208,9 @@ def test_a_group_has_its_devices_in_their_buckets_or_among_the_recent(spark: Spa
     state.timers = [[key, grid_of(key, 1_000).after(CLOCK), None] for key in sorted({row[0] for row in state.timers})]
     state.laid()
     state.entries[0][COLUMN["bucket"]] = -1
-    assert state.broken() == []
+    assert state.find_violations() == []
     state.entries[2][COLUMN["bucket"]] = (1 + crc32(b"d1") // GROUPS) % 64
-    assert [str(told) for told in state.broken()] == [
+    assert [str(told) for told in state.find_violations()] == [
         "an entry lies under its device's grouping key, in its bucket: 1 times not, as for device d1 session 1"
     ]
 
@@ -222,7 +222,7 @@ def test_timers_of_former_rules_are_borne_as_long_as_they_may_be_left(spark: Spa
     former = replace(RULES, late_retention_ms=9_000)
     for ago_ms, told in ((9_999, []), (10_001, [RIGHT_INSTANT])):
         state.context = replace(state.context, in_force=RulesInForce(RULES, former, CLOCK - ago_ms))
-        assert [found.invariant for found in state.broken()] == told
+        assert [found.invariant for found in state.find_violations()] == told
 
 
 @pytest.mark.parametrize("device_groups", [pytest.param(None, marks=pytest.mark.long), 2])

@@ -16,6 +16,7 @@ from sessionization.spark.checkpoint.folder import Checkpoint, open_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.input import kafka_source
 from sessionization.spark.input.topic_offsets import Offsets
+from sessionization.spark.job_context import JobContext
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import RAW_EVENTS
 from sessionization.spark.warm_start.read_position import next_offsets
@@ -53,7 +54,7 @@ class Start:
         self._home.delta_table(self._spark, RAW_EVENTS).delete(where)
 
     def offsets(self) -> Offsets | None:
-        return next_offsets(self._spark, self._settings, self._checkpoint(), self._home)
+        return next_offsets(JobContext(self._spark, self._settings, self._checkpoint(), self._home))
 
     def read_from(self, starts: Offsets) -> list[bytes]:
         found: list[bytes] = []

@@ -114,7 +114,7 @@ def test_what_cannot_be_rescaled_is_refused_and_left_alone(
     query = checkpoints / SESSIONIZE
     newest = newest_started_batch(query)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rescaling, "locked", partial(lock_folder, wait_s=0.1))
+        patch.setattr(rescaling, "lock_folder", partial(lock_folder, wait_s=0.1))
         with lock_folder(checkpoints, print), pytest.raises(CheckpointError, match="is in use by process"):
             rescaled(checkpoints, 5)
     commit = query / "commits" / str(newest)
