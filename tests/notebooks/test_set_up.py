@@ -45,7 +45,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 @pytest.fixture
 def played(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     into: list[Path] = []
-    monkeypatch.setattr(notebook_data, "play", into.append)
+    monkeypatch.setattr(notebook_data, "play_evening", into.append)
     return into
 
 

@@ -125,7 +125,7 @@ def test_what_cannot_be_rescaled_is_refused_and_left_alone(
 
     whole = Fingerprint.of(StateReader(spark, checkpoints))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rescaling, "checked", lambda *_: ["a law: 1 times not"])
+        patch.setattr(rescaling, "check_state", lambda *_: ["a law: 1 times not"])
         with pytest.raises(StateError, match=r"before anything was touched \(a law"):
             rescaled(checkpoints, 5)
     with pytest.MonkeyPatch.context() as patch:
