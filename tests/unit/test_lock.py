@@ -72,7 +72,7 @@ def test_a_killed_job_holds_it_until_its_engine_has_ended(tmp_path: Path, monkey
     with pytest.raises(CheckpointError, match=left), lock_folder(tmp_path, lambda _: None, wait_s=0):
         pytest.fail("the engine still runs")
     with monkeypatch.context() as elsewhere:  # in another container, where that process is not seen, but may live
-        elsewhere.setattr(folder_lock, "_process_ids", lambda: 0)
+        elsewhere.setattr(folder_lock, "_pid_scope", lambda: 0)
         refused = pytest.raises(CheckpointError, match=f"in use by process {holder.pid} on")
         with refused, lock_folder(tmp_path, lambda _: None, wait_s=0):
             pytest.fail("the engine still runs")

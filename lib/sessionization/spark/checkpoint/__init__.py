@@ -1,1 +1,1 @@
-"""The checkpoint folder: what it pins, its lock, Spark's own logs in it, and the backlog they show."""
+"""The checkpoint folder: its pinned settings, its lock, Spark's own logs in it, and the backlog that they show."""

@@ -1,7 +1,8 @@
-"""What `rollup` has not read yet of `session_changes`: the files and the log that it will ask for must still be there.
+"""The backlog of `rollup`: the part of `session_changes` that it has not read yet.
 
-It reads the table as a stream, version by version: the files that each commit added, also those that a compaction has
-replaced since. How far it is, Spark keeps in its checkpoint.
+`rollup` reads the table as a stream, version by version. It reads the files that each commit added, even if a
+compaction has replaced them since, so these files and the table's log must still exist. Spark stores the position
+of `rollup` in its checkpoint.
 """
 
 import contextlib
@@ -24,56 +25,60 @@ _CATCH_UP = "start the job, let it catch up, stop it gracefully (SIGTERM, or --r
 
 
 def backlog_age_ms(checkpoints: Path, newest_version: int, merged_ms: int | None, now_ms: int) -> int:
-    """How old the oldest part of `session_changes` that the rollup has not read may be: at least its age, 0 if it has read all.
+    """Return an upper bound on the age of the oldest change that the rollup has not read; 0 if it has read all.
 
-    When a version was committed only the table's log could tell, commit by commit, of which there is one a second. So it
-    is bounded: the rollup was as far as it is when it began its last micro-batch, and it has read what it has merged.
+    Only the table's log has the commit time of a version, and it has to be read commit by commit, with one commit
+    a second. Two instants bound the age instead. At the start of its last micro-batch the rollup had already
+    reached its present position. And it has read everything that it has merged.
 
     Args:
         checkpoints: the sessionize job's folder.
-        newest_version: of `session_changes`.
-        merged_ms: the newest `updated_at` in `sessions`, None where there is none.
-        now_ms: the time now.
+        newest_version: the newest version of `session_changes`.
+        merged_ms: the newest `updated_at` in `sessions`, None if it has no rows.
+        now_ms: the current time.
 
     Raises `CheckpointError` where the checkpoint cannot be read.
     """
     query = checkpoints / ROLLUP
-    with _one_line(checkpoints):
-        done, oldest = newest_committed_batch(query), oldest_started_batch(query)
+    with _as_checkpoint_error(checkpoints):
+        committed, oldest = newest_committed_batch(query), oldest_started_batch(query)
         if oldest < 0:
-            return 0  # it begins with the table as it is then
-        at = read_started_batch(query, max(done, oldest))
-        reached = at.sources[0]
-        if done >= 0 and int(reached["reservoirVersion"]) > newest_version:
+            return 0  # the first micro-batch starts from the table's current snapshot
+        batch = read_started_batch(query, max(committed, oldest))
+        position = batch.sources[0]
+        if committed >= 0 and int(position["reservoirVersion"]) > newest_version:
             return 0
-        if done < 0 or reached["isStartingVersion"]:
-            # It is at the table as it was when it began, whose files are in no order of time.
+        if committed < 0 or position["isStartingVersion"]:
+            # The rollup still reads the table's snapshot from its first start, whose files are in no order of time.
             since_ms = read_started_batch(query, oldest).clock_ms
         else:
-            since_ms = at.clock_ms if merged_ms is None else min(at.clock_ms, merged_ms)
+            since_ms = batch.clock_ms if merged_ms is None else min(batch.clock_ms, merged_ms)
     return max(now_ms - since_ms, 0)
 
 
 def refuse_backlog(checkpoints: Path, has_append_since: Callable[[int], bool]) -> None:
-    """Check that the queries are done with all that they have begun, and the rollup with all rows that `session_changes` got.
+    """Check that no query has an uncommitted micro-batch, and that the rollup has read all of `session_changes`.
 
-    What is not done is written at the next start, whatever was deleted meanwhile. How far `archive` is in the input is not
-    looked at: a stop does not wait for that.
+    The next start writes the missing rows, whatever was deleted meanwhile. The position of `archive` in the input
+    is not checked, because a stop does not wait for it.
 
     Args:
         checkpoints: the sessionize job's folder.
-        has_append_since: whether a version of `session_changes`, or a later one, appended rows. What rewrites or deletes
-            rows the rollup passes over.
+        has_append_since: returns whether a given version of `session_changes`, or a later one, appended rows. The
+            rollup skips versions that rewrite or delete rows.
 
     Raises `CheckpointError` otherwise, and where the checkpoint cannot be read.
     """
-    if left := describe_backlog(checkpoints, has_append_since):
-        msg = f"--checkpoints {checkpoints}: {left}: {_CATCH_UP}"
+    if backlog := describe_backlog(checkpoints, has_append_since):
+        msg = f"--checkpoints {checkpoints}: {backlog}: {_CATCH_UP}"
         raise CheckpointError(msg)
 
 
 def describe_backlog(checkpoints: Path, has_append_since: Callable[[int], bool]) -> str | None:
-    """What of it the queries have not done, None where all is; arguments and errors as for `refuse_backlog`."""
+    """Describe the work that the queries have not finished; None if there is none.
+
+    Arguments and errors are those of `refuse_backlog`.
+    """
     for name in QUERIES:
         if has_unfinished_batch(checkpoints / name):
             return f"micro-batch {newest_started_batch(checkpoints / name)} of {name} is begun and not done"
@@ -81,28 +86,31 @@ def describe_backlog(checkpoints: Path, has_append_since: Callable[[int], bool])
 
 
 def has_unmerged_changes(checkpoints: Path, has_append_since: Callable[[int], bool]) -> bool:
-    """Whether `session_changes` has rows that the rollup has not begun to read; arguments and errors as for `refuse_backlog`."""
-    with _one_line(checkpoints):
-        number = newest_started_batch(checkpoints / ROLLUP)
-        if number < 0:
-            return False  # it begins with the table as it is then
-        reached = read_started_batch(checkpoints / ROLLUP, number).sources[0]
-        version, is_at_first = int(reached["reservoirVersion"]), bool(reached["isStartingVersion"])
-    return is_at_first or has_append_since(version)
+    """Return whether `session_changes` has rows that no started micro-batch of the rollup reads.
+
+    Arguments and errors are those of `refuse_backlog`.
+    """
+    with _as_checkpoint_error(checkpoints):
+        batch_id = newest_started_batch(checkpoints / ROLLUP)
+        if batch_id < 0:
+            return False  # the first micro-batch starts from the table's current snapshot
+        position = read_started_batch(checkpoints / ROLLUP, batch_id).sources[0]
+        version, reads_first_snapshot = int(position["reservoirVersion"]), bool(position["isStartingVersion"])
+    return reads_first_snapshot or has_append_since(version)
 
 
 def retention_covering_backlog_ms(retention_ms: int, behind_ms: int) -> int:
-    """How long the files and the log of `session_changes` are kept: twice, three times … as long where the rollup is behind.
+    """Return how long to retain the files and the log of `session_changes`: a multiple of `retention_ms`.
 
-    Long enough for two more nights, for maintenance comes once a night. In whole steps, for every change of a table's
-    properties makes a write of the stream that it meets begin anew.
+    The result covers the backlog (`behind_ms`) and two more nights, because maintenance runs once a night. Whole
+    multiples change the table's properties rarely: each such change restarts a concurrent write of the stream.
     """
     return retention_ms * -(-(behind_ms + _TWO_NIGHTS_MS) // retention_ms)
 
 
 @contextlib.contextmanager
-def _one_line(checkpoints: Path) -> Iterator[None]:
-    """Tell what is wrong with a checkpoint that is of another form; raises `CheckpointError`."""
+def _as_checkpoint_error(checkpoints: Path) -> Iterator[None]:
+    """Raise `CheckpointError` where the body finds a checkpoint in an unknown format."""
     try:
         yield
     except (ValueError, LookupError, TypeError) as error:

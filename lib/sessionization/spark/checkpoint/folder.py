@@ -1,4 +1,4 @@
-"""What a checkpoint folder remembers beside Spark's own logs, and what may change when it is used again."""
+"""The layout file, which lies next to Spark's own logs in a checkpoint folder, and the changes that it allows."""
 
 import json
 from dataclasses import asdict, dataclass, fields, replace
@@ -26,12 +26,12 @@ ROLLUP = "rollup"
 QUERIES = (SESSIONIZE, ARCHIVE, ROLLUP)
 SINK_TABLES = "tables"
 _STATE_VERSION = 1
-"""How the state is laid out."""
+"""The version of the state's layout."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint folder that is safe to use with the settings at hand."""
+    """A checkpoint folder that is safe to use with the given settings."""
 
     folder: Path
     id: str
@@ -41,61 +41,66 @@ class Checkpoint:
     layout: StateLayout
     is_used: bool
     is_warm: bool = False
-    """Begun with the sessions of tables that another checkpoint wrote, or to be. Kept right before they are taken over."""
+    """True if this checkpoint was, or will be, seeded from another checkpoint's tables.
+
+    Stored right before the tables are taken over.
+    """
     sink: str = SINK_TABLES
-    """Where the changes of the newest micro-batch went, as `--sink` names it; all did before it was kept."""
+    """The `--sink` of the newest micro-batch's changes; the tables, if an older version wrote the checkpoint."""
 
     @property
     def is_taking_over(self) -> bool:
-        """The tables are yet to be taken over from the checkpoint before."""
+        """True while the tables still have to be taken over from the previous checkpoint."""
         return self.is_warm and not self.is_used
 
     @property
     def engine_log(self) -> Path:
-        """Where a local engine logs."""
+        """The log file of a local engine."""
         return self.folder / "engine.log"
 
     @property
     def batch_log(self) -> Path:
-        """Where a local run logs its micro-batches."""
+        """The file in which a local run logs its micro-batches."""
         return self.folder / "batches.log"
 
     @property
     def progress(self) -> Path:
-        """Where the rows of `stream_progress` wait."""
+        """The folder in which rows wait until they are appended to `stream_progress`."""
         return self.folder / "progress"
 
     def query_folder(self, query: str) -> str:
         return str(self.folder / query)
 
     def newest_started_batches(self) -> dict[str, int]:
-        """The newest micro-batch of each query that was begun, -1 before the first."""
+        """Return each query's newest started micro-batch, -1 before the first."""
         return {query: newest_started_batch(self.folder / query) for query in QUERIES}
 
     def refuse_if_older_than(self, written: dict[str, int]) -> None:
-        """Check that no table holds a micro-batch (`written`, by query) that the checkpoint does not know of.
+        """Check that the checkpoint knows the newest micro-batch that the tables hold (`written`, by query).
 
-        Raises `CheckpointError` otherwise: the queries would begin again with numbers that the tables have seen, and
-        their rows would be taken for repeats and dropped. The rollup's MERGE takes repeats.
+        Raises `CheckpointError` otherwise: the queries would use the tables' batch numbers again, and their rows
+        would be dropped as repeats. The rollup is exempt, because its MERGE accepts repeats.
         """
         for query, known in self.newest_started_batches().items():
             batch_id = written.get(query, -1)
             if known < batch_id and query != ROLLUP:
                 msg = (
                     f"--checkpoints {self.folder} knows the query {query} up to micro-batch {known}, "
-                    f"but the tables hold micro-batch {batch_id}: part of the checkpoint was deleted, or it is an older "
-                    "copy. Give the newest one, or a new folder, with --from-sessions or an empty location for the tables"
+                    f"but the tables hold micro-batch {batch_id}: part of the checkpoint was deleted, or it is "
+                    "an older copy. Give the newest one, or a new folder, "
+                    "with --from-sessions or an empty location for the tables"
                 )
                 raise CheckpointError(msg)
 
     def restore_layout_file(self) -> None:
-        """Read the layout again, and write it again where another start of a new folder has written its own over it.
+        """Read the layout file again, and rewrite it if another start of a new folder has overwritten it.
 
-        A volume knows no locks: two starts at the same moment may both find nothing, and make an id each. The tables name
-        one of them as their owner, which is the one to call this; the other one is refused.
+        A volume has no locks: two simultaneous starts may both find an empty folder, and each create an id. The
+        tables name one of the ids as their owner. The start with this id calls this method; the other start is
+        refused.
 
-        Raises `CheckpointError` where a folder that was in use already has become another checkpoint's, or the layout cannot
-        be read, and `ConfigurationError` where the folder cannot be written.
+        Raises `CheckpointError` where a used folder now holds another checkpoint's layout, or the layout cannot be
+        read, and `ConfigurationError` where the folder cannot be written.
         """
         file = self.folder / LAYOUT_FILE
         try:
@@ -112,33 +117,34 @@ class Checkpoint:
         _save(self)
 
     def save_as_warm(self) -> None:
-        """Keep that it begins with the tables' sessions: called before they are taken over, when all else is checked.
+        """Store that this checkpoint is seeded from the tables' sessions.
 
-        From then on a start without `--from-sessions` goes on with that. Before, it is what each start says: one that was
-        refused has changed nothing.
+        The start calls this after all other checks, right before the tables are taken over. From then on a start
+        without `--from-sessions` is seeded too. Until then each start decides for itself, so a refused start has
+        changed nothing.
 
         Raises `ConfigurationError` where the folder cannot be written.
         """
         _save(self)
 
     def with_sink(self, sink: str) -> "Checkpoint":
-        """Let the micro-batches to come send their changes to `sink`, and keep that: called when all else is checked.
+        """Send the changes of future micro-batches to `sink`, and store that; called after all other checks.
 
-        What went to the topic lands in the table without its number. Repeated into the table, it would be there twice; the
-        other way round it is known by its rows.
+        Changes from the topic land in the table without their micro-batch number. A replay into the table would
+        therefore write them twice. A replay from the table to the topic is safe: the landing recognises the rows.
 
-        Raises `CheckpointError` for the tables, where a micro-batch that went to the topic is begun and not done, and
-        `ConfigurationError` where the folder cannot be written.
+        Raises `CheckpointError` if `sink` is the tables and a micro-batch that went to the topic is started but
+        not committed, and `ConfigurationError` where the folder cannot be written.
         """
         if sink == self.sink:
             return self
         query = self.folder / SESSIONIZE
-        number = newest_started_batch(query)
-        if sink == SINK_TABLES and number > newest_committed_batch(query):
+        batch_id = newest_started_batch(query)
+        if sink == SINK_TABLES and batch_id > newest_committed_batch(query):
             msg = (
-                f"--checkpoints {self.folder}: micro-batch {number} was begun with --sink {self.sink} and is not done, and "
-                f"--sink {sink} could write its changes twice: start once more with --sink {self.sink}, stop gracefully, "
-                "then change"
+                f"--checkpoints {self.folder}: micro-batch {batch_id} was begun with --sink {self.sink} "
+                f"and is not done, and --sink {sink} could write its changes twice: "
+                f"start once more with --sink {self.sink}, stop gracefully, then change"
             )
             raise CheckpointError(msg)
         changed = replace(self, sink=sink)
@@ -146,46 +152,48 @@ class Checkpoint:
         return changed
 
     def writer_id(self, query: str) -> str:
-        """The name under which a query's appends are known to Delta, so that none is taken twice."""
+        """Return the application id of a query's appends: with it Delta takes each append once."""
         return f"sessionization/{self.id}/{query}"
 
 
 def open_checkpoint(
     folder: Path, pinned: PinnedSettings, rules: Rules, *, keep_groups: bool = False, warm: bool = False
 ) -> Checkpoint:
-    """Open a checkpoint, or begin a new one; changed rules hold for the micro-batches not yet begun.
+    """Open a checkpoint, or create one; changed rules apply to micro-batches that have not started.
 
-    `keep_groups` takes the device groups that it was begun with, whatever `pinned` says of them. With `warm` one in which
-    nothing was begun yet is to begin with the tables' sessions, which is kept by `Checkpoint.save_as_warm`.
+    With `keep_groups` an existing checkpoint retains its device groups, whatever `pinned` names. With `warm` a
+    checkpoint without a started micro-batch will be seeded from the tables' sessions; `Checkpoint.save_as_warm`
+    stores that.
 
-    Raises `CheckpointError` when `folder` was begun with other pinned settings, holds something else or cannot be read, and
-    `ConfigurationError` when it cannot be written.
+    Raises `CheckpointError` when `folder` was created with other pinned settings, holds something else or cannot
+    be read, and `ConfigurationError` when it cannot be written.
     """
     folder = folder.absolute()
     file = folder / LAYOUT_FILE
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        known = file.read_bytes() if file.exists() else None
+        stored_layout = file.read_bytes() if file.exists() else None
     except OSError as error:
         msg = f"--checkpoints {folder} cannot be used ({error.strerror}): give a folder that this user can write"
         raise ConfigurationError(msg) from error
-    if known is None and any((folder / query).exists() for query in QUERIES):
+    if stored_layout is None and any((folder / query).exists() for query in QUERIES):
         msg = f"--checkpoints {folder} holds queries but no {LAYOUT_FILE}: restore that file, or give a new folder"
         raise CheckpointError(msg)
-    if known is None:
+    if stored_layout is None:
         layout = StateLayout(pinned.device_groups)
         checkpoint = Checkpoint(
             folder, uuid4().hex, wall_clock_ms(), pinned, RulesInForce(rules), layout, is_used=False
         )
     else:
-        checkpoint = _known(folder, known)
+        checkpoint = _parse_layout(folder, stored_layout)
         if keep_groups:
             pinned = replace(pinned, device_groups=checkpoint.pinned.device_groups)
-        if checkpoint.sink == SINK_TABLES:  # nothing that a topic holds is to be repeated
+        if checkpoint.sink == SINK_TABLES:  # no replay can involve the old topic, so another is allowed
             checkpoint = replace(checkpoint, pinned=replace(checkpoint.pinned, output_topic=pinned.output_topic))
-        _refuse_other(folder, checkpoint.pinned, pinned)
+        _refuse_other_settings(folder, checkpoint.pinned, pinned)
         if warm and not checkpoint.is_used:
-            # A start without --from-sessions, such as a supervisor's, has found no folder, and then the tables another's.
+            # An earlier start without --from-sessions, such as a supervisor's, may have created this folder. It was
+            # refused, because another checkpoint owns the tables. The time of this start counts.
             checkpoint = replace(checkpoint, begun_ms=wall_clock_ms())
         last_ms = _last_micro_batch_ms(folder / SESSIONIZE)
         checkpoint = replace(checkpoint, in_force=checkpoint.in_force.followed_by(rules, last_ms))
@@ -196,45 +204,45 @@ def open_checkpoint(
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
-    """What a checkpoint that was begun remembers: read only, beside the job too.
+    """Read an existing checkpoint; safe while the job runs, because nothing is written.
 
-    Raises `CheckpointError` for a folder that none was begun in or that cannot be read, or whose state no version since lays
-    out so.
+    Raises `CheckpointError` for a folder without a checkpoint, one that cannot be read, or one whose state has the
+    layout of another version.
     """
     folder = folder.absolute()
     file = folder / LAYOUT_FILE
     try:
-        known = file.read_bytes()
+        layout = file.read_bytes()
     except FileNotFoundError as error:
         msg = f"--checkpoints {folder} holds no {LAYOUT_FILE}: give the folder that the sessionize job was given"
         raise CheckpointError(msg) from error
     except OSError as error:
         raise _not_readable(file, error) from error
-    return _known(folder, known)
+    return _parse_layout(folder, layout)
 
 
-def _known(folder: Path, layout: bytes) -> Checkpoint:
-    """The checkpoint that a layout file is of; raises `CheckpointError` where this version cannot take it for one."""
+def _parse_layout(folder: Path, layout: bytes) -> Checkpoint:
+    """Read a checkpoint from the bytes of its layout file; raises `CheckpointError` where that is impossible."""
     try:
-        return _read(folder, json.loads(layout))
+        return _from_layout(folder, json.loads(layout))
     except (ValueError, LookupError, TypeError) as error:
         raise _not_readable(folder / LAYOUT_FILE, error) from error
 
 
-def _read(folder: Path, known: dict[str, Any]) -> Checkpoint:
-    pinned = PinnedSettings(**known["fixed"])
-    _refuse_other_state(folder, known, pinned)
-    previous = Rules(**known["previous_rules"]) if known["previous_rules"] else None
+def _from_layout(folder: Path, layout: dict[str, Any]) -> Checkpoint:
+    pinned = PinnedSettings(**layout["fixed"])
+    _refuse_other_state_version(folder, layout, pinned)
+    previous = Rules(**layout["previous_rules"]) if layout["previous_rules"] else None
     return Checkpoint(
         folder=folder,
-        id=str(known["id"]),
-        begun_ms=int(known.get("begun_ms", 0)),
+        id=str(layout["id"]),
+        begun_ms=int(layout.get("begun_ms", 0)),
         pinned=pinned,
-        in_force=RulesInForce(Rules(**known["rules"]), previous, known["previous_until_ms"]),
+        in_force=RulesInForce(Rules(**layout["rules"]), previous, layout["previous_until_ms"]),
         layout=StateLayout(pinned.device_groups),
         is_used=_is_used(folder),
-        is_warm=bool(known.get("is_warm")),
-        sink=str(known.get("sink", SINK_TABLES)),
+        is_warm=bool(layout.get("is_warm")),
+        sink=str(layout.get("sink", SINK_TABLES)),
     )
 
 
@@ -243,34 +251,34 @@ def _not_readable(file: Path, error: Exception) -> CheckpointError:
     return CheckpointError(msg)
 
 
-def _refuse_other(folder: Path, known: PinnedSettings, wanted: PinnedSettings) -> None:
-    for (option, was), now in zip(known.options().items(), wanted.options().values(), strict=True):
-        if was != now:
+def _refuse_other_settings(folder: Path, stored: PinnedSettings, wanted: PinnedSettings) -> None:
+    for (option, stored_value), value in zip(stored.options().items(), wanted.options().values(), strict=True):
+        if stored_value != value:
             msg = (
-                f"--checkpoints {folder} was begun with {option} {was}, not {now}: give the same again, "
+                f"--checkpoints {folder} was begun with {option} {stored_value}, not {value}: give the same again, "
                 "or start with a new --checkpoints folder and an empty location for the tables"
             )
             raise CheckpointError(msg)
 
 
-def _refuse_other_state(folder: Path, known: dict[str, Any], begun_with: PinnedSettings) -> None:
-    """Refuse what this version would misread: a later one's state, and device groups from before versions were kept."""
-    version = known.get("state_version", 0 if begun_with.device_groups is not None else _STATE_VERSION)
+def _refuse_other_state_version(folder: Path, layout: dict[str, Any], stored: PinnedSettings) -> None:
+    """Refuse state that this version would misread: of a later version, or device groups without a version."""
+    version = layout.get("state_version", 0 if stored.device_groups is not None else _STATE_VERSION)
     if version == _STATE_VERSION:
         return
-    of_a_version = f"state of version {version}, this one knows {_STATE_VERSION}"
-    holds = "device groups as no version since lays them out" if version == 0 else of_a_version
+    other_version = f"state of version {version}, this one knows {_STATE_VERSION}"
+    found = "device groups as no version since lays them out" if version == 0 else other_version
     msg = (
-        f"--checkpoints {folder} holds {holds}: deploy the version that began it, or begin a new folder with "
+        f"--checkpoints {folder} holds {found}: deploy the version that began it, or begin a new folder with "
         "--from-sessions; nothing was touched"
     )
     raise CheckpointError(msg)
 
 
 def _last_micro_batch_ms(query: Path) -> int | None:
-    """The clock of the newest micro-batch that was begun; None where there is none."""
-    number = newest_started_batch(query)
-    return None if number < 0 else read_started_batch(query, number).clock_ms
+    """Return the clock of the newest started micro-batch; None before the first."""
+    batch_id = newest_started_batch(query)
+    return None if batch_id < 0 else read_started_batch(query, batch_id).clock_ms
 
 
 def _is_used(folder: Path) -> bool:
@@ -280,7 +288,7 @@ def _is_used(folder: Path) -> bool:
 def _save(checkpoint: Checkpoint) -> None:
     """Write the layout file; raises `ConfigurationError` where the folder cannot be written."""
     in_force = checkpoint.in_force
-    # An older version knows no option that was added since, but does what is its default.
+    # Defaults are left out: an older version rejects newer options, but behaves as their defaults say.
     defaults = {field.name: field.default for field in fields(PinnedSettings)}
     pinned = {name: value for name, value in asdict(checkpoint.pinned).items() if value != defaults[name]}
     content = {
@@ -300,5 +308,8 @@ def _save(checkpoint: Checkpoint) -> None:
     try:
         write_atomically(checkpoint.folder / LAYOUT_FILE, json.dumps(content, indent=2))
     except OSError as error:
-        msg = f"--checkpoints {checkpoint.folder} cannot be written ({error.strerror}): give a folder that this user can write"
+        msg = (
+            f"--checkpoints {checkpoint.folder} cannot be written ({error.strerror}): "
+            "give a folder that this user can write"
+        )
         raise ConfigurationError(msg) from error

@@ -1,4 +1,4 @@
-"""One job at a time on a folder; what a dead job held is free."""
+"""A lock that lets one job at a time use a folder; the lock of a dead job is free."""
 
 import fcntl
 import json
@@ -23,7 +23,7 @@ _POLL_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class LockedAs:
-    """What a folder is locked as: the option that named it, and the file in it that is locked.
+    """The role that a folder is locked in: the option that names the folder, and the lock file in it.
 
     Delta ignores files whose names begin with an underscore.
     """
@@ -45,16 +45,16 @@ def lock_folder(
     wait_s: float = _WAIT_S,
     locked_as: LockedAs = CHECKPOINT,
 ) -> Iterator[None]:
-    """Hold the folder while the body runs; it is made if missing.
+    """Lock the folder while the body runs; create the folder if it is missing.
 
-    The operating system keeps the lock, and frees it when this process and the engine that it started have both ended,
-    however they end: an engine may outlive its job by a moment, and must not meet the next one. That is what `wait_s`
-    is for.
+    The operating system holds the lock, and frees it when this process and the engine that it started have both
+    ended, in whatever way. An engine may outlive its job by a moment, and must not overlap the next job. A locked
+    folder is therefore tried again for `wait_s`.
 
-    A folder of a Databricks volume is made and not held.
+    A folder of a Databricks volume is created but not locked.
 
-    Raises `CheckpointError` when another job holds the folder all that time, `StoppedError` when `stop` is set before
-    that, and `ConfigurationError` when the folder cannot be used.
+    Raises `CheckpointError` when another job holds the lock all that time, `StoppedError` when `stop` is set
+    before that, and `ConfigurationError` when the folder cannot be used.
     """
     folder = folder.absolute()
     is_volume = folder.is_relative_to(_VOLUMES)
@@ -64,70 +64,70 @@ def lock_folder(
     except OSError as error:
         msg = f"{locked_as.option} {folder} cannot be used ({error.strerror}): give a folder that this user can write"
         raise ConfigurationError(msg) from error
-    if file is None:  # a volume knows neither locks nor appending: the job's max_concurrent_runs sees to it there
+    if file is None:  # a volume has neither locks nor appending; the job's max_concurrent_runs replaces the lock
         yield
         return
     with file:
-        _wait_for(file, f"{locked_as.option} {folder}", say, stop or threading.Event(), wait_s)
+        _acquire(file, f"{locked_as.option} {folder}", say, stop or threading.Event(), wait_s)
         os.set_inheritable(file.fileno(), True)  # by the engine
-        _sign(file)
+        _write_owner(file)
         try:
             yield
         finally:
-            with suppress(OSError):  # where locks are not known there is none to give back
-                fcntl.flock(file, fcntl.LOCK_UN)  # for the engine too, which a notebook keeps for its next run
+            with suppress(OSError):  # a file system without locks has nothing to release
+                fcntl.flock(file, fcntl.LOCK_UN)  # also for the engine, which a notebook reuses in its next run
 
 
-def _wait_for(file: IO[str], what: str, say: Say, stop: threading.Event, wait_s: float) -> None:
+def _acquire(file: IO[str], locked: str, say: Say, stop: threading.Event, wait_s: float) -> None:
     deadline_s = time.monotonic() + wait_s
-    is_told = False
+    has_reported = False
     while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            owner = _owner(file)
+            owner = _describe_owner(file)
             if time.monotonic() >= deadline_s:
                 msg = (
-                    f"{what} is in use by {owner}: stop that first; "
-                    "a second one beside it needs a --checkpoints folder and tables of its own"
+                    f"{locked} is in use by {owner}: stop that first; "
+                    "a second one next to it needs a --checkpoints folder and tables of its own"
                 )
                 raise CheckpointError(msg) from None
-            if not is_told:
-                say(f"waiting for {owner}, which still uses {what}")
-                is_told = True
+            if not has_reported:
+                say(f"waiting for {owner}, which still uses {locked}")
+                has_reported = True
             if stop.wait(_POLL_S):
                 msg = f"stopped while waiting for {owner}; nothing was begun"
                 raise StoppedError(msg) from None
         except OSError as error:
-            say(f"{what} cannot be locked ({error.strerror}): see to it that no second job uses it")
+            say(f"{locked} cannot be locked ({error.strerror}): see to it that no second job uses it")
             return
         else:
             return
 
 
-def _sign(file: IO[str]) -> None:
-    """Say who holds it: a courtesy, for which nobody is refused on a disk that is full."""
-    owner = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "pids": _process_ids(), "since": _now()})
+def _write_owner(file: IO[str]) -> None:
+    """Write the owner into the lock file, for messages only: a full disk must not stop the job."""
+    owner = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "pids": _pid_scope(), "since": _now()})
     with suppress(OSError):
         os.ftruncate(file.fileno(), 0)
-        os.write(file.fileno(), owner.encode())  # past the file's buffer, whose rest would fail again when it is closed
+        os.write(file.fileno(), owner.encode())  # unbuffered: a buffered rest would fail again in close()
 
 
-def _owner(file: IO[str]) -> str:
+def _describe_owner(file: IO[str]) -> str:
     file.seek(0)
     try:
         owner = json.loads(file.read())
-        told = f"process {owner['pid']} on {owner['host']} since {owner['since']}"
-        is_seen_here = (owner["host"], owner.get("pids")) == (socket.gethostname(), _process_ids())
-        if is_seen_here and not _is_alive(owner["pid"]):
-            return f"the engine that {told} has left behind (`lsof {file.name}` names it)"
-    except (ValueError, LookupError, TypeError):  # it is just being written
+        process = f"process {owner['pid']} on {owner['host']} since {owner['since']}"
+        is_visible_here = (owner["host"], owner.get("pids")) == (socket.gethostname(), _pid_scope())
+        if is_visible_here and not _is_alive(owner["pid"]):
+            return f"the engine that {process} has left behind (`lsof {file.name}` names it)"
+    except (ValueError, LookupError, TypeError):  # the owner is just writing it
         return "another job"
-    return told
+    return process
 
 
-def _process_ids() -> str | None:
-    """Where process ids are these: a start of a machine, and a container of it; None where that is not known."""
+def _pid_scope() -> str | None:
+    """Identify the scope of this process's id: the machine's boot and the container in it; None if unknown."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
         return f"{boot} {Path('/proc/self/ns/pid').stat().st_ino}"

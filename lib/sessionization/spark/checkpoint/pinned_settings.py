@@ -1,4 +1,4 @@
-"""What a checkpoint keeps for good."""
+"""The settings that a checkpoint fixes for its lifetime."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from sessionization.spark.checkpoint.state_layout import StateLayout, device_gro
 
 @dataclass(frozen=True, slots=True)
 class PinnedSettings:
-    """Settings of which another value would lose rows or double them."""
+    """Settings that must not change, because another value would lose or duplicate rows."""
 
     source: str
     input: str
@@ -22,7 +22,7 @@ class PinnedSettings:
     starting_offsets: str = "earliest"
     mode: str = "micro-batch"
     output_topic: str = OUTPUT_TOPIC
-    """Fixed once changes have gone there, and until they go to the tables again."""
+    """Fixed only while changes go to the topic: from the first change sent until they go to the tables again."""
 
     @classmethod
     def of(cls, settings: SessionizeSettings, tables: str) -> "PinnedSettings":
@@ -39,7 +39,7 @@ class PinnedSettings:
         )
 
     def options(self) -> dict[str, str]:
-        """The fields as a person gives them on the command line."""
+        """Return the fields as options and values of the command line."""
         return {
             "--source": self.source,
             "--input": self.input,
@@ -54,12 +54,12 @@ class PinnedSettings:
 
 
 def explain_ignored_devices(settings: SessionizeSettings, checkpoints: Path, layout: StateLayout) -> str | None:
-    """The line for `--expected-devices` where the checkpoint keeps another layout; None where there is nothing to say."""
+    """Explain that `--expected-devices` is ignored if the checkpoint has another layout; otherwise return None."""
     devices = settings.expected_devices
     wanted = StateLayout(device_groups_for(devices))
     if devices is None or wanted == layout:
         return None
     return (
-        f"--expected-devices {devices} is ignored: --checkpoints {checkpoints} keeps its state {layout}, not {wanted}; to "
-        "change that, stop the job and begin a new --checkpoints folder with --expected-devices and --from-sessions"
+        f"--expected-devices {devices} is ignored: --checkpoints {checkpoints} keeps its state {layout}, not {wanted}; "
+        "to change that, stop the job and begin a new --checkpoints folder with --expected-devices and --from-sessions"
     )

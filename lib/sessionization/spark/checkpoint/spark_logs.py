@@ -1,6 +1,6 @@
-"""Spark's own logs of a query, as they lie in a checkpoint: which micro-batches were begun and done, and how far each reads.
+"""Spark's own logs of a query in a checkpoint: started and committed micro-batches, and the end position of each.
 
-Where they cannot be read, every function raises `CheckpointError`.
+Every function raises `CheckpointError` where it cannot read a log.
 """
 
 import json
@@ -17,10 +17,10 @@ _PARTITIONS = "spark.sql.shuffle.partitions"
 
 @dataclass(frozen=True, slots=True)
 class StartedBatch:
-    """A micro-batch as it was written down before it began.
+    """A micro-batch as Spark logged it before the start.
 
-    `partitions` is None where Spark did not keep their number. `sources` is by source how far it reads, as the source
-    writes it; None where it reads nothing.
+    `partitions` is None where Spark did not store their number. `sources` has an end position per source, as the
+    source writes it, or None where the micro-batch reads nothing of the source.
     """
 
     clock_ms: int
@@ -29,35 +29,35 @@ class StartedBatch:
 
 
 def newest_started_batch(query: Path) -> int:
-    """The newest micro-batch of a query that was begun, -1 before the first."""
-    return max(_batches(query / "offsets"), default=-1)
+    """Return the newest started micro-batch of a query, -1 before the first."""
+    return max(_batch_ids(query / "offsets"), default=-1)
 
 
 def started_batches(query: Path) -> list[int]:
-    """The micro-batches of a query that were begun and that its log still holds."""
-    return sorted(_batches(query / "offsets"))
+    """Return the started micro-batches of a query that its log still holds, in order."""
+    return sorted(_batch_ids(query / "offsets"))
 
 
 def oldest_started_batch(query: Path) -> int:
-    """The oldest micro-batch of a query that its log still holds, -1 before the first."""
-    return min(_batches(query / "offsets"), default=-1)
+    """Return the oldest started micro-batch of a query that its log still holds, -1 before the first."""
+    return min(_batch_ids(query / "offsets"), default=-1)
 
 
 def newest_committed_batch(query: Path) -> int:
-    """The newest micro-batch of a query that is done, -1 before the first."""
-    return max(_batches(query / "commits"), default=-1)
+    """Return the newest committed micro-batch of a query, -1 before the first."""
+    return max(_batch_ids(query / "commits"), default=-1)
 
 
 def has_unfinished_batch(query: Path) -> bool:
-    """Whether the newest micro-batch of a query that has stopped was begun and is not done: the next start repeats it."""
+    """Return whether a stopped query has an uncommitted micro-batch, which the next start repeats."""
     return newest_started_batch(query) != newest_committed_batch(query)
 
 
 def read_started_batch(query: Path, batch_id: int) -> StartedBatch:
-    """What was written down of a micro-batch; raises `CheckpointError` too where that is of a form not known here."""
+    """Read a started micro-batch from the log; raises `CheckpointError` also for an unknown format."""
     file = query / "offsets" / str(batch_id)
     try:
-        return _parsed(*file.read_text(encoding="utf-8").splitlines())
+        return _parse_entry(*file.read_text(encoding="utf-8").splitlines())
     except OSError as error:
         raise _not_readable(file, error) from error
     except (ValueError, LookupError, AttributeError, TypeError) as error:
@@ -66,9 +66,9 @@ def read_started_batch(query: Path, batch_id: int) -> StartedBatch:
 
 
 def remove_partial_first_entry(query: Path) -> None:
-    """Remove what a full disk or a kill in its very first entry leaves of an offset log.
+    """Remove the partial files of an offset log whose very first entry was cut off by a full disk or a kill.
 
-    Spark refuses for good to begin a query beside such a file, which it would pass over beside any later entry.
+    Spark never starts a query again whose log holds only such a file. Next to a later entry Spark ignores it.
     """
     offsets = query / "offsets"
     try:
@@ -81,20 +81,20 @@ def remove_partial_first_entry(query: Path) -> None:
         raise CheckpointError(msg) from error
 
 
-def _parsed(version: str, about: str, *sources: str) -> StartedBatch:
+def _parse_entry(version: str, metadata_json: str, *sources: str) -> StartedBatch:
     if version != _VERSION:
         msg = f"its version is {version}"
         raise ValueError(msg)
-    written = json.loads(about)
-    partitions = written.get("conf", {}).get(_PARTITIONS)
+    metadata = json.loads(metadata_json)
+    partitions = metadata.get("conf", {}).get(_PARTITIONS)
     return StartedBatch(
-        int(written["batchTimestampMs"]),
+        int(metadata["batchTimestampMs"]),
         None if partitions is None else int(partitions),
         tuple(None if text == _NO_OFFSET else json.loads(text) for text in sources),
     )
 
 
-def _batches(log: Path) -> list[int]:
+def _batch_ids(log: Path) -> list[int]:
     try:
         return [int(entry.name) for entry in log.iterdir() if entry.name.isdigit()] if log.is_dir() else []
     except OSError as error:

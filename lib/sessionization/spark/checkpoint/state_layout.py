@@ -1,4 +1,4 @@
-"""How the operator's state is laid out: one device per grouping key, or a group of devices."""
+"""The layout of the operator's state: one device per grouping key, or a group of devices."""
 
 from dataclasses import dataclass
 
@@ -6,15 +6,15 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 _DEVICES_PER_GROUP = 4_000
-_LEAST_GROUPED = 2_000
-_LEAST_GROUPS = 32
+_MIN_GROUPED_DEVICES = 2_000
+_MIN_GROUPS = 32
 
 
 @dataclass(frozen=True, slots=True)
 class StateLayout:
-    """What one grouping key holds: one device, or with `device_groups` all devices of one hash group.
+    """The devices under one grouping key: one device, or with `device_groups` all devices of one hash group.
 
-    A checkpoint keeps its layout for good (docs/adr/0003-device-grouping.md).
+    The layout of a checkpoint never changes (docs/adr/0003-device-grouping.md).
     """
 
     device_groups: int | None = None
@@ -23,18 +23,19 @@ class StateLayout:
         return "by device" if self.device_groups is None else f"in {self.device_groups:,} device groups"
 
     def grouping_key(self) -> Column:
-        """The text that events are grouped by, from the column `device_id`."""
+        """Return the grouping key of an event as text, from the column `device_id`."""
         if self.device_groups is None:
             return F.col("device_id")
         return F.pmod(F.crc32(F.col("device_id").cast("binary")), F.lit(self.device_groups)).cast("string")
 
 
 def device_groups_for(devices: int | None) -> int | None:
-    """How many device groups suit so many devices, of which few have more than one session that is remembered.
+    """Return the number of device groups for a number of devices.
 
-    Four thousand a group (docs/performance.md), but no less than 32 groups, so that state partitions get about the same;
-    for fewer than two thousand devices, or an unknown number, none.
+    Few devices are expected to have more than one stored session. A group has four thousand devices
+    (docs/performance.md). At least 32 groups give state partitions about the same load. Fewer than two thousand
+    devices, or an unknown number, have no groups: None.
     """
-    if devices is None or devices < _LEAST_GROUPED:
+    if devices is None or devices < _MIN_GROUPED_DEVICES:
         return None
-    return max(_LEAST_GROUPS, -(-devices // _DEVICES_PER_GROUP))
+    return max(_MIN_GROUPS, -(-devices // _DEVICES_PER_GROUP))
