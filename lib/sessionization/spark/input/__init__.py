@@ -1,1 +1,1 @@
-"""Messages in: from files or Kafka, parsed into events."""
+"""The input: messages from files or Kafka, parsed into events."""

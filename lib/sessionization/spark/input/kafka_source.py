@@ -1,4 +1,4 @@
-"""Messages from Kafka topics, and what to do when the brokers do not give them."""
+"""Messages from Kafka topics, and the errors of brokers that do not deliver them."""
 
 import json
 import re
@@ -19,7 +19,7 @@ from sessionization.spark.input.parse import STREAMS
 from sessionization.spark.input.topic_offsets import Offsets
 
 CLOCKS_DIFFER_MS = 60_000
-"""`--starting-offsets latest` begins this much before the first start, for the brokers' clocks may be behind."""
+"""How long before the first start `--starting-offsets latest` reads from: the brokers' clocks may be behind."""
 _ANSWER_WITHIN_MS = 10_000
 _REFUSALS = (
     (
@@ -43,7 +43,7 @@ _REFUSALS = (
 
 
 class Brokers(Protocol):
-    """Settings that say which brokers, and how to talk to them."""
+    """Settings that name the brokers and the options of the Kafka client."""
 
     @property
     def bootstrap_servers(self) -> str | None: ...
@@ -59,17 +59,17 @@ def kafka_messages(
     max_offsets: int | None,
     starts: Offsets | None = None,
 ) -> DataFrame:
-    """Stream both topics from where the query's checkpoint is, at first from `--starting-offsets`.
+    """Stream both topics from the position in the query's checkpoint, at first from `--starting-offsets`.
 
-    `latest` is an instant, the same for every query: else what comes between the starts of two queries would be known
-    to one of them only.
+    `latest` means the same instant for every query. Otherwise a message that arrives between the starts of two
+    queries would reach only one of them.
 
     Args:
         spark: the session.
-        settings: which brokers, and how to talk to them.
-        begun_ms: when the checkpoint was begun.
-        max_offsets: how many messages a micro-batch takes at most.
-        starts: in place of `--starting-offsets`, where to begin in every partition that is there.
+        settings: the brokers, and the options of the Kafka client.
+        begun_ms: when the checkpoint was created.
+        max_offsets: the highest number of messages in a micro-batch.
+        starts: the first offset of every existing partition, in place of `--starting-offsets`.
 
     Returns:
         The columns of `raw_events`: `stream` (the topic), `partition`, `offset`, `file` (null), `ingested_at` (the
@@ -101,7 +101,9 @@ def kafka_messages(
 
 
 def check_topics(spark: SparkSession, settings: Brokers, topics: tuple[str, ...]) -> None:
-    """Ask the brokers for each topic, and give up soon; a query would retry for minutes, and name no topic.
+    """Check that the brokers deliver each topic, with short timeouts.
+
+    A query would retry for minutes, and its error would name no topic.
 
     Raises `ConfigurationError`.
     """
@@ -122,17 +124,17 @@ def check_topics(spark: SparkSession, settings: Brokers, topics: tuple[str, ...]
             raise ConfigurationError(_refusal(settings, topic, str(error))) from error
 
 
-def _refusal(settings: Brokers, topic: str, text: str) -> str:
-    for pattern, told in _REFUSALS:
-        if re.search(pattern, text):
-            return f"--bootstrap-servers {settings.bootstrap_servers} {told.format(topic=topic)}"
-    return f"--bootstrap-servers {settings.bootstrap_servers}: topic {topic} cannot be read: {root_cause(text)}"
+def _refusal(settings: Brokers, topic: str, error_text: str) -> str:
+    for pattern, message in _REFUSALS:
+        if re.search(pattern, error_text):
+            return f"--bootstrap-servers {settings.bootstrap_servers} {message.format(topic=topic)}"
+    return f"--bootstrap-servers {settings.bootstrap_servers}: topic {topic} cannot be read: {root_cause(error_text)}"
 
 
 def client_options(spark: SparkSession, settings: Brokers) -> dict[str, str]:
-    """The Kafka client's options with the brokers, every reference to a secret replaced; raises `ConfigurationError`."""
-    secret = partial(_databricks_secret, spark) if on_databricks() else None
-    options = resolve_secrets(settings.kafka_options, secret)
+    """Return the Kafka client's options with the brokers, and with secrets filled in; raises `ConfigurationError`."""
+    read_secret = partial(_databricks_secret, spark) if on_databricks() else None
+    options = resolve_secrets(settings.kafka_options, read_secret)
     return options | {"kafka.bootstrap.servers": str(settings.bootstrap_servers)}
 
 

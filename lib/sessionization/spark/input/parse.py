@@ -1,4 +1,4 @@
-"""Messages as they came -> valid events, or a quarantine reason. Native columns only, no Python per row."""
+"""Parse messages into valid events, or give a quarantine reason. Native columns only, no Python per row."""
 
 from dataclasses import dataclass
 
@@ -17,9 +17,9 @@ STREAMS = (PC_STREAM, CONSOLE_STREAM)
 EVENT_COLUMNS = (
     "device_id", "session_id", "is_start", "event_ms", "foreground_s", "account_id", "platform", "ingested_ms",
 )  # fmt: skip
-"""Of a valid event, in this order; `parse` says their types."""
+"""The columns of a valid event, in this order; `parse` documents their types."""
 
-# Variant keeps the type that the sender wrote, so that 7, "7" and 7.0 stay apart; unknown fields are skipped unread.
+# Variant preserves the type that the sender wrote, so 7, "7" and 7.0 stay distinct. Unknown fields are skipped.
 _WIRE_FIELDS = ("appSessionId", "eventId", "psnAccountId", "hostPcId", "openPsid", "timestamp", "totalFgTime")
 _WIRE_SCHEMA = f"array<struct<{', '.join(f'{name}: variant' for name in _WIRE_FIELDS)}>>"
 _STRICT_JSON = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
@@ -30,14 +30,14 @@ _EVENT_TIME = (
 
 @dataclass(frozen=True, slots=True)
 class EventTimeLimits:
-    """How far an event's time may lie from its ingest time, in milliseconds."""
+    """The largest distances between an event's time and its ingest time, in milliseconds."""
 
     max_clock_skew_ms: int
     max_event_age_ms: int
 
 
 def parse(messages: DataFrame, limits: EventTimeLimits) -> DataFrame:
-    """Add to every message what it says, and `reason`: null for a valid event, else why it is quarantined.
+    """Add the parsed columns to every message, and `reason`: why it is quarantined, or null for a valid event.
 
     Args:
         messages: one row per message, with at least `stream` string, `ingested_at` timestamp, `value` binary.
@@ -46,16 +46,16 @@ def parse(messages: DataFrame, limits: EventTimeLimits) -> DataFrame:
     Returns:
         The rows and columns of `messages` and `reason` string, `device_id` string, `session_id` bigint, `is_start`
         boolean, `event_ms` bigint, `foreground_s` bigint, `account_id` string, `platform` string, `ingested_ms`
-        bigint. The reasons are those of docs/tables.md, the first that fits.
+        bigint. `reason` is the first one of docs/tables.md that applies.
     """
-    # What is used more than once is a column of its own: Spark would work out an expression anew wherever it stands.
-    known = messages.columns
+    # An expression that is used more than once becomes a column, because Spark would compute it again at each use.
+    input_columns = messages.columns
     text = F.when(F.octet_length("value") <= MAX_VALUE_BYTES, F.col("value").cast("string"))
-    read = messages.select(*known, text.alias("_text")).select(
-        *known,
+    decoded = messages.select(*input_columns, text.alias("_text")).select(
+        *input_columns,
         "_text",
-        # The reader stops after the first JSON value. What may follow that value inside an array differs from what may
-        # follow it inside an object, so a text that is well-formed in both places holds one value and nothing else.
+        # The reader stops after the first JSON value. Inside an array other characters may follow that value than
+        # inside an object. So a text that is well-formed in both places holds one value and nothing else.
         F.from_json(F.concat(F.lit("["), "_text", F.lit("]")), _WIRE_SCHEMA, _STRICT_JSON).alias("_array"),
         F.from_json(F.concat(F.lit('{"value":'), "_text", F.lit("}")), "map<string, string>", _STRICT_JSON)
         .isNotNull()
@@ -64,38 +64,38 @@ def parse(messages: DataFrame, limits: EventTimeLimits) -> DataFrame:
     is_object = (
         F.is_valid_utf8("_text") & (F.size("_array") == 1) & F.col("_is_one_value") & F.col("_text").rlike(r"^\s*\{")
     )
-    wire = read.select(*known, F.when(is_object, F.col("_array")[0]).alias("_wire"))
+    wire = decoded.select(*input_columns, F.when(is_object, F.col("_array")[0]).alias("_wire"))
 
     device = F.when(F.col("stream") == PC_STREAM, F.col("_wire.hostPcId")).otherwise(F.col("_wire.openPsid"))
-    texts = wire.select(*known, "_wire", device.alias("_device")).select(
-        *known,
+    texts = wire.select(*input_columns, "_wire", device.alias("_device")).select(
+        *input_columns,
         "_wire",
-        _text_of(F.col("_device")).alias("device_id"),
-        _text_of(F.col("_wire.eventId")).alias("_event_id"),
-        _text_of(F.col("_wire.timestamp")).alias("_event_time"),
-        _text_of(F.col("_wire.psnAccountId")).alias("_account_id"),
+        _string_or_null(F.col("_device")).alias("device_id"),
+        _string_or_null(F.col("_wire.eventId")).alias("_event_id"),
+        _string_or_null(F.col("_wire.timestamp")).alias("_event_time"),
+        _string_or_null(F.col("_wire.psnAccountId")).alias("_account_id"),
     )
     typed = texts.withColumn("_offset", F.regexp_extract("_event_time", "([+-])([0-9]{2}):([0-9]{2})$", 0)).select(
-        *known,
+        *input_columns,
         F.col("_wire").isNotNull().alias("_is_object"),
         "device_id",
-        _long("appSessionId").alias("session_id"),
+        _bigint_or_null("appSessionId").alias("session_id"),
         F.when(F.col("_event_id") == START_EVENT, True).when(F.col("_event_id") == END_EVENT, False).alias("is_start"),
         _epoch_ms().alias("event_ms"),
-        F.when(F.col("_event_id") == END_EVENT, _long("totalFgTime")).alias("foreground_s"),
+        F.when(F.col("_event_id") == END_EVENT, _bigint_or_null("totalFgTime")).alias("foreground_s"),
         F.when(F.col("_account_id") != "", F.col("_account_id")).alias("account_id"),
         F.when(F.col("stream") == PC_STREAM, "pc").otherwise("console").alias("platform"),
         F.unix_millis("ingested_at").alias("ingested_ms"),
     )
-    return typed.withColumn("reason", _reason(limits)).drop("_is_object")
+    return typed.withColumn("reason", _quarantine_reason(limits)).drop("_is_object")
 
 
 def valid_events(parsed: DataFrame) -> DataFrame:
-    """The rows of `parse` that are events, with the event's columns only."""
+    """Select the valid events from the rows of `parse`, with the event's columns only."""
     return parsed.where("reason IS NULL").select(*EVENT_COLUMNS)
 
 
-def _reason(limits: EventTimeLimits) -> Column:
+def _quarantine_reason(limits: EventTimeLimits) -> Column:
     too_long = (F.length("device_id") > MAX_ID_CODE_POINTS) | (F.length("account_id") > MAX_ID_CODE_POINTS)
     ahead_ms = F.col("event_ms") - F.col("ingested_ms")
     return (
@@ -111,17 +111,17 @@ def _reason(limits: EventTimeLimits) -> Column:
     )
 
 
-def _text_of(value: Column) -> Column:
+def _string_or_null(value: Column) -> Column:
     return F.when(F.schema_of_variant(value) == "STRING", F.try_variant_get(value, "$", "string"))
 
 
-def _long(field: str) -> Column:
+def _bigint_or_null(field: str) -> Column:
     value = F.col(f"_wire.{field}")
     return F.when(F.schema_of_variant(value) == "BIGINT", F.try_variant_get(value, "$", "bigint"))
 
 
 def _epoch_ms() -> Column:
-    """ISO 8601 text -> UTC milliseconds, digits beyond them cut; null where the text is anything else."""
+    """Convert ISO 8601 text to UTC milliseconds, and cut further digits; null for any other text."""
     event_time, offset = F.col("_event_time"), F.col("_offset")
     seconds = F.unix_seconds(F.concat(F.substring(event_time, 1, 19), F.lit("Z")).try_cast("timestamp"))
     fraction = F.rpad(F.substring(F.regexp_extract(event_time, "[.]([0-9]+)", 1), 1, 3), 3, "0").cast("int")

@@ -1,4 +1,4 @@
-"""Where messages come from: one DataFrame of messages as they came, whatever the source."""
+"""The source of messages: one DataFrame of unparsed messages, from files or Kafka."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ from sessionization.spark.input.parse import STREAMS
 from sessionization.spark.input.topic_offsets import Offsets
 
 MAX_FILES_PER_MICRO_BATCH = 1_000
-"""Bound on what one micro-batch takes from a backlog, so that heartbeats go on while it is worked off."""
+"""Limits one micro-batch, so that heartbeats continue while the job works off a backlog."""
 
 
 def read_messages(
@@ -22,7 +22,7 @@ def read_messages(
     max_offsets: int | None,
     starts: Offsets | None = None,
 ) -> DataFrame:
-    """The messages of the source that the settings name; `begun_ms`, `max_offsets` and `starts` as in `kafka_messages`."""
+    """Stream the messages of the configured source; `kafka_messages` explains the arguments."""
     if settings.source == "kafka":
         return kafka_messages(spark, settings, begun_ms, max_offsets, starts)
     assert settings.input is not None
@@ -33,20 +33,21 @@ def file_messages(spark: SparkSession, input_folder: Path) -> DataFrame:
     """Stream the lines of `*.json` files in the stream folders of `input_folder`.
 
     Either folder may be missing and appear later. A file must appear whole (written under another name or hidden,
-    then renamed) and never change. Its modification time is the ingest time of its lines.
+    then renamed) and never change. The file's modification time is the ingest time of its lines.
 
     Returns:
-        The columns of `raw_events`: `stream`, `partition` and `offset` (null), `file`, `ingested_at`, `value` binary
-        (a line without its LF or CRLF), `ingest_date`. Blank lines are no messages.
+        The columns of `raw_events`: `stream`, `partition` and `offset` (null), `file`, `ingested_at`, `value`
+        binary (a line without its LF or CRLF), `ingest_date`. Blank lines are skipped.
     """
     lines = (
         spark.readStream.format("text")
         .option("lineSep", "\n")
         .option("pathGlobFilter", "*.json")
-        # Otherwise a folder named like a partition (date=2026-11-21) ends the query. Files in folders are dropped below.
+        # Without this option a folder named like a partition (date=2026-11-21) ends the query. The last `where` drops
+        # the files in such folders.
         .option("recursiveFileLookup", "true")
         .option("maxFilesPerTrigger", str(MAX_FILES_PER_MICRO_BATCH))
-        # A file is read however old it is: by default the source drops those a week older than the newest.
+        # Files of any age are read: by default the source drops files a week older than the newest.
         .option("maxFileAge", "36500d")
         .load(f"{_glob_escaped(input_folder.absolute())}/{{{','.join(STREAMS)}}}")
     )
@@ -69,7 +70,7 @@ def file_messages(spark: SparkSession, input_folder: Path) -> DataFrame:
 
 
 def input_files(input_folder: Path) -> Iterator[Path]:
-    """The files that `file_messages` would read now; what is hidden is none, nor is a folder, whatever its name."""
+    """List the files that `file_messages` would read now: no hidden files, and no folders of whatever name."""
     for stream in STREAMS:
         for file in (input_folder.absolute() / stream).glob("[!._]*.json"):
             if file.is_file():

@@ -1,4 +1,4 @@
-"""A stream of one row a second, which makes Spark plan micro-batches, and can call the operator for given keys."""
+"""A stream of one row a second, which makes Spark plan micro-batches and can wake the operator for given keys."""
 
 import json
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ _RATE_LOG_VERSION = "v1"
 
 @dataclass(frozen=True, slots=True)
 class WakeUp:
-    """The grouping keys to call, and the tick whose row calls them.
+    """The grouping keys to wake, and the tick whose row wakes them.
 
-    One tick is in one micro-batch, also when that is repeated.
+    A tick belongs to exactly one micro-batch, also in a replay.
     """
 
     tick: int
@@ -27,9 +27,10 @@ class WakeUp:
 
 
 def tick_stream(spark: SparkSession, wake: WakeUp | None = None) -> DataFrame:
-    """An endless stream that makes Spark plan a micro-batch every second; its rows are the keys of `wake`, mostly none.
+    """Return an endless stream that makes Spark plan a micro-batch every second.
 
-    After a restart with no new input Spark plans no micro-batch, and every due timer would stay silent until an event comes.
+    Its rows are the keys of `wake`, mostly none. Without it Spark would plan no micro-batch after a restart
+    without new input. No due timer would then fire until an event comes.
 
     Returns:
         The column `grouping_key`.
@@ -42,22 +43,22 @@ def tick_stream(spark: SparkSession, wake: WakeUp | None = None) -> DataFrame:
 
 
 def move_tick_origin_back(query: Path, now_ms: int | None = None) -> None:
-    """Move the tick source's start time back, if the clock went back so far that Spark would refuse to start the query.
+    """Move the tick source's start time back if the clock went back so far that the query could not start.
 
-    Spark counts them in seconds since its source first began. Under an earlier clock it would count fewer than were read,
-    and refuse to start (`startSeconds > endSeconds`). Then the source's beginning is moved back.
+    Spark counts ticks as the seconds since the source's first start. Under an earlier clock it would count fewer
+    ticks than it has read, and refuse to start (`startSeconds > endSeconds`).
 
-    Raises `CheckpointError`.
+    Raises `CheckpointError` where the query's log or the source's file cannot be read or written.
     """
     tick = next_tick(query)
     now_ms = wall_clock_ms() if now_ms is None else now_ms
     for file in query.glob("sources/*/0"):
         try:
-            version, _, began = file.read_text(encoding="utf-8").partition("\n")
-            if version != _RATE_LOG_VERSION or not began.strip().isdigit():
+            version, _, origin_ms = file.read_text(encoding="utf-8").partition("\n")
+            if version != _RATE_LOG_VERSION or not origin_ms.strip().isdigit():
                 continue
-            if int(began) + tick * 1_000 > now_ms:
-                # The checksum first: Spark reads a file without one, and refuses one that differs.
+            if int(origin_ms) + tick * 1_000 > now_ms:
+                # The checksum goes first: Spark reads a file without one, but refuses a file with a wrong one.
                 file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
                 write_atomically(file, f"{version}\n{now_ms - (tick + 1) * 1_000}")
         except (OSError, UnicodeDecodeError) as error:
@@ -66,7 +67,7 @@ def move_tick_origin_back(query: Path, now_ms: int | None = None) -> None:
 
 
 def next_tick(query: Path) -> int:
-    """The first tick that no micro-batch has read; the tick source is the only one whose offset is a plain integer."""
+    """Return the first tick that no micro-batch has read; only the tick source has a plain integer as its offset."""
     newest = newest_started_batch(query)
     if newest < 0:
         return 0

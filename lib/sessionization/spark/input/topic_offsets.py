@@ -1,4 +1,4 @@
-"""How far topics reach: asked of Spark, which knows the brokers, by a stream that reads nothing."""
+"""The offset ranges of topics. Spark knows the brokers, so a stream that reads no records finds them."""
 
 import json
 import shutil
@@ -14,14 +14,14 @@ from sessionization.spark.checkpoint.spark_logs import newest_started_batch, rea
 Offsets = dict[str, dict[int, int]]
 """Offsets by topic and partition."""
 EARLIEST = -2
-"""In place of an offset, as Kafka has it: the first that is there."""
+"""Kafka's code, in place of an offset, for the first existing record."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicRange:
-    """Of every partition of some topics: the offset of the first record since an instant, and the one after the last record.
+    """For every partition: the offset of the first record since an instant, and the offset after the last record.
 
-    Where no record is since then, both are the same.
+    Both are equal where no record is that new.
     """
 
     since: Offsets
@@ -31,48 +31,49 @@ class TopicRange:
 def read_topic_range(
     spark: SparkSession, options: Mapping[str, str], topics: tuple[str, ...], since_ms: int, scratch: Path
 ) -> TopicRange:
-    """Ask for all partitions of topics that are there.
+    """Read the range of all existing partitions of topics.
 
     Args:
         spark: the session.
-        options: of the Kafka client, the brokers among them.
-        topics: their names.
+        options: the options of the Kafka client, including the brokers.
+        topics: the topics' names.
         since_ms: the instant, by the records' timestamps.
-        scratch: a folder that is of no other use, and is gone afterwards.
+        scratch: a folder for this call alone, deleted before and after.
     """
     shutil.rmtree(scratch, ignore_errors=True)
     source = {
         "subscribe": ",".join(topics),
-        "startingTimestamp": str(max(0, since_ms)),  # Kafka means something else by what is negative
+        "startingTimestamp": str(max(0, since_ms)),  # a negative timestamp has another meaning in Kafka
         "startingOffsetsByTimestampStrategy": "latest",
         "failOnDataLoss": "false",
     }
     records = spark.readStream.format("kafka").options(**options, **source).load()
     try:
-        records.writeStream.foreachBatch(_nothing).option("checkpointLocation", str(scratch)).trigger(
+        records.writeStream.foreachBatch(_skip_batch).option("checkpointLocation", str(scratch)).trigger(
             availableNow=True
         ).start().awaitTermination()
-        # Where a query begins its source keeps, in a line after that of the version; how far it is, the query's log.
+        # The source's log has the start offsets, on the line after the version; the query's log has the end offsets.
         first = json.loads((scratch / "sources" / "0" / "0").read_bytes().partition(b"\n")[2])
-        number = newest_started_batch(scratch)
+        batch_id = newest_started_batch(scratch)
         return TopicRange(
-            parse_offsets(first), parse_offsets(first if number < 0 else read_started_batch(scratch, number).sources[0])
+            parse_offsets(first),
+            parse_offsets(first if batch_id < 0 else read_started_batch(scratch, batch_id).sources[0]),
         )
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def parse_offsets(said: Any) -> Offsets:
-    """Offsets as they were in JSON, where a partition's number is a text; raises `ValueError` where they are none."""
+def parse_offsets(content: Any) -> Offsets:
+    """Convert offsets from parsed JSON, where a partition's number is text; raises `ValueError` for other data."""
     try:
         return {
             topic: {int(partition): int(offset) for partition, offset in partitions.items()}
-            for topic, partitions in said.items()
+            for topic, partitions in content.items()
         }
     except (AttributeError, TypeError) as error:
         msg = f"no offsets by topic and partition: {error}"
         raise ValueError(msg) from error
 
 
-def _nothing(_records: DataFrame, _batch_id: int) -> None:
+def _skip_batch(_records: DataFrame, _batch_id: int) -> None:
     """Leave a micro-batch unread."""
