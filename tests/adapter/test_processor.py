@@ -167,8 +167,8 @@ by_group = partial(group_of, 2)
 )
 def test_equals_the_reference_on_dirty_histories(grouped, recent, alone, seeds, monkeypatch) -> None:
     """In groups also where so few devices may be recent, or buckets be read one by one, that all ways are taken."""
-    monkeypatch.setattr(group_store, "_MOST_RECENT", recent)
-    monkeypatch.setattr(group_store, "_READ_ALONE", alone)
+    monkeypatch.setattr(group_store, "_MAX_RECENT_DEVICES", recent)
+    monkeypatch.setattr(group_store, "_MAX_SINGLE_READS", alone)
     key_of = by_group if grouped else (lambda device_id: device_id)
     for seed in seeds:
         engine = Engine(RULES, 2 if grouped else None)

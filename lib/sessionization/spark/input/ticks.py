@@ -29,8 +29,8 @@ class WakeUp:
 def tick_stream(spark: SparkSession, wake: WakeUp | None = None) -> DataFrame:
     """Return an endless stream that makes Spark plan a micro-batch every second.
 
-    Its rows are the keys of `wake`, mostly none. Without it Spark would plan no micro-batch after a restart
-    without new input. No due timer would then fire until an event comes.
+    Its rows are the keys of `wake`, mostly none. Without this stream Spark plans no micro-batch after a restart
+    without new input, and no due timer fires until an event comes.
 
     Returns:
         The column `grouping_key`.

@@ -1,1 +1,1 @@
-"""The stateful operator: a processor over the session store."""
+"""The stateful operator: a processor on top of a session store."""

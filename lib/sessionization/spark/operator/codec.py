@@ -1,4 +1,4 @@
-"""The one place where rows and the core's types meet: event rows in, state entries both ways, change rows out."""
+"""The only conversion between rows and the core's types: events in, state entries both ways, changes out."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -29,16 +29,16 @@ STATE_SCHEMA = StructType(
         StructField("place", LongType()),
     ]
 )
-"""A state entry. `since_ms` is when it was closed or seen; what a status does not have is null.
+"""A state entry. `since_ms` is when it was closed or seen. A field that a status does not have is null.
 
-A later version adds fields at the end only: `decode_entries` reads them by place.
+A later version adds fields at the end only, because `decode_entries` reads them by position.
 """
 
-_STORED = ("session_id", *STATE_SCHEMA.names)
-_SESSION_AT, _STATUS_AT, _PLATFORM_AT, _ACCOUNT_AT, _STARTED_AT, _OPENED_AT, _SINCE_AT = map(
-    _STORED.index, ("session_id", "status", "platform", "account_id", "started_ms", "opened_ms", "since_ms")
+_STORED_FIELDS = ("session_id", *STATE_SCHEMA.names)
+_SESSION_INDEX, _STATUS_INDEX, _PLATFORM_INDEX, _ACCOUNT_INDEX, _STARTED_INDEX, _OPENED_INDEX, _SINCE_INDEX = map(
+    _STORED_FIELDS.index, ("session_id", "status", "platform", "account_id", "started_ms", "opened_ms", "since_ms")
 )
-_AT_REST = {"closed", "pending_end"}
+_NOT_LIVE = {"closed", "pending_end"}
 
 StateValue = tuple[Any, ...]
 """A value of `STATE_SCHEMA`, field by field."""
@@ -72,36 +72,39 @@ OUTPUT_SCHEMA = StructType(
         StructField("entries", IntegerType()),
     ]
 )
-"""What the operator emits: a change (`change` not null), the counts of a device's events, or both in one row.
+"""A row of the operator: a change (`change` not null), the counts of a device's events, or both.
 
-Or how many `entries` a device group remembers, with the group in place of the device.
+A row may instead hold the number of `entries` of a device group; `device_id` is then the group.
 """
 
 PACKED_OUTPUT_SCHEMA = StructType([StructField(field.name, ArrayType(field.dataType)) for field in OUTPUT_SCHEMA])
-"""What the operator hands over: an array per column of `OUTPUT_SCHEMA`, so that many rows travel as one."""
+"""The operator's output to Spark: an array per column of `OUTPUT_SCHEMA`, so one row carries many."""
 
 OutputRow = tuple[Any, ...]
 """A row of `OUTPUT_SCHEMA`, field by field."""
 
 _PLATFORMS = {platform.value: platform for platform in Platform}
 _PackedRow = Row(*OUTPUT_SCHEMA.names)
-_PACKED_ROWS = 10_000
+_MAX_PACKED_ROWS = 10_000
 _NO_TALLY = (None, None, None, None)
 _NO_CHANGE = (None,) * (OUTPUT_SCHEMA.names.index("processed_ms") - 1)
 
 
 def pack_event() -> Column:
-    """The columns of a valid event as one JSON text: PySpark takes an event apart cell by cell, which costs the most."""
+    """Return the columns of a valid event as one JSON text.
+
+    PySpark would convert separate columns cell by cell, which costs the most.
+    """
     return F.to_json(F.array(*(F.col(name).cast("string") for name in EVENT_COLUMNS)))
 
 
 def unpack_event(text: str) -> tuple[str, Event]:
     """Read the device and the event that `pack_event` wrote."""
     device_id, session_id, is_start, event_ms, foreground_s, account_id, platform, ingested_ms = orjson.loads(text)
-    said = int(session_id), int(event_ms), _PLATFORMS[platform], int(ingested_ms), account_id
+    fields = int(session_id), int(event_ms), _PLATFORMS[platform], int(ingested_ms), account_id
     if is_start == "true":
-        return device_id, Start(*said)
-    return device_id, End(*said, None if foreground_s is None else int(foreground_s))
+        return device_id, Start(*fields)
+    return device_id, End(*fields, None if foreground_s is None else int(foreground_s))
 
 
 def decode_entry(value: StateValue) -> SessionState:
@@ -129,7 +132,7 @@ def decode_entry(value: StateValue) -> SessionState:
                 return PendingEnd(ended_ms, foreground_s, account_id, Platform(platform), since_ms, place)
             case _:
                 msg = f"{status!r} is not a valid status"
-                raise ValueError(msg)  # noqa: TRY301 - told below, as what the enums raise
+                raise ValueError(msg)  # noqa: TRY301 - reported below, like the errors of the enums
     except ValueError as error:
         msg = f"a state entry cannot be read ({error}): another version wrote it; deploy that version again"
         raise ValueError(msg) from error
@@ -158,7 +161,7 @@ def encode_entry(entry: SessionState) -> StateValue:
 def decode_entries(rows: Iterable[StoredEntry]) -> dict[int, SessionState]:
     """Read a device's entries by session id, as `encode_entries` wrote them; fields that were added since are null.
 
-    Raises `ValueError` for what this version did not write, nor one before it.
+    Raises `ValueError` for an entry that neither this version nor an earlier one wrote.
     """
     width = len(STATE_SCHEMA.fields)
     return {session_id: decode_entry((*value, *(None,) * (width - len(value)))) for session_id, *value in rows}
@@ -170,29 +173,29 @@ def encode_entries(entries: Mapping[int, SessionState]) -> list[StoredEntry]:
 
 
 def only_beating(rows: Iterable[StoredEntry], rested_ms: int, opened_ms: int) -> list[StoredEntry] | None:
-    """The live ones among a device's entries, if a timer can do no more than let them beat; else None.
+    """Return a device's live entries if a timer can only make them beat; otherwise None.
 
-    So it is where all closed and pending entries have become so after `rested_ms`, and the live ones were opened after
-    `opened_ms`. Told without making entries of them: most devices are like that.
+    A timer can do no more if all closed and pending entries became so after `rested_ms`, and all live ones were
+    opened after `opened_ms`. Most devices are in this state, so the check does not decode the entries.
     """
     live = []
     for row in rows:
-        if row[_STATUS_AT] == "live" and row[_OPENED_AT] > opened_ms:
-            if len(row) != len(_STORED) or row[_PLATFORM_AT] not in _PLATFORMS:
+        if row[_STATUS_INDEX] == "live" and row[_OPENED_INDEX] > opened_ms:
+            if len(row) != len(_STORED_FIELDS) or row[_PLATFORM_INDEX] not in _PLATFORMS:
                 return None
             live.append(row)
-        elif row[_STATUS_AT] not in _AT_REST or row[_SINCE_AT] <= rested_ms:
+        elif row[_STATUS_INDEX] not in _NOT_LIVE or row[_SINCE_INDEX] <= rested_ms:
             return None
     return live
 
 
 def has_live(rows: Iterable[StoredEntry]) -> bool:
-    """Whether one of the entries is live; told without making entries of them."""
-    return any(row[_STATUS_AT] == "live" for row in rows)
+    """Return whether one of the entries is live, without decoding them."""
+    return any(row[_STATUS_INDEX] == "live" for row in rows)
 
 
 def output_rows(device_id: str, outcome: Outcome, now_ms: int) -> Iterator[OutputRow]:
-    """One row per change; the counts, if any, ride on the first, or on a row of their own where there is none."""
+    """Make one row per change. The counts, if any, go into the first row, or alone into their own row."""
     tally = outcome.tally
     counts = (tally.events, tally.duplicate_start, tally.duplicate_end, tally.evicted) if tally.events else _NO_TALLY
     for change in outcome.changes:
@@ -223,60 +226,66 @@ def output_rows(device_id: str, outcome: Outcome, now_ms: int) -> Iterator[Outpu
 
 
 def entries_row(group: str, entries: int, now_ms: int) -> OutputRow:
-    """The row that says how many entries a device group remembers."""
+    """Make the row with the number of entries of a device group."""
     return (group, *_NO_CHANGE, now_ms, *_NO_TALLY, entries)
 
 
 def pack_rows(rows: Sequence[OutputRow]) -> Iterator[Row]:
-    """Rows of `PACKED_OUTPUT_SCHEMA` for these of `OUTPUT_SCHEMA`."""
-    for at in range(0, len(rows), _PACKED_ROWS):
-        yield _PackedRow(*zip(*rows[at : at + _PACKED_ROWS], strict=True))
+    """Pack rows of `OUTPUT_SCHEMA` into rows of `PACKED_OUTPUT_SCHEMA`."""
+    for start in range(0, len(rows), _MAX_PACKED_ROWS):
+        yield _PackedRow(*zip(*rows[start : start + _MAX_PACKED_ROWS], strict=True))
 
 
 def pack_heartbeats(live: Iterable[tuple[str, StoredEntry]], firing: Firing) -> Iterator[Row]:
-    """The heartbeats of live sessions and their devices: as `on_timer` makes them one by one, but column by column."""
+    """Make the heartbeats of live sessions, given with their devices, column by column.
+
+    The rows equal those that `on_timer` makes one by one.
+    """
     missed = firing.missed
     if missed < 0:
         return
-    beating = [(*at, beat) for at in live if (beat := firing.beat_of(at[1][_OPENED_AT])) >= 1]
-    for at in range(0, len(beating), _PACKED_ROWS):
-        device_ids, entries, beats = zip(*beating[at : at + _PACKED_ROWS], strict=True)
+    beating = [(*session, beat) for session in live if (beat := firing.beat_of(session[1][_OPENED_INDEX])) >= 1]
+    for start in range(0, len(beating), _MAX_PACKED_ROWS):
+        device_ids, entries, beats = zip(*beating[start : start + _MAX_PACKED_ROWS], strict=True)
         count = len(beats)
-        # Tuples all: PySpark goes through lists cell by cell, in search of more rows.
+        # All columns are tuples: PySpark searches lists cell by cell for nested rows.
         columns = {
             "device_id": device_ids,
-            "session_id": tuple(entry[_SESSION_AT] for entry in entries),
-            "account_id": tuple(entry[_ACCOUNT_AT] for entry in entries),
-            "platform": tuple(entry[_PLATFORM_AT] for entry in entries),
+            "session_id": tuple(entry[_SESSION_INDEX] for entry in entries),
+            "account_id": tuple(entry[_ACCOUNT_INDEX] for entry in entries),
+            "platform": tuple(entry[_PLATFORM_INDEX] for entry in entries),
             "change": ("heartbeat",) * count,
             "revision": (0,) * count,
-            "started_ms": tuple(entry[_STARTED_AT] for entry in entries),
-            "duration_ms": tuple(firing.now_ms - entry[_OPENED_AT] for entry in entries),
+            "started_ms": tuple(entry[_STARTED_INDEX] for entry in entries),
+            "duration_ms": tuple(firing.now_ms - entry[_OPENED_INDEX] for entry in entries),
             "beat": beats,
             "missed_beats": tuple(min(beat - 1, missed) for beat in beats) if missed else (0,) * count,
             "due_ms": (firing.due_ms,) * count,
             "processed_ms": (firing.now_ms,) * count,
         }
-        nothing = (None,) * count
-        yield _PackedRow(*(columns.get(name, nothing) for name in OUTPUT_SCHEMA.names))
+        nulls = (None,) * count
+        yield _PackedRow(*(columns.get(name, nulls) for name in OUTPUT_SCHEMA.names))
 
 
 def unpack_rows(packed_rows: DataFrame) -> DataFrame:
-    """Rows of `OUTPUT_SCHEMA` for those of `PACKED_OUTPUT_SCHEMA`."""
+    """Unpack rows of `PACKED_OUTPUT_SCHEMA` into rows of `OUTPUT_SCHEMA`."""
     return packed_rows.select(F.inline(F.arrays_zip(*OUTPUT_SCHEMA.names)))
 
 
 def pack_seed(after_ms: int) -> Column:
-    """The aggregate of a grouping key's entries as one JSON text, from rows of `device_id`, `session_id` and `STATE_SCHEMA`."""
+    """Aggregate a grouping key's entries into one JSON text.
+
+    The rows have the columns `device_id`, `session_id` and those of `STATE_SCHEMA`.
+    """
     entry = F.struct("device_id", "session_id", *STATE_SCHEMA.names)
     return F.to_json(F.struct(F.lit(after_ms).alias("after_ms"), F.collect_list(entry).alias("entries")))
 
 
 def unpack_seed(text: str) -> tuple[int, dict[str, dict[int, SessionState]]]:
-    """Read what `pack_seed` wrote: the instant, and sessions by device."""
-    said = orjson.loads(text)
+    """Read the text that `pack_seed` wrote: the instant, and sessions by device."""
+    seed = orjson.loads(text)
     devices: dict[str, dict[int, SessionState]] = {}
-    for row in said["entries"]:
+    for row in seed["entries"]:
         entry = decode_entry(tuple(row.get(name) for name in STATE_SCHEMA.names))
         devices.setdefault(row["device_id"], {})[row["session_id"]] = entry
-    return said["after_ms"], devices
+    return seed["after_ms"], devices

@@ -1,4 +1,4 @@
-"""The state of a group of devices, in buckets of them."""
+"""The state of a group of devices, stored in buckets of devices."""
 
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
@@ -20,13 +20,13 @@ from sessionization.spark.operator.session_store import (
 )
 
 BUCKETS = 64
-"""Into how many parts the devices of a group are spread. A checkpoint keeps it for good, as it keeps the groups."""
+"""The number of buckets in a device group. Like the groups, it never changes in a checkpoint."""
 RECENT = -1
-"""The bucket of devices that events changed of late."""
-_MOST_RECENT = 512
-"""More devices than that are not left there."""
-_READ_ALONE = 24
-"""So many buckets are read one by one, more of them all at once."""
+"""The bucket for devices that events have changed recently."""
+_MAX_RECENT_DEVICES = 512
+"""With more devices than this the recent bucket is emptied."""
+_MAX_SINGLE_READS = 24
+"""Up to this number buckets are read one by one; more are read all at once."""
 _BUCKET = StructField("bucket", LongType())
 _BUCKET_VALUE = StructType([StructField("devices", StringType())])
 
@@ -34,96 +34,99 @@ _BUCKET_VALUE = StructType([StructField("devices", StringType())])
 class GroupStore(SessionStore):
     """`MapState<bucket, devices>`.
 
-    The devices of a group are spread over buckets, and a bucket is one JSON text: `{device_id: sessions, ...}`. So the
-    devices of a bucket share a read and a write, and PySpark need not convert nested columns: it would parse their
-    schema for every value.
+    A group's devices are spread over buckets, and a bucket is one JSON text: `{device_id: sessions, ...}`. The
+    devices of a bucket share a read and a write. PySpark need not convert nested columns, whose schema it would
+    parse for every value.
 
-    An event reads its own bucket alone. What events change is not written there but into one more bucket, the recent
-    ones, where a device stands as it is now, or null if it is forgotten: one write for all events of a micro-batch. A
-    timer reads everything at once, and moves them to where they belong; so do events when too many are there.
+    An event reads only its own bucket and the recent bucket. Changed devices go to the recent bucket, each with
+    its present sessions, or null if it is forgotten. So all events of a micro-batch cost one write. A timer reads
+    all buckets at once, and moves the recent devices to their own buckets. Events do the same when too many are
+    recent.
 
-    As long as one session is live anywhere the timer is the next grid instant, and in a bucket of many devices one
-    mostly is: so an event seldom has to read the others for the sake of the timer.
+    While any session of the group is live the timer is the next grid instant. A bucket of many devices mostly has
+    a live session, so an event seldom reads other buckets to set the timer.
     """
 
     def __init__(self, handle: StatefulProcessorHandle, device_groups: int) -> None:
-        self._groups = device_groups
+        self._device_groups = device_groups
         self._buckets = handle.getMapState(STATE_NAME, StructType([_BUCKET]), _BUCKET_VALUE)
         self.select_key("")
 
     def select_key(self, key: str) -> None:
         self._key = key
-        self._read: dict[int, dict[str, Any]] = {}
+        self._loaded: dict[int, dict[str, Any]] = {}
         self._recent: dict[str, Any] = {}
-        self._has_read_all = self._is_due = self._is_recent_stored = self._is_changed = False
+        self._has_read_all = self._is_timer_run = self._is_recent_stored = self._is_changed = False
 
     def read(self, device_ids: Iterable[str]) -> Devices:
         places = {device_id: self._bucket_of(device_id) for device_id in device_ids}
-        if len(set(places.values())) > _READ_ALONE:
+        if len(set(places.values())) > _MAX_SINGLE_READS:
             self._read_all()
         else:
-            self._keep(RECENT, self._buckets.getValue((RECENT,)))
+            self._load_bucket(RECENT, self._buckets.getValue((RECENT,)))
             for bucket in {bucket for device_id, bucket in places.items() if device_id not in self._recent}:
-                self._keep(bucket, self._buckets.getValue((bucket,)))
-        found = ((device_id, self._rows(device_id, bucket)) for device_id, bucket in places.items())
-        return _sessions((device_id, rows) for device_id, rows in found if rows is not None)
+                self._load_bucket(bucket, self._buckets.getValue((bucket,)))
+        found = ((device_id, self._stored_sessions(device_id, bucket)) for device_id, bucket in places.items())
+        return _decode_devices((device_id, rows) for device_id, rows in found if rows is not None)
 
     def read_all(self) -> Devices:
         return self.read_others(())
 
     def read_due(self, rested_ms: int, opened_ms: int) -> DueSessions:
         self._read_all()
-        self._is_due = True
+        self._is_timer_run = True
         due = DueSessions({})
         device_id = None
         try:
-            for device_id, rows in self._seen():
+            for device_id, rows in self._loaded_devices():
                 live = only_beating(rows, rested_ms, opened_ms)
                 if live is None:
                     due.devices[device_id] = decode_entries(rows)
                 else:
                     due.beating.extend((device_id, row) for row in live)
-                    due.others += len(rows)
+                    due.other_entries += len(rows)
         except Exception as error:
             raise device_error(device_id, error) from error
         return due
 
     def read_others(self, device_ids: Collection[str]) -> Devices:
         self._read_all()
-        return _sessions((device_id, rows) for device_id, rows in self._seen() if device_id not in device_ids)
+        return _decode_devices(
+            (device_id, rows) for device_id, rows in self._loaded_devices() if device_id not in device_ids
+        )
 
     def another_device_is_live(self, device_ids: Collection[str]) -> bool:
-        return any(device_id not in device_ids and has_live(rows) for device_id, rows in self._seen())
+        return any(device_id not in device_ids and has_live(rows) for device_id, rows in self._loaded_devices())
 
-    def save(self, device_id: str, before: Sessions, after: Sessions) -> None:
-        if before.keys() == after.keys() and all(before[session_id] is after[session_id] for session_id in after):
+    def save(self, device_id: str, loaded: Sessions, updated: Sessions) -> None:
+        if loaded.keys() == updated.keys() and all(loaded[session_id] is updated[session_id] for session_id in updated):
             return
-        self._recent[device_id] = encode_entries(after) if after else None
+        self._recent[device_id] = encode_entries(updated) if updated else None
         self._is_changed = True
 
     def flush(self) -> None:
-        if self._recent and (self._is_due or len(self._recent) > _MOST_RECENT):
+        if self._recent and (self._is_timer_run or len(self._recent) > _MAX_RECENT_DEVICES):
             self._read_all()
-            self._settle()
+            self._move_recent_devices()
         elif self._is_changed:
             self._write(RECENT, self._recent)
             self._is_recent_stored = True
         self._is_changed = False
 
-    def _settle(self) -> None:
-        """Move the recent devices to their buckets, all of which have been read."""
-        stored, changed = set(self._read), set()
+    def _move_recent_devices(self) -> None:
+        """Move the recent devices to their own buckets; all buckets have been read."""
+        stored, changed = set(self._loaded), set()
         for device_id, rows in self._recent.items():
             bucket = self._bucket_of(device_id)
             changed.add(bucket)
-            devices = self._read.setdefault(bucket, {})
+            devices = self._loaded.setdefault(bucket, {})
             if rows is None:
                 devices.pop(device_id, None)
             else:
                 devices[device_id] = rows
         for bucket in changed:
-            if self._read[bucket]:
-                self._write(bucket, self._read[bucket])
+            if self._loaded[bucket]:
+                self._write(bucket, self._loaded[bucket])
             elif bucket in stored:
                 self._buckets.removeKey((bucket,))
         if self._is_recent_stored:
@@ -133,26 +136,26 @@ class GroupStore(SessionStore):
     def _read_all(self) -> None:
         if self._has_read_all:
             return
-        recent = self._recent  # what was saved since it was read is newer
+        recent = self._recent  # includes devices saved since the bucket was read, so it wins
         for (bucket,), value in self._buckets.iterator():
-            self._keep(bucket, value)
+            self._load_bucket(bucket, value)
         self._recent |= recent
         self._has_read_all = True
 
-    def _keep(self, bucket: int, value: tuple[str] | None) -> None:
+    def _load_bucket(self, bucket: int, value: tuple[str] | None) -> None:
         if value is None:
             return
         if bucket == RECENT:
-            self._recent, self._is_recent_stored = _devices(self._key, value[0]), True
+            self._recent, self._is_recent_stored = _parse_bucket(self._key, value[0]), True
         else:
-            self._read[bucket] = _devices(self._key, value[0])
+            self._loaded[bucket] = _parse_bucket(self._key, value[0])
 
-    def _rows(self, device_id: str, bucket: int) -> Any:
-        return self._recent[device_id] if device_id in self._recent else self._read.get(bucket, {}).get(device_id)
+    def _stored_sessions(self, device_id: str, bucket: int) -> Any:
+        return self._recent[device_id] if device_id in self._recent else self._loaded.get(bucket, {}).get(device_id)
 
-    def _seen(self) -> Iterator[tuple[str, Any]]:
-        """The devices that were read, as they are now."""
-        for bucket in self._read.values():
+    def _loaded_devices(self) -> Iterator[tuple[str, Any]]:
+        """Yield the devices of the loaded buckets, with their present sessions."""
+        for bucket in self._loaded.values():
             yield from (item for item in bucket.items() if item[0] not in self._recent)
         yield from ((device_id, rows) for device_id, rows in self._recent.items() if rows is not None)
 
@@ -160,12 +163,12 @@ class GroupStore(SessionStore):
         self._buckets.updateValue((bucket,), (orjson.dumps(devices).decode(),))
 
     def _bucket_of(self, device_id: str) -> int:
-        """The hash's remainder picks the group, so its quotient picks the bucket."""
-        return crc32(device_id.encode()) // self._groups % BUCKETS
+        """Return a device's bucket: the hash's remainder picks the group, so its quotient picks the bucket."""
+        return crc32(device_id.encode()) // self._device_groups % BUCKETS
 
 
-def _devices(key: str, text: str) -> dict[str, Any]:
-    """The devices of a bucket, their sessions not looked at yet."""
+def _parse_bucket(key: str, text: str) -> dict[str, Any]:
+    """Parse the devices of a bucket, without decoding their sessions."""
     try:
         devices = orjson.loads(text)
     except ValueError as error:
@@ -175,6 +178,6 @@ def _devices(key: str, text: str) -> dict[str, Any]:
     return devices
 
 
-def _sessions(devices: Iterable[tuple[str, Any]]) -> Devices:
-    """Read devices as they are stored."""
+def _decode_devices(devices: Iterable[tuple[str, Any]]) -> Devices:
+    """Decode the stored sessions of devices."""
     return by_device(dict(devices), lambda _device_id, rows: decode_entries(rows))

@@ -37,30 +37,35 @@ GroupingKey = tuple[str]
 
 @dataclass
 class SessionProcessor(StatefulProcessor):
-    """The sessions of a grouping key's devices (`StateLayout` says how they are laid out), and one timer for all of them.
+    """Processes the sessions of a grouping key's devices, with one timer for all of them.
 
-    State calls of one device per key: a heartbeat costs four (set the key, read the map, register the next timer, and
-    the engine's own delete of the fired one); a device's first Start four, an End five (set the key, read, write, move
-    the timer), a repeat two. One more write comes with an event that changes two sessions. In a
-    group a micro-batch's events cost a read a bucket that they fall into, and three more together; all its heartbeats
-    four, and a write a bucket that has changed since the last ones.
+    `StateLayout` defines the devices of a key.
+
+    State calls with one device per key: a heartbeat costs four (set the key, read the map, register the next
+    timer, and the engine's own delete of the fired timer). A device's first Start costs four, an End five (set the
+    key, read, write, move the timer), and a repeat two. An event that changes two sessions costs one more write.
+
+    State calls with device groups: the events of a micro-batch cost one read per bucket that they fall into, and
+    three more together. All heartbeats of a group cost four, and one write per bucket that changed since the last
+    heartbeats.
     """
 
     layout: StateLayout
     in_force: RulesInForce
     _now_ms: int | None = field(default=None, init=False)
-    _registered: dict[str, int | None] = field(default_factory=dict, init=False)
-    _fired: set[str] = field(default_factory=set, init=False)
+    _registered_ms: dict[str, int | None] = field(default_factory=dict, init=False)
+    _fired_keys: set[str] = field(default_factory=set, init=False)
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        _collect_seldom()
+        _reduce_garbage_collection()
         self._handle = handle
         self._store = _open_store(self.layout, handle)
 
     def handleInitialState(self, key: GroupingKey, initialState: Any, timerValues: TimerValues) -> None:  # noqa: N802, N803
-        """Remember a grouping key's sessions from before this checkpoint: a row whose last column is `codec.pack_seed`.
+        """Store a grouping key's sessions from before this checkpoint.
 
-        Its timer is set for the first instant after those that were emitted then, and so maybe for one that is due.
+        The seed is a row whose last column is `codec.pack_seed`. The timer is set for the first instant after the
+        emitted ones, which may already be due.
         """
         rules = self.in_force.at(self._clock(timerValues))
         after_ms, devices = unpack_seed(initialState[-1])
@@ -76,32 +81,32 @@ class SessionProcessor(StatefulProcessor):
     def handleInputRows(self, key: GroupingKey, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803
         """Apply a grouping key's events of one micro-batch: rows whose last column is `codec.pack_event`.
 
-        A row without an event says that the clock went back.
+        A row without an event means that the clock went back.
         """
         now_ms = self._clock(timerValues)
         rules = self.in_force.at(now_ms)
         events: defaultdict[str, list[Event]] = defaultdict(list)
-        is_wake = False
+        clock_went_back = False
         for row in rows:
             if row[-1] is None:
-                is_wake = True
+                clock_went_back = True
                 continue
             device_id, event = unpack_event(row[-1])
             events[device_id].append(event)
         self._store.select_key(key[0])
-        if is_wake:
+        if clock_went_back:
             self._reset_after_clock_went_back(key, now_ms)
             if not events:
                 return
             self._store.select_key(key[0])
-        before = self._store.read(events)
+        loaded = self._store.read(events)
 
-        def decide(device_id: str, of_device: list[Event]) -> Outcome:
-            return on_events(before.get(device_id, {}), of_device, now_ms, rules)
+        def decide(device_id: str, device_events: list[Event]) -> Outcome:
+            return on_events(loaded.get(device_id, {}), device_events, now_ms, rules)
 
         outcomes = by_device(events, decide)
-        output, after = self._saved(before, outcomes, now_ms)
-        self._reschedule(key, before, after, now_ms)
+        output, updated = self._save(loaded, outcomes, now_ms)
+        self._reschedule(key, loaded, updated, now_ms)
         yield from pack_rows(output)
 
     def handleExpiredTimer(  # noqa: N802
@@ -110,30 +115,30 @@ class SessionProcessor(StatefulProcessor):
         timerValues: TimerValues,  # noqa: N803
         expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803
     ) -> Iterator[Row]:
-        """Let a grouping key's timer fire, and set the next one.
+        """Apply a grouping key's fired timer, and set the next one.
 
-        A timer that was set under older rules may still be there beside the one set under today's; where both are
-        due at once, the earlier one has spoken for both.
+        A timer that was set under older rules may still exist next to the one set under today's rules. If both are
+        due at once, the earlier one stands for both.
         """
         now_ms = self._clock(timerValues)
-        if key[0] in self._fired:
+        if key[0] in self._fired_keys:
             return
-        self._fired.add(key[0])
+        self._fired_keys.add(key[0])
         rules = self.in_force.at(now_ms)
         grid = grid_of(key[0], rules.heartbeat_ms)
         firing = Firing.of(expiredTimerInfo.getExpiryTimeInMs(), now_ms, grid)
         self._store.select_key(key[0])
         due = self._store.read_due(now_ms - rules.late_retention_ms, now_ms - rules.session_timeout_ms)
         outcomes = by_device(due.devices, lambda _device_id, sessions: on_timer(sessions, firing, rules))
-        output, after = self._saved(due.devices, outcomes, now_ms)
+        output, updated = self._save(due.devices, outcomes, now_ms)
         self._store.flush()
         if self.layout.device_groups is not None:
-            output.append(entries_row(key[0], due.others + sum(map(len, after.values())), now_ms))
-        for device_id, entry in due.beating[:1]:  # one live session anywhere fixes the timer
-            after[device_id] = decode_entries([entry])
-        if not any_live(after):  # then what is to be forgotten first decides
-            after |= self._store.read_others(due.devices)
-        self._move_timer(key, self._registered.get(key[0]), self._wanted(key, after, now_ms))
+            output.append(entries_row(key[0], due.other_entries + sum(map(len, updated.values())), now_ms))
+        for device_id, entry in due.beating[:1]:  # one live session anywhere determines the timer
+            updated[device_id] = decode_entries([entry])
+        if not any_live(updated):  # then the earliest deadline of all entries determines the timer
+            updated |= self._store.read_others(due.devices)
+        self._move_timer(key, self._registered_ms.get(key[0]), self._timer_ms(key, updated, now_ms))
         yield from pack_rows(output)
         yield from pack_heartbeats(due.beating, firing)
 
@@ -141,62 +146,63 @@ class SessionProcessor(StatefulProcessor):
         pass
 
     def _clock(self, timer_values: TimerValues) -> int:
-        """The micro-batch's clock; a new one means a new micro-batch, in which no timer was set or has fired yet.
+        """Return the micro-batch's clock; a new one means a new micro-batch, in which no timer was set or has fired.
 
-        Spark makes a new processor for every task, an engine that keeps one (as in tests) is served too.
+        Spark makes a new processor for every task. An engine that reuses one (as in tests) works too.
         """
         now_ms = timer_values.getCurrentProcessingTimeInMs()
         if now_ms != self._now_ms:
             self._now_ms = now_ms
-            self._registered.clear()
-            self._fired.clear()
+            self._registered_ms.clear()
+            self._fired_keys.clear()
         return now_ms
 
-    def _saved(self, before: Devices, outcomes: dict[str, Outcome], now_ms: int) -> tuple[list[OutputRow], Devices]:
-        """Save what has changed; returns the rows to emit, and all devices that were read as they are now."""
-        after = dict(before)
+    def _save(self, loaded: Devices, outcomes: dict[str, Outcome], now_ms: int) -> tuple[list[OutputRow], Devices]:
+        """Save the changes; return the rows to emit, and all loaded devices with their present sessions."""
+        updated = dict(loaded)
         output: list[OutputRow] = []
         for device_id, outcome in outcomes.items():
-            self._store.save(device_id, before.get(device_id, {}), outcome.sessions)
-            after[device_id] = outcome.sessions
+            self._store.save(device_id, loaded.get(device_id, {}), outcome.sessions)
+            updated[device_id] = outcome.sessions
             output += output_rows(device_id, outcome, now_ms)
-        return output, after
+        return output, updated
 
-    def _reschedule(self, key: GroupingKey, before: Devices, after: Devices, now_ms: int) -> None:
-        """Move the timer as the change of these devices wants it.
+    def _reschedule(self, key: GroupingKey, loaded: Devices, updated: Devices, now_ms: int) -> None:
+        """Move the timer if the change of these devices requires it.
 
-        One live session anywhere fixes the timer: it is the next grid instant. So the other devices are read only where
-        none is seen to be live, and one of these was not, or is no more.
+        One live session anywhere determines the timer: it is the next grid instant. The other devices are
+        therefore read only if none of them is known to be live, and these devices were not live before or are not
+        live now.
         """
         self._store.flush()
-        if self._store.another_device_is_live(after) or (any_live(before) and any_live(after)):
+        if self._store.another_device_is_live(updated) or (any_live(loaded) and any_live(updated)):
             return
-        others = self._store.read_others(after)
-        before, after = before | others, after | others
-        # A timer that is not due yet is the one wanted before; one that is due fires later in this micro-batch.
-        self._move_timer(key, self._wanted(key, before, now_ms), self._wanted(key, after, now_ms))
+        others = self._store.read_others(updated)
+        loaded, updated = loaded | others, updated | others
+        # The old entries give the timer that is set, unless it is due: then it fires later in this micro-batch.
+        self._move_timer(key, self._timer_ms(key, loaded, now_ms), self._timer_ms(key, updated, now_ms))
 
     def _reset_after_clock_went_back(self, key: GroupingKey, now_ms: int) -> None:
         """Move later instants in a grouping key's entries back to now, and set its one timer for the next instant.
 
-        Emits nothing, so a micro-batch that is repeated without this says the same. A timer that is due stays: it fires
-        in the same micro-batch and sets the next one.
+        Emits nothing, so a replay without this call emits the same rows. A timer that is due stays: it fires in
+        the same micro-batch and sets the next one.
         """
         devices = self._store.read_all()
-        after = {device_id: clamp_to_now(sessions, now_ms) for device_id, sessions in devices.items()}
-        for device_id, sessions in after.items():
+        clamped = {device_id: clamp_to_now(sessions, now_ms) for device_id, sessions in devices.items()}
+        for device_id, sessions in clamped.items():
             self._store.save(device_id, devices[device_id], sessions)
         self._store.flush()
-        wanted_ms = self._wanted(key, after, now_ms)
-        there_ms = list(self._handle.listTimers())
-        for timer_ms in there_ms:
+        wanted_ms = self._timer_ms(key, clamped, now_ms)
+        existing_ms = list(self._handle.listTimers())
+        for timer_ms in existing_ms:
             if timer_ms > now_ms and timer_ms != wanted_ms:
                 self._handle.deleteTimer(timer_ms)
-        if wanted_ms is not None and wanted_ms not in there_ms:
+        if wanted_ms is not None and wanted_ms not in existing_ms:
             self._handle.registerTimer(wanted_ms)
-        self._registered[key[0]] = wanted_ms
+        self._registered_ms[key[0]] = wanted_ms
 
-    def _wanted(self, key: GroupingKey, devices: Devices, now_ms: int) -> int | None:
+    def _timer_ms(self, key: GroupingKey, devices: Devices, now_ms: int) -> int | None:
         rules = self.in_force.at(now_ms)
         entries = (entry for sessions in devices.values() for entry in sessions.values())
         return next_timer_ms(entries, now_ms, grid_of(key[0], rules.heartbeat_ms), rules)
@@ -208,18 +214,18 @@ class SessionProcessor(StatefulProcessor):
             self._handle.deleteTimer(from_ms)
         if to_ms is not None:
             self._handle.registerTimer(to_ms)
-        self._registered[key[0]] = to_ms
+        self._registered_ms[key[0]] = to_ms
 
 
 def _open_store(layout: StateLayout, handle: StatefulProcessorHandle) -> SessionStore:
     return DeviceStore(handle) if layout.device_groups is None else GroupStore(handle, layout.device_groups)
 
 
-def _collect_seldom() -> None:
-    """Spare a worker most of its garbage collection, which would take 2/5 of its time and find nothing.
+def _reduce_garbage_collection() -> None:
+    """Make garbage collection rare in a worker: it would take 2/5 of the worker's time and find nothing.
 
-    Entries and rows hold no reference cycles. And the daemon collects after every task, each time through all that
-    the libraries have brought with them: that is set aside once.
+    Entries and rows hold no reference cycles. The daemon also collects after every task, each time through all
+    objects of the imported libraries. Freezing exempts these objects from then on.
     """
     gc.set_threshold(_OBJECTS_BEFORE_GC)
     if not gc.get_freeze_count():

@@ -1,4 +1,4 @@
-"""What the operator remembers under a grouping key, read and written device by device."""
+"""The operator's state under a grouping key, read and written device by device."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -17,64 +17,65 @@ R = TypeVar("R")
 STATE_NAME = "sessions"
 
 Devices = dict[str, dict[int, SessionState]]
-"""The sessions of devices."""
+"""Sessions by device id, then by session id."""
 
 _SESSION_ID = StructField("session_id", LongType())
 
 
 @dataclass(slots=True)
 class DueSessions:
-    """What a timer finds: devices of which the rules must decide, and live sessions of others, which can only beat."""
+    """The result of `read_due`: devices that need the rules, and live sessions of others, which can only beat."""
 
     devices: Devices
     beating: list[tuple[str, StoredEntry]] = field(default_factory=list)
-    others: int = 0
-    """How many entries the devices have that are not in `devices`."""
+    other_entries: int = 0
+    """The number of entries of devices that are not in `devices`."""
 
 
 class SessionStore(ABC):
-    """What is remembered under the grouping key at hand, device by device; a device that is not known is left out.
+    """The state under the selected grouping key, by device; reads leave out unknown devices.
 
-    What was saved is written, at the latest, by `flush`.
+    `flush` writes all saved devices that are not written yet.
     """
 
     @abstractmethod
     def select_key(self, key: str) -> None:
-        """Take a grouping key in hand; nothing of it has been read yet."""
+        """Select a grouping key; nothing of it has been read yet."""
 
     @abstractmethod
     def read(self, device_ids: Iterable[str]) -> Devices:
-        """The sessions of these devices."""
+        """Read the sessions of these devices."""
 
     @abstractmethod
     def read_all(self) -> Devices:
-        """The sessions of all devices."""
+        """Read the sessions of all devices."""
 
     @abstractmethod
     def read_due(self, rested_ms: int, opened_ms: int) -> DueSessions:
-        """The devices of which one session is live, or was closed or came to wait at or before `rested_ms`.
+        """Read the sessions that a timer may concern.
 
-        Those that were opened at or before `opened_ms` are for the rules.
+        A device needs the rules if it has a session that was closed or became pending at or before `rested_ms`, or
+        a live session that was opened at or before `opened_ms`. Live sessions of other devices can only beat.
         """
 
     @abstractmethod
     def read_others(self, device_ids: Collection[str]) -> Devices:
-        """The sessions of all devices but these."""
+        """Read the sessions of all devices except these."""
 
     @abstractmethod
     def another_device_is_live(self, device_ids: Collection[str]) -> bool:
-        """Whether a session of another device is seen to be live; one that was not read is not seen."""
+        """Return whether another loaded device has a live session."""
 
     @abstractmethod
-    def save(self, device_id: str, before: Sessions, after: Sessions) -> None:
-        """Save what has changed of a device that was read.
+    def save(self, device_id: str, loaded: Sessions, updated: Sessions) -> None:
+        """Save the changed sessions of a device that was read.
 
-        The core returns an entry that it did not change as the object that it got.
+        An unchanged entry is the same object in both: the core returns the object that it got.
         """
 
     @abstractmethod
     def flush(self) -> None:
-        """Write what is not written yet."""
+        """Write all saved changes that are not written yet."""
 
 
 class DeviceStore(SessionStore):
@@ -87,14 +88,14 @@ class DeviceStore(SessionStore):
     def select_key(self, key: str) -> None:
         self._device_id = key
 
-    def read(self, device_ids: Iterable[str]) -> Devices:  # noqa: ARG002 - it is always the same one
+    def read(self, device_ids: Iterable[str]) -> Devices:  # noqa: ARG002 - always the same device
         values = list(self._sessions.iterator())
         return by_device({self._device_id: values}, _decode_values) if values else {}
 
     def read_all(self) -> Devices:
         return self.read((self._device_id,))
 
-    def read_due(self, rested_ms: int, opened_ms: int) -> DueSessions:  # noqa: ARG002 - it is one device, and at hand
+    def read_due(self, rested_ms: int, opened_ms: int) -> DueSessions:  # noqa: ARG002 - one device, always read
         return DueSessions(self.read((self._device_id,)))
 
     def read_others(self, device_ids: Collection[str]) -> Devices:  # noqa: ARG002
@@ -103,11 +104,11 @@ class DeviceStore(SessionStore):
     def another_device_is_live(self, device_ids: Collection[str]) -> bool:  # noqa: ARG002
         return False
 
-    def save(self, device_id: str, before: Sessions, after: Sessions) -> None:  # noqa: ARG002
-        for session_id, entry in after.items():
-            if before.get(session_id) is not entry:
+    def save(self, device_id: str, loaded: Sessions, updated: Sessions) -> None:  # noqa: ARG002
+        for session_id, entry in updated.items():
+            if loaded.get(session_id) is not entry:
                 self._sessions.updateValue((session_id,), encode_entry(entry))
-        for session_id in before.keys() - after.keys():
+        for session_id in loaded.keys() - updated.keys():
             self._sessions.removeKey((session_id,))
 
     def flush(self) -> None:
@@ -119,25 +120,25 @@ def _decode_values(_device_id: str, values: Iterable[tuple[tuple[int], Any]]) ->
 
 
 def any_live(devices: Devices) -> bool:
-    """Whether a session is live on one of these devices."""
+    """Return whether one of these devices has a live session."""
     return any(isinstance(entry, Live) for sessions in devices.values() for entry in sessions.values())
 
 
 def by_device(devices: Mapping[str, T], decide: Callable[[str, T], R]) -> dict[str, R]:
-    """What `decide` returns for each device. An error names the device, so that its messages can be found.
+    """Call `decide` for each device, and return the results by device.
 
-    Raises `RuntimeError`.
+    Raises `RuntimeError` where `decide` raises. The error names the device, so that its messages can be found.
     """
     results: dict[str, R] = {}
     device_id = None
     try:
-        for device_id, of_device in devices.items():
-            results[device_id] = decide(device_id, of_device)
+        for device_id, value in devices.items():
+            results[device_id] = decide(device_id, value)
     except Exception as error:
         raise device_error(device_id, error) from error
     return results
 
 
 def device_error(device_id: str | None, error: Exception) -> RuntimeError:
-    """An error that names the device at which it occurred, so that the device's messages can be found."""
+    """Make an error that names the device at which it occurred, so that the device's messages can be found."""
     return RuntimeError(f"device {device_id!r}: {error}")
