@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from sessionization.core.key_hash import device_group
+
 _DEVICES_PER_GROUP = 4_000
 _MIN_GROUPED_DEVICES = 2_000
 _MIN_GROUPS = 32
@@ -26,7 +28,16 @@ class StateLayout:
         """Return the grouping key of an event as text, from the column `device_id`."""
         if self.device_groups is None:
             return F.col("device_id")
-        return F.pmod(F.crc32(F.col("device_id").cast("binary")), F.lit(self.device_groups)).cast("string")
+        return (key_hash_column("device_id") % self.device_groups).cast("string")
+
+    def grouping_key_of(self, device_id: str) -> str:
+        """Return the grouping key of a device, as `grouping_key` computes it."""
+        return device_id if self.device_groups is None else str(device_group(device_id, self.device_groups))
+
+
+def key_hash_column(column: str) -> Column:
+    """Return `core.key_hash.key_hash` of a text column, as bigint."""
+    return F.crc32(F.col(column).cast("binary"))
 
 
 def device_groups_for(devices: int | None) -> int | None:

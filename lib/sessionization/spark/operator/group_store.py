@@ -2,12 +2,12 @@
 
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
-from zlib import crc32
 
 import orjson
 from pyspark.sql.streaming import StatefulProcessorHandle
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from sessionization.core.key_hash import device_bucket
 from sessionization.core.session_state import Sessions
 from sessionization.spark.operator.codec import decode_entries, encode_entries, has_live, only_beating
 from sessionization.spark.operator.session_store import (
@@ -164,7 +164,7 @@ class GroupStore(SessionStore):
 
     def _bucket_of(self, device_id: str) -> int:
         """Return a device's bucket: the hash's remainder picks the group, so its quotient picks the bucket."""
-        return crc32(device_id.encode()) // self._device_groups % BUCKETS
+        return device_bucket(device_id, self._device_groups, BUCKETS)
 
 
 def _parse_bucket(key: str, text: str) -> dict[str, Any]:
