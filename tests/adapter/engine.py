@@ -1,4 +1,4 @@
-"""Drives the processor in memory in the order in which Spark does: all events of a micro-batch, then the due timers."""
+"""Drives the processor in memory in Spark's order: all events of a micro-batch, then the due timers."""
 
 import json
 from collections import Counter
@@ -15,13 +15,13 @@ from sessionization.spark.operator.processor import SessionProcessor
 from sessionization.spark.operator.session_store import STATE_NAME
 
 _EventRow = Row("grouping_key", "event")
-# The tester's own map calls `exists` and `containsKey` within the others, so these two are not counted.
+# The tester's map calls `exists` and `containsKey` inside the other calls, so those two are not counted.
 _MAP_CALLS = ("iterator", "updateValue", "removeKey", "getValue", "clear")
 _TIMER_CALLS = ("registerTimer", "deleteTimer", "listTimers")
 
 
 class Engine:
-    """A processor, its state, its timers, and how many state calls it made."""
+    """A processor with its state, its timers and a count of its state calls."""
 
     def __init__(self, rules: Rules, device_groups: int | None = None) -> None:
         self.calls: Counter[str] = Counter()
@@ -34,20 +34,20 @@ class Engine:
             self._count(self.processor._handle, name)
 
     def micro_batch(self, now_ms: int, events: Iterable[tuple[str, Event]], key_of=lambda device_id: device_id):
-        """The output rows as dictionaries; `key_of` stands for the grouping that Spark does."""
+        """Run a micro-batch and return its output rows as dictionaries; `key_of` replaces Spark's grouping."""
         self.calls.clear()
         # The tester's own setProcessingTime would fire the timers before the events.
         self.tester._currentProcessingTimeMs = now_ms
         rows: dict[str, list[Row]] = {}
         for device_id, event in events:
             rows.setdefault(key_of(device_id), []).append(event_row(key_of(device_id), device_id, event))
-        output = [row for key, of_key in rows.items() for row in self.tester.test(key, of_key)]
+        output = [row for key, key_rows in rows.items() for row in self.tester.test(key, key_rows)]
         output += self.tester._handleExpiredTimers()
-        said = [
+        output_rows = [
             dict(zip(OUTPUT_SCHEMA.names, values, strict=True)) for row in output for values in zip(*row, strict=True)
         ]
-        self.entries = {row["device_id"]: row["entries"] for row in said if row["entries"] is not None}
-        return [row for row in said if row["entries"] is None]
+        self.entries = {row["device_id"]: row["entries"] for row in output_rows if row["entries"] is not None}
+        return [row for row in output_rows if row["entries"] is None]
 
     def timers(self, key: str) -> list[int]:
         return sorted(self.tester.handle._timers.listTimers(key))
@@ -66,14 +66,14 @@ class Engine:
 
 
 def event_row(key: str, device_id: str, event: Event) -> Row:
-    """As `pack_event` writes it: what is not null is text."""
+    """Build the row that `pack_event` writes: every value that is not null is text."""
     is_start = isinstance(event, Start)
     foreground_s = None if is_start else event.foreground_s
     values = (
         device_id, event.session_id, is_start, event.at_ms, foreground_s, event.account_id, event.platform.value,
         event.ingested_ms,
     )  # fmt: skip
-    said = [
+    texts = [
         json.dumps(value) if isinstance(value, bool) else value if value is None else str(value) for value in values
     ]
-    return _EventRow(key, json.dumps(said))
+    return _EventRow(key, json.dumps(texts))

@@ -1,4 +1,4 @@
-"""The Kafka broker of the tests and the demo: a real one each time."""
+"""The Kafka broker of the tests and the demo; each test uses a real broker."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ from tests.e2e.job import processes_of_session
 _LONGEST_S = 20
 _LARGE = 10 * 1024 * 1024
 _LONG_AGO_MS = 1_000_000_000_000
-_LASTING_PARENT = """
+_PARENT_PROCESS = """
 import sys, time
 from pathlib import Path
 from sessionization.local.broker import Broker
@@ -65,7 +65,7 @@ def first_record(broker: Broker, topic: str, partition: int = 0) -> Message:
     return record
 
 
-def test_what_is_produced_is_consumed_up_to_10_mb(broker: Broker) -> None:
+def test_messages_of_up_to_10_mb_are_consumed_as_they_were_produced(broker: Broker) -> None:
     broker.create_topics({"pc_sessions": 1, "console_sessions": 2})
     produce(broker, "pc_sessions", b"x" * _LARGE)
     produce(broker, "console_sessions", b"second partition", partition=1)
@@ -73,7 +73,7 @@ def test_what_is_produced_is_consumed_up_to_10_mb(broker: Broker) -> None:
     assert first_record(broker, "console_sessions", partition=1).value() == b"second partition"
 
 
-def test_records_carry_the_brokers_clock_unless_asked_otherwise(broker: Broker) -> None:
+def test_records_have_the_brokers_time_unless_the_topic_uses_the_producers_time(broker: Broker) -> None:
     broker.create_topics({"on_arrival": 1})
     broker.create_topics({"as_sent": 1}, message_timestamp_type="CreateTime")
     before_ms = time.time_ns() // 1_000_000
@@ -85,7 +85,7 @@ def test_records_carry_the_brokers_clock_unless_asked_otherwise(broker: Broker) 
     assert first_record(broker, "as_sent").timestamp() == (TIMESTAMP_CREATE_TIME, _LONG_AGO_MS)
 
 
-def test_a_topic_that_exists_stays_and_one_that_cannot_be_is_told(broker: Broker) -> None:
+def test_an_existing_topic_stays_and_an_invalid_topic_name_is_an_error(broker: Broker) -> None:
     broker.create_topics({"kept": 1})
     produce(broker, "kept", b"kept")
     broker.create_topics({"kept": 1})
@@ -94,7 +94,7 @@ def test_a_topic_that_exists_stays_and_one_that_cannot_be_is_told(broker: Broker
         broker.create_topics({"no topic": 1})
 
 
-def test_a_killed_broker_comes_back_at_its_address_with_its_records(broker: Broker) -> None:
+def test_a_killed_broker_restarts_at_its_address_with_its_records(broker: Broker) -> None:
     broker.create_topics({"survives": 1})
     produce(broker, "survives", b"before")
     address = broker.bootstrap_servers
@@ -105,9 +105,11 @@ def test_a_killed_broker_comes_back_at_its_address_with_its_records(broker: Brok
     assert first_record(broker, "survives").value() == b"before"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only a Python that exits takes its broker along")
-def test_a_broker_dies_with_the_process_that_started_it_and_leaves_its_folder_to_the_next(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", _LASTING_PARENT, str(tmp_path)]
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="on other systems a broker ends with its parent only if Python exits normally"
+)
+def test_a_broker_ends_with_the_process_that_started_it_and_the_next_broker_can_use_its_folder(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _PARENT_PROCESS, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         broker = int(parent.stdout.readline())
@@ -118,14 +120,16 @@ def test_a_broker_dies_with_the_process_that_started_it_and_leaves_its_folder_to
         while processes_of_session(broker):
             assert time.monotonic() < deadline_s, "the broker outlives its parent"
             time.sleep(0.02)
-        with Broker(tmp_path) as heir:
-            produce(heir, "left", b"inherited")
+        with Broker(tmp_path) as next_broker:
+            produce(next_broker, "left", b"inherited")
     finally:
-        for left in processes_of_session(broker):
-            os.kill(left, signal.SIGKILL)
+        for pid in processes_of_session(broker):
+            os.kill(pid, signal.SIGKILL)
 
 
-def test_a_lost_race_for_a_port_is_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_finds_its_port_in_use_starts_with_other_ports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     free = broker_module._free_ports()
     with socket.create_server(("127.0.0.1", 0)) as winner:
         offered = iter([(free[0], winner.getsockname()[1]), free])
@@ -135,7 +139,7 @@ def test_a_lost_race_for_a_port_is_run_again(tmp_path: Path, monkeypatch: pytest
             assert next(offered, None) is None
 
 
-def test_a_broker_that_cannot_start_says_where_the_reason_is(tmp_path: Path) -> None:
+def test_the_error_of_a_broker_that_cannot_start_names_its_log_file(tmp_path: Path) -> None:
     broker = Broker(tmp_path, {"num.io.threads": "none"})
     with pytest.raises(SetupError, match=r"ended with code 1 while starting: .*broker\.log"):
         broker.start()

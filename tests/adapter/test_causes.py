@@ -1,4 +1,4 @@
-"""What a person sees of an engine's long message."""
+"""The cause and the remedy that users see in place of an engine's long message."""
 
 import pytest
 
@@ -28,7 +28,7 @@ ValueError: state entry with status 'paused'
         ("", ""),
     ],
 )
-def test_first_cause(text: str, cause: str) -> None:
+def test_the_root_cause_of_a_message_is_found(text: str, cause: str) -> None:
     assert root_cause(text) == cause
 
 
@@ -36,18 +36,18 @@ def test_a_huge_message_is_cut() -> None:
     assert len(root_cause("ValueError: " + "x" * 100_000)) == 500
 
 
-def test_the_name_of_our_own_error_is_no_news() -> None:
+def test_the_class_name_of_our_own_error_is_removed() -> None:
     assert root_cause("sessionization.errors.StreamError: java.io.IOException: gone") == "java.io.IOException: gone"
 
 
-def test_a_known_cause_has_a_remedy_and_another_the_general_one() -> None:
+def test_a_known_cause_has_its_own_remedy_and_any_other_cause_the_general_one() -> None:
     lost = "org.apache.kafka.clients.consumer.OffsetOutOfRangeException: Fetch position 810 is out of range"
     assert remedy_for([lost, lost]).startswith("the brokers have deleted messages that were not read yet: if")
     assert remedy_for(["java.io.IOException: No space left on device"]).startswith("nothing is lost: make room")
     assert remedy_for(["RuntimeError: no"]).startswith("nothing is lost: mend the cause")
 
 
-def test_a_damaged_state_is_called_so() -> None:
+def test_the_cause_of_a_damaged_state_says_that_the_state_cannot_be_loaded() -> None:
     engine = """An error occurred while calling o1.collectToPython.
 : org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state.
 \tat org.apache.spark.Foo.bar(Foo.scala:1)
@@ -60,7 +60,7 @@ Caused by: java.io.EOFException: Stream ended prematurely
 
 
 @pytest.mark.parametrize("cause", ["java.io.IOException: No space left on device", "java.lang.Exception: UNRELEASED"])
-def test_what_else_keeps_a_state_from_being_loaded_is_no_damage(cause: str) -> None:
+def test_other_causes_of_a_failed_state_load_are_not_reported_as_damage(cause: str) -> None:
     text = f": org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error\nCaused by: {cause}\n"
     assert root_cause(text) == cause
     assert "damaged" not in remedy_for([root_cause(text)])

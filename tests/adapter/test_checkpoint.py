@@ -1,4 +1,4 @@
-"""What a checkpoint folder lets change when it is used again."""
+"""Which options may change when a checkpoint folder is used again."""
 
 import json
 from dataclasses import replace
@@ -19,7 +19,7 @@ SHORTER = replace(RULES, session_timeout_ms=60_000)
 
 
 def begin_micro_batch(folder: Path, number: int, clock_ms: int) -> None:
-    """Leave what Spark leaves when it has begun a micro-batch of the sessionize query."""
+    """Write the files that Spark writes when it starts a micro-batch of the query sessionize."""
     offsets = folder / "sessionize" / "offsets"
     offsets.mkdir(parents=True, exist_ok=True)
     (offsets / str(number)).write_text(f'v1\n{{"batchTimestampMs":{clock_ms}}}\n{{"logOffset":0}}\n')
@@ -30,7 +30,7 @@ def reopened(folder: Path, rules: Rules = RULES, fixed: PinnedSettings = FIXED) 
     return open_checkpoint(folder, fixed, rules)
 
 
-def test_a_new_folder_is_begun_and_then_recognised(tmp_path: Path) -> None:
+def test_a_new_folder_becomes_a_checkpoint_that_the_next_start_recognises(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "checkpoints"
     first = reopened(folder)
     assert not first.is_used
@@ -42,7 +42,7 @@ def test_a_new_folder_is_begun_and_then_recognised(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "option", "now"),
+    ("changed", "option", "value"),
     [
         ({"source": "kafka"}, "--source", "kafka"),
         ({"input": "/other"}, "--input", "/other"),
@@ -53,41 +53,43 @@ def test_a_new_folder_is_begun_and_then_recognised(tmp_path: Path) -> None:
         ({"mode": "real-time"}, "--mode", "real-time"),
     ],
 )
-def test_what_may_not_change_is_refused_by_name_and_value(tmp_path: Path, changed: dict, option: str, now: str) -> None:
+def test_a_changed_pinned_option_is_refused_with_its_name_and_value(
+    tmp_path: Path, changed: dict, option: str, value: str
+) -> None:
     reopened(tmp_path)
-    with pytest.raises(CheckpointError, match=f"{option}.* not {now}: give the same again"):
+    with pytest.raises(CheckpointError, match=f"{option}.* not {value}: give the same again"):
         reopened(tmp_path, fixed=replace(FIXED, **changed))
     reopened(tmp_path)
 
 
-def test_expected_devices_choose_the_groups_of_a_new_checkpoint_only(tmp_path: Path) -> None:
-    wanted = replace(FIXED, device_groups=4_000)
-    begun = open_checkpoint(tmp_path, wanted, RULES, keep_groups=True)
-    assert begun.layout == StateLayout(4_000)
-    grown = replace(FIXED, device_groups=9_000)
-    assert open_checkpoint(tmp_path, grown, RULES, keep_groups=True).layout == StateLayout(4_000)
-    assert reopened(tmp_path, fixed=wanted).layout == StateLayout(4_000)
+def test_expected_devices_determine_the_groups_of_a_new_checkpoint_only(tmp_path: Path) -> None:
+    requested = replace(FIXED, device_groups=4_000)
+    new = open_checkpoint(tmp_path, requested, RULES, keep_groups=True)
+    assert new.layout == StateLayout(4_000)
+    larger = replace(FIXED, device_groups=9_000)
+    assert open_checkpoint(tmp_path, larger, RULES, keep_groups=True).layout == StateLayout(4_000)
+    assert reopened(tmp_path, fixed=requested).layout == StateLayout(4_000)
     with pytest.raises(CheckpointError, match="--device-groups 4000, not 9000"):
-        reopened(tmp_path, fixed=grown)
+        reopened(tmp_path, fixed=larger)
 
 
 @pytest.mark.parametrize("groups", [None, 8])
-def test_device_groups_from_before_versions_were_kept_are_refused(tmp_path: Path, groups: int | None) -> None:
-    """Their buckets were others: sessions would not be found. Single devices are stored as they were."""
+def test_device_groups_in_a_layout_file_without_a_version_are_refused(tmp_path: Path, groups: int | None) -> None:
+    """Their buckets were computed differently, so sessions would be missed. One device per key is stored as before."""
     fixed = replace(FIXED, device_groups=groups)
     reopened(tmp_path, fixed=fixed)
     layout = tmp_path / "layout.json"
     layout.write_text(json.dumps({k: v for k, v in json.loads(layout.read_text()).items() if k != "state_version"}))
-    older = layout.read_text()
+    before = layout.read_text()
     if groups is None:
         reopened(tmp_path, fixed=fixed)
         return
     with pytest.raises(CheckpointError, match="holds device groups as no version since lays them out"):
         reopened(tmp_path, fixed=fixed)
-    assert layout.read_text() == older
+    assert layout.read_text() == before
 
 
-def test_a_checkpoint_of_one_device_per_key_stays_so_whatever_is_expected(tmp_path: Path) -> None:
+def test_expected_devices_do_not_change_a_checkpoint_with_one_device_per_key(tmp_path: Path) -> None:
     reopened(tmp_path)
     assert open_checkpoint(tmp_path, replace(FIXED, device_groups=7), RULES, keep_groups=True).layout == StateLayout()
 
@@ -103,18 +105,18 @@ def test_a_checkpoint_of_one_device_per_key_stays_so_whatever_is_expected(tmp_pa
         ({"expected_devices": 4_000_001}, 1_001),
     ],
 )
-def test_the_groups_that_settings_ask_for(options: dict[str, int], groups: int | None) -> None:
+def test_settings_determine_the_number_of_device_groups(options: dict[str, int], groups: int | None) -> None:
     settings = SessionizeSettings(input="in", warehouse="tables", checkpoints="checkpoints", **options)
     assert PinnedSettings.of(settings, "tables").device_groups == groups
 
 
-def test_the_mode_that_settings_ask_for() -> None:
+def test_settings_determine_the_mode() -> None:
     kafka = {"source": "kafka", "bootstrap_servers": "b:9092", "sink": "kafka", "warehouse": "w", "checkpoints": "c"}
     assert PinnedSettings.of(SessionizeSettings(**kafka), "tables").mode == "micro-batch"
     assert PinnedSettings.of(SessionizeSettings(**kafka, mode="real-time", trigger="1m"), "tables").mode == "real-time"
 
 
-def test_changed_rules_hold_after_the_newest_micro_batch_only(tmp_path: Path) -> None:
+def test_changed_rules_apply_only_after_the_newest_started_micro_batch(tmp_path: Path) -> None:
     reopened(tmp_path)
     begin_micro_batch(tmp_path, 9, 4_000)
     begin_micro_batch(tmp_path, 10, 5_000)
@@ -122,7 +124,7 @@ def test_changed_rules_hold_after_the_newest_micro_batch_only(tmp_path: Path) ->
     assert [in_force.at(clock_ms) for clock_ms in (4_000, 5_000, 5_001)] == [RULES, RULES, SHORTER]
 
 
-def test_rules_changed_twice_before_a_new_micro_batch_keep_the_first_for_the_old_one(tmp_path: Path) -> None:
+def test_rules_changed_twice_leave_the_first_rules_to_the_micro_batch_that_started_with_them(tmp_path: Path) -> None:
     reopened(tmp_path)
     begin_micro_batch(tmp_path, 0, 5_000)
     reopened(tmp_path, SHORTER)
@@ -133,7 +135,7 @@ def test_rules_changed_twice_before_a_new_micro_batch_keep_the_first_for_the_old
     assert in_force.at(5_000) == RULES
 
 
-def test_rules_changed_before_the_first_micro_batch_hold_at_once(tmp_path: Path) -> None:
+def test_rules_changed_before_the_first_micro_batch_apply_at_once(tmp_path: Path) -> None:
     reopened(tmp_path)
     assert reopened(tmp_path, SHORTER).in_force.at(0) == SHORTER
 
@@ -144,14 +146,14 @@ def test_a_folder_of_other_queries_is_refused(tmp_path: Path) -> None:
         reopened(tmp_path)
 
 
-def test_a_torn_layout_file_is_refused(tmp_path: Path) -> None:
+def test_a_truncated_layout_file_is_refused(tmp_path: Path) -> None:
     reopened(tmp_path)
     (tmp_path / "layout.json").write_text("{")
     with pytest.raises(CheckpointError, match="restore it from a backup"):
         reopened(tmp_path)
 
 
-def test_a_torn_offset_log_is_refused(tmp_path: Path) -> None:
+def test_a_truncated_offset_log_is_refused(tmp_path: Path) -> None:
     reopened(tmp_path)
     begin_micro_batch(tmp_path, 0, 1)
     (tmp_path / "sessionize" / "offsets" / "1").write_text("v1\n")
@@ -184,30 +186,30 @@ def test_a_checkpoint_older_than_its_tables_is_refused(tmp_path: Path) -> None:
         checkpoint.refuse_if_older_than({"archive": 0})
 
 
-def test_a_first_entry_that_was_cut_off_is_swept_away(tmp_path: Path) -> None:
-    """Spark would never begin the query: it takes the rest for the micro-batches of another."""
+def test_temporary_files_of_an_interrupted_first_offset_entry_are_deleted(tmp_path: Path) -> None:
+    """With them Spark would never start the query: it takes them for micro-batches of another query."""
     reopened(tmp_path)
     offsets = tmp_path / "rollup" / "offsets"
     offsets.mkdir(parents=True)
-    rest = {".0.5a6d.tmp", "..0.5a6d.tmp.crc"}
-    for name in (*rest, "foreign"):
+    temporary = {".0.5a6d.tmp", "..0.5a6d.tmp.crc"}
+    for name in (*temporary, "foreign"):
         (offsets / name).touch()
     assert not reopened(tmp_path).is_used
     assert {path.name for path in offsets.iterdir()} == {"foreign"}
 
 
-def test_what_was_cut_off_beside_a_whole_entry_is_left_alone(tmp_path: Path) -> None:
+def test_a_temporary_file_stays_if_the_offset_log_has_a_complete_entry(tmp_path: Path) -> None:
     reopened(tmp_path)
     begin_micro_batch(tmp_path, 0, 1_000)
-    rest = tmp_path / "sessionize" / "offsets" / ".1.5a6d.tmp"
-    rest.touch()
+    temporary = tmp_path / "sessionize" / "offsets" / ".1.5a6d.tmp"
+    temporary.touch()
     reopened(tmp_path)
-    assert rest.exists()
+    assert temporary.exists()
 
 
-def test_of_two_starts_on_a_new_folder_the_one_that_owns_the_tables_keeps_it(tmp_path: Path) -> None:
+def test_of_two_starts_on_a_new_folder_the_owner_of_the_tables_gets_it(tmp_path: Path) -> None:
     first = reopened(tmp_path)
-    (tmp_path / "layout.json").unlink()  # the second one looked before the first one had written
+    (tmp_path / "layout.json").unlink()  # the second start read the folder before the first one wrote
     second = reopened(tmp_path, SHORTER)
     first.restore_layout_file()
     again = reopened(tmp_path)
@@ -215,14 +217,14 @@ def test_of_two_starts_on_a_new_folder_the_one_that_owns_the_tables_keeps_it(tmp
     assert again.id != second.id
 
 
-def test_a_layout_that_is_still_ours_is_left_as_it_is(tmp_path: Path) -> None:
+def test_the_layout_file_of_this_checkpoint_is_not_written_again(tmp_path: Path) -> None:
     first = reopened(tmp_path)
     before = (tmp_path / "layout.json").stat()
     first.restore_layout_file()
     assert (tmp_path / "layout.json").stat() == before
 
 
-def test_a_used_folder_that_became_anothers_is_refused(tmp_path: Path) -> None:
+def test_a_used_folder_with_the_layout_file_of_another_checkpoint_is_refused(tmp_path: Path) -> None:
     reopened(tmp_path)
     begin_micro_batch(tmp_path, 0, 1_000)
     used = reopened(tmp_path)
@@ -233,30 +235,28 @@ def test_a_used_folder_that_became_anothers_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("device_groups", [None, 8])
-def test_state_of_a_later_version_is_refused_before_anything_is_touched(
-    tmp_path: Path, device_groups: int | None
-) -> None:
+def test_state_of_a_later_version_is_refused_before_any_file_changes(tmp_path: Path, device_groups: int | None) -> None:
     fixed = replace(FIXED, device_groups=device_groups)
     reopened(tmp_path, fixed=fixed)
     layout = tmp_path / "layout.json"
     layout.write_text(json.dumps(json.loads(layout.read_text()) | {"state_version": 2}))
     before = layout.read_bytes()
-    for look in (lambda: reopened(tmp_path, SHORTER, fixed), lambda: read_checkpoint(tmp_path)):
+    for read in (lambda: reopened(tmp_path, SHORTER, fixed), lambda: read_checkpoint(tmp_path)):
         with pytest.raises(
             CheckpointError, match=r"holds state of version 2, this one knows 1: .* nothing was touched"
         ):
-            look()
+            read()
     assert layout.read_bytes() == before
 
 
-def test_only_a_new_checkpoint_becomes_warm_and_stays_so_once_that_is_kept(tmp_path: Path) -> None:
+def test_only_a_new_checkpoint_becomes_warm_and_it_stays_warm_once_saved(tmp_path: Path) -> None:
     assert not open_checkpoint(tmp_path / "old", FIXED, RULES).is_warm
     begin_micro_batch(tmp_path / "old", 0, 1_000)
     assert not open_checkpoint(tmp_path / "old", FIXED, RULES, warm=True).is_warm
     for _ in range(2):
         new = open_checkpoint(tmp_path / "new", FIXED, RULES, warm=True)
         assert new.is_warm
-    # It was refused, as a first start by mistake is: the option is left out, and the folder begins empty.
+    # The warm start was refused. The next start omits the option and begins empty.
     assert not open_checkpoint(tmp_path / "new", FIXED, RULES).is_warm
     new.save_as_warm()
     assert open_checkpoint(tmp_path / "new", FIXED, RULES).is_warm
@@ -264,8 +264,8 @@ def test_only_a_new_checkpoint_becomes_warm_and_stays_so_once_that_is_kept(tmp_p
     assert open_checkpoint(tmp_path / "new", FIXED, RULES).is_warm
 
 
-def test_a_start_that_was_refused_leaves_a_folder_that_may_still_become_warm(tmp_path: Path) -> None:
-    """As where a supervisor has started the job once more, without the option, after its checkpoint was lost."""
+def test_the_folder_of_a_refused_start_may_still_become_warm(tmp_path: Path) -> None:
+    """For example: after the checkpoint was lost, a supervisor restarted the job without the option."""
     refused = open_checkpoint(tmp_path, FIXED, RULES)
     warm = open_checkpoint(tmp_path, FIXED, RULES, warm=True)
     assert warm.is_warm
@@ -274,7 +274,7 @@ def test_a_start_that_was_refused_leaves_a_folder_that_may_still_become_warm(tmp
     assert read_checkpoint(tmp_path) == warm
 
 
-def test_what_has_its_default_is_not_written_so_that_older_versions_can_read_it(tmp_path: Path) -> None:
+def test_default_values_are_not_written_so_that_older_versions_can_read_the_file(tmp_path: Path) -> None:
     open_checkpoint(tmp_path / "as-usual", FIXED, RULES)
     assert "mode" not in json.loads((tmp_path / "as-usual" / "layout.json").read_text())["fixed"]
     other = replace(FIXED, mode="real-time")
@@ -282,7 +282,7 @@ def test_what_has_its_default_is_not_written_so_that_older_versions_can_read_it(
     assert read_checkpoint(tmp_path / "other").pinned == other
 
 
-def test_a_checkpoint_is_read_as_it_was_opened_and_left_alone(tmp_path: Path) -> None:
+def test_reading_a_checkpoint_returns_what_opening_returned_and_creates_nothing(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"holds no layout\.json"):
         read_checkpoint(tmp_path / "none")
     assert not (tmp_path / "none").exists()

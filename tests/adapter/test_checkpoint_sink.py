@@ -1,4 +1,4 @@
-"""A micro-batch that is repeated goes where it went at first, or where its changes are known."""
+"""A repeated micro-batch goes to its first sink, or to a sink that recognises its changes."""
 
 import json
 from dataclasses import replace
@@ -11,14 +11,14 @@ from sessionization.spark.checkpoint.folder import Checkpoint, read_checkpoint
 from tests.adapter.test_checkpoint import FIXED, begin_micro_batch, reopened
 
 
-def finish_micro_batch(folder: Path, number: int) -> None:
+def commit_micro_batch(folder: Path, number: int) -> None:
     commits = folder / "sessionize" / "commits"
     commits.mkdir(parents=True, exist_ok=True)
     (commits / str(number)).write_text("v1\n{}\n")
 
 
 @pytest.mark.parametrize(
-    ("was", "now", "begun", "done", "refused"),
+    ("old_sink", "new_sink", "started", "committed", "refused"),
     [
         ("kafka", "tables", 3, 2, True),
         ("kafka", "tables", 0, -1, True),
@@ -26,47 +26,47 @@ def finish_micro_batch(folder: Path, number: int) -> None:
         ("kafka", "tables", -1, -1, False),
         ("kafka", "kafka", 3, 2, False),
         ("tables", "tables", 3, 2, False),
-        ("tables", "kafka", 3, 2, False),  # what the table has by its number, a landing knows by its rows
+        ("tables", "kafka", 3, 2, False),  # the table knows it by its number, a landing by its rows
         ("tables", "kafka", 3, 3, False),
     ],
 )
 def test_a_micro_batch_that_went_to_the_topic_is_not_repeated_into_the_table(
-    tmp_path: Path, was: str, now: str, begun: int, done: int, *, refused: bool
+    tmp_path: Path, old_sink: str, new_sink: str, started: int, committed: int, *, refused: bool
 ) -> None:
-    reopened(tmp_path).with_sink(was)
-    for number in range(begun + 1):
+    reopened(tmp_path).with_sink(old_sink)
+    for number in range(started + 1):
         begin_micro_batch(tmp_path, number, 1_000 + number)
-    for number in range(done + 1):
-        finish_micro_batch(tmp_path, number)
+    for number in range(committed + 1):
+        commit_micro_batch(tmp_path, number)
     again = reopened(tmp_path)
-    assert again.sink == was
+    assert again.sink == old_sink
     if refused:
         with pytest.raises(
             CheckpointError,
-            match=rf"micro-batch {begun} was begun with --sink kafka .* once more with --sink kafka, stop",
+            match=rf"micro-batch {started} was begun with --sink kafka .* once more with --sink kafka, stop",
         ):
-            again.with_sink(now)
-        assert reopened(tmp_path).sink == was
+            again.with_sink(new_sink)
+        assert reopened(tmp_path).sink == old_sink
     else:
-        assert again.with_sink(now).sink == now
-        assert reopened(tmp_path).sink == now
+        assert again.with_sink(new_sink).sink == new_sink
+        assert reopened(tmp_path).sink == new_sink
 
 
-def test_a_sink_is_known_before_its_first_micro_batch_and_not_written_where_all_write_to_it(tmp_path: Path) -> None:
-    def kept() -> object:
+def test_the_kafka_sink_is_stored_before_its_first_micro_batch_and_the_table_sink_is_not(tmp_path: Path) -> None:
+    def stored_sink() -> object:
         return json.loads((tmp_path / "layout.json").read_text()).get("sink", "not there")
 
     reopened(tmp_path).with_sink("tables")
-    assert kept() == "not there"
+    assert stored_sink() == "not there"
     reopened(tmp_path).with_sink("kafka")
-    assert kept() == "kafka"
+    assert stored_sink() == "kafka"
     reopened(tmp_path)
-    assert kept() == "kafka"
+    assert stored_sink() == "kafka"
     reopened(tmp_path).with_sink("tables")
-    assert kept() == "not there"
+    assert stored_sink() == "not there"
 
 
-def test_the_topic_that_holds_changes_stays_until_they_go_to_the_tables_again(tmp_path: Path) -> None:
+def test_the_topic_of_changes_is_fixed_until_changes_go_to_the_tables_again(tmp_path: Path) -> None:
     def topic(name: str, sink: str) -> Checkpoint:
         return reopened(tmp_path, fixed=replace(FIXED, output_topic=name)).with_sink(sink)
 
@@ -80,13 +80,13 @@ def test_the_topic_that_holds_changes_stays_until_they_go_to_the_tables_again(tm
     begin_micro_batch(tmp_path, 0, 1_000)
     with pytest.raises(CheckpointError, match="micro-batch 0 was begun with --sink kafka and is not done"):
         topic("b", "tables")
-    finish_micro_batch(tmp_path, 0)
+    commit_micro_batch(tmp_path, 0)
     topic("b", "tables")
     assert topic("c", "kafka").pinned.output_topic == "c"
 
 
-def test_a_topic_that_nobody_named_is_the_usual_one_and_not_written(tmp_path: Path) -> None:
-    """As a version before the option wrote it, and could read it."""
+def test_the_default_topic_is_not_written(tmp_path: Path) -> None:
+    """Versions before the option wrote and read the file in this form."""
     reopened(tmp_path).with_sink("kafka")
     assert "output_topic" not in json.loads((tmp_path / "layout.json").read_text())["fixed"]
     with pytest.raises(CheckpointError, match="was begun with --output-topic output_sessions, not c"):

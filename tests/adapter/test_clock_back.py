@@ -1,4 +1,4 @@
-"""A clock that was ahead and is put right: what the operator does when its keys are called, and how the job notices."""
+"""A clock that was ahead and is set back: the job detects it, and the operator resets the timers of called keys."""
 
 import threading
 from pathlib import Path
@@ -36,7 +36,7 @@ def beats(rows: list[dict[str, object]]) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize(("groups", "key"), [(None, "d"), (1, "0")])
-def test_called_keys_beat_at_the_next_instant(groups: int | None, key: str) -> None:
+def test_a_called_key_beats_at_the_next_grid_instant(groups: int | None, key: str) -> None:
     now_ms = grid_of(key, RULES.heartbeat_ms).after(1_000_000)
     key_of = lambda _: key  # noqa: E731
     engine = Engine(RULES, groups)
@@ -51,7 +51,7 @@ def test_called_keys_beat_at_the_next_instant(groups: int | None, key: str) -> N
 
 
 @pytest.mark.parametrize(("groups", "key"), [(None, "d"), (1, "0")])
-def test_a_session_opened_while_the_clock_was_ahead_beats_and_times_out_by_the_right_one(
+def test_a_session_opened_while_the_clock_was_ahead_beats_and_times_out_by_the_corrected_clock(
     groups: int | None, key: str
 ) -> None:
     now_ms = grid_of(key, RULES.heartbeat_ms).after(1_000_000)
@@ -73,37 +73,37 @@ def test_a_timer_that_is_due_fires_in_the_micro_batch_that_calls_its_key() -> No
     assert engine.timers("d") == [now_ms + 2_000]
 
 
-def test_a_key_of_which_nothing_is_remembered_gets_no_timer() -> None:
+def test_a_called_key_without_state_gets_no_timer() -> None:
     engine = Engine(RULES, 1)
     assert wake(engine, "0", 1_000_000) == []
     assert engine.timers("0") == []
 
 
-def of(processed_ms: int, query: str = SESSIONIZE) -> BatchProgress:
+def progress_at(processed_ms: int, query: str = SESSIONIZE) -> BatchProgress:
     return BatchProgress(query, 0, processed_ms, 0, 0, Percentiles(None, None, None))
 
 
-def test_the_watch_notices_once_what_is_more_than_a_heartbeat() -> None:
-    watch = ClockStepDetector(100_000, 1_000, lambda: 0)
-    for progress in (of(99_000), of(100_500), of(1, "rollup")):
-        watch.add(progress)
-        assert watch.take() is None
-    watch.add(of(90_000))
-    watch.add(of(90_500))
-    assert watch.take() == ClockStep(10_500, (SESSIONIZE,))
-    assert watch.take() is None
+def test_the_detector_reports_a_step_of_more_than_a_heartbeat_once() -> None:
+    detector = ClockStepDetector(100_000, 1_000, lambda: 0)
+    for progress in (progress_at(99_000), progress_at(100_500), progress_at(1, "rollup")):
+        detector.add(progress)
+        assert detector.take() is None
+    detector.add(progress_at(90_000))
+    detector.add(progress_at(90_500))
+    assert detector.take() == ClockStep(10_500, (SESSIONIZE,))
+    assert detector.take() is None
 
 
-def test_the_watch_notices_a_step_of_the_wall_clock_while_no_micro_batch_comes() -> None:
+def test_the_detector_reports_a_step_of_the_wall_clock_while_no_micro_batch_runs() -> None:
     differences_ms = iter([50_000, 50_000, 49_000, 80_000, 60_000, 60_000])
-    watch = ClockStepDetector(100_000, 1_000, lambda: next(differences_ms))
-    assert [watch.take() for _ in range(3)] == [None] * 3
-    assert watch.take() == ClockStep(20_000, QUERIES)
-    watch.add(of(80_500))
-    assert watch.take() is None, "the restart has answered this step"
+    detector = ClockStepDetector(100_000, 1_000, lambda: next(differences_ms))
+    assert [detector.take() for _ in range(3)] == [None] * 3
+    assert detector.take() == ClockStep(20_000, QUERIES)
+    detector.add(progress_at(80_500))
+    assert detector.take() is None, "the restart has answered this step"
 
 
-def sleeping() -> Any:
+def idle_query() -> Any:
     """A query that waits for its next trigger."""
     query = SimpleNamespace(isActive=True, status={"isTriggerActive": False}, recentProgress=(), lastProgress=None)
     query.stop = lambda: setattr(query, "isActive", False)
@@ -111,35 +111,35 @@ def sleeping() -> Any:
 
 
 @pytest.mark.parametrize(("is_stopped", "started"), [(False, ["sessionize", "archive", "rollup"]), (True, [])])
-def test_all_queries_start_again_unless_the_job_is_to_stop(tmp_path: Path, *, is_stopped: bool, started: list) -> None:
+def test_all_queries_restart_unless_the_job_is_stopping(tmp_path: Path, *, is_stopped: bool, started: list) -> None:
     (tmp_path / SESSIONIZE / "offsets").mkdir(parents=True)
     checkpoint: Any = SimpleNamespace(folder=tmp_path, layout=StateLayout(2))
-    queries: Any = {name: sleeping() for name in QUERIES}
-    begun_again, said, stop = [], [], threading.Event()
+    queries: Any = {name: idle_query() for name in QUERIES}
+    restarted, messages, stop = [], [], threading.Event()
     if is_stopped:
         stop.set()
     step = ClockStep(20_000, QUERIES)
-    pipeline: Any = SimpleNamespace(queries=queries, start_query=lambda *call: begun_again.append(call))
-    context: Any = SimpleNamespace(spark=None, checkpoint=checkpoint, say=said.append)
+    pipeline: Any = SimpleNamespace(queries=queries, start_query=lambda *call: restarted.append(call))
+    context: Any = SimpleNamespace(spark=None, checkpoint=checkpoint, say=messages.append)
     restart_and_wake(context, pipeline, step, stop)
     wakes = [WakeUp(0, ("0", "1")), None, None]
-    assert begun_again == list(zip(started, wakes, strict=False))
+    assert restarted == list(zip(started, wakes, strict=False))
     assert [query.isActive for query in queries.values()] == [is_stopped] * 3
-    assert said[0].startswith("the clock went back by 20 s: ")
+    assert messages[0].startswith("the clock went back by 20 s: ")
 
 
-def begun(query: Path, tick: int, began_ms: int) -> Path:
+def write_tick_offset(query: Path, tick: int, began_ms: int) -> Path:
     (query / "offsets").mkdir(parents=True)
     (query / "offsets" / "0").write_text(f'v1\n{{"batchTimestampMs": 1}}\n{{"logOffset": 3}}\n{tick}')
-    for source, about in (("0", '{"path": "f"}'), ("1", str(began_ms))):
+    for source, metadata in (("0", '{"path": "f"}'), ("1", str(began_ms))):
         (query / "sources" / source).mkdir(parents=True)
-        (query / "sources" / source / "0").write_text(f"v1\n{about}")
+        (query / "sources" / source / "0").write_text(f"v1\n{metadata}")
     return query / "sources" / "1" / "0"
 
 
 @pytest.mark.parametrize(("tick", "began_ms"), [(60, 940_001), (60, 940_000), (0, 2_000_000)])
-def test_ticks_count_no_fewer_seconds_than_were_read(tmp_path: Path, tick: int, began_ms: int) -> None:
-    file = begun(tmp_path, tick, began_ms)
+def test_the_tick_source_counts_no_fewer_seconds_than_were_read(tmp_path: Path, tick: int, began_ms: int) -> None:
+    file = write_tick_offset(tmp_path, tick, began_ms)
     file.with_name(".0.crc").write_bytes(b"old")
     move_tick_origin_back(tmp_path, now_ms=1_000_000)
     is_ahead = began_ms + tick * 1_000 > 1_000_000

@@ -1,4 +1,4 @@
-"""State entries as they are stored, and what is told from them without the rules."""
+"""State entries as they are stored, and the heartbeats made from them without the rules."""
 
 import json
 
@@ -28,8 +28,8 @@ GROUP_VALUE = (
 )
 
 
-def test_a_groups_text_stays_readable() -> None:
-    """As written by version 0.1.0; what a version adds later is missing in it, and reads as null."""
+def test_a_group_that_version_0_1_0_wrote_stays_readable() -> None:
+    """The text is as version 0.1.0 wrote it. A field that a later version adds is missing there, and reads as null."""
     entries = decode_entries(json.loads(GROUP_VALUE))
     assert entries == {
         1: Live(10, 20, "anna", Platform.PC),
@@ -42,7 +42,7 @@ def test_a_groups_text_stays_readable() -> None:
         decode_entries(json.loads(GROUP_VALUE.replace(",0]", ",0,null]")))
 
 
-def test_a_device_only_beats_while_nothing_of_it_is_to_be_forgotten_or_to_time_out() -> None:
+def test_a_device_only_beats_until_an_entry_is_to_be_forgotten_or_to_time_out() -> None:
     live, closed, pending = rows = json.loads(GROUP_VALUE)
     assert only_beating(rows, rested_ms=29, opened_ms=19) == [live]
     assert only_beating([closed, pending], rested_ms=29, opened_ms=19) == []
@@ -69,10 +69,10 @@ LIVE_ENTRIES = st.builds(
     st.integers(NOW - 4_000, NOW + 100),
     st.integers(NOW, NOW + 2_500),
 )
-def test_beats_by_the_column_are_those_of_the_rules(
+def test_heartbeats_made_column_by_column_equal_those_of_the_rules(
     devices: list[dict[int, Live]], set_for_ms: int, now_ms: int
 ) -> None:
-    """Of one live session or many, beaten or not yet, with instants that were missed and a timer that is early."""
+    """Covers one and many live sessions, sessions before their first heartbeat, missed instants and early timers."""
     firing = Firing.of(set_for_ms, now_ms, GRID)
     by_rule = [
         row

@@ -20,7 +20,7 @@ from tests.e2e.oracle import group_of
 RULES = Rules(heartbeat_ms=1_000, session_timeout_ms=5_000, late_retention_ms=2_000, max_sessions_per_device=4)
 GRID = grid_of("d", RULES.heartbeat_ms)
 NOW = GRID.after(1_000_000)
-"""An instant of device d's grid, so that the next ones are a second apart."""
+"""An instant of device d's grid; the next instants follow one second apart."""
 BUCKETS = 64
 
 
@@ -32,7 +32,7 @@ def end(session_id: int, at_ms: int = NOW) -> tuple[str, Event]:
     return "d", End(session_id, at_ms, Platform.PC, at_ms, foreground_s=3)
 
 
-def test_one_timer_while_something_is_remembered_and_none_afterwards() -> None:
+def test_a_key_has_one_timer_while_it_has_state_and_none_afterwards() -> None:
     engine = Engine(RULES)
     engine.micro_batch(NOW, [start(1)])
     assert engine.timers("d") == [NOW + 1_000]
@@ -51,7 +51,7 @@ def test_a_due_timer_fires_after_the_events_and_leaves_one_timer() -> None:
     assert engine.timers("d") == [NOW + 3_000]
 
 
-def test_a_device_that_sends_something_in_every_micro_batch_still_beats_and_times_out() -> None:
+def test_a_device_with_events_in_every_micro_batch_still_beats_and_times_out() -> None:
     engine = Engine(RULES)
     changes = [
         row["change"]
@@ -62,7 +62,7 @@ def test_a_device_that_sends_something_in_every_micro_batch_still_beats_and_time
     assert changes == ["started", *["heartbeat"] * 4, "ended"]
 
 
-def test_repeats_and_pending_ends_are_counted_without_a_change() -> None:
+def test_repeated_events_and_pending_ends_are_counted_without_a_change() -> None:
     engine = Engine(RULES)
     rows = engine.micro_batch(NOW, [end(1), end(1), ("d", Start(2, NOW, Platform.PC, NOW)), start(2)])
     assert [row["change"] for row in rows] == ["started"]
@@ -72,8 +72,11 @@ def test_repeats_and_pending_ends_are_counted_without_a_change() -> None:
     assert (row["events"], row["duplicate_end"]) == (1, 1)
 
 
-def test_state_calls_beside_setting_the_key() -> None:
-    """With the key's own call, and the engine's delete of a fired timer, that is 4 a heartbeat and at most 5 an event."""
+def test_a_heartbeat_makes_two_state_calls_and_an_event_at_most_four() -> None:
+    """Not counted: the call that sets the key, and the engine's delete of a fired timer.
+
+    With them a heartbeat makes 4 calls, and an event at most 5.
+    """
     engine = Engine(RULES)
     engine.micro_batch(NOW, [start(1)])
     assert engine.calls == {"iterator": 1, "updateValue": 1, "registerTimer": 1}
@@ -85,8 +88,11 @@ def test_state_calls_beside_setting_the_key() -> None:
     assert engine.calls == {"iterator": 1, "updateValue": 1, "deleteTimer": 1, "registerTimer": 1}
 
 
-def test_state_calls_of_a_group() -> None:
-    """An event reads what is recent and its own bucket, if a device there is live; a beat reads all of it at once."""
+def test_an_event_reads_its_own_bucket_of_a_group_and_a_heartbeat_reads_the_whole_group() -> None:
+    """While another device of its bucket is live, an event reads only the recent devices and this bucket.
+
+    A heartbeat reads the whole group in one call.
+    """
     engine = Engine(RULES, 1)
     others = [(f"other {n}", Start(n, NOW, Platform.PC, NOW)) for n in range(500)]
 
@@ -104,8 +110,8 @@ def test_state_calls_of_a_group() -> None:
     assert calls(at_ms + 3_000) == {"iterator": 1, "registerTimer": 1}
 
 
-def test_an_event_reads_the_group_where_it_sees_no_other_live_session() -> None:
-    """The timer is the next instant of the grid if one is live anywhere, and later if none is."""
+def test_an_event_that_sees_no_other_live_session_reads_the_whole_group() -> None:
+    """Its timer needs it: the next grid instant if any session of the group is live, a later one if none is."""
     engine = Engine(RULES, 1)
     engine.micro_batch(
         NOW, [start(1), *((f"far {n}", Start(n, NOW, Platform.PC, NOW)) for n in range(2))], lambda _: "0"
@@ -120,7 +126,7 @@ def test_an_event_reads_the_group_where_it_sees_no_other_live_session() -> None:
     assert engine.timers("0") == [timer_ms + RULES.heartbeat_ms]
 
 
-def test_the_devices_of_a_bucket_share_a_write_when_too_many_are_recent() -> None:
+def test_when_too_many_devices_are_recent_each_bucket_is_written_once() -> None:
     engine = Engine(RULES, 1)
     starts = [(f"device {n}", Start(n, NOW, Platform.PC, NOW)) for n in range(1_000)]
     engine.micro_batch(NOW, starts[:500], lambda _: "0")
@@ -139,13 +145,13 @@ def test_the_devices_of_a_bucket_share_a_write_when_too_many_are_recent() -> Non
 
 
 def stored(engine: Engine) -> list[list]:
-    """Every entry in the state of a group."""
+    """All entries in the state of the group."""
     buckets = (json.loads(text) for (text,) in engine.state("0").values())
     return [entry for bucket in buckets for entries in bucket.values() for entry in entries]
 
 
 def random_histories(seed: int):
-    """Micro-batches (clock, events) of three devices with few ids and few instants, so that everything collides."""
+    """Micro-batches (clock, events) of three devices; few ids and few instants make events collide."""
     rng = random.Random(seed)
     now_ms = NOW
     for _ in range(30):
@@ -163,12 +169,15 @@ by_group = partial(group_of, 2)
 
 @pytest.mark.parametrize("seeds", [range(50), pytest.param(range(50, 150), marks=pytest.mark.long)], ids=str)
 @pytest.mark.parametrize(
-    ("grouped", "recent", "alone"), [(False, 0, 0), (True, 512, 24), (True, 1, 24), (True, 1, 0), (True, 0, 0)]
+    ("grouped", "most_recent", "read_alone"),
+    [(False, 0, 0), (True, 512, 24), (True, 1, 24), (True, 1, 0), (True, 0, 0)],
 )
-def test_equals_the_reference_on_dirty_histories(grouped, recent, alone, seeds, monkeypatch) -> None:
-    """In groups also where so few devices may be recent, or buckets be read one by one, that all ways are taken."""
-    monkeypatch.setattr(group_store, "_MAX_RECENT_DEVICES", recent)
-    monkeypatch.setattr(group_store, "_MAX_SINGLE_READS", alone)
+def test_the_processor_equals_the_reference_on_dirty_histories(
+    grouped, most_recent, read_alone, seeds, monkeypatch
+) -> None:
+    """Small limits for recent devices and for single bucket reads make groups take every path."""
+    monkeypatch.setattr(group_store, "_MAX_RECENT_DEVICES", most_recent)
+    monkeypatch.setattr(group_store, "_MAX_SINGLE_READS", read_alone)
     key_of = by_group if grouped else (lambda device_id: device_id)
     for seed in seeds:
         engine = Engine(RULES, 2 if grouped else None)
@@ -179,8 +188,8 @@ def test_equals_the_reference_on_dirty_histories(grouped, recent, alone, seeds, 
             assert changes_of_rows(rows) == sorted(map(as_row, expected), key=repr), (seed, now_ms)
             assert sum(row["events"] or 0 for row in rows) == len(events)
             for key in {key_of(f"d{n}") for n in range(3)}:
-                wanted = reference.timers.get(key)
-                assert engine.timers(key) == ([] if wanted is None else [wanted]), (seed, now_ms, key)
+                timer_ms = reference.timers.get(key)
+                assert engine.timers(key) == ([] if timer_ms is None else [timer_ms]), (seed, now_ms, key)
 
 
 CHANGE_COLUMNS = [
@@ -202,7 +211,7 @@ def as_row(device_and_change):
     )  # fmt: skip
 
 
-def test_every_state_entry_survives_the_codec() -> None:
+def test_every_kind_of_state_entry_is_unchanged_after_encoding_and_decoding() -> None:
     engine = Engine(RULES)
     engine.micro_batch(NOW, [start(1), end(1, NOW + 5), start(2, NOW + 10), end(9, NOW)])
     entries = [decode_entry(value) for value in engine.state("d").values()]
@@ -210,47 +219,49 @@ def test_every_state_entry_survives_the_codec() -> None:
     assert [decode_entry(encode_entry(entry)) for entry in entries] == entries
 
 
-def test_a_group_of_which_nothing_is_live_forgets_each_device_in_its_time() -> None:
+def test_a_group_without_a_live_session_forgets_each_device_at_its_own_deadline() -> None:
     engine = Engine(RULES, 1)
-    in_one = lambda _: "0"  # noqa: E731
+    in_one_group = lambda _: "0"  # noqa: E731
     grid = grid_of("0", RULES.heartbeat_ms)
     now = grid.after(NOW)
     for name, at_ms in (("early", now), ("late", now + 1_500)):
-        said = Start(1, at_ms, Platform.PC, at_ms), End(1, at_ms, Platform.PC, at_ms, foreground_s=3)
-        engine.micro_batch(at_ms, [(name, event) for event in said], in_one)
+        events = Start(1, at_ms, Platform.PC, at_ms), End(1, at_ms, Platform.PC, at_ms, foreground_s=3)
+        engine.micro_batch(at_ms, [(name, event) for event in events], in_one_group)
     assert engine.timers("0") == [now + 2_000]
-    engine.micro_batch(now + 2_000, [], in_one)
+    engine.micro_batch(now + 2_000, [], in_one_group)
     assert engine.timers("0") == [now + 4_000]
     assert engine.state("0") != {}
-    engine.micro_batch(now + 4_000, [], in_one)
+    engine.micro_batch(now + 4_000, [], in_one_group)
     assert engine.timers("0") == []
     assert engine.state("0") == {}
 
 
 @pytest.mark.parametrize(
-    ("status", "reason", "named"),
+    ("status", "reason", "problem"),
     [("paused", None, "'paused' is not a valid status"), (None, None, "None"), ("closed", "crashed", "'crashed'")],
 )
-def test_an_entry_of_another_version_says_what_to_do(status: str | None, reason: str | None, named: str) -> None:
+def test_the_error_for_an_entry_of_another_version_names_the_remedy(
+    status: str | None, reason: str | None, problem: str
+) -> None:
     value = (status, "pc", None, 1, 1, 2, reason, 0, None, 3, 0)
-    with pytest.raises(ValueError, match=f"{named}.*another version wrote it; deploy that version again"):
+    with pytest.raises(ValueError, match=f"{problem}.*another version wrote it; deploy that version again"):
         decode_entry(value)
 
 
-def test_a_timer_left_from_older_rules_beats_no_instant_twice() -> None:
-    older = Engine(RULES)
-    older.micro_batch(NOW, [start(1), end(1)])
-    assert older.timers("d") == [NOW + 2_000]
-    older.processor.in_force = RulesInForce(replace(RULES, late_retention_ms=60_000))
-    older.micro_batch(NOW + 100, [start(2, NOW + 100)])
-    assert older.timers("d") == [NOW + 1_000, NOW + 2_000]
-    rows = older.micro_batch(NOW + 4_000, [])
+def test_a_timer_that_older_rules_set_beats_no_instant_twice() -> None:
+    engine = Engine(RULES)
+    engine.micro_batch(NOW, [start(1), end(1)])
+    assert engine.timers("d") == [NOW + 2_000]
+    engine.processor.in_force = RulesInForce(replace(RULES, late_retention_ms=60_000))
+    engine.micro_batch(NOW + 100, [start(2, NOW + 100)])
+    assert engine.timers("d") == [NOW + 1_000, NOW + 2_000]
+    rows = engine.micro_batch(NOW + 4_000, [])
     assert [(row["change"], row["beat"], row["missed_beats"]) for row in rows] == [("heartbeat", 4, 3)]
-    assert older.timers("d") == [NOW + 5_000]
+    assert engine.timers("d") == [NOW + 5_000]
 
 
 @pytest.mark.parametrize("device_groups", [None, 1])
-def test_a_device_whose_state_cannot_be_read_is_named(device_groups: int | None) -> None:
+def test_the_error_for_unreadable_state_names_the_device(device_groups: int | None) -> None:
     engine = Engine(RULES, device_groups)
     key_of = (lambda device_id: device_id) if device_groups is None else (lambda _: "0")
     engine.micro_batch(NOW, [start(1)], key_of)
@@ -261,17 +272,20 @@ def test_a_device_whose_state_cannot_be_read_is_named(device_groups: int | None)
         engine.micro_batch(NOW + 100, [end(1)], key_of)
 
 
-def test_a_group_counts_what_it_remembers_when_its_timer_fires() -> None:
-    """Live, closed and waiting ones, as they are after the timer; by device a row of state is an entry."""
+def test_a_group_counts_its_entries_when_its_timer_fires() -> None:
+    """Counts live, closed and pending entries after the timer.
+
+    With one device per key nothing is counted, because a row of state is an entry.
+    """
     engine = Engine(RULES, 1)
-    one = [(f"other {n}", Start(n, NOW, Platform.PC, NOW)) for n in range(500)]
+    others = [(f"other {n}", Start(n, NOW, Platform.PC, NOW)) for n in range(500)]
     at_ms = grid_of("0", RULES.heartbeat_ms).after(NOW)
 
     def counted(now_ms: int, *events: tuple[str, Event]) -> dict[str, int]:
         engine.micro_batch(now_ms, events, lambda _: "0")
         return engine.entries
 
-    assert counted(at_ms, *one, start(1), end(9)) == {}
+    assert counted(at_ms, *others, start(1), end(9)) == {}
     assert counted(at_ms + 1_000) == {"0": 502}
     assert counted(at_ms + 1_001, end(1)) == {}
     assert counted(at_ms + 2_000) == {"0": 501}, "the End that waited is forgotten, what was closed is not"

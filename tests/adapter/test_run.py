@@ -1,4 +1,4 @@
-"""What the job watches beside its queries."""
+"""The job around its queries: warnings, errors, stops, and the order of its preparation."""
 
 import subprocess
 import sys
@@ -22,7 +22,7 @@ from sessionization.spark.job_context import JobContext
 from sessionization.spark.tables.location import TableLocation
 
 
-def test_a_stream_folder_that_was_there_and_is_gone_is_told(tmp_path: Path) -> None:
+def test_a_stream_folder_that_disappears_causes_a_warning(tmp_path: Path) -> None:
     warning = watch_stream_folders(tmp_path)
     assert warning() is None
     (tmp_path / "pc_sessions").mkdir()
@@ -33,29 +33,29 @@ def test_a_stream_folder_that_was_there_and_is_gone_is_told(tmp_path: Path) -> N
     assert warning() is None
 
 
-@pytest.mark.parametrize(("command", "told"), [("pass", StreamError), ("input()", ConfigurationError)])
-def test_an_error_is_the_engines_death_where_its_process_has_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, told: type[Exception]
+@pytest.mark.parametrize(("command", "expected"), [("pass", StreamError), ("input()", ConfigurationError)])
+def test_an_error_becomes_a_stream_error_if_the_jvm_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, expected: type[Exception]
 ) -> None:
     with subprocess.Popen([sys.executable, "-c", command], stdin=subprocess.PIPE) as engine:
         monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=engine))
-        with pytest.raises(told), explain_engine_death(tmp_path / "engine.log"):
+        with pytest.raises(expected), explain_engine_death(tmp_path / "engine.log"):
             raise ConfigurationError
         engine.kill()
 
 
-def test_a_stop_while_starting_is_no_failure_even_if_something_is_wrong() -> None:
+def test_a_stop_during_the_start_exits_with_code_0_even_after_an_error() -> None:
     stop = threading.Event()
     with pytest.raises(ConfigurationError), unless_stopped(stop):
         raise ConfigurationError
     stop.set()
-    with pytest.raises(StoppedError) as told, unless_stopped(stop):
+    with pytest.raises(StoppedError) as stopped, unless_stopped(stop):
         raise ConfigurationError
-    assert told.value.exit_code == 0
+    assert stopped.value.exit_code == 0
 
 
 @pytest.mark.parametrize(("takes_s", "within_s", "in_time"), [(0, 10, True), (10, 0.2, False)])
-def test_a_query_that_cannot_catch_up_in_time_is_not_waited_for(
+def test_a_stop_waits_a_limited_time_for_a_query_to_catch_up(
     takes_s: float,
     within_s: float,
     in_time: bool,  # noqa: FBT001
@@ -66,8 +66,10 @@ def test_a_query_that_cannot_catch_up_in_time_is_not_waited_for(
     done.set()
 
 
-def test_the_layout_is_read_again_once_the_tables_are_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another start that looked at the new folder in the same moment writes its own layout before the tables are there."""
+def test_the_layout_file_is_restored_once_this_checkpoint_owns_the_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another start on the same new folder writes its own layout file before the tables exist."""
     settings = SessionizeSettings(input=tmp_path, warehouse=tmp_path / "w", checkpoints=tmp_path / "c")
     fixed = PinnedSettings.of(settings, "tables")
     ours = open_checkpoint(settings.checkpoints, fixed, settings.rules)
@@ -80,14 +82,14 @@ def test_the_layout_is_read_again_once_the_tables_are_ours(tmp_path: Path, monke
         raise StoppedError
 
     monkeypatch.setattr(preparation, "create_tables", create_tables)
-    monkeypatch.setattr(preparation, "ProgressLog", raise_stopped)  # what comes next
+    monkeypatch.setattr(preparation, "ProgressLog", raise_stopped)  # the next step
     with pytest.raises(StoppedError):
         prepare(JobContext(None, settings, ours, TableLocation(settings.warehouse)), threading.Event())
     assert open_checkpoint(settings.checkpoints, fixed, settings.rules).id == ours.id
 
 
 @pytest.mark.parametrize(("sink", "is_refused"), [("kafka", True), ("tables", False)])
-def test_no_query_starts_before_the_sink_is_known_to_do(
+def test_a_refused_change_of_the_sink_prevents_the_start_of_queries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, sink: str, is_refused: bool
 ) -> None:
     settings = SessionizeSettings(input=tmp_path, warehouse=tmp_path / "w", checkpoints=tmp_path / "c")
@@ -105,31 +107,31 @@ def test_no_query_starts_before_the_sink_is_known_to_do(
 
 
 @pytest.mark.parametrize("is_refused", [True, False])
-def test_the_tables_are_taken_over_last_of_all(
+def test_the_tables_are_taken_over_after_all_checks(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     is_refused: bool,  # noqa: FBT001
 ) -> None:
-    """A warm start that is refused leaves them to the checkpoint that has them, and the next start may do without."""
+    """A refused warm start leaves the tables to their checkpoint, and the next start may omit the option."""
     settings = SessionizeSettings(
         input=tmp_path, warehouse=tmp_path / "w", checkpoints=tmp_path / "c", from_sessions=True
     )
     checkpoint = open_checkpoint(settings.checkpoints, PinnedSettings.of(settings, "tables"), settings.rules, warm=True)
     (tmp_path / "w/session_changes/_delta_log").mkdir(parents=True)
     location = TableLocation(settings.warehouse)
-    done: list[str] = []
-    at_once = threading.Event()
-    at_once.set()
+    steps: list[str] = []
+    stop = threading.Event()
+    stop.set()
 
     def warm_start(*_args: object) -> None:
-        done.append("checked")
+        steps.append("checked")
         if is_refused:
             raise ConfigurationError
 
     def take_over(*_args: object) -> None:
-        done.append("taken over")
-        assert read_checkpoint(settings.checkpoints).is_warm  # else a start that is cut off here would begin empty
-        with pytest.raises(StoppedError, match="stopped while waiting"), location.lock_for_maintenance(print, at_once):
+        steps.append("taken over")
+        assert read_checkpoint(settings.checkpoints).is_warm  # a start interrupted here must not begin empty
+        with pytest.raises(StoppedError, match="stopped while waiting"), location.lock_for_maintenance(print, stop):
             pytest.fail("a landing writes meanwhile")
 
     monkeypatch.setattr(preparation, "refuse_missing_tables", lambda *_args: None)
@@ -137,10 +139,10 @@ def test_the_tables_are_taken_over_last_of_all(
     monkeypatch.setattr(TableLocation, "newest_appended_batch", lambda *_args: -1)
     monkeypatch.setattr(preparation, "warm_start", warm_start)
     monkeypatch.setattr(preparation, "take_over", take_over)
-    monkeypatch.setattr(preparation, "create_tables", lambda *_args, **_options: done.append("owned"))
+    monkeypatch.setattr(preparation, "create_tables", lambda *_args, **_options: steps.append("owned"))
     with pytest.raises(ConfigurationError) if is_refused else nullcontext():
         prepare(JobContext(None, settings, checkpoint, location), threading.Event())
-    with location.lock_for_maintenance(lambda _: pytest.fail("only meanwhile"), at_once):
+    with location.lock_for_maintenance(lambda _: pytest.fail("only meanwhile"), stop):
         pass
-    assert done == (["checked"] if is_refused else ["checked", "taken over", "owned"])
+    assert steps == (["checked"] if is_refused else ["checked", "taken over", "owned"])
     assert read_checkpoint(settings.checkpoints).is_warm is not is_refused

@@ -1,4 +1,4 @@
-"""The cluster's session: what can be set is set, what cannot must be there."""
+"""The Spark session of a cluster: the job sets what it can, and every other setting must have the right value."""
 
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,11 @@ from sessionization.spark.engine.session import (
     use_scheduler_pool,
 )
 
-FIXED = "spark.scheduler.mode"
+READ_ONLY = "spark.scheduler.mode"
 
 
 class Conf:
-    """Settings of a cluster, of which one cannot be set while it runs."""
+    """The settings of a cluster; `READ_ONLY` cannot change while the cluster runs."""
 
     def __init__(self, **values: str) -> None:
         self.values = values
@@ -31,7 +31,7 @@ class Conf:
         return self.values.get(name, default)
 
     def set(self, name: str, value: str) -> None:
-        if name == FIXED:
+        if name == READ_ONLY:
             msg = "CANNOT_MODIFY_CONFIG"
             raise PySparkException(msg)
         self.values[name] = value
@@ -58,27 +58,31 @@ def conf(monkeypatch: pytest.MonkeyPatch) -> Conf:
     return conf
 
 
-def test_a_cluster_as_the_bundle_makes_it_is_taken(conf: Conf) -> None:
-    conf.values[FIXED] = "FAIR"
+def test_a_cluster_with_the_settings_of_the_bundle_is_accepted(conf: Conf) -> None:
+    conf.values[READ_ONLY] = "FAIR"
     assert spark_session(Path("unused")).conf is conf
     assert conf.values == CLUSTER_CONF
     assert CLUSTER_CONF["spark.sql.streaming.stateStore.providerClass"].startswith("com.databricks.")
     assert CLUSTER_CONF.items() > STREAM_CONF.items()
 
 
-@pytest.mark.parametrize(("found", "told"), [({}, "does not set it"), ({FIXED: "FIFO"}, "has it as FIFO")])
-def test_what_a_running_cluster_cannot_be_given_is_told(conf: Conf, found: dict[str, str], told: str) -> None:
+@pytest.mark.parametrize(("found", "problem"), [({}, "does not set it"), ({READ_ONLY: "FIFO"}, "has it as FIFO")])
+def test_a_wrong_setting_that_a_running_cluster_cannot_change_is_an_error(
+    conf: Conf, found: dict[str, str], problem: str
+) -> None:
     conf.values.update(found)
-    with pytest.raises(ConfigurationError, match=f"must have {FIXED}=FAIR but {told}.*bundles/sessionize.job.yml"):
+    with pytest.raises(
+        ConfigurationError, match=f"must have {READ_ONLY}=FAIR but {problem}.*bundles/sessionize.job.yml"
+    ):
         spark_session(Path("unused"))
 
 
-def test_a_session_without_a_context_stays_in_the_default_pool() -> None:
+def test_a_session_without_a_spark_context_stays_in_the_default_pool() -> None:
     use_scheduler_pool(Cluster(Conf()), "sessionize")  # type: ignore[arg-type]
 
 
 class Engine:
-    """A session that is there; it notes where it logs and what becomes of it."""
+    """A stand-in for a session; it records its log file and whether it was stopped."""
 
     def __init__(self) -> None:
         self.conf = Conf()
@@ -92,26 +96,26 @@ class Engine:
 
     def stop(self) -> None:
         self.is_stopped = True
-        raise Py4JNetworkError  # as one does that was killed
+        raise Py4JNetworkError  # as a session does whose JVM was killed
 
 
 @pytest.mark.parametrize("whose", ["a notebook's", "the job's own"])
 @pytest.mark.parametrize("log", ["engine.log", None])
-def test_a_job_sets_and_stops_a_session_of_its_own_only(
+def test_a_job_configures_and_stops_only_a_session_that_it_started(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, whose: str, log: str | None
 ) -> None:
     engine, is_own = Engine(), whose == "the job's own"
     monkeypatch.setattr(session, "has_session", lambda: not is_own)
     monkeypatch.setattr(session, "spark_session", engine.started)
 
-    def fails() -> None:
+    def run_failing_job() -> None:
         with job_session(log and tmp_path / log, {"a.b": "c"}) as spark:
             assert spark is engine
             assert not engine.is_stopped
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        fails()
+        run_failing_job()
     assert (engine.is_stopped, engine.conf.values) == (is_own, {"a.b": "c"} if is_own else {})
     assert engine.log is not None
     assert engine.had_a_log_folder

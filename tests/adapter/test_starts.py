@@ -1,4 +1,4 @@
-"""Where a warm start begins in the topics, as it is kept in the checkpoint: written before a query begins, read after."""
+"""The first offsets of a warm start: the checkpoint stores them before a query starts, later starts read them."""
 
 import json
 from pathlib import Path
@@ -17,8 +17,8 @@ from sessionization.spark.warm_start.initial_state import InitialState, warm_sta
 from tests.adapter.test_checkpoint import begin_micro_batch
 
 
-def started(folder: Path) -> InitialState:
-    """As far as a warm start comes without an engine."""
+def run_warm_start(folder: Path) -> InitialState:
+    """Run the part of a warm start that needs no Spark."""
     settings = SessionizeSettings(
         source="kafka", bootstrap_servers="b:9092", warehouse=folder / "w", checkpoints=folder, from_sessions=True
     )
@@ -31,27 +31,27 @@ def started(folder: Path) -> InitialState:
     "text",
     ["", "[]", "3", "{", '{"pc_sessions": 3}', '{"pc_sessions": {"0": null}}', '{"pc_sessions": {"x": 1}}', "\xff"],
 )
-def test_what_is_not_understood_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_an_unreadable_starts_file_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setattr(read_position, "next_offsets", interrupted)
     with pytest.raises(InterruptedError):
-        started(tmp_path)
-    begin_micro_batch(tmp_path, 0, 1_000)  # from then on it is read, and not made again
+        run_warm_start(tmp_path)
+    begin_micro_batch(tmp_path, 0, 1_000)  # from now on the file is read, not written again
     (tmp_path / "starts.json").write_text(text, encoding="latin-1")
     with pytest.raises(CheckpointError, match=r"starts\.json is not readable \(.*\): restore it from a backup"):
-        started(tmp_path)
+        run_warm_start(tmp_path)
 
 
 def interrupted(*_args: object) -> None:
     raise InterruptedError
 
 
-def test_what_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_starts_file_that_cannot_be_written_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read_position, "next_offsets", lambda *_args: {"pc_sessions": {0: 7}})
     (tmp_path / "starts.json").mkdir()
     with pytest.raises(CheckpointError, match=r"starts\.json cannot be written \(Is a directory\): make room or see"):
-        started(tmp_path)
+        run_warm_start(tmp_path)
 
 
-def test_offsets_come_back_as_they_were_written() -> None:
+def test_offsets_are_read_as_they_were_written() -> None:
     offsets = {"pc_sessions": {0: 7, 11: -2}, "console_sessions": {}}
     assert parse_offsets(json.loads(json.dumps(offsets))) == offsets
