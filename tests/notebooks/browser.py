@@ -1,4 +1,4 @@
-"""JupyterLab in a Chromium: a notebook is opened, run from the menu, and looked at."""
+"""JupyterLab in Chromium: open a notebook, run it from the menu, take screenshots."""
 
 import json
 import re
@@ -22,7 +22,7 @@ BROWSER = next(
 )
 _SETTINGS = {
     "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
-    # Cells that are not on the screen are there all the same, and can be waited for.
+    # Render cells outside the screen too, so that tests can wait for them.
     "notebook-extension/tracker": {"windowingMode": "none"},
 }
 _START_S = 180
@@ -45,26 +45,26 @@ class Lab:
 
 
 @contextmanager
-def lab(folder: Path, demo: Path, own: Path) -> Iterator[Lab]:
-    """JupyterLab over a folder of notebooks, with the tables of `demo`; its settings and its log go into `own`."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        served = Lab(free.getsockname()[1], secrets.token_hex(16))
+def lab(folder: Path, demo: Path, work: Path) -> Iterator[Lab]:
+    """JupyterLab over a folder of notebooks, with the tables of `demo`; its settings and its log go into `work`."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        jupyter = Lab(probe.getsockname()[1], secrets.token_hex(16))
     command = [
         sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--ServerApp.root_dir={folder}", "--ServerApp.ip=127.0.0.1",
-        f"--ServerApp.port={served.port}", "--ServerApp.port_retries=0", f"--IdentityProvider.token={served.token}",
+        f"--ServerApp.port={jupyter.port}", "--ServerApp.port_retries=0", f"--IdentityProvider.token={jupyter.token}",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate", "--LabApp.extension_manager=readonly",
     ]  # fmt: skip
     for name, values in _SETTINGS.items():
-        file = own / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
+        file = work / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(values), encoding="utf-8")
-    env = environment(demo, {}) | {"JUPYTERLAB_SETTINGS_DIR": str(own / "settings")}
-    with (own / "jupyterlab.log").open("wb") as said:
-        server = subprocess.Popen(command, cwd=folder, env=env, stdout=said, stderr=said, start_new_session=True)
+    env = environment(demo, {}) | {"JUPYTERLAB_SETTINGS_DIR": str(work / "settings")}
+    with (work / "jupyterlab.log").open("wb") as log:
+        server = subprocess.Popen(command, cwd=folder, env=env, stdout=log, stderr=log, start_new_session=True)
         try:
-            _wait_for(f"http://127.0.0.1:{served.port}/api", server)
-            yield served
+            _wait_for(f"http://127.0.0.1:{jupyter.port}/api", server)
+            yield jupyter
         finally:
             server.terminate()
             try:
@@ -87,47 +87,47 @@ def _wait_for(address: str, server: "subprocess.Popen[bytes]") -> None:
 
 @contextmanager
 def page() -> Iterator[Any]:
-    """An empty page in a browser of its own."""
+    """An empty page in a new browser."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--disable-gpu"])
         try:
-            opened = browser.new_page(viewport={"width": _WIDTH, "height": _HEIGHT}, device_scale_factor=1)
-            opened.set_default_timeout(_CLICK_MS)
-            yield opened
+            tab = browser.new_page(viewport={"width": _WIDTH, "height": _HEIGHT}, device_scale_factor=1)
+            tab.set_default_timeout(_CLICK_MS)
+            yield tab
         finally:
             browser.close()
 
 
-def run_all_cells(opened: Any, address: str) -> None:
+def run_all_cells(tab: Any, address: str) -> None:
     """Open a notebook, run it from the menu, and wait until its last cell has run."""
     from playwright.sync_api import expect
 
-    opened.goto(address)
-    opened.locator(".jp-Notebook .jp-Cell").first.wait_for()
-    # The kernel must be there: whoever runs cells before that is asked to choose one.
-    opened.get_by_text(re.compile(r"\| Idle$")).wait_for(timeout=_RUN_MS)
-    opened.locator(".lm-MenuBar-itemLabel", has_text=re.compile("^Run$")).click()
-    opened.locator(".lm-Menu-itemLabel", has_text=re.compile("^Run All Cells$")).click()
-    opened.locator(_RUNNING).first.wait_for()
-    expect(opened.locator(_RUNNING)).to_have_count(0, timeout=_RUN_MS)
+    tab.goto(address)
+    tab.locator(".jp-Notebook .jp-Cell").first.wait_for()
+    # Wait for the kernel: before it is ready, running cells opens a dialog that asks for one.
+    tab.get_by_text(re.compile(r"\| Idle$")).wait_for(timeout=_RUN_MS)
+    tab.locator(".lm-MenuBar-itemLabel", has_text=re.compile("^Run$")).click()
+    tab.locator(".lm-Menu-itemLabel", has_text=re.compile("^Run All Cells$")).click()
+    tab.locator(_RUNNING).first.wait_for()
+    expect(tab.locator(_RUNNING)).to_have_count(0, timeout=_RUN_MS)
 
 
-def charts(opened: Any) -> list[bytes]:
+def charts(tab: Any) -> list[bytes]:
     """A screenshot of every chart."""
-    found = opened.locator(_CHARTS)
+    found = tab.locator(_CHARTS)
     return [found.nth(at).screenshot() for at in range(found.count())]
 
 
-def errors(opened: Any) -> list[str]:
-    return opened.locator("[data-mime-type='application/vnd.jupyter.error']").all_inner_texts()
+def errors(tab: Any) -> list[str]:
+    return tab.locator("[data-mime-type='application/vnd.jupyter.error']").all_inner_texts()
 
 
-def whole_notebook(opened: Any, file: Path) -> None:
-    """A screenshot of the notebook from its first cell to its last, however long it is."""
-    height = opened.locator(".jp-Notebook .jp-WindowedPanel-inner").first.evaluate("element => element.scrollHeight")
-    opened.set_viewport_size({"width": _WIDTH, "height": max(_HEIGHT, int(height) + 200)})
-    opened.locator(".jp-Notebook .jp-WindowedPanel-outer").first.evaluate("element => element.scrollTo(0, 0)")
+def save_screenshot(tab: Any, file: Path) -> None:
+    """Save a screenshot of the whole notebook, from its first cell to its last."""
+    height = tab.locator(".jp-Notebook .jp-WindowedPanel-inner").first.evaluate("element => element.scrollHeight")
+    tab.set_viewport_size({"width": _WIDTH, "height": max(_HEIGHT, int(height) + 200)})
+    tab.locator(".jp-Notebook .jp-WindowedPanel-outer").first.evaluate("element => element.scrollTo(0, 0)")
     file.parent.mkdir(parents=True, exist_ok=True)
-    opened.screenshot(path=file)
+    tab.screenshot(path=file)

@@ -6,21 +6,21 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.local import notebook_data
-from tests.notebooks.headless import NOTEBOOKS, Executed, beside_the_code, execute
+from tests.notebooks.headless import NOTEBOOKS, Executed, execute, project_entries
 
 collect_ignore = ["broken"]  # notebooks for nutter, not for pytest
 
 
 @pytest.fixture(scope="session", autouse=True)
-def before() -> set[Path]:
-    """What was there before any notebook ran."""
-    return beside_the_code()
+def entries_before() -> set[Path]:
+    """The files and folders of the project before any notebook ran."""
+    return project_entries()
 
 
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
     """A folder as `make notebook-data` fills it, with fewer sessions and shorter runs."""
-    folder = tmp_path_factory.mktemp("notebooks") / "an evening"  # a space, as folders of people have
+    folder = tmp_path_factory.mktemp("notebooks") / "an evening"  # with a space, as in the paths of users
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
         notebook_data.load_demo_tables(folder, live=40, run_for_ms=5_000)
@@ -29,5 +29,5 @@ def demo(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
 
 @pytest.fixture(scope="session")
 def executed(demo: Path) -> dict[str, Executed]:
-    """All notebooks, the tour before the others; the job's run goes into an experiment of a name of its own."""
+    """All notebooks, the tour before the others; the job's run goes into an experiment with another name."""
     return execute(NOTEBOOKS, demo, {"run-for": "8s", "heartbeat": "2s", "mlflow": "evenings/by hand"})

@@ -1,8 +1,8 @@
-"""Nutter's own CLI over notebooks on this machine: what it asks a workspace is answered here.
+"""Nutter's own CLI on the notebooks of this machine; a stand-in answers its calls to a workspace.
 
 `python -m tests.notebooks.nutter_workspace run "FOLDER/*" local --junit_report` is `nutter run …` with a stand-in for
-the client of three calls: `workspace/list`, `jobs/runs/submit` and `jobs/runs/get-output`. All notebooks of a CLI share
-one Spark session, which is started only where a notebook speaks of `spark`.
+the client of three calls: `workspace/list`, `jobs/runs/submit` and `jobs/runs/get-output`. All notebooks of one CLI
+run share a Spark session, which starts only if a notebook uses `spark`.
 """
 
 import os
@@ -21,16 +21,16 @@ _SUCCESS, _FAILED = "SUCCESS", "FAILED"
 
 
 class LocalWorkspace:
-    """What `databricks_api.DatabricksAPI` is to nutter."""
+    """Replaces `databricks_api.DatabricksAPI`, the client that nutter uses."""
 
-    def __init__(self, host: str, token: str) -> None:  # noqa: ARG002 - the client's
+    def __init__(self, host: str, token: str) -> None:  # noqa: ARG002 - the client's signature
         self.workspace = SimpleNamespace(list=self._list)
         self.jobs = SimpleNamespace(submit_run=self._submit, get_run_output=self._output)
         self._spark: Any = None
         self._outputs: list[dict[str, Any]] = []
 
     def _list(self, path: str) -> dict[str, Any]:
-        """Notebooks as a workspace names them: without their ending; other files are no notebooks."""
+        """List notebooks as a workspace does: without their extension, and without other files."""
         objects = [
             {"path": str(file.with_suffix("")), "object_type": "NOTEBOOK"}
             for file in sorted(Path(path).glob("*.py"))
@@ -42,7 +42,7 @@ class LocalWorkspace:
         return {"objects": objects + folders}
 
     def _submit(self, notebook_task: Mapping[str, Any], **_name_and_cluster: str) -> dict[str, int]:
-        """Run the notebook to its end; a run's number is its place in the list of outputs."""
+        """Run the notebook to its end; a run's number is its position in the list of outputs."""
         path = str(notebook_task["notebook_path"])
         given = {one["key"]: str(one["value"]) for one in notebook_task.get("base_parameters", ())}
         output: dict[str, Any] = {"metadata": {"task": {"notebook_task": {"notebook_path": path}}, "run_page_url": ""}}
@@ -74,7 +74,7 @@ class LocalWorkspace:
 
 
 def main() -> None:
-    # The client refuses to be made without the two, whatever they say.
+    # The client needs both variables; their values do not matter.
     os.environ.setdefault("DATABRICKS_HOST", "http://127.0.0.1")
     os.environ.setdefault("DATABRICKS_TOKEN", "none")
     import common.apiclient

@@ -1,11 +1,11 @@
-"""What is to be seen in a picture."""
+"""Checks whether a picture shows anything."""
 
 import io
 
 
 def coloured_pixels(picture: bytes) -> int:
-    """How many pixels are neither black, white nor grey: without any, there are axes and nothing in them."""
+    """Count the pixels that are neither black, white nor grey; a chart without any shows empty axes."""
     from PIL import Image
 
-    found = Image.open(io.BytesIO(picture)).convert("RGB").quantize(64).convert("RGB").getcolors(1 << 20) or []
-    return sum(count for count, channels in found if max(channels) - min(channels) > 40)
+    colours = Image.open(io.BytesIO(picture)).convert("RGB").quantize(64).convert("RGB").getcolors(1 << 20) or []
+    return sum(count for count, channels in colours if max(channels) - min(channels) > 40)

@@ -1,7 +1,7 @@
-"""No cell works on one side only: what notebooks use of `spark`, `dbutils`, `%sql` and `%run`, both sides have.
+"""Both sides have every `spark`, `dbutils`, `%sql` and `%run` that notebooks use: Databricks and a laptop.
 
-For Databricks the SDK's own description of `dbutils` stands in, and Spark's classes for `spark`; for a laptop the real
-stand-ins do. Nothing is run.
+Databricks is represented by the SDK's description of `dbutils` and by Spark's classes, a laptop by the project's own
+stand-ins. No cell is run.
 """
 
 import ast
@@ -25,7 +25,7 @@ from tests.notebooks.headless import ROOT
 
 
 def load_source(file: Path) -> ModuleType:
-    """A module without its package, which would look for a workspace."""
+    """Load a module without its package, because importing the package looks for a workspace."""
     spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None
     assert spec.loader is not None
@@ -45,7 +45,7 @@ def cells_of(file: Path) -> list[files.Cell]:
 
 
 def chains(cell: files.Cell) -> Iterator[tuple[ast.Attribute, list[str], ast.Call | None]]:
-    """Every `spark.a.b` and `dbutils.a.b` of a cell, as long as it goes, and the call that it is called in."""
+    """Every whole chain `spark.a.b` or `dbutils.a.b` of a cell, with its names and, if it is called, the call."""
     tree = ast.parse(cell.source)
     calls = {id(node.func): node for node in ast.walk(tree) if isinstance(node, ast.Call)}
     within = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
@@ -59,7 +59,7 @@ def chains(cell: files.Cell) -> Iterator[tuple[ast.Attribute, list[str], ast.Cal
 
 
 def mistakes_of(cell: files.Cell, folder: Path) -> list[str]:
-    """What a cell uses that one of the two sides does not have."""
+    """Everything that a cell uses and one of the two sides does not have."""
     if cell.magic == "%run":
         return [] if files.find_notebook(cell.source, folder) else [f"%run {cell.source}: there is no such notebook"]
     if cell.magic == "%sql":
@@ -81,26 +81,34 @@ def _local_only(source: str) -> list[str]:
         if isinstance(node, ast.Import | ast.ImportFrom)
         for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names])
     ]
-    apart = ("sessionization.local", "sessionization.local_engine", "databricks.sdk", "pyspark.dbutils", "dbruntime")
-    return [f"{name} is there on one side only" for name in imported if name.startswith(apart)]
+    one_sided = (
+        "sessionization.local",
+        "sessionization.local_engine",
+        "databricks.sdk",
+        "pyspark.dbutils",
+        "dbruntime",
+    )
+    return [f"{name} is there on one side only" for name in imported if name.startswith(one_sided)]
 
 
 def _missing(names: list[str], call: ast.Call | None) -> list[str]:
-    spelled = ".".join(names)
+    full_name = ".".join(names)
     if names[0] == "spark":
-        return [] if hasattr(SparkSession, names[1]) else [f"{spelled} is not Spark's"]
+        return [] if hasattr(SparkSession, names[1]) else [f"{full_name} is not Spark's"]
     found = []
     for side, root in (("Databricks", DBUTILS), ("a laptop", LaptopDbutils(None, ROOT, {}))):
-        thing: Any = root
+        target: Any = root
         for name in names[1:]:
-            thing = getattr(thing, name, None)
-        if thing is None:
-            found.append(f"{spelled} is not there on {side}")
-        elif call is not None and callable(thing):
+            target = getattr(target, name, None)
+        if target is None:
+            found.append(f"{full_name} is not there on {side}")
+        elif call is not None and callable(target):
             try:
-                inspect.signature(thing).bind(*call.args, **{str(word.arg): word.value for word in call.keywords})
+                inspect.signature(target).bind(
+                    *call.args, **{str(keyword.arg): keyword.value for keyword in call.keywords}
+                )
             except TypeError as error:
-                found.append(f"{spelled} cannot be called so on {side}: {error}")
+                found.append(f"{full_name} cannot be called so on {side}: {error}")
     return found
 
 
@@ -113,20 +121,22 @@ def _sql_mistakes(sql: str) -> list[str]:
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=[file.stem for file in NOTEBOOKS])
-def test_all_that_a_notebook_uses_is_there_on_both_sides(notebook: Path) -> None:
+def test_everything_that_a_notebook_uses_exists_on_both_sides(notebook: Path) -> None:
     found = [
-        f"cell {cell.number}: {told}" for cell in cells_of(notebook) for told in mistakes_of(cell, notebook.parent)
+        f"cell {cell.number}: {mistake}"
+        for cell in cells_of(notebook)
+        for mistake in mistakes_of(cell, notebook.parent)
     ]
     assert found == []
 
 
 @pytest.mark.parametrize("notebook", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda file: file.stem)
-def test_one_cell_is_the_bootstrap_and_it_is_the_first(notebook: Path) -> None:
+def test_the_first_cell_and_no_other_is_the_bootstrap(notebook: Path) -> None:
     assert [_BOOTSTRAP in cell.source for cell in cells_of(notebook)].index(True) == 0
     assert sum("sessionization.local" in cell.source for cell in cells_of(notebook)) == 1
 
 
-def test_what_is_used_is_found_at_all() -> None:
+def test_the_search_finds_spark_dbutils_and_magics() -> None:
     used = {
         ".".join(names)
         for notebook in NOTEBOOKS
@@ -139,7 +149,7 @@ def test_what_is_used_is_found_at_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "told"),
+    ("source", "expected"),
     [
         ("dbutils.fs.ls('/')", "not there on a laptop"),
         ("dbutils.widgets.getAll()", "not there on a laptop"),
@@ -154,10 +164,10 @@ def test_what_is_used_is_found_at_all() -> None:
         ("x = 1\n%time x", "invalid syntax"),
     ],
 )
-def test_a_mistake_is_told(source: str, told: str) -> None:
+def test_every_kind_of_mistake_is_reported(source: str, expected: str) -> None:
     cell = files.Cell(1, *files.split_magic(source))
     try:
         found = mistakes_of(cell, ROOT / "notebooks")
     except SyntaxError as error:
         found = [str(error)]
-    assert any(told in mistake for mistake in found), found
+    assert any(expected in mistake for mistake in found), found

@@ -1,4 +1,4 @@
-"""Every notebook, run from the first cell to the last: no error, every picture shows something, every table has rows."""
+"""Every notebook runs from its first cell to its last without error; no picture and no table is empty."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("nbclient", reason="nbclient is not installed: make notebooks installs it")
 
-from tests.notebooks.headless import NOTEBOOKS, SHOWN, Executed, beside_the_code
+from tests.notebooks.headless import NOTEBOOKS, SHOWN, Executed, project_entries
 from tests.notebooks.seen import coloured_pixels
 
 
@@ -20,21 +20,21 @@ def assert_shows(executed: Executed, name: str) -> None:
         assert "<tbody><tr>" in table, f"a table has no rows: {table[:200]}"
 
 
-def test_every_notebook_is_run_here() -> None:
+def test_every_notebook_has_expected_counts() -> None:
     assert sorted(SHOWN) == NOTEBOOKS
 
 
-def test_the_job_shows_a_chart_to_a_person_and_stops(executed: dict[str, Executed]) -> None:
+def test_the_job_notebook_shows_a_chart_and_stops(executed: dict[str, Executed]) -> None:
     assert_shows(executed["02_sessionize"], "02_sessionize")
     assert "live now" in executed["02_sessionize"].text(), "the summary"
 
 
 @pytest.mark.parametrize("name", ["03_query_sessions", "04_inspect_state"])
-def test_questions_have_answers(executed: dict[str, Executed], name: str) -> None:
+def test_query_notebooks_show_pictures_and_tables(executed: dict[str, Executed], name: str) -> None:
     assert_shows(executed[name], name)
 
 
-def test_runs_are_compared(executed: dict[str, Executed]) -> None:
+def test_the_comparison_shows_every_run(executed: dict[str, Executed]) -> None:
     compared = executed["05_compare_runs"]
     pictures, tables = compared.pictures(), compared.tables()
     assert (compared.errors(), len(pictures), len(tables)) == ([], *SHOWN["05_compare_runs"])
@@ -43,13 +43,13 @@ def test_runs_are_compared(executed: dict[str, Executed]) -> None:
     assert "heartbeat=" in tables[0], "what the runs differ in"
 
 
-def test_the_tour_comes_to_the_same_twice(executed: dict[str, Executed]) -> None:
+def test_the_tour_has_the_same_ends_in_the_core_and_in_the_operator(executed: dict[str, Executed]) -> None:
     tour = executed["01_tour"]
     assert_shows(tour, "01_tour")
     (ends,) = tour.results()
     assert "('pc-2', 2, 'reported')" in ends
 
 
-def test_notebooks_leave_nothing_beside_the_code(executed: dict[str, Executed], before: set[Path]) -> None:
+def test_notebooks_leave_no_file_in_the_project(executed: dict[str, Executed], entries_before: set[Path]) -> None:
     assert executed
-    assert beside_the_code() - before == set()
+    assert project_entries() - entries_before == set()

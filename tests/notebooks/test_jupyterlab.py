@@ -1,6 +1,6 @@
-"""JupyterLab in a real browser: a notebook is opened, run from the menu, and its charts looked at.
+"""JupyterLab in a real browser: a notebook is opened, run from the menu, and its charts are checked.
 
-One of them in every run of the tests, each with `-m "long or not long"`. What was seen is left in `build/jupyterlab`.
+Every test run opens one notebook; `-m "long or not long"` opens all of them. Screenshots go into `build/jupyterlab`.
 """
 
 import shutil
@@ -22,19 +22,19 @@ pytestmark = pytest.mark.skipif(
 SCREENSHOTS = ROOT / "build" / "jupyterlab"
 IN_EVERY_RUN = "05_compare_runs"
 WITHOUT_BENCHMARKS = {"05_compare_runs": 1}
-"""The demo of the tests has none: the picture of their rates is empty, and says so."""
+"""The number of charts to check: the demo of the tests has no benchmarks, so the chart of their rates is empty."""
 
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory, demo: Path) -> Iterator[browser.Lab]:
-    own = tmp_path_factory.mktemp("jupyterlab")
-    # Copies: what is run is saved with its outputs.
-    folder = own / "notebooks"
+    work = tmp_path_factory.mktemp("jupyterlab")
+    # Copies, because JupyterLab saves a notebook with its outputs.
+    folder = work / "notebooks"
     folder.mkdir()
     for name in NOTEBOOKS:
         shutil.copy(ROOT / "notebooks" / f"{name}.ipynb", folder)
-    with browser.lab(folder, demo, own) as served:
-        yield served
+    with browser.lab(folder, demo, work) as server:
+        yield server
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_a_notebook_runs_from_the_menu_and_shows_its_charts(lab: browser.Lab, na
             browser.run_all_cells(page, lab.address(name))
             charts, errors = browser.charts(page), browser.errors(page)
         finally:
-            browser.whole_notebook(page, SCREENSHOTS / f"{name}.png")
+            browser.save_screenshot(page, SCREENSHOTS / f"{name}.png")
     for number, chart in enumerate(charts, 1):
         (SCREENSHOTS / f"{name}-{number}.png").write_bytes(chart)
     assert errors == []

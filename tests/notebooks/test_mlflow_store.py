@@ -1,4 +1,4 @@
-"""A stream run in a real MLflow store, a SQLite file: what it says, and that it can be read back and compared."""
+"""A stream's run in a real MLflow store, a SQLite file: its contents, and reading and comparing runs."""
 
 import subprocess
 import sys
@@ -35,25 +35,25 @@ def progress(batch_id: int, lateness: Percentiles = NONE) -> BatchProgress:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A store with two runs of the stream that differ in their heartbeat and are in two experiments, and one that is not ours."""
+    """A store with a foreign run and two runs of the stream, which differ in heartbeat and experiment."""
     folder = tmp_path_factory.mktemp("store")
-    said: list[str] = []
+    messages: list[str] = []
     uri = f"sqlite:///{folder / 'mlflow.db'}"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MLFLOW_TRACKING_URI", uri)
         patch.setattr("sessionization.ml.run_tracking.CLOSE_WITHIN_S", 120)
         for changed in ({"heartbeat": "5s", "mlflow": "/Users/x/other"}, {"heartbeat": "2s"}):
             with track_in_mlflow(
-                settings(folder, **changed), TableLocation(folder / "tables"), "c0ffee", said.append
+                settings(folder, **changed), TableLocation(folder / "tables"), "c0ffee", messages.append
             ) as add:
                 add(progress(0))
                 add(progress(1, Percentiles(8, 20, 21)))
-    assert said == []
-    _keep_another_run(uri)
+    assert messages == []
+    _log_foreign_run(uri)
     return uri
 
 
-def _keep_another_run(uri: str) -> None:
+def _log_foreign_run(uri: str) -> None:
     from mlflow import MlflowClient
 
     client = MlflowClient(tracking_uri=uri)
@@ -81,7 +81,7 @@ def test_a_run_has_settings_and_versions(store: str) -> None:
     assert run_of(store).info.status == "FINISHED"
 
 
-def test_metrics_are_those_of_the_micro_batches(store: str) -> None:
+def test_a_run_has_the_metrics_of_its_micro_batches(store: str) -> None:
     (newest, _) = streams(store)
     assert stored_runs.metric_series(newest, "sessionize.rows_in") == stored_runs.Series(
         [1_800_000_000_000, 1_800_000_001_000], [10.0, 11.0]
@@ -91,18 +91,18 @@ def test_metrics_are_those_of_the_micro_batches(store: str) -> None:
     assert "sessionize.batch_id" not in newest.metrics
 
 
-def test_the_tables_are_its_data_sets(store: str) -> None:
+def test_the_tables_are_the_data_sets_of_a_run(store: str) -> None:
     datasets = {one.dataset.name: one.dataset for one in run_of(store).inputs.dataset_inputs}
     assert datasets.keys() == {table.name for table in TABLES}
     assert "/tables/sessions" in datasets["sessions"].source
     assert "end_reason" in datasets["sessions"].schema
 
 
-def test_runs_are_told_apart_by_what_they_differ_in(store: str) -> None:
+def test_the_comparison_of_runs_shows_only_parameters_that_differ(store: str) -> None:
     assert stored_runs.differing_parameters(streams(store)) == {"heartbeat": ["2s", "5s"]}
 
 
-def test_runs_are_found_by_their_tag_in_whatever_experiment(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_are_found_by_their_tag_in_any_experiment(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [run.parameters["heartbeat"] for run in streams(store)] == ["2s", "5s"], "newest first"
     assert list(stored_runs.newest_runs(RunKind.BENCHMARK, [store])) == []
     monkeypatch.setattr(stored_runs, "_PAGE", 1)
@@ -110,36 +110,36 @@ def test_runs_are_found_by_their_tag_in_whatever_experiment(store: str, monkeypa
     assert [run.parameters["heartbeat"] for run in streams(store)] == ["2s", "5s"], "newest first, over several answers"
 
 
-def test_every_page_of_an_answer_is_read_and_no_more_than_are_wanted() -> None:
+def test_all_pages_of_an_answer_are_read_but_not_more_than_needed() -> None:
     pages = {None: ([1, 2], "b"), "b": ([], "c"), "c": ([3], "d"), "d": ([4], "")}
-    asked: list[str | None] = []
+    requested: list[str | None] = []
 
     def page_of(token: str | None) -> Any:
-        asked.append(token)
+        requested.append(token)
         return Page(*pages[token])
 
     assert list(stored_runs._all(page_of)) == [1, 2, 3, 4]
-    asked.clear()
+    requested.clear()
     assert list(islice(stored_runs._all(page_of), 3)) == [1, 2, 3]
-    assert asked == [None, "b", "c"]
+    assert requested == [None, "b", "c"]
 
 
 class Page(list[int]):
-    """As MLflow's pages of an answer."""
+    """A page of an answer, in the form of MLflow's pages."""
 
     def __init__(self, items: list[int], token: str) -> None:
         super().__init__(items)
         self.token = token
 
 
-def test_a_store_that_is_not_there_is_told_and_not_made(tmp_path: Path) -> None:
+def test_a_missing_store_is_an_error_and_is_not_created(tmp_path: Path) -> None:
     file = tmp_path / "gone.db"
     with pytest.raises(ConfigurationError, match=r"there is no MLflow store sqlite:///.*gone\.db"):
         stored_runs.newest_runs(RunKind.STREAM, [f"sqlite:///{file}"])
     assert not file.exists()
 
 
-def test_a_store_that_is_none_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_no_store_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "text.db").write_text("this is no database, whatever its name says\n" * 100)
     with pytest.raises(
         ConfigurationError, match=r"text\.db cannot be read \(.*not a database.*\): name the tracking URI"
@@ -147,26 +147,26 @@ def test_a_store_that_is_none_is_told(tmp_path: Path) -> None:
         stored_runs.newest_runs(RunKind.STREAM, [f"sqlite:///{tmp_path / 'text.db'}"])
 
 
-def test_before_the_first_run_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_store_has_no_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
     assert list(stored_runs.newest_runs(RunKind.STREAM)) == []
 
 
 @pytest.mark.parametrize("store", ["sqlite:///{folder}/no/folder/mlflow.db", "sqlite:///{folder}"])
-def test_a_store_that_cannot_be_written_is_told_once(
+def test_a_store_that_cannot_be_written_causes_one_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str
 ) -> None:
     (tmp_path / "no").touch()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", store.format(folder=tmp_path))
     monkeypatch.setattr("sessionization.ml.run_tracking.CLOSE_WITHIN_S", 60)  # MLflow itself would try for longer
-    said: list[str] = []
-    with track_in_mlflow(settings(tmp_path), TableLocation(tmp_path / "tables"), "c0ffee", said.append) as add:
+    messages: list[str] = []
+    with track_in_mlflow(settings(tmp_path), TableLocation(tmp_path / "tables"), "c0ffee", messages.append) as add:
         add(progress(0))
-    assert len(said) == 1
-    assert said[0].startswith("MLflow does not take this run (")
+    assert len(messages) == 1
+    assert messages[0].startswith("MLflow does not take this run (")
 
 
-def test_the_picture_of_runs_shows_a_line_for_each(store: str) -> None:
+def test_the_chart_of_runs_has_a_line_for_each_run(store: str) -> None:
     from sessionization.notebook import run_charts
 
     compared = run_charts.newest_streams(run_charts.RunsSettings(stores=(store,)))
@@ -178,7 +178,7 @@ def test_the_picture_of_runs_shows_a_line_for_each(store: str) -> None:
     assert ["heartbeat=5s" in text.get_text() for text in figure.legends[0].get_texts()] == [True, False]
 
 
-def test_secrets_of_kafka_options_stay_out(tmp_path: Path) -> None:
+def test_values_of_kafka_options_are_not_logged(tmp_path: Path) -> None:
     from sessionization.ml.mlflow_run import parameters_of
 
     kafka = {"source": "kafka", "bootstrap_servers": "127.0.0.1:9092", "input": None}
@@ -188,13 +188,13 @@ def test_secrets_of_kafka_options_stay_out(tmp_path: Path) -> None:
     assert not any("KAFKA_JAAS" in text for text in parameters.values())
 
 
-def test_the_store_is_imported_only_where_a_run_is_kept() -> None:
+def test_mlflow_is_not_imported_with_the_job() -> None:
     code = "import sys, sessionization.job.sessionize_job, sessionization.notebook.run_in_notebook; sys.exit('mlflow' in sys.modules)"
     path = str(Path(__file__).parents[2] / "lib")
     assert subprocess.run([sys.executable, "-c", code], check=False, env={"PYTHONPATH": path}).returncode == 0
 
 
-def test_reading_runs_without_mlflow_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_runs_without_mlflow_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored_runs.importlib.util, "find_spec", lambda _name: None)
     with pytest.raises(ConfigurationError, match="MLflow is not installed"):
         stored_runs.newest_runs(RunKind.STREAM)

@@ -1,4 +1,4 @@
-"""Notebooks are committed without what they showed: nbstripout would change nothing, and pre-commit runs it."""
+"""Notebooks are committed without outputs: nbstripout would change nothing, and pre-commit runs it."""
 
 import json
 import subprocess
@@ -23,22 +23,22 @@ def committed() -> list[Path]:
     return [ROOT / name for name in listed.stdout.split("\0") if name]
 
 
-def test_nothing_would_be_stripped() -> None:
-    code, told = strip_verify(*FILES)
-    assert code == 0, f"run .venv/bin/nbstripout --keep-id notebooks/*.ipynb: {told}"
+def test_no_notebook_has_outputs() -> None:
+    code, output = strip_verify(*FILES)
+    assert code == 0, f"run .venv/bin/nbstripout --keep-id notebooks/*.ipynb: {output}"
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_every_cell_keeps_an_id_of_its_own(file: Path) -> None:
+def test_every_cell_has_an_id_of_its_own(file: Path) -> None:
     cells = json.loads(file.read_text(encoding="utf-8"))["cells"]
     assert len({cell["id"] for cell in cells}) == len(cells)
 
 
-def test_all_notebooks_are_those_of_the_folder() -> None:
+def test_all_committed_notebooks_are_in_the_folder_notebooks() -> None:
     assert {file.parent.name for file in committed()} <= {"notebooks"}
 
 
-def test_an_output_is_found(tmp_path: Path) -> None:
+def test_the_check_finds_an_output(tmp_path: Path) -> None:
     file = ROOT / "notebooks/01_tour.ipynb"
     notebook = json.loads(file.read_text(encoding="utf-8"))
     cell = next(cell for cell in notebook["cells"] if cell["cell_type"] == "code")
@@ -49,5 +49,5 @@ def test_an_output_is_found(tmp_path: Path) -> None:
     assert code == 1, "one of several is enough"
 
 
-def test_pre_commit_strips() -> None:
+def test_pre_commit_strips_outputs() -> None:
     assert "nbstripout --keep-id" in (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Nutter's unmodified CLI runs the workspace tests on this machine; its JUnit report is what is looked at."""
+"""Nutter's unmodified CLI runs the workspace tests on this machine; these tests check its JUnit report."""
 
 import json
 import os
@@ -25,10 +25,10 @@ _LONGEST_S = 600
 
 
 def nutter(cwd: Path, pattern: str, /, **parameters: Path | str) -> tuple[int, str, dict[str, str | None]]:
-    """Run the CLI on what is found by a pattern, a search in the names.
+    """Run the CLI on the notebooks whose names match the pattern.
 
     Returns:
-        Its exit code, what it printed, and of each test of its report (`NOTEBOOK: TEST`) how it failed, None if it passed.
+        The exit code, the output, and for each test of the report (`NOTEBOOK: TEST`) its failure, None if it passed.
     """
     command = [sys.executable, "-m", "tests.notebooks.nutter_workspace", "run", pattern, "local", "--junit_report"]
     if parameters:
@@ -59,18 +59,18 @@ def names_of(*notebooks: str) -> set[str]:
     return {f"{notebook}: {name}" for notebook in notebooks for name in TESTS[notebook]}
 
 
-def test_a_broken_assertion_shows_as_failed_also_one_of_sparks(tmp_path: Path) -> None:
+def test_a_false_assertion_fails_its_test_even_if_it_is_an_assertion_of_spark(tmp_path: Path) -> None:
     code, printed, failures = nutter(tmp_path, str(ROOT / "tests/notebooks/broken/*"))
     assert failures.keys() == names_of("test_broken"), printed
     assert failures["test_broken: holds"] is None
     assert "AssertionError: two is not three" in str(failures["test_broken: plain_assertion"])
-    of_spark = str(failures["test_broken: schema_assertion"])
-    assert "PySparkAssertionError" in of_spark
-    assert "DIFFERENT_SCHEMA" in of_spark
+    spark_failure = str(failures["test_broken: schema_assertion"])
+    assert "PySparkAssertionError" in spark_failure
+    assert "DIFFERENT_SCHEMA" in spark_failure
     assert code == 1, printed
 
 
-def test_what_is_deployed_passes_its_tests(tmp_path: Path, demo: Path) -> None:
+def test_the_demos_tables_pass_the_tests_of_a_deployment(tmp_path: Path, demo: Path) -> None:
     pattern = str(ROOT / "tests/nutter/deployment")
     trial = tmp_path / "no trial"
     code, printed, failures = nutter(tmp_path, pattern, folder=trial, warehouse=demo / "warehouse")

@@ -1,4 +1,4 @@
-"""The dashboard and the alerts on tables that the job itself has made: every query returns rows."""
+"""The dashboard and the alerts on tables that the job wrote: every query returns rows."""
 
 import json
 from pathlib import Path
@@ -23,20 +23,20 @@ pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")
-def evening(demo: Path, spark: SparkSession) -> SparkSession:
+def spark_on_demo(demo: Path, spark: SparkSession) -> SparkSession:
     create_views(spark, TableLocation(demo / "warehouse"))
     return spark
 
 
 @pytest.mark.parametrize("widget", list(widgets(DASHBOARD)), ids=lambda widget: widget["name"])
-def test_every_widget_has_something_to_show(evening: SparkSession, widget: dict[str, Any]) -> None:
+def test_every_widget_has_values(spark_on_demo: SparkSession, widget: dict[str, Any]) -> None:
     for query in (entry["query"] for entry in widget["queries"]):
-        rows = evening.sql(widget_sql(query, DATASETS[query["datasetName"]])).collect()
+        rows = spark_on_demo.sql(widget_sql(query, DATASETS[query["datasetName"]])).collect()
         for field in query["fields"]:
             assert any(row[field["name"]] is not None for row in rows), field["name"]
 
 
 @pytest.mark.parametrize("key", sorted(ALERTS))
-def test_every_alert_has_a_number_to_look_at(evening: SparkSession, key: str) -> None:
-    (row,) = evening.sql(ALERTS[key]["query_text"].replace(SCHEMA, "")).collect()
+def test_every_alert_returns_a_number(spark_on_demo: SparkSession, key: str) -> None:
+    (row,) = spark_on_demo.sql(ALERTS[key]["query_text"].replace(SCHEMA, "")).collect()
     assert float(row[ALERTS[key]["evaluation"]["source"]["name"]]) >= 0

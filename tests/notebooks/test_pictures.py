@@ -1,4 +1,4 @@
-"""Pictures made of rows by hand: what is drawn, and that every axis says what it shows."""
+"""Pictures of handmade rows: the drawn elements, and a label on every axis."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def labels(figure: Figure) -> list[tuple[str, str]]:
     return [(axes.get_xlabel(), axes.get_ylabel()) for axes in figure.axes]
 
 
-def test_a_bar_goes_to_the_last_revision_and_remembers_the_first() -> None:
+def test_a_bar_ends_at_the_last_revision_and_has_the_first_end_too() -> None:
     changes = [
         change("ended", end_reason="reported", revision=1, started_ms=0, ended_ms=5_000),
         change("started", started_ms=0),
@@ -42,7 +42,7 @@ def test_a_bar_goes_to_the_last_revision_and_remembers_the_first() -> None:
     assert timeline.bars_of(changes) == [timeline.Bar(1, 0, 5_000, "reported", 1, 6_000, (3_000,))]
 
 
-def test_a_session_without_an_end_is_live_and_an_orphan_has_no_start() -> None:
+def test_a_session_without_an_end_is_live_and_an_orphaned_end_has_no_start() -> None:
     changes = [
         change("started", 7, started_ms=2_000),
         change("ended", 8, end_reason="orphaned", ended_ms=1_000),
@@ -71,7 +71,7 @@ def test_a_long_timeline_is_in_minutes() -> None:
     assert figure.axes[-1].get_xlabel().startswith("minutes after")
 
 
-def test_a_live_session_is_seen_also_if_it_began_last() -> None:
+def test_a_live_session_that_started_last_has_a_visible_bar() -> None:
     changes = [
         change("started", 1, started_ms=ZERO_MS),
         change("ended", 1, end_reason="reported", started_ms=ZERO_MS, ended_ms=ZERO_MS + 60_000),
@@ -81,7 +81,7 @@ def test_a_live_session_is_seen_also_if_it_began_last() -> None:
     assert [round(bar.get_width(), 1) for bar in figure.axes[0].patches] == [60, 1.8]
 
 
-def test_the_tour_tells_what_its_captions_say() -> None:
+def test_the_sessions_of_the_tour_end_as_its_captions_say() -> None:
     rows = tour.through_core()
     assert tour.ends(rows) == [
         ("console-1", 1, "reported"),
@@ -96,14 +96,14 @@ def test_the_tour_tells_what_its_captions_say() -> None:
     assert {row["device_id"] for row in rows if row["change"] == "heartbeat"} == {"console-1", "pc-2", "console-3"}
 
 
-def test_a_tour_of_ones_own_is_drawn_with_its_own_devices() -> None:
+def test_a_tour_with_other_events_shows_the_devices_of_these_events() -> None:
     events = [tour.Told(0, "pc-9", tour.Platform.PC, 1, True, 0), tour.Told(2, "pc-9", tour.Platform.PC, 1, False, 2)]
     figure = tour.picture(tour.through_core(events), "Two events", events=events)
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["pc-9"]
     assert len(figure.axes[0].patches) == 1
 
 
-def test_a_message_by_hand_is_of_its_stream() -> None:
+def test_a_handmade_message_has_the_format_of_its_stream() -> None:
     message = tour.TEN_EVENTS[0].message(ZERO_MS)
     assert message.stream == "console_sessions"
     assert message.line() == (
@@ -112,7 +112,7 @@ def test_a_message_by_hand_is_of_its_stream() -> None:
     )
 
 
-def test_axes_without_rows_leave_the_ticks_of_the_others_alone() -> None:
+def test_axes_without_rows_do_not_change_the_ticks_of_other_axes() -> None:
     figure, (above, below) = chart_style.new_figure(2, share_x=True)
     above.plot([1, 2, 3], [1, 2, 3])
     chart_style.write_no_rows(below, "none yet")
@@ -125,16 +125,16 @@ def test_axes_without_rows_leave_the_ticks_of_the_others_alone() -> None:
     assert not any(tick.label1.get_visible() for tick in (*axes.xaxis.get_major_ticks(), *axes.yaxis.get_major_ticks()))
 
 
-def test_the_live_view_draws_what_it_was_told() -> None:
+def test_the_live_view_draws_the_points_that_were_added() -> None:
     view = LiveView()
     empty = view.picture()
     assert [len(axes.lines) for axes in empty.axes] == [0, 0]
-    none = Percentiles(None, None, None)
+    no_delays = Percentiles(None, None, None)
     for second in range(3):
         at_ms = ZERO_MS + 1_000 * second
         view.live.append((at_ms, 40 + second))
-        view.add(BatchProgress("sessionize", second, at_ms, 5, 100, none, Percentiles(10, 30, 31)))
-        view.add(BatchProgress("archive", second, at_ms, 5, 100, none))
+        view.add(BatchProgress("sessionize", second, at_ms, 5, 100, no_delays, Percentiles(10, 30, 31)))
+        view.add(BatchProgress("archive", second, at_ms, 5, 100, no_delays))
     figure = view.picture()
     assert [len(axes.lines) for axes in figure.axes] == [1, 2]
     assert labels(figure) == [("", "sessions"), ("time (UTC)", "late by (ms)")]
@@ -142,15 +142,15 @@ def test_the_live_view_draws_what_it_was_told() -> None:
 
 
 class Pictures:
-    """Takes the pictures of a run; `at` is what happens when the second comes."""
+    """Collects the pictures of a run; raises `error` at the second picture."""
 
-    def __init__(self, at: type[BaseException] | None = None) -> None:
-        self.at, self.lines = at, list[list[str]]()
+    def __init__(self, error: type[BaseException] | None = None) -> None:
+        self.error, self.lines = error, list[list[str]]()
 
     def show(self, _figure: Figure, lines: list[str]) -> None:
         self.lines.append(lines)
-        if self.at is not None and len(self.lines) == 2:
-            raise self.at
+        if self.error is not None and len(self.lines) == 2:
+            raise self.error
 
 
 SUMMARY = runs.Summary(1.0, Totals(), 3, Delays())
@@ -158,7 +158,7 @@ SUMMARY = runs.Summary(1.0, Totals(), 3, Delays())
 
 @pytest.fixture
 def stream(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """A stream that runs until it is stopped, or its time is over; what it was given, and whether it was stopped."""
+    """Replace the stream by one that waits for a stop or for the end of `run_for`; records `run_for` and the stop."""
     seen: dict[str, Any] = {}
 
     def run(settings: SessionizeSettings, stop: threading.Event, callbacks: runs.JobCallbacks) -> runs.Summary:
@@ -178,7 +178,7 @@ def settings(run_for: str | None) -> SessionizeSettings:
     return SessionizeSettings.model_validate(where | ({"run_for": run_for} if run_for else {}))
 
 
-def test_a_persons_run_ends_with_its_time_and_a_summary(stream: dict[str, Any]) -> None:
+def test_an_interactive_run_ends_after_run_for_with_a_summary(stream: dict[str, Any]) -> None:
     pictures = Pictures()
     live_view.run_and_show(settings("200ms"), pictures, 0.01)
     assert stream == {"run_for": 200, "stopped": False}
@@ -186,21 +186,21 @@ def test_a_persons_run_ends_with_its_time_and_a_summary(stream: dict[str, Any]) 
     assert pictures.lines[-1][:2] == ["MLflow does not take this run", "ran 1 s"], "what matters at the end too, once"
 
 
-def test_who_says_nothing_of_time_gets_a_while(stream: dict[str, Any]) -> None:
+def test_an_interactive_run_without_run_for_gets_a_time_limit(stream: dict[str, Any]) -> None:
     pictures = Pictures(KeyboardInterrupt)
     live_view.run_and_show(settings(None), pictures, 0.01)
     assert stream == {"run_for": live_view.PERSONS_RUN_MS, "stopped": True}
     assert all("run-for is not set: this run stops after 2 minutes" in lines for lines in pictures.lines)
 
 
-def test_a_picture_that_fails_leaves_no_stream_behind(stream: dict[str, Any]) -> None:
+def test_an_error_in_a_picture_stops_the_stream(stream: dict[str, Any]) -> None:
     with pytest.raises(ZeroDivisionError):
         live_view.run_and_show(settings("1m"), Pictures(ZeroDivisionError), 0.01)
     assert stream["stopped"]
     assert not any(thread.name.startswith("stream") for thread in threading.enumerate())
 
 
-def test_a_stream_that_fails_fails_the_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_stream_fails_the_cell(monkeypatch: pytest.MonkeyPatch) -> None:
     def run(*_: object) -> runs.Summary:
         msg = "query sessionize stopped"
         raise ValueError(msg)
@@ -211,7 +211,9 @@ def test_a_stream_that_fails_fails_the_cell(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(("run_id", "called"), [("8712", "run_and_print_summary"), ("", "run_and_show")])
-def test_only_a_job_fills_the_widget(monkeypatch: pytest.MonkeyPatch, run_id: str, called: str) -> None:
+def test_a_run_with_a_job_run_id_prints_a_summary_and_any_other_run_shows_pictures(
+    monkeypatch: pytest.MonkeyPatch, run_id: str, called: str
+) -> None:
     widgets = LaptopWidgets({JOB_RUN_ID: run_id})
     widgets.text(JOB_RUN_ID, "")
     calls: list[str] = []

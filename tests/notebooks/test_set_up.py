@@ -1,4 +1,4 @@
-"""A notebook's first cell on a laptop, in IPython; Spark stands still, and nobody plays."""
+"""A notebook's first cell on a laptop, in IPython; stand-ins replace Spark and the simulator."""
 
 import json
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run a cell; returns what it shows."""
+    """A function that runs a cell and returns its output."""
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     shell: Any = InteractiveShell()
     monkeypatch.setattr("IPython.core.getipython.get_ipython", lambda: shell)
@@ -43,48 +43,50 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 
 @pytest.fixture
-def played(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    into: list[Path] = []
-    monkeypatch.setattr(notebook_data, "play_evening", into.append)
-    return into
+def simulator_folders(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    folders: list[Path] = []
+    monkeypatch.setattr(notebook_data, "play_evening", folders.append)
+    return folders
 
 
 SET_UP = "from sessionization.local.laptop_notebook import set_up\nset_up(players=True)"
 
 
-def test_players_play_into_the_demo(folder: Path, run: Run, played: list[Path]) -> None:
+def test_the_simulator_writes_into_the_input_of_the_demo(folder: Path, run: Run, simulator_folders: list[Path]) -> None:
     assert run(SET_UP) == ""
     assert run("dbutils.widgets.text('input', '', '')\nprint(dbutils.widgets.get('input'))").strip() == str(
         folder / "input"
     )
-    assert played == [folder / "input"]
+    assert simulator_folders == [folder / "input"]
 
 
-def test_nobody_plays_into_an_input_of_ones_own(
-    folder: Path, run: Run, played: list[Path], monkeypatch: pytest.MonkeyPatch
+def test_the_simulator_does_not_write_into_an_input_that_the_user_chose(
+    folder: Path, run: Run, simulator_folders: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SESSIONIZATION_WIDGETS", '{"input": "/my/events"}')
     assert run(SET_UP) == ""
-    assert played == []
+    assert simulator_folders == []
 
 
-def test_without_the_demo_it_says_so_and_the_tour_has_its_folder(folder: Path, run: Run, played: list[Path]) -> None:
+def test_without_the_demo_the_first_cell_says_so_and_the_tour_has_its_folder(
+    folder: Path, run: Run, simulator_folders: list[Path]
+) -> None:
     (folder / "widgets.json").unlink()
     assert "make notebook-data" in run(SET_UP)
     assert run("dbutils.widgets.text('folder', '', '')\nprint(dbutils.widgets.get('folder'))").strip() == str(
         folder / "tour"
     )
-    assert played == []
+    assert simulator_folders == []
 
 
-@pytest.mark.parametrize("said", ["{", "[1]", '"text"'])
-def test_widgets_that_cannot_be_read_are_told(folder: Path, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SESSIONIZATION_WIDGETS", said)
+@pytest.mark.parametrize("value", ["{", "[1]", '"text"'])
+def test_unreadable_widget_values_are_an_error(folder: Path, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SESSIONIZATION_WIDGETS", value)
     with pytest.raises(ConfigurationError, match="SESSIONIZATION_WIDGETS holds no values of widgets"):
         laptop_notebook._given(folder)
 
 
-def test_an_error_that_a_person_can_put_right_is_one_line(run: Run) -> None:
+def test_an_error_that_the_user_can_fix_is_shown_in_one_line(run: Run) -> None:
     shown = run("from sessionization.errors import CheckpointError\nraise CheckpointError('the folder is in use')")
     assert shown.strip() == "CheckpointError: the folder is in use"
     assert "Traceback" in run("raise KeyError('a bug')")

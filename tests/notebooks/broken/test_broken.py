@@ -1,6 +1,6 @@
 # Databricks notebook source
 # MAGIC %md
-# MAGIC One test that passes and two that are broken on purpose, one with an assertion of Spark's: the report must say so.
+# MAGIC One test passes and two fail on purpose, one of them in an assertion of Spark. The report must show this.
 
 # COMMAND ----------
 
