@@ -1,7 +1,7 @@
 # Databricks notebook source
 # MAGIC %md
-# MAGIC What the test notebooks of this folder share: they `%run` it. Not a test itself, and without widgets: a workspace would give those of
-# MAGIC a notebook that is run so their defaults.
+# MAGIC The function that the test notebooks of this folder share; they `%run` this notebook. It is not a test.
+# MAGIC It has no widgets: under `%run` a workspace would give them their defaults.
 
 # COMMAND ----------
 
@@ -13,9 +13,9 @@ from sessionization.command_line.widgets import is_run_by_a_job
 
 
 def report(fixture: NutterFixture) -> None:
-    """Run the tests and hand over the result: to nutter's CLI, or as the outcome of a job's task.
+    """Run the tests and return the result to nutter's CLI; in a job fail the task if a test failed.
 
-    Nutter pickles exceptions, and fails on Spark's, which cannot be read back: each becomes a plain one before that.
+    Nutter pickles exceptions and fails on those of Spark, which cannot be unpickled. So each becomes a plain one first.
     """
     result = fixture.execute_tests()
     failed = [test for test in result.test_results.results if not test.passed]

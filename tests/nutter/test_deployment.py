@@ -1,7 +1,7 @@
 # Databricks notebook source
 # MAGIC %md
-# MAGIC What was deployed: the job's own tables and views are there, match what this version writes, and who may read them cannot
-# MAGIC write them. It needs a first run of the job `sessionize`.
+# MAGIC Tests of a deployment: the job's tables and views exist and match this version, and their reader cannot write
+# MAGIC them. The job `sessionize` must have run once.
 
 # COMMAND ----------
 
@@ -59,11 +59,11 @@ class DeploymentFixture(NutterFixture):
     def run_4_permissions(self):
         self.reader = self.settings.reader or ""
         self.can_read = may_read(spark, self.location, self.reader)
-        self.beyond_reading = may_write(spark, self.location, self.reader)
+        self.write_privileges = may_write(spark, self.location, self.reader)
 
     def assertion_4_permissions(self):
         assert self.can_read, f"{self.reader} may not read {self.location}"
-        assert self.beyond_reading == [], f"{self.reader} may {', '.join(self.beyond_reading)} in {self.location}"
+        assert self.write_privileges == [], f"{self.reader} may {', '.join(self.write_privileges)} in {self.location}"
 
 
 # COMMAND ----------

@@ -1,7 +1,8 @@
 # Databricks notebook source
 # MAGIC %md
-# MAGIC The stream on trial, in a schema of its own that is dropped again: it starts and stops, a session opens, beats and ends, and a
-# MAGIC replay changes nothing. `nutter run ".../tests/nutter/*" CLUSTER_ID`, or the job `workspace_tests` of the bundle.
+# MAGIC Tests of the stream in a schema of its own, which is dropped afterwards: the stream starts and stops, a session
+# MAGIC starts, beats and ends, and a replay changes nothing. Run it by `nutter run ".../tests/nutter/*" CLUSTER_ID`, or
+# MAGIC by the job `workspace_tests` of the bundle.
 
 # COMMAND ----------
 
@@ -28,13 +29,13 @@ from sessionization.notebook.trial_stream import HEARTBEAT, TrialSettings, Trial
 from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS, STREAM_PROGRESS, TABLES
 
 NOTEBOOK = "../../notebooks/02_sessionize"
-SECONDS, LONGER = "8s", "12s"
+SHORT_RUN, LONG_RUN = "8s", "12s"
 
 # COMMAND ----------
 
 
 class StreamFixture(NutterFixture):
-    """Numbers put the tests in order: each goes on where the one before it left the stream."""
+    """Numbers order the tests: each continues with the stream as the previous test left it."""
 
     def before_all(self):
         self.trial = TrialStream(spark, read_widgets(TrialSettings, dbutils.widgets))
@@ -48,7 +49,7 @@ class StreamFixture(NutterFixture):
 
     def run_1_starts_and_stops(self):
         self.trial.send(*self.starts)
-        self.trial.run(dbutils.notebook.run, NOTEBOOK, LONGER)
+        self.trial.run(dbutils.notebook.run, NOTEBOOK, LONG_RUN)
 
     def assertion_1_starts_and_stops(self):
         assert [query.name for query in spark.streams.active] == []
@@ -88,14 +89,14 @@ class StreamFixture(NutterFixture):
         step_ms = int(HEARTBEAT.removesuffix("s")) * 1_000
         for session_id in (1, 2):
             beats = sorted((row.due_ms, row.beat) for row in self.beats if row.session_id == session_id)
-            # A slow machine has one heartbeat for several that fell due: `beat` counts all of them.
+            # On a slow machine one heartbeat stands for several due instants; `beat` counts all of them.
             assert max((beat for _, beat in beats), default=0) >= 2, f"session {session_id} has the heartbeats {beats}"
             for (sooner_ms, fewer), (later_ms, more) in pairwise(beats):
                 assert later_ms - sooner_ms == (more - fewer) * step_ms, beats
 
     def run_5_session_ends(self):
         self.trial.send(self.end)
-        self.trial.run(dbutils.notebook.run, NOTEBOOK, SECONDS)
+        self.trial.run(dbutils.notebook.run, NOTEBOOK, SHORT_RUN)
 
     def assertion_5_session_ends(self):
         ended = self.trial.read(SESSIONS).where("status = 'ended'")
@@ -109,14 +110,14 @@ class StreamFixture(NutterFixture):
         assertDataFrameEqual(ended, expected)
 
     def run_6_replay_changes_nothing(self):
-        self.before = spark.createDataFrame(self.trial.changes().collect(), SESSION_CHANGES.schema)
-        self.sessions = spark.createDataFrame(self.trial.read(SESSIONS).collect(), SESSIONS.schema)
+        self.changes_before = spark.createDataFrame(self.trial.changes().collect(), SESSION_CHANGES.schema)
+        self.sessions_before = spark.createDataFrame(self.trial.read(SESSIONS).collect(), SESSIONS.schema)
         self.trial.send(*self.starts, self.end)
-        self.trial.run(dbutils.notebook.run, NOTEBOOK, SECONDS)
+        self.trial.run(dbutils.notebook.run, NOTEBOOK, SHORT_RUN)
 
     def assertion_6_replay_changes_nothing(self):
-        assertDataFrameEqual(self.trial.changes(), self.before)
-        assertDataFrameEqual(self.trial.read(SESSIONS), self.sessions)
+        assertDataFrameEqual(self.trial.changes(), self.changes_before)
+        assertDataFrameEqual(self.trial.read(SESSIONS), self.sessions_before)
         repeats = self.trial.read(STREAM_PROGRESS).selectExpr("sum(duplicate_start)", "sum(duplicate_end)").first()
         assert tuple(repeats) == (2, 1), f"counted as repeats: {tuple(repeats)}"
 
