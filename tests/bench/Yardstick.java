@@ -18,7 +18,7 @@ import org.apache.spark.sql.types.StructType;
 import scala.collection.Iterator;
 import scala.collection.JavaConverters;
 
-/** Start, end and heartbeat of one device per key, and nothing else: how fast the same engine is without Python. */
+/** Only Start, End and heartbeat, with one device per key: measures the speed of the same engine without Python. */
 public final class Yardstick {
   private static final StructType CHANGE = StructType.fromDDL(
       "device_id STRING, session_id BIGINT, account_id STRING, platform STRING, change STRING, "
@@ -69,8 +69,8 @@ public final class Yardstick {
     @Override
     public Iterator<Row> handleInputRows(String device, Iterator<Row> events, TimerValues clock) {
       long nowMs = clock.getCurrentProcessingTimeInMs();
-      Session before = live.get();
-      Session session = before;
+      Session previous = live.get();
+      Session session = previous;
       List<Row> changes = new ArrayList<>();
       while (events.hasNext()) {
         Row event = events.next();
@@ -89,14 +89,14 @@ public final class Yardstick {
           session = null;
         }
       }
-      if (session != null && session != before) {
+      if (session != null && session != previous) {
         live.update(session);
-      } else if (session == null && before != null) {
+      } else if (session == null && previous != null) {
         live.clear();
       }
-      if (session != null && before == null) {
+      if (session != null && previous == null) {
         getHandle().registerTimer(due(device, nowMs) + heartbeatMs);
-      } else if (session == null && before != null) {
+      } else if (session == null && previous != null) {
         getHandle().deleteTimer(due(device, nowMs) + heartbeatMs);
       }
       return JavaConverters.asScalaIterator(changes.iterator());
@@ -116,7 +116,7 @@ public final class Yardstick {
       return JavaConverters.asScalaIterator(Collections.singletonList(beat).iterator());
     }
 
-    /** The device's newest instant: every device has its own phase. */
+    /** The device's newest grid instant; every device has its own phase. */
     private long due(String device, long nowMs) {
       long phase = Math.floorMod(device.hashCode(), heartbeatMs);
       return Math.floorDiv(nowMs - phase, heartbeatMs) * heartbeatMs + phase;

@@ -1,4 +1,7 @@
-"""Measure the operator by scenario: `python -m tests.bench --repeats 3`; several times in turn, so that noise is shared."""
+"""Measure the operator by scenario: `python -m tests.bench --repeats 3`.
+
+The scenarios run in turn, several times each, so that all of them share the noise of the machine.
+"""
 
 import argparse
 import json
@@ -24,22 +27,22 @@ _PAGE = _ROOT / "docs" / "benchmarks.md"
 _STORE = _ROOT / ".bench"
 _RUNS = _STORE / "runs.jsonl"
 _Side = tuple[list[Path], list[str]]
-"""Where Python finds the library and the benchmarks, and Spark settings beside the usual ones."""
+"""The paths of the library and the benchmarks, and Spark settings in addition to the usual ones."""
 _Results = defaultdict[tuple[Scenario, str], dict[str, Result]]
 
 
 def main() -> int:
-    """Exits with code 1 where a run has failed; the others are told all the same."""
+    """Exits with code 1 if a run failed; the report still has the other runs."""
     options = _options()
     if options.list:
         sys.stdout.write("".join(f"{scenario.name}\n" for scenario in _chosen(options)))
         return 0
     if options.write:
-        report.Page.of(_PAGE)  # now, and not after some hours
+        report.Page.of(_PAGE)  # fail now, not after hours of runs
     if options.tell is not None:
-        _tell(*_read(options.tell), write=options.write)
+        _report(*_read(options.tell), write=options.write)
         return 0
-    title = report.occasion(_ROOT)
+    title = report.describe_run(_ROOT)
     results: _Results = defaultdict(dict)
     failed = 0
     with _sides(options.against, options.conf) as sides:
@@ -50,24 +53,26 @@ def main() -> int:
                         result = _run(scenario, paths, conf, count_calls=options.count_calls)
                     except subprocess.CalledProcessError as error:
                         failed += 1
-                        _say(f"{repeat + 1}: {scenario.name}, {side}: FAILED, exit code {error.returncode}")
+                        _print(f"{repeat + 1}: {scenario.name}, {side}: FAILED, exit code {error.returncode}")
                         continue
                     round_ = f"{title} {repeat}"
                     results[scenario, side][round_] = result
-                    _keep(title, round_, scenario, side, result)
-                    _say(f"{repeat + 1}: {scenario.name}, {side}: {_short(result)}")
-    _tell([title], results, write=options.write)
+                    _store_run(title, round_, scenario, side, result)
+                    _print(f"{repeat + 1}: {scenario.name}, {side}: {_short(result)}")
+    _report([title], results, write=options.write)
     return 1 if failed else 0
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small loads, once each; three minutes")
-    parser.add_argument("--scaling", action="store_true", help="the cost of a live session by sessions and groups")
+    parser.add_argument(
+        "--scaling", action="store_true", help="the cost of a live session by number of sessions and groups"
+    )
     parser.add_argument("--repeats", type=int, help="runs of each scenario; 3 by default")
     parser.add_argument("--only", action="append", default=[], help="scenarios whose name holds this; may be repeated")
     parser.add_argument("--list", action="store_true", help="name the scenarios, and run none")
-    parser.add_argument("--against", help="a commit whose lib/ every scenario is run with in turn with this one's")
+    parser.add_argument("--against", help="a commit: run every scenario in turn with its lib/ and with this one")
     parser.add_argument(
         "--conf",
         action="append",
@@ -76,7 +81,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--count-calls", action="store_true", help="count the calls to the state, which costs time")
     parser.add_argument("--write", action="store_true", help="put the results into docs/benchmarks.md")
-    parser.add_argument("--tell", type=Path, help="run nothing, and tell of runs that were kept (.bench/runs.jsonl)")
+    parser.add_argument("--tell", type=Path, help="run nothing, and report stored runs (.bench/runs.jsonl)")
     return parser.parse_args()
 
 
@@ -90,7 +95,7 @@ def _chosen(options: argparse.Namespace) -> list[Scenario]:
 
 @contextmanager
 def _sides(commit: str | None, conf: Sequence[str]) -> Iterator[dict[str, _Side]]:
-    """By name the sides to run in turn: copies of the trees, for a tree may be worked on for hours."""
+    """The sides to run in turn, by name. They are copies, because a tree may change during hours of runs."""
     with tempfile.TemporaryDirectory(prefix="bench-trees-") as folder:
         here = Path(folder, "here")
         for part in ("lib", "tests"):
@@ -125,32 +130,32 @@ def _run(scenario: Scenario, paths: Sequence[Path], conf: Sequence[str], *, coun
     return Result(**json.loads(done.stdout.splitlines()[-1]))
 
 
-def _keep(title: str, round_: str, scenario: Scenario, side: str, result: Result) -> None:
+def _store_run(title: str, round_: str, scenario: Scenario, side: str, result: Result) -> None:
     _STORE.mkdir(exist_ok=True)
-    kept = {"title": title, "round": round_, "scenario": asdict(scenario), "side": side, "result": asdict(result)}
+    stored = {"title": title, "round": round_, "scenario": asdict(scenario), "side": side, "result": asdict(result)}
     with _RUNS.open("a", encoding="utf-8") as runs:
-        runs.write(f"{json.dumps(kept)}\n")
+        runs.write(f"{json.dumps(stored)}\n")
 
 
 def _read(file: Path) -> tuple[list[str], report.Results]:
-    """Runs that were kept, and the occasions of them."""
+    """The titles and the results of stored runs."""
     results: _Results = defaultdict(dict)
     titles: dict[str, None] = {}
     for line in file.read_text(encoding="utf-8").splitlines():
-        kept = json.loads(line)
-        titles[kept["title"]] = None
-        results[Scenario(**kept["scenario"]), kept["side"]][kept["round"]] = Result(**kept["result"])
+        stored = json.loads(line)
+        titles[stored["title"]] = None
+        results[Scenario(**stored["scenario"]), stored["side"]][stored["round"]] = Result(**stored["result"])
     return list(titles), results
 
 
-def _tell(titles: Sequence[str], results: report.Results, *, write: bool) -> None:
-    """Print the results, keep them in MLflow and, if asked for, with their pictures in the documentation."""
-    told = "\n".join(["\n\n".join(titles), "", *report.tables(results), *report.ratios(results)])
-    sys.stdout.write(f"{told}\n")
+def _report(titles: Sequence[str], results: report.Results, *, write: bool) -> None:
+    """Print the results and store them in MLflow; `write` also puts them, with charts, into the documentation."""
+    text = "\n".join(["\n\n".join(titles), "", *report.tables(results), *report.ratios(results)])
+    sys.stdout.write(f"{text}\n")
     pictures = list(draw(results, _PAGE.with_suffix("") if write else _STORE))
     if write:
         shown = "\n".join(f"![{file.stem}]({file.relative_to(_PAGE.parent)})" for file in pictures)
-        _PAGE.write_text(report.Page.of(_PAGE).with_results(f"{told}\n\n{shown}"), encoding="utf-8")
+        _PAGE.write_text(report.Page.of(_PAGE).with_results(f"{text}\n\n{shown}"), encoding="utf-8")
     record(results, "\n".join(titles), pictures, _STORE)
 
 
@@ -162,7 +167,7 @@ def _short(result: Result) -> str:
     return ", ".join(f"{name} {figures[name]:,.2f}" for name in wanted if name in figures)
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
 

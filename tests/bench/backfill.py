@@ -1,4 +1,4 @@
-"""How fast the job backfill goes through an archive: `python -m tests.bench.backfill --messages 2000000`."""
+"""Measure how fast the job backfill reads an archive: `python -m tests.bench.backfill --messages 2000000`."""
 
 import argparse
 import subprocess
@@ -43,32 +43,32 @@ def main() -> int:
     return 0
 
 
-def _archive(warehouse: Path, messages: int, long_s: int) -> int:
-    """Archive two days of an evening after another, some messages twice and some broken; returns how many."""
+def _archive(warehouse: Path, messages: int, duration_s: int) -> int:
+    """Write two days of messages into `raw_events`, some twice and some broken; returns their number."""
     spark = spark_session(warehouse.parent / "engine.log")
     try:
         location = TableLocation(warehouse)
         create_tables(spark, location, owner="bench", may_create=True)
-        location.append(_messages(spark, messages, long_s), RAW_EVENTS)
+        location.append(_messages(spark, messages, duration_s), RAW_EVENTS)
         return location.read(spark.read, RAW_EVENTS).count()
     finally:
         spark.stop()
 
 
-def _messages(spark: SparkSession, messages: int, long_s: int) -> DataFrame:
+def _messages(spark: SparkSession, messages: int, duration_s: int) -> DataFrame:
     number = F.col("id")
     session, is_start = F.floor(number / 2), number % 2 == 0
     device, turn = F.floor(session / _SESSIONS_PER_DEVICE), session % _SESSIONS_PER_DEVICE
     began_s = F.lit(int(time.time()) // _DAY_S * _DAY_S - _DAY_S) + turn * _EVERY_S + device % _EVERY_S
-    at = F.timestamp_seconds(began_s + F.when(is_start, 0).otherwise(long_s))
+    at = F.timestamp_seconds(began_s + F.when(is_start, 0).otherwise(duration_s))
     message = F.struct(
         session.alias("appSessionId"),
         F.when(is_start, "ApplicationSessionStart").otherwise("ApplicationSessionEndBi").alias("eventId"),
         F.concat(F.lit("device-"), device.cast("string")).alias("hostPcId"),
         F.date_format(at, "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'").alias("timestamp"),
     )
-    told = F.when(_is_one_of(number, _BROKEN_PERCENT), F.lit("{broken")).otherwise(F.to_json(message))
-    times = F.when(_is_one_of(number + 1, _REPEATED_PERCENT), 2).otherwise(1)
+    text = F.when(_is_in_sample(number, _BROKEN_PERCENT), F.lit("{broken")).otherwise(F.to_json(message))
+    copies = F.when(_is_in_sample(number + 1, _REPEATED_PERCENT), 2).otherwise(1)
     ingested_at = at + F.expr("INTERVAL 1 SECOND")
     return spark.range(messages).select(
         F.lit("pc_sessions").alias("stream"),
@@ -76,12 +76,12 @@ def _messages(spark: SparkSession, messages: int, long_s: int) -> DataFrame:
         F.lit(None).cast("bigint").alias("offset"),
         F.lit(None).cast("string").alias("file"),
         ingested_at.alias("ingested_at"),
-        F.explode(F.array_repeat(told.cast("binary"), times)).alias("value"),
+        F.explode(F.array_repeat(text.cast("binary"), copies)).alias("value"),
         F.to_date(ingested_at).alias("ingest_date"),
     )
 
 
-def _is_one_of(number: Column, percent: int) -> Column:
+def _is_in_sample(number: Column, percent: int) -> Column:
     return F.pmod(F.xxhash64(number), F.lit(100)) < percent
 
 

@@ -1,4 +1,4 @@
-"""Python's calls to the state, counted in the workers and added up over files."""
+"""Count Python's calls to the state: each worker counts its own and writes the number into a file name."""
 
 import os
 import uuid
@@ -12,11 +12,11 @@ from sessionization.spark import pipeline
 from sessionization.spark.operator.processor import SessionProcessor
 
 FOLDER = "SESSIONIZATION_BENCH_CALLS"
-"""Environment variable: the folder that every task leaves its number of calls in. It costs time: for counting only."""
+"""Environment variable: the folder into which every task writes its number of calls. Counting costs time."""
 
 
 class CountingProcessor(SessionProcessor):
-    """The product's processor; it counts the messages that go to the JVM."""
+    """The product's processor, with a count of the messages that it sends to the JVM."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         client = handle._statefulProcessorApiClient
@@ -36,7 +36,10 @@ class CountingProcessor(SessionProcessor):
 
 
 def counter() -> Callable[[], int | None]:
-    """How many calls were made up to now; None where they are not counted. To be called before queries are made."""
+    """A function that returns the number of calls so far, None if they are not counted.
+
+    Call this before any query exists.
+    """
     folder = os.environ.get(FOLDER)
     if folder is None:
         return lambda: None

@@ -1,4 +1,7 @@
-"""What the monitor costs a micro-batch: `python -m tests.bench.monitor`; the same stream with and without it, in turn."""
+"""Measure the cost of the monitor per micro-batch: `python -m tests.bench.monitor`.
+
+The same stream runs with and without the monitor, in turn.
+"""
 
 import argparse
 import os
@@ -25,7 +28,7 @@ from sessionization.spark.output.progress import BatchProgress, Percentiles
 from tests.bench import load, processes
 
 _LIVE, _GROUPS, _HEARTBEAT_MS = 2_000, 32, 30_000
-_NOT_COUNTED = 10
+_WARM_UP_BATCHES = 10
 _POLL_S = 0.1
 _QUERY = "sessionize"
 _DELAYS = Percentiles(500, 900, 1_000)
@@ -33,11 +36,13 @@ _DELAYS = Percentiles(500, 900, 1_000)
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.monitor", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=4, help="after one that is not counted")
-    parser.add_argument("--micro-batches", type=int, default=40, help="counted of each run, after some that are not")
+    parser.add_argument("--rounds", type=int, default=4, help="rounds after a first one that is not counted")
+    parser.add_argument(
+        "--micro-batches", type=int, default=40, help="micro-batches to measure in each run, after its warm-up"
+    )
     options = parser.parse_args()
-    os.environ.setdefault("JAVA_TOOL_OPTIONS", "-Dfile.encoding=UTF-8")  # not those that suit a run of a minute
-    more_ms = []
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", "-Dfile.encoding=UTF-8")  # without the options for short test runs
+    extra_ms = []
     with tempfile.TemporaryDirectory(prefix="monitor-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         spark = local_session(folder / "engine.log", STREAM_CONF)
@@ -47,30 +52,30 @@ def main() -> int:
                 for is_watched in (False, True)
             )
             if round_:
-                more_ms.append(watched - without)
-                _say(f"{without:.1f} ms of CPU a micro-batch without, {watched:.1f} ms with the monitor")
+                extra_ms.append(watched - without)
+                _print(f"{without:.1f} ms of CPU a micro-batch without, {watched:.1f} ms with the monitor")
         spark.stop()
-    _say(f"{median(more_ms):.1f} ms more ({min(more_ms):.1f} to {max(more_ms):.1f})")
+    _print(f"{median(extra_ms):.1f} ms more ({min(extra_ms):.1f} to {max(extra_ms):.1f})")
     return 0
 
 
 def _cpu_ms(spark: SparkSession, folder: Path, count: int, *, is_watched: bool) -> float:
-    """Of all processes, per micro-batch."""
+    """CPU milliseconds of all processes per micro-batch."""
     with ExitStack() as stack:
-        tell = None
+        report = None
         if is_watched:
-            outlets = [
-                RecordConsumer("log", BatchLog(folder.with_suffix(".log")), _say),
-                RecordConsumer("metrics", Metrics(), _say),
+            consumers = [
+                RecordConsumer("log", BatchLog(folder.with_suffix(".log")), _print),
+                RecordConsumer("metrics", Metrics(), _print),
             ]
-            tell = stack.enter_context(monitor_with(spark, outlets, _say))
+            report = stack.enter_context(monitor_with(spark, consumers, _print))
         done = 0
 
         def sink(rows: DataFrame, batch_id: int) -> None:
             nonlocal done
             rows.write.format("noop").mode("append").save()
-            if tell is not None:
-                tell(BatchProgress(_QUERY, batch_id, wall_clock_ms(), 1, 1, _DELAYS, _DELAYS, 1, 1, 1, 0, 0, 0))
+            if report is not None:
+                report(BatchProgress(_QUERY, batch_id, wall_clock_ms(), 1, 1, _DELAYS, _DELAYS, 1, 1, 1, 0, 0, 0))
             done += 1
 
         events = load.mix(spark, _LIVE, _HEARTBEAT_MS)
@@ -82,7 +87,7 @@ def _cpu_ms(spark: SparkSession, folder: Path, count: int, *, is_watched: bool) 
             .trigger(processingTime="0 seconds")
             .start()
         )
-        while done < _NOT_COUNTED and not query.awaitTermination(_POLL_S):
+        while done < _WARM_UP_BATCHES and not query.awaitTermination(_POLL_S):
             pass
         began, used = done, processes.cpu_s()
         while done < began + count and not query.awaitTermination(_POLL_S):
@@ -92,7 +97,7 @@ def _cpu_ms(spark: SparkSession, folder: Path, count: int, *, is_watched: bool) 
     return sum(used.values()) * 1_000 / (done - began)
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 

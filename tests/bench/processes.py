@@ -1,4 +1,4 @@
-"""What this process and all that descend from it have used, by kind."""
+"""CPU time and memory of this process and its descendants, by kind."""
 
 import os
 from collections import Counter
@@ -8,18 +8,18 @@ _KB_IN_MB = 1024
 
 
 def cpu_s() -> Counter[str]:
-    """CPU seconds by kind of process, those of children that they have outlived included."""
+    """CPU seconds by kind of process, including children that have ended."""
     used: Counter[str] = Counter()
-    for pid, kind in _family():
+    for pid, kind in _processes():
         if fields := _stat(pid):
             used[kind] += _seconds(fields[11:15])
     return used
 
 
 def threads_cpu_s() -> dict[tuple[str, int, int], float]:
-    """CPU seconds by kind of process and name of the thread, process id and thread id; of threads that live."""
+    """CPU seconds of the running threads, by kind of process with thread name, process id and thread id."""
     used = {}
-    for pid, kind in _family():
+    for pid, kind in _processes():
         for task in Path(f"/proc/{pid}/task").glob("*"):
             text = " ".join(_lines(f"{pid}/task/{task.name}", "stat"))
             name, fields = text.partition("(")[2].rpartition(")")[0], text.rpartition(")")[2].split()
@@ -31,15 +31,15 @@ def threads_cpu_s() -> dict[tuple[str, int, int], float]:
 def memory_mb() -> Counter[str]:
     """Proportional set size by kind of process: pages that processes share count once."""
     used: Counter[str] = Counter()
-    for pid, kind in _family():
+    for pid, kind in _processes():
         for line in _lines(pid, "smaps_rollup"):
             if line.startswith("Pss:"):
                 used[kind] += int(line.split()[1]) / _KB_IN_MB
     return used
 
 
-def _family() -> list[tuple[int, str]]:
-    """This process and its descendants; `jvm` is the engine, its executors included, `python` everything else."""
+def _processes() -> list[tuple[int, str]]:
+    """This process and its descendants: `jvm` for the engine with its executors, `python` for all others."""
     parents: dict[int, int] = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit() and (fields := _stat(int(folder.name))):
@@ -55,7 +55,7 @@ def _program(pid: int) -> str:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat from the third on; none of a process that has ended."""
+    """The fields of /proc/PID/stat from the third on; empty if the process has ended."""
     return " ".join(_lines(pid, "stat")).rpartition(")")[2].split()
 
 

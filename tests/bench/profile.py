@@ -1,7 +1,7 @@
-"""Where a scenario's CPU time goes: `python -m tests.bench.profile "beats, 100,000 live, 100 groups, noop"`.
+"""Profile the CPU time of a scenario: `python -m tests.bench.profile "beats, 100,000 live, 100 groups, noop"`.
 
-By thread (the kernel's count), by what Java threads do (Java Flight Recorder) and by what Python does (py-spy), each as
-microseconds a change.
+Reports microseconds per change by thread (the kernel's count), by work of the Java threads (Java Flight Recorder), and
+by work of Python (py-spy).
 """
 
 import argparse
@@ -56,12 +56,12 @@ def main() -> int:
     scenario = scenarios[parser.parse_args().scenario]
     with tempfile.TemporaryDirectory(prefix="bench-profile-") as folder:
         result, java, python = _profiled(scenario, Path(folder))
-        sys.stdout.writelines(f"{line}\n" for line in _told(scenario, result, java, python))
+        sys.stdout.writelines(f"{line}\n" for line in _report(scenario, result, java, python))
     return 0
 
 
 def _profiled(scenario: Scenario, folder: Path) -> tuple[Result, Counter[str], Counter[str]]:
-    """The run's result, and the samples of its Java threads and of its Python workers by what they did, after its warm-up."""
+    """The result of a run, and the samples of its Java threads and Python workers after the warm-up, by kind."""
     file, recording, stacks = folder / "scenario.json", folder / "jvm.jfr", folder / "python.txt"
     file.write_text(json.dumps(asdict(scenario)), encoding="utf-8")
     record = f"-Dfile.encoding=UTF-8 -XX:StartFlightRecording=filename={recording},settings=profile"
@@ -94,7 +94,7 @@ def _java(recording: Path, since: datetime, until: datetime) -> Counter[str]:
     ).stdout
     events = json.loads(text)["recording"]["events"]
     return Counter(
-        _java_doing(list(_frames(event)))
+        _kind_of_java_work(list(_frames(event)))
         for event in events
         if since <= datetime.fromisoformat(event["values"]["startTime"]) <= until
     )
@@ -106,27 +106,27 @@ def _frames(event: Any) -> Iterator[str]:
 
 
 def _python(stacks: Path) -> Counter[str]:
-    found = Counter[str]()
+    samples_by_kind = Counter[str]()
     for line in stacks.read_text(encoding="utf-8").splitlines():
         stack, _, samples = line.rpartition(" ")
         if "worker.py" in stack:
-            found[_python_doing(stack.split(";")[::-1])] += int(samples)
-    return found
+            samples_by_kind[_kind_of_python_work(stack.split(";")[::-1])] += int(samples)
+    return samples_by_kind
 
 
-def _java_doing(frames: Sequence[str]) -> str:
-    return _doing(frames, _STATE_CALL if any(re.search(_STATE_SERVER, frame) for frame in frames) else _JAVA)
+def _kind_of_java_work(frames: Sequence[str]) -> str:
+    return _kind_of_work(frames, _STATE_CALL if any(re.search(_STATE_SERVER, frame) for frame in frames) else _JAVA)
 
 
-def _python_doing(frames: Sequence[str]) -> str:
+def _kind_of_python_work(frames: Sequence[str]) -> str:
     for kind, pattern in _PYTHON_ANYWHERE.items():
         if any(re.search(pattern, frame) for frame in frames):
             return kind
-    return _doing(frames, _PYTHON)
+    return _kind_of_work(frames, _PYTHON)
 
 
-def _doing(frames: Sequence[str], kinds: Mapping[str, str]) -> str:
-    """What the innermost of the frames that is known does."""
+def _kind_of_work(frames: Sequence[str], kinds: Mapping[str, str]) -> str:
+    """The kind of work of the innermost known frame."""
     for frame in frames:
         for kind, pattern in kinds.items():
             if re.search(pattern, frame):
@@ -134,10 +134,10 @@ def _doing(frames: Sequence[str], kinds: Mapping[str, str]) -> str:
     return "other"
 
 
-def _told(scenario: Scenario, result: Result, java: Counter[str], python: Counter[str]) -> Iterator[str]:
+def _report(scenario: Scenario, result: Result, java: Counter[str], python: Counter[str]) -> Iterator[str]:
     changes = result.started + result.heartbeats + result.ended
     threads = Counter(result.threads_s)
-    not_java = sum(cpu_s for name, cpu_s in threads.items() if _COMPILER_AND_COLLECTOR.match(name))
+    other_jvm_s = sum(cpu_s for name, cpu_s in threads.items() if _COMPILER_AND_COLLECTOR.match(name))
     yield f"{scenario.name}: {changes:,} changes in {result.seconds:,.0f} s; us of CPU a change"
     for kind, cpu_s in result.cpu_s.items():
         yield f"  {1e6 * cpu_s / changes:8.2f} {kind}"
@@ -148,7 +148,7 @@ def _told(scenario: Scenario, result: Result, java: Counter[str], python: Counte
     for name, spent_ms in Counter(result.state_ms).most_common(8):
         yield f"  {1e3 * spent_ms / changes:8.2f} {name}"
     for title, samples, cpu_s in (
-        ("Java threads", java, result.cpu_s["jvm"] - not_java),
+        ("Java threads", java, result.cpu_s["jvm"] - other_jvm_s),
         ("Python", python, result.cpu_s["python"]),
     ):
         yield f"{title}: {samples.total():,} samples"

@@ -1,4 +1,4 @@
-"""Results as runs of MLflow, in a store of this folder: `mlflow ui --backend-store-uri sqlite:///.bench/mlflow.db`."""
+"""Store results as MLflow runs in this project: `mlflow ui --backend-store-uri sqlite:///.bench/mlflow.db`."""
 
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -10,7 +10,7 @@ from tests.bench.report import Results
 
 
 def record(results: Results, title: str, pictures: Iterable[Path], folder: Path) -> None:
-    """A run for the whole with the pictures, and below it one for every run of a scenario."""
+    """Store a parent run with the pictures, and a nested run for every run of a scenario."""
     configure_mlflow_import()
     import mlflow  # takes a second
     from mlflow.entities import Metric

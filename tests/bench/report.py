@@ -1,4 +1,4 @@
-"""Results as text: medians over the runs of a scenario, and from the least to the most."""
+"""Results as text: the median over the runs of a scenario, with minimum and maximum."""
 
 import os
 import platform
@@ -16,10 +16,10 @@ from statistics import median
 from tests.bench.scenario import YARDSTICK, Result, Scenario
 
 Results = Mapping[tuple[Scenario, str], Mapping[str, Result]]
-"""The runs of each scenario by side, which is the tree they were made of, and by the round they were made in."""
+"""The runs of each scenario and side, by round. A side is a source tree with its Spark settings."""
 
 HERE = "here"
-"""The side that is this tree, with what is not committed yet, and with the usual settings."""
+"""The side of this tree, uncommitted changes included, with the usual settings."""
 
 _BEGIN, _END = "<!-- bench: begin -->", "<!-- bench: end -->"
 _COST = {
@@ -34,8 +34,8 @@ _SIZE = {
     "state MB": "state_mb",
     "checkpoint MB": "checkpoint_mb",
 }
-_FLAT_OUT = {"starts/s": "starts_per_s", "heartbeats/s": "heartbeats_per_s"} | _COST | _SIZE
-_HELD = (
+_FULL_SPEED = {"starts/s": "starts_per_s", "heartbeats/s": "heartbeats_per_s"} | _COST | _SIZE
+_STEADY = (
     {
         "changes/s": "changes_per_s",
         "micro-batch p50 ms": "tick_p50_ms",
@@ -51,18 +51,18 @@ _HELD = (
     | _SIZE
 )
 _COMPARED = {"starts": "starts_per_s", "beats": "heartbeats_per_s", "mix": "cpu_s_per_million_changes"}
-"""The figure that tells which of two is better, by load: what is held flat out, and what it costs to hold the same."""
+"""The figure that decides which of two runs is better, by load: the rate at full speed, or the cost of `mix`."""
 _GB_IN_KB = 1024 * 1024
 
 
 def tables(results: Results) -> Iterator[str]:
-    """Markdown: a table of what went through at full speed, and one of what was held, a row per scenario and side."""
-    for columns, is_held in ((_FLAT_OUT, False), (_HELD, True)):
-        yield from _table(columns, {key: runs for key, runs in results.items() if (key[0].load == "mix") is is_held})
+    """Markdown: a table of the loads at full speed and one of the steady loads, a row per scenario and side."""
+    for columns, is_steady in ((_FULL_SPEED, False), (_STEADY, True)):
+        yield from _table(columns, {key: runs for key, runs in results.items() if (key[0].load == "mix") is is_steady})
 
 
 def _table(columns: Mapping[str, str], results: Results) -> Iterator[str]:
-    """Columns that nothing was measured for are left out."""
+    """Yield a table without the columns that have no measurement."""
     figures = {key: [result.figures() for result in runs.values()] for key, runs in results.items()}
     shown = {
         title: name for title, name in columns.items() if any(name in run for runs in figures.values() for run in runs)
@@ -78,27 +78,27 @@ def _table(columns: Mapping[str, str], results: Results) -> Iterator[str]:
 
 
 def ratios(results: Results) -> Iterator[str]:
-    """How each layout compares with the yardstick under the same load, and each side with the others, round by round."""
+    """Compare each layout with the yardstick under the same load, and this tree with the other sides, by round."""
     for (scenario, side), runs in results.items():
-        for (other, other_side), beside in results.items():
+        for (other, other_side), other_runs in results.items():
             if scenario != other and other.layout == YARDSTICK and side == other_side:
                 if (scenario.load, scenario.live, scenario.sink) == (other.load, other.live, other.sink):
-                    yield from _ratio(titled(scenario, side, results), "the yardstick", scenario, runs, beside)
+                    yield from _ratio(titled(scenario, side, results), "the yardstick", scenario, runs, other_runs)
             elif scenario == other and side == HERE != other_side:
-                yield from _ratio(titled(scenario, side, results), other_side, scenario, runs, beside)
+                yield from _ratio(titled(scenario, side, results), other_side, scenario, runs, other_runs)
 
 
 def _ratio(
-    title: str, other_title: str, scenario: Scenario, runs: Mapping[str, Result], beside: Mapping[str, Result]
+    title: str, other_title: str, scenario: Scenario, runs: Mapping[str, Result], other_runs: Mapping[str, Result]
 ) -> Iterator[str]:
     name = _COMPARED[scenario.load]
-    rounds = ((runs[number].figures(), beside[number].figures()) for number in runs if number in beside)
-    if shares := [here[name] / there[name] for here, there in rounds if there[name]]:
+    rounds = ((runs[number].figures(), other_runs[number].figures()) for number in runs if number in other_runs)
+    if shares := [own[name] / others[name] for own, others in rounds if others[name]]:
         yield f"- {title}: {_spread(shares)} x {other_title} ({_title_of(name)})"
 
 
 def _title_of(name: str) -> str:
-    return next(title for title, its_name in (_FLAT_OUT | _HELD).items() if its_name == name)
+    return next(title for title, its_name in (_FULL_SPEED | _STEADY).items() if its_name == name)
 
 
 def titled(scenario: Scenario, side: str, results: Results) -> str:
@@ -106,8 +106,8 @@ def titled(scenario: Scenario, side: str, results: Results) -> str:
     return scenario.name if len({side for _, side in results}) == 1 else f"{scenario.name}, {side}"
 
 
-def occasion(root: Path) -> str:
-    """Machine, command, commit and date."""
+def describe_run(root: Path) -> str:
+    """The command, the machine, the commit and the date of a run."""
     changed = ", with changes" if _git(root, "status", "--porcelain", "lib", "tests") else ""
     model = re.search(r"model name\s*: (.*)", _read("/proc/cpuinfo"))
     memory = re.search(r"MemTotal: *(\d+)", _read("/proc/meminfo"))
@@ -124,14 +124,14 @@ def occasion(root: Path) -> str:
 
 @dataclass(frozen=True)
 class Page:
-    """A page of the documentation with a place for results."""
+    """A documentation page with a section for results."""
 
     before: str
     after: str
 
     @classmethod
     def of(cls, file: Path) -> "Page":
-        """Raises `ValueError` where the file has no place for results."""
+        """Raises `ValueError` where the file has no section for results."""
         before, begin, rest = file.read_text(encoding="utf-8").partition(_BEGIN)
         _, end, after = rest.partition(_END)
         if not begin or not end:
@@ -140,7 +140,7 @@ class Page:
         return cls(before, after)
 
     def with_results(self, text: str) -> str:
-        """The page with the text in place of what an earlier run has left there."""
+        """The page with the text in place of earlier results."""
         return f"{self.before}{_BEGIN}\n\n{text}\n\n{_END}{self.after}"
 
 

@@ -1,4 +1,7 @@
-"""One scenario in this process: `python -m tests.bench.run FILE [name=value ...]` says how it goes, and last its result as JSON."""
+"""Run one scenario in this process: `python -m tests.bench.run FILE [name=value ...]`.
+
+Prints a line when the measurement begins, and the result as JSON in the last line.
+"""
 
 import json
 import os
@@ -39,58 +42,58 @@ from tests.bench import calls, load, processes
 from tests.bench.scenario import LONG_LIVED, YARDSTICK, Result, Scenario, Weighted
 
 MEASURING = "measuring"
-"""The line that a run says when its warm-up is over; the last one is its result."""
+"""The line that a run prints when its warm-up is over."""
 
 _YARDSTICK = Path(__file__).with_name("Yardstick.java")
 _HEARTBEAT_MS = {"starts": 3_600_000, "beats": 100, "mix": 30_000}
-_LATE_RETENTION_MS = 120_000  # so that as much is forgotten as is closed once the warm-up is over
+_LATE_RETENTION_MS = 120_000  # after the warm-up, as many sessions are forgotten as are closed
 _TRIGGER = {"starts": "0 seconds", "beats": "0 seconds", "mix": "1 second"}
 _KINDS = {"started": "started", "heartbeat": "heartbeats", "ended": "ended"}
-"""Fields of a result by kind of change."""
+"""The field of a result for each kind of change."""
 _QUANTILES = [step / 50 for step in range(51)]
 _ACCURACY = 1_000
 _POLL_S = 0.5
-_WEIGHED_EVERY_S = 5
-_KEPT_TICKS = 20  # each poll makes JSON of all that the engine keeps
+_MEMORY_EVERY_S = 5
+_RECENT_TICKS = 20  # each poll makes JSON of all of them
 _FILLED_WITHIN_S = 900
 _ENDED_WITHIN_S = 60
 _MB = 1024 * 1024
 
 
 def main() -> int:
-    os.environ.setdefault("JAVA_TOOL_OPTIONS", "-Dfile.encoding=UTF-8")  # not those that suit a run of a minute
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", "-Dfile.encoding=UTF-8")  # without the options for short test runs
     scenario = Scenario(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
-    # The engine may still be writing to it when the result is there.
+    # The engine may still write into the folder after the result.
     with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as folder:
-        sys.stdout.write(f"{json.dumps(asdict(measured(scenario, Path(folder), sys.argv[2:])))}\n")
+        sys.stdout.write(f"{json.dumps(asdict(run_scenario(scenario, Path(folder), sys.argv[2:])))}\n")
         sys.stdout.flush()
         _end_engine()
     return 0
 
 
-def measured(scenario: Scenario, folder: Path, conf: Sequence[str] = ()) -> Result:
-    """Run the scenario in a new Spark session of this process, its files below `folder`, `conf` on top of its settings.
+def run_scenario(scenario: Scenario, folder: Path, conf: Sequence[str] = ()) -> Result:
+    """Run the scenario in a new Spark session of this process, with its files in `folder` and `conf` on top.
 
-    What is measured begins and ends with a micro-batch, so that a long one counts whole or not at all.
+    The measurement begins and ends with a micro-batch, so that a long one counts completely or not at all.
     """
-    made = calls.counter()
+    count_calls = calls.counter()
     spark = _session(scenario, folder, dict(setting.split("=", 1) for setting in conf))
     rules = Rules(heartbeat_ms=_HEARTBEAT_MS[scenario.load], late_retention_ms=_LATE_RETENTION_MS)
     progress: list[BatchProgress] = []
-    query = _started(spark, _changes(spark, scenario, rules), scenario, folder, progress)
+    query = _start_query(spark, _changes(spark, scenario, rules), scenario, folder, progress)
     ticks = _Ticks(query)
-    began_ms = _warmed_up(ticks, scenario, progress)
+    began_ms = _wait_for_warm_up(ticks, scenario, progress)
     sys.stdout.write(f"{MEASURING}\n")
     sys.stdout.flush()
     result = Result()
-    cpu, threads, made_before = processes.cpu_s(), processes.threads_cpu_s(), made()
+    cpu, threads, calls_before = processes.cpu_s(), processes.threads_cpu_s(), count_calls()
     progress.clear()
-    peak = Counter[str]()
-    weighed_s = 0.0
+    memory_mb = Counter[str]()
+    memory_read_s = 0.0
     while True:
-        if time.monotonic() >= weighed_s + _WEIGHED_EVERY_S:
-            weighed_s = time.monotonic()
-            peak |= processes.memory_mb()
+        if time.monotonic() >= memory_read_s + _MEMORY_EVERY_S:
+            memory_read_s = time.monotonic()
+            memory_mb |= processes.memory_mb()
         fresh = ticks.fresh()
         for tick in fresh:
             _add_tick(result, tick)
@@ -98,12 +101,12 @@ def measured(scenario: Scenario, folder: Path, conf: Sequence[str] = ()) -> Resu
             break
     result.seconds = (_end_ms(fresh[-1]) - began_ms) / 1_000
     result.cpu_s = {kind: used - cpu[kind] for kind, used in processes.cpu_s().items()}
-    result.threads_s = _by_name(threads, processes.threads_cpu_s())
-    result.peak_mb = dict(peak)
-    if made_before is not None:
-        result.calls = made() - made_before
+    result.threads_s = _cpu_by_thread_name(threads, processes.threads_cpu_s())
+    result.peak_mb = dict(memory_mb)
+    if calls_before is not None:
+        result.calls = count_calls() - calls_before
     done = list(progress)
-    with suppress(PySparkException, Py4JError):  # one that takes long to stop has been measured all the same
+    with suppress(PySparkException, Py4JError):  # a query that stops slowly has been measured already
         query.stop()
     if scenario.sink == "delta":
         _add_rows(result, done, TableLocation(folder / "warehouse").read(spark.read, SESSION_CHANGES))
@@ -113,7 +116,7 @@ def measured(scenario: Scenario, folder: Path, conf: Sequence[str] = ()) -> Resu
 
 
 def _end_engine() -> None:
-    """Wait for the JVM to end: what it was told to record of itself it writes then."""
+    """Wait for the JVM to end, because it writes its flight recording at its end."""
     engine = SparkContext._gateway.proc
     engine.stdin.close()
     try:
@@ -123,7 +126,7 @@ def _end_engine() -> None:
 
 
 class _Ticks:
-    """The micro-batches of a query, each given out once, and how many Starts they have made of late."""
+    """The micro-batches of a query, each returned once, and the number of `started` changes in them."""
 
     def __init__(self, query: StreamingQuery) -> None:
         self._query = query
@@ -147,18 +150,18 @@ class _Ticks:
             return []
 
 
-def _warmed_up(ticks: _Ticks, scenario: Scenario, progress: list[BatchProgress]) -> int:
-    """Wait until the warm-up is over and as many sessions live as shall; returns when the last micro-batch ended."""
-    wanted = 1 if scenario.load == "starts" else scenario.live
+def _wait_for_warm_up(ticks: _Ticks, scenario: Scenario, progress: list[BatchProgress]) -> int:
+    """Wait until the warm-up is over and all sessions are live; returns the end of the last micro-batch."""
+    target = 1 if scenario.load == "starts" else scenario.live
     began_s = time.monotonic()
     while True:
         fresh = ticks.fresh()
         passed_s = time.monotonic() - began_s
         started = ticks.started + sum(done.started or 0 for done in progress)
-        if fresh and passed_s >= scenario.warm_up_s and started >= wanted:
+        if fresh and passed_s >= scenario.warm_up_s and started >= target:
             return _end_ms(fresh[-1])
         if passed_s > scenario.warm_up_s + _FILLED_WITHIN_S:
-            msg = f"only {started:,} of {wanted:,} sessions were started within {passed_s:,.0f} s"
+            msg = f"only {started:,} of {target:,} sessions were started within {passed_s:,.0f} s"
             raise RuntimeError(msg)
 
 
@@ -168,17 +171,17 @@ def _end_ms(tick: Any) -> int:
 
 
 def _session(scenario: Scenario, folder: Path, conf: dict[str, str]) -> SparkSession:
-    """A session whose JVM knows the yardstick's classes."""
+    """A session whose class path has the yardstick, if the scenario needs it."""
     class_path = list(map(str, jar_paths("spark")))
     if scenario.layout == YARDSTICK:
         class_path.append(str(_compiled(folder / "classes")))
     settings = LONG_LIVED | {
         "spark.driver.extraClassPath": os.pathsep.join(class_path),
         "spark.driver.memory": scenario.heap,
-        "spark.sql.streaming.numRecentProgressUpdates": _KEPT_TICKS,
+        "spark.sql.streaming.numRecentProgressUpdates": _RECENT_TICKS,
     }
-    given = " ".join(f"--conf {name}={value}" for name, value in settings.items())
-    os.environ["PYSPARK_SUBMIT_ARGS"] = f"{given} pyspark-shell"
+    options = " ".join(f"--conf {name}={value}" for name, value in settings.items())
+    os.environ["PYSPARK_SUBMIT_ARGS"] = f"{options} pyspark-shell"
     return local_session(folder / "engine.log", STREAM_CONF | conf)
 
 
@@ -195,32 +198,32 @@ def _compiled(classes: Path) -> Path:
 
 
 def _changes(spark: SparkSession, scenario: Scenario, rules: Rules) -> DataFrame:
-    """The changes by the product's operator in a layout, or by the yardstick."""
+    """The changes of the product's operator in the layout of the scenario, or of the yardstick."""
     if scenario.load == "mix":
         events = load.mix(spark, scenario.live, rules.heartbeat_ms)
     else:
         events = load.starts(spark, scenario.per_batch, scenario.live if scenario.load == "beats" else None)
     if scenario.layout != YARDSTICK:
         return pipeline.sessionize(events, tick_stream(spark), StateLayout(scenario.device_groups), RulesInForce(rules))
-    said = events.select("device_id", "session_id", "is_start", "event_ms", "account_id", "platform", "ingested_ms")
-    # PySpark has no other way to a class of one's own.
-    return DataFrame(spark._jvm.Yardstick.changes(said._jdf, rules.heartbeat_ms), spark)
+    columns = events.select("device_id", "session_id", "is_start", "event_ms", "account_id", "platform", "ingested_ms")
+    # PySpark offers no other way to call a Java class.
+    return DataFrame(spark._jvm.Yardstick.changes(columns._jdf, rules.heartbeat_ms), spark)
 
 
-def _started(
+def _start_query(
     spark: SparkSession, changes: DataFrame, scenario: Scenario, folder: Path, progress: list[BatchProgress]
 ) -> StreamingQuery:
-    """The query into nowhere, where every micro-batch counts its changes, or into `session_changes` as the product does."""
+    """Start the query with the sink `noop`, which counts changes, or with the product's sink into `session_changes`."""
     if scenario.sink == "delta":
         location = TableLocation(folder / "warehouse")
         create_tables(spark, location, owner="bench", may_create=True)
         sink = ChangesSink(location, "sessionize", "bench", lambda _: None, (progress.append,), StateSize)
         writer = changes.writeStream.foreachBatch(sink)
     else:
-        # The yardstick knows them by the same names.
+        # The yardstick has the same column names.
         instants = [_instants(name) for name in ("due_ms", "ingested_ms")] if scenario.load == "mix" else []
-        seen = changes.observe("changes", *_counts(), *instants, F.max("processed_ms").alias("processed_ms"))
-        writer = seen.writeStream.format("noop").outputMode("update")
+        observed = changes.observe("changes", *_counts(), *instants, F.max("processed_ms").alias("processed_ms"))
+        writer = observed.writeStream.format("noop").outputMode("update")
     return (
         writer.option("checkpointLocation", str(folder / "checkpoint"))
         .trigger(processingTime=_TRIGGER[scenario.load])
@@ -234,7 +237,7 @@ def _counts() -> list[Column]:
 
 
 def _instants(since_ms: str) -> Column:
-    """An aggregate: the shape of the instants that delays begin at."""
+    """An aggregate: quantiles of the instants at which delays begin."""
     return F.percentile_approx(since_ms, _QUANTILES, _ACCURACY).alias(since_ms)
 
 
@@ -257,7 +260,9 @@ def _add_tick(result: Result, tick: Any) -> None:
         _add_changes(result, observed.asDict(), observed["processed_ms"] + took_ms)
 
 
-def _by_name(before: dict[tuple[str, int, int], float], after: dict[tuple[str, int, int], float]) -> dict[str, float]:
+def _cpu_by_thread_name(
+    before: dict[tuple[str, int, int], float], after: dict[tuple[str, int, int], float]
+) -> dict[str, float]:
     used = Counter[str]()
     for thread, cpu_s in after.items():
         used[re.sub(r"[-#.:\d]*\d$", "", thread[0])] += cpu_s - before.get(thread, 0.0)
@@ -265,9 +270,10 @@ def _by_name(before: dict[tuple[str, int, int], float], after: dict[tuple[str, i
 
 
 def _add_rows(result: Result, progress: Iterable[BatchProgress], rows: DataFrame) -> None:
-    """The same, of rows in the table, by the clocks of their micro-batches.
+    """Add the changes of rows in the table, by the clocks of their micro-batches.
 
-    Delays end when the rows are committed there; into nowhere they end with the micro-batch, a commit of state later.
+    Delays end when the table commits the rows. With the sink `noop` they end with the micro-batch, after its commit of
+    the state.
     """
     done_ms = {done.processed_ms: done.processed_ms + done.batch_ms for done in progress}
     instants = ("processed", "due", "ingested")

@@ -1,4 +1,4 @@
-"""What is run: a load, a layout and a sink, and what one run of it has measured."""
+"""A scenario (load, layout and sink), and the result of one run."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -8,12 +8,12 @@ YARDSTICK = "jvm"
 ONE_DEVICE = "device"
 
 LONG_LIVED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
-"""As on a cluster: code is generated and compiled, which pays off in a run of more than a few minutes."""
+"""As on a cluster: Spark generates and compiles code, which pays off in runs of more than a few minutes."""
 
 Load = Literal["starts", "beats", "mix"]
 Sink = Literal["noop", "delta"]
 Weighted = list[tuple[int, int]]
-"""Delays in milliseconds, and how many rows each stands for."""
+"""Delays in milliseconds, each with its number of rows."""
 
 
 @dataclass(frozen=True)
@@ -22,10 +22,10 @@ class Scenario:
 
     `layout` is a number of device groups, `device` for one device per key, or `jvm` for the yardstick. Loads:
 
-    - `starts`: Starts of new devices, `per_batch` of them a micro-batch, as fast as they go, with hardly a heartbeat;
-      `live` of them or more in the end.
-    - `beats`: `live` sessions that beat more often than micro-batches come: in each of them every session beats.
-    - `mix`: `live` sessions that beat every 30 s, and per 16 heartbeats an event: an End and a Start in turn.
+    - `starts`: Starts of new devices at full speed, `per_batch` in a micro-batch, with hardly a heartbeat. At the end
+      `live` sessions or more are live.
+    - `beats`: `live` sessions with a heartbeat interval so short that every session beats in every micro-batch.
+    - `mix`: `live` sessions that beat every 30 s, and one event per 16 heartbeats: an End and a Start in turn.
 
     `heap` is the memory of the JVM as Spark writes it.
     """
@@ -52,7 +52,7 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Delays:
-    """p50, p99 and the longest in milliseconds."""
+    """p50, p99 and maximum in milliseconds."""
 
     p50_ms: int
     p99_ms: int
@@ -60,7 +60,7 @@ class Delays:
 
     @classmethod
     def of(cls, weighted: Iterable[tuple[int, int]]) -> "Delays | None":
-        """The value that half, and 99 in 100, of the rows do not exceed; None where there are no rows."""
+        """The delays that half, and 99 in 100, of the rows do not exceed; None if there are no rows."""
         ordered = sorted((delay, rows) for delay, rows in weighted if rows)
         if not ordered:
             return None
@@ -69,12 +69,12 @@ class Delays:
 
 @dataclass
 class Result:
-    """What a run has measured between the end of its warm-up and its end.
+    """The measurements of a run between the end of its warm-up and its end.
 
-    `ticks_ms` is how long each micro-batch took, in their order. `late` and `waited` are heartbeat lateness and event to
-    row. `cpu_s` is by kind of process (`jvm`, `python`), and so is `peak_mb`, in proportional set size: pages that
-    processes share count once. `threads_s` is CPU by name of the thread, `state_ms` what the state store says of its own
-    time. `calls` are Python's calls to the state, where they were counted.
+    `ticks_ms` has the duration of each micro-batch, in their order. `late` is heartbeat lateness, `waited` is event to
+    row. `cpu_s` and `peak_mb` are by kind of process (`jvm`, `python`); memory is proportional set size: pages that
+    processes share count once. `threads_s` is CPU by thread name, `state_ms` the time that the state store reports.
+    `calls` counts Python's calls to the state, None if they were not counted.
     """
 
     seconds: float = 0
@@ -95,7 +95,7 @@ class Result:
     calls: int | None = None
 
     def figures(self) -> dict[str, float]:
-        """The figures of a report by name; what was not measured is left out."""
+        """The figures of a report by name, without those that were not measured."""
         changes = max(1, self.started + self.heartbeats + self.ended)
         figures: dict[str, float] = {
             "starts_per_s": self.started / self.seconds,
@@ -122,9 +122,9 @@ class Result:
 
 
 def _within(ordered: Sequence[tuple[int, int]], share: float) -> int:
-    left = share * sum(rows for _, rows in ordered)
+    remaining = share * sum(rows for _, rows in ordered)
     for delay, rows in ordered:
-        left -= rows
-        if left <= 0:
+        remaining -= rows
+        if remaining <= 0:
             return delay
     return ordered[-1][0]

@@ -1,4 +1,4 @@
-"""Hold a load from Kafka for some minutes, and say what it cost: `python -m tests.bench.soak --minutes 5`."""
+"""Hold a load from Kafka for some minutes and report its cost: `python -m tests.bench.soak --minutes 5`."""
 
 import argparse
 import json
@@ -33,7 +33,7 @@ Samples = dict[str, list[float]]
 
 
 def main() -> int:
-    """Exits with code 1 where the tables are not what the reference makes of the topics; then the folder is kept."""
+    """Exits with code 1 if the tables differ from the reference on the same topics; the folder then stays."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=5)
     parser.add_argument("--rate", type=float, default=2_000, help="events per second, before dirt")
@@ -44,7 +44,7 @@ def main() -> int:
     parser.add_argument("--conf", action="append", default=[], help="a setting of Spark, name=value; may be repeated")
     parser.add_argument("--warm-up-s", type=float, default=60, help="not counted in the figures")
     options = parser.parse_args()
-    os.environ.setdefault("JAVA_TOOL_OPTIONS", "-Dfile.encoding=UTF-8")  # not those that suit a run of a minute
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", "-Dfile.encoding=UTF-8")  # without the options for short test runs
     folder = Path(tempfile.mkdtemp(prefix="soak-"))
     grouping = () if options.device_groups is None else (f"--device-groups={options.device_groups}",)
     with Broker(folder / "broker") as broker:
@@ -60,7 +60,13 @@ def main() -> int:
             job.kill_if_running()
         lines = [line.removeprefix("sessionize: ") for line in job.said()[-8:]]
         tables = read_tables(job.warehouse)
-        for line in (*lines, *_report(samples), *_state(tables, began_ms), *_phases(job), *_delays(tables, began_ms)):
+        for line in (
+            *lines,
+            *_report(samples),
+            *_state(tables, began_ms),
+            *_durations(job),
+            *_delays(tables, began_ms),
+        ):
             sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
         found = [] if code == 0 else [f"the job ended with code {code}"]
@@ -70,14 +76,14 @@ def main() -> int:
         found += differences(oracle, tables, job.checkpoints) + unaccounted(tables, pending)
     sys.stdout.write(f"{len(found)} differences\n" + "".join(f"  DIFFERENCE {line}\n" for line in found[:_SHOWN]))
     if found:
-        sys.stdout.write(f"kept: {folder}\n")
+        sys.stdout.write(f"the files are in {folder}\n")
         return 1
     shutil.rmtree(folder)
     return 0
 
 
 def _play(job: Job, broker: Broker, options: argparse.Namespace) -> tuple[Samples, float]:
-    """Returns the samples of the time after the warm-up, and when that was over in milliseconds since 1970."""
+    """Returns the samples after the warm-up, and the end of the warm-up in milliseconds since 1970."""
     job.start()
     job.wait_until((job.checkpoints / "archive" / "commits" / "0").exists, "the archive", poll_s=0.2)
     seconds = options.warm_up_s + options.minutes * 60
@@ -95,7 +101,7 @@ def _play(job: Job, broker: Broker, options: argparse.Namespace) -> tuple[Sample
     began_ms = (time.time() + options.warm_up_s) * 1_000
     next_s = warm_s
 
-    def over() -> bool:
+    def load_is_over() -> bool:
         nonlocal next_s
         if time.monotonic() >= next_s:
             next_s += options.minutes * 60 / _SAMPLES
@@ -104,7 +110,7 @@ def _play(job: Job, broker: Broker, options: argparse.Namespace) -> tuple[Sample
         return simulator.poll() is not None
 
     try:
-        job.wait_until(over, "the end of the load", poll_s=0.5, within_s=seconds + 300)
+        job.wait_until(load_is_over, "the end of the load", poll_s=0.5, within_s=seconds + 300)
         assert simulator.returncode == 0, f"the simulator ended with code {simulator.returncode}"
         job.wait_until_done(_CATCH_UP_S)
     finally:
@@ -135,7 +141,7 @@ def _report(samples: Samples) -> Iterator[str]:
 
 
 def _state(tables: Tables, began_ms: float) -> Iterator[str]:
-    """The size of the state as the engine told it, after the warm-up."""
+    """The size of the state after the warm-up, as the engine reported it."""
     for name in ("state_rows", "state_bytes"):
         rows = (row for row in tables["stream_progress"].of("processed_ms", name) if row[1] is not None)
         yield _quarters(name, [size for clock_ms, size in sorted(rows) if clock_ms >= began_ms])
@@ -148,8 +154,8 @@ def _quarters(name: str, values: Sequence[float]) -> str:
     return f"{name:32}{median(values[:quarter]):14,.0f}{median(values[-quarter:]):14,.0f}{max(values):10,.0f}"
 
 
-def _phases(job: Job) -> Iterator[str]:
-    """Where a micro-batch's time goes, by the clocks that the files of a query keep."""
+def _durations(job: Job) -> Iterator[str]:
+    """How long the micro-batches of each query take, by the times in its checkpoint files."""
     for query in ("sessionize", "archive", "rollup"):
         folder = job.checkpoints / query
         offsets = sorted((folder / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
@@ -162,11 +168,11 @@ def _phases(job: Job) -> Iterator[str]:
             if last is not None:
                 cycle_ms.append(clock_ms - last)
             last = clock_ms
-        yield f"{query}: {len(offsets)} micro-batches, {_shares(took_ms)} long, {_shares(cycle_ms)} from one to the next"
+        yield f"{query}: {len(offsets)} micro-batches, {_spread(took_ms)} long, {_spread(cycle_ms)} from one to the next"
 
 
 def _delays(tables: Tables, began_ms: float) -> Iterator[str]:
-    """Event to row and heartbeat lateness, row by row, after the warm-up."""
+    """Event to row and heartbeat lateness of the rows after the warm-up."""
     progress = tables["stream_progress"].of("query", "processed_ms", "batch_ms")
     committed_ms = {clock_ms: clock_ms + took_ms for query, clock_ms, took_ms in progress if query == "sessionize"}
     for name, since, is_beat in (
@@ -180,10 +186,10 @@ def _delays(tables: Tables, began_ms: float) -> Iterator[str]:
             if clock_ms >= began_ms and clock_ms in committed_ms
             if since_ms is not None and (change == "heartbeat") is is_beat
         ]
-        yield f"{name}: {_shares(delays)}, {len(delays):,} rows"
+        yield f"{name}: {_spread(delays)}, {len(delays):,} rows"
 
 
-def _shares(values: Sequence[float]) -> str:
+def _spread(values: Sequence[float]) -> str:
     if not values:
         return "nothing"
     ordered = sorted(values)
