@@ -39,9 +39,9 @@ _JAVA = {
 }
 _PYTHON = {
     "rules": r"sessionization/core",
-    "entries, rows": r"sessionization/spark/codec",
-    "buckets (JSON)": r"sessionization/spark/layout",
-    "processor": r"sessionization/spark/processor",
+    "entries, rows": r"sessionization/spark/operator/codec",
+    "buckets (JSON)": r"sessionization/spark/operator/(group|session)_store",
+    "processor": r"sessionization/spark/operator/processor",
     "rows from and to Arrow": r"serializers|conversion|pyarrow|pandas|types\.py",
 }
 _PYTHON_ANYWHERE = {"imports": r"importlib|zipimport", "state calls": r"stateful_processor_api_client|state_client"}
