@@ -1,14 +1,14 @@
-"""Instants: the wall clock, in the unit of all of them here, and as a date and time."""
+"""The wall clock in UTC milliseconds, and the conversion of such an instant to a date and time."""
 
 import time
 from datetime import UTC, datetime
 
 
 def wall_clock_ms() -> int:
-    """The instant now, in UTC milliseconds."""
+    """Return the current instant in UTC milliseconds."""
     return time.time_ns() // 1_000_000
 
 
 def utc(instant_ms: int) -> datetime:
-    """The instant that many milliseconds after the epoch."""
+    """Return the instant `instant_ms`, in milliseconds after the epoch, as a date and time in UTC."""
     return datetime.fromtimestamp(instant_ms / 1000, UTC)

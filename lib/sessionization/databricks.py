@@ -1,4 +1,4 @@
-"""Whether this process runs on Databricks, and which of the job's tasks runs the stream there."""
+"""Whether this process runs on Databricks, and which task of the job runs the stream there."""
 
 import os
 from typing import Final, Literal
@@ -7,7 +7,7 @@ from sessionization.errors import ConfigurationError
 
 ENTRY_POINTS: Final = ("notebook", "file")
 ENTRY_POINT_VARIABLE: Final = "SESSIONIZATION_ENTRY_POINT"
-"""Environment variable by which a job's cluster names the one of its tasks that runs the stream."""
+"""Environment variable in which a job's cluster names the task that runs the stream."""
 
 
 def on_databricks() -> bool:
@@ -15,11 +15,12 @@ def on_databricks() -> bool:
 
 
 def is_chosen(entry_point: Literal["notebook", "file"]) -> bool:
-    """Whether the stream is this entry point's to run.
+    """Whether this entry point runs the stream.
 
-    A job starts both, and its cluster names one: so exactly one goes on. Where none is named, whoever was started is.
+    A job starts both entry points and its cluster names one of them, so exactly one runs the stream. If the cluster
+    names none, each entry point that is started runs it.
 
-    Raises `ConfigurationError` where something else is named.
+    Raises `ConfigurationError` where the cluster names anything else.
     """
     chosen = os.environ.get(ENTRY_POINT_VARIABLE, entry_point)
     if chosen not in ENTRY_POINTS:

@@ -11,19 +11,19 @@ HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 _UNITS_MS = {"d": DAY_MS, "h": HOUR_MS, "m": 60_000, "s": 1_000, "ms": 1}
 _LONGEST_MS = 36_500 * _UNITS_MS["d"]
-_WRITTEN = re.compile(r"([0-9]{1,15})(ms|s|m|h|d)")
+_PATTERN = re.compile(r"([0-9]{1,15})(ms|s|m|h|d)")
 
 
 def parse_duration_ms(text: str) -> int:
-    """Read a duration; the result is in milliseconds.
+    """Read a duration, and return it in milliseconds.
 
-    Raises `ConfigurationError` when `text` is not a whole number with one of the units ms, s, m, h and d, or stands
-    for more than a hundred years, which neither a timestamp nor Spark could take.
+    Raises `ConfigurationError` when `text` is not a whole number with one of the units ms, s, m, h and d. Raises it
+    also for more than a hundred years, because neither a timestamp nor Spark accepts that.
 
     >>> parse_duration_ms("30s")
     30000
     """
-    match = _WRITTEN.fullmatch(text)
+    match = _PATTERN.fullmatch(text)
     if match is None:
         msg = f"{text!r} is not a duration: write a number and ms, s, m, h or d, such as 30s"
         raise ConfigurationError(msg)
@@ -35,7 +35,7 @@ def parse_duration_ms(text: str) -> int:
 
 
 def format_duration(duration_ms: int) -> str:
-    """Write a duration in the largest unit that keeps it a whole number, so that `parse_duration_ms` reads it back.
+    """Write a duration as a whole number of the largest possible unit; `parse_duration_ms` reads it back.
 
     >>> format_duration(90_000), format_duration(1_800_000)
     ('90s', '30m')
@@ -50,7 +50,7 @@ def format_duration(duration_ms: int) -> str:
 
 
 def _validate(value: object) -> object:
-    """Let milliseconds through as they are, so that a settings object can be built from another one's fields."""
+    """Return milliseconds unchanged, so that a settings object can be built from another one's fields."""
     if not isinstance(value, str):
         return value
     try:
@@ -65,4 +65,4 @@ Duration = Annotated[
     PlainSerializer(format_duration, return_type=str),
     WithJsonSchema({"type": "string", "format": "duration", "examples": ["500ms", "30s", "30m", "12h", "7d"]}),
 ]
-"""A pydantic field in milliseconds that is written, and read, as text such as `30s`; bounds on it are milliseconds."""
+"""A pydantic field in milliseconds that is read and written as text such as `30s`. Its bounds are milliseconds."""

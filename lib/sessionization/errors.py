@@ -1,18 +1,18 @@
-"""What can go wrong in a way that a person can put right."""
+"""The errors that a person can correct."""
 
 from typing import ClassVar
 
 
 class SessionizationError(Exception):
-    """Raised when a job cannot go on; the message is one line: what, which value, and what to do next.
+    """Raised when a job cannot continue; the message is one line: the problem, the value and the next step.
 
-    The root of every error that this package raises on purpose. `exit_code` is what a job then exits with.
+    The base class of every error that this package raises on purpose. A job exits with the error's `exit_code`.
     """
 
     exit_code: ClassVar[int] = 2
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython shows for it in a notebook: the line, and no stack."""
+        """Return the text that IPython shows in a notebook: the message without a stack."""
         return [f"{type(self).__name__}: {self}"]
 
 
@@ -25,46 +25,49 @@ class SetupError(SessionizationError):
 
 
 class CheckpointError(SessionizationError):
-    """Raised when a checkpoint and the settings, or a checkpoint and the tables, do not belong together."""
+    """Raised when a checkpoint does not belong to the settings or to the tables."""
 
 
 class StreamError(SessionizationError):
-    """Raised when a streaming query ended on its own; the message names the query and its first cause."""
+    """Raised when a streaming query ended on its own, or the engine died.
+
+    The message of an ended query names the query and its first cause.
+    """
 
     exit_code = 1
 
 
 class DeliveryError(SessionizationError):
-    """Raised when brokers that took messages at first take no more of them; the message tells the cause."""
+    """Raised when brokers accepted messages at first and then accept no more; the message names the cause."""
 
     exit_code = 1
 
 
 class MaintenanceError(SessionizationError):
-    """Raised when a job did not do all that it was to do to the tables: steps failed, or somebody else changed one meanwhile.
+    """Raised when a job's work on the tables is incomplete: steps failed, or another writer changed a table meanwhile.
 
-    The message names the cause of each.
+    The message names the cause of each failure.
     """
 
     exit_code = 1
 
 
 class DifferenceError(SessionizationError):
-    """Raised when what was worked out anew is not what the tables hold; the message says how much of it."""
+    """Raised when recomputed sessions differ from the tables; the message counts the differences."""
 
     exit_code = 1
 
 
 class StateError(SessionizationError):
-    """Raised when an operator's state breaks an invariant, or a repartitioning was cut off or has changed what it holds.
+    """Raised when an operator's state breaks an invariant, or a repartitioning was interrupted or changed the state.
 
-    The message names each invariant, how often, and one example, or says what became of the repartitioning.
+    The message names each invariant with a count and one example, or describes the result of the repartitioning.
     """
 
     exit_code = 1
 
 
 class StoppedError(SessionizationError):
-    """Raised when a job is told to stop before it has begun anything; that is what was wanted, so it exits with 0."""
+    """Raised when a job receives a stop before it has started any work. This is no failure: the job exits with 0."""
 
     exit_code = 0

@@ -1,4 +1,4 @@
-"""Who is told, line by line, how a job goes."""
+"""The type of a function that reports the progress of a job, one line a call."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Stop when asked to, or when the time is over, between two pieces of work rather than within one."""
+"""Stop on a signal or after a time, between two pieces of work rather than within one."""
 
 import signal
 import threading
@@ -8,27 +8,27 @@ from contextlib import contextmanager
 
 @contextmanager
 def stop_on_signals() -> Iterator[threading.Event]:
-    """An event that SIGTERM and Ctrl-C set; afterwards they do again what they did before.
+    """Yield an event that SIGTERM and Ctrl-C set; restore the previous handlers at the end.
 
-    Outside the main thread, which alone can hear signals, it is an event that nothing sets.
+    Only the main thread can handle signals. In another thread nothing sets the event.
     """
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    for number in before:
+    previous_handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    for number in previous_handlers:
         signal.signal(number, lambda *_: stop.set())
     try:
         yield stop
     finally:
-        for number, handler in before.items():
+        for number, handler in previous_handlers.items():
             signal.signal(number, handler)
 
 
 @contextmanager
 def stop_after(stop: threading.Event, run_for_ms: int | None) -> Iterator[None]:
-    """Set `stop` so long after, where there is a time, and in any case when the body ends."""
+    """Set `stop` after `run_for_ms`, if it is given, and always when the body ends."""
     timer = threading.Timer((run_for_ms or 0) / 1000, stop.set)
     timer.daemon = True
     if run_for_ms is not None:
@@ -42,11 +42,11 @@ def stop_after(stop: threading.Event, run_for_ms: int | None) -> Iterator[None]:
 
 @contextmanager
 def preserve_interrupt_handler() -> Iterator[None]:
-    """Whoever hears Ctrl-C goes on hearing it, though the body puts its own handler in that place, as Spark's start does."""
-    heard = signal.getsignal(signal.SIGINT)
+    """Restore the handler of Ctrl-C after a body that replaces it, as the start of Spark does."""
+    handler = signal.getsignal(signal.SIGINT)
     try:
         yield
     finally:
         is_main = threading.current_thread() is threading.main_thread()
-        if is_main and callable(heard) and heard is not signal.default_int_handler:
-            signal.signal(signal.SIGINT, heard)
+        if is_main and callable(handler) and handler is not signal.default_int_handler:
+            signal.signal(signal.SIGINT, handler)
