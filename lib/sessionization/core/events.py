@@ -1,6 +1,6 @@
-"""What a device says (events) and what the rules answer (changes).
+"""The events that devices report, and the changes that the rules emit.
 
-Every time is UTC in whole milliseconds (`_ms`); every duration that a device reports is in seconds (`_s`).
+Every time is UTC in whole milliseconds (`_ms`). Every duration that a device reports is in seconds (`_s`).
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ class Platform(StrEnum):
 
 
 class ChangeKind(StrEnum):
-    """What happened to a session."""
+    """The kinds of change to a session."""
 
     STARTED = "started"
     HEARTBEAT = "heartbeat"
@@ -39,7 +39,7 @@ class EndReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A device says that a session started at `at_ms` (event time)."""
+    """A device reports that a session started at `at_ms` (event time)."""
 
     session_id: int
     at_ms: int
@@ -50,7 +50,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """A device says that a session ended at `at_ms` (event time), after `foreground_s` seconds in the foreground."""
+    """A device reports that a session ended at `at_ms` (event time), after `foreground_s` seconds in the foreground."""
 
     session_id: int
     at_ms: int
@@ -66,9 +66,10 @@ Event = Start | End
 class Change(NamedTuple):
     """One row of `session_changes`, without the device: the same names, times in milliseconds.
 
-    A named tuple: to make a frozen dataclass of so many fields takes three times as long, and was most of a heartbeat.
+    It is a named tuple because a frozen dataclass of so many fields takes three times as long to create. That was
+    most of the cost of a heartbeat.
 
-    `event_ms` and `ingested_ms` are those of the event that was being applied, None where a timer was the cause.
+    `event_ms` and `ingested_ms` come from the event that was being applied; None where a timer was the cause.
     """
 
     session_id: int
@@ -90,15 +91,15 @@ class Change(NamedTuple):
 
 
 def in_order(events: Iterable[Event]) -> list[Event]:
-    """One device's events of one micro-batch, in the order in which they are applied.
+    """Sort one device's events of one micro-batch into the order in which they are applied.
 
-    (event time, End before Start, session id, foreground, account, platform, ingest time), nulls last, text by
-    code points: whatever order the engine hands rows over in, the same rows give the same result.
+    The order is (event time, End before Start, session id, foreground, account, platform, ingest time), nulls last,
+    text by code points. The same rows therefore give the same result in any order of the engine's rows.
     """
-    return sorted(events, key=_order)
+    return sorted(events, key=_sort_key)
 
 
-def _order(event: Event) -> tuple[object, ...]:
+def _sort_key(event: Event) -> tuple[object, ...]:
     foreground_s = event.foreground_s if isinstance(event, End) else None
     return (
         event.at_ms,

@@ -1,4 +1,4 @@
-"""The fixed grid of instants that timers are set on."""
+"""The fixed grid of instants for which timers are set."""
 
 from dataclasses import dataclass
 from zlib import crc32
@@ -25,16 +25,16 @@ class Grid:
         return self.at_or_before(instant_ms) + self.step_ms
 
     def steps(self, from_ms: int, to_ms: int) -> int:
-        """How many steps lie between two instants of the grid."""
+        """Return the number of steps between two instants of the grid."""
         return (to_ms - from_ms) // self.step_ms
 
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """A timer that was set for one instant and fires at `now_ms`, maybe much later.
+    """A timer that was set for one instant and fires at `now_ms`, perhaps much later.
 
-    `due_ms` is the newest instant of the grid, and `first_due_ms` the first that was not emitted yet: the one the timer
-    was set for, which so stands for the last beat.
+    `due_ms` is the newest instant of the grid. `first_due_ms` is the first instant that was not emitted yet. The timer
+    was set for that instant, so the timer itself records which heartbeats were emitted.
     """
 
     now_ms: int
@@ -44,11 +44,11 @@ class Firing:
 
     @property
     def missed(self) -> int:
-        """How many instants before `due_ms` were not emitted; below 0 where that one was."""
+        """The number of instants before `due_ms` that were not emitted; below 0 if `due_ms` itself was emitted."""
         return self.grid.steps(self.first_due_ms, self.due_ms)
 
     def beat_of(self, opened_ms: int) -> int:
-        """How many instants of the grid have come since a session was opened, `due_ms` the last; below 1 if none has."""
+        """Return the number of grid instants since a session was opened, up to `due_ms`; below 1 if there are none."""
         return self.grid.steps(self.grid.at_or_before(opened_ms), self.due_ms)
 
     @classmethod
@@ -57,8 +57,8 @@ class Firing:
 
 
 def grid_of(grouping_key: str, heartbeat_ms: int) -> Grid:
-    """The grid of a grouping key: its checksum spreads the keys' beats evenly over the heartbeat interval.
+    """Return the grid of a grouping key. The key's checksum spreads the beats of all keys evenly over the interval.
 
-    A million sessions opened in one second so do not beat in one second, also not after an outage.
+    A million sessions opened in one second therefore do not beat in one second, even after an outage.
     """
     return Grid(heartbeat_ms, crc32(grouping_key.encode()) % heartbeat_ms)

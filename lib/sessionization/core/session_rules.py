@@ -1,7 +1,7 @@
 """The session rules of one device: (sessions, events or a timer, now) -> (sessions, changes).
 
 A device's sessions are a mapping from session id to `SessionState`. Nothing here reads a clock, and no argument is
-ever modified. The rows S1 to S6, E1 to E4 and T1 to T4 that the comments name are those of docs/session-rules.md.
+ever modified. The comments name the rules S1 to S6, E1 to E4 and T1 to T4 of docs/session-rules.md.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from sessionization.core.session_state import Closed, Live, PendingEnd, Rules, S
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What became of the events that left no change of their own. Every field counts events, `evicted` entries."""
+    """Counts of all events, of the duplicates, which cause no change, and of the evicted entries."""
 
     events: int = 0
     duplicate_start: int = 0
@@ -27,7 +27,7 @@ _NO_TALLY = Tally()
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The device's sessions afterwards, the changes in the order they happened, and the counts."""
+    """The device's sessions afterwards, the changes in the order in which they happened, and the counts."""
 
     sessions: dict[int, SessionState]
     changes: list[Change]
@@ -35,7 +35,7 @@ class Outcome:
 
 
 def on_events(sessions: Sessions, events: Iterable[Event], now_ms: int, rules: Rules) -> Outcome:
-    """Apply one device's events of one micro-batch, put in order first.
+    """Sort one device's events of one micro-batch, and apply them.
 
     >>> from sessionization.core.events import Platform, Start
     >>> outcome = on_events({}, [Start(7, 1_000, Platform.PC, 1_500)], now_ms=2_000, rules=Rules())
@@ -49,9 +49,9 @@ def on_events(sessions: Sessions, events: Iterable[Event], now_ms: int, rules: R
 
 
 def on_timer(sessions: Sessions, firing: Firing, rules: Rules) -> Outcome:
-    """Let a timer fire, after the events of the same micro-batch.
+    """Apply a timer that fires, after the events of the same micro-batch.
 
-    Emit at most one row per entry, and so at most one heartbeat per session, however late the timer fires.
+    Emit at most one row per entry, hence at most one heartbeat per session, even if the timer fires late.
     """
     device = _Device(dict(sessions), firing.now_ms)
     for session_id in sorted(sessions):
@@ -121,7 +121,7 @@ class _Device:
         self._cut_session_before(order)
 
     def _cut_session_before(self, order: tuple[int, int]) -> None:
-        """S6: a new Start ends the session just before it no later than itself."""
+        """S6: cut the session directly before a new Start, so that it ends no later than that Start."""
         earlier = [
             (entry.started_ms, session_id)
             for session_id, entry in self._sessions.items()
@@ -130,9 +130,9 @@ class _Device:
         if not earlier:
             return
         _, session_id = max(earlier)
-        before = self._sessions[session_id]
-        if isinstance(before, Closed) and before.ended_ms > order[0]:
-            self._put_closed(session_id, replace(before, ended_ms=order[0], revision=before.revision + 1))
+        previous = self._sessions[session_id]
+        if isinstance(previous, Closed) and previous.ended_ms > order[0]:
+            self._put_closed(session_id, replace(previous, ended_ms=order[0], revision=previous.revision + 1))
 
     def _end(self, end: End) -> None:
         match self._sessions.get(end.session_id):
@@ -158,13 +158,13 @@ class _Device:
                 )
 
     def _evict(self) -> None:
-        """Forget the closed session that was closed first; with none, the pending End that was seen first."""
-        remembered = [
+        """Forget the session that was closed first; without closed sessions, the pending End that was seen first."""
+        candidates = [
             (isinstance(entry, PendingEnd), entry.place, session_id)
             for session_id, entry in self._sessions.items()
             if not isinstance(entry, Live)
         ]
-        _, _, session_id = min(remembered)
+        _, _, session_id = min(candidates)
         entry = self._sessions[session_id]
         assert not isinstance(entry, Live)
         self.forget(session_id, entry)
@@ -182,7 +182,7 @@ class _Device:
         self._put_closed(session_id, closed)
 
     def beat(self, session_id: int, live: Live, firing: Firing) -> None:
-        """Emit the newest due heartbeat of a live session, if there is one that was not emitted before."""
+        """Emit the newest due heartbeat of a live session, if one is due and was not emitted yet."""
         beat = firing.beat_of(live.opened_ms)
         if beat < 1 or firing.missed < 0:
             return
@@ -202,20 +202,20 @@ class _Device:
         )
 
     def forget(self, session_id: int, entry: Closed | PendingEnd) -> None:
-        """Drop an entry; a pending End leaves as an orphan, so that it is not lost."""
+        """Remove an entry; emit a pending End as an orphan, so that it is not lost."""
         del self._sessions[session_id]
         if isinstance(entry, PendingEnd):
             self._emit_ended(session_id, entry)
 
     def _live(self) -> tuple[int, Live] | None:
-        """The device's live session, if it has one, by its id."""
+        """Return the id and the entry of the device's live session, None without one."""
         for session_id, entry in self._sessions.items():
             if isinstance(entry, Live):
                 return session_id, entry
         return None
 
     def _next_start_ms(self, order: tuple[int, int]) -> int | None:
-        """`started_at` of the earliest remembered session that is later than `order`."""
+        """Return `started_at` of the earliest remembered session that is later than `order`."""
         return min(
             (
                 entry.started_ms
@@ -226,7 +226,7 @@ class _Device:
         )
 
     def _clamp(self, session_id: int, started_ms: int, at_ms: int) -> int:
-        """The end nearest to `at_ms` that is neither before the session's start nor after the next one's."""
+        """Return the end nearest to `at_ms` that is not before the session's start and not after the next one's."""
         next_start_ms = self._next_start_ms((started_ms, session_id))
         return max(started_ms, at_ms if next_start_ms is None else min(at_ms, next_start_ms))
 
@@ -253,7 +253,7 @@ class _Device:
         )
 
     def _emit_ended(self, session_id: int, entry: Closed | PendingEnd) -> None:
-        """Emit the end of a closed session, or of an End whose Start has not come as an orphaned one."""
+        """Emit the end of a closed session, or an orphaned end for an End whose Start has not come."""
         if isinstance(entry, Closed):
             reason, revision, started_ms, ended_ms = entry.reason, entry.revision, entry.started_ms, entry.ended_ms
         else:

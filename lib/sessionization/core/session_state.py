@@ -1,4 +1,4 @@
-"""What is remembered of a device's sessions, until when, and the timer that follows from it."""
+"""The entries of a device's sessions, how long each is remembered, and the timer that follows from them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -19,10 +19,10 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class RulesInForce:
-    """The rules by the micro-batch's clock: `rules` after `previous_until_ms`, `previous` until then.
+    """The rules by the clock of the micro-batch: `previous` up to `previous_until_ms`, `rules` after it.
 
-    A micro-batch that was cut off is repeated with its old clock. It must then be repeated under its old rules too,
-    for part of it may already be in the tables.
+    A micro-batch that was interrupted is repeated with its old clock. It must be repeated under its old rules too,
+    because part of it may already be in the tables.
     """
 
     rules: Rules
@@ -35,7 +35,10 @@ class RulesInForce:
         return self.rules
 
     def followed_by(self, rules: Rules, last_ms: int | None) -> "RulesInForce":
-        """Other rules from now on; the newest micro-batch that was begun, if any (`last_ms` is its clock), keeps its own."""
+        """Return `rules` for all later micro-batches; the newest started micro-batch retains its own rules.
+
+        `last_ms` is the clock of that micro-batch, None if no micro-batch was started.
+        """
         if last_ms is None:
             return RulesInForce(rules)
         if self.rules == rules:
@@ -45,7 +48,7 @@ class RulesInForce:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """Opened and not over. A device has at most one."""
+    """A session that was opened and is not over. A device has at most one."""
 
     started_ms: int
     opened_ms: int
@@ -55,9 +58,10 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """Over, and remembered until `closed_ms + late_retention`, so that late and repeated events are recognised.
+    """A session that is over, remembered until `closed_ms + late_retention` to recognise late and repeated events.
 
-    `place` orders the closed sessions and pending Ends of a device by when they became so; the bound uses it.
+    `place` orders a device's closed sessions and pending Ends by when they became so. The bound on a device's entries
+    uses it to choose the entry to evict.
     """
 
     started_ms: int
@@ -88,7 +92,7 @@ Sessions = Mapping[int, SessionState]
 
 
 def deadline_ms(entry: Closed | PendingEnd, rules: Rules) -> int:
-    """When a closed session or a pending End may be forgotten (processing time)."""
+    """Return the processing time from which a closed session or a pending End may be forgotten."""
     since_ms = entry.closed_ms if isinstance(entry, Closed) else entry.seen_ms
     return since_ms + rules.late_retention_ms
 
@@ -96,7 +100,7 @@ def deadline_ms(entry: Closed | PendingEnd, rules: Rules) -> int:
 def clamp_to_now(sessions: Sessions, now_ms: int) -> dict[int, SessionState]:
     """Replace every processing time (opened, closed, seen) that is later than `now_ms` by `now_ms`.
 
-    So a session that was opened under a clock that was ahead beats, times out and is forgotten on time.
+    A session that was opened under a clock that ran ahead then beats, times out and is forgotten on time.
     """
     return {session_id: _clamp_to_now(entry, now_ms) for session_id, entry in sessions.items()}
 
@@ -114,10 +118,10 @@ def _clamp_to_now(entry: SessionState, now_ms: int) -> SessionState:
 
 
 def next_timer_ms(entries: Iterable[SessionState], now_ms: int, grid: Grid, rules: Rules) -> int | None:
-    """The instant that the one timer over `entries` must be set for, always after `now_ms`; None without entries.
+    """Return the instant for the one timer over `entries`, always after `now_ms`; None without entries.
 
-    A timer that is not due is always the one that this gives for the entries it was set for, at any `now_ms`
-    before it fires: so a change of entries moves the timer from this of the old to this of the new.
+    The result for the same entries is the same at any `now_ms` before the timer fires. The timer of unchanged entries
+    can therefore be computed again, and a change of entries moves it from the old entries' result to the new one's.
     """
     earliest_ms: int | None = None
     for entry in entries:
