@@ -1,4 +1,4 @@
-"""What a person says of Kafka: options of the client as KEY=VALUE, secrets by reference only, and a topic's name."""
+"""Kafka settings of a command line: client options as KEY=VALUE, secrets only by reference, and a topic's name."""
 
 import os
 import re
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from sessionization.errors import ConfigurationError
 
 OUTPUT_TOPIC = "output_sessions"
-"""The topic that changes go to unless another is named."""
+"""The default topic of the changes."""
 _INPUT_TOPICS = ("pc_sessions", "console_sessions")
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _SECRET_PARTS = ("password", "passphrase", "secret", "jaas", "keystore.key", "key.pem", "oauthbearer.config")
@@ -33,9 +33,9 @@ _SET_BY_THE_JOB = {
 
 
 def parse_kafka_options(texts: Iterable[str]) -> dict[str, str]:
-    """Options by name. A secret must be `env:NAME` or `secret:SCOPE/KEY`, so that no command line shows it.
+    """Return the options by name. A secret must be `env:NAME` or `secret:SCOPE/KEY`, so that no command line shows it.
 
-    Raises `ValueError` with what to change; no message repeats a value.
+    Raises `ValueError` with the correction to make; no message repeats a value.
     """
     options: dict[str, str] = {}
     for text in texts:
@@ -62,7 +62,7 @@ def parse_kafka_options(texts: Iterable[str]) -> dict[str, str]:
 
 
 def check_client_options(texts: tuple[str, ...]) -> tuple[str, ...]:
-    """The same texts; raises `ValueError` for one that is no option, or not one to set from outside."""
+    """Return `texts`; raises `ValueError` for a text that is no option, or for an option that may not be set here."""
     for name in parse_kafka_options(texts):
         is_known = name.startswith("kafka.") or name in _SOURCE_OPTIONS
         if name.lower() in _SET_BY_THE_JOB or not is_known:
@@ -75,7 +75,7 @@ def check_client_options(texts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def check_output_topic(name: str) -> str:
-    """The same name; raises `ValueError` for one that no topic can have, or an input has."""
+    """Return `name`; raises `ValueError` for a name that no topic can have, and for the name of an input topic."""
     if _TOPIC.fullmatch(name) is None or name in {".", ".."}:
         msg = f"{name!r} is no topic's name: write at most 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'"
         raise ValueError(msg)
@@ -86,18 +86,18 @@ def check_output_topic(name: str) -> str:
 
 
 def resolve_secrets(options: Mapping[str, str], secret: Callable[[str, str], str] | None) -> dict[str, str]:
-    """The options with every reference replaced by what it refers to.
+    """Return the options with every reference replaced by its value.
 
     Args:
         options: as `parse_kafka_options` returns them.
-        secret: gives a secret by scope and key; None where there are no secret scopes.
+        secret: returns a secret by scope and key; None where there are no secret scopes.
 
-    Raises `ConfigurationError` where a reference leads nowhere.
+    Raises `ConfigurationError` where a reference cannot be resolved.
     """
-    return {name: _value(name, value, secret) for name, value in options.items()}
+    return {name: _resolve(name, value, secret) for name, value in options.items()}
 
 
-def _value(name: str, value: str, secret: Callable[[str, str], str] | None) -> str:
+def _resolve(name: str, value: str, secret: Callable[[str, str], str] | None) -> str:
     if value.startswith(_FROM_ENVIRONMENT):
         variable = value.removeprefix(_FROM_ENVIRONMENT)
         if not os.environ.get(variable):

@@ -1,4 +1,4 @@
-"""The settings of `jobs/sessionize.py`: one field an option, checked once, here."""
+"""The settings of `jobs/sessionize.py`: one field per option, checked once, here."""
 
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -28,7 +28,7 @@ PositiveDuration = Annotated[Duration, Field(ge=1)]
 
 
 class SessionizeSettings(BaseModel):
-    """What to read, where to write, and the rules. Durations are milliseconds once read."""
+    """The input, the output and the session rules of the stream. Durations are milliseconds after parsing."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -43,7 +43,8 @@ class SessionizeSettings(BaseModel):
     )
     starting_offsets: Literal["earliest", "latest"] = Field(
         "earliest",
-        description="kafka: where a new checkpoint begins; give the same at later starts, which go on from where the last one was",
+        description="kafka: where a new checkpoint begins; give the same at later starts, "
+        "which go on from where the last one was",
     )
     max_offsets_per_trigger: int = Field(
         100_000, ge=1, description="kafka: how many messages a micro-batch of the sessionize query takes at most"
@@ -65,13 +66,14 @@ class SessionizeSettings(BaseModel):
     )
     output_topic: str = Field(
         OUTPUT_TOPIC,
-        description="with --sink kafka: the topic that changes go to, on the same brokers; of no other job with other tables",
+        description="with --sink kafka: the topic that changes go to, on the same brokers; "
+        "no job with other tables may use it",
         json_schema_extra={"metavar": "TOPIC"},
     )
     mode: Literal["micro-batch", "real-time"] = Field(
         "micro-batch",
-        description="how the sessionize query runs; real-time sends a change as soon as it is known, on Databricks, with "
-        "--source kafka and --sink kafka",
+        description="how the sessionize query runs; real-time sends a change as soon as it is known, on Databricks, "
+        "with --source kafka and --sink kafka",
     )
     warehouse: Path | None = Field(None, description="folder of the Delta tables, on a laptop")
     catalog: str | None = Field(None, description="Unity Catalog catalog of the tables, on Databricks")
@@ -80,7 +82,8 @@ class SessionizeSettings(BaseModel):
     heartbeat: PositiveDuration = Field(30_000, description="how often a live session emits a heartbeat")
     session_timeout: PositiveDuration = Field(
         12 * 60 * 60_000,
-        description="the longest a session stays live without an End (processing time): longer than anybody plays at a stretch",
+        description="the longest a session stays live without an End (processing time): "
+        "longer than anybody plays at a stretch",
     )
     late_retention: PositiveDuration = Field(
         10 * 60_000, description="how long a closed session, or an End without Start, is remembered (processing time)"
@@ -96,7 +99,8 @@ class SessionizeSettings(BaseModel):
     )
     trigger: PositiveDuration = Field(
         1_000,
-        description="how often the sessionize query plans a micro-batch; with --mode real-time how long a batch lasts, 5s or more",
+        description="how often the sessionize query plans a micro-batch; "
+        "with --mode real-time how long a batch lasts, 5s or more",
     )
     device_groups: int | None = Field(
         None,
@@ -108,18 +112,18 @@ class SessionizeSettings(BaseModel):
         None,
         ge=1,
         le=1_000_000_000,
-        description="in place of --device-groups: how many devices to expect with a session that is live or still remembered; "
-        "a new checkpoint begins with the groups that suit them, an old one keeps those it has",
+        description="in place of --device-groups: how many devices to expect with a session that is live or still "
+        "remembered; a new checkpoint computes its groups from this number, an old one retains its groups",
     )
     from_sessions: bool = Field(
         default=False,
-        description="a new checkpoint takes the tables over and begins with the live sessions in them, of a checkpoint that was "
-        "lost or had other device groups; an old checkpoint goes on as it is",
+        description="a new checkpoint takes over the tables of a checkpoint that was lost or had other device groups, "
+        "and begins with their live sessions; an old checkpoint goes on as it is",
     )
     mlflow: str = Field(
         "auto",
         min_length=1,
-        description="MLflow experiment that keeps a run of its own for every start; auto: sessionization, where MLflow "
+        description="MLflow experiment that stores one run per start; auto: sessionization, where MLflow "
         "is installed; off: none",
         json_schema_extra={"metavar": "EXPERIMENT"},
     )
@@ -141,34 +145,34 @@ class SessionizeSettings(BaseModel):
 
     @field_validator("kafka_option")
     @classmethod
-    def _are_kafka_options(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_kafka_option(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
         return check_client_options(texts)
 
     @field_validator("output_topic")
     @classmethod
-    def _is_a_topic(cls, name: str) -> str:
+    def _check_output_topic(cls, name: str) -> str:
         return check_output_topic(name)
 
     @model_validator(mode="after")
-    def _fit_real_time(self) -> Self:
+    def _check_real_time(self) -> Self:
         if self.mode == "micro-batch":
             return self
         if self.source != "kafka":
-            wanted = "--source kafka, for it reads no files: add that, --bootstrap-servers and --sink kafka"
+            requirement = "--source kafka, because it reads no files: add that, --bootstrap-servers and --sink kafka"
         elif self.sink != "kafka":
-            wanted = "--sink kafka, for it writes to no Delta table: add that"
+            requirement = "--sink kafka, because it writes to no Delta table: add that"
         elif self.trigger < SHORTEST_REAL_TIME_MS:
             given = format_duration(self.trigger)
-            wanted = f"a --trigger of 5s or more, not {given}: it is how long a batch lasts; write --trigger 5m"
+            requirement = f"a --trigger of 5s or more, not {given}: it is how long a batch lasts; write --trigger 5m"
         elif self.from_sessions:
-            wanted = "a checkpoint that begins empty: leave --from-sessions out"
+            requirement = "a checkpoint that begins empty: leave --from-sessions out"
         else:
             return self
-        msg = f"--mode real-time needs {wanted}, or leave --mode out"
+        msg = f"--mode real-time needs {requirement}, or leave --mode out"
         raise ValueError(msg)
 
     @model_validator(mode="after")
-    def _belong_together(self) -> Self:
+    def _check_combinations(self) -> Self:
         if self.source == "files":
             if self.input is None:
                 msg = "--source files needs --input: name the folder that holds pc_sessions and console_sessions"
@@ -195,12 +199,12 @@ class SessionizeSettings(BaseModel):
 
     @property
     def kafka_options(self) -> dict[str, str]:
-        """What `--kafka-option` says, by name; references to secrets are still references."""
+        """The values of `--kafka-option` by name; references to secrets are not resolved."""
         return parse_kafka_options(self.kafka_option)
 
     @property
     def metrics_at(self) -> tuple[str, int] | None:
-        """Host and port of the metrics; None where they are not asked for."""
+        """Host and port of the metrics; None without `--metrics-port`."""
         return None if self.metrics_port is None else (self.metrics_host, self.metrics_port)
 
     @property

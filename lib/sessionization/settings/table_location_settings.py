@@ -1,4 +1,4 @@
-"""Where the tables are, as options: a folder on a laptop, a schema of Unity Catalog on Databricks."""
+"""The options for the location of the tables: a folder on a laptop, a schema of Unity Catalog on Databricks."""
 
 from pathlib import Path
 from typing import Self
@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 def check_table_location(warehouse: Path | None, catalog: str | None, schema_name: str | None) -> None:
-    """Let the tables have one location; raises `ValueError` for none, two, or half of one."""
+    """Check that the tables have one location; raises `ValueError` for none, two, or half of one."""
     if (warehouse is None) == (catalog is None):
         msg = "the tables need one location: give --warehouse DIR, or --catalog NAME and --schema NAME"
         raise ValueError(msg)
@@ -17,7 +17,7 @@ def check_table_location(warehouse: Path | None, catalog: str | None, schema_nam
 
 
 class TableLocationSettings(BaseModel):
-    """The settings of whoever works on tables that are there already."""
+    """The settings of a job that works on existing tables."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -26,6 +26,6 @@ class TableLocationSettings(BaseModel):
     schema_name: str | None = Field(None, alias="schema", description="schema of the tables in --catalog")
 
     @model_validator(mode="after")
-    def _have_one_home(self) -> Self:
+    def _check_one_location(self) -> Self:
         check_table_location(self.warehouse, self.catalog, self.schema_name)
         return self
