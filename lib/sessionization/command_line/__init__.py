@@ -1,1 +1,1 @@
-"""The command line of the jobs, and how Databricks hands over the same options."""
+"""The command line of the jobs, and the same options as parameters of Databricks jobs."""

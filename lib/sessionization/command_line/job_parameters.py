@@ -1,8 +1,8 @@
 """The options of a job as Databricks passes them: always all of them, as text.
 
-A command line leaves out an option that is not wanted. A job's parameters cannot be left out. So an empty text, or the
-option's own default, stands for an option that is not given. A flag is `true` or `false`. The values of an option that may
-be repeated stand in one text, separated as in a shell.
+A command line leaves out an option that is not wanted. A job's parameters cannot be left out. An empty text, or the
+option's own default, therefore means that the option is not given. A flag is `true` or `false`. The values of an
+option that may be repeated are in one text, separated as in a shell.
 """
 
 import shlex
@@ -16,24 +16,24 @@ from sessionization.errors import ConfigurationError
 
 
 def parameter_defaults(model: type[BaseModel]) -> dict[str, str]:
-    """The options of a job with their defaults, as its command line has them but without the two dashes.
+    """Return the options of a job with their defaults, named as on its command line but without the two dashes.
 
     >>> from sessionization.settings.sessionize_settings import SessionizeSettings
     >>> parameter_defaults(SessionizeSettings)["session-timeout"], parameter_defaults(SessionizeSettings)["run-for"]
     ('12h', '')
     """
     defaults = model.model_construct().model_dump(mode="json", warnings=False)
-    return {option_name(name, field): _text(defaults.get(name)) for name, field in model.model_fields.items()}
+    return {option_name(name, field): _as_text(defaults.get(name)) for name, field in model.model_fields.items()}
 
 
 def parameters_to_arguments(model: type[BaseModel], texts: Mapping[str, str]) -> list[str]:
-    """The command line that says what the parameters say.
+    """Return the command line that is equivalent to the parameters.
 
     Args:
         model: the settings of a job.
-        texts: each parameter's text by its name.
+        texts: the text of each parameter by the parameter's name.
 
-    Raises `ConfigurationError` for the text of a flag that is neither true nor false, and for quotes without an end.
+    Raises `ConfigurationError` for a flag whose text is neither true nor false, and for quotes that are not closed.
     """
     defaults, words = parameter_defaults(model), []
     for name, field in model.model_fields.items():
@@ -47,31 +47,31 @@ def parameters_to_arguments(model: type[BaseModel], texts: Mapping[str, str]) ->
                 raise ConfigurationError(msg)
             words.append(f"--{option}" if text == "true" else f"--no-{option}")
         elif _is_repeatable(field):
-            words.extend(f"--{option}={value}" for value in _values(option, text))
+            words.extend(f"--{option}={value}" for value in _split_values(option, text))
         else:
             words.append(f"--{option}={text}")
     return words
 
 
 def task_arguments(model: type[BaseModel], argv: Sequence[str]) -> list[str]:
-    """The command line of a task whose words `--NAME=TEXT` are parameters; other words stay as they are."""
+    """Return the command line of a task. Its words `--NAME=TEXT` are parameters; other words are left unchanged."""
     names = parameter_defaults(model)
     texts: dict[str, str] = {}
-    others = []
+    other_words = []
     for word in argv:
         option, equals, text = word.removeprefix("--").partition("=")
         if word.startswith("--") and equals and option in names and option not in texts:
             texts[option] = text
         else:
-            others.append(word)
-    return parameters_to_arguments(model, texts) + others
+            other_words.append(word)
+    return parameters_to_arguments(model, texts) + other_words
 
 
 def option_name(name: str, field: FieldInfo) -> str:
     return (field.alias or name).replace("_", "-")
 
 
-def _text(default: Any) -> str:
+def _as_text(default: Any) -> str:
     match default:
         case None | []:
             return ""
@@ -88,7 +88,7 @@ def _is_repeatable(field: FieldInfo) -> bool:
     return isinstance(extra, dict) and bool(extra.get("repeatable"))
 
 
-def _values(option: str, text: str) -> list[str]:
+def _split_values(option: str, text: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError as error:

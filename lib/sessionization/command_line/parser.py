@@ -1,8 +1,8 @@
-"""One command line for every job: a settings model in, options out.
+"""The command line of every job, built from its settings model.
 
-The options, their help and their checks come from the fields of the model, so that a setting is declared once. What
-pydantic-settings offers for this reads environment variables too, takes the text `None` for nothing and answers a
-wrong value with many lines; click leaves all of that to this page.
+The options, their help and their checks come from the fields of the model, so that a setting is declared once.
+pydantic-settings is not used: it also reads environment variables, treats the text `None` as no value and answers a
+wrong value with many lines. With click this module decides all of that.
 """
 
 import contextlib
@@ -45,16 +45,16 @@ _ADVICE = {
 
 
 def parse(model: type[M], argv: Sequence[str] | None, prog: str) -> M:
-    """Read `argv` (by default the process's own arguments) into `model`, one option a field.
+    """Read `argv` (by default the process's own arguments) into `model`, one option per field.
 
-    A field `max_event_age` is the option `--max-event-age`, a field with an alias takes its name from that, and a
-    `bool` is a flag (`--no-…` where it is true by default). Options are written in full and given once; environment
-    variables play no part. A description and a default show in `--help`; a field's `json_schema_extra` may name a
-    `metavar`, and says with `repeatable` that the option may be given several times.
+    A field `max_event_age` is the option `--max-event-age`. A field with an alias takes its option's name from the
+    alias. A `bool` is a flag (`--no-…` where it is true by default). Options are written in full and given once.
+    Environment variables are ignored. `--help` shows a field's description and default. A field's `json_schema_extra`
+    may set a `metavar`, and with `repeatable` it allows the option several times.
 
-    The words of a task on Databricks are read by `databricks.task_arguments` first.
+    On Databricks `task_arguments` reads the words of a task first.
 
-    Exits with code 0 after `--help`, and with code 2 and one line on stderr when something is wrong with `argv`.
+    Exits with code 0 after `--help`. Exits with code 2 and one line on stderr when `argv` is wrong.
     """
     try:
         if argv is None:
@@ -67,48 +67,48 @@ def parse(model: type[M], argv: Sequence[str] | None, prog: str) -> M:
 
 
 def read(model: type[M], argv: Sequence[str], prog: str = "") -> M:
-    """Read `argv` into `model` as `parse` does, for a caller who has no command line.
+    """Read `argv` into `model` as `parse` does, for a caller without a command line.
 
-    Raises `ConfigurationError` with what is wrong, and click's `Exit` after `--help`; `prog`, if given, is named in advice.
+    Raises `ConfigurationError` with the problem, and click's `Exit` after `--help`. Advice names `prog` if it is given.
     """
     schemas = _schemas(model)
     command = click.Command(prog, params=_options(model, schemas), help=model.__doc__, context_settings=_CONTEXT)
-    lists = f" ({prog} --help lists the options)" if prog else ""
+    help_hint = f" ({prog} --help lists the options)" if prog else ""
     try:
         context = command.make_context(prog, list(argv))
         if context.args:  # not repeated: they may be the rest of a secret
             words = "1 word belongs" if len(context.args) == 1 else f"{len(context.args)} words belong"
-            msg = f"{words} to no option: quote a value that holds spaces{lists}"
+            msg = f"{words} to no option: quote a value that holds spaces{help_hint}"
             raise ConfigurationError(msg)
         given = context.params
         settings = model.model_validate({field: text for field, text in given.items() if text is not None})
     except click.NoSuchOption as error:
-        meant = f"; did you mean {' or '.join(sorted(error.possibilities))}?" if error.possibilities else ""
-        msg = f"{error.option_name} is not an option{meant}{lists}"
+        suggestion = f"; did you mean {' or '.join(sorted(error.possibilities))}?" if error.possibilities else ""
+        msg = f"{error.option_name} is not an option{suggestion}{help_hint}"
         raise ConfigurationError(msg) from None
     except click.ClickException as error:
-        msg = f"{error.format_message().rstrip('.')}{lists}"
+        msg = f"{error.format_message().rstrip('.')}{help_hint}"
         raise ConfigurationError(msg) from None
     except ValidationError as error:
-        raise ConfigurationError(_explain(_first(error), schemas, prog)) from None
+        raise ConfigurationError(_explain(_first_error(error), schemas, prog)) from None
     _refuse_dead_mounts(settings)
     return settings
 
 
 def run(main: Callable[[], int], prog: str) -> None:
-    """Exit with what `main` returns; an error that a person can put right becomes one line on stderr and its exit code.
+    """Exit with the result of `main`. An error that a person can correct becomes one line on stderr and its exit code.
 
-    Where all went well it returns on Databricks, which may take any exit of a task for a failure.
+    After success on Databricks it returns instead, because Databricks may treat any exit of a task as a failure.
     """
     try:
         code = main()
     except SessionizationError as error:
-        _tell(prog, str(error))
+        _print_error(prog, str(error))
         code = error.exit_code
     except OSError as error:
         if not is_dead_mount(error):
             raise
-        _tell(
+        _print_error(
             prog,
             f"{describe_dead_mount(str(error.filename or 'a file'), error)}, then start the job again: nothing is lost",
         )
@@ -120,7 +120,10 @@ def run(main: Callable[[], int], prog: str) -> None:
 
 
 def say_on_stderr(prog: str) -> Say:
-    """What a job says as it runs: a line on stderr, with the job's name. Where nobody reads any more, the job goes on."""
+    """Return the function that writes a job's messages to stderr, one line each, with the job's name.
+
+    If stderr is closed, the message is lost and the job continues.
+    """
 
     def say(line: str) -> None:
         with contextlib.suppress(OSError):
@@ -131,7 +134,7 @@ def say_on_stderr(prog: str) -> Say:
 
 
 def _refuse_dead_mounts(settings: BaseModel) -> None:
-    """Look into every folder that is given, as far as it is there; raises `ConfigurationError` where its mount is dead."""
+    """Open every given folder that exists; raises `ConfigurationError` where its mount is dead."""
     for name, field in type(settings).model_fields.items():
         folder = getattr(settings, name)
         if not isinstance(folder, Path):
@@ -148,18 +151,18 @@ def _refuse_dead_mounts(settings: BaseModel) -> None:
 
 
 def _fail(prog: str, message: str) -> NoReturn:
-    _tell(prog, message)
+    _print_error(prog, message)
     sys.exit(2)
 
 
-def _tell(prog: str, message: str) -> None:
+def _print_error(prog: str, message: str) -> None:
     click.echo(f"{prog}: {' '.join(message.split())}", err=True)
 
 
 def _schemas(model: type[BaseModel]) -> dict[str, _Schema]:
-    """The JSON schema of each field by its public name."""
-    whole = model.model_json_schema()
-    definitions = whole.get("$defs", {})
+    """Return the JSON schema of each field by its public name."""
+    model_schema = model.model_json_schema()
+    definitions = model_schema.get("$defs", {})
 
     def resolve(schema: _Schema) -> _Schema:
         if "$ref" in schema:
@@ -169,18 +172,18 @@ def _schemas(model: type[BaseModel]) -> dict[str, _Schema]:
         present = [choice for choice in choices if choice.get("type") != "null"]
         return {**resolve(present[0]), **schema} if present else schema
 
-    return {name: resolve(schema) for name, schema in whole.get("properties", {}).items()}
+    return {name: resolve(schema) for name, schema in model_schema.get("properties", {}).items()}
 
 
 def _options(model: type[BaseModel], schemas: Mapping[str, _Schema]) -> list[click.Parameter]:
-    # As they are dumped, so that a default reads as it is written: 30s.
+    # Dumped as JSON, so that help shows a default as a person writes it: 30s.
     defaults = model.model_construct().model_dump(mode="json", warnings=False)
     options: list[click.Parameter] = []
     for name, field in model.model_fields.items():
-        public = field.alias or name
-        schema = schemas[public]
+        public_name = field.alias or name
+        schema = schemas[public_name]
         is_flag = field.annotation is bool
-        written = ("--no-" if field.default is True else "--") + public.replace("_", "-")
+        option_text = ("--no-" if field.default is True else "--") + public_name.replace("_", "-")
         description = (field.description or "").strip()
         if field.is_required():
             description += "  [required]"
@@ -188,13 +191,13 @@ def _options(model: type[BaseModel], schemas: Mapping[str, _Schema]) -> list[cli
             description += f"  [default: {defaults[name]}]"
         options.append(
             click.Option(
-                [written, public],
+                [option_text, public_name],
                 help=description,
                 metavar=None if is_flag else _metavar(schema),
-                # Both forms collect what was given, so that a repeated option can be told from a single one.
+                # Both forms collect every occurrence, so that a repeated option is detected.
                 multiple=not is_flag,
                 count=is_flag,
-                callback=_flag(value=field.default is not True) if is_flag else _callback(schema),
+                callback=_flag_callback(value=field.default is not True) if is_flag else _callback(schema),
             )
         )
     return options
@@ -210,18 +213,18 @@ def _metavar(schema: _Schema) -> str:
 
 
 def _callback(schema: _Schema) -> Callable[[click.Context, click.Option, tuple[str, ...]], object]:
-    return _every if schema.get("repeatable") else _once
+    return _check_each if schema.get("repeatable") else _check_single
 
 
-def _every(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...] | None:
-    """All values of an option that may be repeated."""
-    return tuple(str(_once(context, option, (text,))) for text in texts) or None
+def _check_each(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Return all values of an option that may be repeated."""
+    return tuple(str(_check_single(context, option, (text,))) for text in texts) or None
 
 
-def _once(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> str | None:
-    """Refuse a repeated option, of whose values one would be lost in silence, and an empty one.
+def _check_single(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> str | None:
+    """Refuse an empty option, and a repeated one, because one of its values would be lost silently.
 
-    Empty is what an unset shell variable leaves; as a folder it would mean the current one.
+    An unset shell variable gives an empty option. As a folder it would mean the current folder.
     """
     if len(texts) > 1:
         message = f"{option.opts[0]} is given more than once ({', '.join(map(repr, texts))}): give it once"
@@ -232,7 +235,7 @@ def _once(context: click.Context, option: click.Parameter, texts: tuple[str, ...
     return texts[0] if texts else None
 
 
-def _flag(*, value: bool) -> Callable[[click.Context, click.Parameter, int], bool | None]:
+def _flag_callback(*, value: bool) -> Callable[[click.Context, click.Parameter, int], bool | None]:
     def read(context: click.Context, option: click.Parameter, count: int) -> bool | None:
         if count > 1:
             message = f"{option.opts[0]} is given more than once: give it once"
@@ -242,19 +245,19 @@ def _flag(*, value: bool) -> Callable[[click.Context, click.Parameter, int], boo
     return read
 
 
-def _first(error: ValidationError) -> ErrorDetails:
-    """What to tell first: what is wrong with a value that was given, before what was not given at all."""
+def _first_error(error: ValidationError) -> ErrorDetails:
+    """Return the error to report first: a wrong value that was given comes before a missing one."""
     return min(error.errors(), key=lambda details: details["type"] == "missing")
 
 
 def _explain(error: ErrorDetails, schemas: Mapping[str, _Schema], prog: str) -> str:
-    """Say what is wrong, with which value, and what to do; a validator's own message begins with the value."""
+    """Describe the problem, the value and the correction; a validator's own message begins with the value."""
     message = error["msg"].removeprefix("Value error, ")
     if not error["loc"]:
         return message
-    public = str(error["loc"][0])
-    option, written = f"--{public.replace('_', '-')}", repr(error["input"])
-    schema = schemas.get(public, {})
+    public_name = str(error["loc"][0])
+    option, value = f"--{public_name.replace('_', '-')}", repr(error["input"])
+    schema = schemas.get(public_name, {})
     kind, context = error["type"], error.get("ctx", {})
     if kind == "missing":
         return f"{option} is missing: give it, as in {option} {_metavar(schema)}"
@@ -265,10 +268,10 @@ def _explain(error: ErrorDetails, schemas: Mapping[str, _Schema], prog: str) -> 
         bound = context[key]
         if schema.get("format") == "duration":
             bound = format_duration(int(bound))
-            written = written if isinstance(error["input"], str) else repr(format_duration(int(error["input"])))
-        return f"{option} {written} is {verdict}: write {relation} {bound}"
+            value = value if isinstance(error["input"], str) else repr(format_duration(int(error["input"])))
+        return f"{option} {value} is {verdict}: write {relation} {bound}"
     if kind in {"literal_error", "enum"}:
-        return f"{option} {written} is not known: write {context['expected']}"
-    explained = f"; {prog} --help explains it" if prog else ""
-    does_not_fit = f"does not fit: {message[:1].lower()}{message[1:]}{explained}"
-    return f"{option} {written} {_ADVICE.get(kind, does_not_fit)}"
+        return f"{option} {value} is not known: write {context['expected']}"
+    help_hint = f"; {prog} --help explains it" if prog else ""
+    default_advice = f"does not fit: {message[:1].lower()}{message[1:]}{help_hint}"
+    return f"{option} {value} {_ADVICE.get(kind, default_advice)}"

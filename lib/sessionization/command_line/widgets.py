@@ -1,4 +1,4 @@
-"""The options of a job as widgets of a notebook."""
+"""The options of a job as notebook widgets."""
 
 from collections.abc import Sequence
 from typing import Final, Literal, Protocol, TypeVar, get_args, get_origin
@@ -13,11 +13,11 @@ from sessionization.errors import ConfigurationError
 M = TypeVar("M", bound=BaseModel)
 
 JOB_RUN_ID: Final = "job-run-id"
-"""The widget that only a job fills, with `{{job.run_id}}`. It tells the notebook whether a person is watching."""
+"""The widget that only a job fills, with `{{job.run_id}}`. It shows whether a job or a person runs the notebook."""
 
 
 class WidgetBar(Protocol):
-    """What is used of `dbutils.widgets`, a workspace's or a laptop's."""
+    """The methods of `dbutils.widgets` that this module uses, in a workspace or on a laptop."""
 
     def text(self, name: str, defaultValue: str, label: str) -> None: ...  # noqa: N803 - as Databricks calls it
 
@@ -27,7 +27,7 @@ class WidgetBar(Protocol):
 
 
 def make_widgets(model: type[BaseModel], widgets: WidgetBar) -> None:
-    """Make a widget for every option of a job, of the option's name, with its default."""
+    """Make a widget for every option of a job, with the option's name and default."""
     for (option, default), field in zip(parameter_defaults(model).items(), model.model_fields.values(), strict=True):
         choices = _choices(field)
         if choices:
@@ -37,7 +37,7 @@ def make_widgets(model: type[BaseModel], widgets: WidgetBar) -> None:
 
 
 def make_job_run_id_widget(widgets: WidgetBar) -> None:
-    """Make the widget that tells a job from a person; whoever opens the notebook leaves it empty."""
+    """Make the widget that distinguishes a job from a person: a person leaves it empty."""
     widgets.text(JOB_RUN_ID, "", f"{JOB_RUN_ID} (filled by the job)")
 
 
