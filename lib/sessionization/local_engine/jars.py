@@ -1,4 +1,4 @@
-"""The jars that pyspark does not bring, fetched once and checked against their hashes."""
+"""The jars that pyspark does not include, downloaded once and checked against their hashes."""
 
 import fcntl
 import sys
@@ -13,7 +13,7 @@ from sessionization.command_line.parser import run
 
 @dataclass(frozen=True, slots=True)
 class Jar:
-    """Maven coordinates and the SHA-256 of the file that they must resolve to."""
+    """Maven coordinates of a file, and the SHA-256 that it must have."""
 
     organisation: str
     module: str
@@ -26,39 +26,39 @@ class Jar:
 
     @property
     def path(self) -> str:
-        """Where a Maven repository has the file."""
+        """The path of the file in a Maven repository."""
         return f"{self.organisation.replace('.', '/')}/{self.module}/{self.version}/{self.file_name}"
 
 
 JarSet = Literal["spark", "broker"]
-"""What a Spark session needs beside pyspark, and what runs a Kafka broker: the sections of `jars.lock`."""
+"""The sections of `jars.lock`: jars that a Spark session needs in addition to pyspark, and jars of a Kafka broker."""
 
 
-def pinned(wanted: JarSet) -> list[Jar]:
-    """The jars of one section of `jars.lock`."""
+def pinned(jar_set: JarSet) -> list[Jar]:
+    """Return the jars of one section of `jars.lock`."""
     lock = ConfigParser(allow_no_value=True, delimiters=(" sha256:",), interpolation=None)
-    lock.optionxform = str  # type: ignore[assignment,method-assign] # names keep their case
+    lock.optionxform = str  # type: ignore[assignment,method-assign] # names are case-sensitive
     lock.read_string((files("sessionization.local_engine") / "jars.lock").read_text(encoding="utf-8"))
     jars = []
-    for coordinates, sha256 in lock[wanted].items():
+    for coordinates, sha256 in lock[jar_set].items():
         organisation, module, version = coordinates.split(":")
         jars.append(Jar(organisation, module, version, sha256))
     return jars
 
 
-def jar_paths(wanted: JarSet) -> list[Path]:
-    """Where the jars are, fetching those that are missing; only that first call needs the network.
+def jar_paths(jar_set: JarSet) -> list[Path]:
+    """Return the paths of the jars, and download the missing ones; only the first call needs the network.
 
-    `MAVEN_MIRROR_URL` in the environment may name a mirror.
+    The environment variable `MAVEN_MIRROR_URL` may name a mirror.
 
-    Raises `SetupError` when a jar cannot be fetched or is not the one that was pinned.
+    Raises `SetupError` when a jar cannot be downloaded or does not have the pinned hash.
     """
-    jars = pinned(wanted)
-    folder = Path(sys.prefix) / "share" / "sessionization" / "jars" / wanted
+    jars = pinned(jar_set)
+    folder = Path(sys.prefix) / "share" / "sessionization" / "jars" / jar_set
     paths = [folder / jar.file_name for jar in jars]
-    if all(path.is_file() for path in paths):  # nothing to write: the folder may be another user's
+    if all(path.is_file() for path in paths):  # needs no write access: the folder may belong to another user
         return paths
-    from sessionization.local_engine.maven import MavenRepository  # brings requests, which no job needs
+    from sessionization.local_engine.maven import MavenRepository  # imports requests, which no job needs
 
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
@@ -71,9 +71,9 @@ def jar_paths(wanted: JarSet) -> list[Path]:
 
 
 def _main() -> int:
-    for wanted in get_args(JarSet):
-        if wanted in sys.argv[1:]:
-            jar_paths(wanted)
+    for jar_set in get_args(JarSet):
+        if jar_set in sys.argv[1:]:
+            jar_paths(jar_set)
     return 0
 
 

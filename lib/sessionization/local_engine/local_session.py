@@ -1,4 +1,4 @@
-"""A local Spark session with Delta, quiet on the terminal and deaf to the signals that stop a job."""
+"""A local Spark session with Delta. Its JVM writes nothing to the terminal and ignores the signals that stop a job."""
 
 import logging
 import os
@@ -22,24 +22,25 @@ from sessionization.stop_signals import preserve_interrupt_handler
 SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 """`JAVA_TOOL_OPTIONS` for a run of a minute: the optimising compiler would not pay off on a few cores.
 
-Without the second option the JVM reserves too little for compiled code, throws Spark's away, and compiles it again.
-The third one takes the garbage collector that costs least on few cores: 10 to 20 % less CPU time until the first MERGE.
+Without the second option the JVM reserves too little memory for compiled code, discards Spark's code and compiles it
+again. The third option selects the cheapest garbage collector on few cores: 10 to 20 % less CPU time until the first
+MERGE.
 """
 
 
 def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
-    """Start Spark in this process's own JVM with `conf` on top of what a laptop needs.
+    """Start Spark in a JVM of this process, with `conf` in addition to the settings for a laptop.
 
-    What only a laptop needs may be set otherwise in `PYSPARK_SUBMIT_ARGS` (`--conf name=value pyspark-shell`); `conf` not.
+    `PYSPARK_SUBMIT_ARGS` (`--conf name=value pyspark-shell`) overrides the settings for a laptop, but not `conf`.
 
     Args:
-        log_file: where the engine's messages go, rolled at 10 MB.
+        log_file: the file of the engine's messages, rolled at 10 MB.
         conf: Spark settings by name.
     """
     log_file.parent.mkdir(parents=True, exist_ok=True)
     jars = os.pathsep.join(str(path) for path in jar_paths("spark"))
     log4j = Path(str(files("sessionization.local_engine") / "log4j2.properties")).as_uri()
-    # Spark matches a failure's text with a regular expression that recurses: give it the stack for a long one.
+    # Spark matches an error's text with a recursive regular expression, which needs a large stack for a long text.
     java_options = f'-Xss4m "-Dlog4j2.configurationFile={log4j}" "-Dsessionization.log={log_file.absolute()}"'
     settings = {
         "spark.master": "local[*]",
@@ -48,7 +49,7 @@ def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
         "spark.driver.memory": "2g",
         "spark.driver.extraClassPath": jars,
         "spark.driver.extraJavaOptions": java_options,
-        # Otherwise Spark makes it in the working folder at the first name of a table without a path.
+        # By default Spark creates this folder in the working folder at the first table name without a path.
         "spark.sql.warehouse.dir": str(log_file.absolute().with_name("spark-warehouse")),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -56,19 +57,19 @@ def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         # A laptop's table logs are small: one task per core reads them faster than Delta's default of 50.
         "spark.databricks.delta.snapshotPartitions": "2",
-        # VACUUM would list the files of every table in 10,000 tasks.
+        # By default VACUUM lists the files of every table in 10,000 tasks.
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
-        # Compaction leaves files of this size alone: with the default of 1 GB it would write nearly all rows every time.
+        # Compaction does not rewrite files of this size. With the default, 1 GB, it would rewrite nearly all rows.
         "spark.databricks.delta.optimize.minFileSize": str(32 * 1024 * 1024),
         "spark.databricks.delta.optimize.maxFileSize": str(64 * 1024 * 1024),
-        # A laptop's micro-batches are small: generating and compiling code for them takes longer than running them.
+        # A laptop's micro-batches are small: code generation and compilation would take longer than the work itself.
         "spark.sql.codegen.wholeStage": "false",
-        # Where it is generated after all, as in a long run: by default Spark compiles most of it anew every time.
+        # A long run still generates code. With the default cache Spark would compile most of it again every time.
         "spark.sql.codegen.cache.maxEntries": "5000",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        # Adaptive execution plans a query again after each stage: that is a sixth of the time of a small MERGE.
+        # Adaptive execution replans a query after each stage, which takes a sixth of the time of a small MERGE.
         "spark.sql.adaptive.enabled": "false",
-        # PySpark tells the JVM which line of Python makes each column: five more calls a column. Errors lack that line.
+        # Otherwise PySpark makes five more calls per column, to send its line of Python, which errors now lack.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
         "spark.python.unix.domain.socket.enabled": "true",
@@ -76,44 +77,47 @@ def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
         ),
     }
-    # Spark starts its Python workers, and finds Java, through these.
+    # Spark uses these to start its Python workers and to find Java.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["JAVA_HOME"] = str(java_home())
     for engine_logger in ("SQLQueryContextLogger", "py4j"):
         logging.getLogger(engine_logger).setLevel(logging.CRITICAL + 1)
     builder = SparkSession.builder.appName("sessionize")
-    given = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
-    settings = {name: value for name, value in settings.items() if f" {name}=" not in given} | conf
+    submit_args = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
+    settings = {name: value for name, value in settings.items() if f" {name}=" not in submit_args} | conf
     for name, value in settings.items():
         builder = builder.config(name, value)
-    with _engine_set_apart(log_file.with_suffix(".out")), preserve_interrupt_handler():
+    with _isolated_engine(log_file.with_suffix(".out")), preserve_interrupt_handler():
         spark = builder.getOrCreate()
-    # PySpark looks this class up all the time: unless it is imported by name, the JVM searches eight packages for it.
+    # PySpark looks this class up very often. Without an import by name the JVM searches eight packages each time.
     if (jvm := getattr(spark, "_jvm", None)) is not None:
         java_import(jvm, "org.apache.spark.api.python.PythonUtils")
     return spark
 
 
 @contextmanager
-def _engine_set_apart(output: Path) -> Iterator[None]:
-    """Start the JVM with its output in a file and deaf to SIGTERM and SIGINT.
+def _isolated_engine(output: Path) -> Iterator[None]:
+    """Let the body start the JVM with its output in a file, and ignoring SIGTERM and SIGINT.
 
     A signal to the whole process group (Ctrl-C, a service manager) would otherwise end the engine while this process
-    is still stopping the queries. This process itself goes on hearing them.
+    is still stopping the queries. This process itself still receives these signals.
     """
     popen = subprocess.Popen
 
-    def deaf() -> None:
+    def ignore_stop_signals() -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)
 
     with output.open("ab") as file:
 
-        def start(*args: Any, **kwargs: Any) -> Any:
-            # It inherits the checkpoint's lock: as long as it lives, no other job may begin.
-            return popen(*args, **kwargs | {"preexec_fn": deaf, "close_fds": False, "stdout": file, "stderr": file})
+        def start_jvm(*args: Any, **kwargs: Any) -> Any:
+            # The JVM inherits the checkpoint's lock: no other job may start while the JVM lives.
+            return popen(
+                *args,
+                **kwargs | {"preexec_fn": ignore_stop_signals, "close_fds": False, "stdout": file, "stderr": file},
+            )
 
-        setattr(java_gateway, "Popen", start)  # noqa: B010 - PySpark offers no other way to the child's signals
+        setattr(java_gateway, "Popen", start_jvm)  # noqa: B010 - PySpark has no option for the child's signals
         try:
             yield
         finally:

@@ -1,4 +1,4 @@
-"""Jars from Maven Central or a mirror of it, through the proxies and with the certificate authorities that pip uses."""
+"""Download jars from Maven Central or a mirror, with the proxies and certificate authorities that pip uses."""
 
 import hashlib
 import os
@@ -16,29 +16,29 @@ from sessionization.errors import SetupError
 
 MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
 MIRROR_VARIABLE = "MAVEN_MIRROR_URL"
-"""Names the environment variable with the address of a mirror, laid out as Maven Central is."""
+"""The environment variable with the address of a mirror, which must have the layout of Maven Central."""
 
 _CA_VARIABLES = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
 _ATTEMPTS = 4
 _PAUSE_S = 0.5
-_TIMEOUTS_S = (10, 60)  # to connect, and between two pieces
-_PIECE = 1024 * 1024
+_TIMEOUTS_S = (10, 60)  # to connect, and between two chunks
+_CHUNK_BYTES = 1024 * 1024
 _TOO_MANY_REQUESTS = 429
 _SERVER_ERROR = 500
 
 
-def _may_pass(error: BaseException) -> bool:
+def _is_transient(error: BaseException) -> bool:
     if isinstance(error, requests.HTTPError) and error.response is not None:
         status = error.response.status_code
         return status == _TOO_MANY_REQUESTS or status >= _SERVER_ERROR
-    may_pass = (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError)
-    return isinstance(error, may_pass) and not isinstance(error, requests.exceptions.SSLError)
+    transient_errors = (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError)
+    return isinstance(error, transient_errors) and not isinstance(error, requests.exceptions.SSLError)
 
 
 class MavenRepository:
-    """Maven Central, or the mirror that the environment names; closes its connections at the end of `with`.
+    """Maven Central, or the mirror that the environment names. Its connections are closed at the end of `with`.
 
-    `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` say which proxy to use. Certificate authorities come from the first of
+    `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` select the proxy. Certificate authorities come from the first of
     `PIP_CERT`, `REQUESTS_CA_BUNDLE`, `CURL_CA_BUNDLE` and `SSL_CERT_FILE` that is set, otherwise from the system.
     """
 
@@ -56,47 +56,47 @@ class MavenRepository:
         self._session.close()
 
     def fetch(self, path: str, to: Path, sha256: str) -> None:
-        """Write the file at `path` of the repository to `to`, in one piece: only when its SHA-256 is as pinned.
+        """Write the file at `path` of the repository to `to`, in one step and only if it has the pinned SHA-256.
 
-        Tries again after failures that may pass. Raises `SetupError` with one line when the file cannot be had.
+        Tries again after transient failures. Raises `SetupError` with one line when the download fails.
         """
         url = f"{self._base_url}/{path}"
-        shown = _without_password(url)
-        part = to.with_name(f".{to.name}.part")
+        printable_url = _without_password(url)
+        partial_file = to.with_name(f".{to.name}.part")
         try:
-            found = self._download(url, part)
-        except OSError as error:  # all errors of requests are such, and so is a full disk
-            part.unlink(missing_ok=True)
-            msg = f"{shown} could not be fetched ({_cause(error)}): {_advice(error)}, then run again"
+            found = self._download(url, partial_file)
+        except OSError as error:  # covers all errors of requests, and a full disk
+            partial_file.unlink(missing_ok=True)
+            msg = f"{printable_url} could not be fetched ({_cause(error)}): {_advice(error)}, then run again"
             raise SetupError(msg) from error
         if found != sha256:
-            part.unlink()
-            msg = f"{shown} has SHA-256 {found}, not {sha256}: do not use it; ask who runs your mirror or proxy"
+            partial_file.unlink()
+            msg = f"{printable_url} has SHA-256 {found}, not {sha256}: do not use it; ask who runs your mirror or proxy"
             raise SetupError(msg)
-        part.replace(to)
+        partial_file.replace(to)
 
     @retry(
-        retry=retry_if_exception(_may_pass),
+        retry=retry_if_exception(_is_transient),
         stop=stop_after_attempt(_ATTEMPTS),
         wait=wait_exponential(_PAUSE_S),
         reraise=True,
     )
     def _download(self, url: str, to: Path) -> str:
-        """Returns the SHA-256 of what was written."""
+        """Write the file at `url` to `to`, and return its SHA-256."""
         digest = hashlib.sha256()
         with (
             self._session.get(url, stream=True, timeout=_TIMEOUTS_S, verify=self._ca_bundle or True) as response,
             to.open("wb") as file,
         ):
             response.raise_for_status()
-            for piece in response.iter_content(_PIECE):
-                digest.update(piece)
-                file.write(piece)
+            for chunk in response.iter_content(_CHUNK_BYTES):
+                digest.update(chunk)
+                file.write(chunk)
         return digest.hexdigest()
 
 
 class _SystemAuthorities(HTTPAdapter):
-    """Believes the certificate authorities of the operating system, as pip does."""
+    """Trusts the certificate authorities of the operating system, as pip does."""
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         super().init_poolmanager(*args, **kwargs, ssl_context=truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
@@ -106,7 +106,7 @@ class _SystemAuthorities(HTTPAdapter):
 
 
 def _cause(error: OSError) -> str:
-    """What failed, without the addresses that requests and urllib3 repeat around it."""
+    """Return the cause of a failure, without the addresses that requests and urllib3 repeat around it."""
     if isinstance(error, requests.HTTPError) and error.response is not None:
         return f"{error.response.status_code} {error.response.reason}"
     inner = error.args[0] if isinstance(error, requests.RequestException) and error.args else error
@@ -120,7 +120,7 @@ def _advice(error: OSError) -> str:
         return "check HTTPS_PROXY and NO_PROXY"
     if isinstance(error, requests.HTTPError):
         return f"let {MIRROR_VARIABLE} name a mirror of Maven Central that has the file"
-    if not isinstance(error, requests.RequestException):  # a full disk, no file of authorities where one is named
+    if not isinstance(error, requests.RequestException):  # a full disk, or a CA file that is missing
         return "see to the file or folder"
     return f"check the network; HTTPS_PROXY may name a proxy, {MIRROR_VARIABLE} a mirror of Maven Central"
 
