@@ -1,1 +1,1 @@
-"""The Spark session, whether its JVM lives, and what its errors mean."""
+"""The Spark session, the watchdog of its JVM, and the meaning of its errors."""

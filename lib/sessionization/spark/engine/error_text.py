@@ -1,13 +1,13 @@
-"""What an engine's long message says in one line, and what to do about it."""
+"""Reduce an engine's long message to one line, and find the remedy."""
 
 import re
 from collections.abc import Iterable
 
-_NAMED = re.compile(r"^(?:Caused by: |: )?((?:[\w$]+\.)*\w*(?:Error|Exception)\b(?:: .+)?)$", re.MULTILINE)
-_OWN = re.compile(r"^sessionization\.errors\.\w+: ")
-_LONGEST = 500
-# What keeps a state from being loaded though its files are whole.
-_NOT_OF_A_FILE = r"No space left|quota|UNRELEASED|[Ii]nterrupted|[Tt]imeout|OutOfMemory|Too many open files|Permission"
+_EXCEPTION_LINE = re.compile(r"^(?:Caused by: |: )?((?:[\w$]+\.)*\w*(?:Error|Exception)\b(?:: .+)?)$", re.MULTILINE)
+_OWN_ERROR_PREFIX = re.compile(r"^sessionization\.errors\.\w+: ")
+_MAX_CAUSE_LENGTH = 500
+# Causes that prevent the loading of a state whose files are intact.
+_NO_FILE_FAULT = r"No space left|quota|UNRELEASED|[Ii]nterrupted|[Tt]imeout|OutOfMemory|Too many open files|Permission"
 _STATE_IS_DAMAGED = "the state cannot be loaded: "
 
 _REMEDIES = (
@@ -18,7 +18,8 @@ _REMEDIES = (
     (
         r"OffsetOutOfRangeException|KAFKA_DATA_LOSS",
         "the brokers have deleted messages that were not read yet: if they are gone for good, start once with "
-        "--accept-data-loss; if the topic was made anew, or these are other brokers, begin a new checkpoint and new tables",
+        "--accept-data-loss; if the topic was made anew, or these are other brokers, "
+        "begin a new checkpoint and new tables",
     ),
     (
         r"KAFKA_MALFORMED_RECORD_TIMESTAMP",
@@ -27,7 +28,8 @@ _REMEDIES = (
     ),
     (
         r"UnknownTopicOrPartitionException",
-        "a topic is gone: if these are other brokers, name the right ones; if it was deleted, begin a new checkpoint and new tables",
+        "a topic is gone: if these are other brokers, name the right ones; if it was deleted, "
+        "begin a new checkpoint and new tables",
     ),
     (
         r"kafka\.common\.errors\.(?:Timeout|Disconnect)Exception",
@@ -35,24 +37,25 @@ _REMEDIES = (
     ),
     (
         _STATE_IS_DAMAGED,
-        "a file below sessionize/state in the checkpoint is damaged: see docs/runbook.md, 'A file of the state is damaged'",
+        "a file below sessionize/state in the checkpoint is damaged: "
+        "see docs/runbook.md, 'A file of the state is damaged'",
     ),
 )
 _START_AGAIN = "nothing is lost: mend the cause, start again with the same options"
 
 
 def root_cause(text: str) -> str:
-    """The innermost cause in an engine's message: the last line that names an exception, else the first line."""
-    named = _NAMED.findall(text)
-    cause = _OWN.sub("", named[-1] if named else text.strip().partition("\n")[0])
-    # What is innermost then, such as the end of a stream, does not say what could not be read.
-    is_of_a_file = "[CANNOT_LOAD_STATE_STORE" in text and not re.search(_NOT_OF_A_FILE, cause)
-    if is_of_a_file and not cause.startswith(_STATE_IS_DAMAGED):
+    """Return the innermost cause in an engine's message: the last line that names an exception, or the first line."""
+    exception_lines = _EXCEPTION_LINE.findall(text)
+    cause = _OWN_ERROR_PREFIX.sub("", exception_lines[-1] if exception_lines else text.strip().partition("\n")[0])
+    # The innermost cause, such as the end of a stream, then does not say that a file of the state is unreadable.
+    is_file_fault = "[CANNOT_LOAD_STATE_STORE" in text and not re.search(_NO_FILE_FAULT, cause)
+    if is_file_fault and not cause.startswith(_STATE_IS_DAMAGED):
         cause = f"{_STATE_IS_DAMAGED}{cause}"
-    return cause[:_LONGEST]
+    return cause[:_MAX_CAUSE_LENGTH]
 
 
 def remedy_for(causes: Iterable[str]) -> str:
-    """What helps against the causes that are known, each remedy once."""
+    """Return the remedies for the known causes, each once; without a known cause, the advice to start again."""
     known = [next((remedy for pattern, remedy in _REMEDIES if re.search(pattern, cause)), None) for cause in causes]
     return "; ".join(dict.fromkeys(filter(None, known))) or _START_AGAIN

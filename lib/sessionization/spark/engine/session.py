@@ -1,4 +1,4 @@
-"""The Spark session: the cluster's on Databricks, one of our own elsewhere."""
+"""The Spark session: the cluster's session on Databricks, a local one elsewhere."""
 
 import contextlib
 import tempfile
@@ -25,16 +25,16 @@ __all__ = [
 
 STREAM_CONF = {
     "spark.sql.session.timeZone": "UTC",
-    # A repeated field of a message counts once, whichever; without this it would make the message malformed.
+    # One value of a repeated field counts, no matter which; by default the message would be malformed.
     "spark.sql.variant.allowDuplicateKeys": "true",
     # Timers need micro-batches when no event comes.
     "spark.sql.streaming.noDataMicroBatches.enabled": "true",
     # A nullable field added to the state by a later version reads as null from an older checkpoint.
     "spark.sql.streaming.stateStore.encodingFormat": "avro",
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    # A query that does not let itself be stopped must not keep the job from ending.
+    # A query that cannot be stopped must not prevent the end of the job.
     "spark.sql.streaming.stopTimeout": "5s",
-    # Several queries share the cores: a long MERGE must not hold back a heartbeat.
+    # Several queries share the cores: a long MERGE must not delay a heartbeat.
     "spark.scheduler.mode": "FAIR",
 }
 
@@ -42,20 +42,20 @@ STREAM_CONF = {
 CLUSTER_CONF = STREAM_CONF | {
     "spark.sql.streaming.stateStore.providerClass": "com.databricks.sql.streaming.state.RocksDBStateStoreProvider",
 }
-"""What a cluster must have; `bundles/sessionize.job.yml` sets it, since not all of it can be set in a running one."""
+"""The settings of a cluster. `bundles/sessionize.job.yml` has them, because some cannot be set while it runs."""
 
 
 def spark_session(log_file: Path) -> SparkSession:
-    """The session that the queries run in, with the settings that their results depend on.
+    """Return the session in which the queries run, with the settings on which their results depend.
 
     Args:
-        log_file: where a local engine logs; not used on Databricks, where the cluster logs.
+        log_file: the log of a local engine; not used on Databricks, where the cluster logs.
 
-    Raises `ConfigurationError` for a cluster that lacks a setting which cannot be set while it runs.
+    Raises `ConfigurationError` for a cluster that lacks a setting, if that cannot be set while the cluster runs.
     """
     if on_databricks():
         spark = SparkSession.builder.getOrCreate()
-        _set_up(spark)
+        _apply_cluster_conf(spark)
         return spark
     from sessionization.local_engine.local_session import local_session
 
@@ -64,11 +64,11 @@ def spark_session(log_file: Path) -> SparkSession:
 
 @contextlib.contextmanager
 def job_session(log_file: Path | None = None, conf: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
-    """The session of a job, stopped in the end; one that this process had before goes on as it was.
+    """Yield the session of a job, and stop it at the end; a session that this process had before is left running.
 
     Args:
-        log_file: as of `spark_session`; without one a local engine's log is kept no longer than the job runs.
-        conf: settings by name that the job wants besides, of a session of its own only.
+        log_file: as in `spark_session`; without one, a local engine's log is deleted when the job ends.
+        conf: additional settings by name; they are set only in a session that starts here.
 
     Raises `ConfigurationError` as `spark_session` does.
     """
@@ -84,25 +84,25 @@ def job_session(log_file: Path | None = None, conf: Mapping[str, str] | None = N
             yield spark
         finally:
             if is_ours:
-                with contextlib.suppress(Py4JError, OSError):  # an engine that is dead need not be stopped
+                with contextlib.suppress(Py4JError, OSError):  # a dead engine need not be stopped
                     spark.stop()
 
 
 def has_session() -> bool:
-    """Whether this process has a Spark session already, a notebook's or the cluster's, that is not ours to stop."""
-    return on_databricks() or SparkContext._active_spark_context is not None  # noqa: SLF001 - known nowhere else
+    """Whether this process already has a Spark session, a notebook's or the cluster's, which a job must not stop."""
+    return on_databricks() or SparkContext._active_spark_context is not None  # noqa: SLF001 - not public
 
 
 def use_scheduler_pool(spark: SparkSession, pool: str) -> None:
-    """Let what this thread starts have a scheduling pool of its own: within one pool, jobs wait for each other.
+    """Run the Spark jobs of this thread in the pool `pool`, because jobs within one pool wait for each other.
 
-    Where there is no Spark context to ask for it (Spark Connect) it stays in the default pool.
+    Without a Spark context (Spark Connect) they run in the default pool.
     """
     with contextlib.suppress(PySparkException):
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
 
 
-def _set_up(spark: SparkSession) -> None:
+def _apply_cluster_conf(spark: SparkSession) -> None:
     for name, value in CLUSTER_CONF.items():
         if spark.conf.get(name, None) == value:
             continue
@@ -110,9 +110,10 @@ def _set_up(spark: SparkSession) -> None:
             spark.conf.set(name, value)
         except PySparkException as error:
             found = spark.conf.get(name, None)
-            is_now = "does not set it" if found is None else f"has it as {found}"
+            difference = "does not set it" if found is None else f"has it as {found}"
             msg = (
-                f"the cluster must have {name}={value} but {is_now}, and it cannot be set while the cluster runs: put it "
-                "into the cluster's Spark configuration (bundles/sessionize.job.yml has it all), and restart the cluster"
+                f"the cluster must have {name}={value} but {difference}, and it cannot be set while the cluster runs: "
+                "put it into the cluster's Spark configuration (bundles/sessionize.job.yml has it all), "
+                "and restart the cluster"
             )
             raise ConfigurationError(msg) from error
