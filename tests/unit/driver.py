@@ -13,7 +13,7 @@ def by_device(device_id: str) -> str:
 
 
 class Driver:
-    """`sessions` by device, `timers` by grouping key, `fired` the timers that the last micro-batch let fire."""
+    """Holds `sessions` by device and `timers` by grouping key; `fired` are the timers of the last micro-batch."""
 
     def __init__(self, rules: Rules, key_of: Callable[[str], str] = by_device) -> None:
         self.rules = rules
@@ -30,18 +30,18 @@ class Driver:
         by_key: dict[str, dict[str, list[Event]]] = {key: {} for key in self.fired}
         for device_id, event in rows:
             by_key.setdefault(self.key_of(device_id), {}).setdefault(device_id, []).append(event)
-        for key, events_of in by_key.items():
-            for device_id, events in events_of.items():
-                self._keep(device_id, on_events(self.sessions.get(device_id, {}), events, now_ms, self.rules))
-            self._timer(key, now_ms)
+        for key, events_by_device in by_key.items():
+            for device_id, events in events_by_device.items():
+                self._apply(device_id, on_events(self.sessions.get(device_id, {}), events, now_ms, self.rules))
+            self._fire_and_set_timer(key, now_ms)
         return self._changes
 
-    def _timer(self, key: str, now_ms: int) -> None:
+    def _fire_and_set_timer(self, key: str, now_ms: int) -> None:
         grid = grid_of(key, self.rules.heartbeat_ms)
         devices = [device_id for device_id in self.sessions if self.key_of(device_id) == key]
         if key in self.fired:
             for device_id in devices:
-                self._keep(
+                self._apply(
                     device_id, on_timer(self.sessions[device_id], Firing.of(self.fired[key], now_ms, grid), self.rules)
                 )
         entries = [entry for device_id in devices for entry in self.sessions.get(device_id, {}).values()]
@@ -51,14 +51,14 @@ class Driver:
         else:
             self.timers[key] = timer_ms
 
-    def _keep(self, device_id: str, outcome: Outcome) -> None:
+    def _apply(self, device_id: str, outcome: Outcome) -> None:
         self._changes.extend((device_id, change) for change in outcome.changes)
-        so_far, now = self.tally, outcome.tally
+        total, added = self.tally, outcome.tally
         self.tally = Tally(
-            so_far.events + now.events,
-            so_far.duplicate_start + now.duplicate_start,
-            so_far.duplicate_end + now.duplicate_end,
-            so_far.evicted + now.evicted,
+            total.events + added.events,
+            total.duplicate_start + added.duplicate_start,
+            total.duplicate_end + added.duplicate_end,
+            total.evicted + added.evicted,
         )
         if outcome.sessions:
             self.sessions[device_id] = outcome.sessions

@@ -1,8 +1,7 @@
-"""Builders that keep a history short to read.
+"""Short builders of events, entries and changes, so that a test shows its whole history.
 
-Event time is told in the hours of one morning, so that sessions lie where the eye expects them. Processing time is
-`NOW` for the micro-batch under test and `EARLIER` for whatever came before it. Instants are compared to the
-millisecond: `TEN - 1` is the last millisecond before ten.
+Event times are the hours of one morning. Processing time is `NOW` in the micro-batch under test and `EARLIER` in all
+micro-batches before it. Instants are exact to the millisecond: `TEN - 1` is the last millisecond before ten.
 """
 
 from collections.abc import Iterable
@@ -92,25 +91,25 @@ def ended(
 
 
 def caused_by(event: Event, changes: Iterable[Change]) -> list[Change]:
-    """The same changes with the columns that name the event being applied."""
+    """Returns the changes with the event time and ingest time of the event being applied."""
     return [change._replace(event_ms=event.at_ms, ingested_ms=event.ingested_ms) for change in changes]
 
 
 def without_places(sessions: Sessions) -> dict[int, SessionState]:
-    """Entries without their place in the bound's order, which has tests of its own."""
+    """Returns the entries with `place` 0: the order in which the bound forgets entries has its own tests."""
     return {
         session_id: entry if isinstance(entry, Live) else replace(entry, place=0)
         for session_id, entry in sessions.items()
     }
 
 
-def apply(given: Sessions, *events: Event, rules: Rules = RULES, now_ms: int = NOW) -> Outcome:
-    return on_events(given, events, now_ms, rules)
+def apply(state_before: Sessions, *events: Event, rules: Rules = RULES, now_ms: int = NOW) -> Outcome:
+    return on_events(state_before, events, now_ms, rules)
 
 
-def check_event(given: Sessions, event: Event, emitted: Iterable[Change], left: Sessions) -> Outcome:
-    """One message of a history: what it emits, in order, and what it leaves in state."""
-    outcome = apply(given, event)
+def check_event(state_before: Sessions, event: Event, emitted: Iterable[Change], state_after: Sessions) -> Outcome:
+    """Applies one event and checks the changes that it emits, in order, and the state after it."""
+    outcome = apply(state_before, event)
     assert outcome.changes == caused_by(event, emitted)
-    assert without_places(outcome.sessions) == dict(left)
+    assert without_places(outcome.sessions) == dict(state_after)
     return outcome

@@ -1,4 +1,4 @@
-"""Micro-batches as a sink and the engine tell of them, for the tests of the monitor."""
+"""Micro-batches as the sink and the engine report them, for the tests of the monitor."""
 
 import time
 from collections.abc import Callable
@@ -9,23 +9,23 @@ from sessionization.monitor.batch_monitor import BatchMonitor
 from sessionization.monitor.batch_record import Record
 from sessionization.spark.output.progress import BatchDetail, BatchProgress, Percentiles
 
-NONE = Percentiles(None, None, None)
+NO_PERCENTILES = Percentiles(None, None, None)
 AT_MS = 1_763_726_400_123
-ENDS = {"reported": 2, "superseded": 0, "timed_out": 1, "orphaned": 1}
+ENDS_BY_REASON = {"reported": 2, "superseded": 0, "timed_out": 1, "orphaned": 1}
 
 
-def beat(batch_id: int = 0, **more: Any) -> BatchProgress:
-    """A micro-batch of the sessionize query."""
+def sessionize_progress(batch_id: int = 0, **more: Any) -> BatchProgress:
+    """Builds the sink's progress of a micro-batch of the query `sessionize`."""
     counts: dict[str, Any] = {"started": 3, "heartbeats": 5, "ended": 4, "duplicate_start": 1, "duplicate_end": 0}
-    detail = BatchDetail(ends=ENDS, rows_out=12, largest_partition=9, write_ms=40)
+    detail = BatchDetail(ends=ENDS_BY_REASON, rows_out=12, largest_partition=9, write_ms=40)
     lateness, latency = Percentiles(100, 200, 250), Percentiles(30, 60, 70)
     return BatchProgress(
         "sessionize", batch_id, AT_MS, 7, 500, latency, lateness, detail=detail, evicted=0, **counts, **more
     )
 
 
-def other(query: str, **more: Any) -> BatchProgress:
-    return BatchProgress(query, 0, AT_MS, rows_in=8, batch_ms=90, latency=NONE, **more)
+def query_progress(query: str, **more: Any) -> BatchProgress:
+    return BatchProgress(query, 0, AT_MS, rows_in=8, batch_ms=90, latency=NO_PERCENTILES, **more)
 
 
 def engine(batch_id: int = 0, name: str = "sessionize", **source: str) -> Any:
@@ -39,35 +39,35 @@ def engine(batch_id: int = 0, name: str = "sessionize", **source: str) -> Any:
 
 
 class Session:
-    """In place of a Spark session: keeps the listener that is added, to be told by the test."""
+    """Stands in for a Spark session: holds the added listeners, which the test calls by `hears`."""
 
     def __init__(self) -> None:
         self.streams = self
         self.listeners: list[BatchMonitor] = []
 
-    def addListener(self, added: BatchMonitor) -> None:  # noqa: N802 - Spark's name
-        self.listeners.append(added)
+    def addListener(self, listener: BatchMonitor) -> None:  # noqa: N802 - Spark's name
+        self.listeners.append(listener)
 
-    def removeListener(self, added: BatchMonitor) -> None:  # noqa: N802 - Spark's name
-        self.listeners.remove(added)
+    def removeListener(self, listener: BatchMonitor) -> None:  # noqa: N802 - Spark's name
+        self.listeners.remove(listener)
 
     def hears(self, progress: Any) -> None:
-        for one in self.listeners:
-            one.onQueryProgress(SimpleNamespace(progress=progress))
+        for listener in self.listeners:
+            listener.onQueryProgress(SimpleNamespace(progress=progress))
 
 
 class Taken:
-    """An outlet's other side: keeps what it is told."""
+    """A record consumer's target: holds the records that it received."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []
 
-    def __call__(self, one: Record) -> None:
-        self.records.append(one)
+    def __call__(self, record: Record) -> None:
+        self.records.append(record)
 
 
-def wait_for(reached: Callable[[], bool]) -> None:
+def wait_for(condition: Callable[[], bool]) -> None:
     deadline_s = time.monotonic() + 5
-    while not reached():
+    while not condition():
         assert time.monotonic() < deadline_s
         time.sleep(0.005)

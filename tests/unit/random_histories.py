@@ -1,6 +1,6 @@
-"""Random dirty histories: few sessions and few instants, so that everything collides with everything.
+"""Random dirty histories: few sessions and few instants, so that events collide often.
 
-The examples are the same in every run. `HISTORIES=20000 pytest tests/unit` plays that many fresh ones per law.
+Every run plays the same examples. `HISTORIES=20000 pytest tests/unit` plays 20,000 new ones per law.
 """
 
 import os
@@ -28,12 +28,12 @@ class Batch:
 History = tuple[Batch, ...]
 
 
-def laws(examples: int) -> settings:
-    """How a law is tried: `examples` fixed histories, or as many fresh ones as the environment asks for."""
-    wanted = os.environ.get("HISTORIES")
+def law_settings(examples: int) -> settings:
+    """Returns the settings of a law: `examples` fixed histories, or as many new ones as `HISTORIES` requests."""
+    requested = os.environ.get("HISTORIES")
     return settings(
-        max_examples=int(wanted) if wanted else examples,
-        derandomize=wanted is None,
+        max_examples=int(requested) if requested else examples,
+        derandomize=requested is None,
         database=None,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -41,7 +41,7 @@ def laws(examples: int) -> settings:
 
 
 def _row(code: int) -> Row:
-    """One of all rows there are, from a number: a hundred times cheaper to draw than field by field."""
+    """Decodes a row from a number: drawing a number is a hundred times cheaper than drawing each field."""
     code, device = divmod(code, len(DEVICES))
     code, session_id = divmod(code, 4)
     code, kind = divmod(code, 2)
@@ -63,7 +63,7 @@ small_rules = st.builds(
     late_retention_ms=st.sampled_from((30, 9, 1, 0)),
     max_sessions_per_device=st.sampled_from((64, 3, 2, 1)),
 )
-nothing_forgotten = st.builds(
+rules_that_forget_nothing = st.builds(
     Rules,
     heartbeat_ms=st.sampled_from((10, 7, 1)),
     session_timeout_ms=st.sampled_from((25, 12, 10**9)),
@@ -74,19 +74,19 @@ nothing_forgotten = st.builds(
 
 @st.composite
 def histories(draw: st.DrawFn, max_batches: int = 14, max_rows: int = 8) -> History:
-    """Micro-batches with any rows, quiet ones and outages among them; `now_ms` never goes back."""
+    """Draws micro-batches with any rows, some empty, some after an outage; `now_ms` never goes back."""
     now_ms, batches = 0, []
-    for gap_ms, its_rows in draw(
+    for gap_ms, batch_rows in draw(
         st.lists(st.tuples(gaps_ms, st.lists(rows, max_size=max_rows)), min_size=1, max_size=max_batches)
     ):
         now_ms += gap_ms
-        batches.append(Batch(now_ms, tuple(its_rows)))
+        batches.append(Batch(now_ms, tuple(batch_rows)))
     return tuple(batches)
 
 
 @st.composite
 def agreeing_rows(draw: st.DrawFn) -> list[Row]:
-    """Starts and Ends of a few sessions, some missing, some repeated, no two of which disagree about a session."""
+    """Draws Starts and Ends of a few sessions, some missing, some repeated; no two of them disagree about a session."""
     agreeing: list[Row] = []
     for device_id, event in draw(
         st.lists(rows, max_size=10, unique_by=lambda row: (row[0], row[1].session_id, type(row[1])))
@@ -97,10 +97,10 @@ def agreeing_rows(draw: st.DrawFn) -> list[Row]:
 
 
 @st.composite
-def arrivals(draw: st.DrawFn, its_rows: list[Row]) -> History:
-    """The same rows in another order, over other micro-batches."""
+def arrivals(draw: st.DrawFn, all_rows: list[Row]) -> History:
+    """Draws the same rows in another order and in other micro-batches."""
     now_ms, batches = 0, []
-    waiting = list(draw(st.permutations(its_rows)))
+    waiting = list(draw(st.permutations(all_rows)))
     while waiting:
         now_ms += draw(gaps_ms)
         size = draw(st.integers(1, 4))

@@ -1,4 +1,4 @@
-"""Runs of the load generator for tests, and what they wrote."""
+"""Runs the load generator for tests, and reads the files that it wrote."""
 
 import json
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ STREAMS = {"pc_sessions": "hostPcId", "console_sessions": "openPsid"}
 
 @dataclass(frozen=True)
 class Written:
-    """One line: the stream, the number of its file, and the bytes without the line break."""
+    """A line: its stream, the name of its file, and its bytes without the line break."""
 
     stream: str
     file: str
@@ -46,7 +46,7 @@ def at_ms(timestamp: str) -> int:
 
 
 def settings_of(output: Path, **options: Any) -> SimulateSettings:
-    """Settings at pace max, with few files, and without dirt unless asked for."""
+    """Returns settings at pace max, with few files, and without dirt unless an option sets it."""
     defaults = {"output": output, "pace": "max", "dirt": 0, "file_interval": "5s"}
     return SimulateSettings.model_validate(defaults | options)
 
@@ -56,7 +56,7 @@ def play(output: Path, *, now_ms: int = NOW_MS, **options: Any) -> Summary:
 
 
 def written(output: Path) -> list[Written]:
-    """Every line, in the order of the files."""
+    """Returns every line, in the order of the files."""
     return [
         Written(path.parent.name, path.name, line)
         for path in sorted(output.glob("*/*.json"), key=lambda path: (path.name, path.parent.name))
@@ -65,5 +65,5 @@ def written(output: Path) -> list[Written]:
 
 
 def contents(output: Path) -> dict[str, bytes]:
-    """Every file by its path, hidden ones too."""
+    """Returns the bytes of every file by its path, hidden files too."""
     return {str(path.relative_to(output)): path.read_bytes() for path in output.rglob("*") if path.is_file()}

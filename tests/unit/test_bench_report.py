@@ -1,4 +1,4 @@
-"""What a benchmark's report makes of what was measured."""
+"""A benchmark's report is computed from the measured results."""
 
 import pytest
 
@@ -11,11 +11,11 @@ GROUPS = Scenario("beats", "4", 1_000)
 
 
 def rounds(*per_s: int | None) -> dict[str, Result]:
-    """A run per round, except where it failed."""
-    return {str(number): beats(rate) for number, rate in enumerate(per_s) if rate is not None}
+    """Returns a result per round; None marks a round that failed."""
+    return {str(number): result(rate) for number, rate in enumerate(per_s) if rate is not None}
 
 
-def beats(per_s: int) -> Result:
+def result(per_s: int) -> Result:
     return Result(seconds=10, ticks_ms=[900, 1_100], heartbeats=per_s * 10, cpu_s={"jvm": 8, "python": 4})
 
 
@@ -30,12 +30,12 @@ def beats(per_s: int) -> Result:
     ],
     ids=["nothing", "no rows", "one", "by weight", "half is enough"],
 )
-def test_delays_are_shares_of_the_rows(weighted: list[tuple[int, int]], expected: Delays | None):
+def test_delays_are_percentiles_of_the_rows(weighted: list[tuple[int, int]], expected: Delays | None):
     assert Delays.of(weighted) == expected
 
 
 def test_figures_are_per_second_and_per_change():
-    figures = beats(100).figures()
+    figures = result(100).figures()
     assert figures["heartbeats_per_s"] == 100
     assert figures["cores"] == 1.2
     assert figures["cpu_s_per_million_changes"] == 12_000
@@ -52,11 +52,11 @@ def test_a_table_has_the_median_and_the_spread_and_no_column_without_figures():
 
 def test_layouts_are_compared_with_the_yardstick_of_the_same_round():
     results = {(YARDSTICK, "here"): rounds(100, None, 50), (GROUPS, "here"): rounds(200, 500, 150)}
-    (told,) = ratios(results)
-    assert told == "- beats, 1,000 live, 4 groups, noop: 2.50 (2.00 to 3.00) x the yardstick (heartbeats/s)"
+    (line,) = ratios(results)
+    assert line == "- beats, 1,000 live, 4 groups, noop: 2.50 (2.00 to 3.00) x the yardstick (heartbeats/s)"
 
 
-def test_sides_are_compared_with_one_another():
+def test_two_sides_are_compared_with_one_another():
     results = {(GROUPS, "abc"): rounds(100), (GROUPS, "here"): rounds(150)}
     assert list(ratios(results)) == ["- beats, 1,000 live, 4 groups, noop, here: 1.50 x abc (heartbeats/s)"]
 
@@ -69,13 +69,13 @@ def test_results_replace_those_of_an_earlier_run(tmp_path):
     assert page == "before\n<!-- bench: begin -->\n\nnewer\n\n<!-- bench: end -->\nafter\n"
 
 
-def test_a_page_without_a_place_is_refused(tmp_path):
+def test_a_page_without_markers_for_results_is_refused(tmp_path):
     file = tmp_path / "page.md"
     file.write_text("<!-- bench: begin -->\n", encoding="utf-8")
     with pytest.raises(ValueError, match="bench: end"):
         Page.of(file)
 
 
-def test_scenarios_are_told_apart_by_their_names():
+def test_scenarios_have_unique_names():
     for scenarios in (QUICK, SCALING, WHOLE):
         assert len({scenario.name for scenario in scenarios}) == len(scenarios)

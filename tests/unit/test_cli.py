@@ -1,4 +1,4 @@
-"""The command line that every job shares: help, values, and one line when something is wrong."""
+"""The command line that all jobs share: help, values, and one-line errors."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -45,7 +45,7 @@ def parse(*argv: str) -> Options:
     return parser.parse(Options, argv, "job")
 
 
-def test_defaults_are_those_of_the_model() -> None:
+def test_defaults_are_the_models_defaults() -> None:
     assert parse("--output", "out") == Options(output=Path("out"))
 
 
@@ -71,7 +71,7 @@ def test_every_option_reaches_its_field() -> None:
     assert parse("--output", "a", "--dry").dry
 
 
-def test_text_is_taken_as_it_is_and_the_environment_plays_no_part(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_is_read_verbatim_and_the_environment_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("heartbeat", "HEARTBEAT", "JOB_HEARTBEAT"):
         monkeypatch.setenv(name, "1s")
     options = parse("--output", "[x]", "--schema", "None")
@@ -83,10 +83,10 @@ def test_the_process_arguments_are_the_default(monkeypatch: pytest.MonkeyPatch) 
     assert parser.parse(Options, None, "job").output == Path("from-argv")
 
 
-def test_help_shows_each_option_its_default_and_description(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as leaving:
+def test_help_shows_each_option_with_its_default_and_description(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exited:
         parse("--help")
-    assert leaving.value.code == 0
+    assert exited.value.code == 0
     shown = " ".join(capsys.readouterr().out.split())
     for text in (
         "Usage: job",
@@ -140,10 +140,10 @@ def test_help_shows_each_option_its_default_and_description(capsys: pytest.Captu
         ("--output=a extra words", "2 words belong to no option: quote a value"),
     ],
 )
-def test_what_is_wrong_is_one_line_and_code_2(argv: str, line: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as leaving:
+def test_an_error_is_one_line_and_exit_code_2(argv: str, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exited:
         parse(*argv.split())
-    assert leaving.value.code == 2
+    assert exited.value.code == 2
     captured = capsys.readouterr()
     assert not captured.out
     assert captured.err.startswith(f"job: {line}")
@@ -158,32 +158,32 @@ def test_a_value_with_line_breaks_still_makes_one_line(capsys: pytest.CaptureFix
 
 
 def test_run_exits_with_the_code_of_main() -> None:
-    with pytest.raises(SystemExit) as leaving:
+    with pytest.raises(SystemExit) as exited:
         parser.run(lambda: 3, "job")
-    assert leaving.value.code == 3
+    assert exited.value.code == 3
 
 
-def test_run_tells_an_error_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_prints_an_error_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     def main() -> int:
         msg = "folder 'x'\ncannot be written: choose another"
         raise ConfigurationError(msg)
 
-    with pytest.raises(SystemExit) as leaving:
+    with pytest.raises(SystemExit) as exited:
         parser.run(main, "job")
-    assert leaving.value.code == 2
+    assert exited.value.code == 2
     assert capsys.readouterr().err == "job: folder 'x' cannot be written: choose another\n"
 
 
-def test_run_takes_an_early_ctrl_c_for_a_stop() -> None:
+def test_run_exits_with_0_after_an_early_ctrl_c() -> None:
     def main() -> int:
         raise KeyboardInterrupt
 
-    with pytest.raises(SystemExit) as leaving:
+    with pytest.raises(SystemExit) as exited:
         parser.run(main, "job")
-    assert leaving.value.code == 0
+    assert exited.value.code == 0
 
 
-def test_run_leaves_a_mistake_in_the_code_alone() -> None:
+def test_run_does_not_catch_a_programming_error() -> None:
     def main() -> int:
         codes: dict[str, int] = {}
         return codes["nothing"]

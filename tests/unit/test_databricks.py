@@ -1,4 +1,4 @@
-"""Options as a Databricks job gives them: widgets and the words of a task mean what a command line means."""
+"""Options from a Databricks job: widgets and task arguments mean the same as a command line."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,8 +30,8 @@ class Options(BaseModel):
     output: Path | None = Field(None, description="where")
 
 
-class WidgetsOfAJob:
-    """`dbutils.widgets`, of which a job has set some; here a widget's label is its name."""
+class JobWidgets:
+    """Stands in for `dbutils.widgets` with some values set by a job; a widget's label is its name."""
 
     def __init__(self, **given: str) -> None:
         self.made: dict[str, tuple[str, tuple[str, ...]]] = {}
@@ -56,7 +56,7 @@ def test_every_option_is_a_parameter_with_its_default() -> None:
 
 
 @pytest.mark.parametrize(
-    ("texts", "words"),
+    ("parameters", "arguments"),
     [
         ({}, []),
         ({"source": "files", "run-for": "", "dry": "false", "fast": "true"}, []),
@@ -66,25 +66,27 @@ def test_every_option_is_a_parameter_with_its_default() -> None:
         ({"output": "/Volumes/a b"}, ["--output=/Volumes/a b"]),
     ],
 )
-def test_a_text_is_an_option_and_an_empty_one_is_none(texts: dict[str, str], words: list[str]) -> None:
-    assert parameters_to_arguments(Options, texts) == words
+def test_a_parameter_is_an_option_and_an_empty_one_is_left_out(
+    parameters: dict[str, str], arguments: list[str]
+) -> None:
+    assert parameters_to_arguments(Options, parameters) == arguments
 
 
 @pytest.mark.parametrize(
-    ("texts", "told"),
+    ("parameters", "message"),
     [({"dry": "yes"}, "--dry 'yes' is neither true nor false"), ({"kafka-option": "a='1"}, "close the quotes")],
 )
-def test_what_is_no_option_is_told(texts: dict[str, str], told: str) -> None:
-    with pytest.raises(ConfigurationError, match=told):
-        parameters_to_arguments(Options, texts)
+def test_an_invalid_parameter_is_refused(parameters: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        parameters_to_arguments(Options, parameters)
 
 
-def test_the_words_of_a_task_may_be_empty_and_others_stay() -> None:
-    words = ["--source=kafka", "--run-for=", "--dry=true", "--kafka-option=", "--unknown=1", "--output", "here"]
-    assert task_arguments(Options, words) == ["--source=kafka", "--dry", "--unknown=1", "--output", "here"]
+def test_empty_task_arguments_are_left_out_and_the_others_stay() -> None:
+    arguments = ["--source=kafka", "--run-for=", "--dry=true", "--kafka-option=", "--unknown=1", "--output", "here"]
+    assert task_arguments(Options, arguments) == ["--source=kafka", "--dry", "--unknown=1", "--output", "here"]
 
 
-def test_a_repeated_word_is_left_to_the_command_line_to_refuse(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_refuses_a_repeated_task_argument(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parser.parse(Options, task_arguments(Options, ["--source=kafka", "--source=files"]), "job")
     assert "--source is given more than once" in capsys.readouterr().err
@@ -98,8 +100,8 @@ def test_only_a_task_may_give_empty_options(monkeypatch: pytest.MonkeyPatch) -> 
     assert parser.parse(Options, None, "job") == Options(source="kafka", fast=False)
 
 
-def test_widgets_are_the_options_and_are_read_like_them() -> None:
-    widgets = WidgetsOfAJob(source="kafka", run_for="2m", dry="true", kafka_option="a=1 b=2", schema="games")
+def test_every_option_is_a_widget_and_is_read_from_it() -> None:
+    widgets = JobWidgets(source="kafka", run_for="2m", dry="true", kafka_option="a=1 b=2", schema="games")
     make_widgets(Options, widgets)
     assert {name: default for name, (default, _) in widgets.made.items()} == parameter_defaults(Options)
     assert {name: choices for name, (_, choices) in widgets.made.items() if choices} == {
@@ -110,8 +112,8 @@ def test_widgets_are_the_options_and_are_read_like_them() -> None:
     )
 
 
-def test_a_wrong_widget_is_told_in_one_line_without_a_program() -> None:
-    widgets = WidgetsOfAJob(catalog="main", schema="games", checkpoints="/c", input="/i", heartbeat="0s")
+def test_a_wrong_widget_is_reported_in_one_line_without_a_program_name() -> None:
+    widgets = JobWidgets(catalog="main", schema="games", checkpoints="/c", input="/i", heartbeat="0s")
     make_widgets(SessionizeSettings, widgets)
     with pytest.raises(
         ConfigurationError,
@@ -120,7 +122,7 @@ def test_a_wrong_widget_is_told_in_one_line_without_a_program() -> None:
         read_widgets(SessionizeSettings, widgets)
 
 
-def test_the_defaults_of_the_stream_are_what_the_command_line_takes_them_for() -> None:
+def test_the_streams_parameter_defaults_mean_the_command_lines_defaults() -> None:
     given = {"catalog": "main", "schema": "games", "checkpoints": "/c", "input": "/i"}
     expected = parser.read(SessionizeSettings, [f"--{name}={text}" for name, text in given.items()])
     assert (
@@ -132,16 +134,16 @@ def test_the_defaults_of_the_stream_are_what_the_command_line_takes_them_for() -
     )
 
 
-def test_a_task_that_went_well_does_not_exit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_that_succeeded_does_not_raise_system_exit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "18.2")
     parser.run(lambda: 0, "job")
-    with pytest.raises(SystemExit) as leaving:
+    with pytest.raises(SystemExit) as exited:
         parser.run(lambda: 3, "job")
-    assert leaving.value.code == 3
+    assert exited.value.code == 3
 
 
 @pytest.mark.parametrize("chosen", ["notebook", "file"])
-def test_of_a_jobs_entry_points_exactly_one_runs(monkeypatch: pytest.MonkeyPatch, chosen: str) -> None:
+def test_exactly_one_entry_point_of_a_job_runs(monkeypatch: pytest.MonkeyPatch, chosen: str) -> None:
     monkeypatch.setenv(ENTRY_POINT_VARIABLE, chosen)
     assert {name: is_chosen(name) for name in ("notebook", "file")} == {
         "notebook": chosen == "notebook",
@@ -149,7 +151,7 @@ def test_of_a_jobs_entry_points_exactly_one_runs(monkeypatch: pytest.MonkeyPatch
     }
 
 
-def test_an_entry_point_that_is_none_is_refused_by_both(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_entry_points_refuse_an_unknown_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ENTRY_POINT_VARIABLE, "both")
     for name in ("notebook", "file"):
         with pytest.raises(
@@ -158,7 +160,7 @@ def test_an_entry_point_that_is_none_is_refused_by_both(monkeypatch: pytest.Monk
             is_chosen(name)
 
 
-def test_where_nobody_chooses_whatever_is_started_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_choice_every_entry_point_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(ENTRY_POINT_VARIABLE, raising=False)
     assert is_chosen("notebook")
     assert is_chosen("file")

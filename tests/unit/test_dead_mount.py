@@ -1,4 +1,4 @@
-"""A mount that does not answer is one line, before a job starts and while it runs."""
+"""A mount that does not answer is a one-line error, before a job starts and while it runs."""
 
 import errno
 import os
@@ -15,19 +15,19 @@ from sessionization.ops.maintenance_settings import InspectSettings
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.simulate.simulate_settings import SimulateSettings
 
-DEAD = [errno.ENOTCONN, errno.ESTALE, errno.EIO]
+DEAD_MOUNT_ERRORS = [errno.ENOTCONN, errno.ESTALE, errno.EIO]
 
 
-def raising(number: int, on: Path, original: Callable[..., object]) -> Callable[..., object]:
-    def call(path: object = ".", *args: object, **more: object) -> object:
-        if str(path).startswith(str(on)):
+def fail_below(number: int, folder: Path, original: Callable[..., object]) -> Callable[..., object]:
+    def fail_or_call(path: object = ".", *args: object, **options: object) -> object:
+        if str(path).startswith(str(folder)):
             raise OSError(number, os.strerror(number), str(path))
-        return original(path, *args, **more)
+        return original(path, *args, **options)
 
-    return call
+    return fail_or_call
 
 
-@pytest.mark.parametrize("number", DEAD)
+@pytest.mark.parametrize("number", DEAD_MOUNT_ERRORS)
 @pytest.mark.parametrize("function", ["stat", "scandir"])
 @pytest.mark.parametrize("option", ["input", "warehouse", "checkpoints"])
 def test_a_folder_on_a_dead_mount_is_named_before_the_job_starts(
@@ -41,35 +41,37 @@ def test_a_folder_on_a_dead_mount_is_named_before_the_job_starts(
     folders = {name: tmp_path / name for name in ("input", "warehouse", "checkpoints")}
     for folder in folders.values():
         folder.mkdir()
-    monkeypatch.setattr(os, function, raising(number, folders[option], getattr(os, function)))
-    with pytest.raises(SystemExit) as exit_:
+    monkeypatch.setattr(os, function, fail_below(number, folders[option], getattr(os, function)))
+    with pytest.raises(SystemExit) as exited:
         parse(SessionizeSettings, [f"--{name}={folder}" for name, folder in folders.items()], "sessionize")
     [line] = capsys.readouterr().err.splitlines()
-    assert exit_.value.code == 2
+    assert exited.value.code == 2
     assert f"--{option} {folders[option]} cannot be reached ({os.strerror(number)})" in line
     assert "mount it again" in line
 
 
 @pytest.mark.parametrize(("model", "option"), [(InspectSettings, "checkpoints"), (SimulateSettings, "output")])
-def test_so_it_is_for_every_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: type, option: str) -> None:
-    monkeypatch.setattr(os, "stat", raising(errno.ENOTCONN, tmp_path, os.stat))
+def test_every_job_names_a_folder_on_a_dead_mount(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: type, option: str
+) -> None:
+    monkeypatch.setattr(os, "stat", fail_below(errno.ENOTCONN, tmp_path, os.stat))
     with pytest.raises(ConfigurationError, match=f"--{option} .* cannot be reached"):
         read(model, [f"--{option}={tmp_path}"])
 
 
-@pytest.mark.parametrize("number", DEAD)
-def test_while_a_job_runs_it_is_one_line(capsys: pytest.CaptureFixture[str], number: int) -> None:
+@pytest.mark.parametrize("number", DEAD_MOUNT_ERRORS)
+def test_a_mount_that_dies_while_a_job_runs_is_one_line(capsys: pytest.CaptureFixture[str], number: int) -> None:
     def fail() -> NoReturn:
         raise OSError(number, os.strerror(number), "/mnt/tables/x")
 
-    with pytest.raises(SystemExit) as exit_:
+    with pytest.raises(SystemExit) as exited:
         run(fail, "maintain")
     [line] = capsys.readouterr().err.splitlines()
-    assert exit_.value.code == 1
+    assert exited.value.code == 1
     assert line.startswith(f"maintain: /mnt/tables/x cannot be reached ({os.strerror(number)})")
 
 
-def test_another_failure_keeps_its_traceback() -> None:
+def test_another_failure_is_raised_with_its_traceback() -> None:
     def fail() -> NoReturn:
         raise OSError(errno.ENOTDIR, "x", "y")
 
@@ -77,12 +79,12 @@ def test_another_failure_keeps_its_traceback() -> None:
         run(fail, "maintain")
 
 
-def test_a_stream_on_a_mount_that_died_has_disappeared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_folder_on_a_dead_mount_has_disappeared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "pc_sessions").mkdir()
     check = watch_stream_folders(tmp_path)
     assert check() is None
 
-    def dead(path: Path, **_more: object) -> NoReturn:
+    def dead(path: Path, **_options: object) -> NoReturn:
         raise OSError(errno.ENOTCONN, "gone", str(path))
 
     monkeypatch.setattr(Path, "is_dir", dead)

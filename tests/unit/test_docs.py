@@ -1,4 +1,4 @@
-"""Every link in the documentation leads to a file that is there, and to a heading of it."""
+"""Every link in the documentation leads to an existing file and heading."""
 
 import re
 from pathlib import Path
@@ -17,11 +17,11 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def broken(page: Path) -> list[str]:
+def broken_links(page: Path) -> list[str]:
     found = []
     for link in _LINK.findall(_CODE.sub("", page.read_text(encoding="utf-8"))):
         path, _, anchor = link.partition("#")
-        if ":" in path:  # of another site
+        if ":" in path:  # a link to another site
             continue
         target = (page.parent / path).resolve() if path else page
         if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
@@ -30,20 +30,20 @@ def broken(page: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_leads_somewhere(page: Path) -> None:
-    assert broken(page) == []
+def test_no_link_is_broken(page: Path) -> None:
+    assert broken_links(page) == []
 
 
-def test_a_link_to_nowhere_is_found(tmp_path: Path) -> None:
+def test_a_broken_link_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
         "# A `b` c\n[good](#a-b-c) [no heading](#a) [no file](other.md) [elsewhere](https://example.org/x)\n"
     )
-    assert broken(page) == ["#a", "other.md"]
+    assert broken_links(page) == ["#a", "other.md"]
 
 
-def test_nothing_is_installed_by_a_name_that_anybody_could_take() -> None:
-    """No package index has this project: who takes its name there would be run by its readers."""
+def test_no_file_installs_the_project_by_name_from_a_package_index() -> None:
+    """No package index has this project: readers would run the code of anybody who registered its name."""
     by_name = re.compile(r"install (--?\S+ )*['\"`]?sessionization\b")
     folders = ("lib", "jobs", "docs", "notebooks", "bundles", "tests")
     files = [*ROOT.glob("*.md"), ROOT / "Makefile", ROOT / "databricks.yml"]

@@ -1,4 +1,4 @@
-"""Durations read and written as people write them."""
+"""Durations as text: reading and writing."""
 
 import pytest
 from pydantic import BaseModel, ValidationError
@@ -31,14 +31,14 @@ def test_the_largest_whole_unit_is_written(duration_ms: int, text: str) -> None:
     "text",
     ["abc", "", "30", "s", "30 s", " 30s", "30s\n", "1.5s", "-5s", "+5s", "30S", "30sec", "1h30m", "\u0661s", "9e9s"],
 )
-def test_anything_else_is_refused_in_one_line(text: str) -> None:
+def test_other_text_is_refused_in_one_line(text: str) -> None:
     with pytest.raises(ConfigurationError) as refusal:
         parse_duration_ms(text)
     assert str(refusal.value) == f"{text!r} is not a duration: write a number and ms, s, m, h or d, such as 30s"
     assert "\n" not in str(refusal.value)
 
 
-def test_a_hundred_years_is_the_most() -> None:
+def test_a_duration_is_at_most_a_hundred_years() -> None:
     assert parse_duration_ms("36500d") == 36_500 * 86_400_000
     with pytest.raises(ConfigurationError, match="'36501d' is too long a duration: write at most 36500d"):
         parse_duration_ms("36501d")

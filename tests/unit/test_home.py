@@ -1,4 +1,4 @@
-"""Tables have one location: the same words for whoever names none, two, or half of one."""
+"""Tables have one location: every job refuses none, two, or half of one with the same message."""
 
 import pytest
 from pydantic import BaseModel
@@ -9,12 +9,12 @@ from sessionization.ops.maintenance_settings import MaintainSettings
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.settings.table_location_settings import TableLocationSettings
 
-NEEDED = {SessionizeSettings: "--input=in --checkpoints=c", MaintainSettings: "", TableLocationSettings: ""}
+OTHER_OPTIONS = {SessionizeSettings: "--input=in --checkpoints=c", MaintainSettings: "", TableLocationSettings: ""}
 
 
-@pytest.mark.parametrize("model", NEEDED)
+@pytest.mark.parametrize("model", OTHER_OPTIONS)
 @pytest.mark.parametrize(
-    ("argv", "told"),
+    ("argv", "message"),
     [
         ("", "the tables need one location"),
         ("--warehouse=w --catalog=main --schema=games", "the tables need one location"),
@@ -23,6 +23,6 @@ NEEDED = {SessionizeSettings: "--input=in --checkpoints=c", MaintainSettings: ""
         ("--warehouse=w --schema=games", "--catalog and --schema go together"),
     ],
 )
-def test_one_home_and_all_of_it(model: type[BaseModel], argv: str, told: str) -> None:
-    with pytest.raises(ConfigurationError, match=told):
-        parser.read(model, [*argv.split(), *NEEDED[model].split()])
+def test_exactly_one_complete_table_location_is_required(model: type[BaseModel], argv: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        parser.read(model, [*argv.split(), *OTHER_OPTIONS[model].split()])

@@ -1,4 +1,4 @@
-"""Options of the Kafka client: KEY=VALUE, and secrets by reference only."""
+"""Options of the Kafka client: KEY=VALUE, with secrets only by reference."""
 
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,14 @@ REAL_TIME = (*KAFKA, "--sink=kafka", "--mode=real-time", "--trigger=5s")
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *options: str) -> str:
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as exited:
         parse(SessionizeSettings, options, "sessionize")
-    assert ended.value.code == 2
+    assert exited.value.code == 2
     [line] = capsys.readouterr().err.splitlines()
     return line.removeprefix("sessionize: ")
 
 
-def test_an_option_may_be_given_several_times() -> None:
+def test_kafka_option_may_be_given_several_times() -> None:
     options = ("--kafka-option", "kafka.security.protocol=SASL_SSL", "--kafka-option=kafka.sasl.mechanism=PLAIN")
     settings = parse(SessionizeSettings, (*KAFKA, *options), "sessionize")
     assert settings.kafka_options == {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"}
@@ -33,7 +33,7 @@ def test_an_option_may_be_given_several_times() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("hunter2", "is not KEY=VALUE: write it as in kafka.security.protocol=SASL_SSL"),
         ("=hunter2", "is not KEY=VALUE"),
@@ -48,22 +48,24 @@ def test_an_option_may_be_given_several_times() -> None:
         ("kafka.sasl.jaas.config=hunter2", "kafka.sasl.jaas.config is a secret"),
     ],
 )
-def test_a_wrong_option_is_told_without_its_value(capsys: pytest.CaptureFixture[str], text: str, told: str) -> None:
+def test_a_wrong_option_is_reported_without_its_value(
+    capsys: pytest.CaptureFixture[str], text: str, message: str
+) -> None:
     line = refusal(capsys, *KAFKA, "--kafka-option", text)
-    assert line.startswith(f"--kafka-option {told}")
+    assert line.startswith(f"--kafka-option {message}")
     assert "hunter2" not in line
-    with pytest.raises(ConfigurationError) as landing:
+    with pytest.raises(ConfigurationError) as error:
         read(LandChangesSettings, (*KAFKA[1:], "--kafka-option", text))
-    assert str(landing.value) in line
+    assert str(error.value) in line
 
 
-def test_an_option_given_twice_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_kafka_option_with_the_same_key_twice_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     twice = ("--kafka-option=minPartitions=2", "--kafka-option=minPartitions=3")
     assert "minPartitions is given more than once" in refusal(capsys, *KAFKA, *twice)
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ((KAFKA[0], *KAFKA[2:]), "--source kafka needs --bootstrap-servers"),
         ((*KAFKA, "--input=x"), "--source kafka takes no --input"),
@@ -98,20 +100,20 @@ def test_an_option_given_twice_is_told(capsys: pytest.CaptureFixture[str]) -> No
         ((*KAFKA, "--max-offsets-per-trigger=0"), "--max-offsets-per-trigger '0' is too small"),
     ],
 )
-def test_options_that_do_not_belong_together_are_told(
-    capsys: pytest.CaptureFixture[str], options: tuple[str, ...], told: str
+def test_options_that_do_not_belong_together_are_refused(
+    capsys: pytest.CaptureFixture[str], options: tuple[str, ...], message: str
 ) -> None:
-    assert told in refusal(capsys, *options)
+    assert message in refusal(capsys, *options)
 
 
-def test_real_time_mode_is_taken_with_all_that_it_needs() -> None:
+def test_real_time_mode_is_accepted_with_all_options_that_it_needs() -> None:
     settings = read(SessionizeSettings, REAL_TIME)
     assert (settings.mode, settings.sink, settings.trigger) == ("real-time", "kafka", 5_000)
     assert read(SessionizeSettings, KAFKA).mode == "micro-batch"
 
 
-def test_the_topic_of_the_changes_is_one_option_of_both_jobs() -> None:
-    """It may be given wherever changes go: a bundle gives it always."""
+def test_both_jobs_have_the_same_option_for_the_topic_of_the_changes() -> None:
+    """It is accepted with every sink, since a bundle always passes it."""
     for model, options in ((SessionizeSettings, KAFKA), (LandChangesSettings, KAFKA[1:])):
         assert read(model, options).output_topic == "output_sessions"
         assert read(model, (*options, f"--output-topic={'a.B_9-' * 41}")).output_topic == "a.B_9-" * 41
@@ -121,7 +123,7 @@ def test_the_topic_of_the_changes_is_one_option_of_both_jobs() -> None:
     assert read(SessionizeSettings, files).output_topic == "changes"
 
 
-def test_references_are_replaced_by_what_they_refer_to(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_references_are_replaced_by_their_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAAS", "a b=c;")
     options = parse_kafka_options(["kafka.sasl.jaas.config=env:JAAS", "kafka.ssl.key.password=secret:games/key", "a=b"])
     assert resolve_secrets(options, lambda scope, key: f"{scope}-{key}") == {
@@ -132,19 +134,19 @@ def test_references_are_replaced_by_what_they_refer_to(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
-    ("value", "secret", "told"),
+    ("value", "secret", "message"),
     [
         ("env:NOT_SET_ANYWHERE", None, "NOT_SET_ANYWHERE is not set: export it"),
         ("secret:games/key", None, "secret scopes are on Databricks only"),
         ("secret:games", lambda *_: "x", "is not a reference: write kafka.ssl.key.password=secret:SCOPE/KEY"),
     ],
 )
-def test_a_reference_that_leads_nowhere_is_told(value: str, secret: Any, told: str) -> None:
-    with pytest.raises(ConfigurationError, match=told):
+def test_a_reference_that_cannot_be_resolved_is_refused(value: str, secret: Any, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
         resolve_secrets({"kafka.ssl.key.password": value}, secret)
 
 
-def test_settings_show_references_only() -> None:
+def test_settings_show_references_and_no_secrets() -> None:
     settings = SessionizeSettings(
         source="kafka",
         bootstrap_servers="a:1",

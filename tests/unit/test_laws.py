@@ -1,4 +1,4 @@
-"""The nine laws of docs/session-rules.md, each for random dirty histories."""
+"""The nine laws of docs/session-rules.md, each tested with random dirty histories."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -21,35 +21,35 @@ from tests.unit.random_histories import (
     agreeing_rows,
     arrivals,
     histories,
-    laws,
-    nothing_forgotten,
+    law_settings,
     rows,
+    rules_that_forget_nothing,
     small_rules,
 )
 
-Told = list[tuple[str, Change]]
+Changes = list[tuple[str, Change]]
 
 
 def in_one_group(_: str) -> str:
     return "17"
 
 
-keys = st.sampled_from((by_device, in_one_group))
+key_functions = st.sampled_from((by_device, in_one_group))
 
 
-def play(driver: Driver, history: Iterable[Batch]) -> Told:
-    return [told for batch in history for told in driver.micro_batch(batch.now_ms, batch.rows)]
+def play(driver: Driver, history: Iterable[Batch]) -> Changes:
+    return [change for batch in history for change in driver.micro_batch(batch.now_ms, batch.rows)]
 
 
-def by_session(told: Told) -> dict[tuple[str, int], list[Change]]:
+def by_session(changes: Changes) -> dict[tuple[str, int], list[Change]]:
     sessions: dict[tuple[str, int], list[Change]] = {}
-    for device_id, change in told:
+    for device_id, change in changes:
         sessions.setdefault((device_id, change.session_id), []).append(change)
     return sessions
 
 
-@laws(300)
-@given(histories(), nothing_forgotten, keys, st.data())
+@law_settings(300)
+@given(histories(), rules_that_forget_nothing, key_functions, st.data())
 def test_law_1_applying_the_same_event_again_changes_nothing(
     history: History, rules: Rules, key_of: Callable[[str], str], data: st.DataObject
 ) -> None:
@@ -65,13 +65,13 @@ def test_law_1_applying_the_same_event_again_changes_nothing(
     assert once.timers == often.timers
 
 
-@laws(300)
-@given(histories(), nothing_forgotten, keys)
+@law_settings(300)
+@given(histories(), rules_that_forget_nothing, key_functions)
 def test_law_2_a_session_starts_once_beats_while_live_and_its_end_is_revised_in_one_direction(
     history: History, rules: Rules, key_of: Callable[[str], str]
 ) -> None:
-    told = play(Driver(rules, key_of), history)
-    for changes in by_session(told).values():
+    all_changes = play(Driver(rules, key_of), history)
+    for changes in by_session(all_changes).values():
         ends = [change for change in changes if change.kind is ChangeKind.ENDED]
         starts_and_beats = changes[: len(changes) - len(ends)]
         assert changes == [*starts_and_beats, *ends], "nothing but ends after the first end"
@@ -83,21 +83,21 @@ def test_law_2_a_session_starts_once_beats_while_live_and_its_end_is_revised_in_
         assert len({change.end_reason for change in ends}) <= 1 + (True in inferred and False in inferred)
 
 
-@laws(300)
-@given(histories(), nothing_forgotten, keys)
-def test_law_3_what_the_last_revisions_say_never_overlaps(
+@law_settings(300)
+@given(histories(), rules_that_forget_nothing, key_functions)
+def test_law_3_sessions_never_overlap_by_their_last_revisions(
     history: History, rules: Rules, key_of: Callable[[str], str]
 ) -> None:
-    told: Told = []
+    changes: Changes = []
     driver = Driver(rules, key_of)
     for batch in history:
-        told += driver.micro_batch(batch.now_ms, batch.rows)
-        table = session_rows(told)
+        changes += driver.micro_batch(batch.now_ms, batch.rows)
+        table = session_rows(changes)
         for device_id in DEVICES:
             timeline = sorted(
                 (row.started_ms or 0, session_id, row.status == "live", row.ended_ms)
-                for (of, session_id), row in table.items()
-                if of == device_id
+                for (owner, session_id), row in table.items()
+                if owner == device_id
             )
             for (_, _, is_live, ended_ms), (next_started_ms, *_) in pairwise(timeline):
                 assert not is_live
@@ -106,9 +106,9 @@ def test_law_3_what_the_last_revisions_say_never_overlaps(
             assert all(ended_ms is None or ended_ms >= started_ms for started_ms, _, _, ended_ms in timeline)
 
 
-@laws(300)
-@given(histories(), small_rules, keys)
-def test_law_3_at_most_one_session_of_a_device_is_live_always(
+@law_settings(300)
+@given(histories(), small_rules, key_functions)
+def test_law_3_at_most_one_session_of_a_device_is_ever_live(
     history: History, rules: Rules, key_of: Callable[[str], str]
 ) -> None:
     driver = Driver(rules, key_of)
@@ -118,8 +118,8 @@ def test_law_3_at_most_one_session_of_a_device_is_live_always(
             assert sum(isinstance(entry, Live) for entry in sessions.values()) <= 1
 
 
-@laws(300)
-@given(histories(), small_rules, keys)
+@law_settings(300)
+@given(histories(), small_rules, key_functions)
 def test_law_4_a_timer_is_set_exactly_when_something_is_remembered(
     history: History, rules: Rules, key_of: Callable[[str], str]
 ) -> None:
@@ -145,7 +145,7 @@ def _entries_of(driver: Driver, key: str) -> list[SessionState]:
     ]
 
 
-@laws(300)
+@law_settings(300)
 @given(histories(), small_rules, st.lists(rows, max_size=12), st.data())
 def test_law_5_splitting_the_same_ordered_events_over_micro_batches_changes_nothing(
     history: History, rules: Rules, more: list[Row], data: st.DataObject
@@ -154,18 +154,18 @@ def test_law_5_splitting_the_same_ordered_events_over_micro_batches_changes_noth
     play(driver, history)
     now_ms = history[-1].now_ms
     for device_id in DEVICES:
-        before = driver.sessions.get(device_id, {})
-        events = in_order(event for of, event in more if of == device_id)
-        at_once = on_events(before, events, now_ms, rules)
+        sessions = driver.sessions.get(device_id, {})
+        events = in_order(event for owner, event in more if owner == device_id)
+        at_once = on_events(sessions, events, now_ms, rules)
         cut = data.draw(st.integers(0, len(events)))
-        first = on_events(before, events[:cut], now_ms, rules)
+        first = on_events(sessions, events[:cut], now_ms, rules)
         second = on_events(first.sessions, events[cut:], now_ms, rules)
         assert at_once.changes == first.changes + second.changes
         assert at_once.sessions == second.sessions
 
 
-@laws(300)
-@given(histories(), small_rules, keys)
+@law_settings(300)
+@given(histories(), small_rules, key_functions)
 def test_law_6_a_session_emits_at_most_one_heartbeat_for_a_timer_however_late(
     history: History, rules: Rules, key_of: Callable[[str], str]
 ) -> None:
@@ -192,19 +192,19 @@ def _check_beat(
     assert change.duration_ms is not None
     opened_ms = change.processed_ms - change.duration_ms
     instants = [
-        at
-        for at in range(opened_ms + 1, change.processed_ms + 1)
-        if grid_of(key, rules.heartbeat_ms).at_or_before(at) == at
+        at_ms
+        for at_ms in range(opened_ms + 1, change.processed_ms + 1)
+        if grid_of(key, rules.heartbeat_ms).at_or_before(at_ms) == at_ms
     ]
     assert change.due_ms == instants[-1]
     assert change.beat == len(instants)
-    before = newest.get((device_id, change.session_id, opened_ms))
-    assert change.beat - change.missed_beats - 1 == (0 if before is None else before.beat)
+    previous = newest.get((device_id, change.session_id, opened_ms))
+    assert change.beat - change.missed_beats - 1 == (0 if previous is None else previous.beat)
     newest[device_id, change.session_id, opened_ms] = change
 
 
-@laws(300)
-@given(histories(), small_rules, keys)
+@law_settings(300)
+@given(histories(), small_rules, key_functions)
 def test_law_7_state_is_bounded_and_empty_soon_after_the_last_session_closed(
     history: History, rules: Rules, key_of: Callable[[str], str]
 ) -> None:
@@ -234,29 +234,35 @@ def _check_bounds(driver: Driver, now_ms: int) -> None:
                 assert now_ms < deadline_ms(entry, rules) + rules.heartbeat_ms
 
 
-@laws(300)
+@law_settings(300)
 @given(histories(), small_rules)
 def test_law_8_no_event_is_lost(history: History, rules: Rules) -> None:
     driver = Driver(rules)
     waiting: set[tuple[str, int]] = set()
     for batch in history:
-        # One event a micro-batch, so that what is told can only be about that event, or about a timer.
-        for its_rows in ((), *((row,) for row in batch.rows)):
-            before = driver.tally
-            told = by_session(driver.micro_batch(batch.now_ms, its_rows))
-            answered = {session for session, changes in told.items() if any(_from_an_end(one) for one in changes)}
+        # One event per micro-batch, so that its changes are caused by that event or by a timer.
+        for rows_at_once in ((), *((row,) for row in batch.rows)):
+            tally_before = driver.tally
+            changes_by_session = by_session(driver.micro_batch(batch.now_ms, rows_at_once))
+            ended_by_an_end = {
+                session
+                for session, changes in changes_by_session.items()
+                if any(_from_an_end(change) for change in changes)
+            }
             still_waiting = _waiting(driver)
-            assert waiting - still_waiting <= answered
-            for device_id, event in its_rows:
+            assert waiting - still_waiting <= ended_by_an_end
+            for device_id, event in rows_at_once:
                 session = (device_id, event.session_id)
                 match event:
                     case Start():
-                        is_told = any(change.kind is ChangeKind.STARTED for change in told.get(session, []))
-                        repeats = driver.tally.duplicate_start - before.duplicate_start
+                        is_in_changes = any(
+                            change.kind is ChangeKind.STARTED for change in changes_by_session.get(session, [])
+                        )
+                        repeats = driver.tally.duplicate_start - tally_before.duplicate_start
                     case End():
-                        is_told = session in answered or session in still_waiting - waiting
-                        repeats = driver.tally.duplicate_end - before.duplicate_end
-                assert (is_told, repeats) in {(True, 0), (False, 1)}
+                        is_in_changes = session in ended_by_an_end or session in still_waiting - waiting
+                        repeats = driver.tally.duplicate_end - tally_before.duplicate_end
+                assert (is_in_changes, repeats) in {(True, 0), (False, 1)}
             waiting = still_waiting
 
 
@@ -273,12 +279,12 @@ def _waiting(driver: Driver) -> set[tuple[str, int]]:
     }
 
 
-def without_revision(told: Told) -> dict[tuple[str, int], SessionRow]:
-    return {session: replace(row, revision=0, updated_ms=0) for session, row in session_rows(told).items()}
+def without_revision(changes: Changes) -> dict[tuple[str, int], SessionRow]:
+    return {session: replace(row, revision=0, updated_ms=0) for session, row in session_rows(changes).items()}
 
 
-@laws(500)
-@given(st.data(), agreeing_rows(), keys)
+@law_settings(500)
+@given(st.data(), agreeing_rows(), key_functions)
 def test_law_9_the_final_sessions_do_not_depend_on_the_order_of_arrival(
     data: st.DataObject, agreeing: list[Row], key_of: Callable[[str], str]
 ) -> None:

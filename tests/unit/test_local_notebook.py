@@ -1,4 +1,4 @@
-"""A laptop's `dbutils` and notebooks as files: what a workspace does, and its errors."""
+"""`dbutils` and notebook files on a laptop act as in a workspace, errors included."""
 
 import json
 from pathlib import Path
@@ -11,20 +11,20 @@ from sessionization.local.laptop_notebook import LaptopDbutils, LaptopWidgets, r
 from sessionization.local.notebook_cells import Cell, find_notebook, read_cells, run_cells
 
 
-def source(folder: Path, name: str, *parts: str) -> Path:
+def write_source_notebook(folder: Path, name: str, *parts: str) -> Path:
     file = folder / f"{name}.py"
     file.write_text("# Databricks notebook source\n" + "\n\n# COMMAND ----------\n\n".join(parts) + "\n")
     return file
 
 
-def ipynb(folder: Path, name: str, *sources: str) -> Path:
+def write_ipynb(folder: Path, name: str, *sources: str) -> Path:
     file = folder / f"{name}.ipynb"
     code = [{"cell_type": "code", "source": text.splitlines(keepends=True)} for text in sources]
     file.write_text(json.dumps({"cells": [{"cell_type": "markdown", "source": ["# Title"]}, *code]}))
     return file
 
 
-def test_a_widget_keeps_the_first_value_and_the_given_one_wins() -> None:
+def test_a_widget_has_its_first_default_and_a_given_value_wins() -> None:
     widgets = LaptopWidgets({"schema": "evening"})
     widgets.text("schema", "other")
     widgets.text("run-for", "1m", "how long")
@@ -32,7 +32,7 @@ def test_a_widget_keeps_the_first_value_and_the_given_one_wins() -> None:
     assert (widgets.get("schema"), widgets.get("run-for")) == ("evening", "1m")
 
 
-def test_a_widget_that_was_not_made_is_an_error() -> None:
+def test_a_widget_that_was_not_created_is_an_error() -> None:
     with pytest.raises(ConfigurationError, match="widget schema is not defined"):
         LaptopWidgets({"schema": "given, but never made"}).get("schema")
 
@@ -42,15 +42,15 @@ def test_a_default_must_be_a_choice() -> None:
         LaptopWidgets({}).dropdown("source", "mqtt", ["files", "kafka"], "source")
 
 
-def test_cells_of_the_source_format(tmp_path: Path) -> None:
-    file = source(
+def test_cells_are_read_from_the_source_format(tmp_path: Path) -> None:
+    file = write_source_notebook(
         tmp_path, "n", "# MAGIC %md\n# MAGIC # Title", "x = 1", "# MAGIC %sql\n# MAGIC SELECT 1\n# MAGIC FROM a", ""
     )
     assert list(read_cells(file)) == [Cell(2, "", "x = 1"), Cell(3, "%sql", "SELECT 1\nFROM a")]
 
 
-def test_cells_of_ipynb(tmp_path: Path) -> None:
-    file = ipynb(tmp_path, "n", "x = 1\ny = 2", "%sql\nSELECT 1", "%run ./other")
+def test_cells_are_read_from_ipynb(tmp_path: Path) -> None:
+    file = write_ipynb(tmp_path, "n", "x = 1\ny = 2", "%sql\nSELECT 1", "%run ./other")
     assert list(read_cells(file)) == [
         Cell(2, "", "x = 1\ny = 2"),
         Cell(3, "%sql", "SELECT 1"),
@@ -65,68 +65,72 @@ def test_a_plain_file_is_no_notebook(tmp_path: Path) -> None:
         list(read_cells(tmp_path / "plain.py"))
 
 
-def test_run_shares_names_and_finds_notebooks_beside_it(tmp_path: Path) -> None:
+def test_run_shares_names_and_finds_notebooks_relative_to_its_own(tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()
-    source(tmp_path / "shared", "names", "# MAGIC %run ./more", "greeting = f'{word}, {name}'")
-    ipynb(tmp_path / "shared", "more", "name = 'player'")
-    file = source(tmp_path, "main", "word = 'hello'", "# MAGIC %run ./shared/names", "dbutils.notebook.exit(greeting)")
+    write_source_notebook(tmp_path / "shared", "names", "# MAGIC %run ./more", "greeting = f'{word}, {name}'")
+    write_ipynb(tmp_path / "shared", "more", "name = 'player'")
+    file = write_source_notebook(
+        tmp_path, "main", "word = 'hello'", "# MAGIC %run ./shared/names", "dbutils.notebook.exit(greeting)"
+    )
     assert run_notebook(file, None, {}) == "hello, player"
 
 
 def test_a_notebook_gets_its_arguments_and_a_namespace_of_its_own(tmp_path: Path) -> None:
-    source(
+    write_source_notebook(
         tmp_path,
         "child",
         "dbutils.widgets.text('who', 'nobody', 'who')",
         "dbutils.notebook.exit(dbutils.widgets.get('who'))",
     )
     parent = "found = dbutils.notebook.run('./child', 60, {'who': 'me'})\nassert 'word' not in globals()\ndbutils.notebook.exit(found)"
-    assert run_notebook(source(tmp_path, "parent", parent), None, {}) == "me"
+    assert run_notebook(write_source_notebook(tmp_path, "parent", parent), None, {}) == "me"
 
 
-def test_a_notebook_that_is_run_needs_no_setting_up(tmp_path: Path) -> None:
+def test_set_up_does_nothing_in_a_notebook_that_is_run_and_is_refused_elsewhere(tmp_path: Path) -> None:
     set_up_again = (
         "from sessionization.local.laptop_notebook import set_up\nset_up(players=True)\ndbutils.notebook.exit('ran')"
     )
-    assert run_notebook(source(tmp_path, "n", set_up_again), None, {}) == "ran"
+    assert run_notebook(write_source_notebook(tmp_path, "n", set_up_again), None, {}) == "ran"
     with pytest.raises(ConfigurationError, match="is for notebooks"):
         set_up()
 
 
-def test_nothing_after_exit_is_run(tmp_path: Path) -> None:
-    file = source(
+def test_no_code_after_exit_is_run(tmp_path: Path) -> None:
+    file = write_source_notebook(
         tmp_path, "n", "try:\n    dbutils.notebook.exit('early')\nexcept Exception:\n    pass", "raise ValueError"
     )
     assert run_notebook(file, None, {}) == "early"
 
 
 def test_an_error_names_notebook_and_cell(tmp_path: Path) -> None:
-    file = source(tmp_path, "broken", "x = 1", "y = x / 0")
+    file = write_source_notebook(tmp_path, "broken", "x = 1", "y = x / 0")
     with pytest.raises(ZeroDivisionError) as raised:
         run_notebook(file, None, {})
     assert "broken.py [2]" in {str(entry.path) for entry in raised.traceback}
 
 
 @pytest.mark.parametrize(
-    ("cell", "told"), [("# MAGIC %fs ls", "%fs is not known here"), ("# MAGIC %run ./gone", "no such notebook")]
+    ("cell", "message"), [("# MAGIC %fs ls", "%fs is not known here"), ("# MAGIC %run ./gone", "no such notebook")]
 )
-def test_what_is_not_there_is_told(tmp_path: Path, cell: str, told: str) -> None:
-    with pytest.raises(ConfigurationError, match=told):
-        run_notebook(source(tmp_path, "n", cell), None, {})
+def test_an_unknown_magic_or_a_missing_notebook_is_refused(tmp_path: Path, cell: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        run_notebook(write_source_notebook(tmp_path, "n", cell), None, {})
 
 
-def test_run_of_a_notebook_that_is_not_there(tmp_path: Path) -> None:
+def test_run_of_a_missing_notebook_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"there is no notebook ./gone"):
         LaptopDbutils(None, tmp_path, {}).notebook.run("./gone", 60)
 
 
 def test_a_magic_gets_the_folder_of_its_notebook(tmp_path: Path) -> None:
-    asked: list[tuple[str, Path]] = []
-    run_cells(ipynb(tmp_path, "n", "%sql SELECT 1"), {}, {"%sql": lambda text, folder: asked.append((text, folder))})
-    assert asked == [("SELECT 1", tmp_path)]
+    calls: list[tuple[str, Path]] = []
+    run_cells(
+        write_ipynb(tmp_path, "n", "%sql SELECT 1"), {}, {"%sql": lambda text, folder: calls.append((text, folder))}
+    )
+    assert calls == [("SELECT 1", tmp_path)]
 
 
-def test_the_demo_is_in_the_project_whatever_folder_a_kernel_starts_in(
+def test_the_demo_folder_is_in_the_project_whatever_folder_a_kernel_starts_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "databricks.yml").touch()

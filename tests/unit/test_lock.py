@@ -1,4 +1,4 @@
-"""One job at a time on a checkpoint folder."""
+"""Only one job at a time uses a checkpoint folder."""
 
 import errno
 import os
@@ -13,7 +13,7 @@ from sessionization.errors import CheckpointError, ConfigurationError, StoppedEr
 from sessionization.spark.checkpoint import folder_lock
 from sessionization.spark.checkpoint.folder_lock import lock_folder
 
-HOLDER = """
+LOCK_HOLDER = """
 import subprocess, sys
 from pathlib import Path
 from sessionization.spark.checkpoint.folder_lock import lock_folder
@@ -24,55 +24,57 @@ with lock_folder(Path(sys.argv[1]), print):
 """
 
 
-def said_to_nobody(line: str) -> None:
+def expect_no_line(line: str) -> None:
     raise AssertionError(line)
 
 
-def test_it_is_free_again_after_the_body(tmp_path: Path) -> None:
+def test_the_lock_is_free_again_after_the_body(tmp_path: Path) -> None:
     for _ in range(2):
-        with lock_folder(tmp_path / "new", said_to_nobody):
+        with lock_folder(tmp_path / "new", expect_no_line):
             pass
 
 
-def test_an_engine_that_is_kept_does_not_keep_it(tmp_path: Path) -> None:
-    with lock_folder(tmp_path, said_to_nobody):
+def test_an_engine_that_outlives_the_body_does_not_hold_the_lock(tmp_path: Path) -> None:
+    with lock_folder(tmp_path, expect_no_line):
         engine = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False)
-    with engine, lock_folder(tmp_path, said_to_nobody):
+    with engine, lock_folder(tmp_path, expect_no_line):
         assert engine.poll() is None
         engine.kill()
 
 
-def test_a_second_job_is_refused_and_told_by_whom(tmp_path: Path) -> None:
-    said: list[str] = []
-    with lock_folder(tmp_path, said_to_nobody):
+def test_a_second_job_is_refused_and_the_error_names_the_first(tmp_path: Path) -> None:
+    lines: list[str] = []
+    with lock_folder(tmp_path, expect_no_line):
         refused = pytest.raises(CheckpointError, match=r"is in use by process \d+ on \S+ since \S+: stop that first")
-        with refused, lock_folder(tmp_path, said.append, wait_s=0.3):
+        with refused, lock_folder(tmp_path, lines.append, wait_s=0.3):
             pytest.fail("two jobs at once")
-    assert len(said) == 1
-    assert said[0].startswith("waiting for process ")
+    assert len(lines) == 1
+    assert lines[0].startswith("waiting for process ")
 
 
-def test_a_stop_ends_the_wait(tmp_path: Path) -> None:
+def test_a_stop_ends_the_wait_for_the_lock(tmp_path: Path) -> None:
     stop = threading.Event()
-    with lock_folder(tmp_path, said_to_nobody):
+    with lock_folder(tmp_path, expect_no_line):
         stopped = pytest.raises(StoppedError, match=r"stopped while waiting for process \d+ .*; nothing was begun")
-        with stopped as told, lock_folder(tmp_path, lambda _: stop.set(), stop):
+        with stopped as error, lock_folder(tmp_path, lambda _: stop.set(), stop):
             pytest.fail("two jobs at once")
-    assert told.value.exit_code == 0
+    assert error.value.exit_code == 0
 
 
-def test_a_killed_job_holds_it_until_its_engine_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lock_is_held_until_the_killed_jobs_engine_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", HOLDER, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", LOCK_HOLDER, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as holder:
         assert holder.stdout is not None
         engine = int(holder.stdout.readline())
         holder.kill()
-    left = rf"in use by the engine that process {holder.pid} on \S+ since \S+ has left behind \(`lsof {tmp_path}/lock`"
-    with pytest.raises(CheckpointError, match=left), lock_folder(tmp_path, lambda _: None, wait_s=0):
+    message = (
+        rf"in use by the engine that process {holder.pid} on \S+ since \S+ has left behind \(`lsof {tmp_path}/lock`"
+    )
+    with pytest.raises(CheckpointError, match=message), lock_folder(tmp_path, lambda _: None, wait_s=0):
         pytest.fail("the engine still runs")
-    with monkeypatch.context() as elsewhere:  # in another container, where that process is not seen, but may live
-        elsewhere.setattr(folder_lock, "_pid_scope", lambda: 0)
+    with monkeypatch.context() as elsewhere:  # in another container, which cannot see that process; it may still run
+        elsewhere.setattr(folder_lock, "_process_ids", lambda: 0)
         refused = pytest.raises(CheckpointError, match=f"in use by process {holder.pid} on")
         with refused, lock_folder(tmp_path, lambda _: None, wait_s=0):
             pytest.fail("the engine still runs")
@@ -81,31 +83,33 @@ def test_a_killed_job_holds_it_until_its_engine_has_ended(tmp_path: Path, monkey
         pass
 
 
-def test_where_locks_are_not_known_it_goes_on_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unknown(*_: object) -> None:
+def test_a_job_goes_on_with_a_warning_where_the_file_system_has_no_locks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def not_implemented(*_: object) -> None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
-    monkeypatch.setattr("fcntl.flock", unknown)
-    said: list[str] = []
-    with lock_folder(tmp_path, said.append):
+    monkeypatch.setattr("fcntl.flock", not_implemented)
+    lines: list[str] = []
+    with lock_folder(tmp_path, lines.append):
         pass
-    assert "cannot be locked (Function not implemented): see to it that no second job uses it" in said[0]
+    assert "cannot be locked (Function not implemented): see to it that no second job uses it" in lines[0]
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigurationError, match="cannot be used"), lock_folder(tmp_path / "file", said_to_nobody):
+    with pytest.raises(ConfigurationError, match="cannot be used"), lock_folder(tmp_path / "file", expect_no_line):
         pytest.fail("not a folder")
 
 
-def test_a_full_disk_is_left_to_who_has_something_to_write(tmp_path: Path) -> None:
+def test_the_lock_is_taken_on_a_full_disk(tmp_path: Path) -> None:
     (tmp_path / "lock").symlink_to("/dev/full")
-    with lock_folder(tmp_path, said_to_nobody):
+    with lock_folder(tmp_path, expect_no_line):
         pass
 
 
-def test_a_volume_is_made_and_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A volume refuses to append to a file, and so to lock one: the job's `max_concurrent_runs` sees to it there."""
+def test_a_folder_of_a_volume_is_created_and_not_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A volume cannot append to a file or lock one: there the job's `max_concurrent_runs` prevents a second job."""
     monkeypatch.setattr(folder_lock, "_VOLUMES", tmp_path)
     folder = tmp_path / "main" / "games" / "checkpoints"
     with lock_folder(folder, print), lock_folder(folder, print, wait_s=0):

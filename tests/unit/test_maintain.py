@@ -1,4 +1,4 @@
-"""What maintenance does to which table, what it leaves alone, and what it does when a step fails."""
+"""The steps of maintenance by table, the tables that it leaves alone, and the effect of a failed step."""
 
 import threading
 from collections import Counter
@@ -18,16 +18,18 @@ from sessionization.spark.tables.conflicts import explain_conflict, is_conflict
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import BACKFILL, PROPERTIES_OF_ALL, TABLES, retention
 
-HOME = TableLocation(catalog="main", schema="games")
+LOCATION = TableLocation(catalog="main", schema="games")
 AS_CREATED = {table.name: dict(PROPERTIES_OF_ALL) | dict(table.properties) for table in TABLES}
 
 
-def todo(retention_ms: int = 7 * DAY_MS, found: Mapping[str, Mapping[str, str]] = AS_CREATED) -> list[Step]:
-    return maintenance_steps(HOME, 3, {table.name: retention_ms for table in TABLES}, found)
+def planned_steps(
+    retention_ms: int = 7 * DAY_MS, properties: Mapping[str, Mapping[str, str]] = AS_CREATED
+) -> list[Step]:
+    return maintenance_steps(LOCATION, 3, {table.name: retention_ms for table in TABLES}, properties)
 
 
-def test_days_that_are_over_are_compacted_and_today_is_not() -> None:
-    assert [step.sql for step in todo() if step.verb == "OPTIMIZE"] == [
+def test_past_days_are_compacted_and_today_is_not() -> None:
+    assert [step.sql for step in planned_steps() if step.verb == "OPTIMIZE"] == [
         f"OPTIMIZE `main`.`games`.`{table}` WHERE {day} >= date_sub(current_date(), 3) AND {day} < current_date()"
         for table, day in (
             ("session_changes", "change_date"),
@@ -37,23 +39,25 @@ def test_days_that_are_over_are_compacted_and_today_is_not() -> None:
     ]
 
 
-def test_a_merge_of_the_stream_meets_no_compaction() -> None:
-    assert "sessions" not in {step.table for step in todo() if step.verb == "OPTIMIZE"}
+def test_sessions_is_not_compacted_since_the_stream_merges_into_it() -> None:
+    assert "sessions" not in {step.table for step in planned_steps() if step.verb == "OPTIMIZE"}
 
 
-def test_every_table_is_cleaned_by_its_own_property_for_not_every_runtime_heeds_retain() -> None:
-    delete = [step.sql for step in todo() if step.verb == "VACUUM"]
-    assert delete == [f"VACUUM `main`.`games`.`{table.name}`" for table in TABLES]
+def test_vacuum_uses_each_tables_own_property_since_not_every_runtime_heeds_retain() -> None:
+    statements = [step.sql for step in planned_steps() if step.verb == "VACUUM"]
+    assert statements == [f"VACUUM `main`.`games`.`{table.name}`" for table in TABLES]
 
 
-def test_tables_as_they_are_created_need_no_other_properties() -> None:
-    assert {step.verb for step in todo()} == {"OPTIMIZE", "VACUUM"}
+def test_tables_as_created_need_no_change_of_properties() -> None:
+    assert {step.verb for step in planned_steps()} == {"OPTIMIZE", "VACUUM"}
 
 
-def test_another_retention_is_set_before_anything_is_deleted_for_files_and_log_alike() -> None:
-    by_table = {table.name: [step for step in todo(14 * DAY_MS + 1) if step.table == table.name] for table in TABLES}
-    for name, of_table in by_table.items():
-        verbs = [step.verb for step in of_table]
+def test_another_retention_of_files_and_log_is_set_before_anything_is_deleted() -> None:
+    by_table = {
+        table.name: [step for step in planned_steps(14 * DAY_MS + 1) if step.table == table.name] for table in TABLES
+    }
+    for name, steps in by_table.items():
+        verbs = [step.verb for step in steps]
         assert verbs == sorted(verbs), "ALTER, OPTIMIZE, VACUUM"
         assert ("ALTER" in verbs) is (name != "stream_progress"), "which has a retention of its own"
     assert by_table["sessions"][0].sql == (
@@ -62,43 +66,45 @@ def test_another_retention_is_set_before_anything_is_deleted_for_files_and_log_a
     )
 
 
-def test_a_table_keeps_longer_what_is_still_to_be_read_and_the_others_do_not() -> None:
+def test_only_a_table_with_unread_rows_has_a_longer_retention_and_only_while_it_has_them() -> None:
     longer = {table.name: 7 * DAY_MS for table in TABLES} | {"session_changes": 14 * DAY_MS}
-    assert [step.table for step in maintenance_steps(HOME, 3, longer, AS_CREATED) if step.verb == "ALTER"] == [
+    assert [step.table for step in maintenance_steps(LOCATION, 3, longer, AS_CREATED) if step.verb == "ALTER"] == [
         "session_changes"
     ]
-    for_good = AS_CREATED | {"session_changes": dict(retention(14 * DAY_MS))}
-    assert [step.table for step in todo(found=for_good) if step.verb == "ALTER"] == ["session_changes"], "and no longer"
+    with_longer_retention = AS_CREATED | {"session_changes": dict(retention(14 * DAY_MS))}
+    assert [step.table for step in planned_steps(properties=with_longer_retention) if step.verb == "ALTER"] == [
+        "session_changes"
+    ], "and no longer"
 
 
-def test_what_the_job_backfill_has_made_is_cleaned_likewise() -> None:
+def test_the_table_of_the_backfill_is_cleaned_too() -> None:
     known = {table.name: 7 * DAY_MS for table in (*TABLES, BACKFILL)}
-    made = maintenance_steps(HOME, 3, known, AS_CREATED | {BACKFILL.name: {}})
-    assert [step.verb for step in made if step.table == BACKFILL.name] == ["ALTER", "VACUUM"]
+    steps = maintenance_steps(LOCATION, 3, known, AS_CREATED | {BACKFILL.name: {}})
+    assert [step.verb for step in steps if step.table == BACKFILL.name] == ["ALTER", "VACUUM"]
 
 
-def test_a_table_of_which_nothing_is_known_is_left_alone() -> None:
+def test_a_table_without_a_known_retention_is_left_alone() -> None:
     known = {table.name: 7 * DAY_MS for table in TABLES if table.name != "session_changes"}
-    assert {step.table for step in maintenance_steps(HOME, 3, known, AS_CREATED)} == known.keys()
+    assert {step.table for step in maintenance_steps(LOCATION, 3, known, AS_CREATED)} == known.keys()
 
 
 @pytest.mark.parametrize(
     ("properties", "is_set"),
     [
-        ({"delta.logRetentionDuration": "interval 7 days"}, False),  # files: by default a week
+        ({"delta.logRetentionDuration": "interval 7 days"}, False),  # files: one week by default
         ({"delta.logRetentionDuration": "interval 168 hours", "delta.deletedFileRetentionDuration": "INTERVAL 1 WEEK"}, False),
-        ({"delta.deletedFileRetentionDuration": "interval 7 days"}, True),  # the log: by default 30 days
+        ({"delta.deletedFileRetentionDuration": "interval 7 days"}, True),  # the log: 30 days by default
         ({"delta.logRetentionDuration": "interval 7 days 1 hour"}, True),
         ({}, True),
     ],
 )  # fmt: skip
-def test_a_retention_is_known_however_it_is_written(properties: dict[str, str], is_set: bool) -> None:  # noqa: FBT001
-    found = todo(found=AS_CREATED | {"sessions": properties})
-    assert [step.table for step in found if step.verb == "ALTER"] == ["sessions"] * is_set
+def test_a_retention_is_recognized_however_it_is_written(properties: dict[str, str], is_set: bool) -> None:  # noqa: FBT001
+    steps = planned_steps(properties=AS_CREATED | {"sessions": properties})
+    assert [step.table for step in steps if step.verb == "ALTER"] == ["sessions"] * is_set
 
 
-class OfDatabricks(PySparkException):
-    """As a cluster raises it: a condition, and no class of its own."""
+class DatabricksError(PySparkException):
+    """An error as a cluster raises it: with a condition and without a class of its own."""
 
     def __init__(self, condition: str, message: str) -> None:
         super().__init__(message=message)
@@ -112,12 +118,12 @@ class OfDatabricks(PySparkException):
     "error",
     [
         ConcurrentDeleteReadException(message="a file that was read is gone"),
-        OfDatabricks("DELTA_CONCURRENT_APPEND.WITHOUT_HINT", "a conflict"),
-        OfDatabricks("DELTA_METADATA_CHANGED", "a conflict"),
+        DatabricksError("DELTA_CONCURRENT_APPEND.WITHOUT_HINT", "a conflict"),
+        DatabricksError("DELTA_METADATA_CHANGED", "a conflict"),
         Py4JError("An error occurred:\n: io.delta.exceptions.ConcurrentAppendException: [DELTA_CONCURRENT_APPEND.X] files"),
     ],
 )  # fmt: skip
-def test_a_change_by_somebody_else_is_a_conflict(error: Exception) -> None:
+def test_a_concurrent_change_is_a_conflict(error: Exception) -> None:
     assert is_conflict(error)
 
 
@@ -126,45 +132,45 @@ def test_a_change_by_somebody_else_is_a_conflict(error: Exception) -> None:
     [
         PySparkException(message="too many concurrent requests: slow down"),
         PySparkException(message="no table of the name [DELTA_CONCURRENT_APPEND]"),
-        OfDatabricks("DELTA_TABLE_NOT_FOUND", "concurrent"),
+        DatabricksError("DELTA_TABLE_NOT_FOUND", "concurrent"),
         Py4JError("ConcurrentModificationException in a listener"),
     ],
 )
-def test_a_word_makes_no_conflict(error: Exception) -> None:
+def test_a_word_in_the_message_makes_no_conflict(error: Exception) -> None:
     assert not is_conflict(error)
 
 
-def test_who_does_not_try_again_is_told_what_to_do() -> None:
-    told = r"somebody changed sessions meanwhile \(a file is gone\): stop the sessionize job, and run this again"
-    with pytest.raises(MaintenanceError, match=f"^{told}$"), explain_conflict("sessions"):
+def test_a_job_without_retries_explains_a_conflict() -> None:
+    message = r"somebody changed sessions meanwhile \(a file is gone\): stop the sessionize job, and run this again"
+    with pytest.raises(MaintenanceError, match=f"^{message}$"), explain_conflict("sessions"):
         raise ConcurrentDeleteReadException(message="a file is gone")
 
 
-def test_any_other_failure_is_told_as_it_is() -> None:
+def test_any_other_failure_is_raised_unchanged() -> None:
     with pytest.raises(PySparkException, match=r"^no space$"), explain_conflict("sessions"):
         raise PySparkException(message="no space")
 
 
-def test_a_failure_leaves_the_rest_of_its_table_and_no_other_to_the_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_skips_the_rest_of_its_own_table_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tenacity.nap.time.sleep", lambda _s: None)
-    ran: list[str] = []
-    said: list[str] = []
+    executed: list[str] = []
+    lines: list[str] = []
 
     def run(sql: str) -> None:
-        ran.append(sql)
+        executed.append(sql)
         if sql.startswith("OPTIMIZE") and "raw_events" in sql:
             raise PySparkException(message="too many concurrent requests")
         if sql.startswith("VACUUM") and "quarantine" in sql:
             raise ConcurrentDeleteReadException(message="somebody was first")
 
-    failures = run_steps(todo(), run, said.append, threading.Event())
+    failures = run_steps(planned_steps(), run, lines.append, threading.Event())
     assert failures == ["OPTIMIZE of raw_events failed: too many concurrent requests"]
-    assert "VACUUM of quarantine is put off to the next time: somebody was first" in said
-    assert "VACUUM `main`.`games`.`raw_events`" not in ran
-    assert ran[-1] == "VACUUM `main`.`games`.`stream_progress`"
+    assert "VACUUM of quarantine is put off to the next time: somebody was first" in lines
+    assert "VACUUM `main`.`games`.`raw_events`" not in executed
+    assert executed[-1] == "VACUUM `main`.`games`.`stream_progress`"
 
 
-def test_who_was_second_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_with_a_conflict_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tenacity.nap.time.sleep", lambda _s: None)
     tries = Counter[str]()
 
@@ -173,20 +179,20 @@ def test_who_was_second_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
         if sql.startswith("OPTIMIZE") and tries[sql] < 3:
             raise ConcurrentDeleteReadException(message="somebody was first")
 
-    said: list[str] = []
-    assert run_steps(todo(), run, said.append, threading.Event()) == []
-    assert all(line.endswith(" is done") for line in said)
+    lines: list[str] = []
+    assert run_steps(planned_steps(), run, lines.append, threading.Event()) == []
+    assert all(line.endswith(" is done") for line in lines)
     assert {sql.partition(" ")[0]: count for sql, count in tries.items()} == {"OPTIMIZE": 3, "VACUUM": 1}
 
 
-def test_a_stop_leaves_the_rest() -> None:
-    stop, said = threading.Event(), []
-    assert run_steps(todo(), lambda _sql: stop.set(), said.append, stop) == []
-    assert said == ["OPTIMIZE of session_changes is done", "stopped; the rest is left to the next time"]
+def test_a_stop_skips_the_remaining_steps() -> None:
+    stop, lines = threading.Event(), []
+    assert run_steps(planned_steps(), lambda _sql: stop.set(), lines.append, stop) == []
+    assert lines == ["OPTIMIZE of session_changes is done", "stopped; the rest is left to the next time"]
 
 
 @pytest.mark.parametrize(
-    ("argv", "told"),
+    ("argv", "message"),
     [
         ("--catalog=main --schema=games --retention=6d", "--retention '6d' is too small: write at least 7d"),
         ("--catalog=main", "go together"),
@@ -197,6 +203,6 @@ def test_a_stop_leaves_the_rest() -> None:
         ("--catalog=main --schema=games --checkpoints=c --input-retention=59m", "--input-retention '59m' is too small"),
     ],
 )
-def test_what_would_harm_is_refused(argv: str, told: str) -> None:
-    with pytest.raises(ConfigurationError, match=told):
+def test_harmful_options_are_refused(argv: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
         parser.read(MaintainSettings, argv.split())

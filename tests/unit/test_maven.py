@@ -1,4 +1,4 @@
-"""How jars are fetched: servers, proxies and certificate authorities of this machine alone."""
+"""Jars are fetched with mirrors, proxies and certificate authorities; all servers here run on this machine."""
 
 import hashlib
 import os
@@ -23,16 +23,16 @@ from sessionization.local_engine.jars import jar_paths, pinned
 from sessionization.local_engine.maven import MavenRepository
 
 CONTENT = b"a jar"
-SHA256_OF_IT = hashlib.sha256(CONTENT).hexdigest()
+SHA256_OF_CONTENT = hashlib.sha256(CONTENT).hexdigest()
 PATH = "org/example/thing/1.0/thing-1.0.jar"
 
 
 class Server(ThreadingHTTPServer):
-    """Answers every request with `CONTENT`, after the failures that it was given, and notes what it was asked for."""
+    """Answers requests with the given failures, then with `CONTENT`, and records the requested paths."""
 
     def __init__(self, *failures: int) -> None:
         super().__init__(("127.0.0.1", 0), _Answer)
-        self.failures, self.asked = [*failures], []
+        self.failures, self.requested = [*failures], []
 
     @property
     def host(self) -> str:
@@ -43,7 +43,7 @@ class _Answer(BaseHTTPRequestHandler):
     server: Server
 
     def do_GET(self) -> None:
-        self.server.asked.append(self.path)
+        self.server.requested.append(self.path)
         failure = self.server.failures.pop(0) if self.server.failures else None
         self.send_response(failure or 200)
         self.send_header("Content-Length", str(len(CONTENT)))
@@ -72,39 +72,39 @@ def serving(*failures: int, tls: Path | None = None) -> Iterator[Server]:
 
 @pytest.fixture(autouse=True)
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """An environment that says nothing, and pauses that are noted and not waited for."""
-    said = ("PROXY", "_CERT", "_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR", "MAVEN_")
-    for name in [name for name in os.environ if any(part in name.upper() for part in said)]:
+    """Clears the environment of proxies, certificates and mirrors, and records pauses instead of waiting."""
+    parts = ("PROXY", "_CERT", "_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR", "MAVEN_")
+    for name in [name for name in os.environ if any(part in name.upper() for part in parts)]:
         monkeypatch.delenv(name)
-    noted: list[float] = []
-    monkeypatch.setattr(MavenRepository._download.retry, "sleep", noted.append)  # type: ignore[attr-defined]
-    return noted
+    recorded: list[float] = []
+    monkeypatch.setattr(MavenRepository._download.retry, "sleep", recorded.append)  # type: ignore[attr-defined]
+    return recorded
 
 
-def fetch(to: Path, sha256: str = SHA256_OF_IT) -> None:
+def fetch(target: Path, sha256: str = SHA256_OF_CONTENT) -> None:
     with MavenRepository() as repository:
-        repository.fetch(PATH, to, sha256)
+        repository.fetch(PATH, target, sha256)
 
 
 def test_a_file_comes_from_the_mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving() as mirror:
         monkeypatch.setenv("MAVEN_MIRROR_URL", f"http://{mirror.host}/maven2/")
         fetch(tmp_path / "thing.jar")
-    assert mirror.asked == [f"/maven2/{PATH}"]
+    assert mirror.requested == [f"/maven2/{PATH}"]
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("thing.jar", CONTENT)]
 
 
 def test_a_wrong_hash_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    refused = rf"/{PATH} has SHA-256 {SHA256_OF_IT}, not 00: do not use it"
+    refused = rf"/{PATH} has SHA-256 {SHA256_OF_CONTENT}, not 00: do not use it"
     with serving() as mirror:
         monkeypatch.setenv("MAVEN_MIRROR_URL", f"http://{mirror.host}")
         with pytest.raises(SetupError, match=refused):
             fetch(tmp_path / "thing.jar", "00")
-    assert mirror.asked == [f"/{PATH}"]  # asked once: the next answer would be the same
+    assert mirror.requested == [f"/{PATH}"]  # requested once: the next answer would be the same
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_missing_is_said_without_the_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_file_is_reported_without_the_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(404) as mirror:
         monkeypatch.setenv("MAVEN_MIRROR_URL", f"http://reader:hunter2@{mirror.host}/maven2")
         with pytest.raises(SetupError) as raised:
@@ -116,56 +116,56 @@ def test_what_is_missing_is_said_without_the_password(tmp_path: Path, monkeypatc
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_failure_that_passes_is_tried_again(
+def test_a_temporary_failure_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pauses: list[float]
 ) -> None:
     with serving(503, 429, 500) as mirror:
         monkeypatch.setenv("MAVEN_MIRROR_URL", f"http://{mirror.host}")
         fetch(tmp_path / "thing.jar")
-    assert len(mirror.asked) == 4
+    assert len(mirror.requested) == 4
     assert pauses == [0.5, 1, 2]
     assert (tmp_path / "thing.jar").read_bytes() == CONTENT
 
 
 @pytest.fixture
-def nobody() -> str:
-    """A host and port where nobody listens any more."""
-    with serving() as gone:
-        return gone.host
+def dead_host() -> str:
+    """Returns a host and port where no server listens any more."""
+    with serving() as server:
+        return server.host
 
 
-def test_a_failure_that_stays_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nobody: str) -> None:
-    monkeypatch.setenv("MAVEN_MIRROR_URL", f"http://{nobody}")
-    with pytest.raises(SetupError, match=rf"^http://{nobody}/{PATH} could not be .*Connection refused.*: check the"):
+def test_a_permanent_failure_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dead_host: str) -> None:
+    monkeypatch.setenv("MAVEN_MIRROR_URL", f"http://{dead_host}")
+    with pytest.raises(SetupError, match=rf"^http://{dead_host}/{PATH} could not be .*Connection refused.*: check the"):
         fetch(tmp_path / "thing.jar")
 
 
-def test_a_proxy_is_used_but_for_hosts_that_need_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_is_used_except_for_hosts_in_no_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving() as mirror, serving() as proxy:
         monkeypatch.setenv("MAVEN_MIRROR_URL", f"http://{mirror.host}")
         monkeypatch.setenv("HTTP_PROXY", f"http://{proxy.host}")
         fetch(tmp_path / "through.jar")
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
         fetch(tmp_path / "past.jar")
-    assert proxy.asked == [f"http://{mirror.host}/{PATH}"]
-    assert mirror.asked == [f"/{PATH}"]
+    assert proxy.requested == [f"http://{mirror.host}/{PATH}"]
+    assert mirror.requested == [f"/{PATH}"]
 
 
-def test_https_goes_through_its_own_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nobody: str) -> None:
-    monkeypatch.setenv("HTTPS_PROXY", f"http://{nobody}")
+def test_https_goes_through_its_own_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dead_host: str) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", f"http://{dead_host}")
     with pytest.raises(SetupError, match=r"^https://repo1.* could not be .*refused.*: check HTTPS_PROXY and NO_PROXY"):
         fetch(tmp_path / "thing.jar")
 
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A key, and a certificate for 127.0.0.1 that it has signed itself, in one file."""
+    """Returns a file with a key and its self-signed certificate for 127.0.0.1."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "tests")])
-    began = datetime.now(UTC) - timedelta(days=1)
-    made = (
+    valid_from = datetime.now(UTC) - timedelta(days=1)
+    signed = (
         x509.CertificateBuilder(
-            name, name, key.public_key(), x509.random_serial_number(), began, began.replace(year=2100)
+            name, name, key.public_key(), x509.random_serial_number(), valid_from, valid_from.replace(year=2100)
         )
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .add_extension(x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))]), critical=False)
@@ -173,12 +173,12 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     file = tmp_path_factory.mktemp("tls") / "server.pem"
     private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    file.write_bytes(private + made.public_bytes(Encoding.PEM))
+    file.write_bytes(private + signed.public_bytes(Encoding.PEM))
     return file
 
 
 @pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT"])
-def test_an_authority_of_ones_own_is_believed(
+def test_a_certificate_authority_from_the_environment_is_trusted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, certificate: Path, variable: str
 ) -> None:
     monkeypatch.setenv(variable, str(certificate))
@@ -188,27 +188,29 @@ def test_an_authority_of_ones_own_is_believed(
     assert (tmp_path / "thing.jar").read_bytes() == CONTENT
 
 
-def test_an_unknown_authority_is_not_believed(
+def test_an_unknown_certificate_authority_is_not_trusted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, certificate: Path, pauses: list[float]
 ) -> None:
     with serving(tls=certificate) as mirror:
         monkeypatch.setenv("MAVEN_MIRROR_URL", f"https://{mirror.host}")
         with pytest.raises(SetupError, match=r"CERTIFICATE_VERIFY_FAILED.*: let SSL_CERT_FILE name a file"):
             fetch(tmp_path / "thing.jar")
-    assert mirror.asked == []
+    assert mirror.requested == []
     assert pauses == []
 
 
-def test_jars_are_where_the_environment_is_and_fetched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    thing = jars.Jar("org.example", "thing", "1.0", SHA256_OF_IT)
+def test_jars_are_stored_in_the_python_environment_and_fetched_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    thing = jars.Jar("org.example", "thing", "1.0", SHA256_OF_CONTENT)
     monkeypatch.setattr(jars, "pinned", lambda _: [thing])
     monkeypatch.setattr("sys.prefix", str(tmp_path))
     with serving() as mirror:
         monkeypatch.setenv("MAVEN_MIRROR_URL", f"http://{mirror.host}")
         first, again = jar_paths("spark"), jar_paths("spark")
     assert first == again == [tmp_path / "share" / "sessionization" / "jars" / "spark" / "thing-1.0.jar"]
-    assert mirror.asked == [f"/{PATH}"]
+    assert mirror.requested == [f"/{PATH}"]
 
 
 def test_every_pinned_jar_has_a_hash() -> None:
-    assert all(len(jar.sha256) == 64 for wanted in ("spark", "broker") for jar in pinned(wanted))  # type: ignore[arg-type]
+    assert all(len(jar.sha256) == 64 for jar_set in ("spark", "broker") for jar in pinned(jar_set))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The metrics for Prometheus: what they say, and that nobody who reads them reaches the stream."""
+"""The metrics for Prometheus: their values, and that their readers never affect the stream."""
 
 import socket
 import subprocess
@@ -19,7 +19,7 @@ from sessionization.monitor.metrics import METRICS, PREFIX, Metrics
 from sessionization.monitor.prometheus import serve_metrics
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.output.progress import BatchDetail, BatchProgress
-from tests.unit.monitored import AT_MS, Session, beat, engine, other
+from tests.unit.monitored import AT_MS, Session, engine, query_progress, sessionize_progress
 
 KAFKA = {
     "description": "KafkaV2[Subscribe[pc_sessions]]",
@@ -29,14 +29,14 @@ KAFKA = {
 
 
 @pytest.fixture
-def said() -> list[str]:
+def lines() -> list[str]:
     return []
 
 
 def metrics_of(*progress: BatchProgress) -> dict[str, float]:
     metrics = Metrics()
-    for one in progress:
-        metrics(batch_record(one, engine(**KAFKA) if one.query == "sessionize" else None))
+    for batch in progress:
+        metrics(batch_record(batch, engine(**KAFKA) if batch.query == "sessionize" else None))
     with serve_metrics("127.0.0.1", 0, metrics) as port:
         return values_of(get(port))
 
@@ -48,7 +48,7 @@ def get(port: int) -> str:
 
 
 def values_of(text: str) -> dict[str, float]:
-    """The samples by name and labels, as Prometheus's own parser reads them; every metric is described."""
+    """Returns the samples by name and labels, as Prometheus's own parser reads them, and checks the descriptions."""
     values: dict[str, float] = {}
     for family in text_string_to_metric_families(text):
         assert family.type in {"counter", "gauge"}
@@ -61,10 +61,10 @@ def values_of(text: str) -> dict[str, float]:
     return values
 
 
-def test_the_signals_that_matter_are_metrics() -> None:
-    live = other("rollup", detail=BatchDetail(live=41, write_ms=10))
-    values = metrics_of(beat(), live, other("archive", quarantined=2))
-    done_s = (AT_MS + 500) / 1000
+def test_the_important_signals_are_metrics() -> None:
+    rollup = query_progress("rollup", detail=BatchDetail(live=41, write_ms=10))
+    values = metrics_of(sessionize_progress(), rollup, query_progress("archive", quarantined=2))
+    committed_s = (AT_MS + 500) / 1000
     assert (
         values.items()
         >= {
@@ -79,7 +79,7 @@ def test_the_signals_that_matter_are_metrics() -> None:
             'sessionization_phase_seconds{phase="walCommit",query="sessionize"}': 0.02,
             'sessionization_write_seconds{query="rollup"}': 0.01,
             'sessionization_latency_seconds{quantile="0.99",query="sessionize"}': 0.06,
-            "sessionization_last_heartbeat_timestamp_seconds": done_s,
+            "sessionization_last_heartbeat_timestamp_seconds": committed_s,
             "sessionization_messages_total": 8,
             "sessionization_quarantined_total": 2,
         }.items()
@@ -88,7 +88,7 @@ def test_the_signals_that_matter_are_metrics() -> None:
 
 
 def test_counters_add_up_and_gauges_do_not() -> None:
-    values = metrics_of(beat(0), beat(1))
+    values = metrics_of(sessionize_progress(0), sessionize_progress(1))
     assert values["sessionization_heartbeats_total"] == 10
     assert values['sessionization_ended_total{reason="reported"}'] == 4
     assert values["sessionization_state_rows"] == 70
@@ -96,14 +96,14 @@ def test_counters_add_up_and_gauges_do_not() -> None:
 
 def test_every_metric_is_served_under_its_name() -> None:
     values = metrics_of(
-        beat(state_entries=90),
-        other("rollup", detail=BatchDetail(live=41, keeps_up=True)),
-        other("archive", quarantined=2),
+        sessionize_progress(state_entries=90),
+        query_progress("rollup", detail=BatchDetail(live=41, keeps_up=True)),
+        query_progress("archive", quarantined=2),
     )
     assert {key.partition("{")[0] for key in values} == {f"{PREFIX}{name}" for name in METRICS}
 
 
-def test_the_port_answers_at_its_address_alone() -> None:
+def test_the_port_answers_only_at_its_address() -> None:
     settings = SessionizeSettings(input="in", warehouse="w", checkpoints="c", metrics_port=9464)  # type: ignore[arg-type]
     assert settings.metrics_at == ("127.0.0.1", 9464)
     with serve_metrics("127.0.0.1", 0, Metrics()) as port:
@@ -115,11 +115,13 @@ def test_the_port_answers_at_its_address_alone() -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /metrics HTTP/1.1\r\n"])
-def test_a_client_that_is_stuck_is_let_go_and_holds_up_nobody(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+def test_a_stuck_client_is_disconnected_and_delays_no_other_client(
+    monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
     assert prometheus._Handler.timeout, "what the library leaves open"
     monkeypatch.setattr(prometheus._Handler, "timeout", 0.5)
     metrics = Metrics()
-    metrics(batch_record(beat(), engine()))
+    metrics(batch_record(sessionize_progress(), engine()))
     with (
         serve_metrics("127.0.0.1", 0, metrics) as port,
         socket.create_connection(("127.0.0.1", port), timeout=5) as stuck,
@@ -129,42 +131,42 @@ def test_a_client_that_is_stuck_is_let_go_and_holds_up_nobody(monkeypatch: pytes
         assert stuck.recv(1) == b"", "its thread would wait for ever"
 
 
-def test_what_is_collected_slowly_does_not_hold_up_the_next_record() -> None:
+def test_a_slow_collection_does_not_delay_the_next_record() -> None:
     metrics = Metrics()
-    metrics(batch_record(beat(), engine()))
+    metrics(batch_record(sessionize_progress(), engine()))
     figures = prometheus._Figures(metrics).collect()
     next(figures)
-    adding = threading.Thread(target=metrics, args=(batch_record(beat(1), engine(1)),), daemon=True)
+    adding = threading.Thread(target=metrics, args=(batch_record(sessionize_progress(1), engine(1)),), daemon=True)
     adding.start()
     adding.join(5)
     assert not adding.is_alive()
 
 
-def test_without_the_library_metrics_are_refused_before_anything_is_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
+def test_without_the_library_metrics_are_refused_before_anything_is_created(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     check_metrics_package(None)
-    places = {"input": tmp_path, "warehouse": tmp_path / "warehouse", "checkpoints": tmp_path / "checkpoints"}
-    settings = SessionizeSettings(**places, metrics_port=9464)
+    folders = {"input": tmp_path, "warehouse": tmp_path / "warehouse", "checkpoints": tmp_path / "checkpoints"}
+    settings = SessionizeSettings(**folders, metrics_port=9464)
     with pytest.raises(ConfigurationError, match=r"--metrics-port needs .*WHEEL\.whl\[metrics\]'") as error:
-        run(settings, threading.Event(), JobCallbacks(said.append))
+        run(settings, threading.Event(), JobCallbacks(lines.append))
     assert "\n" not in str(error.value)
     assert not (tmp_path / "checkpoints").exists()
-    assert said == []
+    assert lines == []
 
 
-def test_the_library_is_not_needed_where_nobody_asks_for_metrics() -> None:
+def test_the_library_is_not_needed_without_metrics() -> None:
     code = "import sys; sys.modules['prometheus_client'] = None; import sessionization.job.sessionize_job"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_a_port_that_is_taken_is_said_and_the_stream_goes_on(tmp_path: Path, said: list[str]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        with monitor_batches(Session(), tmp_path / "batches.log", ("127.0.0.1", port), said.append) as add:  # type: ignore[arg-type]
-            add(beat())
-    assert said == [
+def test_a_port_in_use_is_reported_and_the_stream_goes_on(tmp_path: Path, lines: list[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as occupied:
+        port = occupied.getsockname()[1]
+        with monitor_batches(Session(), tmp_path / "batches.log", ("127.0.0.1", port), lines.append) as add:  # type: ignore[arg-type]
+            add(sessionize_progress())
+    assert lines == [
         f"--metrics-port {port} of 127.0.0.1 cannot be served (Address already in use): the stream goes on without"
     ]
     assert len((tmp_path / "batches.log").read_text().splitlines()) == 1

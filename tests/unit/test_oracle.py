@@ -1,4 +1,4 @@
-"""The oracle of the end-to-end tests takes short cuts: it must say what the reference says without them."""
+"""The oracle of the end-to-end tests takes short cuts; it must give the results of the reference."""
 
 import json
 import random
@@ -23,11 +23,11 @@ BATCHES = 40
 
 
 @pytest.mark.parametrize("groups", [None, 1, 2])
-def test_the_quick_reference_is_the_reference(groups: int | None) -> None:
+def test_the_quick_reference_agrees_with_the_reference(groups: int | None) -> None:
     for seed in range(HISTORIES):
         rng = random.Random(seed)
         quick = QuickReference(RULES, groups)
-        plain = Reference(RULES) if groups is None else Reference(RULES, partial(group_of, groups))
+        reference = Reference(RULES) if groups is None else Reference(RULES, partial(group_of, groups))
         now_ms = 1_000_000
         for _ in range(BATCHES):
             now_ms += rng.choice([1, 300, 1_000, 2_500, 9_000, -1_500 if seed % 2 else 1])
@@ -36,9 +36,9 @@ def test_the_quick_reference_is_the_reference(groups: int | None) -> None:
                 at_ms = now_ms - rng.randrange(0, 4_000, 500)
                 kind = rng.choice([Start, End])
                 events.append((f"d{rng.randrange(3)}", kind(rng.randrange(6), at_ms, Platform.PC, now_ms)))
-            said = quick.micro_batch(now_ms, events)
-            assert sorted(said, key=repr) == sorted(plain.micro_batch(now_ms, events), key=repr)
-            assert (quick.timers, quick.remembered) == (plain.timers, plain.remembered)
+            changes = quick.micro_batch(now_ms, events)
+            assert sorted(changes, key=repr) == sorted(reference.micro_batch(now_ms, events), key=repr)
+            assert (quick.timers, quick.remembered) == (reference.timers, reference.remembered)
 
 
 def test_a_table_without_files_has_no_rows() -> None:
@@ -46,7 +46,7 @@ def test_a_table_without_files_has_no_rows() -> None:
 
 
 def log_micro_batches(query: Path, *logged: tuple[int, int]) -> None:
-    """Leave what Spark leaves of micro-batches that were done: the clock and the state partitions of each."""
+    """Writes Spark's logs of committed micro-batches, each with its clock and its number of state partitions."""
     for log in ("offsets", "commits"):
         (query / log).mkdir()
     for batch_id, (clock_ms, partitions) in enumerate(logged):
@@ -55,19 +55,19 @@ def log_micro_batches(query: Path, *logged: tuple[int, int]) -> None:
         (query / "commits" / str(batch_id)).write_text("v1\n{}")
 
 
-def test_a_repartitioning_is_known_by_its_partitions(tmp_path: Path) -> None:
+def test_a_repartitioning_is_recognized_by_its_partitions(tmp_path: Path) -> None:
     log_micro_batches(tmp_path, (1_000, 2), (2_000, 2), (2_000, 5), (3_000, 5), (4_000, 3))
     assert [batch.is_repartitioning for batch in batches_of(tmp_path)] == [False, False, True, False, False]
 
 
-def test_a_clock_that_comes_twice_is_told(tmp_path: Path) -> None:
+def test_a_repeated_clock_is_refused(tmp_path: Path) -> None:
     log_micro_batches(tmp_path, (1_000, 2), (1_000, 2))
     with pytest.raises(AssertionError):
         batches_of(tmp_path)
 
 
-def history(rng: random.Random, now_ms: int, sessions: range) -> list[tuple[str, Event]]:
-    """Events of a micro-batch, in which no End comes before its Start."""
+def micro_batch_events(rng: random.Random, now_ms: int, sessions: range) -> list[tuple[str, Event]]:
+    """Draws the events of a micro-batch, in which no End comes before its Start."""
     events: list[tuple[str, Event]] = []
     for session_id in rng.sample(sessions, 2):
         at_ms = now_ms - rng.randrange(0, 9_000, 500)
@@ -77,31 +77,31 @@ def history(rng: random.Random, now_ms: int, sessions: range) -> list[tuple[str,
 
 
 @pytest.mark.parametrize("groups", [None, 2])
-def test_what_is_taken_over_goes_on_as_if_nothing_had_been(groups: int | None) -> None:
-    """As long as nothing has been forgotten, and no End waits."""
+def test_sessions_taken_over_go_on_as_in_an_uninterrupted_job(groups: int | None) -> None:
+    """This holds as long as no session was forgotten and no End is pending."""
     rules = replace(RULES, late_retention_ms=3_600_000, max_sessions_per_device=64)
     beats = 0
     for seed in range(6):
         rng = random.Random(seed)
-        former, now_ms = QuickReference(rules, groups), 1_000_000
-        said: list[tuple[str, Change]] = []
+        uninterrupted, now_ms = QuickReference(rules, groups), 1_000_000
+        changes: list[tuple[str, Change]] = []
         for _ in range(BATCHES // 2):
             now_ms += rng.choice([300, 1_000, 2_500])
-            said += former.micro_batch(now_ms, history(rng, now_ms, range(20)))
-        newest_ms = max(change.processed_ms for _, change in said)
-        later = QuickReference(rules, groups)
-        later.begin_with(taken_over(session_rows(said), newest_ms, rules), newest_ms)
+            changes += uninterrupted.micro_batch(now_ms, micro_batch_events(rng, now_ms, range(20)))
+        newest_ms = max(change.processed_ms for _, change in changes)
+        warm_started = QuickReference(rules, groups)
+        warm_started.begin_with(taken_over(session_rows(changes), newest_ms, rules), newest_ms)
         now_ms += 7_000
         for _ in range(BATCHES // 2):
-            events = history(rng, now_ms, range(30))
-            wanted = former.micro_batch(now_ms, events)
-            assert sorted(later.micro_batch(now_ms, events), key=repr) == sorted(wanted, key=repr)
-            beats += sum(change.kind is ChangeKind.HEARTBEAT for _, change in wanted)
+            events = micro_batch_events(rng, now_ms, range(30))
+            expected = uninterrupted.micro_batch(now_ms, events)
+            assert sorted(warm_started.micro_batch(now_ms, events), key=repr) == sorted(expected, key=repr)
+            beats += sum(change.kind is ChangeKind.HEARTBEAT for _, change in expected)
             now_ms += rng.choice([300, 1_000, 2_500])
     assert beats > BATCHES
 
 
-def test_what_is_taken_over_is_recent_bounded_and_not_later_than_the_live_one() -> None:
+def test_sessions_taken_over_are_recent_bounded_and_not_later_than_the_live_one() -> None:
     rules = replace(RULES, max_sessions_per_device=3)
 
     def ended(started_ms: int | None, updated_ms: int) -> SessionRow:
@@ -118,7 +118,7 @@ def test_what_is_taken_over_is_recent_bounded_and_not_later_than_the_live_one() 
         ("e", 1): ended(8_000, 9_000),
         ("e", 2): ended(6_000, 9_000),
         ("f", 1): replace(live, started_ms=8_999),
-        ("f", 2): ended(9_000, 9_500),  # later than the live one
+        ("f", 2): ended(9_000, 9_500),  # later than the device's live session
         ("d", 6): ended(4_000, 9_500),
     }
     found = {device.device_id: device for device in taken_over(rows, 10_000, rules)}

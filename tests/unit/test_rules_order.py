@@ -1,4 +1,4 @@
-"""The order in which a device's events of one micro-batch are applied, and what the changes say about them."""
+"""The order in which a device's events of one micro-batch are applied, and the event times on their changes."""
 
 from itertools import permutations
 
@@ -28,10 +28,10 @@ from tests.unit.histories import (
     start,
     started,
 )
-from tests.unit.random_histories import laws, rows
+from tests.unit.random_histories import law_settings, rows
 
-# Each pair differs in one field only, and the first comes first.
-IN_TURN: dict[str, tuple[Event, Event]] = {
+# Each pair is in canonical order; the named field decides before all later fields.
+ORDERED_PAIRS: dict[str, tuple[Event, Event]] = {
     "event time": (start(9, TEN - 1), end(1, TEN)),
     "event time before 1970": (start(1, -2), start(1, -1)),
     "End before Start": (end(2, TEN), start(1, TEN)),
@@ -50,21 +50,21 @@ IN_TURN: dict[str, tuple[Event, Event]] = {
 }
 
 
-@pytest.mark.parametrize("pair", IN_TURN.values(), ids=IN_TURN)
-def test_canonical_order(pair: tuple[Event, Event]) -> None:
+@pytest.mark.parametrize("pair", ORDERED_PAIRS.values(), ids=ORDERED_PAIRS)
+def test_events_are_applied_in_canonical_order(pair: tuple[Event, Event]) -> None:
     first, second = pair
     assert in_order([first, second]) == in_order([second, first]) == [first, second]
 
 
-@laws(200)
+@law_settings(200)
 @given(st.lists(rows, max_size=12), st.randoms(use_true_random=False))
-def test_the_same_rows_give_the_same_order_however_they_are_handed_over(its_rows, random) -> None:
-    events = [event for _, event in its_rows]
+def test_the_same_rows_give_the_same_order_however_they_arrive(drawn_rows, random) -> None:
+    events = [event for _, event in drawn_rows]
     shuffled = random.sample(events, len(events))
     assert in_order(shuffled) == in_order(events)
 
 
-def test_a_micro_batch_is_applied_in_event_time_whatever_order_it_comes_in() -> None:
+def test_a_micro_batch_is_applied_by_event_time_whatever_the_order_of_its_rows() -> None:
     session = [start(1, NINE), end(1, TEN), start(2, TEN), end(2, ELEVEN)]
     outcomes = [apply({}, *shuffled) for shuffled in permutations(session)]
     assert [(change.session_id, change.kind) for change in outcomes[0].changes] == [
@@ -76,21 +76,21 @@ def test_a_micro_batch_is_applied_in_event_time_whatever_order_it_comes_in() -> 
     assert all(outcome == outcomes[0] for outcome in outcomes)
 
 
-def test_an_end_at_the_instant_of_its_start_comes_first_and_waits_for_it() -> None:
+def test_an_end_at_the_instant_of_its_start_is_applied_first_and_waits_for_it() -> None:
     outcome = apply({}, start(1, NINE), end(1, NINE, foreground_s=0))
     assert outcome.changes == caused_by(start(1, NINE), [started(1, NINE), ended(1, NINE, NINE, foreground_s=0)])
 
 
-def test_of_two_ends_that_disagree_the_one_in_front_counts() -> None:
+def test_the_first_of_several_ends_that_disagree_counts() -> None:
     outcome = apply({1: live(NINE)}, end(1, TEN, foreground_s=None), end(1, TEN, foreground_s=9), end(1, TEN, 8))
     assert [change.foreground_s for change in outcome.changes] == [8]
     assert outcome.tally.duplicate_end == 2
 
 
-def test_a_change_names_the_event_being_applied_not_the_one_that_it_is_about() -> None:
+def test_a_change_has_the_times_of_the_event_being_applied_not_of_the_event_of_its_session() -> None:
     waiting = apply({}, End(1, TEN, PC, 77, None, 5), now_ms=EARLIER).sessions
-    joined = apply({**waiting, 7: live(EIGHT)}, Start(1, NINE, PC, 88))
-    assert [(change.session_id, change.event_ms, change.ingested_ms) for change in joined.changes] == [
+    after_start = apply({**waiting, 7: live(EIGHT)}, Start(1, NINE, PC, 88))
+    assert [(change.session_id, change.event_ms, change.ingested_ms) for change in after_start.changes] == [
         (7, NINE, 88),
         (1, NINE, 88),
         (1, NINE, 88),
@@ -102,15 +102,15 @@ def test_a_change_names_the_event_being_applied_not_the_one_that_it_is_about() -
     ]
 
 
-def test_given_sessions_are_never_modified() -> None:
-    given_sessions = {1: live(NINE), 2: pending(NOON)}
-    apply(given_sessions, start(3, TEN), end(2, TEN), start(2, ELEVEN))
-    assert given_sessions == {1: live(NINE), 2: pending(NOON)}
+def test_the_given_sessions_are_never_modified() -> None:
+    sessions = {1: live(NINE), 2: pending(NOON)}
+    apply(sessions, start(3, TEN), end(2, TEN), start(2, ELEVEN))
+    assert sessions == {1: live(NINE), 2: pending(NOON)}
 
 
-def test_foreground_is_null_on_everything_but_what_a_device_reported() -> None:
-    told = apply({}, start(1, NINE), start(2, TEN), end(2, ELEVEN, foreground_s=5)).changes
-    assert [(change.kind, change.end_reason, change.foreground_s) for change in told] == [
+def test_foreground_is_null_on_every_change_but_a_reported_end() -> None:
+    changes = apply({}, start(1, NINE), start(2, TEN), end(2, ELEVEN, foreground_s=5)).changes
+    assert [(change.kind, change.end_reason, change.foreground_s) for change in changes] == [
         (ChangeKind.STARTED, None, None),
         (ChangeKind.ENDED, SUPERSEDED, None),
         (ChangeKind.STARTED, None, None),

@@ -1,4 +1,4 @@
-"""When the one timer of a grouping key is set, to what, and that a due one is left alone (docs/session-rules.md)."""
+"""The one timer of a grouping key (docs/session-rules.md): when it is set, to what, and that a due one stays."""
 
 from zlib import crc32
 
@@ -78,7 +78,7 @@ def test_with_no_live_session_the_timer_is_the_first_instant_at_or_after_the_dea
     assert next_timer(entry, now_ms=NOW) == timer_ms
 
 
-def test_the_earliest_deadline_counts_wherever_it_stands() -> None:
+def test_the_earliest_deadline_counts_whatever_the_order_of_entries() -> None:
     early, late = closed(NINE, TEN, closed_ms=NOW - 2 * MINUTE), pending(TEN, seen_ms=NOW - MINUTE)
     expected_ms = GRID.at_or_after(NOW - 2 * MINUTE + RETENTION)
     assert next_timer(early, late, now_ms=NOW) == next_timer(late, early, now_ms=NOW) == expected_ms
@@ -103,12 +103,12 @@ def test_the_grid_of_a_key_is_its_checksum_modulo_the_heartbeat(key: str, beat_m
     assert grid.steps(grid.at_or_before(at_ms), grid.after(at_ms) + 2 * beat_ms) == 3
 
 
-def test_a_group_of_devices_is_spelt_as_its_number_and_text_in_utf_8() -> None:
+def test_a_device_groups_key_is_its_decimal_number_and_a_key_is_encoded_in_utf_8() -> None:
     assert grid_of("17", BEAT).phase_ms == crc32(b"17") % BEAT
     assert grid_of("gerät", BEAT).phase_ms == crc32("gerät".encode()) % BEAT
 
 
-def test_keys_spread_over_the_interval() -> None:
+def test_the_phases_of_keys_spread_over_the_heartbeat_interval() -> None:
     phases = {grid_of(str(key), BEAT).phase_ms * 30 // BEAT for key in range(1_000)}
     assert phases == set(range(30))
 
@@ -123,7 +123,7 @@ def test_a_due_timer_is_left_alone_by_events_and_fires_in_the_same_micro_batch(l
     assert driver.timers == {"device": DEVICE_GRID.after(due_ms + late_ms)}
 
 
-def test_a_device_that_sends_something_in_every_micro_batch_still_beats_and_times_out() -> None:
+def test_a_device_with_events_in_every_micro_batch_still_beats_and_times_out() -> None:
     driver = Driver(Rules(session_timeout_ms=2 * MINUTE))
     kinds = [
         change.kind
@@ -133,7 +133,7 @@ def test_a_device_that_sends_something_in_every_micro_batch_still_beats_and_time
     assert kinds == [ChangeKind.STARTED, *[ChangeKind.HEARTBEAT] * 4, ChangeKind.ENDED]
 
 
-def test_events_of_the_same_micro_batch_come_before_the_timer() -> None:
+def test_events_are_applied_before_the_timer_of_the_same_micro_batch() -> None:
     driver = Driver(RULES)
     driver.micro_batch(NOW, [("device", start(1, NINE))])
     changes = driver.micro_batch(NOW + HOUR, [("device", end(1, TEN))])
@@ -141,7 +141,7 @@ def test_events_of_the_same_micro_batch_come_before_the_timer() -> None:
     assert driver.timers == {"device": DEVICE_GRID.at_or_after(NOW + HOUR + RETENTION)}
 
 
-def test_setting_a_timer_replaces_the_one_before() -> None:
+def test_setting_a_timer_replaces_the_previous_one() -> None:
     driver = Driver(RULES)
     driver.micro_batch(NOW, [("device", end(1, TEN))])
     assert driver.timers == {"device": DEVICE_GRID.at_or_after(NOW + RETENTION)}
@@ -151,10 +151,10 @@ def test_setting_a_timer_replaces_the_one_before() -> None:
     assert driver.timers == {"device": DEVICE_GRID.at_or_after(NOW + RETENTION)}
 
 
-def test_a_session_is_gone_and_with_it_the_timer_at_the_first_instant_after_its_deadline() -> None:
+def test_a_session_and_its_timer_are_removed_at_the_first_instant_after_its_deadline() -> None:
     driver = Driver(RULES)
     driver.micro_batch(NOW, [("device", start(1, NINE)), ("device", end(1, TEN))])
-    gone_ms = driver.timers["device"]
-    assert NOW + RETENTION <= gone_ms < NOW + RETENTION + BEAT
-    assert driver.micro_batch(gone_ms, []) == []
+    removed_ms = driver.timers["device"]
+    assert NOW + RETENTION <= removed_ms < NOW + RETENTION + BEAT
+    assert driver.micro_batch(removed_ms, []) == []
     assert (driver.sessions, driver.timers) == ({}, {})

@@ -1,4 +1,4 @@
-"""Who asks the job to stop is heard, where signals can be heard at all."""
+"""A signal or the end of its time stops a job, in threads that can receive signals."""
 
 import os
 import signal
@@ -7,28 +7,28 @@ import threading
 from sessionization.stop_signals import preserve_interrupt_handler, stop_after, stop_on_signals
 
 
-def test_sigterm_asks_to_stop_and_afterwards_does_what_it_did() -> None:
-    before = signal.getsignal(signal.SIGTERM)
+def test_sigterm_sets_the_stop_and_afterwards_its_handler_is_restored() -> None:
+    original = signal.getsignal(signal.SIGTERM)
     with stop_on_signals() as stop:
         os.kill(os.getpid(), signal.SIGTERM)
         assert stop.wait(5)
-    assert signal.getsignal(signal.SIGTERM) is before
+    assert signal.getsignal(signal.SIGTERM) is original
 
 
-def test_a_thread_that_cannot_hear_signals_runs_all_the_same() -> None:
-    seen: list[bool] = []
+def test_a_thread_that_cannot_receive_signals_runs_nevertheless() -> None:
+    stops_seen: list[bool] = []
 
     def run() -> None:
         with stop_on_signals() as stop:
-            seen.append(stop.is_set())
+            stops_seen.append(stop.is_set())
 
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
-    assert seen == [False]
+    assert stops_seen == [False]
 
 
-def test_spark_does_not_take_ctrl_c_away_from_who_hears_it() -> None:
+def test_spark_does_not_replace_the_jobs_handler_of_ctrl_c() -> None:
     with stop_on_signals() as stop:
         with preserve_interrupt_handler():
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # as SparkContext does, with one that raises
@@ -36,24 +36,24 @@ def test_spark_does_not_take_ctrl_c_away_from_who_hears_it() -> None:
         assert stop.wait(5)
 
 
-def test_where_nobody_hears_it_sparks_own_handler_stays() -> None:
-    """In a notebook it cancels what runs."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+def test_sparks_handler_of_ctrl_c_stays_where_the_job_has_none() -> None:
+    """In a notebook Spark's handler cancels the running Spark jobs."""
+    original = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with preserve_interrupt_handler():
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, original)
 
 
-def test_the_end_of_the_time_is_a_stop() -> None:
+def test_the_stop_is_set_when_the_time_is_over() -> None:
     stop = threading.Event()
     with stop_after(stop, 10):
         assert stop.wait(5)
 
 
-def test_whoever_is_done_has_stopped() -> None:
+def test_the_stop_is_set_when_the_body_ends() -> None:
     stop = threading.Event()
     with stop_after(stop, None):
         assert not stop.is_set()

@@ -1,4 +1,4 @@
-"""Every kind of dirt occurs, and is what its name says: read by a small strict reader of the contract."""
+"""Every kind of dirt occurs and matches its name, according to a small strict reader of the contract."""
 
 import json
 import re
@@ -18,7 +18,7 @@ VALID = (
     b'"timestamp":"2026-01-01T20:00:00.250Z","totalFgTime":9}'
 )
 TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
-REASONS = (
+QUARANTINED_KINDS = (
     DirtKind.OVERSIZED,
     DirtKind.MALFORMED_JSON,
     DirtKind.MISSING_DEVICE_ID,
@@ -32,7 +32,7 @@ REASONS = (
 
 
 def read_strictly(line: bytes) -> dict[str, Any] | None:
-    """The one JSON object of a line, or None; Python's own reader takes NaN, so that is refused here."""
+    """Returns the JSON object of a line, or None; refuses NaN, which Python's own reader accepts."""
 
     def refuse(constant: str) -> None:
         raise ValueError(constant)
@@ -45,7 +45,7 @@ def read_strictly(line: bytes) -> dict[str, Any] | None:
 
 
 def reason_of(line: bytes, device_field: str, ingested_ms: int = NOW_MS) -> str | None:  # noqa: PLR0911 - one return a reason
-    """The first quarantine reason of the contract that fits, or None for a valid event."""
+    """Returns the contract's first quarantine reason that applies, or None for a valid event."""
     fields = read_strictly(line)
     device = (fields or {}).get(device_field)
     account = (fields or {}).get("psnAccountId")
@@ -78,7 +78,7 @@ def reason_of(line: bytes, device_field: str, ingested_ms: int = NOW_MS) -> str 
 
 
 class DirtyEvenings:
-    """Evenings in which every event that can is befallen by one kind; their sessions are short."""
+    """Plays evenings with short sessions, in which one kind of dirt affects every event that it can affect."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -100,7 +100,7 @@ def dirty(tmp_path_factory: pytest.TempPathFactory) -> DirtyEvenings:
 
 
 def sessions_of(lines: list[Written]) -> dict[int, str]:
-    """Per session its events in the order in which they arrived, S and E."""
+    """Returns each session's events in order of arrival, as the letters S and E."""
     sessions: dict[int, str] = {}
     for line in lines:
         session_id = line.fields["appSessionId"]
@@ -108,7 +108,7 @@ def sessions_of(lines: list[Written]) -> dict[int, str]:
     return sessions
 
 
-@pytest.mark.parametrize("kind", REASONS)
+@pytest.mark.parametrize("kind", QUARANTINED_KINDS)
 def test_a_broken_message_is_quarantined_for_the_reason_of_its_name(dirty: DirtyEvenings, kind: DirtKind) -> None:
     lines = dirty.of(kind)
     reasons = Counter(reason_of(line.line, STREAMS[line.stream]) for line in lines)
@@ -120,17 +120,18 @@ def test_a_broken_message_is_quarantined_for_the_reason_of_its_name(dirty: Dirty
         assert set(reasons) == {kind.value}
 
 
-@pytest.mark.parametrize("kind", [kind for kind in DirtKind if kind not in REASONS])
+@pytest.mark.parametrize("kind", [kind for kind in DirtKind if kind not in QUARANTINED_KINDS])
 def test_other_dirt_is_not_quarantined(dirty: DirtyEvenings, kind: DirtKind) -> None:
     lines = dirty.of(kind)
     assert {reason_of(line.line, STREAMS[line.stream]) for line in lines} == {None}
 
 
 @pytest.mark.parametrize(
-    "kind", [kind for kind in REASONS if kind not in (DirtKind.EVENT_TIME_IN_FUTURE, DirtKind.EVENT_TIME_TOO_OLD)]
+    "kind",
+    [kind for kind in QUARANTINED_KINDS if kind not in (DirtKind.EVENT_TIME_IN_FUTURE, DirtKind.EVENT_TIME_TOO_OLD)],
 )
 @pytest.mark.parametrize("turn", range(30))
-def test_each_way_of_writing_wrongly_has_the_reason_and_is_one_line(kind: DirtKind, turn: int) -> None:
+def test_each_variant_of_a_malformed_message_has_its_reason_and_is_one_line(kind: DirtKind, turn: int) -> None:
     line = malform(VALID, kind, turn)
     assert reason_of(line, "hostPcId") == kind.value
     assert line.strip()
@@ -138,14 +139,14 @@ def test_each_way_of_writing_wrongly_has_the_reason_and_is_one_line(kind: DirtKi
     assert len(line) <= 64 * 1024 or kind is DirtKind.OVERSIZED
 
 
-def test_the_strict_reader_takes_what_is_valid() -> None:
+def test_the_strict_reader_accepts_valid_messages() -> None:
     assert reason_of(VALID, "hostPcId") is None
     assert {reason_of(malform(VALID, DirtKind.ODD_OPTIONAL, turn), "hostPcId") for turn in range(30)} == {None}
     assert reason_of(VALID, "hostPcId", ingested_ms=NOW_MS - 600_000 + 250) is None
     assert reason_of(VALID, "hostPcId", ingested_ms=NOW_MS - 600_000 + 249) == "event_time_in_future"
 
 
-def test_an_optional_field_is_odd_and_the_others_as_they_were() -> None:
+def test_odd_optional_changes_only_optional_fields() -> None:
     for turn in range(11):
         odd = json.loads(malform(VALID, DirtKind.ODD_OPTIONAL, turn))
         assert odd != json.loads(VALID)
@@ -168,21 +169,21 @@ def test_a_repeat_is_the_same_line_again_later(dirty: DirtyEvenings) -> None:
     assert len({(line.file, line.line) for line in lines}) > 1_500
 
 
-def test_a_late_end_arrives_after_it_happened(dirty: DirtyEvenings) -> None:
+def test_a_late_end_arrives_long_after_it_happened(dirty: DirtyEvenings) -> None:
     lines = dirty.of(DirtKind.LATE_END)
     ends = [line for line in lines if line.is_end]
     assert any(line.at_ms < NOW_MS - 30_000 and line.file == lines[-1].file for line in ends)
     assert set(sessions_of(lines).values()) == {"S", "SE"}
 
 
-def test_an_end_before_its_start(dirty: DirtyEvenings) -> None:
+def test_an_end_arrives_before_its_start_and_is_later_in_event_time(dirty: DirtyEvenings) -> None:
     lines = dirty.of(DirtKind.END_BEFORE_START)
     assert set(sessions_of(lines).values()) == {"S", "ES"}
     starts = {line.fields["appSessionId"]: line.at_ms for line in lines if not line.is_end}
     assert all(starts[line.fields["appSessionId"]] < line.at_ms for line in lines if line.is_end)
 
 
-def test_overlapping_sessions_of_a_device(dirty: DirtyEvenings) -> None:
+def test_sessions_of_a_device_overlap(dirty: DirtyEvenings) -> None:
     lines = sorted(dirty.of(DirtKind.OVERLAP, 0.5), key=lambda line: (line.at_ms, not line.is_end))
     live: dict[str, set[int]] = {}
     overlaps = 0
@@ -197,9 +198,9 @@ def test_overlapping_sessions_of_a_device(dirty: DirtyEvenings) -> None:
     assert set(sessions_of(lines).values()) == {"S", "SE"}
 
 
-@pytest.mark.parametrize(("kind", "left"), [(DirtKind.LOST_START, {"E"}), (DirtKind.LOST_END, {"S"})])
-def test_a_lost_message_does_not_arrive(dirty: DirtyEvenings, kind: DirtKind, left: set[str]) -> None:
-    assert set(sessions_of(dirty.of(kind)).values()) == left
+@pytest.mark.parametrize(("kind", "expected"), [(DirtKind.LOST_START, {"E"}), (DirtKind.LOST_END, {"S"})])
+def test_a_lost_message_does_not_arrive(dirty: DirtyEvenings, kind: DirtKind, expected: set[str]) -> None:
+    assert set(sessions_of(dirty.of(kind)).values()) == expected
 
 
 def test_a_skewed_clock_is_off_within_the_limits(dirty: DirtyEvenings) -> None:
@@ -208,7 +209,7 @@ def test_a_skewed_clock_is_off_within_the_limits(dirty: DirtyEvenings) -> None:
     assert NOW_MS + 3 * 60_000 < max(line.at_ms for line in lines) < NOW_MS + 5 * 60_000
 
 
-def test_the_share_of_dirt_is_what_was_asked_for(tmp_path: Path) -> None:
+def test_the_share_of_dirt_is_the_requested_one(tmp_path: Path) -> None:
     summary = play(tmp_path, rate=200, duration="60s", session_length="5s", dirt=0.1)
     assert sum(summary.dirt.values()) == pytest.approx(0.1 * 12_000, rel=0.1)
     assert all(summary.dirt.values())

@@ -1,4 +1,4 @@
-"""The model behind an evening: lengths, idle devices and the schedule."""
+"""The model of an evening: session lengths, idle devices and the schedule of messages."""
 
 from collections import Counter
 
@@ -18,24 +18,24 @@ def messages_at(*instants_ms: int) -> Messages:
     return messages
 
 
-def taken(schedule: Schedule, until_ms: int) -> list[int]:
+def take_times(schedule: Schedule, until_ms: int) -> list[int]:
     return [int(at_ms) for at_ms in schedule.take(until_ms)["at_ms"]]
 
 
-def test_a_schedule_hands_out_in_order_what_is_due_and_only_once() -> None:
+def test_a_schedule_returns_due_messages_in_order_and_only_once() -> None:
     schedule = Schedule("at_ms", soon_ms=10)
     schedule.add(messages_at(5, 3, 40, 10))
-    assert taken(schedule, 10) == [3, 5]
+    assert take_times(schedule, 10) == [3, 5]
     schedule.add(messages_at(11, 39, 10, 100))
     assert len(schedule) == 6
-    assert taken(schedule, 11) == [10, 10]
-    assert taken(schedule, 41) == [11, 39, 40]
-    assert taken(schedule, 100) == []
-    assert taken(schedule, 101) == [100]
+    assert take_times(schedule, 11) == [10, 10]
+    assert take_times(schedule, 41) == [11, 39, 40]
+    assert take_times(schedule, 100) == []
+    assert take_times(schedule, 101) == [100]
     assert len(schedule) == 0
 
 
-def test_a_schedule_forgets_nothing_however_far_apart() -> None:
+def test_a_schedule_loses_no_message_however_far_apart_they_are() -> None:
     rng = np.random.default_rng(1)
     schedule = Schedule("at_ms", soon_ms=50)
     added, out = [], []
@@ -43,28 +43,28 @@ def test_a_schedule_forgets_nothing_however_far_apart() -> None:
         instants_ms = step_ms + rng.integers(0, 500, 20)
         added += instants_ms.tolist()
         schedule.add(messages_at(*instants_ms))
-        out += taken(schedule, step_ms + 10)
+        out += take_times(schedule, step_ms + 10)
         assert len(schedule) == len(added) - len(out)
-    out += taken(schedule, 10_000)
+    out += take_times(schedule, 10_000)
     assert out == sorted(added)
 
 
-def test_lengths_have_the_mean_that_was_asked_for_and_a_long_tail() -> None:
+def test_lengths_have_the_requested_mean_and_a_long_tail() -> None:
     lengths_ms = new_lengths_ms(200_000, 60_000, np.random.default_rng(1))
     assert lengths_ms.mean() == pytest.approx(60_000, rel=0.02)
     assert np.median(lengths_ms) == pytest.approx(60_000 * 0.607, rel=0.02)
     assert lengths_ms.max() > 20 * 60_000
 
 
-def test_what_remains_of_sessions_met_at_random_is_as_theory_has_it() -> None:
-    """By renewal theory the mean of what remains is E[length ** 2] / (2 * E[length])."""
+def test_the_remaining_lengths_of_random_live_sessions_follow_renewal_theory() -> None:
+    """By renewal theory the mean remaining length is E[length ** 2] / (2 * E[length])."""
     rng = np.random.default_rng(1)
     lengths_ms = new_lengths_ms(500_000, 60_000, rng).astype(float)
     remaining = remaining_ms(500_000, 60_000, rng)
     assert remaining.mean() == pytest.approx((lengths_ms**2).mean() / (2 * lengths_ms.mean()), rel=0.05)
 
 
-def test_a_held_number_turns_over_at_the_same_rate_from_the_beginning() -> None:
+def test_a_constant_number_of_live_sessions_turns_over_at_a_constant_rate_from_the_beginning() -> None:
     plan = LoadPlan(
         devices=60_000, rate=1_000, live=20_000, holds_live=True, session_length_ms=40_000, duration_ms=60_000
     )
@@ -90,7 +90,7 @@ def test_every_device_can_be_busy() -> None:
     assert evening.live >= 9
 
 
-def test_how_an_evening_is_cut_into_files_does_not_matter_for_its_rate() -> None:
+def test_the_rate_of_an_evening_does_not_depend_on_the_length_of_its_files() -> None:
     plan = LoadPlan(devices=9_000, rate=100, live=500, holds_live=False, session_length_ms=10_000, duration_ms=60_000)
     for cut_ms in (50, 997, 60_000):
         evening = Evening(plan, START_MS, np.random.default_rng(1))

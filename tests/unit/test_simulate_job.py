@@ -24,7 +24,7 @@ def environment() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("below", ["", "deeper", "pc_sessions"])
-def test_a_file_in_the_way_is_one_line(tmp_path: Path, below: str) -> None:
+def test_a_file_in_place_of_a_folder_is_one_line(tmp_path: Path, below: str) -> None:
     output = tmp_path / "output"
     if below == "pc_sessions":
         output.mkdir()
@@ -56,7 +56,7 @@ def test_the_process_ends_with_code_2_and_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_the_process_with_code_0_after_the_file_in_hand(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_signal_ends_the_process_with_code_0_after_the_current_file(tmp_path: Path, number: signal.Signals) -> None:
     options = ("--output", str(tmp_path), "--live=200", "--session-length=1s", "--duration=1h", "--file-interval=50ms")
     with subprocess.Popen(command(*options), env=environment(), stderr=subprocess.PIPE, text=True) as process:
         waited_s = 0.0
@@ -64,10 +64,10 @@ def test_a_signal_ends_the_process_with_code_0_after_the_file_in_hand(tmp_path: 
             time.sleep(0.05)
             waited_s += 0.05
         process.send_signal(number)
-        _, told = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=20)
     assert process.returncode == 0
-    assert told.startswith("simulate: done: ")
-    assert told.count("\n") == 1
+    assert errors.startswith("simulate: done: ")
+    assert errors.count("\n") == 1
     files = contents(tmp_path)
     assert files
     assert all(path.endswith(".json") for path in files)

@@ -1,4 +1,4 @@
-"""An evening as it lies in the files: what is promised of it, and that the same one is played again."""
+"""The files of a simulated evening: their guarantees, and that a repeated run writes the same bytes."""
 
 import re
 import threading
@@ -22,7 +22,7 @@ DIRTY: dict[str, Any] = {"rate": 100, "duration": "60s", "session_length": "10s"
 
 @pytest.fixture(scope="module")
 def evening(tmp_path_factory: pytest.TempPathFactory) -> list[Written]:
-    """A clean evening of 6,000 events."""
+    """Plays a clean evening of 6,000 events."""
     output = tmp_path_factory.mktemp("evening")
     play(output, rate=100, duration="60s", session_length="5s", devices=900)
     return written(output)
@@ -49,7 +49,7 @@ def test_the_same_seed_gives_the_same_devices_later(tmp_path: Path) -> None:
     assert len(one | two) <= 50
 
 
-def test_dirt_befalls_an_evening_without_changing_it(tmp_path: Path) -> None:
+def test_dirt_affects_some_messages_and_leaves_the_others_unchanged(tmp_path: Path) -> None:
     play(tmp_path / "clean", **DIRTY | {"dirt": 0})
     play(tmp_path / "dirty", **DIRTY)
     clean, dirty = ({line.line for line in written(tmp_path / name)} for name in ("clean", "dirty"))
@@ -104,8 +104,8 @@ def test_a_clean_device_has_one_session_at_a_time(evening: list[Written]) -> Non
     for lines in devices.values():
         lines.sort(key=lambda line: line.at_ms)
         assert [line.is_end for line in lines] == [bool(place % 2) for place in range(len(lines))]
-        for before, after in zip(lines[1::2], lines[2::2], strict=False):
-            assert before.at_ms < after.at_ms
+        for end, next_start in zip(lines[1::2], lines[2::2], strict=False):
+            assert end.at_ms < next_start.at_ms
         for start, end in zip(lines[::2], lines[1::2], strict=False):
             assert start.fields["appSessionId"] == end.fields["appSessionId"]
 
@@ -138,7 +138,7 @@ def test_at_pace_max_the_evening_ends_now_and_each_file_is_one_interval(tmp_path
         assert (line.at_ms - (NOW_MS - 60_000)) // 10_000 == files.index(line.file)
 
 
-def test_a_rate_gives_exactly_so_many_events_more_in_the_middle(tmp_path: Path) -> None:
+def test_a_rate_gives_exactly_its_number_of_events_and_most_in_the_middle(tmp_path: Path) -> None:
     summary = play(tmp_path, rate=100, duration="60s")
     lines = written(tmp_path)
     assert len(lines) == summary.messages == 6_000
@@ -151,16 +151,16 @@ def test_a_rate_gives_exactly_so_many_events_more_in_the_middle(tmp_path: Path) 
 
 @pytest.mark.parametrize("options", [{"rate": 300}, {"live": 700}, {"live": 2_000}, {"rate": 100, "duration": "1h"}])
 @pytest.mark.parametrize("dirt", [0, 0.9])
-def test_events_stop_the_run_exactly(tmp_path: Path, options: dict[str, Any], dirt: float) -> None:
+def test_a_run_stops_after_exactly_the_requested_events(tmp_path: Path, options: dict[str, Any], dirt: float) -> None:
     assert play(tmp_path, events=1_111, dirt=dirt, **options).messages == 1_111
     assert len(written(tmp_path)) == 1_111
 
 
-def test_a_duration_ends_the_run_before_its_events(tmp_path: Path) -> None:
+def test_a_duration_can_end_the_run_before_its_events(tmp_path: Path) -> None:
     assert play(tmp_path, events=1_111, rate=10, duration="10s").messages == 100
 
 
-def test_a_live_number_is_held_from_the_first_file_on(tmp_path: Path) -> None:
+def test_the_requested_number_of_live_sessions_holds_from_the_first_file(tmp_path: Path) -> None:
     summary = play(tmp_path, live=500, rate=100, duration="60s")
     lines = written(tmp_path)
     first_file = [line for line in lines if line.file == lines[0].file]
@@ -175,7 +175,7 @@ def test_a_live_number_is_held_from_the_first_file_on(tmp_path: Path) -> None:
     assert len(lines) == pytest.approx(500 + 100 * 60, rel=0.05)
 
 
-def test_counts_of_dirt_are_what_the_files_hold(tmp_path: Path) -> None:
+def test_the_counts_of_dirt_match_the_files(tmp_path: Path) -> None:
     summary = play(tmp_path, **DIRTY)
     lines = written(tmp_path)
     assert len(lines) == summary.messages
@@ -184,34 +184,34 @@ def test_counts_of_dirt_are_what_the_files_hold(tmp_path: Path) -> None:
     assert all(summary.dirt[kind] > 3 for kind in DirtKind)
 
 
-def test_a_second_run_replaces_nothing(tmp_path: Path) -> None:
+def test_a_second_run_replaces_no_file(tmp_path: Path) -> None:
     for _ in range(3):
-        before = contents(tmp_path)
+        earlier = contents(tmp_path)
         play(tmp_path, rate=50, duration="5s")
-        after = contents(tmp_path)
-        assert len(after) > len(before)
-        assert {path: after[path] for path in before} == before
+        later = contents(tmp_path)
+        assert len(later) > len(earlier)
+        assert {path: later[path] for path in earlier} == earlier
     assert all(path.endswith(".json") and "/." not in path for path in contents(tmp_path))
 
 
-def test_a_stop_completes_the_file_and_tells_what_was_written(tmp_path: Path) -> None:
+def test_a_stop_completes_the_current_file_and_reports_the_events_written(tmp_path: Path) -> None:
     stop = threading.Event()
-    told: list[str] = []
+    lines: list[str] = []
     settings = settings_of(
         tmp_path, live=500, session_length="1s", duration="1h", pace="real-time", file_interval="20ms"
     )
     threading.Timer(0.4, stop.set).start()
     began_s = time.monotonic()
-    summary = simulate(settings, stop=stop, report=told.append)
+    summary = simulate(settings, stop=stop, report=lines.append)
     assert time.monotonic() - began_s < 5
     assert 0 < summary.messages == len(written(tmp_path))
-    assert told[-1].startswith(f"done: {summary.messages:,} events written")
+    assert lines[-1].startswith(f"done: {summary.messages:,} events written")
     assert all(path.endswith(".json") and "/." not in path for path in contents(tmp_path))
     assert all(content.endswith(b"}\n") for content in contents(tmp_path).values())
 
 
 @pytest.mark.parametrize("pace", ["real-time", "4x", "0.5x"])
-def test_no_event_comes_before_it_happens(tmp_path: Path, pace: str) -> None:
+def test_no_event_is_written_before_it_happens(tmp_path: Path, pace: str) -> None:
     options = {"live": 50, "session_length": "1s", "file_interval": "50ms"}
     duration_s = 2 if pace == "4x" else 0.5
     began_ms = time.time_ns() // 1_000_000
@@ -224,41 +224,41 @@ def test_no_event_comes_before_it_happens(tmp_path: Path, pace: str) -> None:
     lines = written(tmp_path)
     for path in tmp_path.glob("*/*.json"):
         last_ms = max(line.at_ms for line in lines if (line.stream, line.file) == (path.parent.name, path.name))
-        # The kernel takes modification times from a clock that it sets only every few milliseconds.
+        # The kernel's clock for modification times advances only every few milliseconds.
         assert last_ms <= path.stat().st_mtime * 1_000 + 10
 
 
-def test_a_sink_that_takes_small_steps_gets_the_same_messages_as_they_fall_due(
+def test_a_sink_with_small_steps_gets_the_same_messages_when_they_are_due(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Steps(FileSink):
+    class SmallStepSink(FileSink):
         step_ms = 20
 
         def __init__(self, output: Path, fleet: Fleet) -> None:
             super().__init__(output, fleet)
-            self.taken: list[Messages] = []
+            self.received: list[Messages] = []
 
         def write(self, messages: Messages) -> None:
-            self.taken.append(messages)
+            self.received.append(messages)
             super().write(messages)
 
     options = {"pace": "10x", "rate": 100, "duration": "5s", "session_length": "1s", "dirt": 0.3}
     play(tmp_path / "whole", **options, file_interval="250ms")
-    sinks: list[Steps] = []
+    sinks: list[SmallStepSink] = []
 
-    def open_steps(_: object, fleet: Fleet) -> Steps:
-        sinks.append(Steps(tmp_path / "steps", fleet))
+    def open_small_step_sink(_: object, fleet: Fleet) -> SmallStepSink:
+        sinks.append(SmallStepSink(tmp_path / "steps", fleet))
         return sinks[-1]
 
-    monkeypatch.setattr(simulate_job, "open_sink", open_steps)
+    monkeypatch.setattr(simulate_job, "open_sink", open_small_step_sink)
     play(tmp_path / "steps", **options, file_interval="250ms")
     whole, steps = ([(line.stream, line.line) for line in written(tmp_path / name)] for name in ("whole", "steps"))
     for stream in STREAMS:
         assert [line for line in steps if line[0] == stream] == [line for line in whole if line[0] == stream]
-    # Intervals of 2.5 s of simulated time, in steps of 200 ms: a shorter one ends each.
+    # Intervals of 2.5 s of simulated time, in steps of 200 ms; the last step of each is shorter.
     start_ms = NOW_MS - 4_500
     due_ms = [start_ms + first + step for first in (0, 2_500) for step in (*range(200, 2_500, 200), 2_500)]
     (sink,) = sinks
-    assert len(sink.taken) == len(due_ms)
-    for before_ms, until_ms, taken in zip([start_ms, *due_ms], due_ms[:-1], sink.taken, strict=False):
-        assert all(before_ms <= at_ms < until_ms for at_ms in taken["deliver_ms"].tolist())
+    assert len(sink.received) == len(due_ms)
+    for from_ms, until_ms, messages in zip([start_ms, *due_ms], due_ms[:-1], sink.received, strict=False):
+        assert all(from_ms <= at_ms < until_ms for at_ms in messages["deliver_ms"].tolist())

@@ -1,4 +1,4 @@
-"""What may be asked of the load generator, and what follows from it."""
+"""The options of the load generator: the load that they make, and the combinations that are refused."""
 
 from pathlib import Path
 from typing import Any
@@ -46,29 +46,29 @@ def test_without_a_load_a_third_of_the_devices_plays() -> None:
         ({"live": 1_000_000, "rate": 1_000}, 1_000, 1_000_000, 2_000_000),
     ],
 )
-def test_of_rate_live_and_length_two_give_the_third(
+def test_two_of_rate_live_and_length_determine_the_third(
     options: dict[str, Any], rate: float, live: float, length_ms: float
 ) -> None:
-    made = plan(**options)
-    assert (made.rate, made.live, made.session_length_ms) == pytest.approx((rate, live, length_ms))
-    assert made.holds_live == ("live" in options)
+    load = plan(**options)
+    assert (load.rate, load.live, load.session_length_ms) == pytest.approx((rate, live, length_ms))
+    assert load.holds_live == ("live" in options)
 
 
 @pytest.mark.parametrize(
     ("options", "length_ms"),
     [({}, 150_000), ({"duration": "2m"}, 30_000), ({"duration": "12h"}, 45 * 60_000), ({"duration": "1s"}, 1_000)],
 )
-def test_sessions_are_short_where_the_evening_is(options: dict[str, Any], length_ms: int) -> None:
+def test_sessions_are_short_in_a_short_evening(options: dict[str, Any], length_ms: int) -> None:
     assert plan(rate=1, **options).session_length_ms == length_ms
 
 
-def test_there_are_devices_enough() -> None:
+def test_there_are_enough_devices() -> None:
     for options in ({"live": 1}, {"live": 5_000}, {"rate": 0.01}, {"rate": 1_000, "duration": "1m"}):
-        made = plan(**options)
-        assert made.devices >= max(made.live, 10)
+        load = plan(**options)
+        assert load.devices >= max(load.live, 10)
 
 
-def test_events_alone_make_the_duration() -> None:
+def test_events_without_a_duration_determine_it() -> None:
     assert 100_000 < plan(rate=100, events=10_000, dirt=0).duration_ms < 130_000
     assert 2_000 <= plan(live=100_000, events=10_000).duration_ms < 3_000
 
@@ -76,11 +76,11 @@ def test_events_alone_make_the_duration() -> None:
 @pytest.mark.parametrize(
     ("text", "pace"), [("real-time", REAL_TIME), ("max", MAX), ("60x", 60), ("0.5x", 0.5), ("1x", REAL_TIME)]
 )
-def test_paces(text: str, pace: float) -> None:
+def test_a_pace_is_a_name_or_a_factor(text: str, pace: float) -> None:
     assert parse(SimulateSettings, ["--output=o", "--pace", text], "simulate").pace == pace
 
 
-def test_kinds_are_separated_by_commas() -> None:
+def test_kinds_of_dirt_are_separated_by_commas() -> None:
     settings = parse(SimulateSettings, ["--output=o", "--dirt-kinds", "repeat,late_end"], "simulate")
     assert settings.dirt_kinds == (DirtKind.REPEAT, DirtKind.LATE_END)
     assert settings.output == Path("o")
@@ -167,14 +167,16 @@ def test_kinds_are_separated_by_commas() -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_one_line_and_code_2(argv: str, line: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as leaving:
+def test_impossible_options_are_one_line_and_exit_code_2(
+    argv: str, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as exited:
         parse(SimulateSettings, argv.split(), "simulate")
-    assert leaving.value.code == 2
-    told = capsys.readouterr().err
-    assert told.startswith(f"simulate: {line}")
-    assert "hidden" not in told
-    assert told.count("\n") == 1
+    assert exited.value.code == 2
+    errors = capsys.readouterr().err
+    assert errors.startswith(f"simulate: {line}")
+    assert "hidden" not in errors
+    assert errors.count("\n") == 1
 
 
 def test_kafka_options_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""A run is kept beside the stream: nothing that happens to MLflow reaches the queries."""
+"""A run is recorded in MLflow on a separate thread: a failure of MLflow never affects the queries."""
 
 import sys
 import threading
@@ -14,15 +14,15 @@ from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.output.progress import BatchProgress, Percentiles
 from sessionization.spark.tables.location import TableLocation
 
-NONE = Percentiles(None, None, None)
+NO_PERCENTILES = Percentiles(None, None, None)
 
 
 def progress(batch_id: int, query: str = "sessionize") -> BatchProgress:
-    return BatchProgress(query, batch_id, 1_000 * batch_id, rows_in=1, batch_ms=7, latency=NONE)
+    return BatchProgress(query, batch_id, 1_000 * batch_id, rows_in=1, batch_ms=7, latency=NO_PERCENTILES)
 
 
 class Store:
-    """A store in memory that does at each step what a test wants."""
+    """A store in memory that calls a test's function at each step."""
 
     def __init__(self, at_begin: Callable[[], None] = lambda: None, at_log: Callable[[], None] = lambda: None) -> None:
         self.at_begin, self.at_log = at_begin, at_log
@@ -45,39 +45,39 @@ class Store:
 
 
 @pytest.fixture
-def said() -> list[str]:
+def lines() -> list[str]:
     return []
 
 
-def test_every_micro_batch_is_kept_in_order(said: list[str]) -> None:
+def test_every_micro_batch_is_logged_in_order(lines: list[str]) -> None:
     store = Store()
-    with run_tracking.track_run(lambda: store, said.append) as add:
+    with run_tracking.track_run(lambda: store, lines.append) as add:
         for batch_id in range(50):
             add(progress(batch_id))
-    assert [one.batch_id for one in store.logged] == list(range(50))
-    assert (store.began, store.ended, said) == (1, [("FINISHED", 0)], [])
+    assert [batch.batch_id for batch in store.logged] == list(range(50))
+    assert (store.began, store.ended, lines) == (1, [("FINISHED", 0)], [])
 
 
-def test_the_store_is_used_on_a_thread_of_its_own(said: list[str]) -> None:
+def test_the_store_is_used_on_a_thread_of_its_own(lines: list[str]) -> None:
     store = Store()
-    with run_tracking.track_run(lambda: store, said.append) as add:
+    with run_tracking.track_run(lambda: store, lines.append) as add:
         add(progress(0))
     assert store.threads
     assert threading.get_ident() not in store.threads
 
 
-def test_a_run_that_never_ran_leaves_no_run(said: list[str]) -> None:
+def test_a_run_without_micro_batches_is_not_recorded(lines: list[str]) -> None:
     store = Store()
-    with run_tracking.track_run(lambda: store, said.append):
+    with run_tracking.track_run(lambda: store, lines.append):
         pass
     assert (store.began, store.ended) == (0, [])
 
 
-def test_a_run_that_failed_is_marked_so(said: list[str]) -> None:
+def test_a_run_that_failed_is_marked_as_failed(lines: list[str]) -> None:
     store = Store()
 
     def run() -> None:
-        with run_tracking.track_run(lambda: store, said.append) as add:
+        with run_tracking.track_run(lambda: store, lines.append) as add:
             add(progress(0))
             msg = "the query ended"
             raise RuntimeError(msg)
@@ -87,24 +87,26 @@ def test_a_run_that_failed_is_marked_so(said: list[str]) -> None:
     assert store.ended == [("FAILED", 0)]
 
 
-def test_a_store_that_hangs_holds_up_nobody(said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_hangs_does_not_delay_the_stream(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_tracking, "MOST_WAITING", 100)
     monkeypatch.setattr(run_tracking, "CLOSE_WITHIN_S", 0.2)
     never = threading.Event()
     began_s = time.monotonic()
-    with run_tracking.track_run(lambda: Store(at_begin=lambda: never.wait(60) and None), said.append) as add:
+    with run_tracking.track_run(lambda: Store(at_begin=lambda: never.wait(60) and None), lines.append) as add:
         for batch_id in range(10_000):
             add(progress(batch_id))
     assert time.monotonic() - began_s < 5
     never.set()
-    assert said == ["MLflow is behind: the last micro-batches are missing from its run, not from the tables"]
+    assert lines == ["MLflow is behind: the last micro-batches are missing from its run, not from the tables"]
 
 
-def test_what_the_queue_cannot_take_is_counted(said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_micro_batches_that_do_not_fit_into_the_queue_are_counted(
+    lines: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(run_tracking, "MOST_WAITING", 10)
     may_begin = threading.Event()
     store = Store(at_begin=lambda: may_begin.wait(60) and None)
-    with run_tracking.track_run(lambda: store, said.append) as add:
+    with run_tracking.track_run(lambda: store, lines.append) as add:
         for batch_id in range(25):
             add(progress(batch_id))
         may_begin.set()
@@ -113,8 +115,8 @@ def test_what_the_queue_cannot_take_is_counted(said: list[str], monkeypatch: pyt
 
 
 @pytest.mark.parametrize("where", ["make", "begin", "log"])
-def test_a_store_that_fails_is_told_once_and_the_run_goes_on(
-    said: list[str], where: str, monkeypatch: pytest.MonkeyPatch
+def test_a_store_that_fails_is_reported_once_and_the_run_goes_on(
+    lines: list[str], where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_tracking, "FLUSH_EVERY_S", 0.01)
 
@@ -127,23 +129,23 @@ def test_a_store_that_fails_is_told_once_and_the_run_goes_on(
             fail()
         return Store(at_begin=fail) if where == "begin" else Store(at_log=fail)
 
-    with run_tracking.track_run(make, said.append) as add:
+    with run_tracking.track_run(make, lines.append) as add:
         for batch_id in range(20):
             add(progress(batch_id))
             time.sleep(0.002)
-    assert len(said) == 1
-    assert "(no such host)" in said[0]
+    assert len(lines) == 1
+    assert "(no such host)" in lines[0]
 
 
-def test_a_long_run_is_thinned_out(said: list[str]) -> None:
+def test_a_long_run_logs_only_some_of_its_later_micro_batches(lines: list[str]) -> None:
     store = Store()
     count = EVERY_ONE_BELOW + 3 * THEN_EVERY
-    with run_tracking.track_run(lambda: store, said.append) as add:
+    with run_tracking.track_run(lambda: store, lines.append) as add:
         for batch_id in range(1, count + 1):
             add(progress(batch_id))
-    kept = [one.batch_id for one in store.logged]
-    assert kept[:EVERY_ONE_BELOW] == list(range(1, EVERY_ONE_BELOW + 1))
-    assert kept[EVERY_ONE_BELOW:] == [EVERY_ONE_BELOW + step * THEN_EVERY for step in (1, 2, 3)]
+    logged = [batch.batch_id for batch in store.logged]
+    assert logged[:EVERY_ONE_BELOW] == list(range(1, EVERY_ONE_BELOW + 1))
+    assert logged[EVERY_ONE_BELOW:] == [EVERY_ONE_BELOW + step * THEN_EVERY for step in (1, 2, 3)]
 
 
 def settings(mlflow: str) -> SessionizeSettings:
@@ -152,21 +154,21 @@ def settings(mlflow: str) -> SessionizeSettings:
     )
 
 
-def test_off_starts_no_thread_and_imports_nothing(said: list[str]) -> None:
-    before, known = threading.active_count(), "mlflow" in sys.modules
-    with track_in_mlflow(settings("off"), TableLocation(Path("tables")), "id", said.append) as add:
+def test_mlflow_off_starts_no_thread_and_does_not_import_mlflow(lines: list[str]) -> None:
+    thread_count, was_imported = threading.active_count(), "mlflow" in sys.modules
+    with track_in_mlflow(settings("off"), TableLocation(Path("tables")), "id", lines.append) as add:
         add(progress(0))
-        assert threading.active_count() == before
-    assert ("mlflow" in sys.modules) == known
-    assert said == []
+        assert threading.active_count() == thread_count
+    assert ("mlflow" in sys.modules) == was_imported
+    assert lines == []
 
 
-@pytest.mark.parametrize(("wanted", "told"), [("auto", 0), ("evenings", 1)])
-def test_without_mlflow_only_who_asked_for_it_is_told(
-    said: list[str], monkeypatch: pytest.MonkeyPatch, wanted: str, told: int
+@pytest.mark.parametrize(("mlflow", "line_count"), [("auto", 0), ("evenings", 1)])
+def test_a_missing_mlflow_is_reported_only_if_it_was_requested(
+    lines: list[str], monkeypatch: pytest.MonkeyPatch, mlflow: str, line_count: int
 ) -> None:
     monkeypatch.setattr(run_tracking.importlib.util, "find_spec", lambda _name: None)
-    with track_in_mlflow(settings(wanted), TableLocation(Path("tables")), "id", said.append) as add:
+    with track_in_mlflow(settings(mlflow), TableLocation(Path("tables")), "id", lines.append) as add:
         add(progress(0))
-    assert len(said) == told
-    assert all("'.[mlflow]'" in line for line in said)
+    assert len(lines) == line_count
+    assert all("'.[mlflow]'" in line for line in lines)

@@ -1,4 +1,4 @@
-"""The wheel's version: the same for the same code, another for other code."""
+"""The wheel's version: the same code has the same version, other code has another one."""
 
 import runpy
 from collections.abc import Callable
@@ -20,17 +20,17 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_it_is_a_release_and_a_hash() -> None:
+def test_a_version_is_a_release_and_a_hash() -> None:
     release, plus, digits = version(ROOT).partition("+")
     assert (release, plus, len(digits)) == ("0.1.0", "+", 12)
 
 
-def test_the_same_code_has_the_same_version_wherever_it_is(project: Path, tmp_path: Path) -> None:
-    before = version(project)
+def test_the_same_code_has_the_same_version_in_every_folder(project: Path, tmp_path: Path) -> None:
+    original = version(project)
     (project / "lib/sessionization/core/__pycache__").mkdir()
     (project / "lib/sessionization/core/__pycache__/sessions.pyc").write_bytes(b"compiled")
     (project / "README.md").write_text("other words")
-    assert version(project.rename(tmp_path.with_name("elsewhere"))) == before
+    assert version(project.rename(tmp_path.with_name("elsewhere"))) == original
 
 
 @pytest.mark.parametrize(
@@ -42,13 +42,13 @@ def test_the_same_code_has_the_same_version_wherever_it_is(project: Path, tmp_pa
     ],
 )
 def test_other_code_has_another_version(project: Path, file: str, text: str) -> None:
-    before = version(project)
+    original = version(project)
     (project / file).write_text(text)
-    assert version(project) != before
+    assert version(project) != original
 
 
-def test_a_name_is_part_of_the_code(project: Path) -> None:
-    before = version(project)
+def test_a_file_name_is_part_of_the_code(project: Path) -> None:
+    original = version(project)
     file = project / "lib/sessionization/core/session_rules.py"
     file.rename(file.with_name("session.py"))
-    assert version(project) != before
+    assert version(project) != original
