@@ -1,4 +1,4 @@
-"""One local Spark session for all tiers that run in one pytest process."""
+"""One local Spark session for all tests of a pytest process."""
 
 import os
 from collections.abc import Iterator
@@ -13,23 +13,26 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
-    """A session with two cores and two shuffle partitions; a job that a test calls in this process runs in it too."""
-    # The tiers without Spark import neither PySpark nor these.
+    """Yields a session with two cores and two shuffle partitions; jobs called in this process run in it too."""
+    # Imported here, since the tests without Spark must not import PySpark.
     from sessionization.local_engine.local_session import local_session
-    from sessionization.spark.engine import session as sessions
+    from sessionization.spark.engine import session as session_module
     from tests.jvm import JVM_OPTIONS
 
     os.environ.setdefault("JAVA_TOOL_OPTIONS", JVM_OPTIONS)
     conf = {"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2"}
-    session = local_session(tmp_path_factory.mktemp("spark") / "engine.log", sessions.STREAM_CONF | conf)
+    session = local_session(tmp_path_factory.mktemp("spark") / "engine.log", session_module.STREAM_CONF | conf)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sessions, "spark_session", lambda _log: session)
+        patch.setattr(session_module, "spark_session", lambda _log: session)
         yield session
     session.stop()
 
 
 class ByFile(LoadFileScheduling):
-    """Gives a file's tests to one process of pytest-xdist, and all notebook tests, which share the demo's tables."""
+    """Gives all tests of a file to one pytest-xdist process.
+
+    All notebook tests go to one process, since they share the demo's tables.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         file = super()._split_scope(nodeid)

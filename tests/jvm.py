@@ -1,11 +1,11 @@
-"""How tests start the engine's JVM: for a short life, with its classes from an archive where one has been made."""
+"""JVM options of the engines that tests start: short-lived, with classes from an archive if there is one."""
 
 from pathlib import Path
 
 from sessionization.local_engine.local_session import SHORT_LIVED_JVM
 
 CLASSES = Path(__file__).parents[1] / ".venv" / "classes.jsa"
-"""Made by `python -m tests.faults.archive_classes`. The JVM ignores one that another Java or other jars have made."""
+"""Written by `python -m tests.faults.archive_classes`. The JVM ignores an archive of another Java or of other jars."""
 
 _FROM_ARCHIVE = f'"-XX:SharedArchiveFile={CLASSES}" -Xshare:auto -Xlog:disable'
 JVM_OPTIONS = f"{SHORT_LIVED_JVM} {_FROM_ARCHIVE}" if CLASSES.exists() else SHORT_LIVED_JVM
