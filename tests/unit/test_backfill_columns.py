@@ -140,7 +140,7 @@ def test_a_session_that_is_repeated_makes_one_row(gap_ms: int) -> None:
 
 def test_plain_histories_are_not_replayed_event_by_event(monkeypatch: pytest.MonkeyPatch) -> None:
     replayed: Counter[str] = Counter()
-    original = ArrowReplay._played
+    original = ArrowReplay._replay_all
 
     def counted(self: ArrowReplay, events: pa.Table, now_ms: object) -> pa.Table:
         replayed["events"] += events.num_rows
