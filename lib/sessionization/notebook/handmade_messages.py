@@ -10,7 +10,7 @@ from sessionization.spark.input.parse import CONSOLE_STREAM, END_EVENT, PC_STREA
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a device says of a session: that it started or ended at an instant, in UTC milliseconds."""
+    """A device's message that a session started or ended; `at_ms` is the event time in UTC milliseconds."""
 
     device_id: str
     session_id: int
@@ -20,11 +20,11 @@ class Message:
 
     @property
     def stream(self) -> str:
-        """The folder or topic that it belongs into."""
+        """The folder or topic that the message belongs to."""
         return PC_STREAM if self.platform is Platform.PC else CONSOLE_STREAM
 
     def line(self) -> str:
-        """The message as a line of JSON."""
+        """Format the message as a line of JSON."""
         seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(self.at_ms // 1_000))
         fields = {
             "appSessionId": self.session_id,

@@ -1,4 +1,4 @@
-"""Histograms that are counted where the rows are: some dozen numbers come to the notebook, however many rows there are."""
+"""Histograms that Spark counts: the notebook receives a few dozen numbers, for any number of rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ _BINS = 30
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """How many values lie between each two `edges`, in `counts` apart by kind; without rows both are empty."""
+    """Counts of values between neighbouring `edges`, one sequence per kind; without rows both fields are empty."""
 
     edges: Sequence[float]
     counts: Mapping[str, Sequence[int]]
@@ -23,9 +23,9 @@ class Histogram:
 
 
 def histogram(rows: DataFrame) -> Histogram:
-    """Count `value` of rows in bins of one width, apart by `kind`; null values do not count.
+    """Count `value` in bins of equal width, separately for each `kind`; null values are not counted.
 
-    Where all values are the same there is one bin, with the value in its middle.
+    If all values are equal, there is one bin with the value in its middle.
 
     Args:
         rows: `value` (a number) and `kind` (text).
@@ -38,17 +38,17 @@ def histogram(rows: DataFrame) -> Histogram:
         bins, lowest, width = _BINS, bounds.lowest, (bounds.highest - bounds.lowest) / _BINS
     else:
         bins, lowest, width = 1, bounds.lowest - 0.5, 1.0
-    # The highest value would open a bin of its own.
-    place = F.least(F.floor((F.col("value") - lowest) / width), F.lit(bins - 1)).cast("int")
-    counted = values.groupBy("kind", place.alias("bin")).count().collect()
+    # Without the cap the highest value would fall into an extra bin.
+    bin_number = F.least(F.floor((F.col("value") - lowest) / width), F.lit(bins - 1)).cast("int")
+    counted = values.groupBy("kind", bin_number.alias("bin")).count().collect()
     counts = {row.kind: [0] * bins for row in counted}
     for row in counted:
         counts[row.kind][row.bin] = row["count"]
-    return Histogram([lowest + at * width for at in range(bins + 1)], counts)
+    return Histogram([lowest + index * width for index in range(bins + 1)], counts)
 
 
 def draw(axes: Axes, counted: Histogram, colours: Mapping[str, str]) -> None:
-    """Bars on each other in the order of `colours`, a colour for each kind; a legend where there are several."""
+    """Draw stacked bars, one colour per kind in the order of `colours`; add a legend if there are several kinds."""
     kinds = [kind for kind in colours if kind in counted.counts]
     lefts = list(counted.edges[:-1])
     axes.hist(

@@ -1,4 +1,4 @@
-"""The job for a person who looks on: live sessions and the lateness of heartbeats, drawn again and again."""
+"""The job with a live picture for a person: live sessions and heartbeat lateness, redrawn every few seconds."""
 
 import contextlib
 import threading
@@ -25,7 +25,7 @@ from sessionization.spark.output.progress import BatchProgress
 from sessionization.spark.tables.location import TableLocation
 
 PERSONS_RUN_MS: Final = 120_000
-"""How long it runs for a person who says nothing of it: nobody should leave a stream running by closing a window."""
+"""The duration of a person's run without `run-for`, so that a closed window never leaves a stream running."""
 _MOST_POINTS = 900
 _MOST_NOTES = 4
 
@@ -34,7 +34,10 @@ Display = Callable[[Any], None]
 
 @dataclass
 class LiveView:
-    """What has been seen since the run began; the stream's threads begin and add, the notebook's looks and draws."""
+    """The data of the picture since the start of the run.
+
+    The stream's threads call `begin` and `add`; the notebook's thread counts live sessions and draws.
+    """
 
     where: tuple[SparkSession, TableLocation] | None = None
     live: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=_MOST_POINTS))
@@ -44,29 +47,29 @@ class LiveView:
         self.where = spark, location
 
     def count_live(self, now_ms: int) -> None:
-        """Count the sessions that are live now; nothing before the run has begun."""
+        """Count the sessions that are live now; does nothing before the run has begun."""
         if self.where is None:
             return
-        # The tables may be about to change, and the engine may be gone: then the run itself tells.
+        # A table may be changing, or the engine may have ended: then the run itself reports the error.
         with contextlib.suppress(PySparkException, Py4JError, OSError):
             self.live.append((now_ms, count_live_sessions(*self.where)))
 
     def add(self, progress: BatchProgress) -> None:
-        """Take what a micro-batch reports; of other queries than `sessionize` nothing is shown."""
+        """Add the lateness that a micro-batch of the query `sessionize` reports; ignores other queries."""
         if progress.query != SESSIONIZE:
             return
         if progress.lateness.p50_ms is not None and progress.lateness.p99_ms is not None:
             self.lateness.append((progress.processed_ms, progress.lateness.p50_ms, progress.lateness.p99_ms))
 
     def picture(self) -> Figure:
-        """Live sessions above, and how late heartbeats came below; both over the time of processing."""
+        """Draw live sessions above heartbeat lateness, both over processing time."""
         figure, (above, below) = chart_style.new_figure(2, 2.5, share_x=True)
         chart_style.set_titles(above, "Live sessions", y="sessions")
         chart_style.set_titles(below, "Heartbeats: from due to table", x="time (UTC)", y="late by (ms)")
         live, lateness = list(self.live), list(self.lateness)
         if live:
             above.step(
-                chart_style.to_datetimes([at for at, _ in live]),
+                chart_style.to_datetimes([at_ms for at_ms, _ in live]),
                 [count for _, count in live],
                 where="post",
                 color=chart_style.BLUE,
@@ -76,7 +79,7 @@ class LiveView:
         else:
             chart_style.write_no_rows(above, "none yet")
         if lateness:
-            times = chart_style.to_datetimes([at for at, _, _ in lateness])
+            times = chart_style.to_datetimes([at_ms for at_ms, _, _ in lateness])
             below.plot(
                 times, [p50 for _, p50, _ in lateness], ".-", color=chart_style.GREEN, label="p50 of a micro-batch"
             )
@@ -92,28 +95,31 @@ class LiveView:
 
 
 @dataclass
-class _Said:
-    """What the run has said: of its routine the last line, all else once, for it may matter at the end too."""
+class _RunLines:
+    """The lines that the run reports: the last progress line, and every other line once.
+
+    The notes are shown again at the end, because they may still matter then.
+    """
 
     notes: list[str] = field(default_factory=list)
-    routine: deque[str] = field(default_factory=lambda: deque(maxlen=1))
+    progress: deque[str] = field(default_factory=lambda: deque(maxlen=1))
 
-    def note(self, line: str) -> None:
+    def add_note(self, line: str) -> None:
         if line not in self.notes:
             self.notes.append(line)
 
-    def now(self) -> list[str]:
-        return [*self.notes[-_MOST_NOTES:], *self.routine]
+    def latest(self) -> list[str]:
+        return [*self.notes[-_MOST_NOTES:], *self.progress]
 
 
 class Output(Protocol):
-    """Where pictures of the run go, each in the place of the one before."""
+    """Shows pictures of the run; each replaces the one before."""
 
     def show(self, figure: Figure, lines: list[str]) -> None: ...
 
 
 class CellOutput:
-    """The output of the cell that runs."""
+    """Shows pictures in the output of the running cell."""
 
     def __init__(self, display: Display) -> None:
         self._display = display
@@ -127,15 +133,16 @@ class CellOutput:
 
 
 def run_and_show(settings: SessionizeSettings, output: Output, every_s: float = 2.0) -> Summary:
-    """Run for `settings.run_for`, or a while, and draw live sessions and lateness again and again.
+    """Run the job, and redraw live sessions and heartbeat lateness every `every_s` seconds.
 
-    The notebook's stop button ends it as gracefully.
+    The run ends after `settings.run_for`, or after `PERSONS_RUN_MS` if that is not set. The notebook's stop button
+    also ends it gracefully.
 
     Raises what `run` raises.
     """
-    view, stop, said = LiveView(), threading.Event(), _Said()
-    settings = _for_a_person(settings, said.note)
-    callbacks = JobCallbacks(said.note, (view.add,), view.begin, say_progress=said.routine.append)
+    view, stop, lines = LiveView(), threading.Event(), _RunLines()
+    settings = _with_time_limit(settings, lines.add_note)
+    callbacks = JobCallbacks(lines.add_note, (view.add,), view.begin, say_progress=lines.progress.append)
     with ThreadPoolExecutor(1, thread_name_prefix="stream") as threads:
         running = threads.submit(run, settings, stop, callbacks)
         try:
@@ -143,17 +150,18 @@ def run_and_show(settings: SessionizeSettings, output: Output, every_s: float = 
                 try:
                     wait([running], every_s)
                     view.count_live(wall_clock_ms())
-                    output.show(view.picture(), said.now())
+                    output.show(view.picture(), lines.latest())
                 except KeyboardInterrupt:
                     stop.set()
-        finally:  # whatever went wrong with the picture, no stream is left behind
+        finally:
+            # An error of the picture must not leave a stream running.
             stop.set()
     summary = running.result()
-    output.show(view.picture(), [*said.notes, *summary_lines(summary)])
+    output.show(view.picture(), [*lines.notes, *summary_lines(summary)])
     return summary
 
 
-def _for_a_person(settings: SessionizeSettings, say: Say) -> SessionizeSettings:
+def _with_time_limit(settings: SessionizeSettings, say: Say) -> SessionizeSettings:
     if settings.run_for is not None:
         return settings
     say(f"run-for is not set: this run stops after {PERSONS_RUN_MS // 60_000} minutes")

@@ -1,4 +1,4 @@
-"""Where a notebook finds the tables, and that SQL finds them by their plain names."""
+"""The location of the tables for a notebook, and their plain names for SQL."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ class TablesSettings(TableLocationSettings):
 
     @property
     def state_folder(self) -> Path:
-        """Raises `ConfigurationError` where no checkpoints are given."""
+        """The folder of checkpoints; raises `ConfigurationError` where none is given."""
         if self.checkpoints is None:
             msg = "the state needs the widget checkpoints: name the folder that the sessionize job was given"
             raise ConfigurationError(msg)
@@ -30,9 +30,9 @@ class TablesSettings(TableLocationSettings):
 
 
 def use_tables(spark: SparkSession, settings: TableLocationSettings) -> None:
-    """Let `sessions`, `live_sessions` and all others be found by their plain names, in SQL and by the pictures.
+    """Make every table and view available under its plain name, such as `sessions`, in SQL and for the pictures.
 
-    Raises `ConfigurationError` where they are not there yet.
+    Raises `ConfigurationError` where a table does not exist yet.
     """
     location = TableLocation.of(settings)
     location.require(spark, TABLES)

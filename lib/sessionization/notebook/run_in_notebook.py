@@ -1,4 +1,4 @@
-"""The job in a notebook: as a task it just runs, for a person it shows how it goes, and stops."""
+"""The job in a notebook: a task just runs it; a person also sees a live picture, and the run is limited in time."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,9 +16,9 @@ def run_here(
     display: Callable[[Any], None],
     say: Say = print,
 ) -> None:
-    """Run the job: as a task until it is stopped, without a chart; for a person with one, and for a while.
+    """Run the job: as a task until it is stopped, without a chart; for a person with a chart and a time limit.
 
-    As a task of a job that runs the file instead it does nothing.
+    Does nothing in a task of a job whose other task runs the stream from the Python file.
     """
     if not is_chosen("notebook"):
         say("the job's other task runs the stream (entry_point of the bundle): nothing to do here")

@@ -1,4 +1,4 @@
-"""Pictures of the operator's state: its spread over partitions and devices, its growth, and when timers are due."""
+"""Pictures of the operator's state: its spread over partitions and devices, its growth, and its timers."""
 
 from matplotlib.figure import Figure
 from pyspark.sql import SparkSession
@@ -13,7 +13,7 @@ _KINDS = (("live", chart_style.SKY), ("closed", chart_style.GREEN), ("pending_en
 
 
 def by_partition(state: StateReader) -> Figure:
-    """Entries of each state partition by what they are: bars of one length mean no skew."""
+    """Draw the entries of each state partition by kind; bars of equal length mean no skew."""
     rows = state.by_partition().collect()
     figure, (axes,) = chart_style.new_figure(height=2.8)
     entries = [row.live + row.closed + row.pending_ends for row in rows]
@@ -34,7 +34,7 @@ def by_partition(state: StateReader) -> Figure:
 
 
 def by_device(state: StateReader) -> Figure:
-    """How many devices have how many entries: a long tail is a device that sends too much."""
+    """Draw the number of devices per number of entries; a long tail means that a device sends too much."""
     counts = state.sessions().groupBy("device_id").count().groupBy("count").agg(F.count("*").alias("devices"))
     rows = sorted(counts.collect(), key=lambda row: row["count"])
     figure, (axes,) = chart_style.new_figure(height=2.8)
@@ -48,7 +48,7 @@ def by_device(state: StateReader) -> Figure:
 
 
 def growth(spark: SparkSession) -> Figure:
-    """Rows and memory of the state over time, as the engine reported them to `stream_progress`."""
+    """Draw rows and memory of the state over time, from the engine's reports in `stream_progress`."""
     rows = spark.sql(
         """
         SELECT unix_millis(processed_at) AS at_ms, state_rows, state_bytes FROM stream_progress
@@ -73,7 +73,7 @@ def growth(spark: SparkSession) -> Figure:
 
 
 def timers(state: StateReader, now_ms: int) -> Figure:
-    """When timers are due, from `now_ms` on: an even spread means that heartbeats come evenly."""
+    """Draw when timers are due, relative to `now_ms`; an even spread means an even flow of heartbeats."""
     due_s = (F.unix_millis("due_at") - F.lit(now_ms)) / 1_000
     kind = F.when(due_s <= 0, _OVERDUE).otherwise(_AHEAD)
     due = histogram.histogram(state.timers().select(due_s.alias("value"), kind.alias("kind")))

@@ -1,4 +1,4 @@
-"""Pictures of the tables and views; `tables.use_tables` comes first. Times are UTC, durations as the axis says."""
+"""Pictures of the tables and views. Call `notebook_tables.use_tables` first. Times are UTC."""
 
 from collections import defaultdict
 
@@ -14,7 +14,7 @@ _NO_CHANGE = "no change yet: start the job, and players (the job simulate)"
 
 
 def concurrent_sessions(spark: SparkSession) -> Figure:
-    """Sessions that touched each minute of the last three hours with any, by platform."""
+    """Draw the sessions that touched each minute, by platform, for the three hours up to the last session."""
     rows = _rows(
         spark,
         f"""
@@ -36,7 +36,7 @@ def concurrent_sessions(spark: SparkSession) -> Figure:
             chart_style.to_datetimes([minute_ms for minute_ms, _ in points]),
             [sessions for _, sessions in points],
             where="post",
-            color=chart_style.OF_PLATFORM[platform],
+            color=chart_style.PLATFORM_COLOURS[platform],
             label=platform,
         )
     chart_style.time_axis(axes)
@@ -47,7 +47,7 @@ def concurrent_sessions(spark: SparkSession) -> Figure:
 
 
 def session_lengths(spark: SparkSession) -> Figure:
-    """How long sessions lasted, by how they ended."""
+    """Draw the lengths of sessions, by end reason."""
     lengths = histogram.histogram(
         spark.sql(
             f"""
@@ -61,30 +61,33 @@ def session_lengths(spark: SparkSession) -> Figure:
     if not lengths.total:
         chart_style.write_no_rows(axes, "no session has ended yet")
         return figure
-    histogram.draw(axes, lengths, chart_style.OF_REASON)
+    histogram.draw(axes, lengths, chart_style.REASON_COLOURS)
     chart_style.whole_numbers(axes, y=True)
     return figure
 
 
 def ends_by_reason(spark: SparkSession) -> Figure:
-    """How sessions ended, as their last revision says, and how many are live."""
+    """Draw the number of sessions per end reason of their last revision, and of live ones."""
     rows = _rows(spark, "SELECT coalesce(end_reason, 'live') AS reason, count(*) AS sessions FROM sessions GROUP BY 1")
-    found = {row.reason: row.sessions for row in rows}
+    sessions_by_reason = {row.reason: row.sessions for row in rows}
     figure, (axes,) = chart_style.new_figure(height=2.6)
     chart_style.set_titles(axes, "Sessions by how they ended", x="sessions")
-    shown = [reason for reason in chart_style.OF_REASON if reason in found]
-    if not shown:
+    reasons = [reason for reason in chart_style.REASON_COLOURS if reason in sessions_by_reason]
+    if not reasons:
         chart_style.write_no_rows(axes)
         return figure
-    names = [reason.replace("_", " ") for reason in shown]
+    names = [reason.replace("_", " ") for reason in reasons]
     chart_style.bars(
-        axes, names, [found[reason] for reason in shown], [chart_style.OF_REASON[reason] for reason in shown]
+        axes,
+        names,
+        [sessions_by_reason[reason] for reason in reasons],
+        [chart_style.REASON_COLOURS[reason] for reason in reasons],
     )
     return figure
 
 
 def corrected_ends(spark: SparkSession) -> Figure:
-    """By how much corrections moved an end: the last revision against the first."""
+    """Draw by how much corrections moved an end, from its first revision to its last."""
     moves = histogram.histogram(
         spark.sql(
             f"""
@@ -109,7 +112,7 @@ def corrected_ends(spark: SparkSession) -> Figure:
 
 
 def quarantine(spark: SparkSession) -> Figure:
-    """Messages in quarantine by reason."""
+    """Draw the number of messages in quarantine, by reason."""
     rows = _rows(spark, "SELECT reason, count(*) AS messages FROM quarantine GROUP BY 1 ORDER BY 2 DESC, 1")
     figure, (axes,) = chart_style.new_figure(height=3.0)
     chart_style.set_titles(axes, "Quarantine", x="messages")
@@ -122,7 +125,7 @@ def quarantine(spark: SparkSession) -> Figure:
 
 
 def device_timeline(spark: SparkSession, device_id: str | None) -> Figure:
-    """The sessions of a device; where it has no change yet, or there is no device (None), the picture says so."""
+    """Draw the sessions of a device; the picture says so if it has no change yet, or if there is no device (None)."""
     rows = device_changes(spark, device_id).collect()
     if not rows:
         figure, (axes,) = chart_style.new_figure(height=2.4)
@@ -135,14 +138,14 @@ def device_timeline(spark: SparkSession, device_id: str | None) -> Figure:
 
 
 def device_changes(spark: SparkSession, device_id: str | None) -> DataFrame:
-    """All changes of a device in the order in which they happened, times also in UTC milliseconds (`_ms`)."""
+    """Read all changes of a device in the order in which they happened, with added UTC milliseconds (`_ms`)."""
     changes = spark.table("device_timeline").where(F.col("device_id") == F.lit(device_id)).orderBy("position")
     in_ms = (F.unix_millis(f"{name}_at").alias(f"{name}_ms") for name in ("started", "ended", "due"))
     return changes.select("*", *in_ms)
 
 
 def busy_device(spark: SparkSession) -> str | None:
-    """A device with several sessions; kinds of ends, corrections and heartbeats speak for it. None where there is no change."""
+    """Find a device with many sessions, kinds of ends, corrections and heartbeats; None if there is no change."""
     row = spark.sql(
         """
         SELECT device_id FROM session_changes GROUP BY device_id

@@ -1,4 +1,4 @@
-"""Sessions of devices over time: a bar a session, its heartbeats, and what the device sent."""
+"""Sessions of devices over time: one bar per session, its heartbeats, and the messages of the device."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,12 +14,12 @@ from sessionization.notebook import chart_style
 
 _BEAT_HEIGHT = 0.28
 _TOO_LONG_FOR_SECONDS_MS = 600_000
-_GOES_ON = 0.03
+_LIVE_MARGIN_SHARE = 0.03
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A session as its changes tell it; `guessed_ms` is where it was thought to end before a correction."""
+    """A session as its changes show it; `guessed_ms` is its first end, where a correction replaced that."""
 
     session_id: int
     started_ms: int | None
@@ -32,7 +32,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class DeviceTimeline:
-    """One device: what is written above it, its sessions, and the messages that came (`>` Start, `<` End; instant)."""
+    """One device: its caption, its sessions, and the arrivals of its messages (`>` Start, `<` End; instant)."""
 
     device_id: str
     caption: str
@@ -41,7 +41,7 @@ class DeviceTimeline:
 
 
 def bars_of(changes: Iterable[Mapping[str, Any]]) -> list[Bar]:
-    """The sessions of one device from its changes, in the order in which they began.
+    """Build the sessions of one device from its changes, ordered by their start.
 
     Args:
         changes: `session_id`, `change`, `end_reason`, `revision`, `started_ms`, `ended_ms`, `due_ms` of each.
@@ -49,28 +49,29 @@ def bars_of(changes: Iterable[Mapping[str, Any]]) -> list[Bar]:
     by_session: dict[int, list[Mapping[str, Any]]] = {}
     for change in changes:
         by_session.setdefault(change["session_id"], []).append(change)
-    bars = [_bar(session_id, of_session) for session_id, of_session in by_session.items()]
+    bars = [_bar(session_id, changes_of_session) for session_id, changes_of_session in by_session.items()]
     return sorted(bars, key=lambda bar: (bar.started_ms or bar.ended_ms or 0, bar.session_id))
 
 
 def draw(devices: Sequence[DeviceTimeline], title: str) -> Figure:
-    """One strip a device, all over the same span of time."""
-    figure, axes = chart_style.new_figure(max(1, len(devices)), 1.15 if len(devices) > 1 else 2.4, share_x=True)
+    """Draw one strip per device, all over the same span of time."""
+    figure, all_axes = chart_style.new_figure(max(1, len(devices)), 1.15 if len(devices) > 1 else 2.4, share_x=True)
     times = [instant for device in devices for instant in _instants(device)]
     if not times:
-        chart_style.write_no_rows(axes[0])
-        chart_style.set_titles(axes[0], title)
+        chart_style.write_no_rows(all_axes[0])
+        chart_style.set_titles(all_axes[0], title)
         return figure
     zero_ms, until_ms = min(times), max(times)
-    if any(bar.reason == "live" for device in devices for bar in device.bars):  # it goes on, also where it began last
-        until_ms += max(round((until_ms - zero_ms) * _GOES_ON), 1)
+    # A live session continues, so its bar is visible even where its Start is the last instant.
+    if any(bar.reason == "live" for device in devices for bar in device.bars):
+        until_ms += max(round((until_ms - zero_ms) * _LIVE_MARGIN_SHARE), 1)
     unit_ms, unit = (1_000, "seconds") if until_ms - zero_ms <= _TOO_LONG_FOR_SECONDS_MS else (60_000, "minutes")
-    for one, device in zip(axes, devices, strict=True):
-        _strip(one, device, zero_ms, until_ms, unit_ms)
+    for axes, device in zip(all_axes, devices, strict=True):
+        _draw_strip(axes, device, zero_ms, until_ms, unit_ms)
         caption = f": {device.caption}" if device.caption else ""
-        one.set_title(f"{device.device_id}{caption}", loc="left", fontsize=9.5)
-    axes[-1].set_xlabel(f"{unit} after {chart_style.to_datetimes([zero_ms])[0]:%H:%M:%S} UTC (event time)")
-    axes[-1].xaxis.set_major_locator(MaxNLocator(10))
+        axes.set_title(f"{device.device_id}{caption}", loc="left", fontsize=9.5)
+    all_axes[-1].set_xlabel(f"{unit} after {chart_style.to_datetimes([zero_ms])[0]:%H:%M:%S} UTC (event time)")
+    all_axes[-1].xaxis.set_major_locator(MaxNLocator(10))
     figure.suptitle(title, x=0.01, ha="left", fontsize=12)
     figure.legend(
         handles=_legend(devices),
@@ -109,23 +110,23 @@ def _instants(device: DeviceTimeline) -> Iterable[int]:
     yield from (instant for _, instant in device.arrivals)
 
 
-def _strip(axes: Axes, device: DeviceTimeline, zero_ms: int, until_ms: int, unit_ms: int) -> None:
-    def at(instant_ms: int) -> float:
+def _draw_strip(axes: Axes, device: DeviceTimeline, zero_ms: int, until_ms: int, unit_ms: int) -> None:
+    def x_of(instant_ms: int) -> float:
         return (instant_ms - zero_ms) / unit_ms
 
     for row, bar in enumerate(device.bars):
         if bar.started_ms is None:
             assert bar.ended_ms is not None
-            axes.plot(at(bar.ended_ms), row, marker="X", color=chart_style.OF_REASON["orphaned"], markersize=9)
+            axes.plot(x_of(bar.ended_ms), row, marker="X", color=chart_style.REASON_COLOURS["orphaned"], markersize=9)
         else:
             ended_ms = until_ms if bar.ended_ms is None else bar.ended_ms
-            colour = chart_style.OF_REASON[bar.reason]
-            axes.barh(row, at(ended_ms) - at(bar.started_ms), left=at(bar.started_ms), height=0.5, color=colour)
+            colour = chart_style.REASON_COLOURS[bar.reason]
+            axes.barh(row, x_of(ended_ms) - x_of(bar.started_ms), left=x_of(bar.started_ms), height=0.5, color=colour)
             if bar.guessed_ms is not None:
-                axes.vlines(at(bar.guessed_ms), row - 0.4, row + 0.4, color="black", linestyles="dotted")
-        axes.vlines([at(beat) for beat in bar.beats_ms], row - _BEAT_HEIGHT, row + _BEAT_HEIGHT, color="black", lw=1)
+                axes.vlines(x_of(bar.guessed_ms), row - 0.4, row + 0.4, color="black", linestyles="dotted")
+        axes.vlines([x_of(beat) for beat in bar.beats_ms], row - _BEAT_HEIGHT, row + _BEAT_HEIGHT, color="black", lw=1)
     for kind, instant in device.arrivals:
-        axes.plot(at(instant), -0.75, marker=kind, color="black", markersize=6, clip_on=False)
+        axes.plot(x_of(instant), -0.75, marker=kind, color="black", markersize=6, clip_on=False)
     axes.set_yticks(range(len(device.bars)), [f"session {bar.session_id}" for bar in device.bars])
     axes.set_ylim(-1.1 if device.arrivals else -0.6, max(1, len(device.bars)) - 0.4)
     axes.grid(visible=True, axis="x", color="#DDDDDD", lw=0.6)
@@ -133,15 +134,15 @@ def _strip(axes: Axes, device: DeviceTimeline, zero_ms: int, until_ms: int, unit
 
 
 def _legend(devices: Sequence[DeviceTimeline]) -> list[Any]:
-    shown = [bar for device in devices for bar in device.bars]
+    bars = [bar for device in devices for bar in device.bars]
     handles: list[Any] = [
         Patch(color=colour, label=reason.replace("_", " "))
-        for reason, colour in chart_style.OF_REASON.items()
-        if reason in {bar.reason for bar in shown}
+        for reason, colour in chart_style.REASON_COLOURS.items()
+        if reason in {bar.reason for bar in bars}
     ]
-    if any(bar.beats_ms for bar in shown):
+    if any(bar.beats_ms for bar in bars):
         handles.append(Line2D([], [], color="black", marker="|", ls="", label="heartbeat"))
-    if any(bar.guessed_ms is not None for bar in shown):
+    if any(bar.guessed_ms is not None for bar in bars):
         handles.append(Line2D([], [], color="black", ls="dotted", label="end before its correction"))
     if any(device.arrivals for device in devices):
         handles.append(Line2D([], [], color="black", marker=">", ls="", label="Start comes"))

@@ -1,4 +1,4 @@
-"""The tour: ten events by hand, through the pure core and through the real operator."""
+"""The tour: ten events written by hand, through the pure core and through the real operator."""
 
 import shutil
 import threading
@@ -32,18 +32,18 @@ from sessionization.spark.output.progress import last_engine_progress
 from sessionization.spark.pipeline import sessionize
 
 RULES: Final = Rules(heartbeat_ms=4_000, session_timeout_ms=12_000, late_retention_ms=6_000)
-"""Short enough that all of it happens while one looks on."""
+"""Rules short enough that everything happens while a person watches."""
 SECONDS: Final = 24
-"""How long the tour lasts through the core: until nothing is live and nothing waits."""
+"""The length of the tour through the core: until no session is live and no End waits."""
 ZERO_MS: Final = 1_800_000_000_000
-"""When the tour through the core begins, in UTC milliseconds."""
+"""The start of the tour through the core, in UTC milliseconds."""
 _LONGEST_S = 180
 _TICK_MS = 500
 _FIRST_MICRO_BATCH_S = 120
 _LIMITS = EventTimeLimits(600_000, 600_000)
 
 Row = dict[str, Any]
-"""A change: the fields of `core.events.Change` with `device_id`, and `change` for the kind."""
+"""A change as a dictionary: the fields of `core.events.Change`, `device_id`, and the kind as `change`."""
 
 
 class TourSettings(BaseModel):
@@ -56,7 +56,7 @@ class TourSettings(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A device tells something: it arrives `arrives_s` after the beginning, and says that it was at `at_s`."""
+    """An event by hand; `arrives_s` (arrival) and `at_s` (event time) are seconds after the start of the tour."""
 
     arrives_s: float
     device_id: str
@@ -66,13 +66,13 @@ class Told:
     at_s: float
 
     def event(self, zero_ms: int) -> Event:
-        """What the rules take, in a tour that begins at an instant."""
+        """Build the event for the rules, in a tour that starts at `zero_ms`."""
         at_ms, ingested_ms = zero_ms + round(self.at_s * 1_000), zero_ms + round(self.arrives_s * 1_000)
         kind = Start if self.is_start else End
         return kind(self.session_id, at_ms, self.platform, ingested_ms)
 
     def message(self, zero_ms: int) -> Message:
-        """What the device sends."""
+        """Build the message that the device sends, in a tour that starts at `zero_ms`."""
         at_ms = zero_ms + round(self.at_s * 1_000)
         return Message(self.device_id, self.session_id, self.is_start, at_ms, self.platform)
 
@@ -100,68 +100,68 @@ CAPTIONS: Final = {
 
 
 def through_core(events: Sequence[Told] = TEN_EVENTS, zero_ms: int = ZERO_MS) -> list[Row]:
-    """Apply the events with the pure rules, time passing in steps of half a second that nobody waits for."""
+    """Apply the pure rules to the events; simulated time passes in steps of half a second, without waiting."""
     changes: list[Row] = []
     sessions: defaultdict[str, dict[int, SessionState]] = defaultdict(dict)
     timers: dict[str, int | None] = {}
-    waiting = [(told, told.event(zero_ms)) for told in events]
+    waiting = [(source, source.event(zero_ms)) for source in events]
     for now_ms in range(zero_ms, zero_ms + SECONDS * 1_000, _TICK_MS):
-        due = [(told, event) for told, event in waiting if event.ingested_ms <= now_ms]
-        waiting = [one for one in waiting if one not in due]
-        for device_id in sorted({told.device_id for told in events}):
+        due = [(source, event) for source, event in waiting if event.ingested_ms <= now_ms]
+        waiting = [pair for pair in waiting if pair not in due]
+        for device_id in sorted({source.device_id for source in events}):
             grid = grid_of(device_id, RULES.heartbeat_ms)
-            of_device = [event for told, event in due if told.device_id == device_id]
-            found: list[Change] = []
-            if of_device:
-                outcome = on_events(sessions[device_id], of_device, now_ms, RULES)
-                sessions[device_id], found = outcome.sessions, outcome.changes
+            due_events = [event for source, event in due if source.device_id == device_id]
+            new_changes: list[Change] = []
+            if due_events:
+                outcome = on_events(sessions[device_id], due_events, now_ms, RULES)
+                sessions[device_id], new_changes = outcome.sessions, outcome.changes
             timer_ms = timers.get(device_id)
             if timer_ms is not None and timer_ms <= now_ms:
                 outcome = on_timer(sessions[device_id], Firing.of(timer_ms, now_ms, grid), RULES)
-                sessions[device_id], found = outcome.sessions, [*found, *outcome.changes]
+                sessions[device_id], new_changes = outcome.sessions, [*new_changes, *outcome.changes]
             timers[device_id] = next_timer_ms(sessions[device_id].values(), now_ms, grid, RULES)
-            changes += [_row(device_id, change) for change in found]
+            changes += [_row(device_id, change) for change in new_changes]
     return changes
 
 
 def through_operator(spark: SparkSession, folder: Path, events: Sequence[Told] = TEN_EVENTS) -> tuple[list[Row], int]:
-    """Play the events in real time into files, and let the real parser and operator take them from there.
+    """Write the events into files in real time; the real parser and operator read them from there.
 
     Returns:
-        The changes in the order in which they came, and the instant at which the tour began, in UTC milliseconds.
+        The changes in the order in which they came, and the start of the tour in UTC milliseconds.
 
     Raises `StreamError` where the query ends on its own.
     """
-    place = folder / f"tour-{uuid4().hex[:8]}"
-    (place / PC_STREAM).mkdir(parents=True)
-    (place / CONSOLE_STREAM).mkdir()
+    tour_folder = folder / f"tour-{uuid4().hex[:8]}"
+    (tour_folder / PC_STREAM).mkdir(parents=True)
+    (tour_folder / CONSOLE_STREAM).mkdir()
     changes: list[Row] = []
     lock = threading.Lock()
 
     def collect(batch: DataFrame, _batch_id: int) -> None:
-        rows = [_as_told(row.asDict()) for row in batch.where("change IS NOT NULL").collect()]
+        rows = [_without_kind(row.asDict()) for row in batch.where("change IS NOT NULL").collect()]
         with lock:
             changes.extend(rows)
 
     try:
-        with _running(spark, place, collect) as is_well:
+        with _running_query(spark, tour_folder, collect) as check_query:
             zero_ms = wall_clock_ms()
-            for number, told in enumerate(events):
-                _wait_until(zero_ms + round(told.arrives_s * 1_000), is_well)
-                message = told.message(zero_ms)
-                write_atomically(place / message.stream / f"{number}.json", message.line())
-            told_of = {(told.device_id, told.session_id) for told in events}
-            while len(ends(changes)) < len(told_of) and wall_clock_ms() < zero_ms + _LONGEST_S * 1_000:
-                _wait_until(wall_clock_ms() + _TICK_MS, is_well)
+            for number, event in enumerate(events):
+                _wait_until(zero_ms + round(event.arrives_s * 1_000), check_query)
+                message = event.message(zero_ms)
+                write_atomically(tour_folder / message.stream / f"{number}.json", message.line())
+            session_keys = {(event.device_id, event.session_id) for event in events}
+            while len(ends(changes)) < len(session_keys) and wall_clock_ms() < zero_ms + _LONGEST_S * 1_000:
+                _wait_until(wall_clock_ms() + _TICK_MS, check_query)
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(tour_folder, ignore_errors=True)
     return changes, zero_ms
 
 
 def ends(changes: Sequence[Row]) -> list[tuple[str, int, str]]:
-    """How each session ended at last: device, session, reason; the same for the core and the operator.
+    """List the last end of each session as device, session, reason; the core and the operator agree on it.
 
-    Revisions may differ: of messages that come in one micro-batch the older is applied first, and need not correct.
+    Revisions may differ: within one micro-batch the older message is applied first, so it may need no correction.
     """
     last: dict[tuple[str, int], Row] = {}
     for change in list(changes):
@@ -172,38 +172,41 @@ def ends(changes: Sequence[Row]) -> list[tuple[str, int, str]]:
 
 
 def picture(changes: Sequence[Row], title: str, zero_ms: int = ZERO_MS, events: Sequence[Told] = TEN_EVENTS) -> Figure:
-    """A strip for each device, with what it sent below its sessions; `zero_ms` is when the tour began."""
+    """Draw a strip per device, with its messages below its sessions; `zero_ms` is the start of the tour."""
     devices = [
         timeline.DeviceTimeline(
             device_id,
             CAPTIONS[device_id] if events is TEN_EVENTS else "",
             timeline.bars_of(change for change in changes if change["device_id"] == device_id),
             [
-                (">" if told.is_start else "<", zero_ms + round(told.arrives_s * 1_000))
-                for told in events
-                if told.device_id == device_id
+                (">" if event.is_start else "<", zero_ms + round(event.arrives_s * 1_000))
+                for event in events
+                if event.device_id == device_id
             ],
         )
-        for device_id in dict.fromkeys(told.device_id for told in events)
+        for device_id in dict.fromkeys(event.device_id for event in events)
     ]
     return timeline.draw(devices, title)
 
 
 @contextmanager
-def _running(
-    spark: SparkSession, place: Path, collect: Callable[[DataFrame, int], None]
+def _running_query(
+    spark: SparkSession, tour_folder: Path, collect: Callable[[DataFrame, int], None]
 ) -> Iterator[Callable[[], None]]:
-    """The operator over the messages in `place`; yields, once it works, a check that it still does."""
-    events = valid_events(parse(file_messages(spark, place), _LIMITS))
+    """Run the operator over the messages in `tour_folder`.
+
+    Yields, after the first micro-batch or two minutes, a function that raises `StreamError` if the query has ended.
+    """
+    events = valid_events(parse(file_messages(spark, tour_folder), _LIMITS))
     query = (
         sessionize(events, tick_stream(spark), StateLayout(), RulesInForce(RULES))
         .writeStream.foreachBatch(collect)
-        .option("checkpointLocation", str(place.absolute() / "checkpoint"))
+        .option("checkpointLocation", str(tour_folder.absolute() / "checkpoint"))
         .trigger(processingTime=f"{_TICK_MS} milliseconds")
         .start()
     )
 
-    def is_well() -> None:
+    def check_query() -> None:
         if not query.isActive:
             msg = f"the tour's query ended: {query.exception()}"
             raise StreamError(msg)
@@ -211,16 +214,16 @@ def _running(
     try:
         deadline_s = time.monotonic() + _FIRST_MICRO_BATCH_S
         while last_engine_progress(query) is None and time.monotonic() < deadline_s:
-            is_well()
+            check_query()
             time.sleep(0.1)
-        yield is_well
+        yield check_query
     finally:
         query.stop()
 
 
-def _wait_until(instant_ms: int, is_well: Callable[[], None]) -> None:
+def _wait_until(instant_ms: int, check_query: Callable[[], None]) -> None:
     while (left_ms := instant_ms - wall_clock_ms()) > 0:
-        is_well()
+        check_query()
         time.sleep(min(left_ms, 200) / 1_000)
 
 
@@ -228,5 +231,5 @@ def _row(device_id: str, change: Change) -> Row:
     return change._asdict() | {"device_id": device_id, "change": str(change.kind)}
 
 
-def _as_told(row: Mapping[str, Any]) -> Row:
+def _without_kind(row: Mapping[str, Any]) -> Row:
     return {name: value for name, value in row.items() if name != "kind"}

@@ -1,4 +1,4 @@
-"""A stream on trial: a location of its own for the tables, messages by hand, and the job's notebook over them."""
+"""A trial of the stream: its own table location, messages written by hand, and the job's notebook over them."""
 
 import shutil
 from collections.abc import Callable, Mapping
@@ -37,7 +37,7 @@ class TrialSettings(TableLocationSettings):
 
 @dataclass
 class TrialStream:
-    """One trial; `begin` before it, `end` after it."""
+    """One trial; call `begin` before it and `end` after it."""
 
     spark: SparkSession
     settings: TrialSettings
@@ -65,15 +65,15 @@ class TrialStream:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def send(self, *messages: Message) -> None:
-        """Deliver messages of PCs as one file, as a collector should: written hidden, then renamed."""
+        """Deliver messages of PCs as one file: written under a hidden name, then renamed, as a collector should."""
         self._files += 1
         lines = "".join(message.line() for message in messages)
         write_atomically(self.folder / "input" / PC_STREAM / f"{self._files}.json", lines)
 
     def run(self, run_notebook: Callable[[str, int, Mapping[str, str]], object], notebook: str, run_for: str) -> None:
-        """Run the job's notebook as a task would, on the trial's tables; `run_notebook` is `dbutils.notebook.run`."""
+        """Run the job's notebook like a task, on the trial's tables; `run_notebook` is `dbutils.notebook.run`."""
         location = self.location
-        where = (
+        location_widgets = (
             {"warehouse": str(location.warehouse)}
             if location.warehouse is not None
             else {"catalog": str(location.catalog), "schema": str(location.schema)}
@@ -86,20 +86,20 @@ class TrialStream:
             "run-for": run_for,
             JOB_RUN_ID: "trial",
         }
-        run_notebook(notebook, 1_800, where | widgets)
+        run_notebook(notebook, 1_800, location_widgets | widgets)
 
     def read(self, table: Table) -> DataFrame:
         return self.location.read(self.spark.read, table)
 
     def changes(self) -> DataFrame:
-        """What is not a heartbeat: sessions that started and ended, and nothing that time alone adds."""
+        """Read all changes except heartbeats, because time alone adds those."""
         return self.read(SESSION_CHANGES).where("change != 'heartbeat'")
 
 
 def may_write(spark: SparkSession, location: TableLocation, principal: str) -> list[str]:
-    """What a principal may do to the tables beyond reading them; none is what a reader should have.
+    """List the privileges of a principal on the tables beyond reading; a reader should have none.
 
-    In a folder rights are the file system's: none is told.
+    The list is empty for a warehouse folder, because the file system grants rights there.
     """
     if location.catalog is None:
         return []
@@ -118,7 +118,7 @@ def may_write(spark: SparkSession, location: TableLocation, principal: str) -> l
 
 
 def may_read(spark: SparkSession, location: TableLocation, principal: str) -> bool:
-    """Whether a principal has been granted to read the tables; in a folder, whether this user can."""
+    """Check that a principal is granted to read the tables; for a warehouse folder, that it exists."""
     if location.catalog is None:
         assert location.warehouse is not None
         return location.warehouse.is_dir()
