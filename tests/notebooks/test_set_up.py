@@ -83,7 +83,7 @@ def test_without_the_demo_the_first_cell_says_so_and_the_tour_has_its_folder(
 def test_unreadable_widget_values_are_an_error(folder: Path, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SESSIONIZATION_WIDGETS", value)
     with pytest.raises(ConfigurationError, match="SESSIONIZATION_WIDGETS holds no values of widgets"):
-        laptop_notebook._given(folder)
+        laptop_notebook._widget_values(folder)
 
 
 def test_an_error_that_the_user_can_fix_is_shown_in_one_line(run: Run) -> None:

@@ -1,1 +1,1 @@
-"""What a laptop needs and a Databricks cluster brings: Java, Delta's jars, a Spark session. Never imported there."""
+"""Laptop replacements for what a Databricks workspace provides. Never imported on Databricks."""

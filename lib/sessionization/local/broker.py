@@ -1,4 +1,4 @@
-"""A real Apache Kafka broker of one node as a child process, for tests and the demo."""
+"""A single-node Apache Kafka broker in a child process, for tests and the demo."""
 
 import atexit
 import os
@@ -17,8 +17,8 @@ from sessionization.local.child_process import end_with_this_process
 from sessionization.local_engine.jars import jar_paths
 from sessionization.local_engine.java import java_executable
 
-# Below the ports that systems give to outgoing connections: a client that keeps trying to reach a killed broker would
-# otherwise sooner or later get the broker's own port, connect to itself and keep the broker from coming back.
+# Below the ports that systems assign to outgoing connections. A client that retries a killed broker could otherwise
+# be assigned the broker's own port, connect to itself, and prevent the broker from restarting.
 _PORTS = range(20_000, 32_000)
 _PORT_TRIES = 5
 _PORT_TAKEN = "java.net.BindException"
@@ -35,7 +35,7 @@ _JVM = (
     "-XX:TieredStopAtLevel=1",
     "-XX:-UsePerfData",
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-    "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info",  # says when the broker is ready
+    "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info",  # logs when the broker is ready
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
     "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSSXXX",
 )
@@ -46,7 +46,7 @@ _SETTINGS = {
     "inter.broker.listener.name": "BROKER",
     "controller.listener.names": "CONTROLLER",
     "listener.security.protocol.map": "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT",
-    "log.dirs": "log",  # below the working folder: in this file a path's commas and accents would not survive
+    "log.dirs": "log",  # relative, because a path with commas or accents would be misread here
     "auto.create.topics.enable": "false",
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "1",
@@ -57,27 +57,27 @@ _SETTINGS = {
     "num.io.threads": "2",
     "log.cleaner.dedupe.buffer.size": str(2 * 1024 * 1024),  # by default a third of the heap
     "message.max.bytes": str(12 * 1024 * 1024),
-    "controlled.shutdown.enable": "false",  # there is no other node to hand over to
-    # A broker that was killed may register anew only once its old session is over; by default that takes 9 s. One that
-    # a busy machine keeps from its heartbeats for as long loses its partitions for a moment.
+    "controlled.shutdown.enable": "false",  # no other node could take over
+    # A killed broker can register again only after its old session ends; the default is 9 s. If a busy machine
+    # delays the broker's heartbeats for longer than this, the broker loses its partitions for a moment.
     "broker.session.timeout.ms": "5000",
     "broker.heartbeat.interval.ms": "500",
 }
 
 
 class Broker:
-    """One broker, its folder and its port, which stay the same from the first start on.
+    """One broker with its folder and its port, both fixed after the first start.
 
-    It listens on 127.0.0.1 only. `stop` and `kill` leave the records, and the next `start` goes on with them.
+    It listens on 127.0.0.1 only. `stop` and `kill` leave the records, and the next `start` continues with them.
 
-    On Linux the kernel ends the broker when the thread that started it ends, whatever ended it, SIGKILL included: start
-    it from a thread that lives as long as the broker shall, such as the main one. Elsewhere it ends when Python exits.
+    On Linux the kernel kills the broker when the thread that started it ends, even by SIGKILL. So start it from a
+    thread that lives as long as the broker is needed, such as the main one. Elsewhere it ends when Python exits.
     """
 
     def __init__(self, folder: Path, config: Mapping[str, str] | None = None) -> None:
-        """Records and `broker.log` go below `folder`; one that another broker left is taken over.
+        """Use `folder` for the records and `broker.log`; records of an earlier broker there are reused.
 
-        `config` are settings by their Kafka names, on top of what a laptop needs.
+        `config` holds settings by their Kafka names; they override the defaults for a laptop.
         """
         self.log_file = folder.absolute() / "broker.log"
         self._folder = folder.absolute()
@@ -94,7 +94,7 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Raises `SetupError` before the first start."""
+        """The broker's address; raises `SetupError` before the first start."""
         if self._ports is None:
             msg = f"the Kafka broker in {self._folder} has no address yet: start it first"
             raise SetupError(msg)
@@ -102,43 +102,43 @@ class Broker:
 
     @property
     def pid(self) -> int | None:
-        """The broker's process while it is alive."""
+        """The id of the broker's process; None unless it is alive."""
         return self._process.pid if self._process is not None and self._process.poll() is None else None
 
     def start(self) -> None:
-        """Return once clients are served; do nothing when it runs already.
+        """Start the broker, and return when it serves clients; does nothing if it already runs.
 
-        Raises `SetupError` when it does not come up within a minute.
+        Raises `SetupError` when it does not start within a minute.
         """
         if self.pid is not None:
             return
         self._folder.mkdir(parents=True, exist_ok=True)
         tries = _PORT_TRIES if self._ports is None else 1
-        for left in reversed(range(tries)):
+        for tries_left in reversed(range(tries)):
             ports = self._ports or _free_ports()
-            position = self.log_file.stat().st_size if self.log_file.exists() else 0
+            log_position = self.log_file.stat().st_size if self.log_file.exists() else 0
             try:
-                self._start(ports, position)
+                self._start(ports, log_position)
             except SetupError:
-                if left == 0 or _PORT_TAKEN not in self._logged_since(position):
+                if tries_left == 0 or _PORT_TAKEN not in self._logged_since(log_position):
                     raise
             else:
                 self._ports = ports
                 return
 
     def stop(self) -> None:
-        """Shut down in order; a broker that takes more than 10 s over it is killed."""
-        self._end(signal.SIGTERM)
+        """Shut the broker down with SIGTERM, and kill it after 10 s."""
+        self._signal_and_wait(signal.SIGTERM)
 
     def kill(self) -> None:
-        """SIGKILL it; what it has acknowledged is there again at the next start, for the system's caches outlive it."""
-        self._end(signal.SIGKILL)
+        """Kill the broker with SIGKILL; acknowledged records survive, because they are in the system's caches."""
+        self._signal_and_wait(signal.SIGKILL)
 
     def create_topics(self, partitions: Mapping[str, int], **config: str) -> None:
-        """Create topics; one that exists stays as it is.
+        """Create topics; an existing topic is left unchanged.
 
-        `config` are topic settings with underscores for dots, such as `retention_ms="1000"`. Unless they say otherwise,
-        records carry the broker's own time, which is their ingest time.
+        `config` holds topic settings with underscores for dots, such as `retention_ms="1000"`. By default records
+        carry the time at which the broker appends them, as their ingest time.
 
         Raises `SetupError` when the broker refuses.
         """
@@ -149,24 +149,24 @@ class Broker:
         settings |= {name.replace("_", "."): value for name, value in config.items()}
         admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
         topics = [NewTopic(name, number, replication_factor=1, config=settings) for name, number in partitions.items()]
-        within = {"operation_timeout": _TOPIC_S, "request_timeout": _TOPIC_S}
-        for name, created in admin.create_topics(topics, **within).items():
-            error = created.exception()  # raised, it would keep the client and its connection alive
+        timeouts = {"operation_timeout": _TOPIC_S, "request_timeout": _TOPIC_S}
+        for name, created in admin.create_topics(topics, **timeouts).items():
+            error = created.exception()  # raised, it would hold the client and its connection open
             if error is not None and error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 msg = f"topic {name} could not be created ({error.args[0].str()}): see {self.log_file}"
                 raise SetupError(msg)
 
-    def _start(self, ports: tuple[int, int], position: int) -> None:
+    def _start(self, ports: tuple[int, int], log_position: int) -> None:
         self._write_settings(ports)
-        with ExitStack() as unless_it_starts:
-            unless_it_starts.callback(self.kill)
+        with ExitStack() as on_failure:
+            on_failure.callback(self.kill)
             if not (self._folder / "log" / "meta.properties").exists():
                 arguments = ("format", "--cluster-id", _CLUSTER, "--config", "server.properties")
                 process = self._launch("kafka.tools.StorageTool", *arguments)
                 self._wait_until(process, lambda: process.poll() == 0)
             process = self._launch("kafka.Kafka", "server.properties")
-            self._wait_until(process, lambda: _READY in self._logged_since(position))
-            unless_it_starts.pop_all()
+            self._wait_until(process, lambda: _READY in self._logged_since(log_position))
+            on_failure.pop_all()
 
     def _write_settings(self, ports: tuple[int, int]) -> None:
         broker, controller = (f"127.0.0.1:{port}" for port in ports)
@@ -185,36 +185,36 @@ class Broker:
             self._process = subprocess.Popen(
                 [java_executable(), *_JVM, "-cp", class_path, main_class, *arguments],
                 cwd=self._folder,
-                # What is asked of the engine's Java there, such as its collector, need not go with ours.
+                # These options are for the engine's JVM, and may conflict with ours, such as the garbage collector.
                 env={name: value for name, value in os.environ.items() if name != "JAVA_TOOL_OPTIONS"},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C in a terminal is for whoever started the broker
-                preexec_fn=end_with_this_process(),  # noqa: PLW1509 - two system calls, no lock among them
+                start_new_session=True,  # Ctrl-C in a terminal must not reach the broker
+                preexec_fn=end_with_this_process(),  # noqa: PLW1509 - only two system calls, and no lock
             )
         return self._process
 
-    def _wait_until(self, process: subprocess.Popen[bytes], reached: Callable[[], bool]) -> None:
+    def _wait_until(self, process: subprocess.Popen[bytes], is_reached: Callable[[], bool]) -> None:
         deadline_s = time.monotonic() + _READY_S
         while True:
             code = process.poll()
-            if reached():
+            if is_reached():
                 return
             if code is not None or time.monotonic() > deadline_s:
-                what = f"did not start in {_READY_S} s" if code is None else f"ended with code {code} while starting"
-                msg = f"the Kafka broker {what}: see why at the end of {self.log_file}"
+                outcome = f"did not start in {_READY_S} s" if code is None else f"ended with code {code} while starting"
+                msg = f"the Kafka broker {outcome}: see why at the end of {self.log_file}"
                 raise SetupError(msg)
             time.sleep(_POLL_S)
 
-    def _logged_since(self, position: int) -> str:
+    def _logged_since(self, log_position: int) -> str:
         with self.log_file.open("rb") as log:
-            log.seek(position)
+            log.seek(log_position)
             return log.read().decode(errors="replace")
 
-    def _end(self, number: signal.Signals) -> None:
+    def _signal_and_wait(self, signal_number: signal.Signals) -> None:
         if self._process is not None:
-            self._process.send_signal(number)
+            self._process.send_signal(signal_number)
             try:
                 self._process.wait(_STOP_S)
             except subprocess.TimeoutExpired:
@@ -225,7 +225,7 @@ class Broker:
 
 
 def _free_ports() -> tuple[int, int]:
-    """Two ports that nobody uses just now, for clients and for the controller."""
+    """Find two ports that are free now: for clients and for the controller."""
     free: list[int] = []
     for port in random.sample(_PORTS, len(_PORTS)):
         with socket.socket() as probe, suppress(OSError):

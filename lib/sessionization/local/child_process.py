@@ -1,4 +1,4 @@
-"""Child processes that do not outlive the one that started them."""
+"""Child processes that do not outlive their parent."""
 
 import ctypes
 import os
@@ -10,14 +10,17 @@ _PR_SET_PDEATHSIG = 1
 
 
 def end_with_this_process() -> Callable[[], None] | None:
-    """What a child runs first so that the kernel ends it when the thread that started it ends; on Linux only."""
+    """Return a `preexec_fn` that makes the kernel kill the child when the thread that started it ends.
+
+    Returns None on systems other than Linux.
+    """
     if sys.platform != "linux":
         return None
     prctl, parent = ctypes.CDLL(None).prctl, os.getpid()
 
-    def tie() -> None:
+    def ask_kernel() -> None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it died before the kernel was told
+        if os.getppid() != parent:  # the parent died before the call above
             os._exit(1)
 
-    return tie
+    return ask_kernel

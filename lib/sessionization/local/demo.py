@@ -59,7 +59,7 @@ QUERIES = (
 
 @dataclass
 class View:
-    """What the terminal shows while the job runs."""
+    """The terminal's view of the running job."""
 
     totals: RunningTotals = field(default_factory=RunningTotals)
     notes: deque[str] = field(default_factory=lambda: deque(maxlen=3))
@@ -77,9 +77,11 @@ class View:
         for row in self.latest:
             changes.add_row(*(Text("" if value is None else str(value)) for value in row))
         newest = last.get("sessionize")
-        late = "-" if newest is None or newest.lateness.p99_ms is None else f"{newest.lateness.p99_ms:,} ms"
+        lateness = "-" if newest is None or newest.lateness.p99_ms is None else f"{newest.lateness.p99_ms:,} ms"
         return Group(
-            Panel(counts, title="gaming sessionization", subtitle=f"newest heartbeats in the table {late} after due"),
+            Panel(
+                counts, title="gaming sessionization", subtitle=f"newest heartbeats in the table {lateness} after due"
+            ),
             changes,
             *(Text(note, style="dim") for note in self.notes),
         )
@@ -90,17 +92,17 @@ _TOPIC_PARTITIONS = 2
 
 
 def demo(folder: Path, simulate: Path, source: Source) -> None:
-    """Play an evening into files or a Kafka broker, run the job on it for a minute, and show what to query next.
+    """Play an evening into files or a Kafka broker, run the job on it for a minute, and show queries to try.
 
-    `simulate` is the simulator's script. The tables stay in `folder`/warehouse; a second demo goes on from there.
+    `simulate` is the simulator's script. The tables stay in `folder`/warehouse; a second demo continues with them.
     """
-    with _played_through(source, folder) as (sink, reading):
-        _demo(folder, [simulate, *sink], reading)
+    with _prepared_source(source, folder) as (sink_options, source_settings):
+        _run_demo(folder, [simulate, *sink_options], source_settings)
 
 
 @contextmanager
-def _played_through(source: Source, folder: Path) -> Iterator[tuple[list[str], dict[str, Any]]]:
-    """The simulator's options and the job's settings for a source, and the broker where that needs one."""
+def _prepared_source(source: Source, folder: Path) -> Iterator[tuple[list[str], dict[str, Any]]]:
+    """Yield the simulator's options and the job's settings for a source; run a broker if the source needs one."""
     if source == "files":
         (folder / "input").mkdir(parents=True, exist_ok=True)
         yield ["--output", str(folder / "input")], {"input": folder / "input"}
@@ -111,7 +113,7 @@ def _played_through(source: Source, folder: Path) -> Iterator[tuple[list[str], d
         yield ["--sink", "kafka", "--bootstrap-servers", servers], {"source": "kafka", "bootstrap_servers": servers}
 
 
-def _demo(folder: Path, simulator: list[str | Path], reading: dict[str, Any]) -> None:
+def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[str, Any]) -> None:
     os.environ.setdefault("JAVA_TOOL_OPTIONS", SHORT_LIVED_JVM)
     os.environ.setdefault("MLFLOW_TRACKING_URI", f"sqlite:///{folder.absolute() / 'mlflow.db'}")
     console = Console()
@@ -119,7 +121,7 @@ def _demo(folder: Path, simulator: list[str | Path], reading: dict[str, Any]) ->
     answers: list[tuple[str, str, list[Row]]] = []
     stop, running = threading.Event(), threading.Event()
     settings = SessionizeSettings(
-        **reading,
+        **source_settings,
         warehouse=folder / "warehouse",
         checkpoints=folder / "checkpoints",
         heartbeat=10_000,
@@ -136,7 +138,7 @@ def _demo(folder: Path, simulator: list[str | Path], reading: dict[str, Any]) ->
         running.set()
         threading.Thread(target=_refresh, args=(spark, view, running), daemon=True).start()
 
-    def stopped(spark: SparkSession, _home: TableLocation) -> None:
+    def stopped(spark: SparkSession, _location: TableLocation) -> None:
         running.clear()
         answers.extend((question, query, _rows(spark.sql(query))) for question, query in QUERIES)
 
@@ -177,7 +179,7 @@ def _show(
         console.print(table)
     console.print(f"\nThe tables are in {settings.warehouse}. Ask your own question:", highlight=False)
     folder = settings.warehouse.parent if settings.warehouse is not None else None
-    where = "" if folder is None or folder.name == ".demo" else f"DEMO={folder} "
+    demo_variable = "" if folder is None or folder.name == ".demo" else f"DEMO={folder} "
     console.print(
-        f'  make sql {where}Q="SELECT * FROM concurrent_sessions ORDER BY minute DESC LIMIT 10"', style="cyan"
+        f'  make sql {demo_variable}Q="SELECT * FROM concurrent_sessions ORDER BY minute DESC LIMIT 10"', style="cyan"
     )

@@ -1,4 +1,4 @@
-"""Where the notebooks on a laptop find their demo tables and the values of their widgets."""
+"""The folder with the demo tables and widget values for notebooks on a laptop."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,10 @@ _PROJECT_ROOT_FILE = "databricks.yml"
 
 
 def demo_folder() -> Path:
-    """The folder of the demo's tables and of this machine's MLflow store for notebooks: `.notebooks` of the project."""
+    """Find the folder of the notebooks' demo tables and MLflow store.
+
+    That is `SESSIONIZATION_NOTEBOOKS` if set, or `.notebooks` in the project (outside it: in the current folder).
+    """
     here = Path.cwd()
     root = next((folder for folder in (here, *here.parents) if (folder / _PROJECT_ROOT_FILE).is_file()), here)
     return Path(os.environ.get("SESSIONIZATION_NOTEBOOKS", root / _FOLDER)).absolute()

@@ -1,7 +1,7 @@
-"""What a notebook finds on Databricks without asking, for a laptop: `spark`, `dbutils`, `display`, `%sql`, `%run`.
+"""The notebook features of Databricks on a laptop: `spark`, `dbutils`, `display`, `%sql` and `%run`.
 
-A notebook's first cell calls `set_up`; on Databricks that cell does nothing. Only what notebooks here use is there, and
-it behaves as in a workspace: a widget keeps its value, a name that was not made is an error.
+A notebook's first cell calls `set_up`; on Databricks that cell does nothing. Only the features that this project's
+notebooks use are here. They behave as in a workspace: a widget retains its value, an unknown widget is an error.
 """
 
 import html
@@ -27,12 +27,12 @@ from sessionization.spark.engine.error_text import root_cause
 
 _WIDGETS_VARIABLE = "SESSIONIZATION_WIDGETS"
 MOST_ROWS = 1_000
-"""As many rows does `display` show."""
+"""The most rows that `display` shows."""
 _is_a_task = ContextVar("is_a_task", default=False)
 
 
 class NotebookExit(BaseException):
-    """Raised by `dbutils.notebook.exit`; no error, but the end of the notebook, as in a workspace."""
+    """Raised by `dbutils.notebook.exit` to end the notebook; not an error, as in a workspace."""
 
     def __init__(self, value: str) -> None:
         super().__init__(value)
@@ -40,7 +40,7 @@ class NotebookExit(BaseException):
 
 
 class LaptopWidgets:
-    """`dbutils.widgets`: a widget that is made takes the value given to the notebook, else its default."""
+    """`dbutils.widgets`: a new widget takes the value that was given to the notebook, or its default."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = dict(given)
@@ -50,14 +50,14 @@ class LaptopWidgets:
         self._values.setdefault(name, self._given.get(name, defaultValue))
 
     def dropdown(self, name: str, defaultValue: str, choices: Sequence[str], label: str | None = None) -> None:  # noqa: N803
-        """Raises `ConfigurationError` where the default is no choice, as a workspace does."""
+        """Make a widget; raises `ConfigurationError` where the default is none of the choices, as in a workspace."""
         if defaultValue not in choices:
             msg = f"widget {name}: the default {defaultValue!r} is none of its choices: {', '.join(choices)}"
             raise ConfigurationError(msg)
         self.text(name, defaultValue, label)
 
     def get(self, name: str) -> str:
-        """Raises `ConfigurationError` for a widget that was not made."""
+        """Return the value of a widget; raises `ConfigurationError` for a widget that was not made."""
         try:
             return self._values[name]
         except KeyError:
@@ -66,13 +66,13 @@ class LaptopWidgets:
 
 
 class LaptopNotebooks:
-    """`dbutils.notebook`: other notebooks run in this process, with this session and a namespace of their own."""
+    """`dbutils.notebook`: runs other notebooks in this process, with this session and a separate namespace."""
 
     def __init__(self, spark: SparkSession | None, folder: Path) -> None:
         self._spark, self._folder = spark, folder
 
-    def run(self, path: str, timeout_seconds: int, arguments: Mapping[str, str] | None = None) -> str | None:  # noqa: ARG002 - nothing is cut off here
-        """Run a notebook with widgets of these values; returns what it exits with.
+    def run(self, path: str, timeout_seconds: int, arguments: Mapping[str, str] | None = None) -> str | None:  # noqa: ARG002 - no timeout here
+        """Run a notebook with these widget values, and return its exit value.
 
         Raises `ConfigurationError` where there is no such notebook.
         """
@@ -88,7 +88,7 @@ class LaptopNotebooks:
 
 
 class LaptopDbutils:
-    """The `dbutils` of a laptop."""
+    """`dbutils` with the parts that the notebooks use."""
 
     def __init__(self, spark: SparkSession | None, folder: Path, given: Mapping[str, str]) -> None:
         self.widgets = LaptopWidgets(given)
@@ -96,15 +96,15 @@ class LaptopDbutils:
 
 
 def set_up(*, players: bool = False) -> None:
-    """Give the notebook that calls it all of that, and widgets whose values fit the demo's tables.
+    """Add these features to the calling notebook, with widget values that fit the demo's tables.
 
-    Does nothing in a notebook that another one runs: that has all of it already.
+    Does nothing in a notebook that another notebook runs, because that one already has them.
 
     Args:
-        players: have the simulator play into the demo's input for a while, as the job `simulate` would, where the
-            notebook reads that.
+        players: let the simulator play into the demo's input for a while, if the notebook reads that input. In a
+            workspace the job `simulate` does that.
 
-    Raises `ConfigurationError` outside of notebooks, and for widgets' values that cannot be read.
+    Raises `ConfigurationError` outside of notebooks, and for widget values that cannot be read.
     """
     if _is_a_task.get():
         return
@@ -115,23 +115,23 @@ def set_up(*, players: bool = False) -> None:
         msg = "set_up() is for notebooks: open one in JupyterLab (make notebooks) or VS Code"
         raise ConfigurationError(msg)
     folder = demo_folder()
-    given = _given(folder)
+    given = _widget_values(folder)
     spark = _session(folder)
     shell.push({"spark": spark, "dbutils": LaptopDbutils(spark, Path.cwd(), given), "display": display})
     _teach_magics(shell, spark)
     if not (folder / WIDGETS_FILE).is_file():
         print("There are no demo tables yet: `make notebook-data` makes them; or set the widgets' values yourself.")  # noqa: T201
-    elif players and given.get("input") == str(folder / INPUT):  # nobody else's input is played into
+    elif players and given.get("input") == str(folder / INPUT):  # never play into another input
         from sessionization.local.notebook_data import play_evening
 
         play_evening(folder / INPUT)
 
 
 def run_notebook(file: Path, spark: SparkSession | None, arguments: Mapping[str, str]) -> str | None:
-    """Run a notebook as a task would: in a namespace of its own, with widgets of these values.
+    """Run a notebook like a task: in a separate namespace, with these widget values.
 
     Returns:
-        What it gives to `dbutils.notebook.exit`, None where it does not call that.
+        The value that the notebook passes to `dbutils.notebook.exit`; None if it does not call that.
     """
     namespace: dict[str, Any] = {
         "__name__": "__main__",
@@ -141,33 +141,33 @@ def run_notebook(file: Path, spark: SparkSession | None, arguments: Mapping[str,
     }
     magics = {"%sql": lambda source, _folder: _sql(spark, source, namespace)}
 
-    def run_other(named: str, folder: Path) -> None:
-        run_cells(_found(named, folder), namespace, magics)
+    def run_other(name: str, folder: Path) -> None:
+        run_cells(_required_notebook(name, folder), namespace, magics)
 
     magics["%run"] = run_other
-    before = _is_a_task.set(True)
+    token = _is_a_task.set(True)
     try:
         run_cells(file, namespace, magics)
     except NotebookExit as request:
         return request.value
     finally:
-        _is_a_task.reset(before)
+        _is_a_task.reset(token)
     return None
 
 
-def display(shown: Any) -> None:
-    """Show a table (`MOST_ROWS` rows at most), a figure, or whatever a notebook can show."""
+def display(value: Any) -> None:
+    """Show a table (`MOST_ROWS` rows at most), a figure, or any other value that a notebook can show."""
     from IPython.display import HTML, Image
     from IPython.display import display as show
 
-    if isinstance(shown, DataFrame):
-        show(HTML(_table(shown)))
-    elif type(shown).__module__.startswith("matplotlib.") and hasattr(shown, "savefig"):
+    if isinstance(value, DataFrame):
+        show(HTML(_html_table(value)))
+    elif type(value).__module__.startswith("matplotlib.") and hasattr(value, "savefig"):
         picture = io.BytesIO()
-        shown.savefig(picture, format="png", dpi=200)
-        show(Image(picture.getvalue(), width=int(shown.get_figwidth() * 100)))
+        value.savefig(picture, format="png", dpi=200)
+        show(Image(picture.getvalue(), width=int(value.get_figwidth() * 100)))
     else:
-        show(shown)
+        show(value)
 
 
 def _session(folder: Path) -> SparkSession:
@@ -178,12 +178,12 @@ def _session(folder: Path) -> SparkSession:
     return spark_session(folder / "engine.log")
 
 
-def _given(folder: Path) -> dict[str, str]:
-    """The widgets' values: of the demo, and on top of them those that the environment gives, as a JSON object."""
-    kept = (folder / "mlflow.db", folder.parent / ".bench" / "mlflow.db")
+def _widget_values(folder: Path) -> dict[str, str]:
+    """Collect the widget values: the demo's, overridden by those of a JSON object in the environment."""
+    stores = (folder / "mlflow.db", folder.parent / ".bench" / "mlflow.db")
     given = {
         "folder": str(folder / "tour"),
-        "stores": shlex.join(f"sqlite:///{store}" for store in kept if store.is_file()),
+        "stores": shlex.join(f"sqlite:///{store}" for store in stores if store.is_file()),
     }
     file = folder / WIDGETS_FILE
     if file.is_file():
@@ -191,16 +191,16 @@ def _given(folder: Path) -> dict[str, str]:
     return given | _texts_by_name(os.environ.get(_WIDGETS_VARIABLE, "{}"), _WIDGETS_VARIABLE)
 
 
-def _texts_by_name(said: str, where: str) -> dict[str, str]:
+def _texts_by_name(text: str, where: str) -> dict[str, str]:
     try:
-        return {str(name): str(text) for name, text in dict(json.loads(said)).items()}
+        return {str(name): str(value) for name, value in dict(json.loads(text)).items()}
     except (ValueError, TypeError) as error:
         msg = f"{where} holds no values of widgets ({error}): write a JSON object of texts by name, or take it away"
         raise ConfigurationError(msg) from error
 
 
 def _teach_magics(shell: Any, spark: SparkSession) -> None:
-    """`%sql` for a whole cell, and `%run` of a notebook; what `%run` meant before, it means for other files."""
+    """Register `%sql` for a whole cell and `%run` for notebooks; `%run` of any other file works as in IPython."""
     run_script: Callable[[str], None] = shell.find_line_magic("run")
 
     def run(line: str) -> None:
@@ -208,9 +208,9 @@ def _teach_magics(shell: Any, spark: SparkSession) -> None:
         if file is None:
             run_script(line)
             return
-        run_cells(file, shell.user_ns, {"%sql": sql_of, "%run": lambda named, folder: run(str(folder / named.strip()))})
+        run_cells(file, shell.user_ns, {"%sql": run_sql, "%run": lambda name, folder: run(str(folder / name.strip()))})
 
-    def sql_of(source: str, _folder: Path) -> None:
+    def run_sql(source: str, _folder: Path) -> None:
         _sql(spark, source, shell.user_ns)
 
     def sql(line: str, cell: str = "") -> None:
@@ -223,12 +223,12 @@ def _teach_magics(shell: Any, spark: SparkSession) -> None:
     shell.register_magic_function(run, "line", "run")
     shell.register_magic_function(sql, "line_cell", "sql")
     transformers = shell.input_transformers_cleanup
-    transformers[:] = [known for known in transformers if getattr(known, "__name__", "") != whole_cell.__name__]
+    transformers[:] = [other for other in transformers if getattr(other, "__name__", "") != whole_cell.__name__]
     transformers.append(whole_cell)
 
 
 def _sql(spark: SparkSession | None, source: str, namespace: dict[str, Any]) -> None:
-    """Run one statement and show its rows, which Python then finds in `_sqldf`."""
+    """Run one statement and show its rows; Python code then finds them in `_sqldf`."""
     assert spark is not None
     try:
         rows = spark.sql(re.sub(r"\s*;\s*$", "", source.strip()))
@@ -240,23 +240,23 @@ def _sql(spark: SparkSession | None, source: str, namespace: dict[str, Any]) -> 
         raise ConfigurationError(msg) from error
 
 
-def _found(named: str, folder: Path) -> Path:
-    file = find_notebook(named, folder)
+def _required_notebook(name: str, folder: Path) -> Path:
+    file = find_notebook(name, folder)
     if file is None:
-        msg = f"%run {named.strip()}: there is no such notebook in {folder}; name it without its ending"
+        msg = f"%run {name.strip()}: there is no such notebook in {folder}; name it without its ending"
         raise ConfigurationError(msg)
     return file
 
 
-def _table(rows: DataFrame) -> str:
-    # Spark writes the values, as it does in a workspace: instants in UTC, maps and structs in full.
+def _html_table(rows: DataFrame) -> str:
+    # Spark formats the values, as in a workspace: instants in UTC, maps and structs in full.
     numbered = rows.toDF(*map(str, range(len(rows.columns))))
     texts = numbered.select(*(F.col(name).cast("string") for name in numbered.columns))
-    found = texts.limit(MOST_ROWS + 1).collect()
+    fetched = texts.limit(MOST_ROWS + 1).collect()
     head = "".join(f"<th style='text-align:left'>{html.escape(name)}</th>" for name in rows.columns)
     body = "".join(
         "<tr>" + "".join(f"<td style='text-align:left'>{html.escape(value or '')}</td>" for value in row) + "</tr>"
-        for row in found[:MOST_ROWS]
+        for row in fetched[:MOST_ROWS]
     )
-    more = f"<p>the first {MOST_ROWS:,} rows</p>" if len(found) > MOST_ROWS else ""
+    more = f"<p>the first {MOST_ROWS:,} rows</p>" if len(fetched) > MOST_ROWS else ""
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"

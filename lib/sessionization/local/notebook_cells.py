@@ -1,4 +1,4 @@
-"""Notebooks as files: their cells, and running them one after the other in this process."""
+"""Read notebook files, and run their cells one after the other in this process."""
 
 import json
 import re
@@ -17,7 +17,7 @@ _WITHOUT_EFFECT = {"%md", "%pip", "%sh"}
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A code cell: its magic (`%sql`, `%run`, or none), and what stands after it."""
+    """A code cell: its magic (`%sql`, `%run`, or none), and the text after it."""
 
     number: int
     magic: str
@@ -25,7 +25,7 @@ class Cell:
 
 
 def read_cells(file: Path) -> Iterator[Cell]:
-    """The code cells of an `.ipynb` file or of Databricks' source format, numbered among all cells from 1.
+    """Read the code cells of an `.ipynb` file or of Databricks' source format, numbered among all cells from 1.
 
     Raises `ConfigurationError` for a file that is neither.
     """
@@ -49,27 +49,27 @@ def read_cells(file: Path) -> Iterator[Cell]:
 
 
 def split_magic(source: str) -> tuple[str, str]:
-    r"""The magic that a cell begins with, as Databricks reads it, and the rest.
+    r"""Split a cell into its leading magic, as Databricks reads it, and the rest.
 
     >>> split_magic("%sql\nSELECT 1"), split_magic("x = 1")
     (('%sql', 'SELECT 1'), ('', 'x = 1'))
     """
-    found = re.match(r"\s*(%[a-z]+)\b\s*", source)
-    return (found[1], source[found.end() :]) if found else ("", source)
+    match = re.match(r"\s*(%[a-z]+)\b\s*", source)
+    return (match[1], source[match.end() :]) if match else ("", source)
 
 
-def find_notebook(named: str, folder: Path) -> Path | None:
-    """The file of a notebook that is named as in a workspace, without an ending; None where there is none."""
-    named = named.strip().strip("\"'")
+def find_notebook(name: str, folder: Path) -> Path | None:
+    """Find the file of a notebook that is named without an ending, as in a workspace; None if there is none."""
+    name = name.strip().strip("\"'")
     for ending in ("", ".ipynb", ".py"):
-        file = folder / f"{named}{ending}"
+        file = folder / f"{name}{ending}"
         if file.is_file() and (file.suffix == ".ipynb" or file.read_text(encoding="utf-8").startswith(SOURCE_HEADER)):
             return file.resolve()
     return None
 
 
 def run_cells(file: Path, namespace: dict[str, Any], magics: Mapping[str, Callable[[str, Path], None]]) -> None:
-    """Run a notebook in a namespace; `magics` get what stands after them, and the notebook's folder.
+    """Run a notebook in a namespace; each of `magics` is called with the text after it and the notebook's folder.
 
     Raises what a cell raises, with the notebook's name and the cell's number in the traceback.
     """

@@ -1,4 +1,4 @@
-"""Tables for the notebooks on a laptop: an evening that is over, run through the real job twice, and players for later."""
+"""Demo tables for notebooks on a laptop: the real job, run twice on a simulated evening; later players."""
 
 import json
 import os
@@ -25,17 +25,17 @@ from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSIONS
 
 RUNS = ({"heartbeat": 5_000, "trigger": 1_000}, {"heartbeat": 2_000, "trigger": 500})
-"""What the two runs differ in, so that there is something to compare."""
+"""The settings that differ between the two runs, so that there is something to compare."""
 _MOST_LATE = 20
 _PROG = "notebook-data"
 _say = say_on_stderr(_PROG)
 
 
 def load_demo_tables(folder: Path, *, live: int = 150, run_for_ms: int = 30_000) -> None:
-    """Play an hour of an evening that ends now, and run the job on it twice; does nothing where that was done.
+    """Play an hour of an evening that ends now, and run the job on it twice; does nothing if `folder` is complete.
 
-    Each run lasts `run_for_ms` from its first micro-batch on. Leaves `input`, `warehouse`, `checkpoints`, `mlflow.db` and the values of the notebooks' widgets in `folder`. A load
-    that was cut off goes on where it was.
+    Each run lasts `run_for_ms` after its first micro-batch. Writes `input`, `warehouse`, `checkpoints`, `mlflow.db`
+    and the values of the notebooks' widgets into `folder`. An interrupted load continues at the next call.
     """
     if (folder / WIDGETS_FILE).exists():
         return
@@ -43,31 +43,31 @@ def load_demo_tables(folder: Path, *, live: int = 150, run_for_ms: int = 30_000)
     from sessionization.spark.engine.session import job_session
 
     folder.mkdir(parents=True, exist_ok=True)
-    simulate(_evening(folder / INPUT, live), report=_say)
-    with job_session(folder / "engine.log") as spark:  # one for both runs
-        for number, changed in enumerate(RUNS):
+    simulate(_evening_settings(folder / INPUT, live), report=_say)
+    with job_session(folder / "engine.log") as spark:  # one session for both runs
+        for number, differing_settings in enumerate(RUNS):
             settings = SessionizeSettings.model_validate(
                 {
                     "input": folder / INPUT,
                     "warehouse": folder / "warehouse",
                     "checkpoints": folder / "checkpoints",
                     "mlflow": EXPERIMENT,
-                    **changed,
+                    **differing_settings,
                 }
             )
             if number:
-                _end_late(spark, folder)
+                _write_late_ends(spark, folder)
                 play_evening(folder / INPUT, seconds=2 * run_for_ms // 1_000)
             stop = threading.Event()
             run(settings, stop, JobCallbacks(_say, (_stop_after(run_for_ms, stop),)))
     write_atomically(folder / WIDGETS_FILE, json.dumps(_widgets(folder), indent=2))
 
 
-def _end_late(spark: SparkSession, folder: Path) -> None:
-    """Let the own Ends of some sessions come that were taken for superseded: so there are corrections to look at."""
-    guessed = TableLocation(folder / "warehouse").read(spark.read, SESSIONS).where("end_reason = 'superseded'")
+def _write_late_ends(spark: SparkSession, folder: Path) -> None:
+    """Write the Ends of some sessions that count as superseded, so that the tables contain corrections."""
+    superseded = TableLocation(folder / "warehouse").read(spark.read, SESSIONS).where("end_reason = 'superseded'")
     columns = ("device_id", "session_id", "platform", "unix_millis(started_at) AS started_ms", "duration_ms")
-    rows = guessed.selectExpr(*columns).orderBy("device_id", "session_id").limit(_MOST_LATE).collect()
+    rows = superseded.selectExpr(*columns).orderBy("device_id", "session_id").limit(_MOST_LATE).collect()
     for number, row in enumerate(rows, 1):
         at_ms = row.started_ms + row.duration_ms * number // (len(rows) + 1)
         message = Message(row.device_id, row.session_id, is_start=False, at_ms=at_ms, platform=Platform(row.platform))
@@ -75,20 +75,23 @@ def _end_late(spark: SparkSession, folder: Path) -> None:
 
 
 def _stop_after(run_for_ms: int, stop: threading.Event) -> Callable[[BatchProgress], None]:
-    """Stop a run some time after its first micro-batch: on a slow machine that one may take longer than all the time."""
+    """Build a callback that stops a run `run_for_ms` after its first micro-batch.
+
+    The time starts there because on a slow machine the first micro-batch may take longer than `run_for_ms`.
+    """
     timers: list[threading.Timer] = []
 
-    def note(progress: BatchProgress) -> None:
+    def start_timer(progress: BatchProgress) -> None:
         if progress.query == SESSIONIZE and not timers:
             timers.append(threading.Timer(run_for_ms / 1_000, stop.set))
             timers[0].daemon = True
             timers[0].start()
 
-    return note
+    return start_timer
 
 
 def play_evening(output: Path, *, seconds: int = 180) -> None:
-    """Let some devices play into `output` for a while, in the background, as the job `simulate` does in a workspace."""
+    """Let simulated devices play into `output` in the background, as the job `simulate` does in a workspace."""
     settings = SimulateSettings.model_validate(
         {"output": output, "live": 80, "session_length": "60s", "duration": f"{seconds}s", "dirt": 0.1, "seed": 2}
     )
@@ -96,7 +99,7 @@ def play_evening(output: Path, *, seconds: int = 180) -> None:
     player.start()
 
 
-def _evening(output: Path, live: int) -> SimulateSettings:
+def _evening_settings(output: Path, live: int) -> SimulateSettings:
     return SimulateSettings.model_validate(
         {
             "output": output,
@@ -111,7 +114,7 @@ def _evening(output: Path, live: int) -> SimulateSettings:
 
 
 def _widgets(folder: Path) -> dict[str, str]:
-    """What the notebooks' widgets say on this machine, each by the widget's name."""
+    """Build the values of the notebooks' widgets on this machine, by widget name."""
     return {
         "input": str(folder / INPUT),
         "warehouse": str(folder / "warehouse"),

@@ -1,4 +1,4 @@
-"""SQL over a warehouse folder."""
+"""Run SQL over a warehouse folder, and print the rows."""
 
 import os
 import time
@@ -18,7 +18,7 @@ from sessionization.spark.tables.views import VIEWS, create_views
 
 
 def print_query(warehouse: Path, sql: str, rows: int) -> None:
-    """Print at most `rows` rows of the answer as a table, all times in UTC.
+    """Print at most `rows` rows of the result as a table, with all times in UTC.
 
     Raises `ConfigurationError` when the folder holds no tables or the statement is wrong.
     """
@@ -26,20 +26,20 @@ def print_query(warehouse: Path, sql: str, rows: int) -> None:
     if not all((warehouse / table.name / "_delta_log").is_dir() for table in TABLES):
         msg = f"--warehouse {warehouse} does not hold the tables: give the folder that the sessionize job writes into"
         raise ConfigurationError(msg)
-    # PySpark hands instants over in the time zone of the process.
+    # PySpark converts instants into the time zone of the process.
     os.environ["TZ"] = "UTC"
     time.tzset()
     with job_session() as spark:
         try:
             create_views(spark, location)
-            found = spark.sql(sql).limit(rows).collect()
+            result = spark.sql(sql).limit(rows).collect()
         except PySparkException as error:
-            names = ", ".join(sorted(known.name for known in (*TABLES, *VIEWS)))
+            names = ", ".join(sorted(table_or_view.name for table_or_view in (*TABLES, *VIEWS)))
             msg = f"--sql: {root_cause(str(error))} (tables and views: {names})"
             raise ConfigurationError(msg) from error
     table = Table()
-    for name in found[0].__fields__ if found else ("(no rows)",):
+    for name in result[0].__fields__ if result else ("(no rows)",):
         table.add_column(name)
-    for row in found:
+    for row in result:
         table.add_row(*(Text("" if value is None else str(value)) for value in row))
     Console().print(table)
