@@ -1,4 +1,4 @@
-"""Work out the sessions of some days anew from the archived messages: `python jobs/backfill.py --help`."""
+"""Recompute the sessions of some days from the archived messages: `python jobs/backfill.py --help`."""
 
 from sessionization.backfill.backfill_settings import BackfillSettings
 from sessionization.command_line.parser import parse, run, say_on_stderr

@@ -17,7 +17,8 @@ def main() -> int:
     sys.stdout.write(f"{receipt}\n")
     if receipt.state:
         say(
-            "the job remembers the account yet: let it run for session_timeout + late_retention, then run this once more"
+            "the job remembers the account yet: let it run for session_timeout + late_retention, "
+            "then run this once more"
         )
         return 1
     return 0

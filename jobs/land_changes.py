@@ -1,4 +1,4 @@
-"""Bring changes from the topic of `sessionize --sink kafka` into the tables: `python jobs/land_changes.py --help`."""
+"""Write changes from the topic of `sessionize --sink kafka` into the tables: `python jobs/land_changes.py --help`."""
 
 from sessionization.command_line.parser import parse, run, say_on_stderr
 from sessionization.ops.maintenance_settings import LandChangesSettings

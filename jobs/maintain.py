@@ -1,4 +1,4 @@
-"""Compact and clean the tables beside the stream: `python jobs/maintain.py --help`."""
+"""Compact and clean the tables while the stream runs: `python jobs/maintain.py --help`."""
 
 from sessionization.command_line.parser import parse, run, say_on_stderr
 from sessionization.ops.maintenance_settings import MaintainSettings

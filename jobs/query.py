@@ -1,4 +1,4 @@
-"""Ask the tables a question in SQL, on a laptop: `python jobs/query.py --help`."""
+"""Query the tables with SQL, on a laptop: `python jobs/query.py --help`."""
 
 import sys
 from pathlib import Path

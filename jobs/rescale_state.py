@@ -1,4 +1,4 @@
-"""Spread the state of a stopped sessionize job over other partitions: `python jobs/rescale_state.py --help`."""
+"""Change the number of state partitions of a stopped sessionize job: `python jobs/rescale_state.py --help`."""
 
 from sessionization.command_line.parser import parse, run, say_on_stderr
 from sessionization.ops.maintenance_settings import RescaleSettings
