@@ -46,10 +46,21 @@ class LaptopWidgets:
         self._given = dict(given)
         self._values: dict[str, str] = {}
 
-    def text(self, name: str, defaultValue: str, label: str | None = None) -> None:  # noqa: ARG002, N803 - as Databricks calls it
+    def text(
+        self,
+        name: str,
+        defaultValue: str,  # noqa: N803 - as Databricks calls it
+        label: str | None = None,  # noqa: ARG002 - a laptop shows no widgets
+    ) -> None:
         self._values.setdefault(name, self._given.get(name, defaultValue))
 
-    def dropdown(self, name: str, defaultValue: str, choices: Sequence[str], label: str | None = None) -> None:  # noqa: N803
+    def dropdown(
+        self,
+        name: str,
+        defaultValue: str,  # noqa: N803 - as Databricks calls it
+        choices: Sequence[str],
+        label: str | None = None,
+    ) -> None:
         """Make a widget; raises `ConfigurationError` where the default is none of the choices, as in a workspace."""
         if defaultValue not in choices:
             msg = f"widget {name}: the default {defaultValue!r} is none of its choices: {', '.join(choices)}"
@@ -71,7 +82,12 @@ class LaptopNotebooks:
     def __init__(self, spark: SparkSession | None, folder: Path) -> None:
         self._spark, self._folder = spark, folder
 
-    def run(self, path: str, timeout_seconds: int, arguments: Mapping[str, str] | None = None) -> str | None:  # noqa: ARG002 - no timeout here
+    def run(
+        self,
+        path: str,
+        timeout_seconds: int,  # noqa: ARG002 - no timeout here
+        arguments: Mapping[str, str] | None = None,
+    ) -> str | None:
         """Run a notebook with these widget values, and return its exit value.
 
         Raises `ConfigurationError` where there is no such notebook.
@@ -120,7 +136,9 @@ def set_up(*, players: bool = False) -> None:
     shell.push({"spark": spark, "dbutils": LaptopDbutils(spark, Path.cwd(), given), "display": display})
     _teach_magics(shell, spark)
     if not (folder / WIDGETS_FILE).is_file():
-        print("There are no demo tables yet: `make notebook-data` makes them; or set the widgets' values yourself.")  # noqa: T201
+        print(  # noqa: T201 - a notebook's output
+            "There are no demo tables yet: `make notebook-data` makes them; or set the widgets' values yourself."
+        )
     elif players and given.get("input") == str(folder / INPUT):  # never play into another input
         from sessionization.local.notebook_data import play_evening
 

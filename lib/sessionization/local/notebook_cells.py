@@ -75,7 +75,8 @@ def run_cells(file: Path, namespace: dict[str, Any], magics: Mapping[str, Callab
     """
     for cell in read_cells(file):
         if not cell.magic:
-            exec(compile(cell.source, f"{file.name} [{cell.number}]", "exec"), namespace)  # noqa: S102 - a notebook is code
+            code = compile(cell.source, f"{file.name} [{cell.number}]", "exec")
+            exec(code, namespace)  # noqa: S102 - a notebook is code
         elif cell.magic in magics:
             magics[cell.magic](cell.source, file.parent)
         else:
