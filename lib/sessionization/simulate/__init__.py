@@ -1,1 +1,1 @@
-"""The load generator: plays a believable evening of device events into the input of the sessionize job."""
+"""The load generator: plays a realistic evening of device events into the input of the sessionize job."""

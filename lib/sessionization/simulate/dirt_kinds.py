@@ -1,4 +1,4 @@
-"""What can go wrong with an event, by name."""
+"""The names of the kinds of dirt: the ways in which an event can go wrong."""
 
 from enum import StrEnum
 
@@ -11,7 +11,7 @@ class DirtKind(StrEnum):
     LATE_END = "late_end"
     """The End arrives minutes after it happened."""
     END_BEFORE_START = "end_before_start"
-    """The Start arrives only after its End has."""
+    """The Start arrives after its End."""
     OVERLAP = "overlap"
     """The device opens another session before this one is over."""
     LOST_START = "lost_start"
@@ -36,7 +36,7 @@ class DirtKind(StrEnum):
 
     @property
     def code(self) -> int:
-        """A small number for arrays; 0 there is an event that nothing is wrong with."""
+        """A small number for arrays; 0 (`CLEAN`) marks an event without dirt."""
         return _CODES[self]
 
     @property

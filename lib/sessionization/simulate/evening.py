@@ -1,4 +1,4 @@
-"""The model of an evening: which device starts and ends which session, and when."""
+"""The model of an evening: it decides which device starts and ends which session, and when."""
 
 import math
 
@@ -7,12 +7,12 @@ import numpy.typing as npt
 
 from sessionization.simulate.fleet import Devices
 from sessionization.simulate.load_plan import LoadPlan
-from sessionization.simulate.message_schedule import MESSAGE, Messages, Schedule, joined, no_messages
+from sessionization.simulate.message_schedule import MESSAGE, Messages, Schedule, concatenate, no_messages
 
 Integers = npt.NDArray[np.int64]
 
-# Of the logarithm of a session's length: half of the sessions are shorter than 0.6 of the mean, one in fifty is
-# longer than 4.7 times the mean.
+# Standard deviation of the logarithm of a session's length: half of the sessions are shorter than 0.6 of the mean,
+# one in fifty is longer than 4.7 times the mean.
 _SPREAD = 1.0
 _SWING = 0.5
 _STEPS_PER_SESSION = 50
@@ -24,11 +24,11 @@ _LEAST_IN_FOREGROUND = 0.7
 
 
 class Evening:
-    """Devices that start and end sessions, one at a time each, as the plan has it.
+    """Devices that start and end sessions according to the plan, each device one session at a time.
 
-    A plan that holds a number of live sessions opens them all at once, with what remains of their lengths spread as
-    it is among sessions met at a random instant; from then on a session begins where one ends. Otherwise the evening
-    begins without sessions, and the rate of events follows a curve that rises and falls once in the duration.
+    A plan with `holds_live` opens all sessions at once, with the remaining lengths of sessions that are observed at a
+    random instant. Then a new session replaces each one that ends. Without `holds_live` the evening begins without
+    sessions, and the rate of events rises and falls once over the duration.
     """
 
     def __init__(self, plan: LoadPlan, start_ms: int, rng: np.random.Generator) -> None:
@@ -45,15 +45,15 @@ class Evening:
 
     @property
     def live(self) -> int:
-        """How many sessions are live."""
+        """The number of live sessions."""
         return len(self._ends)
 
     def play(self, until_ms: int) -> Messages:
-        """Play on to an instant; the Starts and Ends that happen before it, a session's End always after its Start."""
+        """Continue to `until_ms`; return the Starts and Ends before it, a session's End always after its Start."""
         played = []
         while self._clock_ms < until_ms:
             played.append(self._step(min(self._clock_ms + self._step_ms, until_ms)))
-        return joined(*played)
+        return concatenate(*played)
 
     def _step(self, until_ms: int) -> Messages:
         ends = self._ends.take(until_ms)
@@ -61,20 +61,20 @@ class Evening:
             wanted = int(self._plan.live) - self.live
         else:
             wanted = self._events_by(until_ms) - self._played - len(ends)
-        # A device that is done in this step begins again in a later one, so that its sessions never overlap.
+        # A device whose session ends in this step starts its next one in a later step, so that they never overlap.
         devices = self._idle.take(min(max(wanted, 0), len(self._idle)))
         self._idle.give_back(ends["device"])
         starts = self._open(devices, until_ms)
         self._clock_ms = until_ms
         self._played += len(starts) + len(ends)
-        return joined(starts, ends)
+        return concatenate(starts, ends)
 
     def _events_by(self, at_ms: int) -> int:
-        """How many events the curve has had by an instant; counted from the start, so that rounding never adds up."""
+        """Count the events of the curve from the start to an instant, so that rounding errors do not add up."""
         duration_s = self._plan.duration_ms / 1_000
         passed_s = (at_ms - self._start_ms) / 1_000
-        turn = 2 * math.pi * passed_s / duration_s
-        return math.floor(self._plan.rate * (passed_s - _SWING * duration_s / (2 * math.pi) * math.sin(turn)))
+        phase = 2 * math.pi * passed_s / duration_s
+        return math.floor(self._plan.rate * (passed_s - _SWING * duration_s / (2 * math.pi) * math.sin(phase)))
 
     def _open(self, devices: Devices, until_ms: int) -> Messages:
         count = len(devices)
@@ -85,9 +85,9 @@ class Evening:
         starts["device"] = devices
         starts["session_id"] = session_ids(count, rng)
         starts["at_ms"] = rng.integers(self._clock_ms, until_ms, count)
-        are_running = self._plan.holds_live and self._clock_ms == self._start_ms
-        lengths_ms = (remaining_ms if are_running else new_lengths_ms)(count, self._plan.session_length_ms, rng)
-        # An End in the step of its Start would be overlooked: the step's Ends have been taken already.
+        began_earlier = self._plan.holds_live and self._clock_ms == self._start_ms
+        lengths_ms = (remaining_ms if began_earlier else new_lengths_ms)(count, self._plan.session_length_ms, rng)
+        # This step's Ends have been taken already, so an End within the step of its Start would be missed.
         starts["ends_ms"] = np.maximum(starts["at_ms"] + lengths_ms, until_ms)
         starts["deliver_ms"] = starts["at_ms"]
         starts["has_account"] = rng.random(count) < _ACCOUNT_SHARE
@@ -96,23 +96,23 @@ class Evening:
 
 
 def session_ids(count: int, rng: np.random.Generator) -> Integers:
-    """Positive numbers of up to 63 bits, so many that they do not meet."""
+    """Draw positive numbers of up to 63 bits; the range is large enough to avoid collisions."""
     return rng.integers(1, 2**63 - 1, count, endpoint=True)
 
 
 def new_lengths_ms(count: int, mean_ms: float, rng: np.random.Generator) -> Integers:
-    """How long sessions are."""
+    """Draw the lengths of new sessions."""
     return rng.lognormal(math.log(mean_ms) - _SPREAD**2 / 2, _SPREAD, count).astype(np.int64)
 
 
 def remaining_ms(count: int, mean_ms: float, rng: np.random.Generator) -> Integers:
-    """What remains of sessions met at a random instant: long ones are met more often, anywhere in their length."""
-    met_ms = rng.lognormal(math.log(mean_ms) + _SPREAD**2 / 2, _SPREAD, count)
-    return (met_ms * rng.random(count)).astype(np.int64)
+    """Draw the remaining lengths of sessions observed at a random instant, which favours long sessions."""
+    observed_ms = rng.lognormal(math.log(mean_ms) + _SPREAD**2 / 2, _SPREAD, count)
+    return (observed_ms * rng.random(count)).astype(np.int64)
 
 
 def ends_of(starts: Messages, rng: np.random.Generator) -> Messages:
-    """The Ends that belong to some Starts."""
+    """Build the Ends of the given Starts."""
     ends = starts.copy()
     ends["is_end"] = True
     ends["at_ms"] = ends["deliver_ms"] = starts["ends_ms"]
@@ -123,7 +123,7 @@ def ends_of(starts: Messages, rng: np.random.Generator) -> Messages:
 
 
 class _IdleDevices:
-    """The devices without a session, taken at random: how long one rests follows from how busy the evening is."""
+    """The devices without a session, taken at random; the load of the evening decides how long a device rests."""
 
     def __init__(self, devices: int, rng: np.random.Generator) -> None:
         self._devices = np.arange(devices, dtype=np.int32)
@@ -134,16 +134,16 @@ class _IdleDevices:
         return self._count
 
     def take(self, count: int) -> Devices:
-        places = self._rng.choice(self._count, count, replace=False, shuffle=False)
-        taken = self._devices[places]
-        # Fill the gaps from the tail, at a cost that does not grow with the number of devices.
+        positions = self._rng.choice(self._count, count, replace=False, shuffle=False)
+        devices = self._devices[positions]
+        # Fill the gaps from the tail, so that the cost does not grow with the number of devices.
         remaining = self._count - count
-        in_tail = places >= remaining
-        stays = np.ones(count, np.bool_)
-        stays[places[in_tail] - remaining] = False
-        self._devices[places[~in_tail]] = self._devices[remaining : self._count][stays]
+        in_tail = positions >= remaining
+        is_untaken = np.ones(count, np.bool_)
+        is_untaken[positions[in_tail] - remaining] = False
+        self._devices[positions[~in_tail]] = self._devices[remaining : self._count][is_untaken]
         self._count = remaining
-        return taken
+        return devices
 
     def give_back(self, devices: Devices) -> None:
         self._devices[self._count : self._count + len(devices)] = devices

@@ -1,4 +1,4 @@
-"""Where the lines go: files that appear whole, and never replace one that is there."""
+"""The sink for files: each file appears complete, and never replaces an existing one."""
 
 from pathlib import Path
 
@@ -11,10 +11,10 @@ from sessionization.simulate.message_streams import STREAMS, by_stream
 
 
 class FileSink:
-    """Files `<output>/<stream>/<start of the run>-<number>.json`, in the order of their names.
+    """Writes files `<output>/<stream>/<start of the run>-<number>.json`, in the order of their names.
 
     A file is written under a hidden name, which the sessionize job does not read, and then renamed. Its ingest time
-    is its modification time: that of the moment when it was written, at every pace.
+    is its modification time: the moment of writing, at every pace.
     """
 
     step_ms = None
@@ -27,50 +27,50 @@ class FileSink:
         self._files = 0
 
     def begin(self, now_ms: int) -> None:
-        """Make the folders, and choose a name that no earlier run has used.
+        """Make the folders, and choose a file name prefix that no earlier run has used.
 
         Raises `ConfigurationError` when the folders cannot be made.
         """
         started = utc(now_ms).strftime("%Y%m%dT%H%M%S")
-        self._run = first = f"{started}.{now_ms % 1_000:03d}Z"
+        self._run = base_name = f"{started}.{now_ms % 1_000:03d}Z"
         try:
             for stream in STREAMS:
                 (self._output / stream.name).mkdir(parents=True, exist_ok=True)
-            again = 1
+            attempt = 1
             while any(True for stream in STREAMS for _ in (self._output / stream.name).glob(f"*{self._run}-*")):
-                again += 1
-                self._run = f"{first}.{again:03d}"
+                attempt += 1
+                self._run = f"{base_name}.{attempt:03d}"
         except OSError as error:
-            raise _unusable(self._output, error) from error
+            raise _unwritable(self._output, error) from error
 
     def write(self, messages: Messages) -> None:
         """Write one file per stream that has messages.
 
-        Raises `ConfigurationError` when the folder does not take it.
+        Raises `ConfigurationError` when the folder is not writable.
         """
         name = f"{self._run}-{self._number:08d}.json"
-        for stream, some in by_stream(messages, self._fleet):
+        for stream, messages_of_stream in by_stream(messages, self._fleet):
             path = self._output / stream.name / name
             hidden = path.with_name(f".{name}.tmp")
             try:
                 with hidden.open("xb") as file:
-                    file.writelines(message_text.chunks(some, self._fleet, stream.device_field))
+                    file.writelines(message_text.chunks(messages_of_stream, self._fleet, stream.device_field))
                 hidden.rename(path)
             except OSError as error:
                 if not isinstance(error, FileExistsError):
                     hidden.unlink(missing_ok=True)
-                raise _unusable(path.parent, error) from error
+                raise _unwritable(path.parent, error) from error
             self._files += 1
         self._number += 1
 
     def close(self) -> None:
-        """A file is complete as soon as it is written."""
+        """Do nothing: a file is complete as soon as it is written."""
 
     def summary(self) -> str:
         return f"{self._files:,} files"
 
 
-def _unusable(folder: Path, error: OSError) -> ConfigurationError:
+def _unwritable(folder: Path, error: OSError) -> ConfigurationError:
     reason = error.strerror or str(error)
     return ConfigurationError(
         f"cannot write into {str(folder)!r} ({reason}): choose another --output, or make room there"

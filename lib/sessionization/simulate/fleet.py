@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 Text = npt.NDArray[np.uint8]
-"""Texts of one width: a row of ASCII codes each."""
+"""Texts of equal width: one row of ASCII codes per text."""
 
 Devices = npt.NDArray[np.int32]
-"""Devices by number, from 0."""
+"""Device numbers, from 0."""
 
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _DEVICES_PER_ACCOUNT = 1.25
@@ -17,9 +17,10 @@ _DEVICES_PER_ACCOUNT = 1.25
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Devices by number, the consoles first; the same seed has the same ones, so that they play again in the next run.
+    """Numbered devices, the consoles first.
 
-    Ids are worked out from the number, so that millions of devices take no memory.
+    The same seed gives the same devices, so that they play again in the next run. Ids are computed from the number, so
+    that millions of devices take no memory.
     """
 
     devices: int
@@ -27,11 +28,11 @@ class Fleet:
     seed: int
 
     def ids(self, devices: Devices) -> Text:
-        """Device ids, all different."""
+        """Compute the device ids, all different."""
         return self._texts(devices, 0)
 
     def accounts(self, devices: Devices) -> Text:
-        """Account ids; some people own a console and a PC, so that a quarter of the accounts has two devices."""
+        """Compute the account ids; a quarter of the accounts has two devices, such as a console and a PC."""
         accounts = max(round(self.devices / _DEVICES_PER_ACCOUNT), 1)
         return self._texts(devices % accounts, 1)
 
@@ -39,7 +40,7 @@ class Fleet:
         return devices < round(self.devices * self.console_share)
 
     def _texts(self, numbers: Devices, series: int) -> Text:
-        """Sixteen hexadecimal digits that look random, and differ where the numbers do."""
+        """Compute sixteen random-looking hexadecimal digits per number, different for different numbers."""
         start = np.random.default_rng([self.seed, series]).integers(0, 2**64, dtype=np.uint64)
         mixed = _mix(numbers.astype(np.uint64) + start).astype(">u8").view(np.uint8).reshape(-1, 8)
         return _HEX[np.stack((mixed >> 4, mixed & 15), axis=2).reshape(-1, 16)]

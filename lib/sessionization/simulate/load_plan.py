@@ -1,4 +1,4 @@
-"""From what was asked for to every number that the model needs (Little's law: live = arrivals per second * length)."""
+"""Compute all numbers of the load from the options (Little's law: live = arrivals per second * length)."""
 
 import math
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ MOST_DEVICES = 50_000_000
 _DEVICES_PER_LIVE_SESSION = 3
 _EVENTS_PER_SESSION = 2
 _SHORTEST_LENGTH_MS = 1_000
-# The top of the evening is 1.5 times its mean, and what is live follows the rate.
+# The rate peaks at 1.5 times its mean, and the number of live sessions follows the rate.
 _PEAK = 1.6
 
 
 class LoadOptions(Protocol):
-    """The options of the simulator that say how large the load is; durations in milliseconds."""
+    """The options of the simulator that determine the load; durations are in milliseconds."""
 
     @property
     def devices(self) -> int | None: ...
@@ -48,7 +48,7 @@ class LoadOptions(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LoadPlan:
-    """The load, with nothing left open. `live` is the mean; where `holds_live`, the number at every instant."""
+    """The complete load. `live` is the mean number of live sessions; with `holds_live`, the constant number."""
 
     devices: int
     rate: float
@@ -59,21 +59,21 @@ class LoadPlan:
 
 
 def plan_load(settings: LoadOptions) -> LoadPlan:
-    """Work out the load.
+    """Compute the load.
 
-    Raises `ValueError` with what to change when the options contradict each other.
+    Raises `ValueError` when the options contradict each other; the message names the option to change.
     """
     length_ms = _session_length_ms(settings)
-    per_live = _EVENTS_PER_SESSION * 1_000 / length_ms
+    rate_per_live_session = _EVENTS_PER_SESSION * 1_000 / length_ms
     devices = settings.devices
     if settings.live is not None:
         live: float = settings.live
     elif settings.rate is not None:
-        live = settings.rate / per_live
+        live = settings.rate / rate_per_live_session
     else:
         devices = devices or _DEVICES
         live = devices / _DEVICES_PER_LIVE_SESSION
-    rate = live * per_live if settings.rate is None else settings.rate
+    rate = live * rate_per_live_session if settings.rate is None else settings.rate
     duration_ms = settings.duration or _duration_ms(settings, rate)
 
     holds_live = settings.live is not None
@@ -93,18 +93,18 @@ def _session_length_ms(settings: LoadOptions) -> float:
         default = min(_LONGEST_DEFAULT_LENGTH_MS, (settings.duration or _DURATION_MS) / 4)
         return settings.session_length or max(default, _SHORTEST_LENGTH_MS)
     length_ms = settings.live * _EVENTS_PER_SESSION * 1_000 / settings.rate
-    follows = f"--live {settings.live} at --rate {settings.rate:g} makes sessions of {length_ms / 1_000:g}s on average"
+    effect = f"--live {settings.live} at --rate {settings.rate:g} makes sessions of {length_ms / 1_000:g}s on average"
     if settings.session_length is not None:
-        msg = f"{follows}: leave out --session-length {format_duration(settings.session_length)}, or one of the others"
+        msg = f"{effect}: leave out --session-length {format_duration(settings.session_length)}, or one of the others"
         raise ValueError(msg)
     if length_ms < _SHORTEST_LENGTH_MS:
-        msg = f"{follows}, too short: write a --rate of at most {settings.live * _EVENTS_PER_SESSION}"
+        msg = f"{effect}, too short: write a --rate of at most {settings.live * _EVENTS_PER_SESSION}"
         raise ValueError(msg)
     return length_ms
 
 
 def _duration_ms(settings: LoadOptions, rate: float) -> int:
-    """How long the evening is without --duration: with --events, somewhat longer than they take."""
+    """Compute the duration if --duration is not given: with --events, somewhat longer than they take."""
     if settings.events is None:
         return _DURATION_MS
     share = _arriving_share(settings.dirt, settings.dirt_kinds or tuple(DirtKind))
@@ -116,7 +116,7 @@ def _duration_ms(settings: LoadOptions, rate: float) -> int:
 
 
 def _arriving_share(dirt: float, kinds: tuple[DirtKind, ...]) -> float:
-    """How many messages arrive per valid event, about."""
+    """Estimate how many messages arrive per valid event."""
     starts = [kind for kind in kinds if kind.applies_to_starts]
     ends = [kind for kind in kinds if kind.applies_to_ends]
     lost = 0.0

@@ -1,4 +1,4 @@
-"""Lines that are written wrongly, in every way that has a quarantine reason, and in some that have none."""
+"""Malformed lines for each quarantine reason that concerns the text, and unusual lines that are valid."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -9,17 +9,17 @@ from sessionization.simulate.dirt_kinds import DirtKind
 
 Fields = Mapping[str, Any]
 
-_DEVICE: Final = "device"
+_DEVICE_KEY: Final = "device"
 _ABSENT: Final = object()
 _STREAM_FIELDS = ("hostPcId", "openPsid")
 
 _OVER_256_CODE_POINTS = "x" * 257
 _OVER_64_KIB = "x" * (64 * 1024)
 _BEYOND_64_BITS = 2**63
-_BEYOND_A_READERS_NESTING = 5_000
+_TOO_DEEP_NESTING = 5_000
 _MINUTES_EAST = (-720, -480, -210, 0, 60, 120, 345, 540, 840)
 
-_REPLACED: Mapping[DirtKind, Sequence[Fields]] = {
+_REPLACEMENTS: Mapping[DirtKind, Sequence[Fields]] = {
     DirtKind.ODD_OPTIONAL: (
         {"psnAccountId": None},
         {"psnAccountId": ""},
@@ -34,19 +34,19 @@ _REPLACED: Mapping[DirtKind, Sequence[Fields]] = {
         {"region": "eu", "tags": ["new", {"since": 1}]},
     ),
     DirtKind.OVERSIZED: (
-        {_DEVICE: _OVER_256_CODE_POINTS},
+        {_DEVICE_KEY: _OVER_256_CODE_POINTS},
         {"psnAccountId": _OVER_256_CODE_POINTS},
         {"psnAccountId": "\U0001f3ae" * 257},
         {"note": _OVER_64_KIB},
     ),
     DirtKind.MISSING_DEVICE_ID: (
-        {_DEVICE: _ABSENT},
-        {_DEVICE: None},
-        {_DEVICE: 42},
-        {_DEVICE: ["a"]},
-        {_DEVICE: ""},
-        {_DEVICE: " \t"},
-        {_DEVICE: "\ud800"},
+        {_DEVICE_KEY: _ABSENT},
+        {_DEVICE_KEY: None},
+        {_DEVICE_KEY: 42},
+        {_DEVICE_KEY: ["a"]},
+        {_DEVICE_KEY: ""},
+        {_DEVICE_KEY: " \t"},
+        {_DEVICE_KEY: "\ud800"},
     ),
     DirtKind.MISSING_SESSION_ID: (
         {"appSessionId": _ABSENT},
@@ -91,35 +91,35 @@ _MALFORMED: Sequence[Callable[[bytes], bytes]] = (
     lambda line: line[:-1] + b',"score":NaN}',
     lambda line: line.replace(b"Session", b"Sess\xffion", 1),
     lambda line: line.replace(b"Session", b"Sess\x01ion", 1),
-    lambda line: line[:-1] + b',"x":' + b"[" * _BEYOND_A_READERS_NESTING + b"]" * _BEYOND_A_READERS_NESTING + b"}",
+    lambda line: line[:-1] + b',"x":' + b"[" * _TOO_DEEP_NESTING + b"]" * _TOO_DEEP_NESTING + b"}",
     lambda _: b"null",
     lambda _: b"200 OK",
 )
 
 
 def malform(line: bytes, kind: DirtKind, turn: int) -> bytes:
-    """Write a valid line in one of the ways of `kind`; `turn`, any number from 0, says which.
+    """Rewrite a valid line in one of the ways of `kind`; `turn`, any number from 0, selects the way.
 
-    A kind that is not about how a line is written leaves it as it is.
+    A kind that does not concern the text of a line leaves it unchanged.
 
-    >>> write_wrongly(b'{"appSessionId":7}', DirtKind.MISSING_SESSION_ID, 1)
+    >>> malform(b'{"appSessionId":7}', DirtKind.MISSING_SESSION_ID, 1)
     b'{"appSessionId":null}'
     """
     if kind is DirtKind.MALFORMED_JSON:
         return _MALFORMED[turn % len(_MALFORMED)](line)
     if kind is DirtKind.LOCAL_TIME:
         return _in_local_time(line, _MINUTES_EAST[turn % len(_MINUTES_EAST)])
-    if kind in _REPLACED:
-        ways = _REPLACED[kind]
+    if kind in _REPLACEMENTS:
+        ways = _REPLACEMENTS[kind]
         return _replace(line, ways[turn % len(ways)])
     return line
 
 
-def _replace(line: bytes, replaced: Fields) -> bytes:
+def _replace(line: bytes, replacements: Fields) -> bytes:
     fields = json.loads(line)
-    device_field = next((name for name in _STREAM_FIELDS if name in fields), _DEVICE)
-    for name, value in replaced.items():
-        fields[device_field if name == _DEVICE else name] = value
+    device_field = next((name for name in _STREAM_FIELDS if name in fields), _DEVICE_KEY)
+    for name, value in replacements.items():
+        fields[device_field if name == _DEVICE_KEY else name] = value
     return _line({name: value for name, value in fields.items() if value is not _ABSENT})
 
 

@@ -1,4 +1,4 @@
-"""The simulated messages as arrays, and a schedule that hands them out when their time has come."""
+"""The simulated messages as arrays, and a schedule that releases them when they are due."""
 
 from typing import Any, Literal
 
@@ -22,7 +22,7 @@ MESSAGE = np.dtype(
         ("has_account", np.bool_),
     ]
 )
-"""One message: `at_ms` is its event time, `ends_ms` when its session ends, `dirt` the code of a `DirtKind`."""
+"""One message: `at_ms` is its event time, `ends_ms` the end of its session, `dirt` the code of a `DirtKind`."""
 
 
 _SOON_PART = 16
@@ -35,11 +35,11 @@ def no_messages() -> Messages:
 class Schedule:
     """Messages that wait for the instant in one of their fields.
 
-    Those that are due soon are kept apart, so that millions that are due late are not gone through at every step.
+    Messages that are due soon are stored separately, so that a step does not scan millions that are due later.
     """
 
     def __init__(self, field: Literal["at_ms", "deliver_ms"], soon_ms: int) -> None:
-        """`soon_ms` is the least span that counts as soon: a few steps long."""
+        """`soon_ms` is the shortest span that counts as soon; choose a few steps."""
         self._field = field
         self._soon_ms = soon_ms
         self._soon_until_ms = -(2**62)
@@ -55,42 +55,42 @@ class Schedule:
         self._sort_in(messages)
 
     def take(self, until_ms: int) -> Messages:
-        """Hand out, in order, what is due before `until_ms`; what is added later must not be due before it."""
+        """Take, in order, the messages due before `until_ms`; messages added later must not be due before it."""
         if until_ms > self._soon_until_ms:
-            waiting = joined(*self._soon, *self._late)
+            waiting = concatenate(*self._soon, *self._late)
             self._soon, self._late = [], []
-            self._soon_until_ms = max(until_ms + self._soon_ms, self._instant_of_first(waiting))
+            self._soon_until_ms = max(until_ms + self._soon_ms, self._instant_worth_a_scan(waiting))
             self._sort_in(waiting)
-        soon = joined(*self._soon)
+        soon = concatenate(*self._soon)
         is_due = soon[self._field] < until_ms
         due = soon[is_due]
         self._soon = [soon[~is_due]]
         self._count -= len(due)
         return in_order(due, self._field)
 
-    def _instant_of_first(self, waiting: Messages) -> int:
-        """When the first few of those that wait will be due: then it is worth going through all of them again."""
-        few = len(waiting) // _SOON_PART
-        return int(np.partition(waiting[self._field], few)[few]) if few else 0
+    def _instant_worth_a_scan(self, waiting: Messages) -> int:
+        """Find the instant when a sixteenth of the waiting messages is due; a new scan pays off then."""
+        count = len(waiting) // _SOON_PART
+        return int(np.partition(waiting[self._field], count)[count]) if count else 0
 
     def _sort_in(self, messages: Messages) -> None:
         is_soon = messages[self._field] < self._soon_until_ms
-        for waiting, some in ((self._soon, messages[is_soon]), (self._late, messages[~is_soon])):
-            if len(some):
-                waiting.append(some)
+        for waiting, part in ((self._soon, messages[is_soon]), (self._late, messages[~is_soon])):
+            if len(part):
+                waiting.append(part)
 
 
 def in_order(messages: Messages, field: str) -> Messages:
-    """Sort by one field; what is equal there stays as it was."""
+    """Sort by one field; the sort is stable."""
     return messages[np.argsort(messages[field], kind="stable")]
 
 
-def joined(*parts: Messages) -> Messages:
+def concatenate(*parts: Messages) -> Messages:
     return np.concatenate(parts) if len(parts) > 1 else parts[0] if parts else no_messages()
 
 
-def changed(messages: Messages, **fields: Any) -> Messages:
-    """Copy messages with some of their fields set."""
+def with_fields(messages: Messages, **fields: Any) -> Messages:
+    """Copy messages, and set some of their fields."""
     copy = messages.copy()
     for name, values in fields.items():
         copy[name] = values

@@ -1,4 +1,4 @@
-"""The two streams, and which message goes into which."""
+"""The two streams, and the division of messages between them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from sessionization.simulate.message_schedule import Messages
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """One of the two streams: the name of its folder and topic, and the name that its messages have for the device."""
+    """One of the two streams: the name of its folder and topic, and the device field of its messages."""
 
     name: str
     device_field: str
@@ -21,8 +21,8 @@ STREAMS = (PC, CONSOLE)
 
 
 def by_stream(messages: Messages, fleet: Fleet) -> Iterator[tuple[Stream, Messages]]:
-    """The messages of each stream that has some, in their order."""
+    """Yield the messages of each stream that has any, in their order."""
     is_console = fleet.are_consoles(messages["device"])
-    for stream, some in ((PC, messages[~is_console]), (CONSOLE, messages[is_console])):
-        if len(some):
-            yield stream, some
+    for stream, part in ((PC, messages[~is_console]), (CONSOLE, messages[is_console])):
+        if len(part):
+            yield stream, part

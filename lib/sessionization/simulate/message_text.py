@@ -1,7 +1,7 @@
 """Messages as lines of JSON, many at a time.
 
-Every line is a row of a matrix of bytes in which each field has a column as wide as its longest text; the zeros that
-pad it are taken out at the end.
+Every line is a row of a matrix of bytes, in which each field has a column as wide as its longest text. The padding
+zeros are removed at the end.
 """
 
 from collections.abc import Iterator
@@ -22,20 +22,20 @@ _KINDS = dict(enumerate(DirtKind, start=CLEAN + 1))
 
 
 def chunks(messages: Messages, fleet: Fleet, device_field: str) -> Iterator[bytes]:
-    """The messages as lines, a few ten thousand at a time, written as wrongly as their `dirt` says.
+    """Write the messages as lines, up to 50,000 at a time, malformed according to their `dirt`.
 
-    A line follows from its message alone, so that it is the same however the messages are divided.
+    A line depends on its message alone, so it does not depend on the division into chunks.
     """
     for first in range(0, len(messages), _LINES_AT_ONCE):
-        some = messages[first : first + _LINES_AT_ONCE]
-        text = _valid_lines(some, fleet, device_field)
-        rows = np.flatnonzero(some["dirt"])
+        chunk = messages[first : first + _LINES_AT_ONCE]
+        text = _valid_lines(chunk, fleet, device_field)
+        rows = np.flatnonzero(chunk["dirt"])
         if len(rows):
             lines = text.splitlines()
             for row in rows.tolist():
-                # Session ids are random already; the End is written in another way than its Start.
-                turn = int(some["session_id"][row]) + int(some["is_end"][row])
-                lines[row] = malform(lines[row], _KINDS[some["dirt"][row]], turn)
+                # Session ids are random, so they select the way; an End gets another way than its Start.
+                turn = int(chunk["session_id"][row]) + int(chunk["is_end"][row])
+                lines[row] = malform(lines[row], _KINDS[chunk["dirt"][row]], turn)
             text = b"\n".join([*lines, b""])
         yield text
 
@@ -45,35 +45,37 @@ def _valid_lines(messages: Messages, fleet: Fleet, device_field: str) -> bytes:
     has_account, has_foreground = messages["has_account"], is_end & messages["has_foreground"]
     matrix = np.hstack(
         [
-            _same('{"appSessionId":', messages),
+            _constant('{"appSessionId":', messages),
             _digits(messages["session_id"], _LONGEST_ID),
-            _same(',"eventId":"ApplicationSession', messages),
-            _where(is_end, _same("EndBi", messages)),
-            _where(~is_end, _same("Start", messages)),
-            _same('"', messages),
-            _where(has_account, _same(',"psnAccountId":"', messages), fleet.accounts(devices), _same('"', messages)),
-            _same(f',"{device_field}":"', messages),
+            _constant(',"eventId":"ApplicationSession', messages),
+            _optional(is_end, _constant("EndBi", messages)),
+            _optional(~is_end, _constant("Start", messages)),
+            _constant('"', messages),
+            _optional(
+                has_account, _constant(',"psnAccountId":"', messages), fleet.accounts(devices), _constant('"', messages)
+            ),
+            _constant(f',"{device_field}":"', messages),
             fleet.ids(devices),
-            _same('","timestamp":"', messages),
+            _constant('","timestamp":"', messages),
             _timestamps(messages["at_ms"]),
-            _same('Z"', messages),
-            _where(
+            _constant('Z"', messages),
+            _optional(
                 has_foreground,
-                _same(',"totalFgTime":', messages),
+                _constant(',"totalFgTime":', messages),
                 _digits(messages["foreground_s"], _LONGEST_FOREGROUND),
             ),
-            _same("}\n", messages),
+            _constant("}\n", messages),
         ]
     )
     return matrix.tobytes().translate(None, _PAD)
 
 
-def _same(text: str, messages: Messages) -> Text:
+def _constant(text: str, messages: Messages) -> Text:
     return np.broadcast_to(np.frombuffer(text.encode(), np.uint8), (len(messages), len(text)))
 
 
-def _where(present: npt.NDArray[np.bool_], *columns: Text) -> Text:
-    """Columns side by side, empty in some rows."""
+def _optional(present: npt.NDArray[np.bool_], *columns: Text) -> Text:
+    """Join columns, and empty the rows where `present` is false."""
     return np.hstack(columns) * present[:, np.newaxis]
 
 

@@ -1,4 +1,4 @@
-"""How fast simulated time passes: `real-time`, `max`, or a factor such as `60x`."""
+"""The pace of simulated time: `real-time`, `max`, or a factor such as `60x`."""
 
 import math
 import re
@@ -25,7 +25,7 @@ def _parse(value: object) -> object:
 
 
 def format_pace(pace: float) -> str:
-    """Write a pace as `--pace` takes it."""
+    """Format a pace as `--pace` takes it."""
     return next((name for name, factor in _NAMES.items() if factor == pace), f"{pace:g}x")
 
 
@@ -37,4 +37,4 @@ Pace = Annotated[
     PlainSerializer(format_pace, return_type=str),
     WithJsonSchema({"type": "string", "metavar": "real-time|max|60x"}),
 ]
-"""A pydantic field: simulated seconds per second of the wall clock; infinite is as fast as the machine can."""
+"""A pydantic field: simulated seconds per second of the wall clock; infinity means as fast as possible."""

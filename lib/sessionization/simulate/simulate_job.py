@@ -1,4 +1,4 @@
-"""Play an evening into a sink, at a pace."""
+"""Play an evening into a sink at the chosen pace."""
 
 import threading
 import time
@@ -14,22 +14,23 @@ from sessionization.simulate.dirt import Dirt
 from sessionization.simulate.dirt_kinds import DirtKind
 from sessionization.simulate.evening import Evening
 from sessionization.simulate.fleet import Fleet
-from sessionization.simulate.message_schedule import Messages, Schedule, joined
+from sessionization.simulate.message_schedule import Messages, Schedule, concatenate
 from sessionization.simulate.pace import MAX
 from sessionization.simulate.simulate_settings import SimulateSettings
 from sessionization.simulate.sink import Sink, open_sink
 
 _SECONDS_PER_REPORT = 5
 _SOON_INTERVALS = 8
-_WORTH_TELLING_S = 1
+_LEAST_REPORTED_S = 1
 _NEVER_MS = 2**62
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What was written: `messages` lines, `dirt` of them by kind (lost ones besides), in `seconds` of the wall clock.
+    """The result of a run: `messages` written in `seconds` of the wall clock, and `dirt`, a count for each kind.
 
-    `behind_s` is by how much the last of them came too late: more than a moment, and the pace was not held.
+    `dirt` also counts lost messages, which are not in `messages`. `behind_s` is the lateness of the last messages:
+    more than a moment means that the simulator could not hold the pace.
     """
 
     messages: int
@@ -49,10 +50,10 @@ def simulate(
     """Play one evening, and return when it is over, `settings.events` are written or `stop` is set.
 
     `now_ms` is the start instant of the run, by default the wall clock's. The same settings and start instant give
-    the same files, byte for byte, and as many messages in Kafka with the same bytes, those of a device in their order.
+    the same files, byte for byte. In Kafka they give the same messages, and the same order for each device.
 
     Raises `ConfigurationError` when the output folder, the brokers or the topics cannot be used, and `DeliveryError`
-    when the brokers go away for good.
+    when the brokers do not take messages any more.
     """
     fleet = Fleet(settings.plan().devices, settings.console_share, settings.seed)
     sink = open_sink(settings, fleet)
@@ -67,16 +68,16 @@ class _Run:
         self._settings = settings
         self._sink = sink
         self._report = report
-        # Faster than the wall clock, the evening begins as much earlier as it will catch up until it ends.
+        # At a pace above real-time the evening starts in the past, so that it ends now.
         self._start_ms = now_ms - max(plan.duration_ms - round(plan.duration_ms / settings.pace), 0)
         self._ends_ms = self._start_ms + plan.duration_ms
         self._interval_ms = self._simulated_ms(settings.file_interval)
-        # A generator each, so that the same evening is played whatever the dirt.
+        # Separate generators, so that the dirt settings do not change the evening.
         evening_rng, dirt_rng = np.random.default_rng([settings.seed, now_ms]).spawn(2)
         self._evening = Evening(plan, self._start_ms, evening_rng)
         kinds = settings.dirt_kinds or tuple(DirtKind)
         self._dirt = Dirt(settings.dirt, kinds, plan.session_length_ms, self._ends_ms, dirt_rng)
-        self._on_the_way = Schedule("deliver_ms", _SOON_INTERVALS * self._interval_ms)
+        self._undelivered = Schedule("deliver_ms", _SOON_INTERVALS * self._interval_ms)
         self._written_by_code = np.zeros(len(DirtKind) + 1, np.int64)
         sink.begin(now_ms)
 
@@ -92,26 +93,26 @@ class _Run:
                 self._written_by_code += np.bincount(messages["dirt"], minlength=len(self._written_by_code))
                 self._report_progress()
         self._sink.close()
-        self._report(f"done: {self._told()}, {self._sink.summary()}; {self._told_dirt()}")
+        self._report(f"done: {self._progress_line()}, {self._sink.summary()}; {self._dirt_line()}")
         return Summary(
             self._messages_written, self._evening.live, self._dirt_counts(), self._seconds(), self._behind_s()
         )
 
     def _simulated_ms(self, wall_ms: int) -> int:
-        """How much of the evening passes in a time of the wall clock; at pace max, that time."""
+        """Convert wall clock time to simulated time; at pace max both are equal."""
         pace = self._settings.pace
         return max(round(wall_ms if pace == MAX else wall_ms * pace), 1)
 
     def _steps(self, arriving: Messages, from_ms: int, until_ms: int) -> Iterator[tuple[int, Messages]]:
-        """What arrives in an interval as the sink wants it: each part with the instant before which it arrives."""
+        """Divide an interval's messages into steps of the sink; yield each part with the instant when it is due."""
         step_ms = self._sink.step_ms
         if step_ms is not None and self._settings.pace != MAX:
-            first = 0
+            begin = 0
             for due_ms in range(from_ms + self._simulated_ms(step_ms), until_ms, self._simulated_ms(step_ms)):
                 end = int(np.searchsorted(arriving["deliver_ms"], due_ms))
-                yield due_ms, arriving[first:end]
-                first = end
-            arriving = arriving[first:]
+                yield due_ms, arriving[begin:end]
+                begin = end
+            arriving = arriving[begin:]
         yield until_ms, arriving
 
     def _is_over(self, at_ms: int) -> bool:
@@ -130,18 +131,18 @@ class _Run:
         return next_ms if at_ms >= self._ends_ms else min(next_ms, self._ends_ms)
 
     def _arriving(self, until_ms: int) -> Messages:
-        """What arrives before an instant; at the end of the evening also what is still on the way, but happened."""
-        self._on_the_way.add(self._dirt.apply(self._evening.play(until_ms)))
-        arriving = self._on_the_way.take(until_ms)
+        """Take the messages that arrive before an instant; at the end also later ones of events that have happened."""
+        self._undelivered.add(self._dirt.apply(self._evening.play(until_ms)))
+        arriving = self._undelivered.take(until_ms)
         if self._is_over(until_ms):
-            late = self._on_the_way.take(_NEVER_MS)
-            arriving = joined(arriving, late[late["at_ms"] < self._ends_ms])
+            late = self._undelivered.take(_NEVER_MS)
+            arriving = concatenate(arriving, late[late["at_ms"] < self._ends_ms])
         if self._settings.events is not None:
             arriving = arriving[: self._settings.events - self._messages_written]
         return arriving
 
     def _wait_for(self, at_ms: int, stop: threading.Event) -> None:
-        """Wait until the wall clock has come to a simulated instant; counted from the start, so that no delay adds up."""
+        """Wait for a simulated instant, counted from the start on the wall clock, so that delays do not add up."""
         self._due_s = self._began_s + (at_ms - self._start_ms) / 1_000 / self._settings.pace
         stop.wait(max(self._due_s - time.monotonic(), 0))
 
@@ -149,22 +150,22 @@ class _Run:
         return time.monotonic() - self._began_s
 
     def _behind_s(self) -> float:
-        """By how much the wall clock is ahead of what was due last; nothing is due at pace max."""
+        """Return the seconds since the last messages were due; 0 at pace max, where nothing is due."""
         return 0.0 if self._settings.pace == MAX else max(time.monotonic() - self._due_s, 0.0)
 
     def _report_progress(self) -> None:
         now_s = time.monotonic()
         if now_s - self._reported_s >= _SECONDS_PER_REPORT:
             self._reported_s = now_s
-            self._report(self._told())
+            self._report(self._progress_line())
 
-    def _told(self) -> str:
+    def _progress_line(self) -> str:
         rate = self._messages_written / max(self._seconds(), 1e-3)
-        told = f"{self._messages_written:,} events written, {rate:,.0f}/s, {self._evening.live:,} sessions live"
+        line = f"{self._messages_written:,} events written, {rate:,.0f}/s, {self._evening.live:,} sessions live"
         behind_s = self._behind_s()
-        return f"{told}, {behind_s:,.1f} s behind" if behind_s >= _WORTH_TELLING_S else told
+        return f"{line}, {behind_s:,.1f} s behind" if behind_s >= _LEAST_REPORTED_S else line
 
-    def _told_dirt(self) -> str:
+    def _dirt_line(self) -> str:
         counts = ", ".join(f"{kind} {count:,}" for kind, count in self._dirt_counts().items() if count)
         return f"dirt: {counts or 'none'}"
 

@@ -1,4 +1,4 @@
-"""The settings of `jobs/simulate.py`: one field an option, checked once, here."""
+"""The settings of `jobs/simulate.py`: one field per option, validated here."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,19 +12,19 @@ from sessionization.simulate.dirt_kinds import DirtKind
 from sessionization.simulate.load_plan import MOST_DEVICES, LoadPlan, plan_load
 from sessionization.simulate.pace import REAL_TIME, Pace
 
-PROMISES: Final[Mapping[str, str | bool]] = {
+GUARANTEE_OPTIONS: Final[Mapping[str, str | bool]] = {
     "acks": "all",
     "delivery.report.only.error": True,
     "enable.idempotence": True,
-    # What Java clients do, so that a device is in the same partition whoever sends.
+    # As in Java clients, so that every client sends a device to the same partition.
     "partitioner": "murmur2_random",
 }
-"""Options of librdkafka that the promises of the Kafka sink rest on: order, no repeats, no loss in silence."""
-_BROKERS = frozenset({"bootstrap.servers", "metadata.broker.list"})
+"""Options of librdkafka that guarantee order, no duplicates, and no silent loss in the Kafka sink."""
+_BROKER_OPTIONS = frozenset({"bootstrap.servers", "metadata.broker.list"})
 
 
 def _split(value: object) -> object:
-    """Read `a,b` as two kinds; each is checked against the known ones by the field's own type."""
+    """Split `a,b` into two kinds; the type of the field then validates each."""
     return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
 
 
@@ -120,18 +120,18 @@ class SimulateSettings(BaseModel):
             if value.startswith(FROM_SCOPE):
                 msg = f"{name}: the simulator reads no secret scopes: write {name}=env:NAME, and give it that variable"
                 raise ValueError(msg)
-            if name in _BROKERS:
+            if name in _BROKER_OPTIONS:
                 msg = f"{name} is an option of its own: write --bootstrap-servers HOST:PORT"
                 raise ValueError(msg)
-            # With an underscore librdkafka names what only a program can give it.
-            if name in {*PROMISES, "request.required.acks", "logger", "opaque"} or "_" in name:
+            # Names with an underscore are callbacks and the like, which only a program can pass.
+            if name in {*GUARANTEE_OPTIONS, "request.required.acks", "logger", "opaque"} or "_" in name:
                 msg = f"{name} is not to be chosen here: leave it out"
                 raise ValueError(msg)
         return texts
 
     @property
     def kafka_options(self) -> dict[str, str]:
-        """What `--kafka-option` says, by name; references to secrets are still references."""
+        """The values of `--kafka-option` by name; references to secrets are not resolved."""
         return parse_kafka_options(self.kafka_option)
 
     @model_validator(mode="after")
@@ -158,5 +158,5 @@ class SimulateSettings(BaseModel):
         return self
 
     def plan(self) -> LoadPlan:
-        """What the options come to: every number that the model needs, none left open."""
+        """Compute the load: every number that the model of the evening needs."""
         return plan_load(self)

@@ -1,4 +1,4 @@
-"""Where the messages of a run go."""
+"""The interface of a sink, and the choice between files and Kafka."""
 
 from typing import Protocol
 
@@ -11,27 +11,27 @@ from sessionization.simulate.simulate_settings import SimulateSettings
 
 
 class Sink(Protocol):
-    """Takes messages in the order of their delivery, each when its time has come."""
+    """Takes messages in the order of their delivery, each when it is due."""
 
     @property
     def step_ms(self) -> int | None:
-        """How often it wants those that are due, of the wall clock's time; None: once a `file_interval`."""
+        """The wall clock interval between two writes; None means once per `file_interval`."""
 
     def begin(self, now_ms: int) -> None:
-        """Get ready for a run that starts at an instant."""
+        """Prepare for a run that starts at `now_ms`."""
 
     def write(self, messages: Messages) -> None:
-        """Take what is due, or nothing."""
+        """Write the messages that are due; there may be none."""
 
     def close(self) -> None:
-        """Return once everything has arrived."""
+        """Return when every message has arrived."""
 
     def summary(self) -> str:
-        """What was written to, for the last line of a run."""
+        """Describe the target, for the last line of a run."""
 
 
 def open_sink(settings: SimulateSettings, fleet: Fleet) -> Sink:
-    """The sink that the settings ask for, ready to begin.
+    """Open the sink that the settings select.
 
     Raises `ConfigurationError` when the output folder, the brokers or the topics cannot be used.
     """
