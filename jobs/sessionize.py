@@ -1,7 +1,6 @@
 """Turn device events into session tables: `python jobs/sessionize.py --help`."""
 
 from sessionization.command_line.parser import parse, run, say_on_stderr
-from sessionization.databricks import is_chosen
 from sessionization.settings.sessionize_settings import SessionizeSettings
 
 PROG = "sessionize"
@@ -9,11 +8,8 @@ say = say_on_stderr(PROG)
 
 
 def main() -> int:
-    if not is_chosen("file"):
-        say("the job's other task runs the stream (entry_point of the bundle): nothing to do here")
-        return 0
     settings = parse(SessionizeSettings, None, PROG)
-    # Spark is slow to import: a wrong option is told before.
+    # Imported late, because Spark takes seconds to import and --help should not.
     from sessionization.job.sessionize_job import run_and_print_summary
 
     run_and_print_summary(settings, say)

@@ -10,7 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from sessionization.command_line import parser
 from sessionization.command_line.job_parameters import parameter_defaults, parameters_to_arguments, task_arguments
 from sessionization.command_line.widgets import make_widgets, read_widgets
-from sessionization.databricks import ENTRY_POINT_VARIABLE, is_chosen
 from sessionization.durations import Duration
 from sessionization.errors import ConfigurationError
 from sessionization.settings.sessionize_settings import SessionizeSettings
@@ -140,27 +139,3 @@ def test_a_task_that_succeeded_does_not_raise_system_exit(monkeypatch: pytest.Mo
     with pytest.raises(SystemExit) as exited:
         parser.run(lambda: 3, "job")
     assert exited.value.code == 3
-
-
-@pytest.mark.parametrize("chosen", ["notebook", "file"])
-def test_exactly_one_entry_point_of_a_job_runs(monkeypatch: pytest.MonkeyPatch, chosen: str) -> None:
-    monkeypatch.setenv(ENTRY_POINT_VARIABLE, chosen)
-    assert {name: is_chosen(name) for name in ("notebook", "file")} == {
-        "notebook": chosen == "notebook",
-        "file": chosen == "file",
-    }
-
-
-def test_both_entry_points_refuse_an_unknown_choice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(ENTRY_POINT_VARIABLE, "both")
-    for name in ("notebook", "file"):
-        with pytest.raises(
-            ConfigurationError, match="'both' is no entry point: deploy with entry_point notebook or file"
-        ):
-            is_chosen(name)
-
-
-def test_without_a_choice_every_entry_point_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(ENTRY_POINT_VARIABLE, raising=False)
-    assert is_chosen("notebook")
-    assert is_chosen("file")

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 from sessionization.command_line.widgets import WidgetBar, is_run_by_a_job
-from sessionization.databricks import is_chosen
 from sessionization.job import sessionize_job
 from sessionization.say import Say
 from sessionization.settings.sessionize_settings import SessionizeSettings
@@ -16,13 +15,7 @@ def run_here(
     display: Callable[[Any], None],
     say: Say = print,
 ) -> None:
-    """Run the job: as a task until it is stopped, without a chart; for a person with a chart and a time limit.
-
-    Does nothing in a task of a job whose other task runs the stream from the Python file.
-    """
-    if not is_chosen("notebook"):
-        say("the job's other task runs the stream (entry_point of the bundle): nothing to do here")
-        return
+    """Run the job: as a task until it is stopped, without a chart; for a person with a chart and a time limit."""
     if is_run_by_a_job(widgets):
         sessionize_job.run_and_print_summary(settings, say)
         return
