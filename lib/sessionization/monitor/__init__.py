@@ -1,1 +1,1 @@
-"""What the stream says of itself beside its tables: a line per micro-batch, and metrics for Prometheus."""
+"""Monitoring of the stream in addition to its tables: a log line per micro-batch, and metrics for Prometheus."""

@@ -1,4 +1,4 @@
-"""One line of JSON per micro-batch: a file beside the engine's log, or the cluster's log."""
+"""Write one line of JSON per micro-batch: to a file next to the engine's log, or to the cluster's log."""
 
 import json
 import logging
@@ -13,14 +13,14 @@ MOST_BYTES, OLDER_FILES = 10_000_000, 3
 
 
 class BatchLog:
-    """Writes records; raises `OSError` where one cannot be written, and tries the next one all the same."""
+    """Writes records. Raises `OSError` where one cannot be written, and still tries to write the next one."""
 
     def __init__(self, file: Path | None) -> None:
-        """`file` is rolled at `MOST_BYTES`; without one the lines go to the process's stderr, which a cluster keeps."""
+        """`file` is rolled at `MOST_BYTES`. Without a file the lines go to the process's stderr, which a cluster stores."""
         self._handler: logging.Handler = (
-            _Stderr(sys.__stderr__)
+            _StderrHandler(sys.__stderr__)
             if file is None
-            else _File(file, maxBytes=MOST_BYTES, backupCount=OLDER_FILES, encoding="utf-8", delay=True)
+            else _FileHandler(file, maxBytes=MOST_BYTES, backupCount=OLDER_FILES, encoding="utf-8", delay=True)
         )
 
     def __call__(self, record: Record) -> None:
@@ -28,16 +28,16 @@ class BatchLog:
         self._handler.handle(logging.makeLogRecord({"msg": line}))
 
 
-class _Raises(logging.Handler):
-    """A handler whose failures reach its caller; logging's own prints them and goes on."""
+class _RaisingHandler(logging.Handler):
+    """A handler that raises its failures to the caller. The handlers of `logging` print them and continue."""
 
-    def handleError(self, record: logging.LogRecord) -> NoReturn:  # noqa: ARG002, N802 - logging's names
-        raise  # noqa: PLE0704 - called while the failure is handled
+    def handleError(self, record: logging.LogRecord) -> NoReturn:  # noqa: ARG002, N802 - names given by logging
+        raise  # noqa: PLE0704 - logging calls this inside its except block
 
 
-class _File(_Raises, RotatingFileHandler):
+class _FileHandler(_RaisingHandler, RotatingFileHandler):
     pass
 
 
-class _Stderr(_Raises, logging.StreamHandler):  # type: ignore[type-arg]
+class _StderrHandler(_RaisingHandler, logging.StreamHandler):  # type: ignore[type-arg]
     pass

@@ -1,4 +1,4 @@
-"""Hear of every micro-batch from its sink and from the engine, and tell both together, off the stream's way."""
+"""Pair the sink's and the engine's report of every micro-batch, and pass both on without delaying the stream."""
 
 import contextlib
 import importlib.util
@@ -26,15 +26,15 @@ from sessionization.say import Say
 from sessionization.spark.output.progress import BatchProgress
 
 MOST_UNPAIRED = 10
-"""Micro-batches of a query that wait for the engine's word; the oldest beyond them is told without it."""
+"""How many micro-batches of a query wait for the engine's report; beyond that the oldest is sent without one."""
 LAST_WORD_WITHIN_S = 1.0
 
 
 class BatchMonitor(StreamingQueryListener):
-    """Pairs what a sink counted with what the engine says of the same micro-batch, and hands both to the outlets.
+    """Pairs a sink's counts with the engine's report of the same micro-batch, and sends both to the outlets.
 
-    The engine's word comes later, on another thread, and is lost where the engine has too much to say. So every
-    micro-batch is told once, in its query's order, and one whose word does not come is told without it.
+    The engine's report comes later and on another thread. The engine drops reports when it has too many to send. So
+    every micro-batch is sent once, in its query's order, and without the engine's report if that does not come.
     """
 
     def __init__(self, outlets: list[RecordConsumer]) -> None:
@@ -44,46 +44,46 @@ class BatchMonitor(StreamingQueryListener):
         self._unpaired: dict[str, dict[int, BatchProgress]] = {}
 
     def add(self, progress: BatchProgress) -> None:
-        """Take what a sink counted; called on the queries' threads, never waits for an outlet."""
+        """Take a sink's counts. Queries call this on their own threads; it never waits for an outlet."""
         with self._lock:
             unpaired = self._unpaired.setdefault(progress.query, {})
             unpaired[progress.batch_id] = progress
             if len(unpaired) > MOST_UNPAIRED:
-                self._tell(unpaired, next(iter(unpaired)), None)
+                self._send(unpaired, next(iter(unpaired)), None)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
         engine = event.progress
         with self._lock:
             unpaired = self._unpaired.get(engine.name or "", {})
-            if engine.batchId not in unpaired:  # another's query, or a word that came too late
+            if engine.batchId not in unpaired:  # a query that is not monitored, or a report that came too late
                 return
             for batch_id in [batch_id for batch_id in unpaired if batch_id < engine.batchId]:
-                self._tell(unpaired, batch_id, None)
-            self._tell(unpaired, engine.batchId, engine)
+                self._send(unpaired, batch_id, None)
+            self._send(unpaired, engine.batchId, engine)
             self._paired.notify_all()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        """Nothing to tell yet."""
+        """Do nothing: there is no micro-batch yet."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """The job itself says so."""
+        """Do nothing: the job itself reports it."""
 
     def close(self) -> None:
-        """Wait a moment for the engine's last words, then tell the rest without them."""
+        """Wait `LAST_WORD_WITHIN_S` for the engine's last reports, then send the remaining micro-batches without them."""
         with self._lock:
             self._paired.wait_for(lambda: not any(self._unpaired.values()), LAST_WORD_WITHIN_S)
             for unpaired in self._unpaired.values():
                 for batch_id in list(unpaired):
-                    self._tell(unpaired, batch_id, None)
+                    self._send(unpaired, batch_id, None)
 
-    def _tell(self, unpaired: dict[int, BatchProgress], batch_id: int, engine: StreamingQueryProgress | None) -> None:
+    def _send(self, unpaired: dict[int, BatchProgress], batch_id: int, engine: StreamingQueryProgress | None) -> None:
         progress = unpaired.pop(batch_id)
         for outlet in self._outlets:
             outlet.put(progress, engine)
 
 
 def check_metrics_package(metrics_port: int | None) -> None:
-    """Raises `ConfigurationError` where metrics are asked for and what serves them is not installed."""
+    """Raises `ConfigurationError` where metrics are wanted and the package that serves them is not installed."""
     if metrics_port is not None and importlib.util.find_spec("prometheus_client") is None:
         msg = f"--metrics-port needs the package prometheus-client: {how_to_install('metrics')}, or leave it out"
         raise ConfigurationError(msg)
@@ -93,15 +93,16 @@ def check_metrics_package(metrics_port: int | None) -> None:
 def monitor_batches(
     spark: SparkSession, batch_log: Path | None, metrics_at: tuple[str, int] | None, say: Say
 ) -> Iterator[Callable[[BatchProgress], None]]:
-    """What to tell each micro-batch to while the queries run: it is logged, and counted for Prometheus where asked.
+    """Give a function that takes each micro-batch while the queries run: it logs it and, if wanted, counts it in metrics.
 
-    Nothing that goes wrong here ends or delays the stream; it is said.
+    A failure here neither ends nor delays the stream; `say` reports it.
 
     Args:
         spark: the session of the queries.
         batch_log: the file of the batch log; None for the process's stderr.
-        metrics_at: host and port to serve the metrics at, where `check_metrics_package` lets the port pass; None for nowhere.
-        say: what gets a line for a person.
+        metrics_at: host and port to serve the metrics at; `check_metrics_package` must have accepted the port. None serves
+            no metrics.
+        say: prints a line for a person.
     """
     with contextlib.ExitStack() as stack:
         outlets = [RecordConsumer(f"the batch log ({batch_log or 'stderr'})", BatchLog(batch_log), say)]
@@ -112,7 +113,7 @@ def monitor_batches(
             try:
                 port = stack.enter_context(serve_metrics(host, port, metrics))
                 say(f"metrics for Prometheus on port {port} of {host}, {PATH}")
-            except (OSError, UnicodeError) as error:  # a host name may be none that can be encoded
+            except (OSError, UnicodeError) as error:  # UnicodeError: a host name that cannot be encoded
                 cause = error.strerror if isinstance(error, OSError) else error
                 say(f"--metrics-port {port} of {host} cannot be served ({cause}): the stream goes on without")
             else:
@@ -125,17 +126,17 @@ def monitor_batches(
 def monitor_with(
     spark: SparkSession, outlets: list[RecordConsumer], say: Say
 ) -> Iterator[Callable[[BatchProgress], None]]:
-    """As `monitor_batches`, with outlets of the caller's, which are closed in the end."""
+    """Do as `monitor_batches`, with outlets that the caller gives; they are closed at the end."""
     monitor = BatchMonitor(outlets)
     try:
         spark.streams.addListener(monitor)
-    except (PySparkException, Py4JError) as error:  # such as a session that allows no listeners in Python
+    except (PySparkException, Py4JError) as error:  # for example a session that allows no listeners in Python
         say(f"the engine's own figures are missing from the batch log: {type(error).__name__}")
     try:
         yield monitor.add
     finally:
         monitor.close()
-        with contextlib.suppress(Exception):  # an engine that is dead is told elsewhere
+        with contextlib.suppress(Exception):  # other code reports a dead engine
             spark.streams.removeListener(monitor)
         for outlet in outlets:
             outlet.close()

@@ -1,4 +1,4 @@
-"""All that is known of one micro-batch: what its sink counted, and what the engine said of it."""
+"""The record of one micro-batch: its sink's counts, and the engine's report."""
 
 import json
 from collections.abc import Iterable
@@ -10,15 +10,15 @@ from sessionization.clock import utc
 from sessionization.spark.output.progress import BatchProgress
 
 Record = dict[str, Any]
-"""The fields by name, of JSON's types; one that is not known, or not the query's, is not there."""
+"""The fields by name, with JSON types. A field that is unknown, or that the query does not have, is absent."""
 
 
 def batch_record(progress: BatchProgress, engine: StreamingQueryProgress | None) -> Record:
-    """The fields of the batch log (docs/monitoring.md lists them); without `engine` those that the sink knows.
+    """The fields of the batch log (docs/monitoring.md lists them); without `engine` only the sink's fields.
 
     Args:
-        progress: what the sink counted.
-        engine: the engine's own progress of the same micro-batch.
+        progress: the sink's counts.
+        engine: the engine's report of the same micro-batch.
     """
     fields = progress.row()
     at = utc(fields.pop("processed_ms")).isoformat(timespec="milliseconds")
@@ -26,11 +26,11 @@ def batch_record(progress: BatchProgress, engine: StreamingQueryProgress | None)
     known = {"at": at} | fields | {"ends": detail.ends, "live": detail.live, "write_ms": detail.write_ms}
     known |= {"keeps_up": detail.keeps_up}
     if engine is not None:
-        known |= _of_engine(progress, engine)
+        known |= _engine_fields(progress, engine)
     return {name: value for name, value in known.items() if value is not None}
 
 
-def _of_engine(progress: BatchProgress, engine: StreamingQueryProgress) -> Record:
+def _engine_fields(progress: BatchProgress, engine: StreamingQueryProgress) -> Record:
     fields: Record = {"phases_ms": dict(engine.durationMs), "backlog": _backlog(engine.sources)}
     if engine.stateOperators:
         operator = engine.stateOperators[0]
@@ -44,7 +44,7 @@ def _of_engine(progress: BatchProgress, engine: StreamingQueryProgress) -> Recor
 
 
 def _skew(progress: BatchProgress, partitions: int) -> float | None:
-    """How many times the average partition's rows the largest partition has: 1 where all have the same."""
+    """Rows of the largest partition divided by the rows of the average one; 1 where all have the same number."""
     largest, rows = progress.detail.largest_partition, progress.detail.rows_out
     if not largest or not rows:
         return None
@@ -52,18 +52,22 @@ def _skew(progress: BatchProgress, partitions: int) -> float | None:
 
 
 def _backlog(sources: Iterable[SourceProgress]) -> int | None:
-    """How many messages the brokers had that this micro-batch did not take; None where no source is Kafka's."""
-    left: int | None = None
+    """How many messages the brokers had that this micro-batch did not take; None where no source is Kafka."""
+    backlog: int | None = None
     for source in sources:
         if not source.description.startswith("KafkaV2"):
             continue
         newest, taken = _offsets(source.latestOffset), _offsets(source.endOffset)
         behind = (offset - taken.get(partition, offset) for partition, offset in newest.items())
-        left = (left or 0) + sum(max(0, messages) for messages in behind)
-    return left
+        backlog = (backlog or 0) + sum(max(0, messages) for messages in behind)
+    return backlog
 
 
 def _offsets(text: str | None) -> dict[tuple[str, str], int]:
-    """Offsets by topic and partition, of the text that the engine writes for them."""
+    """Parse the engine's text of offsets into offsets by topic and partition."""
     by_topic = json.loads(text or "null") or {}
-    return {(topic, partition): offset for topic, of in by_topic.items() for partition, offset in of.items()}
+    return {
+        (topic, partition): offset
+        for topic, by_partition in by_topic.items()
+        for partition, offset in by_partition.items()
+    }

@@ -1,4 +1,4 @@
-"""The newest figures of the queries as metrics, by what the records of their micro-batches say."""
+"""The queries' metrics, computed from the records of their micro-batches."""
 
 import threading
 from collections.abc import Iterator
@@ -36,9 +36,9 @@ METRICS = {
     "last_heartbeat_timestamp_seconds": ("gauge", "When the newest heartbeat was committed"),
     "last_message_timestamp_seconds": ("gauge", "When the newest message was committed"),
 }
-"""By name after `PREFIX`: the kind of metric, and what it says."""
-_OF_QUERY = {"batch_ms": "batch_seconds", "write_ms": "write_seconds", "backlog": "backlog_messages"}
-_OF_ALL = {
+"""By name without `PREFIX`: the kind of the metric, and its description."""
+_GAUGES_PER_QUERY = {"batch_ms": "batch_seconds", "write_ms": "write_seconds", "backlog": "backlog_messages"}
+_METRICS_WITHOUT_LABELS = {
     "started": "started_total",
     "heartbeats": "heartbeats_total",
     "evicted": "evicted_total",
@@ -51,15 +51,15 @@ _OF_ALL = {
     "state_commit_ms": "state_commit_seconds",
     "skew": "partition_skew_ratio",
 }
-_ROWS_IN = {"sessionize": "events_total", "archive": "messages_total"}
+_COUNTER_OF_ROWS_IN = {"sessionize": "events_total", "archive": "messages_total"}
 
 Labels = tuple[tuple[str, str], ...]
-"""Names and values; none is a person's or a device's: all are words of the code and the engine."""
+"""Names and values of labels. None identifies a person or a device: all come from the code and the engine."""
 _Sample = tuple[str, dict[str, str], float]
 
 
 class Metrics:
-    """What the records say: counters are added up, of gauges the newest stands. One thread adds, others read."""
+    """Values from the records: counters are added up, gauges hold the newest value. One thread adds, others read."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -74,27 +74,27 @@ class Metrics:
                 values[key] = values.get(key, 0) + value if is_sum else value
 
     def values(self) -> dict[str, dict[Labels, float]]:
-        """By name and labels as they are now, of those that have a value; a metric's labels have the same names."""
+        """The current values by name and labels, without metrics that have none. All labels of a metric have the same names."""
         with self._lock:
             return {name: dict(values) for name, values in self._values.items() if values}
 
 
 def _samples(record: Record) -> Iterator[_Sample]:
     query = {"query": record["query"]}
-    done_s = datetime.fromisoformat(record["at"]).timestamp() + record["batch_ms"] / 1000
+    committed_s = datetime.fromisoformat(record["at"]).timestamp() + record["batch_ms"] / 1000
     yield "micro_batches_total", query, 1
-    yield "last_batch_timestamp_seconds", query, done_s
-    if record["query"] in _ROWS_IN:
-        yield _ROWS_IN[record["query"]], {}, record["rows_in"]
+    yield "last_batch_timestamp_seconds", query, committed_s
+    if record["query"] in _COUNTER_OF_ROWS_IN:
+        yield _COUNTER_OF_ROWS_IN[record["query"]], {}, record["rows_in"]
     if record.get("heartbeats"):
-        yield "last_heartbeat_timestamp_seconds", {}, done_s
+        yield "last_heartbeat_timestamp_seconds", {}, committed_s
     if record["query"] == "archive" and record["rows_in"]:
-        yield "last_message_timestamp_seconds", {}, done_s
+        yield "last_message_timestamp_seconds", {}, committed_s
     for field, value in record.items():
-        if field in _OF_ALL:
-            yield _OF_ALL[field], {}, _in_seconds(field, value)
-        if field in _OF_QUERY:
-            yield _OF_QUERY[field], query, _in_seconds(field, value)
+        if field in _METRICS_WITHOUT_LABELS:
+            yield _METRICS_WITHOUT_LABELS[field], {}, _in_seconds(field, value)
+        if field in _GAUGES_PER_QUERY:
+            yield _GAUGES_PER_QUERY[field], query, _in_seconds(field, value)
     for event in ("start", "end"):
         if f"duplicate_{event}" in record:
             yield "repeated_total", {"event": event}, record[f"duplicate_{event}"]
