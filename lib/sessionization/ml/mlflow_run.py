@@ -1,6 +1,6 @@
-"""A stream run as MLflow knows it: parameters, metrics per micro-batch, the tables as data sets.
+"""A stream run in MLflow: its parameters, its metrics per micro-batch, and the tables as data sets.
 
-Imported on the tracker's thread only, and only where a run is to be kept: MLflow takes a second and 100 MB.
+Imported on the tracker's thread only, and only where a run is to be stored: MLflow takes a second and 100 MB.
 """
 
 import json
@@ -30,7 +30,10 @@ _PACKAGES = ("sessionization", "pyspark", "delta-spark", "mlflow", "mlflow-skinn
 
 
 def store_uri() -> str:
-    """Where runs are kept: what `MLFLOW_TRACKING_URI` says, else the workspace, or on a laptop a SQLite file at hand."""
+    """The tracking URI of the runs: `MLFLOW_TRACKING_URI`, or the workspace, or a SQLite file in the working folder.
+
+    The workspace is the default on Databricks, the SQLite file on a laptop.
+    """
     given = os.environ.get("MLFLOW_TRACKING_URI")
     if given:
         return given
@@ -41,7 +44,7 @@ class MlflowRun:
     """One run, from its first micro-batch to its end."""
 
     def __init__(self, settings: SessionizeSettings, location: TableLocation, checkpoint_id: str) -> None:
-        self._settings, self._home, self._checkpoint_id = settings, location, checkpoint_id
+        self._settings, self._location, self._checkpoint_id = settings, location, checkpoint_id
         _check_writable(store_uri())
         self._client = MlflowClient(tracking_uri=store_uri())
         self._run_id = ""
@@ -50,19 +53,22 @@ class MlflowRun:
         run = self._client.create_run(
             _experiment_id(self._client, self._settings.mlflow),
             run_name=time.strftime("stream %Y-%m-%d %H:%M:%S", time.gmtime()),
-            tags={KIND_TAG: RunKind.STREAM.value, "checkpoint": self._checkpoint_id, "tables": str(self._home)},
+            tags={KIND_TAG: RunKind.STREAM.value, "checkpoint": self._checkpoint_id, "tables": str(self._location)},
         )
         self._run_id = run.info.run_id
-        self._client.log_batch(self._run_id, params=[Param(*item) for item in parameters_of(self._settings).items()])
+        self._client.log_batch(
+            self._run_id, params=[Param(*parameter) for parameter in parameters_of(self._settings).items()]
+        )
         datasets = [
-            DatasetInput(_dataset(self._home, table), [InputTag("mlflow.data.context", "output")]) for table in TABLES
+            DatasetInput(_dataset(self._location, table), [InputTag("mlflow.data.context", "output")])
+            for table in TABLES
         ]
         self._client.log_inputs(self._run_id, datasets=datasets)
 
     def log(self, micro_batches: list[BatchProgress]) -> None:
         metrics = [metric for progress in micro_batches for metric in metrics_of(progress)]
-        for at in range(0, len(metrics), _MOST_METRICS):
-            self._client.log_batch(self._run_id, metrics=metrics[at : at + _MOST_METRICS])
+        for first in range(0, len(metrics), _MOST_METRICS):
+            self._client.log_batch(self._run_id, metrics=metrics[first : first + _MOST_METRICS])
 
     def end(self, status: RunStatus, not_kept: int) -> None:
         if not_kept:
@@ -80,14 +86,14 @@ def _check_writable(store: str) -> None:
 
 
 def metrics_of(progress: BatchProgress) -> Iterator[Metric]:
-    """The metrics of a micro-batch: `QUERY.COLUMN` of `stream_progress`, with the micro-batch as the step."""
+    """The metrics of a micro-batch: `QUERY.COLUMN` of `stream_progress`, with the micro-batch's id as the step."""
     for name, value in progress.row().items():
         if name not in _NOT_METRICS and value is not None:
             yield Metric(f"{progress.query}.{name}", float(value), progress.processed_ms, progress.batch_id)
 
 
 def parameters_of(settings: SessionizeSettings) -> dict[str, str]:
-    """The settings that were given or have a default, and the versions; of Kafka options the names alone."""
+    """The settings that were given or have a default, and the versions; Kafka options by name, without their values."""
     values: dict[str, Any] = settings.model_dump(mode="json", by_alias=True, exclude={"mlflow", "kafka_option"})
     values["kafka_option"] = " ".join(sorted(settings.kafka_options))
     values["python"] = platform.python_version()
@@ -108,7 +114,7 @@ def _experiment_id(client: MlflowClient, wanted: str) -> str:
         return str(found.experiment_id)
     try:
         return str(client.create_experiment(name))
-    except MlflowException:  # another job has just made it
+    except MlflowException:  # another job has just created it
         found = client.get_experiment_by_name(name)
         if found is None:
             raise
@@ -116,7 +122,7 @@ def _experiment_id(client: MlflowClient, wanted: str) -> str:
 
 
 def _experiment_name() -> str:
-    """`sessionization`; in a workspace, where names are paths, that of whoever runs the job."""
+    """`sessionization`; in a workspace, where names are paths, it is in the folder of the user who runs the job."""
     if not on_databricks():
         return EXPERIMENT
     from pyspark.sql import SparkSession
@@ -132,6 +138,6 @@ def _dataset(location: TableLocation, table: Table) -> Dataset:
     source = {"path": name.removeprefix("delta.")} if is_folder else {"delta_table_name": name}
     columns = [{"name": column.name, "type": column.type, "required": not column.nullable} for column in table.columns]
     schema = json.dumps({"mlflow_colspec": columns})
-    said = json.dumps(source)
-    digest = f"{crc32((said + schema).encode()):08x}"
-    return Dataset(table.name, digest, "delta_table", said, schema)
+    source_json = json.dumps(source)
+    digest = f"{crc32((source_json + schema).encode()):08x}"
+    return Dataset(table.name, digest, "delta_table", source_json, schema)

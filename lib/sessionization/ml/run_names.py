@@ -1,17 +1,17 @@
-"""What runs are called in MLflow: one home for those who keep them and those who read them."""
+"""Names of experiments, tags and run kinds in MLflow, shared by the code that stores runs and that reads them."""
 
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, Literal
 
 EXPERIMENT: Final = "sessionization"
-"""Where stream runs are kept unless `--mlflow` says otherwise; in a workspace below the folder of whoever runs the job."""
+"""The experiment of stream runs without `--mlflow`; in a workspace it is in the folder of the user who runs the job."""
 BENCHMARK_EXPERIMENT: Final = "sessionization-bench"
 KIND_TAG: Final = "sessionization.kind"
-"""The tag that says what a run is, whatever its experiment is called: the text of a `RunKind`."""
+"""The tag that holds a run's `RunKind` as text, independent of the experiment's name."""
 AUTO: Final = "auto"
 OFF: Final = "off"
-"""What `--mlflow` may say in place of an experiment."""
+"""Like `AUTO`, a value of `--mlflow` that is not the name of an experiment."""
 RunStatus = Literal["FINISHED", "FAILED"]
 _SQLITE: Final = "sqlite:///"
 
@@ -22,7 +22,7 @@ class RunKind(StrEnum):
 
 
 def sqlite_file(store: str) -> Path | None:
-    """The file of a store that is a SQLite file, None for any other.
+    """The file of a store that is a SQLite file; None for any other store.
 
     >>> sqlite_file("sqlite:////kept/mlflow.db"), sqlite_file("databricks")
     (PosixPath('/kept/mlflow.db'), None)

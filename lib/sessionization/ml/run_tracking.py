@@ -1,7 +1,7 @@
-"""Keep a stream run in MLflow, beside the stream: off its way, and never able to stop it.
+"""Store a stream run in MLflow without delaying or stopping the stream.
 
-What a micro-batch reports goes into a bounded queue without waiting; a thread of its own takes it to MLflow every few
-seconds. Whatever goes wrong there is said once, and the stream goes on without.
+Each micro-batch's report goes into a bounded queue without waiting. A separate thread sends the reports to MLflow every
+few seconds. The first failure there is reported once, and the stream goes on without MLflow.
 """
 
 import contextlib
@@ -20,33 +20,36 @@ from sessionization.spark.output.progress import BatchProgress
 from sessionization.spark.tables.location import TableLocation
 
 MOST_WAITING = 10_000
-"""Micro-batches that may wait for MLflow; those that come beyond are not kept, and are counted."""
+"""How many micro-batches may wait for MLflow; the ones beyond that are dropped and counted."""
 FLUSH_EVERY_S = 5.0
 CLOSE_WITHIN_S = 8.0
 EVERY_ONE_BELOW, THEN_EVERY = 3_600, 60
-"""Of a run's first micro-batches of a query every one is kept, then one of so many: stores bound a run's metrics."""
+"""Every one of a query's first `EVERY_ONE_BELOW` micro-batches is stored, then one in `THEN_EVERY`.
+
+MLflow stores limit the number of a run's metrics.
+"""
 
 
 class RunStore(Protocol):
-    """Where a run is kept. Whatever its methods raise ends the tracking, not the stream."""
+    """Stores one run. An error that a method raises ends the tracking, not the stream."""
 
     def begin(self) -> None:
-        """Make the run, with its parameters and data sets."""
+        """Create the run, with its parameters and data sets."""
 
     def log(self, micro_batches: list[BatchProgress]) -> None:
-        """Keep the metrics of micro-batches."""
+        """Store the metrics of micro-batches."""
 
     def end(self, status: RunStatus, not_kept: int) -> None:
-        """Close the run; `not_kept` is how many micro-batches the queue could not take."""
+        """Close the run; `not_kept` is the number of micro-batches that the queue could not take."""
 
 
 @contextlib.contextmanager
 def track_in_mlflow(
     settings: SessionizeSettings, location: TableLocation, checkpoint_id: str, say: Say
 ) -> Iterator[Callable[[BatchProgress], None]]:
-    """What to tell each micro-batch to while the run lasts; `settings.mlflow` says whether anything is kept.
+    """Give a function that takes each micro-batch during the run; `settings.mlflow` says whether they are stored.
 
-    The run in MLflow begins with the first micro-batch: a start that is refused leaves none.
+    The first micro-batch creates the run in MLflow: a job that refuses to start leaves no run.
     """
     if not _is_wanted(settings.mlflow, say):
         yield lambda _progress: None
@@ -64,7 +67,7 @@ def track_in_mlflow(
 
 @contextlib.contextmanager
 def track_run(make_store: Callable[[], RunStore], say: Say) -> Iterator[Callable[[BatchProgress], None]]:
-    """As `track_in_mlflow`, with a store of the caller's, which is made and used on the tracker's thread only."""
+    """Do as `track_in_mlflow`, with a store that the caller gives; only the tracker's thread creates and uses it."""
     tracker = _Tracker(make_store, say)
     status: RunStatus = "FAILED"
     try:
@@ -77,42 +80,42 @@ def track_run(make_store: Callable[[], RunStore], say: Say) -> Iterator[Callable
 class _Tracker:
     def __init__(self, make_store: Callable[[], RunStore], say: Say) -> None:
         self._make_store, self._say = make_store, say
-        self._waiting: queue.Queue[BatchProgress] = queue.Queue(MOST_WAITING)
-        self._first, self._over = threading.Event(), threading.Event()
+        self._queue: queue.Queue[BatchProgress] = queue.Queue(MOST_WAITING)
+        self._wake, self._closing = threading.Event(), threading.Event()
         self._status: RunStatus = "FAILED"
-        self._not_kept = 0
+        self._dropped = 0
         self._seen: dict[str, int] = {}
         self._thread = threading.Thread(target=self._work, name="mlflow", daemon=True)
         self._thread.start()
 
     def add(self, progress: BatchProgress) -> None:
-        """Called on the queries' threads: never waits, never raises."""
+        """Queue a micro-batch. Called on the queries' threads: never waits, never raises."""
         try:
-            self._waiting.put_nowait(progress)
+            self._queue.put_nowait(progress)
         except queue.Full:
-            self._not_kept += 1
-        self._first.set()
+            self._dropped += 1
+        self._wake.set()
 
     def close(self, status: RunStatus) -> None:
         self._status = status
-        self._over.set()
-        self._first.set()
+        self._closing.set()
+        self._wake.set()
         self._thread.join(CLOSE_WITHIN_S)
         if self._thread.is_alive():
             self._say("MLflow is behind: the last micro-batches are missing from its run, not from the tables")
 
     def _work(self) -> None:
-        self._first.wait()
-        if self._waiting.empty():
+        self._wake.wait()
+        if self._queue.empty():
             return
         try:
             store = self._make_store()
             store.begin()
-            while not self._over.wait(FLUSH_EVERY_S):
+            while not self._closing.wait(FLUSH_EVERY_S):
                 self._flush(store)
             self._flush(store)
-            store.end(self._status, self._not_kept)
-        except Exception as error:  # noqa: BLE001 - whatever it was, the stream must not hear of it
+            store.end(self._status, self._dropped)
+        except Exception as error:  # noqa: BLE001 - no failure may reach the stream
             reason = str(error).strip().partition("\n")[0] or type(error).__name__
             with contextlib.suppress(Exception):
                 self._say(
@@ -120,15 +123,15 @@ class _Tracker:
                 )
 
     def _flush(self, store: RunStore) -> None:
-        taken = []
+        waiting = []
         with contextlib.suppress(queue.Empty):
             while True:
-                taken.append(self._waiting.get_nowait())
-        kept = [progress for progress in taken if self._is_kept(progress)]
-        if kept:
-            store.log(kept)
+                waiting.append(self._queue.get_nowait())
+        logged = [progress for progress in waiting if self._count_and_select(progress)]
+        if logged:
+            store.log(logged)
 
-    def _is_kept(self, progress: BatchProgress) -> bool:
+    def _count_and_select(self, progress: BatchProgress) -> bool:
         seen = self._seen[progress.query] = self._seen.get(progress.query, 0) + 1
         return seen <= EVERY_ONE_BELOW or seen % THEN_EVERY == 0
 

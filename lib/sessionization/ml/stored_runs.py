@@ -1,4 +1,4 @@
-"""Stream and benchmark runs in MLflow, read back to be compared."""
+"""Read stream and benchmark runs back from MLflow, to compare them."""
 
 import heapq
 import importlib.util
@@ -20,7 +20,7 @@ _EXPERIMENTS_AT_ONCE = 100
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """A run: what it is called, its parameters, and each metric's last value."""
+    """A run: its name, its parameters, and the last value of each metric."""
 
     run_id: str
     store: str
@@ -32,7 +32,7 @@ class StoredRun:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A metric of a run over its micro-batches: when each was processed, and the value."""
+    """A metric of a run over its micro-batches: the processing time and the value of each."""
 
     at_ms: list[int]
     values: list[float]
@@ -43,17 +43,17 @@ class Series:
 
 
 def newest_runs(kind: RunKind, stores: Sequence[str] = ()) -> Iterator[StoredRun]:
-    """The runs of a kind that have metrics, newest first, in whatever experiment; read as far as they are asked for.
+    """The runs of a kind that have metrics, newest first, from all experiments; read as the caller iterates.
 
     Args:
-        kind: what `KIND_TAG` says of a run.
-        stores: tracking URIs; without any, the one that stream runs are kept in.
+        kind: the value of `KIND_TAG`.
+        stores: tracking URIs; without any, the default store of stream runs.
 
     Raises `ConfigurationError` where MLflow is not installed, or a store cannot be read.
     """
-    _need_mlflow()
-    found = [runs for store in stores or _default_stores() for runs in _runs_of(store, kind)]
-    return heapq.merge(*found, key=lambda run: run.began_at, reverse=True)
+    _require_mlflow()
+    per_group = [runs for store in stores or _default_stores() for runs in _runs_of(store, kind)]
+    return heapq.merge(*per_group, key=lambda run: run.began_at, reverse=True)
 
 
 def metric_series(run: StoredRun, metric: str) -> Series:
@@ -63,15 +63,15 @@ def metric_series(run: StoredRun, metric: str) -> Series:
 
 
 def differing_parameters(runs: Iterable[StoredRun]) -> dict[str, list[str]]:
-    """The parameters that runs differ in: by name a value for each run, empty where it has none."""
-    listed = list(runs)
-    names = sorted({name for run in listed for name in run.parameters})
-    values = {name: [run.parameters.get(name, "") for run in listed] for name in names}
-    return {name: of_runs for name, of_runs in values.items() if len(set(of_runs)) > 1}
+    """The parameters that differ between runs: by name one value per run, empty where a run lacks the parameter."""
+    all_runs = list(runs)
+    names = sorted({name for run in all_runs for name in run.parameters})
+    values = {name: [run.parameters.get(name, "") for run in all_runs] for name in names}
+    return {name: per_run for name, per_run in values.items() if len(set(per_run)) > 1}
 
 
 def _default_stores() -> list[str]:
-    """The store of this machine's or this workspace's stream runs; none where no run has made it yet."""
+    """The store of this machine's or workspace's stream runs; an empty list where no run has created it yet."""
     from sessionization.ml.mlflow_run import store_uri
 
     store = store_uri()
@@ -79,13 +79,15 @@ def _default_stores() -> list[str]:
 
 
 def _runs_of(store: str, kind: RunKind) -> list[Iterator[StoredRun]]:
-    """The runs of a kind in a store, newest first within each of some groups of experiments."""
-    if _is_missing(store):  # MLflow would make it
+    """The runs of a kind in a store, one iterator per group of experiments, each newest first."""
+    if _is_missing(store):  # MLflow would create it
         msg = f"there is no MLflow store {store}: name the tracking URI of one that has runs"
         raise ConfigurationError(msg)
     try:
         client = _client(store)
-        experiments = [one.experiment_id for one in _all(lambda token: client.search_experiments(page_token=token))]
+        experiments = [
+            experiment.experiment_id for experiment in _all(lambda token: client.search_experiments(page_token=token))
+        ]
     except Exception as error:
         reason = str(error).strip().partition("\n")[0]
         msg = f"the MLflow store {store} cannot be read ({reason}): name the tracking URI of one that has runs"
@@ -97,7 +99,7 @@ def _runs_of(store: str, kind: RunKind) -> list[Iterator[StoredRun]]:
 
 
 def _runs_in(client: Any, store: str, kind: RunKind, experiments: list[str]) -> Iterator[StoredRun]:
-    found = _all(
+    runs = _all(
         lambda token: client.search_runs(
             experiments,
             filter_string=f"tags.`{KIND_TAG}` = '{kind}'",
@@ -106,7 +108,7 @@ def _runs_in(client: Any, store: str, kind: RunKind, experiments: list[str]) -> 
             page_token=token,
         )
     )
-    for run in found:
+    for run in runs:
         if run.data.metrics:
             yield StoredRun(
                 run.info.run_id,
@@ -119,7 +121,7 @@ def _runs_in(client: Any, store: str, kind: RunKind, experiments: list[str]) -> 
 
 
 def _all(page_of: Callable[[str | None], Any]) -> Iterator[Any]:
-    """What is on all pages of an answer; `page_of` gets a page by its token, the next one once it is needed."""
+    """The items on all pages of an answer; `page_of` gets a page by its token, each page only when it is needed."""
     token: str | None = None
     while True:
         page = page_of(token)
@@ -140,7 +142,7 @@ def _client(store: str) -> Any:
     return MlflowClient(tracking_uri=store)
 
 
-def _need_mlflow() -> None:
+def _require_mlflow() -> None:
     if importlib.util.find_spec("mlflow") is None:
         msg = f"MLflow is not installed: {how_to_install('mlflow')}, or `make notebooks` on a laptop"
         raise ConfigurationError(msg)
