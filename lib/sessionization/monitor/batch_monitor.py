@@ -69,7 +69,7 @@ class BatchMonitor(StreamingQueryListener):
         """Do nothing: the job itself reports it."""
 
     def close(self) -> None:
-        """Wait `LAST_WORD_WITHIN_S` for the engine's last reports, then send the remaining micro-batches without them."""
+        """Wait up to `LAST_WORD_WITHIN_S` for the engine's last reports, then send the rest without them."""
         with self._lock:
             self._paired.wait_for(lambda: not any(self._unpaired.values()), LAST_WORD_WITHIN_S)
             for unpaired in self._unpaired.values():
@@ -93,15 +93,15 @@ def check_metrics_package(metrics_port: int | None) -> None:
 def monitor_batches(
     spark: SparkSession, batch_log: Path | None, metrics_at: tuple[str, int] | None, say: Say
 ) -> Iterator[Callable[[BatchProgress], None]]:
-    """Give a function that takes each micro-batch while the queries run: it logs it and, if wanted, counts it in metrics.
+    """Give a function that logs each micro-batch while the queries run and, if wanted, counts it in metrics.
 
     A failure here neither ends nor delays the stream; `say` reports it.
 
     Args:
         spark: the session of the queries.
         batch_log: the file of the batch log; None for the process's stderr.
-        metrics_at: host and port to serve the metrics at; `check_metrics_package` must have accepted the port. None serves
-            no metrics.
+        metrics_at: host and port to serve the metrics at, or None for no metrics. `check_metrics_package` must have
+            accepted the port.
         say: prints a line for a person.
     """
     with contextlib.ExitStack() as stack:

@@ -74,7 +74,7 @@ class Metrics:
                 values[key] = values.get(key, 0) + value if is_sum else value
 
     def values(self) -> dict[str, dict[Labels, float]]:
-        """The current values by name and labels, without metrics that have none. All labels of a metric have the same names."""
+        """The current values by name and labels, for metrics that have any; a metric's labels have the same names."""
         with self._lock:
             return {name: dict(values) for name, values in self._values.items() if values}
 
