@@ -1,1 +1,1 @@
-"""What is done to the tables beside the stream."""
+"""Maintenance of the tables and the state, in jobs separate from the stream."""

@@ -1,4 +1,4 @@
-"""A player's data out of all tables: what is deleted, what remains for a while, and until when."""
+"""Erase a player's data from all tables, and report what was deleted, what remains, and until when."""
 
 import hashlib
 import hmac
@@ -37,26 +37,30 @@ from sessionization.spark.tables.schemas import (
     retention_ms_of,
 )
 
-_OF_MESSAGES = (RAW_EVENTS, QUARANTINE)
-_NEEDED = (SESSION_CHANGES, SESSIONS, *_OF_MESSAGES)
-_KEY = ("device_id", "session_id")
+_MESSAGE_TABLES = (RAW_EVENTS, QUARANTINE)
+_REQUIRED_TABLES = (SESSION_CHANGES, SESSIONS, *_MESSAGE_TABLES)
+_SESSION_KEY = ("device_id", "session_id")
 _NO_LIMITS = EventTimeLimits(1 << 60, 1 << 60)
-_MESSAGE = ("ingest_date", "ingested_at", "value")
-_ACCOUNT = ("account_id",)
-_CHANGED = ("numTargetRowsDeleted", "numTargetRowsUpdated")
-_UNREADABLE = ("malformed_json", "oversized")
-_SHORTEST_KEY = 16
+_MESSAGE_COLUMNS = ("ingest_date", "ingested_at", "value")
+_ACCOUNT_COLUMN = ("account_id",)
+_ROW_COUNT_METRICS = ("numTargetRowsDeleted", "numTargetRowsUpdated")
+_UNREADABLE_REASONS = ("malformed_json", "oversized")
+_MIN_KEY_BYTES = 16
 
 
 @dataclass
 class Receipt:
-    """What was done; it does not name the accounts.
+    """The report of an erasure; it does not name the accounts.
 
-    `accounts_hmac_sha256` has the hex HMAC of each account, in sorted order, under the caller's key. Without a key it is
-    empty: a plain hash can be reversed by hashing every possible account.
-    `deleted` counts rows by table, `unnamed` rows of `sessions` that belong to others and named the account in an
-    internal column. `files_until` says by table when a `VACUUM` deletes the files that hold the rows, and `log_until` when
-    the table's log forgets the smallest and greatest values of those files. `state` counts what the job remembers yet.
+    Attributes:
+        accounts_hmac_sha256: the hex HMAC of each account, in sorted order, under the caller's key. Without a key it is
+            empty: a plain hash can be reversed by hashing every possible account.
+        at: when the erasure began.
+        deleted: the rows by table; for `raw_events` the rows that were emptied.
+        unnamed: the rows of `sessions` that belong to other accounts and named the account in an internal column.
+        files_until: by table, when a `VACUUM` deletes the files that hold the rows.
+        log_until: by table, when the table's log forgets the smallest and greatest values of those files.
+        state: how many entries of the accounts the job's state still holds; None where there is no state.
     """
 
     accounts_hmac_sha256: list[str]
@@ -72,29 +76,29 @@ class Receipt:
 
 
 def erase(settings: EraseSettings, say: Say) -> Receipt:
-    """Delete what is known of the accounts: their sessions and changes, and the messages that name them or are of those.
+    """Delete the accounts' sessions and changes, and the messages that name the accounts or belong to these sessions.
 
-    The sessionize job must be stopped, and its queries through with what they would write later: on folders its checkpoint
-    is held meanwhile.
+    The sessionize job must be stopped, and its queries must have no backlog that they would write later. On folders its
+    checkpoint is locked meanwhile.
 
-    Raises `ConfigurationError` without an account, without tables or where the key cannot be used, `CheckpointError` as `open_tables_exclusively` and `refuse_backlog`
-    do, and `MaintenanceError` where somebody else changed a table.
+    Raises `ConfigurationError` without an account, without tables or where the key cannot be used, `CheckpointError` as
+    `open_tables_exclusively` and `refuse_backlog` do, and `MaintenanceError` where another program changed a table.
     """
     if not settings.account:
         msg = "--account is missing: give it, as in --account TEXT"
         raise ConfigurationError(msg)
     accounts = sorted(set(settings.account))
     hashes = _hashes(accounts, settings.receipt_key_file)
-    with open_tables_exclusively(settings, _NEEDED, say) as (spark, location):
+    with open_tables_exclusively(settings, _REQUIRED_TABLES, say) as (spark, location):
         if settings.checkpoints is not None:
             refuse_backlog(settings.checkpoints, partial(location.has_append_since, spark, SESSION_CHANGES))
         receipt = Receipt(hashes, _iso(wall_clock_ms()))
         with explain_conflict("a table"):
-            theirs = _find_sessions(spark, location, accounts)
-            _Erasure(spark, location, receipt, say).erase(accounts, theirs)
+            account_sessions = _find_sessions(spark, location, accounts)
+            _Erasure(spark, location, receipt, say).erase(accounts, account_sessions)
         if settings.checkpoints is not None and (settings.checkpoints / SESSIONIZE / "state").is_dir():
             entries = StateReader(spark, settings.checkpoints).sessions()
-            receipt.state = _of(entries, accounts, theirs).count()
+            receipt.state = _rows_of_accounts(entries, accounts, account_sessions).count()
         return receipt
 
 
@@ -106,18 +110,21 @@ def _hashes(accounts: list[str], key_file: Path | None) -> list[str]:
     except OSError as error:
         msg = f"--receipt-key-file {key_file} cannot be read ({error.strerror}): name a file that this user may read"
         raise ConfigurationError(msg) from error
-    if len(key) < _SHORTEST_KEY:
+    if len(key) < _MIN_KEY_BYTES:
         msg = (
             f"--receipt-key-file {key_file} holds {len(key)} bytes, and so short a key can be guessed: "
-            f"write at least {_SHORTEST_KEY} random ones, as `openssl rand -hex 32` does"
+            f"write at least {_MIN_KEY_BYTES} random ones, as `openssl rand -hex 32` does"
         )
         raise ConfigurationError(msg)
     return [hmac.new(key, account.encode(), hashlib.sha256).hexdigest() for account in accounts]
 
 
 def _find_sessions(spark: SparkSession, location: TableLocation, accounts: list[str]) -> DataFrame:
-    """The keys of the accounts' sessions: by `sessions` and, where that has no row any more or one without a name, by the changes."""
-    key = list(_KEY)
+    """The keys of the accounts' sessions, from `sessions` and from the changes.
+
+    The changes decide where `sessions` no longer has the row, or has it without an account.
+    """
+    key = list(_SESSION_KEY)
     sessions = location.read(spark.read, SESSIONS)
     changes = location.read(spark.read, SESSION_CHANGES).where("change != 'heartbeat'")
     named = changes.where(F.col("account_id").isin(accounts)).select(key).distinct()
@@ -130,45 +137,52 @@ def _find_sessions(spark: SparkSession, location: TableLocation, accounts: list[
     return spark.createDataFrame(keys, "device_id string, session_id bigint")
 
 
-def _of(rows: DataFrame, accounts: list[str], theirs: DataFrame, also: Column | None = None) -> DataFrame:
-    """The rows that name an account, those of its sessions that name nobody, and `also` some."""
-    known = rows.join(F.broadcast(theirs.withColumn("_is_theirs", F.lit(True))), list(_KEY), "left")
+def _rows_of_accounts(
+    rows: DataFrame, accounts: list[str], account_sessions: DataFrame, also: Column | None = None
+) -> DataFrame:
+    """The rows that name an account, the rows of its sessions that name none, and the rows that satisfy `also`."""
+    with_owner = rows.join(
+        F.broadcast(account_sessions.withColumn("_is_theirs", F.lit(True))), list(_SESSION_KEY), "left"
+    )
     found = F.col("account_id").isin(accounts) | (F.col("_is_theirs") & F.col("account_id").isNull())
-    return known.where(found if also is None else also | found)
+    return with_owner.where(found if also is None else also | found)
 
 
 @dataclass(frozen=True, slots=True)
 class _Erasure:
-    """Deletes by MERGE, never by DELETE: a table's history stores the condition of a DELETE, and with it the account."""
+    """Deletes by MERGE, never by DELETE: a table's history stores a DELETE's condition, which names the account."""
 
     spark: SparkSession
     location: TableLocation
     receipt: Receipt
     say: Say
 
-    def erase(self, accounts: list[str], theirs: DataFrame) -> None:
-        """Delete in an order in which an erasure that was cut off can be repeated.
+    def erase(self, accounts: list[str], account_sessions: DataFrame) -> None:
+        """Delete in an order that allows an interrupted erasure to be repeated.
 
-        First go the messages, then the rows of the accounts' sessions (`theirs`) that name nobody, then the rows that name
-        an account, `sessions` last: what tells whose a session is goes after the rows that are found by it. The rows of
-        `raw_events` stay without their messages: a warm start learns from them what was read.
+        First go the messages, then the rows of the `account_sessions` that name no account, then the rows that name an
+        account, `sessions` last. So a row that names a session's account goes after the rows that are found by it. The
+        rows of `raw_events` stay without their messages: a warm start reads in them which input has been read.
         """
         location = self.location
         named = self.spark.createDataFrame([(account,) for account in accounts], "account_id string")
-        for table in _OF_MESSAGES:
-            messages = _messages(location.read(self.spark.read, table), accounts, theirs)
+        for table in _MESSAGE_TABLES:
+            messages = _messages(location.read(self.spark.read, table), accounts, account_sessions)
             change = self._clear_values if table is RAW_EVENTS else self._delete_matching
-            self._count(table, change(table, messages, _MESSAGE))
+            self._count(table, change(table, messages, _MESSAGE_COLUMNS))
         has_backfill = location.exists(self.spark, BACKFILL)
         tables = (SESSION_CHANGES, BACKFILL, SESSIONS) if has_backfill else (SESSION_CHANGES, SESSIONS)
         nameless = dict.fromkeys(tables, 0)
-        if not theirs.isEmpty():
-            nameless = {table: self._delete_matching(table, theirs, _KEY, "t.account_id IS NULL") for table in tables}
+        if not account_sessions.isEmpty():
+            nameless = {
+                table: self._delete_matching(table, account_sessions, _SESSION_KEY, "t.account_id IS NULL")
+                for table in tables
+            }
         for table in tables:
-            self._count(table, nameless[table] + self._delete_matching(table, named, _ACCOUNT))
+            self._count(table, nameless[table] + self._delete_matching(table, named, _ACCOUNT_COLUMN))
             if table is not SESSION_CHANGES:
                 self.receipt.unnamed += self._clear_account(table, named)
-        for table in (*_OF_MESSAGES, *tables):
+        for table in (*_MESSAGE_TABLES, *tables):
             self._purge(table)
 
     def _count(self, table: Table, rows: int) -> None:
@@ -176,7 +190,7 @@ class _Erasure:
         self.say(f"{table.name}: {rows:,} rows are {'emptied' if table is RAW_EVENTS else 'deleted'}")
 
     def _purge(self, table: Table) -> None:
-        """Rewrite the files whose rows are hidden by deletion vectors, and note until when the old files stay."""
+        """Rewrite the files whose rows deletion vectors hide, and note until when the old files stay."""
         self.spark.sql(f"REORG TABLE {self.location.sql_name(table.name)} APPLY (PURGE)")
         found = self.location.properties(self.spark, table)
         log_ms, files_ms = (retention_ms_of(found, key) for key in RETENTION_PROPERTIES)
@@ -184,49 +198,52 @@ class _Erasure:
             until[table.name] = "unknown" if retention_ms is None else _iso(wall_clock_ms() + retention_ms)
 
     def _clear_account(self, table: Table, named: DataFrame) -> int:
-        """Clear the account in rows of others that name it internally, with an End that came before another player's Start.
+        """Clear the account in rows of other accounts that name it in their internal `_shown_end`.
 
-        The row has the Start's account, if there is one: so a Start that names the account is in a row that is deleted.
+        Such a row comes from an End of the account that preceded another player's Start. A row shows the account of its
+        Start, if there is one. So a Start that names the account is in a row that is deleted.
         """
         target = self.location.delta_table(self.spark, table)
         unnamed = F.col("t._shown_end").withField("account_id", F.lit(None).cast("string"))
         merge = target.alias("t").merge(named.alias("s"), "t._shown_end.account_id = s.account_id")
-        return _rows(target, merge.whenMatchedUpdate(set={"_shown_end": unnamed}).execute)
+        return _count_changed_rows(target, merge.whenMatchedUpdate(set={"_shown_end": unnamed}).execute)
 
     def _clear_values(self, table: Table, rows: DataFrame, key: tuple[str, ...]) -> int:
-        """Set `value` to null in the rows of a table that agree with one of `rows` in the columns `key`."""
+        """Set `value` to null in a table's rows that equal one of `rows` in the columns `key`."""
         target = self.location.delta_table(self.spark, table)
         merge = target.alias("t").merge(rows.alias("s"), " AND ".join(f"t.{name} = s.{name}" for name in key))
-        return _rows(target, merge.whenMatchedUpdate(set={"value": F.lit(None).cast("binary")}).execute)
+        return _count_changed_rows(target, merge.whenMatchedUpdate(set={"value": F.lit(None).cast("binary")}).execute)
 
     def _delete_matching(self, table: Table, rows: DataFrame, key: tuple[str, ...], condition: str = "true") -> int:
-        """Delete the rows of a table that agree with one of `rows` in the columns `key`, where `condition` holds too."""
+        """Delete a table's rows that equal one of `rows` in the columns `key` and satisfy `condition`."""
         target = self.location.delta_table(self.spark, table)
         on = " AND ".join((*(f"t.{name} = s.{name}" for name in key), condition))
         merge = target.alias("t").merge(rows.alias("s"), on).whenMatchedDelete()
-        return _rows(target, merge.execute)
+        return _count_changed_rows(target, merge.execute)
 
 
-def _messages(messages: DataFrame, accounts: list[str], theirs: DataFrame) -> DataFrame:
-    """The messages that name an account, as JSON or in what was to be some, and those of its sessions without an account."""
-    said = parse(messages.select("stream", *_MESSAGE), _NO_LIMITS)
-    is_readable = ~F.coalesce(F.col("reason").isin(*_UNREADABLE), F.lit(False))
+def _messages(messages: DataFrame, accounts: list[str], account_sessions: DataFrame) -> DataFrame:
+    """The messages that name an account, in JSON or malformed text, and its sessions' messages without an account."""
+    parsed = parse(messages.select("stream", *_MESSAGE_COLUMNS), _NO_LIMITS)
+    is_readable = ~F.coalesce(F.col("reason").isin(*_UNREADABLE_REASONS), F.lit(False))
     value = F.col("value")
     names = F.when(is_readable, json_names_account(value.cast("string"), accounts)).otherwise(
         malformed_text_names_account(value, accounts)
     )
-    return _of(said, accounts, theirs, names).select(*_MESSAGE).distinct()
+    return _rows_of_accounts(parsed, accounts, account_sessions, names).select(*_MESSAGE_COLUMNS).distinct()
 
 
-def _rows(target: DeltaTable, change: Callable[[], object]) -> int:
-    """How many rows a change changes; one that finds none may leave no version behind."""
+def _count_changed_rows(target: DeltaTable, change: Callable[[], object]) -> int:
+    """Run a change and count the rows that it changed; a change without rows may add no version to the table."""
     before = target.history(1).first()
     change()
     after = target.history(1).first()
     assert before is not None
     assert after is not None
     return (
-        0 if after.version == before.version else sum(int(after.operationMetrics.get(metric, 0)) for metric in _CHANGED)
+        0
+        if after.version == before.version
+        else sum(int(after.operationMetrics.get(metric, 0)) for metric in _ROW_COUNT_METRICS)
     )
 
 

@@ -1,4 +1,4 @@
-"""Compact what is over, delete what is not referred to: `OPTIMIZE` and `VACUUM`, safe beside the stream."""
+"""Compact past days and delete unreferenced files with `OPTIMIZE` and `VACUUM`, while the stream may run."""
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -35,7 +35,7 @@ from sessionization.spark.tables.schemas import (
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One statement, and the table that it is for."""
+    """One SQL statement, and the table that it changes."""
 
     table: str
     sql: str
@@ -48,51 +48,52 @@ class Step:
 def maintenance_steps(
     location: TableLocation, days: int, retentions_ms: Mapping[str, int], found: Mapping[str, Mapping[str, str]]
 ) -> list[Step]:
-    """What is to be done, in order, table by table.
+    """The statements in order, table by table.
 
-    A day that is still written to is left alone. So is `sessions`, which the stream compacts itself between two of its
-    own MERGEs: one of an `OPTIMIZE` and a MERGE of the same files fails, and a MERGE that fails ends the stream.
+    No `OPTIMIZE` touches the current day, because the stream still writes to it. None touches `sessions` either: the
+    stream compacts that table between two of its own MERGEs. If an `OPTIMIZE` and a MERGE change the same files, one of
+    them fails, and a failed MERGE ends the stream.
 
-    How old a file must be that `VACUUM` deletes is the table's property, which is set first where it is another: not
-    every runtime heeds `RETAIN`. The log is kept as long, for neither may outlast the other. A table that has a retention
-    of its own (`stream_progress`) keeps it.
+    `VACUUM` takes the age of deletable files from a table property, because not every runtime heeds `RETAIN`. Where the
+    property differs, it is set first. The table's log gets the same retention: neither may outlast the other. A table
+    with its own retention (`stream_progress`) retains it.
 
     Args:
         location: where the tables are.
-        days: how many of the days that are over are compacted, counted back from today.
-        retentions_ms: how old a file must be that is deleted, by the table's name; a table without is left alone.
+        days: how many past days are compacted, counted back from today.
+        retentions_ms: the least age of a file that is deleted, by the table's name; a table without one is skipped.
         found: the properties of each table, by its name.
     """
     return [
         step
         for table in (*TABLES, BACKFILL)
         if table.name in retentions_ms
-        for step in _steps_of(location, table, days, retentions_ms[table.name], found[table.name])
+        for step in _table_steps(location, table, days, retentions_ms[table.name], found[table.name])
     ]
 
 
-def _steps_of(
+def _table_steps(
     location: TableLocation, table: Table, days: int, retention_ms: int, found: Mapping[str, str]
 ) -> Iterable[Step]:
     name = location.sql_name(table.name)
-    has_its_own = any(key in RETENTION_PROPERTIES for key, _ in table.properties)
+    has_own_retention = any(key in RETENTION_PROPERTIES for key, _ in table.properties)
     wanted = dict(retention(retention_ms))
-    if not has_its_own and any(retention_ms_of(found, key) != retention_ms_of(wanted, key) for key in wanted):
-        set_to = ", ".join(f"'{key}' = '{value}'" for key, value in wanted.items())
-        yield Step(table.name, f"ALTER TABLE {name} SET TBLPROPERTIES ({set_to})")
+    if not has_own_retention and any(retention_ms_of(found, key) != retention_ms_of(wanted, key) for key in wanted):
+        assignments = ", ".join(f"'{key}' = '{value}'" for key, value in wanted.items())
+        yield Step(table.name, f"ALTER TABLE {name} SET TBLPROPERTIES ({assignments})")
     for day in table.partitioned_by:
-        past = f"{day} >= date_sub(current_date(), {days}) AND {day} < current_date()"
-        yield Step(table.name, f"OPTIMIZE {name} WHERE {past}")
+        past_days = f"{day} >= date_sub(current_date(), {days}) AND {day} < current_date()"
+        yield Step(table.name, f"OPTIMIZE {name} WHERE {past_days}")
     yield Step(table.name, f"VACUUM {name}")
 
 
 def maintain(settings: MaintainSettings, say: Say, stop: threading.Event) -> None:
-    """Do the steps one after the other, until `stop` is set; then delete input files that both queries are through with.
+    """Do the steps one after the other until `stop` is set; then delete input files that both queries have committed.
 
-    What the rollup has not read of `session_changes` is kept, where the checkpoint is known to tell.
+    Given a checkpoint, the rows of `session_changes` that the rollup has not read are protected from deletion.
 
-    Raises `ConfigurationError` when the tables are not there, `CheckpointError` as `open_tables_exclusively` does, and `MaintenanceError`
-    at the end when something could not be done.
+    Raises `ConfigurationError` when the tables do not exist, `CheckpointError` as `open_tables_exclusively` does, and
+    `MaintenanceError` at the end when a step failed.
     """
     with open_tables_exclusively(settings, TABLES, say, stop) as (spark, location):
         tables = (*TABLES, BACKFILL) if location.exists(spark, BACKFILL) else TABLES
@@ -111,48 +112,48 @@ def maintain(settings: MaintainSettings, say: Say, stop: threading.Event) -> Non
 
 
 def run_steps(todo: Iterable[Step], run: Callable[[str], object], say: Say, stop: threading.Event) -> list[str]:
-    """Run the steps until `stop` is set; what one leaves undone leaves the rest of its table to the next time.
+    """Run the steps until `stop` is set; after an undone step the table's further steps wait for the next run.
 
-    A step that meets changes of the same files by somebody else, time and again, is put off, which is no failure.
+    A step is put off if other writers change the same files on every attempt. That is not a failure.
 
     Returns:
-        What failed, and why, one text each.
+        One text per failure, with its cause.
     """
     failures: list[str] = []
-    left: set[str] = set()
+    skipped_tables: set[str] = set()
     for step in todo:
         if stop.is_set():
             say("stopped; the rest is left to the next time")
             break
-        if step.table in left:
+        if step.table in skipped_tables:
             continue
-        what = f"{step.verb} of {step.table}"
+        description = f"{step.verb} of {step.table}"
         try:
             retry_on_conflict(run)(step.sql)
         except (PySparkException, Py4JError) as error:
             cause = root_cause(str(error))
-            left.add(step.table)
+            skipped_tables.add(step.table)
             if is_conflict(error):
-                say(f"{what} is put off to the next time: {cause}")
+                say(f"{description} is put off to the next time: {cause}")
             else:
-                say(f"{what} failed: {cause}")
-                failures.append(f"{what} failed: {cause}")
+                say(f"{description} failed: {cause}")
+                failures.append(f"{description} failed: {cause}")
         else:
-            say(f"{what} is done")
+            say(f"{description} is done")
     return failures
 
 
 def _protect_backlog(
     spark: SparkSession, location: TableLocation, checkpoints: Path, retentions_ms: dict[str, int], say: Say
 ) -> list[str]:
-    """Let `session_changes` keep what the rollup has not read, or leave it alone where that is not known."""
+    """Extend the retention of `session_changes` over the rollup's backlog; skip the table if the backlog is unknown."""
     name = SESSION_CHANGES.name
-    newest = location.delta_table(spark, SESSION_CHANGES).history(1).collect()[0].version
-    merged = (
+    newest_version = location.delta_table(spark, SESSION_CHANGES).history(1).collect()[0].version
+    merged_ms = (
         location.read(spark.read, SESSIONS).agg(F.unix_millis(F.max("updated_at")).alias("at_ms")).collect()[0].at_ms
     )
     try:
-        behind_ms = backlog_age_ms(checkpoints, newest, merged, wall_clock_ms())
+        behind_ms = backlog_age_ms(checkpoints, newest_version, merged_ms, wall_clock_ms())
     except SessionizationError as error:
         del retentions_ms[name]
         say(f"{name} is left alone: {error}")
