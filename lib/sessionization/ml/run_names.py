@@ -24,7 +24,7 @@ class RunKind(StrEnum):
 def sqlite_file(store: str) -> Path | None:
     """The file of a store that is a SQLite file; None for any other store.
 
-    >>> sqlite_file("sqlite:////kept/mlflow.db"), sqlite_file("databricks")
-    (PosixPath('/kept/mlflow.db'), None)
+    >>> sqlite_file("sqlite:////runs/mlflow.db"), sqlite_file("databricks")
+    (PosixPath('/runs/mlflow.db'), None)
     """
     return Path(store.removeprefix(_SQLITE)) if store.startswith(_SQLITE) else None

@@ -16,7 +16,7 @@ class BatchLog:
     """Writes records. Raises `OSError` where one cannot be written, and still tries to write the next one."""
 
     def __init__(self, file: Path | None) -> None:
-        """`file` is rolled at `MOST_BYTES`. Without a file the lines go to the process's stderr, which a cluster logs."""
+        """`file` is rolled at `MOST_BYTES`. Without it the lines go to the process's stderr, which a cluster logs."""
         self._handler: logging.Handler = (
             _StderrHandler(sys.__stderr__)
             if file is None

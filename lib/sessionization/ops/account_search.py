@@ -35,7 +35,7 @@ def json_names_account(text: Column, accounts: Iterable[str]) -> Column:
 
 
 def malformed_text_names_account(value: Column, accounts: Sequence[str]) -> Column:
-    """Whether a malformed message has an account as a whole word (UTF-8 or Latin-1), or as the number `psnAccountId`."""
+    """Whether a malformed message has an account as a whole word (UTF-8, Latin-1), or as the number `psnAccountId`."""
     texts = (value.cast("string"), F.decode(value, "ISO-8859-1"))
     words = (F.rlike(text, F.lit(_word_pattern(account))) for text in texts for account in accounts)
     return _any(words) | _any(_is_number(texts[0], account) for account in accounts)

@@ -1,4 +1,4 @@
-"""How a job that changes the tables beside the stream comes to them: by the checkpoint that is theirs, and alone on folders."""
+"""Open the tables for a job that changes them: check that the checkpoint owns them, and lock tables in folders."""
 
 import contextlib
 import threading
@@ -22,11 +22,11 @@ def open_tables_exclusively(
     say: Say,
     stop: threading.Event | None = None,
 ) -> Iterator[tuple[SparkSession, TableLocation]]:
-    """A session and the location of the tables, to be changed by the body; on folders every other job is kept out meanwhile.
+    """Give a session and the location of the tables, which the body may change; locks out other jobs on folders.
 
-    Raises `ConfigurationError` where a table that is needed is not there, `CheckpointError` where another job runs on folders or
-    `--checkpoints` is not the folder of the one that writes the tables, and `StoppedError` when `stop` is set before the
-    body begins. A folder that is no checkpoint is left as it is.
+    Raises `ConfigurationError` where a needed table does not exist, `CheckpointError` where another job runs on the
+    folders or `--checkpoints` does not own the tables, and `StoppedError` when `stop` is set before the body begins. A
+    folder that is not a checkpoint is not changed.
     """
     location, checkpoints = TableLocation.of(settings), settings.checkpoints
     with contextlib.ExitStack() as stack:

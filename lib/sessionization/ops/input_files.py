@@ -1,7 +1,7 @@
-"""Input files that nobody needs any more: both queries are through with them, and they are old enough.
+"""Delete input files that are old enough and that both queries have read.
 
-Spark's own `cleanSource` knows one query; here two read the same files. So it is read from both checkpoints, as Spark's file
-source keeps them, which micro-batch took which file. What is not understood there deletes nothing.
+Spark's own `cleanSource` knows one query, but here two queries read the same files. So both checkpoints are read: the
+logs of Spark's file source list which micro-batch took which file. An unknown form of these logs deletes nothing.
 """
 
 import json
@@ -23,31 +23,35 @@ _SECOND_MS = 1_000
 
 
 def delete_read_files(checkpoints: Path, retention_ms: int, now_ms: int, stop: threading.Event) -> int:
-    """Delete input files whose micro-batches both queries have committed, and that are older than `retention_ms`.
+    """Delete input files that are older than `retention_ms`, if both queries have committed their micro-batches.
 
-    No micro-batch that may still be repeated reads them, and their messages are in `raw_events`. A file that was replaced
-    after it was read is left, and so is all where the checkpoint reads from Kafka.
+    No micro-batch that may be repeated reads such a file, and its messages are in `raw_events`. A file that was
+    replaced after it was read is not deleted. Nothing is deleted where the checkpoint reads from Kafka.
 
     Args:
         checkpoints: the sessionize job's folder.
-        retention_ms: how old a file must be, by its modification time.
+        retention_ms: the least age of a deleted file, by its modification time.
         now_ms: the time now.
-        stop: ends it between two files.
+        stop: ends the deletion between two files.
 
     Returns:
-        How many were deleted.
+        How many files were deleted.
 
     Raises `CheckpointError` where the checkpoint cannot be read, or a file cannot be deleted.
     """
     try:
-        fixed = json.loads((checkpoints / LAYOUT_FILE).read_text(encoding="utf-8"))["fixed"]
-        if fixed["source"] != "files":
+        layout = json.loads((checkpoints / LAYOUT_FILE).read_text(encoding="utf-8"))["fixed"]
+        if layout["source"] != "files":
             return 0
-        old = dict(_older_than(now_ms - retention_ms, Path(fixed["input"])))
+        old = dict(_older_than(now_ms - retention_ms, Path(layout["input"])))
         for query in (SESSIONIZE, ARCHIVE):
-            taken = _taken(checkpoints / query, old.keys())
-            # A second's grace: not every file system keeps milliseconds.
-            old = {file: ms for file, ms in old.items() if file in taken and ms <= taken[file] + _SECOND_MS}
+            committed_files = _committed_files(checkpoints / query, old.keys())
+            # One second of tolerance: not every file system stores milliseconds.
+            old = {
+                file: ms
+                for file, ms in old.items()
+                if file in committed_files and ms <= committed_files[file] + _SECOND_MS
+            }
         return _delete(old, stop)
     except OSError as error:
         msg = f"{error.filename or checkpoints} cannot be read or deleted ({error.strerror}): see to its permissions"
@@ -74,33 +78,35 @@ def _delete(files: dict[Path, int], stop: threading.Event) -> int:
     return count
 
 
-def _taken(query: Path, among: Container[Path]) -> dict[Path, int]:
-    """Of the files `among`, those of the query's committed micro-batches, with their modification times then."""
+def _committed_files(query: Path, candidates: Container[Path]) -> dict[Path, int]:
+    """The `candidates` that the query's committed micro-batches took, with their modification times at that moment."""
     committed = newest_committed_batch(query)
     if committed < 0:
         return {}
-    number, last = _file_source(read_started_batch(query, committed))
-    taken: dict[Path, int] = {}
-    for entry in _entries(query / "sources" / str(number)):
+    source_number, last_batch = _file_source(read_started_batch(query, committed))
+    committed_files: dict[Path, int] = {}
+    for entry in _log_entries(query / "sources" / str(source_number)):
         file = Path(unquote(urlsplit(entry["path"]).path))
-        if entry["batchId"] <= last and file in among:
-            taken[file] = max(int(entry["timestamp"]), taken.get(file, 0))
-    return taken
+        if entry["batchId"] <= last_batch and file in candidates:
+            committed_files[file] = max(int(entry["timestamp"]), committed_files.get(file, 0))
+    return committed_files
 
 
 def _file_source(batch: StartedBatch) -> tuple[int, int]:
-    """The number of the source that reads files, and how far in its own log a micro-batch went, -1 if nowhere."""
+    """The number of the source that reads files, and the last entry of its log that a micro-batch took, or -1."""
     for number, offset in enumerate(batch.sources):
         if isinstance(offset, dict) and "logOffset" in offset:
             return number, int(offset["logOffset"])
     return 0, -1
 
 
-def _entries(log: Path) -> Iterator[dict[str, Any]]:
-    """The entries of a file source's log: those of the newest compacted file, and what came after it."""
-    named = [(int(match[1]), match[2], entry) for entry in log.iterdir() if (match := _LOG_FILE.fullmatch(entry.name))]
-    compacted = max((number for number, is_compact, _ in named if is_compact), default=-1)
-    for number, is_compact, file in named:
+def _log_entries(log: Path) -> Iterator[dict[str, Any]]:
+    """The entries of a file source's log: those in the newest compacted file, and in all later files."""
+    log_files = [
+        (int(match[1]), match[2], entry) for entry in log.iterdir() if (match := _LOG_FILE.fullmatch(entry.name))
+    ]
+    compacted = max((number for number, is_compact, _ in log_files if is_compact), default=-1)
+    for number, is_compact, file in log_files:
         if number < compacted or (number == compacted and not is_compact):
             continue
         with file.open(encoding="utf-8") as lines:

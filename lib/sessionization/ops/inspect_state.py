@@ -1,4 +1,4 @@
-"""Say what the operator remembers, and whether it is as it must be."""
+"""Print a summary of the operator's state, and check its invariants."""
 
 from collections.abc import Iterator
 
@@ -15,25 +15,25 @@ from sessionization.spark.checkpoint.folder import SESSIONIZE, Checkpoint, read_
 from sessionization.spark.checkpoint.spark_logs import read_started_batch
 from sessionization.spark.engine.session import job_session
 
-_KINDS = ("devices", "live", "closed", "pending_ends", "timers")
+_COUNTS = ("devices", "live", "closed", "pending_ends", "timers")
 
 
 def inspect_state(settings: InspectSettings, say: Say) -> None:
     """Print the state of a checkpoint, and check its invariants.
 
-    Raises `CheckpointError` or `ConfigurationError` where there is no state to read, and `StateError` at the end where an
-    invariant does not hold.
+    Raises `CheckpointError` or `ConfigurationError` where there is no state to read, and `StateError` at the end where
+    an invariant does not hold.
     """
     checkpoint = read_checkpoint(settings.checkpoints)
     with job_session() as spark:
         state = StateReader(spark, checkpoint.folder).at_newest()
         context = state_context(checkpoint, state)
-        for line in _lines(state, context, settings):
+        for line in _report_lines(state, context, settings):
             say(line)
-        found, count = check_state(state, context), len(invariant_names(context))
-    if found:
+        violations, count = check_state(state, context), len(invariant_names(context))
+    if violations:
         msg = (
-            f"{len(found)} of {count} invariants do not hold ({'; '.join(map(str, found))}): "
+            f"{len(violations)} of {count} invariants do not hold ({'; '.join(map(str, violations))}): "
             "keep a copy of the checkpoint, and see docs/state.md"
         )
         raise StateError(msg)
@@ -41,20 +41,23 @@ def inspect_state(settings: InspectSettings, say: Say) -> None:
 
 
 def state_context(checkpoint: Checkpoint, state: StateReader) -> StateContext:
-    """What the state after a micro-batch is held against.
+    """The context for checks of the state after a micro-batch.
 
-    Raises `CheckpointError` where Spark's log does not say.
+    Raises `CheckpointError` where Spark's log lacks the number of partitions.
     """
     assert state.batch_id is not None
-    written = read_started_batch(checkpoint.folder / SESSIONIZE, state.batch_id)
-    if written.partitions is None:
-        msg = f"micro-batch {state.batch_id} in --checkpoints {checkpoint.folder} does not tell its state partitions: deploy the version that began it"
+    started_batch = read_started_batch(checkpoint.folder / SESSIONIZE, state.batch_id)
+    if started_batch.partitions is None:
+        msg = (
+            f"micro-batch {state.batch_id} in --checkpoints {checkpoint.folder} does not say how many state partitions "
+            "it has: deploy the version that began it"
+        )
         raise CheckpointError(msg)
-    return StateContext(written.clock_ms, checkpoint.in_force, checkpoint.layout, written.partitions)
+    return StateContext(started_batch.clock_ms, checkpoint.in_force, checkpoint.layout, started_batch.partitions)
 
 
 def check_state(state: StateReader, context: StateContext) -> list[Violation]:
-    """The invariants that the state breaks; it is read once, and held meanwhile."""
+    """The invariants that the state breaks; the state is read once and cached during the checks."""
     entries, timers = state.entries().cache(), state.timers().cache()
     try:
         return find_violations(entries, timers, context)
@@ -64,48 +67,48 @@ def check_state(state: StateReader, context: StateContext) -> list[Violation]:
 
 
 def invariant_frame(state: StateReader) -> DataFrame:
-    """What must be true of the state, and is not: for notebooks.
+    """All invariants and how often the state breaks each, for notebooks.
 
     Returns:
-        `invariant`, `broken` (of how many entries, devices or keys it is not true; 0 is as it must be) and `example`.
+        `invariant`, `broken` (how many entries, devices or keys break it; 0 in a correct state) and `example`.
 
     Raises as `inspect_state` does, but nothing where an invariant does not hold.
     """
     state = state.at_newest()
     context = state_context(read_checkpoint(state.checkpoints), state)
-    found = {one.invariant: one for one in check_state(state, context)}
+    by_invariant = {violation.invariant: violation for violation in check_state(state, context)}
     rows = [
-        (name, *((found[name].count, found[name].example) if name in found else (0, None)))
+        (name, *((by_invariant[name].count, by_invariant[name].example) if name in by_invariant else (0, None)))
         for name in invariant_names(context)
     ]
     return state.spark.createDataFrame(rows, "invariant string, broken bigint, example string")
 
 
-def _lines(state: StateReader, context: StateContext, settings: InspectSettings) -> Iterator[str]:
+def _report_lines(state: StateReader, context: StateContext, settings: InspectSettings) -> Iterator[str]:
     partitions = state.by_partition().collect()
     yield (
         f"state after micro-batch {state.batch_id} of {utc(context.clock_ms):%Y-%m-%d %H:%M:%S} UTC, "
         f"{context.layout}, in {context.partitions} partitions"
     )
-    yield _table(("partition", *_KINDS), [*partitions, _sum(partitions)])
+    yield _text_table(("partition", *_COUNTS), [*partitions, _total(partitions)])
     if settings.fullest:
-        yield from _frame("the devices with the most entries", state.largest_devices(settings.fullest))
+        yield from _section("the devices with the most entries", state.largest_devices(settings.fullest))
     if settings.device is not None:
-        yield from _frame(f"device {settings.device}", state.of_device(settings.device))
+        yield from _section(f"device {settings.device}", state.of_device(settings.device))
 
 
-def _sum(partitions: list[Row]) -> Row:
-    return Row(partition="all", **{kind: sum(row[kind] for row in partitions) for kind in _KINDS})
+def _total(partitions: list[Row]) -> Row:
+    return Row(partition="all", **{name: sum(row[name] for row in partitions) for name in _COUNTS})
 
 
-def _frame(title: str, frame: DataFrame) -> Iterator[str]:
+def _section(title: str, frame: DataFrame) -> Iterator[str]:
     rows = frame.select(*(F.col(name).cast("string") for name in frame.columns)).collect()
     yield f"{title}:" if rows else f"{title}: nothing is remembered"
     if rows:
-        yield _table(tuple(frame.columns), rows)
+        yield _text_table(tuple(frame.columns), rows)
 
 
-def _table(names: tuple[str, ...], rows: list[Row]) -> str:
+def _text_table(names: tuple[str, ...], rows: list[Row]) -> str:
     cells = [names, *(tuple("-" if row[name] is None else str(row[name]) for name in names) for row in rows)]
     widths = [max(len(line[at]) for line in cells) for at in range(len(names))]
     return "\n".join(

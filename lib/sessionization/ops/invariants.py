@@ -1,4 +1,4 @@
-"""What must be true of the operator's state after every micro-batch (docs/state.md), checked on the state as it is read back."""
+"""The invariants of the operator's state after every micro-batch (docs/state.md), checked on the state as read back."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from sessionization.spark.operator.group_store import BUCKETS, RECENT
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """An invariant that does not hold: of how many entries, devices or keys, and the first of them."""
+    """An invariant that does not hold: the number of entries, devices or keys that break it, and the first of them."""
 
     invariant: str
     count: int
@@ -25,10 +25,10 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class StateContext:
-    """What the state is held against: the clock of its micro-batch, and how it was laid out and ruled then.
+    """The context in which the state was written: the clock of its micro-batch, the rules, layout and partitions.
 
-    While timers of former rules may still be set, what follows from the rules alone is not checked: whether a key has one
-    timer, and for which instant.
+    While timers of former rules may still be set, two invariants that follow from the rules alone are not checked:
+    that a key has one timer, and that it is set for the right instant.
     """
 
     clock_ms: int
@@ -42,7 +42,7 @@ class StateContext:
 
     @property
     def loosest(self) -> Rules:
-        """The longest of each rule that what is remembered may have been under."""
+        """The largest value of each rule that may have applied to entries in the state."""
         rules, previous = self.in_force.rules, self.in_force.previous or self.in_force.rules
         return Rules(
             max(rules.heartbeat_ms, previous.heartbeat_ms),
@@ -53,7 +53,7 @@ class StateContext:
 
     @property
     def is_settled(self) -> bool:
-        """Whether no timer of former rules can be left."""
+        """Whether no timer of former rules can remain."""
         previous = self.in_force.previous
         if previous is None:
             return True
@@ -65,52 +65,56 @@ ONE_LIVE = "a device has at most one live session"
 ONE_TIMER = "a grouping key has one timer"
 RIGHT_INSTANT = "a timer is set for the instant that follows from what is remembered"
 
-_NEEDS = {
+_REQUIRED_FIELDS = {
     "live": {"platform", "started_ms", "opened_ms"},
     "closed": {"platform", "started_ms", "ended_ms", "end_reason", "revision", "since_ms", "place"},
     "pending_end": {"platform", "ended_ms", "since_ms", "place"},
 }
-_MAY_HAVE = {
+_OPTIONAL_FIELDS = {
     "live": {"account_id"},
     "closed": {"account_id", "foreground_s"},
     "pending_end": {"account_id", "foreground_s"},
 }
-_FIELDS = set.union(*_NEEDS.values(), *_MAY_HAVE.values())
+_ALL_FIELDS = set.union(*_REQUIRED_FIELDS.values(), *_OPTIONAL_FIELDS.values())
 
 
 def find_violations(entries: DataFrame, timers: DataFrame, context: StateContext) -> list[Violation]:
-    """The invariants that do not hold, in the order of the page; none is what must come out.
+    """The invariants that do not hold, in the order of docs/state.md; an empty list for a correct state.
 
     Args:
         entries: as `StateReader.entries`.
         timers: as `StateReader.timers`, of the same micro-batch.
-        context: what they are held against.
+        context: the context of that micro-batch.
     """
     checks = (
-        *_of(
+        *_count_violations(
             entries,
             _entry_checks(context),
             F.concat_ws(" ", F.lit("device"), "device_id", F.lit("session"), "session_id"),
         ),
-        *_of(_devices(entries), _device_checks(context), F.concat_ws(" ", F.lit("device"), "device_id")),
-        *_of(_keys(entries, timers), _key_checks(context), F.concat_ws(" ", F.lit("key"), "grouping_key")),
+        *_count_violations(
+            _by_device(entries), _device_checks(context), F.concat_ws(" ", F.lit("device"), "device_id")
+        ),
+        *_count_violations(
+            _by_key(entries, timers), _key_checks(context), F.concat_ws(" ", F.lit("key"), "grouping_key")
+        ),
     )
     return [found for found in checks if found.count]
 
 
 def invariant_names(context: StateContext) -> list[str]:
-    """What is checked at a context."""
+    """The names of the invariants that are checked in a context."""
     return [*_entry_checks(context), *_device_checks(context), *_key_checks(context)]
 
 
-def _of(rows: DataFrame, checks: Mapping[str, Column], named: Column) -> Iterator[Violation]:
-    """Count for each check the rows of which its condition is true; all of them in one pass."""
+def _count_violations(rows: DataFrame, checks: Mapping[str, Column], label: Column) -> Iterator[Violation]:
+    """Count for each check the rows that satisfy its condition, all checks in one pass."""
     counts = [
         column
         for number, is_broken in enumerate(checks.values())
         for column in (
             F.count_if(F.coalesce(is_broken, F.expr("false"))).alias(f"count_{number}"),
-            F.min(F.when(is_broken, named)).alias(f"example_{number}"),
+            F.min(F.when(is_broken, label)).alias(f"example_{number}"),
         )
     ]
     found = rows.agg(*counts).first()
@@ -120,19 +124,19 @@ def _of(rows: DataFrame, checks: Mapping[str, Column], named: Column) -> Iterato
 
 
 def _entry_checks(context: StateContext) -> dict[str, Column]:
-    """Invariants of a single entry, each with the condition that breaks it."""
+    """The invariants of a single entry, each with the condition that breaks it."""
     status, clock, longest = F.col("status"), F.lit(context.clock_ms), context.loosest
     incomplete = F.expr("false")
-    for name, needs in _NEEDS.items():
-        lacks = [F.col(field).isNull() for field in sorted(needs)]
-        has_more = [F.col(field).isNotNull() for field in sorted(_FIELDS - needs - _MAY_HAVE[name])]
-        incomplete |= (status == name) & _any(*lacks, *has_more)
+    for name, required in _REQUIRED_FIELDS.items():
+        lacks_required = [F.col(field).isNull() for field in sorted(required)]
+        has_others = [F.col(field).isNotNull() for field in sorted(_ALL_FIELDS - required - _OPTIONAL_FIELDS[name])]
+        incomplete |= (status == name) & _any(*lacks_required, *has_others)
     is_at_home = F.col("grouping_key") == context.layout.grouping_key()
     if context.layout.device_groups is not None:
-        own = F.expr(f"crc32(CAST(device_id AS BINARY)) div {context.layout.device_groups} % {BUCKETS}")
-        is_at_home &= F.col("bucket").isin(RECENT) | (F.col("bucket") == own)
+        own_bucket = F.expr(f"crc32(CAST(device_id AS BINARY)) div {context.layout.device_groups} % {BUCKETS}")
+        is_at_home &= F.col("bucket").isin(RECENT) | (F.col("bucket") == own_bucket)
     return {
-        "an entry is live, closed or a pending end": status.isNull() | ~status.isin(*_NEEDS),
+        "an entry is live, closed or a pending end": status.isNull() | ~status.isin(*_REQUIRED_FIELDS),
         "an entry has all that its status needs and no more": incomplete,
         "an entry says what this version knows": _any(
             ~F.col("platform").isin("pc", "console"),
@@ -151,16 +155,16 @@ def _entry_checks(context: StateContext) -> dict[str, Column]:
     }
 
 
-def _devices(entries: DataFrame) -> DataFrame:
-    """One row per device: what its entries are together."""
+def _by_device(entries: DataFrame) -> DataFrame:
+    """One row per device that summarises its entries."""
     in_order = Window.partitionBy("device_id").orderBy("started_ms", "session_id")
-    following = F.when(
+    next_start = F.when(
         F.col("status") != "pending_end",
         F.min(F.when(F.col("status") != "pending_end", F.col("started_ms"))).over(
             in_order.rowsBetween(1, Window.unboundedFollowing)
         ),
     )
-    with_next = entries.withColumn("next_ms", following)
+    with_next = entries.withColumn("next_ms", next_start)
     return with_next.groupBy("device_id").agg(
         F.count("*").alias("entries"),
         F.count_if(F.col("status") == "live").alias("live"),
@@ -183,18 +187,18 @@ def _device_checks(context: StateContext) -> dict[str, Column]:
     }
 
 
-def _keys(entries: DataFrame, timers: DataFrame) -> DataFrame:
+def _by_key(entries: DataFrame, timers: DataFrame) -> DataFrame:
     """One row per grouping key that holds an entry or a timer."""
-    remembered = entries.groupBy("grouping_key").agg(
+    entries_by_key = entries.groupBy("grouping_key").agg(
         F.count("*").alias("entries"),
         F.bool_or(F.col("status") == "live").alias("is_live"),
         F.min(F.when(F.col("status") != "live", F.col("since_ms"))).alias("oldest_ms"),
     )
     due = F.unix_millis("due_at")
-    set_timers = timers.groupBy("grouping_key").agg(
+    timers_by_key = timers.groupBy("grouping_key").agg(
         F.count("*").alias("timers"), F.min(due).alias("due_ms"), F.collect_set("partition").alias("partitions")
     )
-    return remembered.join(set_timers, "grouping_key", "full")
+    return entries_by_key.join(timers_by_key, "grouping_key", "full")
 
 
 def _key_checks(context: StateContext) -> dict[str, Column]:
@@ -202,7 +206,7 @@ def _key_checks(context: StateContext) -> dict[str, Column]:
     step, phase = F.lit(rules.heartbeat_ms), F.crc32(F.col("grouping_key").cast("binary")) % rules.heartbeat_ms
     deadline = F.col("oldest_ms") + rules.late_retention_ms
     earliest = F.when(F.col("is_live"), clock + 1).otherwise(F.greatest(deadline, clock + 1))
-    wanted = earliest + F.pmod(phase - earliest, step)
+    expected_ms = earliest + F.pmod(phase - earliest, step)
     checks = {
         "a timer is set where something is remembered": F.col("timers").isNull(),
         "no timer is set where nothing is remembered": F.col("entries").isNull(),
@@ -214,18 +218,18 @@ def _key_checks(context: StateContext) -> dict[str, Column]:
     }
     if context.is_settled:
         checks[ONE_TIMER] = F.col("timers") > 1
-        checks[RIGHT_INSTANT] = F.col("entries").isNotNull() & (F.col("due_ms") != wanted)
+        checks[RIGHT_INSTANT] = F.col("entries").isNotNull() & (F.col("due_ms") != expected_ms)
     return checks
 
 
 def _partition(context: StateContext) -> Column:
-    """Where Spark keeps a grouping key: by the hash that it shuffles by."""
+    """The partition in which Spark stores a grouping key, from the hash of Spark's shuffle."""
     return F.pmod(F.hash("grouping_key"), F.lit(context.partitions))
 
 
 def _any(*conditions: Column) -> Column:
-    """Whether one of the conditions is true, whatever is unknown of the others."""
-    whether = F.expr("false")
+    """Whether any condition is true; unknown (null) conditions count as false."""
+    is_any_true = F.expr("false")
     for condition in conditions:
-        whether |= F.coalesce(condition, F.expr("false"))
-    return whether
+        is_any_true |= F.coalesce(condition, F.expr("false"))
+    return is_any_true

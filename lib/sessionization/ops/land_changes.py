@@ -1,4 +1,4 @@
-"""Bring what `--sink kafka` has sent to `--output-topic` into `session_changes`, each change once."""
+"""Write the changes that `--sink kafka` sent to `--output-topic` into `session_changes`, each change once."""
 
 import logging
 import threading
@@ -31,20 +31,20 @@ _log = logging.getLogger(__name__)
 _QUERY = "land_changes"
 
 MAX_CHANGES_PER_MICRO_BATCH = ROWS_PER_FILE
-"""Bound on what one micro-batch takes from a backlog: it is held in memory, and written as one file."""
+"""Bound on the changes that one micro-batch takes: they are held in memory, and written as one file."""
 
 
 def land_changes(settings: LandChangesSettings, say: Say, stop: threading.Event) -> None:
-    """Run until `stop` is set or `settings.run_for` is over; a restart with the same checkpoint goes on from there.
+    """Run until `stop` is set or `settings.run_for` is over; a restart with the same checkpoint continues from there.
 
-    Raises `ConfigurationError` or `CheckpointError` before anything is started, and `StreamError` when the query ended on
-    its own.
+    Raises `ConfigurationError` or `CheckpointError` before anything is started, and `StreamError` when the query ended
+    on its own.
     """
     if settings.bootstrap_servers is None:
         msg = "--bootstrap-servers is missing: name the brokers that sessionize --sink kafka writes to"
         raise ConfigurationError(msg)
     location = TableLocation.of(settings)
-    location.require_folder(SESSION_CHANGES)  # what a sessionize job makes from here on would not be held
+    location.require_folder(SESSION_CHANGES)  # the lock would not cover a table that a sessionize job creates later
     _refuse_other_topic(settings.checkpoints, settings.output_topic)
     log = settings.checkpoints / "engine.log"
     is_ours = not has_session()
@@ -65,25 +65,25 @@ def land_changes(settings: LandChangesSettings, say: Say, stop: threading.Event)
 
 
 def _refuse_other_topic(checkpoints: Path, output_topic: str) -> None:
-    """Check that what the folder's query has read, if it has, is the topic: what it had not taken of another is not landed.
+    """Check that the folder's query read this topic, if it has run: unread changes of another topic would be lost.
 
     Raises `CheckpointError`.
     """
     query = checkpoints / _QUERY
     number = newest_started_batch(query)
     sources = read_started_batch(query, number).sources if number >= 0 else ()
-    read = [name for source in sources for name in source or ()]
-    if read and output_topic not in read:
+    topics_read = [name for source in sources for name in source or ()]
+    if topics_read and output_topic not in topics_read:
         msg = (
-            f"--checkpoints {checkpoints} was begun with --output-topic {', '.join(read)}, not {output_topic}: give the same "
-            "again, or a new --checkpoints folder"
+            f"--checkpoints {checkpoints} was begun with --output-topic {', '.join(topics_read)}, not {output_topic}: "
+            "give the same again, or a new --checkpoints folder"
         )
         raise CheckpointError(msg)
 
 
 @dataclass(frozen=True, slots=True)
 class Landing:
-    """The query that appends the topic's changes to `session_changes`; `options` are the Kafka client's."""
+    """The query that appends the topic's changes to `session_changes`; `options` are options of the Kafka client."""
 
     location: TableLocation
     options: Mapping[str, str]
@@ -115,23 +115,23 @@ class Landing:
 
 
 def append_missing_changes(location: TableLocation, output_topic: str, changes: DataFrame) -> None:
-    """Append those of the changes from a topic that the table has not; the same ones again append nothing.
+    """Append the topic's changes that the table lacks; a second call with the same changes appends nothing.
 
-    So it matters neither how often the stream sent a change, nor how often this micro-batch is repeated.
+    So the stream may send a change several times, and this micro-batch may be repeated.
     """
     changes = changes.persist()
     try:
-        foreign = changes.where(~changes_topic.is_change()).count()
-        if foreign:
-            _log.warning("%s records of %s are no changes, and left out: who sends them?", foreign, output_topic)
+        foreign_count = changes.where(~changes_topic.is_change()).count()
+        if foreign_count:
+            _log.warning("%s records of %s are no changes, and left out: who sends them?", foreign_count, output_topic)
         table = location.read(changes.sparkSession.read, SESSION_CHANGES)
-        new = changes_topic.missing_from(table, changes.where(changes_topic.is_change())).persist()
+        missing = changes_topic.missing_from(table, changes.where(changes_topic.is_change())).persist()
         try:
-            if not new.isEmpty():
-                location.append(new.coalesce(1), SESSION_CHANGES)
+            if not missing.isEmpty():
+                location.append(missing.coalesce(1), SESSION_CHANGES)
         finally:
-            new.unpersist()
-    except Exception as error:  # noqa: BLE001 - whatever it was, its text must be short
+            missing.unpersist()
+    except Exception as error:  # noqa: BLE001 - Spark reports the text of any error, so it must be short
         raise StreamError(root_cause(str(error))) from None
     finally:
         changes.unpersist()
@@ -140,7 +140,7 @@ def append_missing_changes(location: TableLocation, output_topic: str, changes: 
 def wait_and_stop(
     query: StreamingQuery, checkpoint: Path, stop: threading.Event, run_for_ms: int | None, say: Say
 ) -> None:
-    """Wait for the end, and stop the query between two micro-batches: one that it repeats would bring back what was erased.
+    """Wait for the end, and stop the query between two micro-batches: a repeated one would write erased rows again.
 
     Raises `StreamError` when the query ended on its own.
     """
@@ -153,5 +153,8 @@ def wait_and_stop(
     if failure is None and has_unfinished_batch(checkpoint):
         say("the query is cut off within a micro-batch, which the next start repeats")
     if failure is not None:
-        msg = f"the query stopped: {root_cause(str(failure))}; nothing is lost: mend the cause, start again with the same options"
+        msg = (
+            f"the query stopped: {root_cause(str(failure))}; nothing is lost: "
+            "mend the cause, start again with the same options"
+        )
         raise StreamError(msg)

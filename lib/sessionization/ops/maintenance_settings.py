@@ -1,4 +1,4 @@
-"""The settings of the jobs beside the stream: one field an option, checked once, here."""
+"""The settings of the jobs other than the stream: one field per option, all checked here."""
 
 from pathlib import Path
 from typing import Annotated, Self
@@ -18,11 +18,11 @@ _SAFE_MS = 7 * DAY_MS
 
 
 class MaintainSettings(TableLocationSettings):
-    """Compact the days that are over, and delete the files that no table refers to any more.
+    """Compact past days, and delete the files that no table refers to any more.
 
-    With --input-retention it also deletes input files that the sessionize job is through with; their messages are in raw_events.
-    Safe beside the running sessionize job where the tables are in a catalog. Where they are folders its checkpoint is
-    held meanwhile, so that it cannot run, nor land_changes.
+    With --input-retention it also deletes input files that the sessionize job has read; their messages are in
+    raw_events. Where the tables are in a catalog, the sessionize job may run at the same time. Where they are folders,
+    this job locks the checkpoint: neither the sessionize job nor land_changes can run meanwhile.
     """
 
     checkpoints: Path | None = Field(
@@ -31,8 +31,9 @@ class MaintainSettings(TableLocationSettings):
     days: int = Field(3, ge=1, le=10_000, description="compact this many days before today, of tables kept by day")
     retention: Annotated[Duration, Field(ge=_SAFE_MS)] = Field(
         _SAFE_MS,
-        description="delete unused files, and the tables' log, when older than this; a reader that is further behind would "
-        "miss them. With --checkpoints what rollup has not read is kept, however old",
+        description="delete unused files, and the tables' log, when older than this; "
+        "a reader that is further behind would miss them. "
+        "With --checkpoints what rollup has not read is kept, however old",
     )
     input_retention: Annotated[Duration, Field(ge=HOUR_MS)] | None = Field(
         None,
@@ -40,20 +41,20 @@ class MaintainSettings(TableLocationSettings):
     )
 
     @model_validator(mode="after")
-    def _have_the_checkpoints_they_need(self) -> Self:
+    def _require_checkpoints(self) -> Self:
         if self.warehouse is not None and self.checkpoints is None:
             msg = "--warehouse needs --checkpoints: the job must not run while folders are changed"
             raise ValueError(msg)
         if self.input_retention is not None and self.checkpoints is None:
-            msg = "--input-retention needs --checkpoints: they tell which input files the job is through with"
+            msg = "--input-retention needs --checkpoints: they show which input files the job is through with"
             raise ValueError(msg)
         return self
 
 
 class InspectSettings(BaseModel):
-    """Say what the sessionize job remembers, and check that it is as it must be; exit code 1 if it is not.
+    """Print a summary of the sessionize job's state, and check its invariants; exit code 1 if one does not hold.
 
-    Reads the state after the last micro-batch that is done, and changes nothing: the job may run meanwhile.
+    Reads the state after the last committed micro-batch, and changes nothing: the job may run meanwhile.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -64,11 +65,11 @@ class InspectSettings(BaseModel):
 
 
 class EraseSettings(TableLocationSettings):
-    """Delete what is known of one or more accounts from all tables, and print a receipt.
+    """Delete the data of one or more accounts from all tables, and print a receipt.
 
-    The sessionize job must be stopped gracefully, for what it has not finished would come back, and land_changes too. Files
-    that hold the rows go with the next VACUUM after the tables' retention (the job maintain); what the sessionize job
-    remembers of the account goes as it runs on. docs/runbook.md has all of it.
+    Stop the sessionize job and land_changes gracefully first: unfinished work would write deleted rows again. Files
+    that hold the rows go with the first VACUUM after the tables' retention (the job maintain). Entries in the
+    sessionize job's state expire while it runs. docs/runbook.md has the details.
     """
 
     account: tuple[str, ...] = Field(
@@ -78,7 +79,8 @@ class EraseSettings(TableLocationSettings):
     )
     checkpoints: Path | None = Field(
         None,
-        description="the --checkpoints of the sessionize job, to see that it is through and what it remembers; with --warehouse",
+        description="the --checkpoints of the sessionize job, to see that it is through and what it remembers; "
+        "with --warehouse",
     )
     receipt_key_file: Path | None = Field(
         None,
@@ -87,7 +89,7 @@ class EraseSettings(TableLocationSettings):
     )
 
     @model_validator(mode="after")
-    def _accounts_are_no_separators(self) -> Self:
+    def _check_accounts(self) -> Self:
         for account in self.account:
             if not any(character.isalnum() for character in account):
                 msg = f"--account {account!r} has no letter or digit: give one account, without commas around it"
@@ -95,7 +97,7 @@ class EraseSettings(TableLocationSettings):
         return self
 
     @model_validator(mode="after")
-    def _have_the_checkpoints_they_need(self) -> Self:
+    def _require_checkpoints(self) -> Self:
         if self.warehouse is not None and self.checkpoints is None:
             msg = "--warehouse needs --checkpoints: the job must not run while folders are changed"
             raise ValueError(msg)
@@ -103,9 +105,10 @@ class EraseSettings(TableLocationSettings):
 
 
 class RescaleSettings(BaseModel):
-    """Spread the state of a stopped sessionize job over another number of partitions; its next start goes on with them.
+    """Spread the state of a stopped sessionize job over another number of partitions, which its next start uses.
 
-    Sessions, timers and invariants are compared before and after. Copy the folder of the checkpoints first.
+    The job compares sessions and timers, and checks the invariants, before and after. Copy the folder of the
+    checkpoints first.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -119,9 +122,9 @@ class RescaleSettings(BaseModel):
 
 
 class LandChangesSettings(TableLocationSettings):
-    """Bring what the sessionize job with --sink kafka sends to its topic into session_changes, each change once.
+    """Write the changes that the sessionize job with --sink kafka sends to its topic into session_changes, each once.
 
-    It runs beside that job, until SIGTERM or Ctrl-C, and goes on where it was when it is started again.
+    It runs next to that job until SIGTERM or Ctrl-C. After a restart it continues where it stopped.
     """
 
     bootstrap_servers: str | None = Field(
@@ -158,5 +161,5 @@ class LandChangesSettings(TableLocationSettings):
 
     @property
     def kafka_options(self) -> dict[str, str]:
-        """What `--kafka-option` says, by name; references to secrets are still references."""
+        """The values of `--kafka-option` by name; references to secrets are not resolved."""
         return parse_kafka_options(self.kafka_option)

@@ -1,4 +1,4 @@
-"""Spread the operator's state over another number of partitions, with Spark's own repartitioning of a stopped query."""
+"""Spread the operator's state over another number of partitions, with Spark's repartitioning of a stopped query."""
 
 import threading
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from sessionization.clock import wall_clock_ms
 from sessionization.errors import CheckpointError, ConfigurationError, StateError
 from sessionization.ops.inspect_state import check_state, state_context
 from sessionization.ops.maintenance_settings import RescaleSettings
-from sessionization.ops.state_reader import StateReader, plain
+from sessionization.ops.state_reader import StateReader, readable_path
 from sessionization.say import Say
 from sessionization.spark.checkpoint.folder import SESSIONIZE, Checkpoint, read_checkpoint
 from sessionization.spark.checkpoint.folder_lock import lock_folder
@@ -28,7 +28,7 @@ from sessionization.spark.engine.session import job_session
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What a state holds, wherever it lies: how many entries and timers, and a sum over the hashes of each."""
+    """Summary of a state, independent of its partitions: how many entries and timers, and sums of their hashes."""
 
     entries: int
     entries_hash: int
@@ -37,15 +37,17 @@ class Fingerprint:
 
     @classmethod
     def of(cls, state: StateReader) -> "Fingerprint":
-        return cls(*_counted(state.entries().drop("partition")), *_counted(state.timers().drop("partition")))
+        return cls(
+            *_count_and_hash(state.entries().drop("partition")), *_count_and_hash(state.timers().drop("partition"))
+        )
 
 
 def rescale(settings: RescaleSettings, say: Say, stop: threading.Event | None = None) -> None:
-    """Repartition the state, and compare it with what it was.
+    """Repartition the state, and compare it with the state before.
 
-    Raises `CheckpointError` where the job runs, or where its last micro-batch is not done, `StateError` where the state
-    breaks an invariant (before anything is touched), or is not afterwards what it was before, and `ConfigurationError` where
-    there is no state, or this engine cannot do it.
+    Raises `CheckpointError` where the job runs, or where its last micro-batch is not committed; `StateError` where the
+    state breaks an invariant (checked before any change, and after), or is different afterwards; and
+    `ConfigurationError` where there is no state, or this engine cannot repartition it.
     """
     checkpoint = read_checkpoint(settings.checkpoints)
     with lock_folder(checkpoint.folder, say, stop), job_session() as spark:
@@ -64,49 +66,61 @@ def rescale(settings: RescaleSettings, say: Say, stop: threading.Event | None = 
         state = state.at_newest()
         after = Fingerprint.of(state)
         if after != before:
-            msg = f"the state is not what it was ({after}, before {before}): put the copy of --checkpoints {checkpoint.folder} back"
+            msg = (
+                f"the state is not what it was ({after}, before {before}): "
+                f"put the copy of --checkpoints {checkpoint.folder} back"
+            )
             raise StateError(msg)
         _refuse_broken(state, checkpoint, "afterwards: put the copy back")
         say(
-            f"{after.entries:,} entries and {after.timers:,} timers in {settings.partitions} partitions, the same as before"
+            f"{after.entries:,} entries and {after.timers:,} timers in {settings.partitions} partitions, "
+            "the same as before"
         )
 
 
 def _refuse_unfinished(folder: Path, partitions: int) -> None:
-    """A micro-batch that was begun may have written its rows: it must be repeated by the job, and not be passed over."""
+    """Check that no started micro-batch is uncommitted: it may have written its rows, so the job must repeat it.
+
+    A repartitioning that was cut off is accepted if it is to the same number of partitions.
+
+    Raises `CheckpointError`.
+    """
     query = folder / SESSIONIZE
-    newest, done = newest_started_batch(query), newest_committed_batch(query)
-    if newest == done or done < 0:
+    newest, committed = newest_started_batch(query), newest_committed_batch(query)
+    if newest == committed or committed < 0:
         return
-    wanted = read_started_batch(query, newest).partitions
-    if newest > 0 and read_started_batch(query, newest - 1).partitions != wanted:  # a repartitioning that was cut off
-        if wanted != partitions:
-            msg = f"--checkpoints {folder}: a repartitioning to {wanted} partitions was cut off: finish it first, with --partitions {wanted}"
+    target = read_started_batch(query, newest).partitions
+    if newest > 0 and read_started_batch(query, newest - 1).partitions != target:  # a repartitioning that was cut off
+        if target != partitions:
+            msg = (
+                f"--checkpoints {folder}: a repartitioning to {target} partitions was cut off: "
+                f"finish it first, with --partitions {target}"
+            )
             raise CheckpointError(msg)
         return
     msg = (
-        f"--checkpoints {folder}: micro-batch {newest} is begun and not done: start the job, let it run for a context, stop it "
-        "gracefully (SIGTERM, or --run-for 1m), and try again"
+        f"--checkpoints {folder}: micro-batch {newest} is begun and not done: start the job, let it run for a minute, "
+        "stop it gracefully (SIGTERM, or --run-for 1m), and try again"
     )
     raise CheckpointError(msg)
 
 
 def _refuse_broken(state: StateReader, checkpoint: Checkpoint, when: str) -> None:
-    found = check_state(state, state_context(checkpoint, state))
-    if found:
-        msg = f"the state breaks its invariants {when} ({'; '.join(map(str, found))}): see docs/state.md"
+    violations = check_state(state, state_context(checkpoint, state))
+    if violations:
+        msg = f"the state breaks its invariants {when} ({'; '.join(map(str, violations))}): see docs/state.md"
         raise StateError(msg)
 
 
 def _repartition(spark: SparkSession, folder: Path, partitions: int) -> None:
     try:
-        # Not public yet: Spark shows it to whoever knows it.
+        # Spark has no public interface for this yet.
         manager = spark._streamingCheckpointManager  # noqa: SLF001
     except (AttributeError, Py4JError) as error:
         msg = f"Spark {spark.version} cannot repartition a state: run this job with Spark 4.2"
         raise ConfigurationError(msg) from error
     try:
-        manager.repartition(plain(str(folder / SESSIONIZE)), partitions)
+        manager.repartition(readable_path(str(folder / SESSIONIZE)), partitions)
     except (PySparkException, Py4JError) as error:
         msg = (
             f"the repartitioning was cut off ({root_cause(str(error))}): mend the cause, and run this again with "
@@ -115,9 +129,9 @@ def _repartition(spark: SparkSession, folder: Path, partitions: int) -> None:
         raise StateError(msg) from error
 
 
-def _counted(rows: DataFrame) -> tuple[int, int]:
-    """How many rows there are, and a number that depends on each and not on their order."""
+def _count_and_hash(rows: DataFrame) -> tuple[int, int]:
+    """The number of rows, and a number that depends on every row and not on their order."""
     hashed = F.sum(F.xxhash64(*rows.columns).cast("decimal(38, 0)"))
-    found = rows.agg(F.count("*"), F.coalesce(hashed, F.lit(0))).first()
-    assert found is not None
-    return int(found[0]), int(found[1])
+    totals = rows.agg(F.count("*"), F.coalesce(hashed, F.lit(0))).first()
+    assert totals is not None
+    return int(totals[0]), int(totals[1])

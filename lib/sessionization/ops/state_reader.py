@@ -1,4 +1,4 @@
-"""What the operator remembers now, through Spark's state data source: read only, also while the stream runs."""
+"""Read the operator's state through Spark's state data source, also while the stream runs; nothing is changed."""
 
 import atexit
 import re
@@ -20,15 +20,15 @@ from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.operator.codec import STATE_SCHEMA
 from sessionization.spark.operator.session_store import STATE_NAME
 
-_IS_PLAIN = re.compile(r"[\w/.:=@+-]+")
-_STORED_AS_JSON = "map<string, array<array<string>>>"
+_READABLE_PATH = re.compile(r"[\w/.:=@+-]+")
+_DEVICES_SCHEMA = "map<string, array<array<string>>>"
 
 
 @dataclass(frozen=True, slots=True)
 class StateReader:
-    """The state of one checkpoint after a micro-batch: by default the last one that is committed when a frame is read.
+    """The state of one checkpoint after a micro-batch; by default the last one committed when a frame is read.
 
-    `checkpoints` is the folder that the job was given, `batch_id` a micro-batch that is done.
+    `checkpoints` is the `--checkpoints` folder of the job, `batch_id` a committed micro-batch.
     """
 
     spark: SparkSession
@@ -36,9 +36,9 @@ class StateReader:
     batch_id: int | None = None
 
     def at_newest(self) -> "StateReader":
-        """The state after the micro-batch that is the last one now, whatever the stream does meanwhile.
+        """A reader that is fixed to the micro-batch that is the last committed one now.
 
-        Raises `ConfigurationError` where none is done yet, and `CheckpointError` where Spark's log cannot be read.
+        Raises `ConfigurationError` where none is committed yet, and `CheckpointError` where Spark's log cannot be read.
         """
         batch_id = newest_committed_batch(self.checkpoints / SESSIONIZE)
         if batch_id < 0:
@@ -46,18 +46,18 @@ class StateReader:
         return replace(self, batch_id=batch_id)
 
     def entries(self) -> DataFrame:
-        """One row per entry as it is stored, whatever the layout.
+        """One row per entry as it is stored, with or without device groups.
 
         Returns:
-            `grouping_key`, `partition`, `bucket` (null without device groups), `device_id`, `session_id`, and the fields
-            of `codec.STATE_SCHEMA`.
+            `grouping_key`, `partition`, `bucket` (null without device groups), `device_id`, `session_id`, and the
+            fields of `codec.STATE_SCHEMA`.
 
         Raises `ConfigurationError` for a folder without state.
         """
         stored = self._read(stateVarName=STATE_NAME)
         if "bucket" in stored.schema["user_map_key"].dataType.names:  # type: ignore[attr-defined]
-            return _of_groups(stored)
-        known = stored.schema["user_map_value"].dataType.names  # type: ignore[attr-defined]
+            return _entries_of_groups(stored)
+        stored_fields = stored.schema["user_map_value"].dataType.names  # type: ignore[attr-defined]
         return stored.select(
             "key.grouping_key",
             F.col("partition_id").alias("partition"),
@@ -66,26 +66,28 @@ class StateReader:
             F.col("user_map_key.session_id").alias("session_id"),
             *(
                 (
-                    F.col(f"user_map_value.{field.name}") if field.name in known else F.lit(None).cast(field.dataType)
+                    F.col(f"user_map_value.{field.name}")
+                    if field.name in stored_fields
+                    else F.lit(None).cast(field.dataType)
                 ).alias(field.name)
                 for field in STATE_SCHEMA.fields
             ),
         )
 
     def sessions(self) -> DataFrame:
-        """One row per entry, whatever the layout.
+        """One row per entry, with or without device groups.
 
         Returns:
             `device_id`, `session_id`, `status` (`live`, `closed`, `pending_end`), `platform`, `account_id`,
             `started_at`, `opened_at`, `ended_at`, `end_reason`, `revision`, `foreground_s`, `since_at` (closed or
-            first seen), `grouping_key`, `partition`.
+            first received), `grouping_key`, `partition`.
 
         Raises `ConfigurationError` for a folder without state.
         """
         return self.entries().select(
             "device_id", "session_id", "status", "platform", "account_id",
-            *(_at(name) for name in ("started", "opened", "ended")),
-            "end_reason", "revision", "foreground_s", _at("since"), "grouping_key", "partition",
+            *(_timestamp(name) for name in ("started", "opened", "ended")),
+            "end_reason", "revision", "foreground_s", _timestamp("since"), "grouping_key", "partition",
         )  # fmt: skip
 
     def timers(self) -> DataFrame:
@@ -101,11 +103,15 @@ class StateReader:
         )
 
     def of_device(self, device_id: str | None) -> DataFrame:
-        """The entries of one device, as `sessions`, in the order of their Starts; of no device (None) there are none."""
+        """The entries of one device, as `sessions` returns them, in the order of their Starts; no rows for None."""
         return self.sessions().where(F.col("device_id") == F.lit(device_id)).orderBy("started_at", "session_id")
 
     def by_partition(self) -> DataFrame:
-        """One row per partition that holds anything: `partition`, `devices`, `live`, `closed`, `pending_ends`, `timers`."""
+        """One row per partition that holds entries or timers.
+
+        Returns:
+            `partition`, `devices`, `live`, `closed`, `pending_ends`, `timers`.
+        """
         entries = (
             self.sessions()
             .groupBy("partition")
@@ -121,7 +127,11 @@ class StateReader:
         return entries.join(timers, "partition", "full").fillna(0).orderBy("partition")
 
     def largest_devices(self, limit: int = 20) -> DataFrame:
-        """The devices with the most entries, of equals those with a live one first: `device_id`, `entries`, `live`, `oldest_at`, `partition`."""
+        """The devices with the most entries; of devices with equally many, those with a live session come first.
+
+        Returns:
+            `device_id`, `entries`, `live`, `oldest_at`, `partition`.
+        """
         return (
             self.sessions()
             .groupBy("device_id", "partition")
@@ -135,16 +145,16 @@ class StateReader:
         )
 
     def fullest_device(self) -> str | None:
-        """The device with the most entries; None where nothing is remembered."""
+        """The device with the most entries; None where the state is empty."""
         row = self.largest_devices(1).first()
         return None if row is None else str(row.device_id)
 
     def _read(self, **options: str) -> DataFrame:
         if not (self.checkpoints / SESSIONIZE / "state").is_dir():
             raise _no_state(self.checkpoints)
-        # The state reader needs a part of the engine that only streaming starts.
+        # The state reader needs a part of the engine that starts with streaming; this call starts it.
         _ = self.spark.streams.active
-        path = plain(str(self.checkpoints.absolute() / SESSIONIZE))
+        path = readable_path(str(self.checkpoints.absolute() / SESSIONIZE))
         if self.batch_id is not None:
             options |= {"batchId": str(self.batch_id)}
         try:
@@ -157,14 +167,15 @@ class StateReader:
             raise ConfigurationError(msg) from error
 
 
-def _of_groups(stored: DataFrame) -> DataFrame:
+def _entries_of_groups(stored: DataFrame) -> DataFrame:
     by_bucket = stored.select(
         "key.grouping_key",
         F.col("partition_id").alias("partition"),
         "user_map_key.bucket",
-        F.explode(F.from_json("user_map_value.devices", _STORED_AS_JSON)).alias("device_id", "stored"),
+        F.explode(F.from_json("user_map_value.devices", _DEVICES_SCHEMA)).alias("device_id", "stored"),
     )
-    # The bucket of the recent ones, below all others, says how a device stands now: null if it is forgotten.
+    # The bucket of recently changed devices (RECENT) has the lowest number and holds their current value: null if
+    # the device was removed from the state.
     devices = by_bucket.groupBy("grouping_key", "partition", "device_id").agg(
         F.min_by("stored", "bucket").alias("stored"), F.min("bucket").alias("bucket")
     )
@@ -177,8 +188,8 @@ def _of_groups(stored: DataFrame) -> DataFrame:
         F.col("entry")[0].cast("bigint").alias("session_id"),
         # An older version wrote fewer fields.
         *(
-            F.get("entry", F.lit(at)).cast(field.dataType).alias(field.name)
-            for at, field in enumerate(STATE_SCHEMA.fields, 1)
+            F.get("entry", F.lit(position)).cast(field.dataType).alias(field.name)
+            for position, field in enumerate(STATE_SCHEMA.fields, 1)
         ),
     )
 
@@ -192,13 +203,13 @@ def _no_state(checkpoints: Path) -> ConfigurationError:
 
 
 @cache
-def plain(folder: str) -> str:
-    """A path of a folder that Spark's state reader takes.
+def readable_path(folder: str) -> str:
+    """A path to a folder that Spark's state reader can open.
 
-    It encodes the path once too often, and then does not find one with a space in it: that gets a link without, for as
-    long as this process lives. In a workspace other machines read too, and nothing is linked.
+    The reader encodes the path once too often, so it does not find a path with a space in it. Such a path gets a
+    symbolic link without one, until this process ends. In a workspace other machines read too, so nothing is linked.
     """
-    if _IS_PLAIN.fullmatch(folder) or on_databricks():
+    if _READABLE_PATH.fullmatch(folder) or on_databricks():
         return folder
     link = Path(tempfile.mkdtemp(prefix="sessionization-")) / "checkpoint"
     link.symlink_to(folder)
@@ -206,5 +217,5 @@ def plain(folder: str) -> str:
     return str(link)
 
 
-def _at(name: str) -> Column:
+def _timestamp(name: str) -> Column:
     return F.timestamp_millis(f"{name}_ms").alias(f"{name}_at")
