@@ -1,1 +1,1 @@
-"""The session rules over messages that are archived: the same core in a batch, with a simulated clock."""
+"""Apply the session rules to archived messages: the stream's core in a batch, with a simulated clock."""

@@ -1,4 +1,4 @@
-"""The backfill on one page: archived messages -> events -> rows of `sessions`, by the same parser, core and fold."""
+"""The whole backfill: archived messages -> events -> rows of `sessions`, with the stream's parser, core and fold."""
 
 import contextlib
 import math
@@ -32,20 +32,21 @@ from sessionization.spark.tables.conflicts import explain_conflict
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import BACKFILL, RAW_EVENTS, SESSION_CHANGES, SESSIONS, STREAM_PROGRESS
 
-_LISTED = 20
-_ROW = from_arrow_schema(ROW_SCHEMA)
-_COMPARED = (
-    "account_id", "platform", "status", "started_at", "ended_at", "duration_ms", "foreground_s", "end_reason", "revision",
+_MOST_LISTED = 20
+_ROW_TYPE = from_arrow_schema(ROW_SCHEMA)
+_COMPARED_COLUMNS = (
+    "account_id", "platform", "status", "started_at", "ended_at", "duration_ms", "foreground_s", "end_reason",
+    "revision",
 )  # fmt: skip
-# A laptop's session is set up for small micro-batches, for which generated code does not pay off.
-_COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+# A laptop's Spark session turns generated code off, because it does not pay off in small micro-batches.
+_CODEGEN_CONF = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 _EVENTS_PER_TASK = 200_000
 _LEAST_TASKS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayScope:
-    """Under which rules the messages of which time are played.
+    """The ingest times of the messages to replay, and the rules that apply.
 
     `from_ms` (inclusive) and `to_ms` (exclusive) bound the ingest times.
     """
@@ -58,38 +59,42 @@ class ReplayScope:
 
     @property
     def lead_ms(self) -> int:
-        """How long before its first day messages are read: whatever they left is forgotten by then, many times over."""
+        """How long before its first day the backfill starts to read messages.
+
+        The lead is a day, or four times as long as an entry stays in state if that is longer. So the replayed state is
+        complete when the first day begins.
+        """
         rules = self.rules
         memory_ms = rules.session_timeout_ms + rules.late_retention_ms + 2 * rules.heartbeat_ms
         return min(self.from_ms, max(DAY_MS, 4 * memory_ms))
 
 
 def replay_scope(settings: BackfillSettings, now_ms: int) -> ReplayScope:
-    """The settings, with the rules of the checkpoint; raises `CheckpointError` where that cannot be read."""
-    from_ms = 0 if settings.first_day is None else _ms_of(settings.first_day)
-    to_ms = now_ms if settings.last_day is None else _ms_of(settings.last_day + timedelta(days=1))
+    """The scope from the settings and the checkpoint's rules; raises `CheckpointError` where that cannot be read."""
+    from_ms = 0 if settings.first_day is None else _day_start_ms(settings.first_day)
+    to_ms = now_ms if settings.last_day is None else _day_start_ms(settings.last_day + timedelta(days=1))
     if settings.checkpoints is None:
         fields = SessionizeSettings.model_fields
         limits = EventTimeLimits(fields["max_clock_skew"].default, fields["max_event_age"].default)
         return ReplayScope(from_ms, to_ms, Rules(), limits, StateLayout())
-    begun = read_checkpoint(settings.checkpoints)
-    limits = EventTimeLimits(begun.pinned.max_clock_skew_ms, begun.pinned.max_event_age_ms)
-    return ReplayScope(from_ms, to_ms, begun.in_force.rules, limits, begun.layout)
+    checkpoint = read_checkpoint(settings.checkpoints)
+    limits = EventTimeLimits(checkpoint.pinned.max_clock_skew_ms, checkpoint.pinned.max_event_age_ms)
+    return ReplayScope(from_ms, to_ms, checkpoint.in_force.rules, limits, checkpoint.layout)
 
 
 def backfill(settings: BackfillSettings, say: Say) -> None:
-    """Work out the rows, and do with them what the settings say.
+    """Compute the rows, and write, verify or merge them as the settings say.
 
-    Raises `ConfigurationError` when the tables are not there, `CheckpointError` when the job runs on folders that are to
-    be changed, when the checkpoint of a merge is not theirs, or as `refuse_backlog` does for one, `DifferenceError` when
-    `--verify` finds what differs, and `MaintenanceError` when somebody else changed `sessions` meanwhile.
+    Raises `ConfigurationError` when the tables do not exist. For a merge, raises `CheckpointError` when the job runs on
+    folders, when the checkpoint does not own the tables, or as `refuse_backlog` does. Raises `DifferenceError` when
+    `--verify` finds a difference, and `MaintenanceError` when another program changed `sessions` meanwhile.
     """
     location, scope = TableLocation.of(settings), replay_scope(settings, wall_clock_ms())
     with contextlib.ExitStack() as stack:
         if settings.merge and settings.warehouse is not None and settings.checkpoints is not None:
             stack.enter_context(lock_folder(settings.checkpoints, say))
             stack.enter_context(location.lock_for_stream(say))
-        spark = stack.enter_context(job_session(conf=_COMPILED))
+        spark = stack.enter_context(job_session(conf=_CODEGEN_CONF))
         location.require(spark, (RAW_EVENTS, SESSION_CHANGES, SESSIONS))
         if settings.checkpoints is not None:
             _check_backlog(spark, location, settings, settings.checkpoints, say)
@@ -110,9 +115,11 @@ def backfill(settings: BackfillSettings, say: Say) -> None:
 def _check_backlog(
     spark: SparkSession, location: TableLocation, settings: BackfillSettings, checkpoints: Path, say: Say
 ) -> None:
-    """What the stream has begun and not done comes into `sessions` later: over what is merged, and as a difference till then.
+    """Check for a backlog of the stream, which comes into `sessions` later.
 
-    Raises `CheckpointError` for a merge.
+    Its rows would overwrite merged ones, and until then `sessions` differs from the backfill.
+
+    Raises `CheckpointError` for a merge; `--verify` only prints the backlog.
     """
     has_append_since = partial(location.has_append_since, spark, SESSION_CHANGES)
     if settings.merge:
@@ -120,21 +127,21 @@ def _check_backlog(
         refuse_backlog(checkpoints, has_append_since)
     elif settings.verify and settings.last_day is None:
         try:
-            left = describe_backlog(checkpoints, has_append_since)
+            backlog = describe_backlog(checkpoints, has_append_since)
         except CheckpointError as error:
-            left = f"what the stream has not done is not known ({error})"
-        if left:
-            say(f"{left}: the newest rows may differ for that")
+            backlog = f"what the stream has not done is not known ({error})"
+        if backlog:
+            say(f"{backlog}: the newest rows may differ for that")
 
 
 def stream_clock(spark: SparkSession, location: TableLocation, scope: ReplayScope) -> MicroBatchClock:
-    """When the stream's micro-batches were, as far as its tables tell, up to the end of the scope."""
+    """The clock of the stream's micro-batches up to the end of the scope, as far as its tables record them."""
     begin_ms, end_ms = scope.from_ms - scope.lead_ms, scope.to_ms + DAY_MS
 
     def within(instant: str) -> Column:
         return F.col(instant).between(F.timestamp_millis(F.lit(begin_ms)), F.timestamp_millis(F.lit(end_ms)))
 
-    changed = (
+    changing_batches = (
         location.read(spark.read, SESSION_CHANGES)
         .where(F.col("change_date") >= F.to_date(F.timestamp_millis(F.lit(begin_ms))))
         .where(within("processed_at") & (F.col("change") != "heartbeat") & F.col("ingested_at").isNotNull())
@@ -143,27 +150,31 @@ def stream_clock(spark: SparkSession, location: TableLocation, scope: ReplayScop
         .toPandas()
     )
     progress = location.read(spark.read, STREAM_PROGRESS).where("query = 'sessionize'")
-    known = (
+    batches = (
         progress.where(within("processed_at")).select(F.unix_millis("processed_at").alias("at"), "rows_in").toPandas()
     )
     at = F.unix_millis("processed_at")
-    ever = progress.agg(F.min(F.when(F.col("started") > 0, at)).alias("first_ms"), F.max(at).alias("newest_ms")).first()
-    assert ever is not None
-    last_ms = int(max([*changed["at"], *known["at"]], default=wall_clock_ms()))
+    progress_bounds = progress.agg(
+        F.min(F.when(F.col("started") > 0, at)).alias("first_ms"), F.max(at).alias("newest_ms")
+    ).first()
+    assert progress_bounds is not None
+    last_ms = int(max([*changing_batches["at"], *batches["at"]], default=wall_clock_ms()))
     until_ms = min(scope.to_ms, last_ms)
     return build_clock(
-        (changed["at"], changed["oldest"], changed["newest"]),
-        (known["at"], known["rows_in"]),
+        (changing_batches["at"], changing_batches["oldest"], changing_batches["newest"]),
+        (batches["at"], batches["rows_in"]),
         until_ms=until_ms,
-        is_whole=bool(len(changed)) and ever.first_ms is not None and int(changed["at"].min()) <= ever.first_ms,
-        goes_on=max(last_ms, ever.newest_ms or 0) > until_ms,
+        is_whole=bool(len(changing_batches))
+        and progress_bounds.first_ms is not None
+        and int(changing_batches["at"].min()) <= progress_bounds.first_ms,
+        goes_on=max(last_ms, progress_bounds.newest_ms or 0) > until_ms,
     )
 
 
 def replay_sessions(
     spark: SparkSession, location: TableLocation, scope: ReplayScope, clock: MicroBatchClock
 ) -> DataFrame:
-    """The sessions of the scope, folded as `rollup.fold_by_session` folds changes."""
+    """The sessions of the scope, with the columns of `rollup.fold_by_session`."""
     begin = F.timestamp_millis(F.lit(scope.from_ms - scope.lead_ms))
     raw = location.read(spark.read, RAW_EVENTS).where(
         (F.col("ingest_date") >= F.to_date(begin))
@@ -172,11 +183,11 @@ def replay_sessions(
     )
     events = read_events(raw, scope.limits)
     tasks = max(_LEAST_TASKS, math.ceil(raw.count() / _EVENTS_PER_TASK))
-    player = ArrowReplay(scope.rules, clock, scope.layout.device_groups, scope.from_ms)
+    arrow_replay = ArrowReplay(scope.rules, clock, scope.layout.device_groups, scope.from_ms)
     rows = (
         events.repartition(tasks, "device_id")
         .sortWithinPartitions("device_id", "ingested_ms", "event_ms", "is_start", "session_id")
-        .mapInArrow(lambda batches: player(batches), _ROW)  # noqa: PLW0108 - Spark takes functions only
+        .mapInArrow(lambda batches: arrow_replay(batches), _ROW_TYPE)  # noqa: PLW0108 - Spark takes functions only
     )
     start = F.struct(
         F.timestamp_millis("start_ms").alias("started_at"),
@@ -184,21 +195,21 @@ def replay_sessions(
         F.col("start_platform").alias("platform"),
     )
     end = F.struct(
-        "rank", "revision", _at("ended"), "foreground_s", F.col("end_account_id").alias("account_id"), "end_reason",
-        F.col("end_platform").alias("platform"),
+        "rank", "revision", _timestamp("ended"), "foreground_s", F.col("end_account_id").alias("account_id"),
+        "end_reason", F.col("end_platform").alias("platform"),
     )  # fmt: skip
     return rows.select(
         "device_id",
         "session_id",
-        _at("started"),
+        _timestamp("started"),
         F.when(F.col("start_ms").isNotNull(), start).alias("_first_start"),
         F.when(F.col("rank").isNotNull(), end).alias("_shown_end"),
-        _at("updated"),
+        _timestamp("updated"),
     )
 
 
 def verify(sessions: DataFrame, folded: DataFrame, period_ms: tuple[int, int], say: Say) -> None:
-    """Compare the folded rows with `sessions` within a period, and list what differs.
+    """Compare the folded rows with `sessions` within a period, and list the differences.
 
     Raises `DifferenceError` where a session differs.
     """
@@ -207,27 +218,29 @@ def verify(sessions: DataFrame, folded: DataFrame, period_ms: tuple[int, int], s
     try:
         count = compared.count()
         different = compared.where("what != ''")
-        found = different.count()
-        for row in different.orderBy("device_id", "session_id").limit(_LISTED).collect():
+        different_count = different.count()
+        for row in different.orderBy("device_id", "session_id").limit(_MOST_LISTED).collect():
             say(f"device {row.device_id!r}, session {row.session_id}: {row.what}")
     finally:
         compared.unpersist()
-    if found:
+    if different_count:
         msg = (
-            f"{found:,} of {count:,} sessions differ, the first {min(found, _LISTED)} are above (the stream's value, not the "
-            "backfill's): docs/runbook.md says what may cause it; --merge folds the backfill's rows into sessions"
+            f"{different_count:,} of {count:,} sessions differ, "
+            f"the first {min(different_count, _MOST_LISTED)} are above (the stream's value, not the backfill's): "
+            "docs/runbook.md says what may cause it; --merge folds the backfill's rows into sessions"
         )
         raise DifferenceError(msg)
     say(f"{count:,} sessions, all the same")
 
 
 def compare_sessions(theirs: DataFrame, ours: DataFrame, begin: Column, end: Column) -> DataFrame:
-    """What differs between the stream's rows of `sessions` and the backfill's, all columns but `updated_at`.
+    """Compare the stream's rows of `sessions` (`theirs`) with the backfill's (`ours`), in all columns but `updated_at`.
 
-    Sessions that the stream changed after `end` or, where the backfill knows nothing of them, before `begin` are left out.
+    Sessions that changed after `end` are left out. So are sessions that the stream changed before `begin` and the
+    backfill does not have.
 
     Returns:
-        A row per session that is compared: `device_id`, `session_id`, `what`, which is empty where nothing differs.
+        A row per compared session: `device_id`, `session_id`, and `what`, the differences as text, empty where none.
     """
     both = (
         theirs.alias("t")
@@ -240,7 +253,7 @@ def compare_sessions(theirs: DataFrame, ours: DataFrame, begin: Column, end: Col
             ~F.col(f"t.{name}").eqNullSafe(F.col(f"o.{name}")),
             F.concat(F.lit(f"{name} "), _as_text(f"t.{name}"), F.lit(", not "), _as_text(f"o.{name}")),
         )
-        for name in _COMPARED
+        for name in _COMPARED_COLUMNS
     ]
     what = (
         F.when(F.col("t.status").isNull(), F.lit("is not in sessions"))
@@ -251,9 +264,9 @@ def compare_sessions(theirs: DataFrame, ours: DataFrame, begin: Column, end: Col
 
 
 def to_session_rows(folded: DataFrame) -> DataFrame:
-    """The columns of `sessions` for what was folded."""
-    four = {name: F.col(name) for name in ("started_at", "_first_start", "_shown_end", "updated_at")}
-    columns = rollup.session_columns(four)
+    """The columns of `sessions`, computed from folded rows."""
+    folded_columns = {name: F.col(name) for name in ("started_at", "_first_start", "_shown_end", "updated_at")}
+    columns = rollup.session_columns(folded_columns)
     return folded.select(*(columns.get(name, F.col(name)).alias(name) for name in SESSIONS.column_names))
 
 
@@ -268,9 +281,9 @@ def _merge(spark: SparkSession, location: TableLocation, folded: DataFrame, say:
     sessions = location.delta_table(spark, SESSIONS)
     with explain_conflict(SESSIONS.name):
         rollup.merge_folded(sessions, folded)
-    done = sessions.history(1).first()
-    assert done is not None
-    counts = done.operationMetrics
+    commit = sessions.history(1).first()
+    assert commit is not None
+    counts = commit.operationMetrics
     say(f"{counts['numTargetRowsInserted']} sessions are new in sessions, {counts['numTargetRowsUpdated']} are changed")
 
 
@@ -278,9 +291,9 @@ def _as_text(column: str) -> Column:
     return F.coalesce(F.col(column).cast("string"), F.lit("null"))
 
 
-def _at(name: str) -> Column:
+def _timestamp(name: str) -> Column:
     return F.timestamp_millis(f"{name}_ms").alias(f"{name}_at")
 
 
-def _ms_of(day: date) -> int:
+def _day_start_ms(day: date) -> int:
     return int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp() * 1_000)

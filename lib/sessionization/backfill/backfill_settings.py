@@ -1,4 +1,4 @@
-"""The settings of `jobs/backfill.py`: one field an option, checked once, here."""
+"""The settings of `jobs/backfill.py`: one field per option, all checked here."""
 
 from datetime import date
 from pathlib import Path
@@ -9,24 +9,24 @@ from pydantic.config import JsonDict
 
 from sessionization.settings.table_location_settings import TableLocationSettings
 
-_A_DAY: JsonDict = {"metavar": "YYYY-MM-DD"}
+_DAY_METAVAR: JsonDict = {"metavar": "YYYY-MM-DD"}
 
 
 class BackfillSettings(TableLocationSettings):
-    """Work out the sessions of some days anew, from the archived messages in `raw_events`.
+    """Compute the sessions of some days again, from the archived messages in `raw_events`.
 
-    The rows go into the table `sessions_backfill`, which is made anew; --merge folds them into `sessions`, and --verify
-    compares them with it and writes nothing. The sessionize job may run, except with --merge.
+    The rows replace the table `sessions_backfill`. With --merge they are folded into `sessions` instead, and with
+    --verify they are compared with `sessions` and not written. The sessionize job may run, except with --merge.
     """
 
     first_day: date | None = Field(
         None,
         alias="from",
         description="first day of ingest (UTC); without it, the first that is archived",
-        json_schema_extra=_A_DAY,
+        json_schema_extra=_DAY_METAVAR,
     )
     last_day: date | None = Field(
-        None, alias="to", description="last day of ingest (UTC); without it, today", json_schema_extra=_A_DAY
+        None, alias="to", description="last day of ingest (UTC); without it, today", json_schema_extra=_DAY_METAVAR
     )
     verify: bool = Field(default=False, description="compare with sessions, list what differs, write nothing")
     merge: bool = Field(
@@ -34,12 +34,12 @@ class BackfillSettings(TableLocationSettings):
     )
     checkpoints: Path | None = Field(
         None,
-        description="the --checkpoints of the sessionize job: its rules and device groups, and for --merge that it is through; "
-        "without it, the rules that are the default",
+        description="the --checkpoints of the sessionize job: its rules and device groups, "
+        "and for --merge that it is through; without it, the rules that are the default",
     )
 
     @model_validator(mode="after")
-    def _make_sense(self) -> Self:
+    def _check_combination(self) -> Self:
         if self.first_day is not None and self.last_day is not None and self.last_day < self.first_day:
             msg = f"--to {self.last_day} is before --from {self.first_day}: give the first day as --from"
             raise ValueError(msg)

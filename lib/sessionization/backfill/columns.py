@@ -1,8 +1,7 @@
-"""Whole columns of events in, rows of sessions out: plain histories at once, all others through the core.
+"""Turn columns of events into rows of sessions: plain histories column by column, all others through the core.
 
-A stretch of a device's history is its events up to a pause after which nothing of it is remembered any more. Most
-stretches are plain: Start, End, Start, End, each End after its own Start, in time, and nothing else. Their rows are
-known without playing them.
+A stretch of a device's history ends with a pause after which the state holds nothing of the device. Most stretches are
+plain: only Start, End, Start, End, each End after its own Start and before the timeout. Their rows need no replay.
 """
 
 from collections.abc import Iterable, Iterator
@@ -41,21 +40,21 @@ ROW_SCHEMA = pa.schema(
         ("updated_ms", pa.int64()),
     ]
 )
-"""A session's row, folded but flat: `start_ms` is null without a Start that was taken, `rank` while it is live."""
+"""A folded session in flat columns: `start_ms` is null without an accepted Start, `rank` is null while it is live."""
 
 _Marks = NDArray[np.bool_]
-_REPORTED = 2
-_START_AND_END = 2
+_REPORTED_RANK = 2
+_EVENTS_PER_SESSION = 2
 _PLATFORMS = {platform.value: platform for platform in Platform}
 
 
 @dataclass(frozen=True)
 class ArrowReplay:
-    """Plays devices' histories.
+    """Replays the histories of devices.
 
     Attributes:
         rules: the rules in force.
-        clock: when the micro-batches were.
+        clock: the clock of the stream's micro-batches.
         device_groups: as in the stream's layout; it decides the phase of the timers.
         from_ms: sessions whose newest change is before this are left out.
     """
@@ -66,40 +65,40 @@ class ArrowReplay:
     from_ms: int = 0
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """For `mapInArrow`: batches of `parse.EVENT_COLUMNS`, a device's events together and by ingest time."""
-        left: pa.Table | None = None
+        """For `mapInArrow`: takes batches of `parse.EVENT_COLUMNS`, sorted by device and then by ingest time."""
+        incomplete: pa.Table | None = None
         for batch in batches:
-            read = pa.Table.from_batches([batch])
-            table = read if left is None else pa.concat_tables([left, read])
+            incoming = pa.Table.from_batches([batch])
+            table = incoming if incomplete is None else pa.concat_tables([incomplete, incoming])
             if not table.num_rows:
                 continue
             device = table["device_id"]
-            whole = pc.index(device, device[-1]).as_py()
-            left = table.slice(whole)
-            if whole:
-                yield from self.rows(table.slice(0, whole)).to_batches()
-        if left is not None and left.num_rows:
-            yield from self.rows(left).to_batches()
+            complete = pc.index(device, device[-1]).as_py()
+            incomplete = table.slice(complete)
+            if complete:
+                yield from self.rows(table.slice(0, complete)).to_batches()
+        if incomplete is not None and incomplete.num_rows:
+            yield from self.rows(incomplete).to_batches()
 
     def rows(self, events: pa.Table) -> pa.Table:
-        """The rows, of `ROW_SCHEMA`, of devices whose events are all here."""
+        """The rows (`ROW_SCHEMA`) of devices; `events` must hold all events of each device."""
         events = events.combine_chunks()
         now_ms = self.clock.of_messages(_numbers(events, "ingested_ms"))
-        device = _groups(events["device_id"])
+        device = _run_numbers(events["device_id"])
         stretch = self._stretches(device, now_ms)
-        plain = self._alternate(events, stretch, now_ms) & _have_two_events(events, device, stretch)
-        starts = np.flatnonzero(plain)[::2]
+        is_plain = self._mark_alternating(events, stretch, now_ms) & _mark_two_events(events, device, stretch)
+        starts = np.flatnonzero(is_plain)[::2]
         rows = [self._plain_rows(events, starts, now_ms)]
-        others = np.flatnonzero(~plain)
+        others = np.flatnonzero(~is_plain)
         if len(others):
             rows.append(self._replay_all(events.take(pa.array(others)), now_ms[others]))
         return pa.concat_tables(rows).filter(pc.field("updated_ms") >= self.from_ms)
 
     def _stretches(self, device: Instants, now_ms: Instants) -> Instants:
-        """The number of each event's stretch.
+        """The number of each event's stretch, from 1.
 
-        By the timers at the latest a live session ends one heartbeat after its timeout, and is forgotten one heartbeat
-        after its retention: each by the first micro-batch after that.
+        A timer ends a live session at most one heartbeat after its timeout. It removes an entry at most one heartbeat
+        after its retention. Each happens in the first micro-batch after that instant.
         """
         rules = self.rules
         over_ms = self.clock.all_at_or_after(now_ms + rules.session_timeout_ms + rules.heartbeat_ms)
@@ -108,28 +107,28 @@ class ArrowReplay:
         begins[1:] = (device[1:] != device[:-1]) | (now_ms[1:] > empty_ms[:-1])
         return np.cumsum(begins)
 
-    def _alternate(self, events: pa.Table, stretch: Instants, now_ms: Instants) -> _Marks:
-        """Which events are of a stretch that is Start, End, Start, End, each End after its own Start and in time."""
+    def _mark_alternating(self, events: pa.Table, stretch: Instants, now_ms: Instants) -> _Marks:
+        """Marks the events of stretches that are Start, End, Start, End, each End after its own Start and in time."""
         session = _numbers(events, "session_id")
         at_ms = _numbers(events, "event_ms")
         is_start = events["is_start"].to_numpy()
-        first = np.flatnonzero(np.diff(stretch, prepend=0))
-        size = np.diff(first, append=len(stretch))
+        begin = np.flatnonzero(np.diff(stretch, prepend=0))
+        size = np.diff(begin, append=len(stretch))
         number = stretch - 1
-        place = np.arange(len(stretch)) - first[number]
+        place = np.arange(len(stretch)) - begin[number]
         is_odd = place % 2 == 1
-        follows = place > 0
+        has_previous = place > 0
         previous = np.roll(np.arange(len(stretch)), 1)
-        fits = is_start != is_odd
-        # An End is after its own Start, and comes before its session times out.
-        fits &= ~is_odd | (
+        is_regular = is_start != is_odd
+        # An End follows its own Start, and comes before the session times out.
+        is_regular &= ~is_odd | (
             (session == session[previous])
             & (at_ms > at_ms[previous])
             & (now_ms - now_ms[previous] < self.rules.session_timeout_ms)
         )
-        fits &= ~follows | is_odd | (at_ms >= at_ms[previous])
+        is_regular &= ~has_previous | is_odd | (at_ms >= at_ms[previous])
         is_plain: _Marks = size % 2 == 0
-        is_plain[number[~fits]] = False
+        is_plain[number[~is_regular]] = False
         return is_plain[number]
 
     def _plain_rows(self, events: pa.Table, starts: Instants, now_ms: Instants) -> pa.Table:
@@ -140,7 +139,7 @@ class ArrowReplay:
             [
                 start["device_id"], start["session_id"], start["event_ms"],
                 start["event_ms"], account_id, start["platform"],
-                pa.repeat(pa.scalar(_REPORTED, pa.int32()), count), pa.repeat(pa.scalar(0, pa.int32()), count),
+                pa.repeat(pa.scalar(_REPORTED_RANK, pa.int32()), count), pa.repeat(pa.scalar(0, pa.int32()), count),
                 end["event_ms"], end["foreground_s"], pc.coalesce(account_id, end["account_id"]),
                 pa.repeat(pa.scalar("reported", pa.string()), count), start["platform"],
                 pa.array(now_ms[starts + 1], pa.int64()),
@@ -151,17 +150,18 @@ class ArrowReplay:
     def _replay_all(self, events: pa.Table, now_ms: Instants) -> pa.Table:
         columns = [events[name].to_pylist() for name in EVENT_COLUMNS]
         rows: list[tuple[Any, ...]] = []
-        for device_id, of_device in groupby(zip(now_ms.tolist(), *columns, strict=True), key=lambda row: row[1]):
+        for device_id, device_rows in groupby(zip(now_ms.tolist(), *columns, strict=True), key=lambda row: row[1]):
             key = device_id
             if self.device_groups is not None:
                 key = str(crc32(device_id.encode()) % self.device_groups)
             micro_batches = (
-                (clock_ms, [_event(row) for row in of]) for clock_ms, of in groupby(of_device, key=lambda row: row[0])
+                (clock_ms, [_event(row) for row in batch_rows])
+                for clock_ms, batch_rows in groupby(device_rows, key=lambda row: row[0])
             )
             grid = grid_of(key, self.rules.heartbeat_ms)
-            for session_id, one in fold_changes(replay(micro_batches, grid, self.rules, self.clock)):
-                first, shown = one.first_start or (None,) * 3, one.shown_end or (None,) * 7
-                rows.append((device_id, session_id, one.started_ms, *first, *shown, one.updated_ms))
+            for session_id, folded in fold_changes(replay(micro_batches, grid, self.rules, self.clock)):
+                first_start, shown_end = folded.first_start or (None,) * 3, folded.shown_end or (None,) * 7
+                rows.append((device_id, session_id, folded.started_ms, *first_start, *shown_end, folded.updated_ms))
         by_column = zip(*rows, strict=True) if rows else ((),) * len(ROW_SCHEMA)
         return pa.table(
             [pa.array(values, field.type) for values, field in zip(by_column, ROW_SCHEMA, strict=True)],
@@ -176,17 +176,17 @@ def _event(row: tuple[Any, ...]) -> Event:
     return Start(*fields) if is_start else End(*fields, foreground_s)
 
 
-def _have_two_events(events: pa.Table, device: Instants, stretch: Instants) -> _Marks:
-    """Which events are of a stretch in which each session has exactly two events on the device."""
+def _mark_two_events(events: pa.Table, device: Instants, stretch: Instants) -> _Marks:
+    """Marks the events of stretches in which each session has exactly two events on the device."""
     session = _numbers(events, "session_id")
     order = np.lexsort((session, device))
     begins = np.ones(len(order), bool)
     begins[1:] = (session[order][1:] != session[order][:-1]) | (device[order][1:] != device[order][:-1])
     of_session = np.cumsum(begins) - 1
-    heads = np.flatnonzero(begins)
-    often = np.diff(heads, append=len(order)) != _START_AND_END
+    firsts = np.flatnonzero(begins)
+    has_other_count = np.diff(firsts, append=len(order)) != _EVENTS_PER_SESSION
     is_plain = np.ones(stretch[-1] + 1, bool)
-    is_plain[stretch[order[often[of_session]]]] = False
+    is_plain[stretch[order[has_other_count[of_session]]]] = False
     return is_plain[stretch]
 
 
@@ -194,8 +194,8 @@ def _numbers(events: pa.Table, name: str) -> Instants:
     return np.asarray(events[name].to_numpy(), np.int64)
 
 
-def _groups(values: pa.ChunkedArray) -> Instants:
-    """A number for each run of equal values."""
+def _run_numbers(values: pa.ChunkedArray) -> Instants:
+    """Numbers the runs of equal values, from 1, and gives each value the number of its run."""
     begins = np.ones(len(values), np.int64)
     begins[1:] = np.asarray(pc.not_equal(values.slice(1), values.slice(0, len(values) - 1)).to_numpy(), bool)
     return np.cumsum(begins)

@@ -1,9 +1,9 @@
-"""Archived messages -> events: what is written plainly by whole columns of text, all else by the stream's parser.
+"""Read archived messages into events: plain messages by columns of text, all others with the stream's parser.
 
-The parser reads any JSON there is, at a dozen microseconds a message. Nearly all messages are one flat object of ASCII
-text without escapes and of whole numbers, with the fields in the order of many others: one regular expression reads
-those for a tenth of that. It takes what surely is an event; whatever it passes over, broken messages too, the parser
-reads, so that both ways say the same.
+The parser reads any JSON, in about 12 microseconds per message. Nearly all messages are plain: one flat object of ASCII
+text without escapes and of whole numbers, with its fields in a common order. A regular expression reads these in a
+tenth of the time. It accepts only messages that are certainly events. The parser reads all others, also malformed ones,
+so both ways give the same events.
 """
 
 import re
@@ -38,38 +38,38 @@ _PLAIN = pa.struct(
         ("account_id", pa.string()),
     ]
 )
-_SAID = tuple(field.name for field in _PLAIN)
-_READ = f"stream string, ingested_at timestamp, value binary, plain {from_arrow_type(_PLAIN).simpleString()}"
+_PLAIN_FIELDS = tuple(field.name for field in _PLAIN)
+_READER_SCHEMA = f"stream string, ingested_at timestamp, value binary, plain {from_arrow_type(_PLAIN).simpleString()}"
 
 _CHARACTER = r"[ !#-\[\]-~]"
 _NUMBER = "(?:0|-?[1-9][0-9]{0,17})"
-_ANY = f'(?:"{_CHARACTER}*"|{_NUMBER}|true|false|null)'
-_MEMBER = f'"[A-Za-z0-9_]+" ?: ?{_ANY}'
+_ANY_VALUE = f'(?:"{_CHARACTER}*"|{_NUMBER}|true|false|null)'
+_MEMBER = f'"[A-Za-z0-9_]+" ?: ?{_ANY_VALUE}'
 _FLAT = re.compile(rf"\{{{_MEMBER}(?:, ?{_MEMBER})*\}}".encode())
 _NAME = re.compile(b'"([A-Za-z0-9_]+)" ?:')
-# The 29th of February is left to the parser.
+# The parser reads the 29th of February.
 _DATE = (
     "[12][0-9]{3}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)"
     "|02-(?:0[1-9]|1[0-9]|2[0-8]))"
 )
 _INSTANT = rf"{_DATE}T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{{3}})?Z"
-_NEEDED = {
+_REQUIRED_MEMBERS = {
     "appSessionId": f"(?P<appSessionId>{_NUMBER})",
     "eventId": f'"(?P<eventId>{START_EVENT}|{END_EVENT})"',
     "timestamp": f'"(?P<timestamp>{_INSTANT})"',
 }
-_OPTIONAL = {
+_OPTIONAL_MEMBERS = {
     "psnAccountId": f'(?:null|"(?P<psnAccountId>{_CHARACTER}*)")',
     "totalFgTime": "(?:null|(?P<totalFgTime>0|[1-9][0-9]{0,17}))",
 }
-_FIELDS = 32
-"""Bound on the fields of a form: the engine of regular expressions refuses what is too long."""
-_FORMS = 16
-"""How many orders of fields are looked for in a batch: it has some ten thousand messages, of which a few are broken."""
+_MOST_FIELDS = 32
+"""Bound on the fields of a form (an order of fields): the regular expression engine refuses long expressions."""
+_MOST_FORMS = 16
+"""How many forms are tried in a batch, which has about ten thousand messages and a few malformed ones."""
 
 
 def read_events(messages: DataFrame, limits: EventTimeLimits) -> DataFrame:
-    """What `valid_events(parse(messages, limits))` gives, for less.
+    """Give the same events as `valid_events(parse(messages, limits))`, at a lower cost.
 
     Args:
         messages: at least `stream` string, `ingested_at` timestamp, `value` binary.
@@ -81,47 +81,47 @@ def read_events(messages: DataFrame, limits: EventTimeLimits) -> DataFrame:
     reader = PlainReader(limits)
     read = messages.select("stream", "ingested_at", "value").mapInArrow(
         lambda batches: reader(batches),  # noqa: PLW0108 - Spark takes functions only
-        _READ,
+        _READER_SCHEMA,
     )
     events = parse(read, limits).where("plain IS NOT NULL OR reason IS NULL")
     return events.select(
-        *(F.coalesce(f"plain.{name}", name).alias(name) if name in _SAID else name for name in EVENT_COLUMNS)
+        *(F.coalesce(f"plain.{name}", name).alias(name) if name in _PLAIN_FIELDS else name for name in EVENT_COLUMNS)
     )
 
 
 @dataclass(frozen=True)
 class PlainReader:
-    """Reads what is written plainly, and is an event within these limits."""
+    """Reads the plain messages that are events within the limits."""
 
     limits: EventTimeLimits
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """For `mapInArrow`: the same messages in another order, with `plain`, which says what is in them, or null.
+        """For `mapInArrow`: gives the same messages in another order, with their fields in `plain`, or null there.
 
-        Where it is not null, `value` is: for nothing the parser takes no time.
+        Where `plain` is not null, `value` is null, because the parser takes no time for null.
         """
         for batch in batches:
-            is_pc = _surely(pc.equal(batch["stream"], PC_STREAM))
-            for of_stream, field in ((is_pc, "hostPcId"), (pc.invert(is_pc), "openPsid")):
-                yield from self._read(batch.filter(of_stream), field)
+            is_pc = _is_true(pc.equal(batch["stream"], PC_STREAM))
+            for mask, field in ((is_pc, "hostPcId"), (pc.invert(is_pc), "openPsid")):
+                yield from self._read(batch.filter(mask), field)
 
-    def _read(self, left: pa.RecordBatch, device_field: str) -> Iterator[pa.RecordBatch]:
-        """Again and again, all that are of the form of the first one that is left."""
-        for _ in range(_FORMS):
-            if not left.num_rows:
+    def _read(self, remaining: pa.RecordBatch, device_field: str) -> Iterator[pa.RecordBatch]:
+        """Repeatedly read all messages that have the form of the first remaining one."""
+        for _ in range(_MOST_FORMS):
+            if not remaining.num_rows:
                 return
-            form = _form_of(left["value"][0].as_py(), device_field)
-            read = pa.nulls(len(left)) if form is None else pc.extract_regex(left["value"], form)
+            form = _form_pattern(remaining["value"][0].as_py(), device_field)
+            read = pa.nulls(len(remaining)) if form is None else pc.extract_regex(remaining["value"], form)
             if read[0].is_valid:
-                yield from self._judged(left.filter(read.is_valid()), read.drop_null(), device_field)
-                left = left.filter(read.is_null())
+                yield from self._classified(remaining.filter(read.is_valid()), read.drop_null(), device_field)
+                remaining = remaining.filter(read.is_null())
             else:
-                yield _told(left.slice(0, 1))
-                left = left.slice(1)
-        yield _told(left)
+                yield _output_batch(remaining.slice(0, 1))
+                remaining = remaining.slice(1)
+        yield _output_batch(remaining)
 
-    def _judged(self, batch: pa.RecordBatch, read: pa.StructArray, device_field: str) -> Iterator[pa.RecordBatch]:
-        """The messages with what was read of them, or without where that is no event for sure."""
+    def _classified(self, batch: pa.RecordBatch, read: pa.StructArray, device_field: str) -> Iterator[pa.RecordBatch]:
+        """The messages with the fields that were read; without them where the message is not certainly an event."""
 
         def texts(field: str) -> pa.Array:
             if read.type.get_field_index(field) < 0:
@@ -137,14 +137,14 @@ class PlainReader:
             pc.and_,
             (
                 pc.less_equal(pc.binary_length(batch["value"]), MAX_VALUE_BYTES),
-                _surely(pc.not_equal(pc.ascii_ltrim(device_id, " "), "")),
-                _surely(pc.less_equal(pc.binary_length(device_id), MAX_ID_CODE_POINTS)),
+                _is_true(pc.not_equal(pc.ascii_ltrim(device_id, " "), "")),
+                _is_true(pc.less_equal(pc.binary_length(device_id), MAX_ID_CODE_POINTS)),
                 pc.less_equal(pc.fill_null(pc.binary_length(account_id), 0), MAX_ID_CODE_POINTS),
                 pc.less_equal(ahead_ms, self.limits.max_clock_skew_ms),
                 pc.greater_equal(ahead_ms, -self.limits.max_event_age_ms),
             ),
         )
-        said = (
+        fields = (
             device_id,
             texts("appSessionId").cast(pa.int64()),
             is_start,
@@ -152,36 +152,38 @@ class PlainReader:
             pc.if_else(is_start, None, texts("totalFgTime").cast(pa.int64())),
             account_id,
         )
-        yield _told(batch.filter(is_event), pa.StructArray.from_arrays(said, list(_SAID)).filter(is_event))
-        yield _told(batch.filter(pc.invert(is_event)))
+        yield _output_batch(
+            batch.filter(is_event), pa.StructArray.from_arrays(fields, list(_PLAIN_FIELDS)).filter(is_event)
+        )
+        yield _output_batch(batch.filter(pc.invert(is_event)))
 
 
-def _form_of(value: bytes | None, device_field: str) -> str | None:
-    """The regular expression of all messages with the same fields in the same order; none where that is no plain one."""
+def _form_pattern(value: bytes | None, device_field: str) -> str | None:
+    """The regular expression for messages with the same fields in the same order; None if `value` is not plain."""
     if value is None or len(value) > MAX_VALUE_BYTES or not _FLAT.fullmatch(value):
         return None
     names = [name.decode() for name in _NAME.findall(value)]
-    needed = _NEEDED | {device_field: f'"(?P<{device_field}>{_CHARACTER}*)"'}
-    if len(names) > _FIELDS or len(set(names)) < len(names) or not needed.keys() <= set(names):
+    required = _REQUIRED_MEMBERS | {device_field: f'"(?P<{device_field}>{_CHARACTER}*)"'}
+    if len(names) > _MOST_FIELDS or len(set(names)) < len(names) or not required.keys() <= set(names):
         return None
-    known = needed | _OPTIONAL
-    members = (f'"{name}" ?: ?{known.get(name, _ANY)}' for name in names)
+    known = required | _OPTIONAL_MEMBERS
+    members = (f'"{name}" ?: ?{known.get(name, _ANY_VALUE)}' for name in names)
     return rf"\A\{{{', ?'.join(members)}\}}\z"
 
 
-def _surely(marks: pa.Array) -> pa.Array:
+def _is_true(marks: pa.Array) -> pa.Array:
     return pc.fill_null(marks, False)
 
 
 def _ms(instants: pa.Array) -> pa.Array:
-    """As Spark's `unix_millis`: milliseconds, rounded down."""
+    """Milliseconds, rounded down as by Spark's `unix_millis`."""
     return pc.floor_temporal(instants, unit="millisecond").cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
 
 
-def _told(batch: pa.RecordBatch, said: pa.StructArray | None = None) -> pa.RecordBatch:
-    """The messages with what they say in place of their text, or with their text."""
-    value = batch["value"] if said is None else pa.nulls(len(batch), pa.binary())
-    plain = pa.nulls(len(batch), _PLAIN) if said is None else said
+def _output_batch(batch: pa.RecordBatch, fields: pa.StructArray | None = None) -> pa.RecordBatch:
+    """The messages with their fields in place of their text, or with their text."""
+    value = batch["value"] if fields is None else pa.nulls(len(batch), pa.binary())
+    plain = pa.nulls(len(batch), _PLAIN) if fields is None else fields
     return pa.RecordBatch.from_arrays(
         [batch["stream"], batch["ingested_at"], value, plain], names=["stream", "ingested_at", "value", "plain"]
     )
