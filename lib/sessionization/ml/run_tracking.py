@@ -119,7 +119,7 @@ class _Tracker:
             reason = str(error).strip().partition("\n")[0] or type(error).__name__
             with contextlib.suppress(Exception):
                 self._say(
-                    f"MLflow does not take this run ({reason}): the stream goes on without; --mlflow off says no more"
+                    f"MLflow does not take this run ({reason}): the stream goes on without; --mlflow off silences this"
                 )
 
     def _flush(self, store: RunStore) -> None:
