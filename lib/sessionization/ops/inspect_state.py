@@ -43,7 +43,7 @@ def inspect_state(settings: InspectSettings, say: Say) -> None:
 def state_context(checkpoint: Checkpoint, state: StateReader) -> StateContext:
     """The context for checks of the state after a micro-batch.
 
-    Raises `CheckpointError` where Spark's log lacks the number of partitions.
+    Raises `CheckpointError` where Spark's log cannot be read, or lacks the number of partitions.
     """
     assert state.batch_id is not None
     started_batch = read_started_batch(checkpoint.folder / SESSIONIZE, state.batch_id)

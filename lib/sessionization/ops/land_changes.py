@@ -131,7 +131,7 @@ def append_missing_changes(location: TableLocation, output_topic: str, changes: 
                 location.append(missing.coalesce(1), SESSION_CHANGES)
         finally:
             missing.unpersist()
-    except Exception as error:  # noqa: BLE001 - Spark reports the text of any error, so it must be short
+    except Exception as error:  # noqa: BLE001 - the message of any error must be short
         raise StreamError(root_cause(str(error))) from None
     finally:
         changes.unpersist()
