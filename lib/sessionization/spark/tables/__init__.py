@@ -1,1 +1,1 @@
-"""The Delta tables: their schemas, where they are, how they are created, merged and viewed."""
+"""The Delta tables: schemas, location, creation, merge into `sessions`, and views."""

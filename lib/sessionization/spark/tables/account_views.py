@@ -1,12 +1,13 @@
-"""The views on who played when: exact from the event times of `sessions`, worked out when they are asked."""
+"""Views that show who played when. Each query computes them, exactly, from the event times in `sessions`."""
 
 from sessionization.spark.tables.view import View
 
 CONCURRENT_SESSIONS = View(
     "concurrent_sessions",
     "How many sessions touched each minute of event time, and the most at one instant of it, by platform",
-    # Instants are ordered within their minute, in parallel; only minutes are ordered by platform. A session is there from its
-    # start until just before its end: so one that ends at the very beginning of a minute touches it, but adds to no peak.
+    # The query sorts instants within one minute, in parallel; only minutes are sorted over a whole platform. A
+    # session counts from its start until just before its end. One that ends exactly when a minute begins touches
+    # that minute, but does not raise its peak.
     """
     WITH edges AS (
       SELECT platform, started_at AS at, 1 AS step FROM {sessions} WHERE started_at IS NOT NULL

@@ -1,4 +1,4 @@
-"""Somebody else has changed the same table meanwhile: which errors say so, and what is done about it."""
+"""Conflicts: another transaction changed the same table first. How to recognize, report and retry them."""
 
 import logging
 import re
@@ -24,7 +24,7 @@ from sessionization.spark.engine.error_text import root_cause
 _log = logging.getLogger(__name__)
 _TRIES = 5
 
-_CLASSES = (
+_CONFLICT_CLASSES = (
     ConcurrentAppendException,
     ConcurrentDeleteDeleteException,
     ConcurrentDeleteReadException,
@@ -34,29 +34,32 @@ _CLASSES = (
     MetadataChangedException,
     ProtocolChangedException,
 )
-_CONDITION = r"DELTA_(?:CONCURRENT_[A-Z_]+|METADATA_CHANGED|PROTOCOL_CHANGED)(?:\.[A-Z_]+)?"
-# How the engine writes a condition: at the beginning of a message, which may follow the name of its exception.
-_WRITTEN = re.compile(rf"^(?:[^\n]*(?:Exception|Error): )?\[{_CONDITION}\]", re.MULTILINE)
+_CONFLICT_CONDITION = r"DELTA_(?:CONCURRENT_[A-Z_]+|METADATA_CHANGED|PROTOCOL_CHANGED)(?:\.[A-Z_]+)?"
+# The engine writes the condition at the beginning of a message, sometimes after the name of the exception.
+_CONFLICT_TEXT = re.compile(rf"^(?:[^\n]*(?:Exception|Error): )?\[{_CONFLICT_CONDITION}\]", re.MULTILINE)
 
 
 def is_conflict(error: BaseException) -> bool:
-    """Whether a transaction of somebody else was first. A word in a message does not make a conflict."""
-    if isinstance(error, _CLASSES):
+    """Whether the error is a conflict. A condition counts only at the beginning of a line of the message."""
+    if isinstance(error, _CONFLICT_CLASSES):
         return True
     condition = error.getCondition() if isinstance(error, PySparkException) else None
-    return re.fullmatch(_CONDITION, condition or "") is not None or _WRITTEN.search(str(error)) is not None
+    return (
+        re.fullmatch(_CONFLICT_CONDITION, condition or "") is not None or _CONFLICT_TEXT.search(str(error)) is not None
+    )
 
 
 @contextmanager
-def explain_conflict(what: str) -> Iterator[None]:
-    """Give up where somebody else has changed `what` while the body did: raises `MaintenanceError`."""
+def explain_conflict(target: str) -> Iterator[None]:
+    """Raises `MaintenanceError` where another transaction changed `target` while the body ran."""
     try:
         yield
     except PySparkException as error:
         if not is_conflict(error):
             raise
         msg = (
-            f"somebody changed {what} meanwhile ({root_cause(str(error))}): stop the sessionize job, and run this again"
+            f"somebody changed {target} meanwhile ({root_cause(str(error))}): "
+            "stop the sessionize job, and run this again"
         )
         raise MaintenanceError(msg) from error
 
@@ -64,8 +67,8 @@ def explain_conflict(what: str) -> Iterator[None]:
 retry_on_conflict = retry(
     retry=retry_if_exception(is_conflict),
     stop=stop_after_attempt(_TRIES),
-    wait=wait_random_exponential(multiplier=0.1, max=2),  # seconds: heartbeats wait meanwhile
+    wait=wait_random_exponential(multiplier=0.1, max=2),  # seconds; short, because heartbeats wait
     before_sleep=before_sleep_log(_log, logging.WARNING),
     reraise=True,
 )
-"""Decorates a statement that is one transaction: where somebody else was first nothing is written, and it is tried again."""
+"""Decorates a statement that is one transaction. A conflict writes nothing, so the statement is tried again."""

@@ -1,4 +1,4 @@
-"""How the tables come to be: created, taken over by another checkpoint, and brought up to this version."""
+"""Creates the tables, hands them over to another checkpoint, and upgrades tables of earlier versions."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,17 +12,17 @@ from sessionization.spark.tables.schemas import LATE_ENDS_SHOWN, PROPERTIES_OF_A
 
 
 def refuse_missing_tables(spark: SparkSession, location: TableLocation) -> None:
-    """Check that there are tables to take over: raises `ConfigurationError` where one is missing."""
+    """Check that all tables to take over exist. Raises `ConfigurationError` where one is missing."""
     if missing := location.missing(spark, TABLES):
         msg = (
-            f"--from-sessions needs the tables of a job before: {location} lacks {', '.join(missing)}; leave it out for a "
-            "first start, or give the location that they are in"
+            f"--from-sessions needs the tables of an earlier job: {location} lacks {', '.join(missing)}; "
+            "leave it out for a first start, or give the location that they are in"
         )
         raise ConfigurationError(msg)
 
 
 def take_over(spark: SparkSession, location: TableLocation, owner: str) -> None:
-    """Make all tables those of another checkpoint; the one that wrote them before is refused from then on."""
+    """Make `owner` the checkpoint that owns all tables. The previous owner is refused from then on."""
     for table in TABLES:
         if location.owner(spark, table) != owner:
             spark.sql(f"ALTER TABLE {location.sql_name(table.name)} SET TBLPROPERTIES ('{OWNER_PROPERTY}' = '{owner}')")
@@ -31,12 +31,11 @@ def take_over(spark: SparkSession, location: TableLocation, owner: str) -> None:
 def create_tables(spark: SparkSession, location: TableLocation, *, owner: str, may_create: bool) -> None:
     """Create the tables that are missing, and check that the others belong to the checkpoint `owner`.
 
-    Rows of `sessions` that an earlier version wrote are brought in line with this one.
-    Of new tables one comes first: of two jobs that start at the same moment its creation is only one's, and the other one
-    is refused before it has created any.
+    Updates rows of `sessions` that an earlier version wrote. Creates one new table before the others: if two jobs
+    start at the same moment, only one of them creates it, and the other is refused before it creates any table.
 
-    Raises `ConfigurationError` where the tables cannot be created, and `CheckpointError` where a table is another
-    checkpoint's, or is missing though its checkpoint has been used (`may_create` false).
+    Raises `ConfigurationError` where the tables cannot be created. Raises `CheckpointError` where a table belongs to
+    another checkpoint, or is missing although its checkpoint has been used (`may_create` is false).
     """
     first, *others = TABLES
     if may_create:
@@ -59,8 +58,8 @@ def _create_or_check(spark: SparkSession, location: TableLocation, table: Table,
             raise CheckpointError(msg)
         _create(spark, location, table, owner)
     advice = (
-        "a second one would double every row; give that checkpoint's folder as --checkpoints, or another location for the "
-        "tables"
+        "a second one would double every row; give that checkpoint's folder as --checkpoints, or another location for "
+        "the tables"
     )
     location.check_owner(spark, table, owner, advice)
     _add_columns(spark, location, table)
@@ -70,7 +69,7 @@ def _create_or_check(spark: SparkSession, location: TableLocation, table: Table,
 
 @retry_on_conflict
 def mark_late_ends_reported(spark: SparkSession, location: TableLocation) -> None:
-    """Bring the rows of `sessions` that an earlier version wrote in line, once; see `tables.LATE_ENDS_SHOWN`."""
+    """Update the rows of `sessions` that an earlier version wrote, once; see `schemas.LATE_ENDS_SHOWN`."""
     name, value = LATE_ENDS_SHOWN
     if location.properties(spark, SESSIONS).get(name) != value:
         is_late = "end_reason = 'orphaned' AND started_at IS NOT NULL"
@@ -80,12 +79,12 @@ def mark_late_ends_reported(spark: SparkSession, location: TableLocation) -> Non
 
 @retry_on_conflict
 def _add_columns(spark: SparkSession, location: TableLocation, table: Table) -> None:
-    """Add the columns that a table of an earlier version lacks, at its end; its rows are null there."""
-    known = set(location.read(spark.read, table).columns)
-    lacking = [column for column in table.columns if column.name not in known]
-    if lacking:
-        added = ", ".join(f"{column.name} {column.type} COMMENT '{column.comment}'" for column in lacking)
-        spark.sql(f"ALTER TABLE {location.sql_name(table.name)} ADD COLUMNS ({added})")
+    """Add the columns that a table of an earlier version lacks, as its last ones; they are null in existing rows."""
+    existing_columns = set(location.read(spark.read, table).columns)
+    missing_columns = [column for column in table.columns if column.name not in existing_columns]
+    if missing_columns:
+        definitions = ", ".join(f"{column.name} {column.type} COMMENT '{column.comment}'" for column in missing_columns)
+        spark.sql(f"ALTER TABLE {location.sql_name(table.name)} ADD COLUMNS ({definitions})")
 
 
 def _create(spark: SparkSession, location: TableLocation, table: Table, owner: str) -> None:

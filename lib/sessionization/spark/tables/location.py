@@ -1,4 +1,4 @@
-"""Where the tables are, and how they are read, appended to and locked there."""
+"""The location of the tables: how they are read, appended to and locked there."""
 
 import threading
 from collections.abc import Iterable, Iterator
@@ -21,13 +21,13 @@ from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, SES
 OWNER_PROPERTY = "sessionization.checkpoint"
 """Table property that names the checkpoint whose queries write the table."""
 
-_COMMITS_LOOKED_AT = 100
-_APPENDS = ("WRITE", "STREAMING UPDATE")
-_ONE_OF_EACH_QUERY = (SESSION_CHANGES, SESSIONS, RAW_EVENTS)
+_MAX_COMMITS_READ = 100
+_APPEND_OPERATIONS = ("WRITE", "STREAMING UPDATE")
+_ONE_TABLE_PER_QUERY = (SESSION_CHANGES, SESSIONS, RAW_EVENTS)
 
 
 class HasTableLocation(Protocol):
-    """Settings that say where the tables are, checked by `location.check_table_location`."""
+    """Settings that give the location of the tables; `table_location_settings.check_table_location` checks them."""
 
     @property
     def warehouse(self) -> Path | None: ...
@@ -41,7 +41,7 @@ class HasTableLocation(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TableLocation:
-    """Where the tables are: folders of a warehouse, or tables of a Unity Catalog schema."""
+    """The location of the tables: folders of a warehouse, or a schema of Unity Catalog."""
 
     warehouse: Path | None = None
     catalog: str | None = None
@@ -55,7 +55,7 @@ class TableLocation:
         return str(self.warehouse.absolute()) if self.warehouse is not None else f"{self.catalog}.{self.schema}"
 
     def sql_name(self, name: str) -> str:
-        """The name by which SQL knows a table or a catalog view."""
+        """The name of a table or a catalog view in SQL."""
         if self.warehouse is not None:
             return f"delta.{_quoted(self._folder(name))}"
         return ".".join(_quoted(part) for part in (self.catalog or "", self.schema or "", name))
@@ -66,20 +66,23 @@ class TableLocation:
         return spark.catalog.tableExists(self.sql_name(table.name))
 
     def missing(self, spark: SparkSession, tables: Iterable[Table]) -> list[str]:
-        """The names of those of the tables that are not there."""
+        """The names of the tables that do not exist."""
         return [table.name for table in tables if not self.exists(spark, table)]
 
     def require(self, spark: SparkSession, tables: Iterable[Table]) -> None:
-        """Raises `ConfigurationError` where one of the tables is not there."""
-        self._refuse_without(self.missing(spark, tables))
+        """Raises `ConfigurationError` where one of the tables does not exist."""
+        self._refuse_missing(self.missing(spark, tables))
 
     def require_folder(self, table: Table) -> None:
-        """As `require`, before there is an engine to ask; of tables in a catalog nothing is known then."""
-        self._refuse_without([] if self.warehouse is None or self._has_log(table) else [table.name])
+        """As `require`, but without an engine: it checks folders, and accepts any table of a catalog."""
+        self._refuse_missing([] if self.warehouse is None or self._has_log(table) else [table.name])
 
-    def _refuse_without(self, names: list[str]) -> None:
+    def _refuse_missing(self, names: list[str]) -> None:
         if names:
-            msg = f"{self} does not hold {', '.join(names)}: give the location of the sessionize job's tables, or start it first"
+            msg = (
+                f"{self} does not hold {', '.join(names)}: "
+                "give the location of the sessionize job's tables, or start it first"
+            )
             raise ConfigurationError(msg)
 
     def delta_table(self, spark: SparkSession, table: Table) -> DeltaTable:
@@ -88,28 +91,28 @@ class TableLocation:
         return DeltaTable.forName(spark, self.sql_name(table.name))
 
     def properties(self, spark: SparkSession, table: Table) -> dict[str, str]:
-        """A table's properties, from its metadata alone: `DESCRIBE DETAIL` would read the whole log."""
+        """A table's properties, read from its metadata alone: `DESCRIBE DETAIL` would read the whole log."""
         rows = spark.sql(f"SHOW TBLPROPERTIES {self.sql_name(table.name)}").collect()
         return {row.key: row.value for row in rows}
 
     def owner(self, spark: SparkSession, table: Table) -> str | None:
-        """The checkpoint whose queries write a table; None where it was made by something else."""
+        """The checkpoint whose queries write a table; None where something else created the table."""
         return self.properties(spark, table).get(OWNER_PROPERTY)
 
     def refuse_other_owner(self, spark: SparkSession, checkpoints: Path) -> None:
         """Check that the folder is the checkpoint whose queries write the tables.
 
-        Raises `CheckpointError` where it is another one, or none at all; it is only read.
+        Only reads the folder. Raises `CheckpointError` where it is another checkpoint, or none at all.
         """
         owner = read_checkpoint(checkpoints).id
         advice = (
             f"--checkpoints {checkpoints} is of another job: give the folder of this one's job, or that job's tables"
         )
-        for table in _ONE_OF_EACH_QUERY:
+        for table in _ONE_TABLE_PER_QUERY:
             self.check_owner(spark, table, owner, advice)
 
     def check_owner(self, spark: SparkSession, table: Table, owner: str, advice: str) -> None:
-        """Raises `CheckpointError`, with what to do, where the checkpoint `owner` does not write the table."""
+        """Raises `CheckpointError`, with `advice`, where the table belongs to another checkpoint than `owner`."""
         found = self.owner(spark, table)
         if found != owner:
             msg = f"table {table.name} in {self} is written by another checkpoint ({found}, not {owner}): {advice}"
@@ -117,14 +120,13 @@ class TableLocation:
 
     @contextmanager
     def lock_for_maintenance(self, say: Say, stop: threading.Event | None = None) -> Iterator[None]:
-        """Where the tables are folders, keep out who else writes them beside the stream while the body runs.
+        """Lock tables that are folders against processes other than the stream that write them, while the body runs.
 
-        There a commit may replace that of another process. The sessionize job is kept out by its checkpoint, but for the moment
-        in which it takes the tables over, when it holds them itself. A folder
-        without tables is left as it is, and not held: who must not go on there when somebody makes them asks
-        `require_folder` before.
+        In folders, one process's commit may replace another's. The sessionize job's checkpoint excludes that job.
+        Only while the job takes over the tables, it holds this lock itself.
 
-        Raises as `lock_folder` does.
+        A folder without tables stays unlocked and unchanged. A caller that needs tables must call `require_folder`
+        first. Raises the errors of `lock_folder`.
         """
         if self.warehouse is None or not self._has_log(SESSION_CHANGES):
             yield
@@ -134,9 +136,9 @@ class TableLocation:
 
     @contextmanager
     def lock_for_stream(self, say: Say, stop: threading.Event | None = None) -> Iterator[None]:
-        """Where the tables are folders, let one sessionize job write them, whatever checkpoint another one has.
+        """Lock tables that are folders against any other sessionize job, whatever its checkpoint, while the body runs.
 
-        A job that has hung does not notice that a warm start has taken the tables over. Raises as `lock_folder` does.
+        A hung job does not notice that a warm start took over its tables. Raises the errors of `lock_folder`.
         """
         if self.warehouse is None:
             yield
@@ -151,34 +153,34 @@ class TableLocation:
         return reader.table(self.sql_name(table.name))
 
     def append_once(self, rows: DataFrame, table: Table, *, writer_id: str, batch_id: int) -> None:
-        """Append a micro-batch's rows; a second call for the same writer and batch appends nothing."""
+        """Append a micro-batch's rows; a second call for the same writer and micro-batch appends nothing."""
         self.append(rows, table, txnAppId=writer_id, txnVersion=str(batch_id), userMetadata=f"{writer_id} {batch_id}")
 
     def newest_appended_batch(self, spark: SparkSession, table: Table, writer_id: str) -> int:
-        """The newest micro-batch that a writer has appended, -1 where the table's last commits name none."""
-        commits = self.delta_table(spark, table).history(_COMMITS_LOOKED_AT).select("userMetadata").collect()
-        named = ((row.userMetadata or "").rpartition(" ") for row in commits)
-        return max((int(batch_id) for name, _, batch_id in named if name == writer_id), default=-1)
+        """The newest micro-batch that a writer has appended; -1 where the newest commits contain none."""
+        commits = self.delta_table(spark, table).history(_MAX_COMMITS_READ).select("userMetadata").collect()
+        written = ((row.userMetadata or "").rpartition(" ") for row in commits)
+        return max((int(batch_id) for writer, _, batch_id in written if writer == writer_id), default=-1)
 
     def has_append_since(self, spark: SparkSession, table: Table, version: int) -> bool:
-        """Whether that version of a table or a later one appended rows; also where there are too many to look at each."""
-        found = self.delta_table(spark, table)
-        newest = found.history(1).collect()[0].version
-        count = min(newest - version + 1, _COMMITS_LOOKED_AT)
-        commits = found.history(count).select("operation").collect() if count > 0 else []
-        return len(commits) == _COMMITS_LOOKED_AT or any(commit.operation in _APPENDS for commit in commits)
+        """Whether that version of a table or a later one appended rows; also true for too many versions to check."""
+        delta_table = self.delta_table(spark, table)
+        newest = delta_table.history(1).collect()[0].version
+        count = min(newest - version + 1, _MAX_COMMITS_READ)
+        commits = delta_table.history(count).select("operation").collect() if count > 0 else []
+        return len(commits) == _MAX_COMMITS_READ or any(commit.operation in _APPEND_OPERATIONS for commit in commits)
 
     @retry_on_conflict
     def append(self, rows: DataFrame, table: Table, **options: str) -> None:
-        """Append the rows; where somebody changes the table's settings meanwhile, as `maintain` does, again, a few times."""
-        append = rows.write.format("delta").mode("append").options(**options)
+        """Append the rows; retry a few times on a conflict, such as `maintain` changing the table's properties."""
+        write = rows.write.format("delta").mode("append").options(**options)
         if self.warehouse is not None:
-            append.save(self._folder(table.name))
+            write.save(self._folder(table.name))
         else:
-            append.saveAsTable(self.sql_name(table.name))
+            write.saveAsTable(self.sql_name(table.name))
 
     def overwrite(self, rows: DataFrame, table: Table) -> None:
-        """Make a table anew of these rows, whatever it held."""
+        """Replace a table, including its schema, by these rows; create it if needed."""
         write = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
         if self.warehouse is not None:
             write.save(self._folder(table.name))

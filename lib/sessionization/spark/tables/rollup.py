@@ -1,4 +1,4 @@
-"""Changes -> one row per session, the same whatever the order of the changes and however often they are applied."""
+"""Folds changes into one row per session. Neither the order of the changes nor repetition alters the result."""
 
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame
@@ -11,10 +11,10 @@ _SHOWN_END = ("rank", "revision", "ended_at", "foreground_s", "account_id", "end
 
 
 def fold_by_session(changes: DataFrame) -> DataFrame:
-    """Fold changes into what each session's row needs: the smallest Start, the greatest end, the newest clock.
+    """Fold changes into the inputs of each session's row: the smallest Start, the greatest end, the newest clock.
 
-    A session's row is a function of these four, and each is a minimum or maximum: that is why neither order nor
-    repetition matters. Spark orders structs field by field, nulls least.
+    A session's row is a function of these four columns, and each is a minimum or a maximum. Order and repetition
+    of the changes therefore do not matter. Spark compares structs field by field, nulls first.
 
     Args:
         changes: rows of `session_changes`, without heartbeats.
@@ -36,38 +36,38 @@ def fold_by_session(changes: DataFrame) -> DataFrame:
 def merge(sessions: DeltaTable, changes: DataFrame) -> None:
     """Merge changes into `sessions`; rows that would stay the same are not rewritten.
 
-    Somebody who deletes rows meanwhile, say those that are too old, may be first: then it is tried again, a few times.
+    Retries a few times on a conflict, such as a concurrent deletion of old rows.
     """
     merge_folded(sessions, fold_by_session(changes))
 
 
 def merge_folded(sessions: DeltaTable, folded: DataFrame) -> None:
-    """Merge what `fold_by_session` returns into `sessions`; rows that would stay the same are not rewritten."""
-    both = {
+    """Merge rows of `fold_by_session` into `sessions`; rows that would stay the same are not rewritten."""
+    merged = {
         "started_at": F.least("t.started_at", "s.started_at"),
         "_first_start": F.least("t._first_start", "s._first_start"),
         "_shown_end": F.greatest("t._shown_end", "s._shown_end"),
         "updated_at": F.greatest("t.updated_at", "s.updated_at"),
     }
-    new = {name: F.col(f"s.{name}") for name in both}
+    inserted = {name: F.col(f"s.{name}") for name in merged}
     is_same = F.lit(True)
-    for name, value in both.items():
+    for name, value in merged.items():
         is_same &= value.eqNullSafe(F.col(f"t.{name}"))
     keys = {name: F.col(f"s.{name}") for name in ("device_id", "session_id")}
     (
         sessions.alias("t")
         .merge(folded.alias("s"), "t.device_id = s.device_id AND t.session_id = s.session_id")
-        .whenMatchedUpdate(condition=~is_same, set={**session_columns(both)})
-        .whenNotMatchedInsert(values={**keys, **session_columns(new)})
+        .whenMatchedUpdate(condition=~is_same, set={**session_columns(merged)})
+        .whenNotMatchedInsert(values={**keys, **session_columns(inserted)})
         .execute()
     )
 
 
 def session_columns(folded: dict[str, Column]) -> dict[str, Column]:
-    """The columns of a session's row, without its key, from the four folded ones.
+    """The columns of a session's row, without its key, computed from the four folded ones.
 
-    An orphaned end is shown as reported where the Start is known: the device did report it. `_shown_end` keeps its own reason
-    and rank, so that an End that came in time is still the greater one.
+    If the Start is known, an orphaned end shows as reported, because the device did report it. `_shown_end`
+    retains the original reason and rank, so that an End that came in time still ranks higher.
     """
     started_at, start, end = folded["started_at"], folded["_first_start"], folded["_shown_end"]
     is_over = end.isNotNull()

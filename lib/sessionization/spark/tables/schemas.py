@@ -1,4 +1,4 @@
-"""The only home of table and column names: schemas, comments, constraints and layout of the Delta tables."""
+"""Every table and column name: schemas, comments, constraints and layout of the Delta tables."""
 
 import re
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ class Table:
 
     @property
     def schema(self) -> StructType:
-        """The columns as a schema for rows that are made by hand."""
+        """The columns as a schema, all nullable, for rows that Python creates."""
         fields = [StructField(column.name, DataType.fromDDL(column.type)) for column in self.columns]
         return StructType(fields)
 
@@ -44,25 +44,26 @@ class Table:
 RETENTION_PROPERTIES = ("delta.logRetentionDuration", "delta.deletedFileRetentionDuration")
 _INTERVAL = re.compile(r"interval (\d+) (hour|day|week)s?")
 _HOURS = {"hour": 1, "day": 24, "week": 7 * 24}
-_DEFAULTS = dict(zip(RETENTION_PROPERTIES, ("interval 30 days", "interval 1 week"), strict=True))
+_DEFAULT_INTERVALS = dict(zip(RETENTION_PROPERTIES, ("interval 30 days", "interval 1 week"), strict=True))
 
 
 def retention(retention_ms: int) -> list[tuple[str, str]]:
-    """The properties that keep a table's unused files, and its log, for so long; a part of an hour counts whole."""
+    """The properties that retain a table's log and unused files for this long, rounded up to whole hours."""
     return [(key, f"interval {-(-retention_ms // HOUR_MS)} hours") for key in RETENTION_PROPERTIES]
 
 
 def retention_ms_of(properties: Mapping[str, str], key: str) -> int | None:
-    """How long a table keeps what the property `key` is of; None where that is said in words of other people's choice."""
-    match = _INTERVAL.fullmatch(properties.get(key, _DEFAULTS[key]).strip().lower())
+    """The retention in milliseconds that the property `key` sets; None where its text is not understood."""
+    match = _INTERVAL.fullmatch(properties.get(key, _DEFAULT_INTERVALS[key]).strip().lower())
     return None if match is None else int(match[1]) * _HOURS[match[2]] * HOUR_MS
 
 
-_SMALL_FILES_TOGETHER = ("delta.autoOptimize.autoCompact", "true")
+_AUTO_COMPACT = ("delta.autoOptimize.autoCompact", "true")
 PROPERTIES_OF_ALL = (
-    # A commit a second: a checkpoint of the table's log every ten would cost a second of every ten.
+    # The job commits once per second: a log checkpoint every ten commits would cost one second in ten.
     ("delta.checkpointInterval", "100"),
-    # Every commit lists the log: a month of it would be millions of files. The rollup reads that of session_changes.
+    # Every commit lists the log: a month of it would be millions of files. The rollup reads the log of
+    # session_changes.
     ("delta.logRetentionDuration", "interval 7 days"),
     ("delta.deletedFileRetentionDuration", "interval 7 days"),
 )
@@ -115,7 +116,7 @@ SESSION_CHANGES = Table(
 )
 
 LATE_ENDS_SHOWN = ("sessionization.lateEnds", "reported")
-"""Property of `sessions` whose rows show an End that came after its session was forgotten as reported, not orphaned."""
+"""Property of `sessions`: its rows show an End that came after its session left the state as reported, not orphaned."""
 
 SESSIONS = Table(
     "sessions",
@@ -155,7 +156,7 @@ RAW_EVENTS = Table(
     "Every message as it came, append-only, exactly once",
     _MESSAGE_COLUMNS,
     partitioned_by=("ingest_date",),
-    properties=(_SMALL_FILES_TOGETHER,),
+    properties=(_AUTO_COMPACT,),
 )
 
 QUARANTINE = Table(
@@ -163,7 +164,7 @@ QUARANTINE = Table(
     "Every message that is not a valid event, and why, append-only, exactly once",
     (*_MESSAGE_COLUMNS, Column("reason", "string", "why it is here; see docs/tables.md", nullable=False)),
     partitioned_by=("ingest_date",),
-    properties=(_SMALL_FILES_TOGETHER,),
+    properties=(_AUTO_COMPACT,),
 )
 
 STREAM_PROGRESS = Table(
@@ -194,7 +195,7 @@ STREAM_PROGRESS = Table(
             "state_entries", "bigint", "sessionize: sessions remembered: live, closed, and Ends that wait for a Start"
         ),
     ),
-    # A commit every ten seconds, whose history nobody reads.
+    # The job commits every ten seconds, and nobody reads the history.
     properties=(
         ("delta.logRetentionDuration", "interval 6 hours"),
         ("delta.deletedFileRetentionDuration", "interval 6 hours"),
@@ -204,4 +205,4 @@ STREAM_PROGRESS = Table(
 TABLES = (SESSION_CHANGES, SESSIONS, RAW_EVENTS, QUARANTINE, STREAM_PROGRESS)
 
 BACKFILL = replace(SESSIONS, name="sessions_backfill", comment="Sessions worked out anew by the job backfill")
-"""Not one of the stream's: it is there once the job has made it."""
+"""Not in `TABLES`: the job backfill, not the stream, creates it."""

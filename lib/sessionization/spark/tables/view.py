@@ -1,11 +1,11 @@
-"""What a view is."""
+"""The definition of a view."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A view; `{sessions}` and the like in its SQL stand for the tables."""
+    """A view: name, comment and SQL, in which `{sessions}` and similar placeholders stand for tables."""
 
     name: str
     comment: str

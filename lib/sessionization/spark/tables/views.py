@@ -1,4 +1,4 @@
-"""The views over the tables: names and SQL."""
+"""The views over the tables, and their creation."""
 
 from pyspark.sql import SparkSession
 
@@ -46,14 +46,14 @@ DEVICE_TIMELINE = View(
     """,
 )
 
-# A session's end is on the day and in the minute in which its row was changed last: a correction takes it along. Days are UTC,
-# as in `change_date`, whatever the time zone of who asks.
+# A session's end counts at the last update of its row, so a correction moves it to another day and minute. Days
+# are UTC, as in `change_date`, whatever the session's time zone in Spark.
 _UPDATED_DATE = "date_from_unix_date(CAST(unix_millis(updated_at) DIV 86400000 AS int))"
 
 SESSION_QUALITY = View(
     "session_quality",
-    "Per day: starts, ends by reason (each session once, by the end that sessions shows), corrected ends, missed beats, and "
-    "quarantined messages by reason",
+    "Per day: starts, ends by reason (each session once, by the end that sessions shows), corrected ends, missed beats, "
+    "and quarantined messages by reason",
     f"""
     WITH changes AS (
       SELECT change_date AS day,
@@ -84,8 +84,8 @@ SESSION_QUALITY = View(
 
 SESSION_FLOW = View(
     "session_flow",
-    "Per minute (of processing) and platform: sessions that started, and ends by reason, each session once, by the end that "
-    "sessions shows; filter by change_date too",
+    "Per minute (of processing) and platform: sessions that started, and ends by reason, each session once, by the end "
+    "that sessions shows; filter by change_date too",
     f"""
     SELECT change_date, minute, platform,
            count_if(is_start) AS started,
@@ -116,7 +116,8 @@ QUARANTINE_REASONS = View(
 
 STREAM_HEALTH = View(
     "stream_health",
-    "Per minute of the last week: what the queries took in, how long the sessionize query took, and how late its rows were",
+    "Per minute of the last week: what the queries took in, how long the sessionize query took, and how late "
+    "its rows were",
     """
     SELECT date_trunc('MINUTE', processed_at) AS minute,
            coalesce(sum(rows_in) FILTER (WHERE query = 'archive'), 0) AS messages,
@@ -135,16 +136,17 @@ STREAM_HEALTH = View(
     """,
 )
 
-# What has been read is told by `stream_progress` alone, and by a day of it: the alerts ask every five minutes.
-# The sessionize query has a micro-batch every second. The others have none where there is nothing to read, so an old one
-# means nothing by itself: behind is only who has not had a micro-batch since the sessionize query has taken events that came
-# in later (archive; a minute's grace, for ingest times are of another clock) or has written Starts and ends (rollup).
+# The view reads one day of `stream_progress` (and the live rows of `sessions`), because alerts query it every five
+# minutes. The sessionize query has a micro-batch every second. The other queries have none without input, so an
+# old micro-batch alone does not show a backlog. `archive` is behind if it has no micro-batch since sessionize took
+# events with later ingest times; one minute is allowed, because another clock sets ingest times. `rollup` is
+# behind if it has none since sessionize wrote Starts or ends.
 FRESHNESS = View(
     "freshness",
-    "One row, of the last day: live sessions, how long ago the first of them started, how long ago the newest heartbeat, "
-    "micro-batch and message were, how late the newest heartbeats were (p99), and how far the query that is furthest behind "
-    "is behind: the latency (p99) of its best micro-batch that was done in the last ten minutes, or for how long it has "
-    "been done with none though there was something to do; null where never",
+    "One row, of the last day: live sessions, how long ago the first of them started, how long ago the newest "
+    "heartbeat, micro-batch and message were, how late the newest heartbeats were (p99), and how far the query that is "
+    "furthest behind is behind: the latency (p99) of its best micro-batch that was done in the last ten minutes, or "
+    "for how long it has been done with none though there was something to do; null where never",
     """
     WITH recent AS (
       SELECT *, unix_millis(processed_at) + coalesce(batch_ms, 0) AS done_ms
@@ -216,9 +218,9 @@ VIEWS = (
 
 
 def create_views(spark: SparkSession, location: TableLocation) -> None:
-    """Create or replace the views: in the catalog's schema, or for this session where the tables are folders.
+    """Create or replace the views: in the catalog's schema, or for this Spark session where the tables are folders.
 
-    Without a catalog the tables get session views too, so that `SELECT * FROM sessions` works on a laptop.
+    Without a catalog, each table also gets a session view, so that `SELECT * FROM sessions` works on a laptop.
     """
     tables = {table.name: location.sql_name(table.name) for table in TABLES}
     if location.warehouse is not None:
