@@ -1,1 +1,1 @@
-"""Changes out: what each query writes per micro-batch, and the row that records it."""
+"""The output of each query per micro-batch: its rows, and the row of `stream_progress` that records it."""

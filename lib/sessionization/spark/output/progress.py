@@ -1,4 +1,4 @@
-"""The row that every query leaves in `stream_progress` for every micro-batch."""
+"""The row that every query adds to `stream_progress` for every micro-batch."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -13,8 +13,8 @@ _log = logging.getLogger(__name__)
 _PERCENTAGES = (0.5, 0.99, 1.0)
 _ACCURACY = 10_000
 POINTS = 200
-"""So many rows, evenly spread over the order of delays, stand for all rows of a micro-batch in the summary of a run."""
-_SPREAD = [(point + 0.5) / POINTS for point in range(POINTS)]
+"""The number of rows, evenly spread in order of delay, that represent a micro-batch in the summary of a run."""
+_POINT_SHARES = [(point + 0.5) / POINTS for point in range(POINTS)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Percentiles:
 
 @dataclass(frozen=True, slots=True)
 class DelaySample:
-    """The delays of `rows` rows in milliseconds: of evenly spread ones among them, which all stand for the same share."""
+    """A sample of the delays, in milliseconds, of `rows` rows: each delay represents an equal share of the rows."""
 
     rows: int
     delays_ms: tuple[int, ...]
@@ -36,11 +36,12 @@ class DelaySample:
 
 @dataclass(frozen=True, slots=True)
 class BatchDetail:
-    """What the monitor tells of a micro-batch beyond its row in `stream_progress`; None where it is not the query's.
+    """Details of a micro-batch that the monitor shows in addition to its row; None where the query has no such detail.
 
-    `ends` counts the ends by reason, `live` the live sessions after the micro-batch; of `rows_out` rows of the operator
-    the largest partition has `largest_partition`; the tables took `write_ms` to take the rows. `keeps_up` is whether
-    heartbeats come in time (`keeping_up.KeepingUp`). The spreads are for the summary of the run.
+    `ends` counts the ends by reason, and `live` the live sessions after the micro-batch. `rows_out` counts the
+    operator's rows, and `largest_partition` those in the largest partition. The write to the tables took
+    `write_ms`. `keeps_up` is true while heartbeats come in time (`keeping_up.KeepingUp`). The summary of the run
+    uses the two samples.
     """
 
     ends: Mapping[str, int] | None = None
@@ -55,7 +56,7 @@ class BatchDetail:
 
 @dataclass(frozen=True, slots=True)
 class BatchProgress:
-    """One micro-batch of one query, named as in `stream_progress`; None where a column is not the query's."""
+    """One micro-batch of one query, named as in `stream_progress`; None where the query does not fill a column."""
 
     query: str
     batch_id: int
@@ -77,7 +78,7 @@ class BatchProgress:
     detail: BatchDetail = BatchDetail()
 
     def row(self) -> dict[str, Any]:
-        """The columns of `stream_progress` by name, but `processed_ms` for `processed_at`; made of JSON's types."""
+        """The columns of `stream_progress` by name, in JSON types, with `processed_ms` instead of `processed_at`."""
         values = asdict(self)
         del values["detail"]
         for name in ("latency", "lateness"):
@@ -86,11 +87,11 @@ class BatchProgress:
 
 
 BatchListener = Callable[[BatchProgress], None]
-"""Is called after every micro-batch, on the thread of its query: it must not block. What it raises is logged."""
+"""Called after every micro-batch, on the thread of its query: it must not block. Its errors are logged."""
 
 
 def notify(listeners: Iterable[BatchListener], progress: BatchProgress) -> None:
-    """Hand a micro-batch that is committed to every listener. No failure of a listener reaches the query."""
+    """Pass a written micro-batch to every listener. No failure of a listener reaches the query."""
     for listener in listeners:
         try:
             listener(progress)
@@ -99,9 +100,9 @@ def notify(listeners: Iterable[BatchListener], progress: BatchProgress) -> None:
 
 
 def last_engine_progress(query: StreamingQuery | None) -> StreamingQueryProgress | None:
-    """What the engine said last about a query; None before its first micro-batch.
+    """The engine's last report on a query; None before its first micro-batch.
 
-    Where the clock was set back the engine leaves out a rate that it cannot compute, and PySpark cannot read the rest.
+    Also None after the clock was set back: the engine then omits a rate, and PySpark cannot parse the report.
     """
     try:
         return None if query is None else query.lastProgress
@@ -110,23 +111,24 @@ def last_engine_progress(query: StreamingQuery | None) -> StreamingQueryProgress
 
 
 def delay_instants(since_ms: str) -> str:
-    """SQL of an aggregate, for `delay_percentiles` and `sample_delays`: the instants that the median, p99 and longest delays began at.
+    """SQL of an aggregate, for `delay_percentiles` and `sample_delays`: the instants at which certain delays began.
 
-    After them come those of `POINTS` delays in between. `since_ms` is SQL of an instant in milliseconds.
+    First come the instants of the median, p99 and longest delay, then those of `POINTS` evenly spread delays.
+    `since_ms` is SQL of an instant in milliseconds.
     """
-    shares = ", ".join(f"{1 - share!r}D" for share in (*_PERCENTAGES, *_SPREAD))
+    shares = ", ".join(f"{1 - share!r}D" for share in (*_PERCENTAGES, *_POINT_SHARES))
     return f"percentile_approx({since_ms}, array({shares}), {_ACCURACY})"
 
 
 def delay_percentiles(instants_ms: list[int] | None, committed_ms: int) -> Percentiles:
-    """The delays up to the commit. It is one instant for all rows, so the earliest start is the longest delay."""
+    """The delays up to the commit. All rows share its instant, so the earliest instant gives the longest delay."""
     if not instants_ms:
         return Percentiles(None, None, None)
     return Percentiles(*(max(0, committed_ms - instant_ms) for instant_ms in instants_ms[: len(_PERCENTAGES)]))
 
 
 def sample_delays(rows: int, instants_ms: list[int] | None, committed_ms: int) -> DelaySample | None:
-    """The same for all points; `rows` is how many rows have an instant."""
+    """The delays of all `POINTS` up to the commit; `rows` counts the rows that have an instant."""
     if not instants_ms:
         return None
     return DelaySample(

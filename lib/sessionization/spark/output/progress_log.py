@@ -1,4 +1,4 @@
-"""The way of a micro-batch's row into `stream_progress`: off the way of the micro-batches themselves."""
+"""Appends the rows of micro-batches to `stream_progress`, outside the micro-batches themselves."""
 
 import contextlib
 import json
@@ -27,25 +27,26 @@ _log = logging.getLogger(__name__)
 APPEND_EVERY_S = 10
 LAST_APPEND_WITHIN_S = 10
 _ROWS_AT_ONCE = 5_000
-_ADDED = ("state_entries",)
-"""Columns that a row of an earlier version does not have."""
-_NAME = re.compile(r"(?P<query>[a-z]+)-(?P<batch_id>[0-9]+)\.json")
+_ADDED_COLUMNS = ("state_entries",)
+"""Columns that rows of earlier versions lack."""
+_FILE_NAME = re.compile(r"(?P<query>[a-z]+)-(?P<batch_id>[0-9]+)\.json")
 
 
 class ProgressLog:
-    """Rows that wait, each in a file of the checkpoint, until one commit takes all of them to the table.
+    """Stores rows, each in a file of the checkpoint, until one commit appends all of them to the table.
 
-    A micro-batch writes its file before the engine notes it as done, so a kill loses no row. A file is removed once the
-    table has its row. Which rows the table has, is told by each query's newest micro-batch in it, since a query's rows
-    come in order; so none is appended twice either (docs/adr/0008-progress-rows.md).
+    A micro-batch writes its file before the engine commits that micro-batch, so a kill loses no row. A file is
+    removed once the table has its row. A query's rows come in order, so its newest micro-batch in the table shows
+    which rows the table has. No row is therefore appended twice (docs/adr/0008-progress-rows.md).
     """
 
-    def __init__(self, folder: Path, begun: Mapping[str, int], since_ms: int = 0) -> None:
-        """Raises `ConfigurationError` for a folder that cannot be used; `begun` is each query's newest micro-batch.
+    def __init__(self, folder: Path, newest_started: Mapping[str, int], since_ms: int = 0) -> None:
+        """Use `folder` for the files; raises `ConfigurationError` where that is not possible.
 
-        Rows of before `since_ms` are another checkpoint's.
+        `newest_started` holds each query's newest started micro-batch. Rows from before `since_ms` belong to another
+        checkpoint.
         """
-        self._folder, self._begun, self._since_ms = folder, begun, since_ms
+        self._folder, self._newest_started, self._since_ms = folder, newest_started, since_ms
         self._newest: dict[str, int] = {}
         self._in_table: dict[str, int] | None = None
         try:
@@ -61,7 +62,7 @@ class ProgressLog:
         """Look up which rows the table has.
 
         Returns:
-            The newest micro-batch of each query that has left a row, in the table or here.
+            The newest micro-batch of each query that has a row in the table or in a file.
         """
         self._in_table = self._look_up(spark, location)
         for query, batch_id in self._in_table.items():
@@ -69,25 +70,25 @@ class ProgressLog:
         return dict(self._newest)
 
     def store(self, progress: BatchProgress) -> None:
-        """Store the row of a micro-batch; of one that is repeated the first row stays."""
+        """Store the row of a micro-batch; a repeated micro-batch does not replace its first row."""
         if progress.batch_id > self._newest.get(progress.query, -1):
             write_atomically(self._folder / f"{progress.query}-{progress.batch_id}.json", json.dumps(progress.row()))
             _raise_to(self._newest, progress.query, progress.batch_id)
 
     def append(self, spark: SparkSession, location: TableLocation) -> bool:
-        """Append the rows that wait, the oldest of them if they are very many, and say whether there are more.
+        """Append the waiting rows, or only the oldest ones if there are many; returns whether more wait.
 
-        After a failure it is looked up again which of them the table has.
+        After a failure, the next call looks up again which rows the table has.
         """
-        # A file that appears while the folder is listed may be listed without the one before it.
-        known = dict(self._newest)
+        # A listing may contain a file that appears meanwhile, but lack the one written before it.
+        newest = dict(self._newest)
         listed = self._waiting()
-        waiting = {of: file for of, file in listed.items() if of[1] <= known.get(of[0], -1)}
+        waiting = {key: file for key, file in listed.items() if key[1] <= newest.get(key[0], -1)}
         waiting = dict(list(waiting.items())[:_ROWS_AT_ONCE])
         if not waiting:
             return False
         in_table = self._look_up(spark, location) if self._in_table is None else self._in_table
-        new = {of: file for of, file in waiting.items() if of[1] > in_table.get(of[0], -1)}
+        new = {key: file for key, file in waiting.items() if key[1] > in_table.get(key[0], -1)}
         rows = [_table_row(_read(file)) for file in new.values()]
         self._in_table = None
         if rows:
@@ -101,13 +102,13 @@ class ProgressLog:
 
     @contextlib.contextmanager
     def append_in_background(self, spark: SparkSession, location: TableLocation, say: Say) -> Iterator[None]:
-        """Append what waits every few seconds from a thread of its own, and once more in the end."""
-        over = threading.Event()
+        """Append the waiting rows from a separate thread every few seconds, and once more at the end."""
+        is_over = threading.Event()
 
         def append() -> None:
-            with contextlib.suppress(Py4JError, OSError):  # an engine that is dead is told elsewhere
+            with contextlib.suppress(Py4JError, OSError):  # another part reports a dead engine
                 use_scheduler_pool(spark, STREAM_PROGRESS.name)
-            while not over.wait(APPEND_EVERY_S):
+            while not is_over.wait(APPEND_EVERY_S):
                 self._try_append(spark, location, _log.warning)
             self._try_append(spark, location, say)
 
@@ -116,7 +117,7 @@ class ProgressLog:
         try:
             yield
         finally:
-            over.set()
+            is_over.set()
             thread.join(LAST_APPEND_WITHIN_S)
             if thread.is_alive():
                 say("`stream_progress` is behind until the next start")
@@ -125,28 +126,30 @@ class ProgressLog:
         try:
             while self.append(spark, location):
                 pass
-        except Exception as error:  # noqa: BLE001 - the rows stay here, the next time will do, and the queries go on
+        except Exception as error:  # noqa: BLE001 - the files stay for the next attempt, and the queries go on
             say(f"`stream_progress` is behind: {root_cause(str(error))}")
 
     def _waiting(self) -> dict[tuple[str, int], Path]:
         """The files by query and micro-batch, in order of micro-batches."""
-        named = ((_NAME.fullmatch(file.name), file) for file in self._folder.iterdir())
+        named = ((_FILE_NAME.fullmatch(file.name), file) for file in self._folder.iterdir())
         waiting = {(match["query"], int(match["batch_id"])): file for match, file in named if match is not None}
         return dict(sorted(waiting.items(), key=lambda item: item[0][1]))
 
     def _look_up(self, spark: SparkSession, location: TableLocation) -> dict[str, int]:
-        """The newest micro-batch of each query in the table; none where it is older than all that matter.
+        """The newest micro-batch of each query in the table, without queries that have no relevant rows there.
 
-        The files that hold older ones are skipped by their statistics, however long the table has grown.
+        Statistics let Delta skip the table's files with older rows, however long the table has grown.
         """
-        first = dict(self._begun)
+        oldest = dict(self._newest_started)
         for query, batch_id in self._waiting():
-            first[query] = min(batch_id, first.get(query, batch_id))
-        matters = " OR ".join(f"(query = '{query}' AND batch_id >= {batch_id})" for query, batch_id in first.items())
+            oldest[query] = min(batch_id, oldest.get(query, batch_id))
+        is_relevant = " OR ".join(
+            f"(query = '{query}' AND batch_id >= {batch_id})" for query, batch_id in oldest.items()
+        )
         table = location.sql_name(STREAM_PROGRESS.name)
         found = spark.sql(
             f"SELECT query, max(batch_id) AS batch_id FROM {table} "
-            f"WHERE ({matters}) AND processed_at >= timestamp_millis({self._since_ms}) GROUP BY query"
+            f"WHERE ({is_relevant}) AND processed_at >= timestamp_millis({self._since_ms}) GROUP BY query"
         ).collect()
         return {row.query: row.batch_id for row in found}
 
@@ -158,7 +161,7 @@ def _raise_to(newest: dict[str, int], query: str, batch_id: int) -> None:
 def _read(file: Path) -> dict[str, Any]:
     try:
         row = json.loads(file.read_text(encoding="utf-8"))
-        row = dict.fromkeys(_ADDED) | row
+        row = dict.fromkeys(_ADDED_COLUMNS) | row
         return {name: row[name] for name in ("processed_ms", *STREAM_PROGRESS.column_names) if name != "processed_at"}
     except (ValueError, LookupError, TypeError) as error:
         msg = f"{file} is not readable ({error}): delete it; `stream_progress` will lack that one row"
@@ -166,5 +169,5 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _table_row(row: Mapping[str, Any]) -> Row:
-    at = utc(row["processed_ms"])
-    return Row(*(at if name == "processed_at" else row[name] for name in STREAM_PROGRESS.column_names))
+    processed_at = utc(row["processed_ms"])
+    return Row(*(processed_at if name == "processed_at" else row[name] for name in STREAM_PROGRESS.column_names))

@@ -1,4 +1,4 @@
-"""`--mode real-time`: what it needs, how changes leave, and who tells of a batch (docs/adr/0021-real-time-mode.md)."""
+"""`--mode real-time`: its requirements, its topic writer and its batch reports (docs/adr/0021-real-time-mode.md)."""
 
 import contextlib
 import os
@@ -24,12 +24,12 @@ from sessionization.spark.output.progress import BatchDetail, BatchListener, Bat
 from sessionization.spark.output.sinks import to_session_changes
 
 SWITCH = "spark.databricks.streaming.realTimeMode.enabled"
-"""The cluster's setting without which it has no Real-Time Mode; `real_time_enabled` in the bundle."""
+"""The cluster setting that switches on Real-Time Mode; `real_time_enabled` in the bundle."""
 _OLDEST_RUNTIME = (17, 3)
 
 
 def check_runtime() -> None:
-    """Raises `ConfigurationError` where there is no Real-Time Mode for a stateful operator in Python, with what is missing."""
+    """Raises `ConfigurationError`, with the cause, where stateful Python operators cannot use Real-Time Mode."""
     runtime = os.environ.get("DATABRICKS_RUNTIME_VERSION")
     if runtime is None:
         missing = "which Databricks alone has: run it there (docs/deploy.md)"
@@ -46,23 +46,23 @@ def check_runtime() -> None:
 
 
 def _version(runtime: str) -> tuple[int, int]:
-    """Of a runtime's version its first two numbers; serverless, whose versions begin with a word, is older than any."""
+    """The first two numbers of a runtime's version; (0, 0) for serverless, whose versions begin with a word."""
     match = re.match(r"(\d+)\.(\d+)", runtime)
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 def topic_writer(output: DataFrame, options: Mapping[str, str], output_topic: str, batch_ms: int) -> DataStreamWriter:
-    """What sends changes to the topic by Spark's own sink, each as it comes; what a repeated batch sends comes twice.
+    """A writer that sends each change to the topic at once, by Spark's own sink; a repeated batch sends them twice.
 
     Args:
         output: rows of `codec.OUTPUT_SCHEMA`, streaming.
-        options: of the Kafka client, the brokers among them.
+        options: of the Kafka client, including the brokers.
         output_topic: the topic's name.
-        batch_ms: how long a batch lasts; at its end the state is saved, and offsets are kept.
+        batch_ms: how long a batch lasts; at its end the engine saves state and offsets.
     """
-    changes, lasts = changes_topic.to_messages(to_session_changes(output)).writeStream, f"{batch_ms} milliseconds"
-    sent: DataStreamWriter = changes.trigger(realTime=lasts)  # type: ignore[call-overload] # no overload has it
-    return sent.format("kafka").options(**options).option("topic", output_topic).outputMode("update")
+    changes, duration = changes_topic.to_messages(to_session_changes(output)).writeStream, f"{batch_ms} milliseconds"
+    writer: DataStreamWriter = changes.trigger(realTime=duration)  # type: ignore[call-overload] # no overload has it
+    return writer.format("kafka").options(**options).option("topic", output_topic).outputMode("update")
 
 
 @contextlib.contextmanager
@@ -72,17 +72,17 @@ def report_engine_batches(
     listeners: Iterable[BatchListener],
     layout: StateLayout,
 ) -> Iterator[None]:
-    """Report every batch of the sessionize query as the engine reports it: in real-time mode no `sinks.Sink` sees a batch."""
-    listener = _EngineBatches(store_row, listeners, layout)
+    """Report every batch of the sessionize query from the engine's events: in real-time mode no `sinks.Sink` runs."""
+    listener = _EngineBatchReporter(store_row, listeners, layout)
     spark.streams.addListener(listener)
     try:
         yield
     finally:
-        with contextlib.suppress(Exception):  # an engine that is dead is told elsewhere
+        with contextlib.suppress(Exception):  # another part reports a dead engine
             spark.streams.removeListener(listener)
 
 
-class _EngineBatches(StreamingQueryListener):
+class _EngineBatchReporter(StreamingQueryListener):
     def __init__(
         self, store_row: Callable[[BatchProgress], None], listeners: Iterable[BatchListener], layout: StateLayout
     ) -> None:
@@ -90,19 +90,19 @@ class _EngineBatches(StreamingQueryListener):
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
         if event.progress.name == SESSIONIZE:
-            progress = _of_engine(event.progress, self._layout)
+            progress = _batch_progress(event.progress, self._layout)
             self._store_row(progress)
             notify(self._listeners, progress)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        """Nothing to tell yet."""
+        """Do nothing: there is no batch yet."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """The job itself says so."""
+        """Do nothing: the job itself reports it."""
 
 
-def _of_engine(engine: StreamingQueryProgress, layout: StateLayout) -> BatchProgress:
-    """A batch as far as the engine knows it: not what its changes were, nor how late; of messages, also the invalid ones."""
+def _batch_progress(engine: StreamingQueryProgress, layout: StateLayout) -> BatchProgress:
+    """A batch as the engine reports it: without counts of changes or delays, and with invalid messages in `rows_in`."""
     operator = engine.stateOperators[0] if engine.stateOperators else None
     return BatchProgress(
         query=SESSIONIZE,
@@ -114,5 +114,5 @@ def _of_engine(engine: StreamingQueryProgress, layout: StateLayout) -> BatchProg
         state_rows=operator.numRowsTotal if operator else None,
         state_bytes=operator.memoryUsedBytes if operator else None,
         state_entries=operator.numRowsTotal if operator and layout.device_groups is None else None,
-        detail=BatchDetail(keeps_up=True),  # how late heartbeats are is not known in this mode
+        detail=BatchDetail(keeps_up=True),  # this mode does not measure the lateness of heartbeats
     )

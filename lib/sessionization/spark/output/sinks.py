@@ -1,4 +1,4 @@
-"""What a micro-batch of each query writes. Every write may be repeated, and is then taken once."""
+"""The sinks: they write the micro-batches of each query. Every table takes a repeated write once."""
 
 import logging
 from abc import ABC, abstractmethod
@@ -41,9 +41,9 @@ _log = logging.getLogger(__name__)
 ROWS_PER_FILE = 500_000
 COMPACT_EVERY_BATCHES = 100
 _POSITION = "position"
-_WITHIN_PARTITION = (1 << 33) - 1
-"""The bits of `monotonically_increasing_id` that count the rows of a partition."""
-# What is asked of every micro-batch is SQL text: made of Columns it would be hundreds of calls to the JVM each time.
+_POSITION_BITS = (1 << 33) - 1
+"""The bits of `monotonically_increasing_id` that number the rows within a partition."""
+# The aggregates of every micro-batch are SQL text: as Columns they would take hundreds of calls to the JVM each time.
 _CHANGE_COUNTS = (
     "max(processed_ms) AS processed_ms",
     *(f"coalesce(sum({name}), 0) AS {name}" for name in ("duplicate_start", "duplicate_end", "evicted")),
@@ -55,7 +55,7 @@ _CHANGE_COUNTS = (
     "count(ingested_ms) AS have_ingested",
     "collect_list(CASE WHEN entries IS NOT NULL THEN struct(device_id, entries) END) AS entries",
     "count(*) AS rows_out",
-    f"max(({_POSITION} & {_WITHIN_PARTITION}) + 1) AS largest_partition",
+    f"max(({_POSITION} & {_POSITION_BITS}) + 1) AS largest_partition",
 )
 _INGEST_INSTANTS = f"{delay_instants('unix_millis(ingested_at)')} AS ingested"
 _MESSAGE_COUNTS = ("count(*) AS rows_in", "count(reason) AS quarantined", _INGEST_INSTANTS)
@@ -66,7 +66,7 @@ _MERGED_COUNTS = (
     _INGEST_INSTANTS,
 )
 FIRST_TABLE_APPENDED = {SESSIONIZE: SESSION_CHANGES, ARCHIVE: RAW_EVENTS}
-"""By query the table that gets its rows first: what the table has, a checkpoint that fits it has begun."""
+"""The table that each query appends to first. A checkpoint that fits has started every micro-batch in that table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,8 @@ class Sink(ABC):
 
     The row is stored before the engine commits the micro-batch, so a kill loses no row.
 
-    The micro-batch is cached first, so that the stateful operator runs exactly once, also when the tables have the
-    rows already and the engine only repeats the micro-batch to commit its state.
+    The sink caches the micro-batch first, so that the stateful operator runs exactly once. This also holds when
+    the tables already have the rows, and the engine repeats the micro-batch only to commit its state.
     """
 
     location: TableLocation
@@ -99,8 +99,8 @@ class Sink(ABC):
         try:
             progress = self.write(batch, batch_id, began_ms)
             self.store_row(progress)
-        except Exception as error:  # noqa: BLE001 - whatever it was, its text must be short
-            # The engine matches a failure's text against a regular expression that overflows its stack on a long one.
+        except Exception as error:  # noqa: BLE001 - the text of any error must be short
+            # The engine matches the text against a regular expression that overflows its stack on a long text.
             raise StreamError(root_cause(str(error))) from None
         finally:
             batch.unpersist()
@@ -113,17 +113,17 @@ class Sink(ABC):
 
     @abstractmethod
     def write(self, batch: DataFrame, batch_id: int, began_ms: int) -> BatchProgress:
-        """Write the rows and say what they were; `began_ms` stands in for the clock of an empty micro-batch."""
+        """Write the rows and return their counts and delays; `began_ms` replaces the clock of an empty micro-batch."""
 
 
 @dataclass
 class ChangesSink(Sink):
-    """Append the operator's changes to `session_changes`, or hand them to `publish`, which may be handed them again."""
+    """Append the operator's changes to `session_changes`, or pass them to `publish`, which may get them again."""
 
     state_size: Callable[[], StateSize]
     publish: Callable[[DataFrame], None] | None = None
     entry_counts: GroupEntryCounts | None = None
-    """How many entries the device groups remember; without it a row of state is an entry."""
+    """Counts the entries in the state of device groups; if None, each row of state is one entry."""
     keeping_up: KeepingUp | None = None
     """Judges the lateness of heartbeats."""
 
@@ -144,7 +144,9 @@ class ChangesSink(Sink):
         processed_ms = counts.processed_ms or began_ms
         state = self.state_size()
         lateness = delay_percentiles(counts.due, committed_ms)
-        remembered = state.rows if self.entry_counts is None else self.entry_counts.after(processed_ms, counts.entries)
+        state_entries = (
+            state.rows if self.entry_counts is None else self.entry_counts.after(processed_ms, counts.entries)
+        )
         return BatchProgress(
             query=self.query,
             batch_id=batch_id,
@@ -161,7 +163,7 @@ class ChangesSink(Sink):
             evicted=counts.evicted,
             state_rows=state.rows,
             state_bytes=state.bytes,
-            state_entries=remembered,
+            state_entries=state_entries,
             detail=BatchDetail(
                 ends={str(reason): counts[str(reason)] for reason in EndReason},
                 rows_out=counts.rows_out,
@@ -176,7 +178,7 @@ class ChangesSink(Sink):
 
 @dataclass
 class ArchiveSink(Sink):
-    """Append every message to `raw_events`, and those with a reason to `quarantine`."""
+    """Append every message to `raw_events`, and each message with a reason also to `quarantine`."""
 
     def write(self, batch: DataFrame, batch_id: int, began_ms: int) -> BatchProgress:
         counts = batch.selectExpr(*_MESSAGE_COUNTS).first()
@@ -203,24 +205,24 @@ class ArchiveSink(Sink):
 
 @dataclass
 class RollupSink(Sink):
-    """Merge Starts and ends into `sessions`; now and then put the small files of the tables together.
+    """Merge Starts and ends into `sessions`; after every `COMPACT_EVERY_BATCHES` micro-batches compact the tables.
 
-    The compaction is done here because nothing waits for this query, while a pause of the query that writes
-    `session_changes` would be a late heartbeat. Where another job writes `session_changes`, that one compacts it: tables that
-    are folders stand one writer at a time.
+    This query compacts because nothing waits for it, while a pause of the query that writes `session_changes`
+    would delay heartbeats. Where another job writes `session_changes`, that job compacts it, because a table in a
+    folder allows only one writer at a time.
     """
 
     compacts_changes: bool = True
     live: int | None = field(default=None, init=False)
 
-    def _count_live(self, spark: SparkSession, more: int) -> None:
-        """Keep `live`: looked up after the first micro-batch of a run, then carried on from the changes alone."""
+    def _count_live(self, spark: SparkSession, increase: int) -> None:
+        """Update `live`: from the table after the first micro-batch of a run, then from the changes alone."""
         if self.live is not None:
-            self.live += more
+            self.live += increase
             return
         try:
             self.live = self.location.read(spark.read, SESSIONS).where("status = 'live'").count()
-        except (PySparkException, Py4JError) as error:  # such as a stop in the middle; the next micro-batch will do
+        except (PySparkException, Py4JError) as error:  # such as a stop; the next micro-batch tries again
             _log.info("live sessions could not be counted: %s", root_cause(str(error)))
 
     def write(self, batch: DataFrame, batch_id: int, began_ms: int) -> BatchProgress:
@@ -246,11 +248,11 @@ class RollupSink(Sink):
 
 
 def compact(spark: SparkSession, location: TableLocation, tables: Iterable[Table]) -> None:
-    """Put the small files of tables together, as far as nobody else changes them meanwhile."""
+    """Compact the small files of tables; stops at the first table that another transaction changes meanwhile."""
     for table in tables:
         try:
             location.delta_table(spark, table).optimize().executeCompaction()
-        except (PySparkException, Py4JError) as error:  # such as a DELETE of the same files; the next time will do
+        except (PySparkException, Py4JError) as error:  # such as a DELETE of the same files; a later call tries again
             _log.warning("compaction of %s was put off: %s", table.name, root_cause(str(error)))
             return
 
@@ -261,7 +263,7 @@ _OUTPUT_INSTANTS = {
 
 
 def _change_column(name: str) -> str:
-    """SQL of a column of `session_changes`, from the operator's output."""
+    """SQL that computes a column of `session_changes` from the operator's output."""
     if name == "change_date":
         return "to_date(timestamp_millis(processed_ms)) AS change_date"
     if name in _OUTPUT_INSTANTS:

@@ -1,13 +1,14 @@
-"""How many entries the state of device groups holds."""
+"""Counts the entries in the state of device groups."""
 
 from collections.abc import Iterable
 
 
 class GroupEntryCounts:
-    """Adds up what each group counted when its timer fired last.
+    """Adds up the number of entries that each group counted when its timer last fired.
 
-    A group with a live session counts once in a heartbeat interval. One that remembers only closed sessions and pending Ends
-    counts when the first of them is forgotten: after a start it is missing from the sum until then.
+    A group with a live session counts once per heartbeat interval. A group with only closed sessions and pending
+    ends counts when the first of them leaves the state. Until then it is missing from the sum after a start of the
+    job.
     """
 
     def __init__(self, heartbeat_ms: int) -> None:
@@ -16,11 +17,11 @@ class GroupEntryCounts:
         self._entries: dict[str, int] = {}
 
     def after(self, processed_ms: int, counted: Iterable[tuple[str, int]]) -> int | None:
-        """The entries after a micro-batch in which groups counted theirs.
+        """The number of entries after a micro-batch, in which some groups have `counted` their entries.
 
-        None within the first heartbeat interval of a run, as most groups have not counted yet.
+        None within the first heartbeat interval of a run, because most groups have not counted yet.
         """
-        # A run may begin under a clock that is ahead.
+        # The clock may be ahead when a run begins, and be corrected later.
         self._began_ms = processed_ms if self._began_ms is None else min(self._began_ms, processed_ms)
         self._entries.update(counted)
         return sum(self._entries.values()) if processed_ms - self._began_ms > self._heartbeat_ms else None
