@@ -1,1 +1,1 @@
-"""A new checkpoint that begins with the live sessions of the tables."""
+"""Warm start: a new checkpoint is seeded with sessions from the tables."""

@@ -1,4 +1,4 @@
-"""Begin a checkpoint with the sessions that the tables know, after one that was lost or that had other device groups."""
+"""Seed a checkpoint from the tables, after the previous one was lost or had other device groups."""
 
 import json
 import shutil
@@ -24,13 +24,13 @@ from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, SESSIONS
 from sessionization.spark.warm_start import read_position
 
-_SEED = "seed"
-_STARTS = "starts.json"
+_SEED_FOLDER = "seed"
+_STARTS_FILE = "starts.json"
 
 
 @dataclass(frozen=True, slots=True)
 class InitialState:
-    """What a checkpoint begins with: sessions by grouping key (`codec.pack_seed`), and where the topics are read on."""
+    """The seed of a checkpoint: sessions by grouping key (`codec.pack_seed`), and the first topic offsets to read."""
 
     sessions: DataFrame | None = None
     starts: Offsets | None = None
@@ -40,21 +40,22 @@ NO_INITIAL_STATE = InitialState()
 
 
 def warm_start(context: JobContext) -> InitialState:
-    """What the queries of a checkpoint that was begun with `--from-sessions` begin with; nothing for any other.
+    """The initial state of a checkpoint that was created with `--from-sessions`; empty for any other checkpoint.
 
-    It is made once, before any query has begun a micro-batch, and kept: the sessions until a start that finds the session
-    query done with its first, where to begin for good, though it is not asked for once both queries have begun. Repeated,
-    both must be the same, and what `archive` takes from then on is new to both. Says once how to find the events that only
-    `archive` had read.
+    Creates the state once, before any query has started a micro-batch, and stores it, because a repeated start
+    must use the same sessions and offsets. A later start that finds the first micro-batch of `sessionize`
+    committed removes the sessions. The offsets stay stored, but are not used once both reading queries have
+    started. Messages that `archive` reads from then on are new to both queries. Prints once how to find the events
+    that only `archive` had read.
 
-    Raises `ConfigurationError` where the input folder holds files whose messages the tables have, where the topics do not
-    reach as far as the tables do, and with `--sink kafka` where the topic holds changes that they have not, and
-    `CheckpointError` where what is kept cannot be read or written.
+    Raises `ConfigurationError` where the input folder holds files whose messages the tables have, or where the
+    topics do not reach as far as the tables. With `--sink kafka`, also raises it where the topic holds changes
+    that the tables lack. Raises `CheckpointError` where the stored state cannot be read or written.
     """
     spark, settings, checkpoint, location = context.spark, context.settings, context.checkpoint, context.location
     if not checkpoint.is_warm:
         return NO_INITIAL_STATE
-    seed, file = checkpoint.folder / _SEED, checkpoint.folder / _STARTS
+    seed_folder, starts_file = checkpoint.folder / _SEED_FOLDER, checkpoint.folder / _STARTS_FILE
     starts: Offsets | None = None
     if not checkpoint.is_used:
         if settings.sink == "kafka":
@@ -63,31 +64,32 @@ def warm_start(context: JobContext) -> InitialState:
             read_position.refuse_files_already_read(spark, settings.input, location)
         else:
             starts = read_position.next_offsets(context)
-            _write_starts(file, starts)
+            _write_starts(starts_file, starts)
         context.say(_advice(settings.rules))
         merge_recent_changes(spark, location)
         sessions = seed_rows(spark, location, checkpoint)
-        sessions.write.mode("overwrite").parquet(str(seed))
-    elif settings.source == "kafka" and not _have_begun(checkpoint):
-        starts = _read_starts(file)
+        sessions.write.mode("overwrite").parquet(str(seed_folder))
+    elif settings.source == "kafka" and not _have_started(checkpoint):
+        starts = _read_starts(starts_file)
         if starts is not None:
             starts = read_position.with_new_partitions(context, starts)
     if newest_committed_batch(checkpoint.folder / SESSIONIZE) >= 0:
-        shutil.rmtree(seed, ignore_errors=True)
-    return InitialState(spark.read.parquet(str(seed)) if seed.exists() else None, starts)
+        shutil.rmtree(seed_folder, ignore_errors=True)
+    return InitialState(spark.read.parquet(str(seed_folder)) if seed_folder.exists() else None, starts)
 
 
 def _advice(rules: Rules) -> str:
-    # Any sooner a session that is live by the messages could be merged though the state does not know it: nothing would end it.
-    later = format_duration(2 * rules.session_timeout_ms)
+    # An earlier backfill could merge, as live, a session that is not in the state. Nothing would ever end it.
+    wait = format_duration(2 * rules.session_timeout_ms)
     return (
         f"--from-sessions: events that only {ARCHIVE} had read are in {RAW_EVENTS.name} and in no session; "
-        f"later than {later} after this start, `backfill --verify` finds them (docs/runbook.md, 'The checkpoint is lost')"
+        f"later than {wait} after this start, `backfill --verify` finds them "
+        "(docs/runbook.md, 'The checkpoint is lost')"
     )
 
 
 def merge_recent_changes(spark: SparkSession, location: TableLocation) -> None:
-    """Bring `sessions` up to date: the job that wrote it may have ended before its last changes were merged."""
+    """Bring `sessions` up to date: the previous job may have ended before it merged its last changes."""
     changes = location.read(spark.read, SESSION_CHANGES).where("change != 'heartbeat'")
     since = F.date_sub(F.to_date(F.max("updated_at")), 1).cast("string")
     day = location.read(spark.read, SESSIONS).agg(since).collect()[0][0]
@@ -98,40 +100,42 @@ def merge_recent_changes(spark: SparkSession, location: TableLocation) -> None:
 
 
 def seed_rows(spark: SparkSession, location: TableLocation, checkpoint: Checkpoint) -> DataFrame:
-    """What a job would remember now that had gone on: live sessions, and those that were closed of late.
+    """The state that an uninterrupted job would hold now: live sessions and recently closed ones.
 
     Returns:
-        A row per grouping key: `grouping_key`, `seed` (`codec.pack_seed`). Heartbeats go on after the newest change.
+        A row per grouping key: `grouping_key`, `seed` (`codec.pack_seed`). Heartbeats continue after the newest
+        change.
     """
     rules = checkpoint.in_force.rules
     changes = location.read(spark.read, SESSION_CHANGES)
     day = F.lit(changes.agg(F.max("change_date").cast("string")).collect()[0][0]).cast("date")
-    newest = changes.where(F.col("change_date") == day).agg(F.unix_millis(F.max("processed_at"))).collect()[0][0]
-    entries = _entries(location.read(spark.read, SESSIONS), newest or 0, rules)
+    newest_ms = changes.where(F.col("change_date") == day).agg(F.unix_millis(F.max("processed_at"))).collect()[0][0]
+    entries = _entries(location.read(spark.read, SESSIONS), newest_ms or 0, rules)
     return (
         entries.withColumn(GROUPING_KEY, checkpoint.layout.grouping_key())
         .groupBy(GROUPING_KEY)
-        .agg(pack_seed(newest or 0).alias("seed"))
+        .agg(pack_seed(newest_ms or 0).alias("seed"))
     )
 
 
 def _entries(sessions: DataFrame, now_ms: int, rules: Rules) -> DataFrame:
-    """Rows of `device_id`, `session_id` and `STATE_SCHEMA`, for what has not been forgotten."""
+    """Rows of `device_id`, `session_id` and `STATE_SCHEMA`, for all sessions that would still be in the state."""
     known = sessions.where("started_at IS NOT NULL").withColumn("since_ms", F.unix_millis("updated_at"))
     is_live = F.col("status") == "live"
     recent = known.where(is_live | (F.col("since_ms") > now_ms - rules.late_retention_ms))
-    # A session that is later than the live one, or one more than the bound, is from after something was forgotten.
+    # A closed session later than the live one, or beyond the bound per device, exists only because an entry had
+    # left the state before.
     device = Window.partitionBy("device_id")
     by_age = device.orderBy(is_live.desc(), F.desc("since_ms"), "session_id")
     order = F.struct("started_at", "session_id")
     ranked = recent.withColumn("rank", F.row_number().over(by_age)).withColumn(
         "live_order", F.max(F.when(is_live, order)).over(device)
     )
-    kept = ranked.where(is_live | F.col("live_order").isNull() | (order < F.col("live_order"))).where(
+    retained = ranked.where(is_live | F.col("live_order").isNull() | (order < F.col("live_order"))).where(
         F.col("rank") <= rules.max_sessions_per_device
     )
 
-    def closed(column: Column) -> Column:
+    def if_closed(column: Column) -> Column:
         return F.when(~is_live, column)
 
     fields = {
@@ -140,18 +144,18 @@ def _entries(sessions: DataFrame, now_ms: int, rules: Rules) -> DataFrame:
         "account_id": F.col("account_id"),
         "started_ms": F.unix_millis("started_at"),
         "opened_ms": F.when(is_live, F.col("since_ms")),
-        "ended_ms": closed(F.unix_millis("ended_at")),
-        "end_reason": closed(F.col("end_reason")),
-        "revision": closed(F.col("revision")),
-        "foreground_s": closed(F.col("foreground_s")),
-        "since_ms": closed(F.col("since_ms")),
-        "place": closed(F.lit(rules.max_sessions_per_device) - F.col("rank")),
+        "ended_ms": if_closed(F.unix_millis("ended_at")),
+        "end_reason": if_closed(F.col("end_reason")),
+        "revision": if_closed(F.col("revision")),
+        "foreground_s": if_closed(F.col("foreground_s")),
+        "since_ms": if_closed(F.col("since_ms")),
+        "place": if_closed(F.lit(rules.max_sessions_per_device) - F.col("rank")),
     }
-    return kept.select("device_id", "session_id", *(fields[name].alias(name) for name in STATE_SCHEMA.names))
+    return retained.select("device_id", "session_id", *(fields[name].alias(name) for name in STATE_SCHEMA.names))
 
 
-def _have_begun(checkpoint: Checkpoint) -> bool:
-    """Whether both queries that read have: then Spark's own log says where they are."""
+def _have_started(checkpoint: Checkpoint) -> bool:
+    """Whether both reading queries have started a micro-batch; Spark's offset log then holds their positions."""
     return all(newest_started_batch(checkpoint.folder / query) >= 0 for query in (SESSIONIZE, ARCHIVE))
 
 
@@ -165,8 +169,8 @@ def _write_starts(file: Path, starts: Offsets | None) -> None:
 
 def _read_starts(file: Path) -> Offsets | None:
     try:
-        said = json.loads(file.read_text(encoding="utf-8"))
-        return None if said is None else parse_offsets(said)
+        content = json.loads(file.read_text(encoding="utf-8"))
+        return None if content is None else parse_offsets(content)
     except (OSError, ValueError) as error:
         msg = f"{file} is not readable ({error}): restore it from a backup; without it messages would be read again"
         raise CheckpointError(msg) from error

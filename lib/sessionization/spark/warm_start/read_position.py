@@ -1,4 +1,7 @@
-"""Where the job before left off: what forbids a warm start, and from where it reads on. The tables tell; nothing is changed."""
+"""The read position of the previous job: what forbids a warm start, and where the new job continues.
+
+Everything here comes from the tables, and nothing is changed.
+"""
 
 import os
 from pathlib import Path
@@ -17,79 +20,81 @@ from sessionization.spark.output import changes_topic
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES
 
-_SCRATCH = "topic_ends"
-_NAMED = 3
+_SCRATCH_FOLDER = "topic_ends"
+_MAX_NAMES = 3
 
 
 def refuse_unlanded_changes(context: JobContext) -> None:
-    """A session whose Start is in the topic alone would be forgotten, and land afterwards as one that lives for ever.
+    """Raises `ConfigurationError` where the changes topic holds changes that `session_changes` lacks.
 
-    Raises `ConfigurationError`.
+    The new state would lack a session whose Start is only in the topic. Once landed, that session would stay live
+    forever.
     """
     spark, output_topic = context.spark, context.settings.output_topic
     table = context.location.read(spark.read, SESSION_CHANGES)
-    brokers, scratch = client_options(spark, context.settings), context.checkpoint.folder / _SCRATCH
-    if behind := changes_topic.count_unlanded_partitions(spark, table, brokers, output_topic, scratch):
+    options, scratch = client_options(spark, context.settings), context.checkpoint.folder / _SCRATCH_FOLDER
+    if unlanded := changes_topic.count_unlanded_partitions(spark, table, options, output_topic, scratch):
         msg = (
-            f"--from-sessions: {SESSION_CHANGES.name} lacks the newest changes of {behind:,} partitions of "
+            f"--from-sessions: {SESSION_CHANGES.name} lacks the newest changes of {unlanded:,} partitions of "
             f"{output_topic}: let land_changes take all that is in that topic, then start again with the same options"
         )
         raise ConfigurationError(msg)
 
 
 def refuse_files_already_read(spark: SparkSession, folder: Path, location: TableLocation) -> None:
-    """A new checkpoint reads every file of its input: those that were read before would be doubled.
+    """Raises `ConfigurationError` where the previous job has read, or may have read, a file of the input folder.
 
-    Of a file from before the oldest one that `raw_events` has rows of it cannot be told any more whether it was read: rows
-    are deleted there by retention.
-
-    Raises `ConfigurationError`.
+    A new checkpoint reads every file of its input, so the messages of files already read would be doubled. Retention
+    deletes rows of `raw_events`, so the table cannot show whether a file older than its oldest row was read.
     """
     files = list(input_files(folder))
     if not files:
         return
-    names = _read_before(spark, files, location)
-    if names:
+    already_read = _files_already_read(spark, files, location)
+    if already_read:
         msg = (
-            f"--input {folder} holds {len(names):,} files whose messages the tables have ({_some(names)}): "
-            "move them away, or give a new --input folder; --from-sessions would read them again"
+            f"--input {folder} holds {len(already_read):,} files whose messages the tables have "
+            f"({_some_names(already_read)}): move them away, or give a new --input folder; "
+            "--from-sessions would read them again"
         )
         raise ConfigurationError(msg)
-    known_since_ms = _known_since_ms(spark, location)
-    old = sorted(str(file) for file in files if file.stat().st_mtime_ns // 1_000_000 < known_since_ms)
+    oldest_known_ms = _oldest_known_ms(spark, location)
+    old = sorted(str(file) for file in files if file.stat().st_mtime_ns // 1_000_000 < oldest_known_ms)
     if old:
-        since = utc(known_since_ms).isoformat(timespec="milliseconds")
+        since = utc(oldest_known_ms).isoformat(timespec="milliseconds")
         msg = (
-            f"--input {folder} holds {len(old):,} files from before {since}, since when {RAW_EVENTS.name} knows what was read "
-            f"({_some(old)}): move them away, or give a new --input folder; touch those that surely were not read"
+            f"--input {folder} holds {len(old):,} files from before {since}, and {RAW_EVENTS.name} shows only from "
+            f"then on what was read ({_some_names(old)}): move them away, or give a new --input folder; "
+            "touch those that surely were not read"
         )
         raise ConfigurationError(msg)
 
 
 def next_offsets(context: JobContext) -> Offsets | None:
-    """Where each partition of the topics is read on: after the last message of it that `raw_events` has.
+    """The next offset to read of each partition of the topics: after the last message that `raw_events` has of it.
 
-    Of a partition of which it has none, from the oldest message on that it has of any: what came before that was deleted
-    there, or came before the first start with `--starting-offsets latest`.
+    A partition without messages in `raw_events` starts at the ingest time of the table's oldest topic message.
+    Retention deleted earlier messages there, or they came before the first start with `--starting-offsets latest`.
 
     Returns:
-        An offset for every partition that is there; None where `raw_events` has nothing of a topic.
+        An offset for every existing partition; None where `raw_events` has no messages from topics.
 
-    Raises `ConfigurationError` where a partition does not reach as far as `raw_events` does: of other offsets nothing fits.
+    Raises `ConfigurationError` where a partition does not reach as far as `raw_events`: the offsets then
+    belong to other brokers or to another topic.
     """
     raw = context.location.read(context.spark.read, RAW_EVENTS).where("partition IS NOT NULL")
     oldest = F.unix_millis(F.min("ingested_at"))
     rows = raw.groupBy("stream", "partition").agg(F.max("offset").alias("last"), oldest.alias("oldest_ms")).collect()
     if not rows:
         return None
-    there = _read_input_range(context, min(row.oldest_ms for row in rows))
-    starts = there.since
+    topic_range = _read_input_range(context, min(row.oldest_ms for row in rows))
+    starts = topic_range.since
     for row in sorted(rows):
-        if there.ends.get(row.stream, {}).get(row.partition, 0) <= row.last:
+        if topic_range.ends.get(row.stream, {}).get(row.partition, 0) <= row.last:
             msg = (
-                f"--from-sessions: partition {row.partition} of {row.stream} does not reach offset {row.last}, of which "
-                f"{RAW_EVENTS.name} has the message: give the brokers that have it; if the topic was made anew, begin with a "
-                "new --checkpoints folder and an empty location for the tables"
+                f"--from-sessions: partition {row.partition} of {row.stream} does not reach offset {row.last}, but "
+                f"{RAW_EVENTS.name} has the message: give the brokers that have it; if the topic was made anew, "
+                "begin with a new --checkpoints folder and an empty location for the tables"
             )
             raise ConfigurationError(msg)
         starts[row.stream][row.partition] = row.last + 1
@@ -97,7 +102,7 @@ def next_offsets(context: JobContext) -> Offsets | None:
 
 
 def with_new_partitions(context: JobContext, starts: Offsets) -> Offsets:
-    """Add the partitions that are new since, from their first message: Spark asks for all that are there."""
+    """Add partitions that `starts` lacks, from their first message: Spark requires every existing partition."""
     ends = _read_input_range(context, 0).ends
     return {
         topic: {partition: starts.get(topic, {}).get(partition, EARLIEST) for partition in partitions}
@@ -107,18 +112,18 @@ def with_new_partitions(context: JobContext, starts: Offsets) -> Offsets:
 
 def _read_input_range(context: JobContext, since_ms: int) -> TopicRange:
     options = client_options(context.spark, context.settings)
-    return read_topic_range(context.spark, options, STREAMS, since_ms, context.checkpoint.folder / _SCRATCH)
+    return read_topic_range(context.spark, options, STREAMS, since_ms, context.checkpoint.folder / _SCRATCH_FOLDER)
 
 
-def _read_before(spark: SparkSession, files: list[Path], location: TableLocation) -> list[str]:
-    """Those of the files that `raw_events` has messages of; there a file is named by its URI, in which it is escaped.
+def _files_already_read(spark: SparkSession, files: list[Path], location: TableLocation) -> list[str]:
+    """The files from which `raw_events` has messages. The table names a file by its URI, with escaped characters.
 
-    Stream and name tell, for the folder may have been moved or copied since; no name is used twice.
+    Compares only stream and file name, because the folder may have been moved or copied; no name is used twice.
     """
-    named = {f"{file.parent.name}/{file.name}": os.path.normpath(file) for file in files}
-    there = spark.createDataFrame([(name,) for name in named], "file string")
+    path_by_name = {f"{file.parent.name}/{file.name}": os.path.normpath(file) for file in files}
+    present = spark.createDataFrame([(name,) for name in path_by_name], "file string")
     path = F.regexp_extract("file", "[^/]+/[^/]+$", 0)
-    # That function reads forms, in which a plus is a space.
+    # try_url_decode decodes form data, in which a plus means a space.
     unescaped = F.try_url_decode(F.regexp_replace(path, r"\+", "%2B"))
     read = (
         location.read(spark.read, RAW_EVENTS)
@@ -126,13 +131,17 @@ def _read_before(spark: SparkSession, files: list[Path], location: TableLocation
         .select(F.coalesce(unescaped, path).alias("file"))
         .distinct()
     )
-    return [named[row.file] for row in read.join(there, "file", "semi").orderBy("file").collect()]
+    return [path_by_name[row.file] for row in read.join(present, "file", "semi").orderBy("file").collect()]
 
 
-def _known_since_ms(spark: SparkSession, location: TableLocation) -> int:
-    """Since when `raw_events` has what came of files: its oldest row; where it has none, since the newest event of a change."""
-    of_files = location.read(spark.read, RAW_EVENTS).where("file IS NOT NULL")
-    oldest_ms = of_files.agg(F.unix_millis(F.min("ingested_at"))).collect()[0][0]
+def _oldest_known_ms(spark: SparkSession, location: TableLocation) -> int:
+    """The instant from which `raw_events` has the messages of all files that were read.
+
+    That is the ingest time of its oldest row from a file. Without such rows, it is just after the newest ingest
+    time in `session_changes`.
+    """
+    file_rows = location.read(spark.read, RAW_EVENTS).where("file IS NOT NULL")
+    oldest_ms = file_rows.agg(F.unix_millis(F.min("ingested_at"))).collect()[0][0]
     if oldest_ms is not None:
         return int(oldest_ms)
     changes = location.read(spark.read, SESSION_CHANGES)
@@ -140,5 +149,5 @@ def _known_since_ms(spark: SparkSession, location: TableLocation) -> int:
     return 0 if newest_ms is None else int(newest_ms) + 1
 
 
-def _some(names: list[str]) -> str:
-    return f"{', '.join(names[:_NAMED])}{', ...' if len(names) > _NAMED else ''}"
+def _some_names(names: list[str]) -> str:
+    return f"{', '.join(names[:_MAX_NAMES])}{', ...' if len(names) > _MAX_NAMES else ''}"
