@@ -149,9 +149,9 @@ def test_a_batch_cut_off_in_real_time_mode_is_reported_though_the_checkpoint_doe
 def test_a_table_that_does_not_answer_in_time_does_not_block_a_stop(
     tmp_path: Path, never: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shutdown, "_ANSWER_S", 0.1)
-    slow = SlowQuery(tmp_path / "rollup", never)
-    assert stop_and_collect(tmp_path, slow, has_append_since=lambda _: never.wait()) == (
+    monkeypatch.setattr(shutdown, "_BACKLOG_CHECK_WITHIN_S", 0.1)
+    slow = Slow(tmp_path / "rollup", never)
+    assert stopped(tmp_path, slow, has_append_since=lambda _: never.wait()) == (
         [],
         [BEHIND.replace("is", "may be", 1)],
     )

@@ -1,1 +1,1 @@
-"""The job itself: start the queries, watch them, stop them, and sum up what they did."""
+"""The sessionize job: starts the queries, watches them, stops them, and sums up the run."""

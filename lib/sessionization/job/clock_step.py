@@ -1,8 +1,8 @@
-"""A clock that was ahead and is put right: how the job notices, and what then wakes every grouping key.
+"""A clock that was ahead and is corrected: how the job notices it, and how it then wakes every grouping key.
 
-While the clock is ahead, timers are set for instants that lie in the future once it is right. Spark calls the operator
-only for keys with an event or a due timer, so such a key is silent until the clock has reached its timer. The job
-therefore starts the query again, and hands the operator one row without an event for every key.
+While the clock is ahead, the operator sets timers for instants that lie in the future after the correction. Spark
+calls the operator only for keys with an event or a due timer, so such a key is silent until the clock reaches its
+timer. The job therefore restarts the query, and passes the operator one row without an event for every key.
 """
 
 import math
@@ -29,20 +29,20 @@ from sessionization.spark.pipeline import Pipeline
 
 @dataclass(frozen=True, slots=True)
 class ClockStep:
-    """By how much a clock went back, and the queries to start again."""
+    """A step back of the clock: its length, and the queries to restart."""
 
     by_ms: int
     queries: tuple[str, ...]
 
 
 class ClockStepDetector:
-    """Notices that the clock went back, by the clocks of micro-batches of `sessionize` and by the machine's own clocks.
+    """Detects that the clock went back, from the clocks of `sessionize` micro-batches and from the machine's clocks.
 
-    A micro-batch's clock is compared with the greatest one before it: so a restart finds what happened in between. The wall
-    clock is compared with the monotonic one, because a running query waits for its next trigger by the wall clock: after a
-    step back it does nothing until that has caught up.
+    Compares a micro-batch's clock with the greatest earlier one, so a restart also finds a step while the job was
+    stopped. Compares the wall clock with the monotonic clock, because a running query waits for its next trigger
+    by the wall clock: after a step back it does nothing until that clock has caught up.
 
-    A clock that went back by no more than a heartbeat needs nothing: all timers are due within two heartbeats.
+    Ignores a step of at most one heartbeat, because all timers are then due within two heartbeats.
     """
 
     def __init__(
@@ -50,14 +50,14 @@ class ClockStepDetector:
     ) -> None:
         self._newest_ms = newest_ms
         self._wall_minus_monotonic_ms = wall_minus_monotonic_ms or _wall_minus_monotonic_ms
-        self._difference_ms = self._wall_minus_monotonic_ms()
+        self._last_difference_ms = self._wall_minus_monotonic_ms()
         self._heartbeat_ms = heartbeat_ms
-        self._back_ms: int | None = None
+        self._batch_step_ms: int | None = None
         self._lock = threading.Lock()
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> "ClockStepDetector":
-        """Start from the greatest clock in the checkpoint's offset log; raises `CheckpointError` if an entry is unreadable."""
+        """Start from the greatest clock in the offset log; raises `CheckpointError` where an entry cannot be read."""
         query = checkpoint.folder / SESSIONIZE
         clocks_ms = (read_started_batch(query, batch_id).clock_ms for batch_id in started_batches(query))
         return cls(max(clocks_ms, default=None), checkpoint.in_force.rules.heartbeat_ms)
@@ -70,20 +70,20 @@ class ClockStepDetector:
             now_ms = progress.processed_ms
             newest_ms = now_ms if self._newest_ms is None else self._newest_ms
             if newest_ms - now_ms > self._heartbeat_ms:
-                self._back_ms, self._newest_ms = newest_ms - now_ms, now_ms
+                self._batch_step_ms, self._newest_ms = newest_ms - now_ms, now_ms
             else:
                 self._newest_ms = max(newest_ms, now_ms)
 
     def take(self) -> ClockStep | None:
         """The step since the last call; None if there was none, or only a small one."""
-        before_ms, self._difference_ms = self._difference_ms, self._wall_minus_monotonic_ms()
-        stepped_ms = before_ms - self._difference_ms
+        previous_ms, self._last_difference_ms = self._last_difference_ms, self._wall_minus_monotonic_ms()
+        machine_step_ms = previous_ms - self._last_difference_ms
         with self._lock:
-            back_ms, self._back_ms = self._back_ms, None
-            if stepped_ms > self._heartbeat_ms:
-                self._newest_ms = None  # the micro-batches of now are compared with one another
-                return ClockStep(stepped_ms, QUERIES)
-            return None if back_ms is None else ClockStep(back_ms, (SESSIONIZE,))
+            batch_step_ms, self._batch_step_ms = self._batch_step_ms, None
+            if machine_step_ms > self._heartbeat_ms:
+                self._newest_ms = None  # later micro-batches are compared only with one another
+                return ClockStep(machine_step_ms, QUERIES)
+            return None if batch_step_ms is None else ClockStep(batch_step_ms, (SESSIONIZE,))
 
 
 def _wall_minus_monotonic_ms() -> int:
@@ -91,10 +91,11 @@ def _wall_minus_monotonic_ms() -> int:
 
 
 def restart_and_wake(context: JobContext, pipeline: Pipeline, step: ClockStep, stop: threading.Event) -> None:
-    """Restart queries after the clock went back; `sessionize` then calls every grouping key once.
+    """Restart queries after the clock went back; `sessionize` then calls the operator once for every grouping key.
 
-    Does nothing if a query has ended, for `stop_queries` reports why, or once `stop` is set: the next start of the job finds
-    the greater clock in the offset log. Waits for the running micro-batch of each. Raises `StreamError`.
+    Waits for the running micro-batch of each query. Does nothing if a query has ended, because `stop_queries`
+    reports the cause. Also does nothing once `stop` is set, because the next start of the job finds the greater
+    clock in the offset log. Raises `StreamError` where a query cannot be restarted.
     """
     queries = pipeline.queries
     if not all(query.isActive for query in queries.values()):
@@ -123,9 +124,9 @@ def restart_and_wake(context: JobContext, pipeline: Pipeline, step: ClockStep, s
 def wake_up_all_keys(spark: SparkSession, checkpoint: Checkpoint) -> WakeUp:
     """All grouping keys that have a timer, for a query that has stopped; raises `CheckpointError`."""
     query = checkpoint.folder / SESSIONIZE
-    groups = checkpoint.layout.device_groups
-    if groups is not None:
-        return WakeUp(next_tick(query), tuple(map(str, range(groups))))
+    group_count = checkpoint.layout.device_groups
+    if group_count is not None:
+        return WakeUp(next_tick(query), tuple(map(str, range(group_count))))
     _ = spark.streams.active  # the state reader needs a part of the engine that only streaming starts
     stored = spark.read.format("statestore").options(path=str(query), readRegisteredTimers="true").load()
     keys = [row.grouping_key for row in stored.select("key.grouping_key").distinct().collect()]

@@ -1,4 +1,4 @@
-"""How late the rows of a run were, from what its micro-batches say of themselves."""
+"""The lateness and latency of a run, from the delay samples of its micro-batches."""
 
 import math
 from collections import Counter
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sessionization.spark.checkpoint.folder import SESSIONIZE
 from sessionization.spark.output.progress import BatchProgress, DelaySample
 
-_GROWTH = math.log(1.01)
+_LOG_BUCKET_RATIO = math.log(1.01)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,8 @@ class Delays:
 class RunDelays:
     """Heartbeat lateness (due to commit) and event-to-table latency (ingest to commit) of the sessionize query.
 
-    A percentile is exact to a quarter of a percent of the rows and to half a percent of its value: p99 is the delay of a row
-    whose place is between p98.7 and p99.3. Micro-batches without a spread, as in real-time mode, are left out.
+    A percentile is exact to a quarter of a percent of the rows and to half a percent of its value: p99 is the
+    delay of a row between p98.7 and p99.3. Micro-batches without samples, as in real-time mode, are ignored.
     """
 
     def __init__(self) -> None:
@@ -41,22 +41,22 @@ class RunDelays:
 
 
 class DelayHistogram:
-    """Rows by delay, in buckets each 1 % wider than the one before: some thousand of them, however long the run."""
+    """Rows by delay, in buckets each 1 % wider than the previous one: about a thousand, however long the run."""
 
     def __init__(self) -> None:
         self._rows: Counter[int] = Counter()
-        """By bucket, in parts of a row: `len(Spread.delays_ms)` to a whole one."""
+        """Counts by bucket, in fractions of a row: `len(DelaySample.delays_ms)` make one row."""
 
-    def add(self, spread: DelaySample | None) -> None:
-        if spread is not None:
-            for delay_ms in spread.delays_ms:
-                self._rows[round(math.log1p(delay_ms) / _GROWTH)] += spread.rows
+    def add(self, sample: DelaySample | None) -> None:
+        if sample is not None:
+            for delay_ms in sample.delays_ms:
+                self._rows[round(math.log1p(delay_ms) / _LOG_BUCKET_RATIO)] += sample.rows
 
     def percentile(self, share: float) -> int | None:
         """The delay in milliseconds at the quantile `share` (0 to 1); None without rows."""
-        wanted, so_far = share * self._rows.total(), 0
+        target, so_far = share * self._rows.total(), 0
         for bucket, rows in sorted(self._rows.items()):
             so_far += rows
-            if so_far >= wanted:
-                return round(math.expm1(bucket * _GROWTH))
+            if so_far >= target:
+                return round(math.expm1(bucket * _LOG_BUCKET_RATIO))
         return None

@@ -1,4 +1,4 @@
-"""What happens between a start and the first query: folders, topics, tables and the checkpoint are checked and opened."""
+"""The preparation before the first query: checks and opens folders, topics, tables and the checkpoint."""
 
 import contextlib
 import os
@@ -51,7 +51,7 @@ def check_folders(settings: SessionizeSettings) -> None:
 
 
 def open_job_checkpoint(settings: SessionizeSettings, location: TableLocation) -> Checkpoint:
-    """Open the checkpoint of `settings`, or begin it; raises as `open_checkpoint`."""
+    """Open the checkpoint of `settings`, or create it; raises the errors of `open_checkpoint`."""
     return open_checkpoint(
         settings.checkpoints,
         PinnedSettings.of(settings, str(location)),
@@ -62,16 +62,16 @@ def open_job_checkpoint(settings: SessionizeSettings, location: TableLocation) -
 
 
 def prepare(context: JobContext, stop: threading.Event) -> tuple[JobContext, ProgressLog, InitialState]:
-    """Check the topics and open the tables. Returns the context with the checkpoint as it is now.
+    """Check the topics and open the tables. Returns the context with the updated checkpoint.
 
-    Raises `ConfigurationError`, `CheckpointError`, or `StoppedError` when `stop` is set meanwhile.
+    Raises `ConfigurationError`, `CheckpointError`, or `StoppedError` where `stop` is set meanwhile.
     """
     settings, location = context.settings, context.location
     if settings.source == "kafka":
         with unless_stopped(stop):
             topics = (*STREAMS, *((settings.output_topic,) if settings.sink == "kafka" else ()))
             check_topics(context.spark, settings, topics)
-    # A landing that writes to folders at the moment of the take-over might replace its commit.
+    # A landing that writes to folders during the take-over might replace one of its commits.
     is_taking_over = context.checkpoint.is_taking_over
     lock = location.lock_for_maintenance(context.say, stop) if is_taking_over else contextlib.nullcontext()
     with unless_stopped(stop), plain_errors(f"the tables in {location} cannot be opened or created"), lock:
@@ -79,7 +79,10 @@ def prepare(context: JobContext, stop: threading.Event) -> tuple[JobContext, Pro
 
 
 def _open_tables(context: JobContext) -> tuple[JobContext, ProgressLog, InitialState]:
-    """Create the tables, check them, or take them over: that comes last, so that a start that is refused changes nothing."""
+    """Create and check the tables, or take them over.
+
+    The take-over comes last, so that a refused start changes nothing.
+    """
     spark, checkpoint, location = context.spark, context.checkpoint, context.location
     if checkpoint.is_taking_over:
         refuse_missing_tables(spark, location)
@@ -108,13 +111,16 @@ def _open_tables(context: JobContext) -> tuple[JobContext, ProgressLog, InitialS
 
 
 def watch_stream_folders(folder: Path) -> Callable[[], str | None]:
-    """A check for stream folders that were there and are gone: the engine takes that for silence, and so times out."""
+    """A check for stream folders that have disappeared. It returns a warning, or None.
+
+    The engine treats a missing folder as an absence of events, and sessions then time out.
+    """
     seen: set[str] = set()
 
     def check() -> str | None:
-        there = {stream for stream in STREAMS if is_reachable_folder(folder / stream)}
-        seen.update(there)
-        gone = ", ".join(sorted(seen - there))
+        present = {stream for stream in STREAMS if is_reachable_folder(folder / stream)}
+        seen.update(present)
+        gone = ", ".join(sorted(seen - present))
         if not gone:
             return None
         return f"--input {folder}: {gone} has disappeared, so no event of it is read; is a mount gone? bring it back"
@@ -124,7 +130,7 @@ def watch_stream_folders(folder: Path) -> Callable[[], str | None]:
 
 @contextlib.contextmanager
 def unless_stopped(stop: threading.Event) -> Iterator[None]:
-    """Raises `StoppedError` where `stop` is set meanwhile, in place of any other error."""
+    """Raises `StoppedError`, instead of any other error, where `stop` is set meanwhile."""
     try:
         yield
     finally:
@@ -134,12 +140,12 @@ def unless_stopped(stop: threading.Event) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def plain_errors(what: str) -> Iterator[None]:
-    """Raises `ConfigurationError` of one line for an error of the engine, unless the engine itself has died."""
+def plain_errors(failure: str) -> Iterator[None]:
+    """Raises `ConfigurationError` with one line for an error of the engine, unless the engine itself has died."""
     try:
         yield
     except Py4JNetworkError:
         raise
     except (PySparkException, Py4JError) as error:
-        msg = f"{what}: {root_cause(str(error))}"
+        msg = f"{failure}: {root_cause(str(error))}"
         raise ConfigurationError(msg) from error

@@ -1,4 +1,4 @@
-"""Watch the queries while they run, and print every few seconds how they do."""
+"""Watch the queries while they run, and print a progress line every few seconds."""
 
 import threading
 import time
@@ -25,8 +25,8 @@ def monitor_queries(
     Args:
         queries: by name.
         stop: ends the wait.
-        check: is called five times a second, and may replace a query in `queries`.
-        report: is called every few seconds.
+        check: called five times a second; it may replace a query in `queries`.
+        report: called every few seconds.
     """
     next_report_s = time.monotonic() + _REPORT_EVERY_S
     while all(query.isActive for query in queries.values()):
@@ -40,7 +40,7 @@ def monitor_queries(
 
 
 def progress_line(totals: Totals, last: dict[str, BatchProgress]) -> str:
-    """The line of a running job: what it has done so far, and its newest micro-batch (`last`, by query)."""
+    """The progress line of a running job: its totals, and its newest micro-batch (`last`, by query)."""
     newest = last.get(SESSIONIZE)
     parts = [
         f"{totals.events:,} events in",

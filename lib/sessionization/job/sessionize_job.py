@@ -1,4 +1,4 @@
-"""Run the job: open the checkpoint, start the queries, watch them, stop them gracefully, sum up what they did."""
+"""Run the job: open the checkpoint, start the queries, watch them, stop them gracefully, and sum up the run."""
 
 import contextlib
 import threading
@@ -46,11 +46,12 @@ from sessionization.stop_signals import stop_after, stop_on_signals
 
 @dataclass(frozen=True, slots=True)
 class JobCallbacks:
-    """What a caller of `run` is called for.
+    """The functions that `run` calls.
 
-    `say` gets every line for a person, `say_progress` the one that comes every few seconds; without it `say` gets that too.
-    `listeners` are called after every micro-batch, on the queries' own threads. `started` and `stopped` get the session and
-    the location of the tables, once the queries run, and once they have stopped without a failure.
+    `say` prints a line for a person. `say_progress` prints the progress line of every few seconds; without it,
+    `say` does. `listeners` are called after every micro-batch, on the queries' own threads. `started` is called
+    once the queries run, and `stopped` once they have stopped without a failure; both get the Spark session and
+    the location of the tables.
     """
 
     say: Say
@@ -61,10 +62,10 @@ class JobCallbacks:
 
 
 def run(settings: SessionizeSettings, stop: threading.Event, callbacks: JobCallbacks) -> Summary:
-    """Run until `stop` is set or `settings.run_for` is over; a restart with the same checkpoint goes on from there.
+    """Run until `stop` is set or `settings.run_for` is over; a restart with the same checkpoint continues from there.
 
-    Raises `ConfigurationError`, `CheckpointError` or `StoppedError` before anything is started, and `StreamError` when
-    a query ended on its own.
+    Raises `ConfigurationError`, `CheckpointError` or `StoppedError` before it starts a query, and `StreamError`
+    where a query ended on its own.
     """
     if settings.mode == "real-time":
         real_time.check_runtime()
@@ -88,7 +89,7 @@ def run(settings: SessionizeSettings, stop: threading.Event, callbacks: JobCallb
 
 
 def run_and_print_summary(settings: SessionizeSettings, say: Say) -> None:
-    """Run until SIGTERM or Ctrl-C, and print how it goes: what the scheduled job and its notebook call."""
+    """Run until SIGTERM or Ctrl-C, and print progress and summary; the scheduled job and its notebook call this."""
     with stop_on_signals() as stop:
         summary = run(settings, stop, JobCallbacks(say))
     for line in summary_lines(summary):
@@ -100,7 +101,7 @@ def _run(context: JobContext, stop: threading.Event, callbacks: JobCallbacks) ->
     began_ms = wall_clock_ms()
     totals, clock = RunningTotals(), ClockStepDetector.of(context.checkpoint)
     listeners: list[BatchListener] = [totals.add, clock.add]
-    with _listening(context, progress_log, listeners):
+    with _report_batches(context, progress_log, listeners):
         listeners.extend(callbacks.listeners)
         pipeline = Pipeline(context, progress_log.store, listeners, initial_state)
         with plain_errors("the queries cannot be started"):
@@ -117,20 +118,20 @@ def _run(context: JobContext, stop: threading.Event, callbacks: JobCallbacks) ->
         finally:
             causes = _stop(context, pipeline)
     if causes:
-        raise StreamError(_explain(context, causes))
+        raise StreamError(_failure_message(context, causes))
     seconds = (wall_clock_ms() - began_ms) / 1000
     return Summary(seconds, totals.now()[0], _count_live(context, callbacks), totals.delays())
 
 
 @contextlib.contextmanager
-def _listening(context: JobContext, progress_log: ProgressLog, listeners: list[BatchListener]) -> Iterator[None]:
-    """Append rows of `stream_progress` in the background, and add the monitor to `listeners`."""
+def _report_batches(context: JobContext, progress_log: ProgressLog, listeners: list[BatchListener]) -> Iterator[None]:
+    """Append rows of `stream_progress` in the background, and add the monitor to `listeners`, while the body runs."""
     checkpoint, settings = context.checkpoint, context.settings
     batch_log = None if on_databricks() else checkpoint.batch_log
     with contextlib.ExitStack() as stack:
         stack.enter_context(progress_log.append_in_background(context.spark, context.location, context.say))
         if context.is_real_time:
-            # Registered before the monitor, which pairs the engine's report of a batch with what was reported here.
+            # Comes before the monitor, which pairs the engine's report of a batch with the report made here.
             stack.enter_context(
                 real_time.report_engine_batches(context.spark, progress_log.store, listeners, checkpoint.layout)
             )
@@ -141,33 +142,33 @@ def _listening(context: JobContext, progress_log: ProgressLog, listeners: list[B
 
 def _progress_reporter(context: JobContext, totals: RunningTotals, callbacks: JobCallbacks) -> Callable[[], None]:
     input_folder = context.settings.input
-    warn_of_input = (lambda: None) if input_folder is None else watch_stream_folders(input_folder)
+    check_input = (lambda: None) if input_folder is None else watch_stream_folders(input_folder)
     say_progress = callbacks.say_progress or context.say
 
     def report() -> None:
         say_progress(progress_line(*totals.now()))
-        if (warning := warn_of_input()) is not None:
+        if (warning := check_input()) is not None:
             context.say(warning)
 
     return report
 
 
 def _stop(context: JobContext, pipeline: Pipeline) -> list[str]:
-    """Stop the queries; returns why some had ended on their own."""
+    """Stop the queries. Returns the causes of those that had ended on their own."""
     has_append_since = partial(context.location.has_append_since, context.spark, SESSION_CHANGES)
     folder, is_real_time = context.checkpoint.folder, context.is_real_time
     return stop_queries(pipeline.queries, folder, has_append_since, context.say, is_real_time=is_real_time)
 
 
-def _explain(context: JobContext, causes: list[str]) -> str:
-    where = "the cluster's log" if on_databricks() else str(context.checkpoint.engine_log)
-    return f"{'; '.join(causes)}: {remedy_for(causes)} (details: {where})"
+def _failure_message(context: JobContext, causes: list[str]) -> str:
+    log = "the cluster's log" if on_databricks() else str(context.checkpoint.engine_log)
+    return f"{'; '.join(causes)}: {remedy_for(causes)} (details: {log})"
 
 
 def _count_live(context: JobContext, callbacks: JobCallbacks) -> int | None:
     try:
         callbacks.stopped(context.spark, context.location)
         return count_live_sessions(context.spark, context.location)
-    except (PySparkException, Py4JError) as error:  # the tables are complete without this count
+    except (PySparkException, Py4JError) as error:  # the tables are complete without the count
         context.say(f"the summary is incomplete, the tables are not: {root_cause(str(error))}")
         return None

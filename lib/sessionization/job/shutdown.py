@@ -19,8 +19,8 @@ from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.output.progress import last_engine_progress
 
 REST_WITHIN_S = 25
-"""How long the queries may take to finish what they have begun; each may then take `stopTimeout` to be cut off."""
-_ANSWER_S = 5
+"""How long the queries may take to finish started micro-batches; cutting off each may then take `stopTimeout`."""
+_BACKLOG_CHECK_WITHIN_S = 5
 
 
 def stop_queries(
@@ -31,23 +31,24 @@ def stop_queries(
     *,
     is_real_time: bool = False,
 ) -> list[str]:
-    """Stop each query between two micro-batches, and let `sessions` catch up with what was written.
+    """Stop each query between two micro-batches, and let `sessions` catch up with `session_changes`.
 
-    A query that does not come to rest in time is cut off, as is a micro-batch that begins just then; the next start
-    repeats it. What is said of that is what the checkpoint tells afterwards. In real-time mode `sessionize` writes down
-    there what it has begun when it is done, and always is within a batch.
+    Cuts off a query that does not become idle in time, or that starts a micro-batch at the moment of the stop; the
+    next start repeats that micro-batch. The checkpoint then shows which micro-batches were cut off. In real-time
+    mode, however, `sessionize` is always within a batch, and records it in the checkpoint only at its end.
 
     Args:
         queries: by name.
         checkpoints: the job's folder.
         has_append_since: as for `refuse_backlog`.
-        say: is told.
-        is_real_time: whether that is the mode.
+        say: prints a line.
+        is_real_time: whether the job runs in real-time mode.
 
     Returns:
-        Why queries had ended on their own.
+        The causes of queries that had ended on their own.
 
-    Raises `CheckpointError` where the checkpoint cannot be read, and no query had ended; all have stopped then.
+    Raises `CheckpointError` where the checkpoint cannot be read and no query had ended. All queries have stopped
+    by then.
     """
     causes: dict[str, str] = {}
     running = dict(queries)
@@ -61,30 +62,30 @@ def stop_queries(
     note_ended()
     say("stopping: finishing the micro-batches that have begun")
     deadline_s = time.monotonic() + REST_WITHIN_S
-    may_be_behind, unwritten = False, set[str]()
+    may_be_behind, unrecorded = False, set[str]()
     for name in [name for name in (SESSIONIZE, ROLLUP, ARCHIVE) if name in queries]:
         query = running[name]
         if name == ROLLUP:
             may_be_behind = not _has_caught_up(query, (deadline_s - time.monotonic()) / 2)
         wait_until_idle(query, deadline_s)
         if is_real_time and name == SESSIONIZE and query.isActive and query.status["isTriggerActive"]:
-            unwritten.add(name)
+            unrecorded.add(name)
         note_ended()
         stop_query(query, say)
         del running[name]
     try:
-        cut_off = unwritten | {name for name in queries if has_unfinished_batch(checkpoints / name)}
+        cut_off = unrecorded | {name for name in queries if has_unfinished_batch(checkpoints / name)}
     except CheckpointError as error:
         if not causes:
             raise
-        say(f"whether a micro-batch is cut off is not known: {error}")  # why a query has ended matters more
+        say(f"whether a micro-batch is cut off is not known: {error}")  # the cause of an ended query matters more
         return list(causes.values())
     for name in queries:
         if name in cut_off and name not in causes:
             say(f"query {name} is cut off within a micro-batch, which the next start repeats")
     if may_be_behind:
-        is_behind = ROLLUP in cut_off or _in_time(
-            lambda: has_unmerged_changes(checkpoints, has_append_since), _ANSWER_S
+        is_behind = ROLLUP in cut_off or _result_within(
+            lambda: has_unmerged_changes(checkpoints, has_append_since), _BACKLOG_CHECK_WITHIN_S
         )
         if is_behind is not False:
             say(f"`sessions` {'is' if is_behind else 'may be'} behind `session_changes` until the next start")
@@ -92,7 +93,7 @@ def stop_queries(
 
 
 def stop_query(query: StreamingQuery, say: Say) -> None:
-    """Stop it, cut off or not; one that does not let itself be stopped is told, and ends with the engine."""
+    """Stop a query, even within a micro-batch. If it does not stop, print a line; it then ends with the engine."""
     try:
         query.stop()
     except Py4JNetworkError:
@@ -102,43 +103,43 @@ def stop_query(query: StreamingQuery, say: Say) -> None:
 
 
 def wait_until_idle(query: StreamingQuery, deadline_s: float, stop: threading.Event | None = None) -> None:
-    """Wait until the micro-batch that now runs is done, the query has ended, `stop` is set, or it is too late.
+    """Wait until the running micro-batch is committed, the query has ended, `stop` is set, or the deadline has passed.
 
-    Where micro-batches take longer than the trigger there is no pause between two: then the next has just begun, and
-    can be cut off before it has done any work.
+    If micro-batches take longer than the trigger, there is no pause between them. The next one has then just
+    started, and can be cut off before it does any work.
     """
 
-    def newest_done() -> int | None:
+    def newest_committed() -> int | None:
         last = last_engine_progress(query)
         return None if last is None else int(last["batchId"])
 
-    before = newest_done()
-    while query.isActive and query.status["isTriggerActive"] and newest_done() == before:
+    newest_at_first = newest_committed()
+    while query.isActive and query.status["isTriggerActive"] and newest_committed() == newest_at_first:
         if time.monotonic() >= deadline_s or (stop is not None and stop.is_set()):
             return
         time.sleep(0.01)
 
 
 def _has_caught_up(query: StreamingQuery, within_s: float) -> bool:
-    """Let a query work off all that there is, as far as time allows; one that has ended says so itself."""
+    """Let a query process all available input, within the given time. True also for a query that has ended."""
 
     def catch_up() -> bool:
-        with contextlib.suppress(Exception):  # a failed query raises here too, and is found by its having ended
+        with contextlib.suppress(Exception):  # a failed query raises here too; callers check whether it has ended
             query.processAllAvailable()
         return True
 
-    return not query.isActive or _in_time(catch_up, within_s) is True
+    return not query.isActive or _result_within(catch_up, within_s) is True
 
 
-def _in_time(holds: Callable[[], bool], within_s: float) -> bool | None:
-    """Whether that holds; None where it cannot be told in time, for an engine that is busy may take long to answer."""
-    found: list[bool] = []
+def _result_within(condition: Callable[[], bool], within_s: float) -> bool | None:
+    """The result of `condition`; None where it fails or takes too long, as it may on a busy engine."""
+    results: list[bool] = []
 
     def ask() -> None:
         with contextlib.suppress(Exception):
-            found.append(holds())
+            results.append(condition())
 
-    asking = threading.Thread(target=ask, daemon=True)
-    asking.start()
-    asking.join(max(0.0, within_s))
-    return found[0] if found else None
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(max(0.0, within_s))
+    return results[0] if results else None

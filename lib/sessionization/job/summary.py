@@ -1,4 +1,4 @@
-"""What a run did, once it has stopped."""
+"""The summary of a run that has stopped."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from sessionization.job.totals import Totals
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a run did. `live` is None where the sessions could not be counted."""
+    """Duration, totals and delays of a run; `live` is None where the live sessions could not be counted."""
 
     seconds: float
     totals: Totals
@@ -17,7 +17,7 @@ class Summary:
 
 
 def summary_lines(summary: Summary) -> list[str]:
-    """The summary as a person reads it."""
+    """The summary as lines for a person."""
     totals, delays = summary.totals, summary.delays
     return [
         f"ran {summary.seconds:,.0f} s",

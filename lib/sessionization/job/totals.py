@@ -1,4 +1,4 @@
-"""What a run has done so far, added up from the micro-batches of its queries."""
+"""The totals of a run so far, added up from the micro-batches of its queries."""
 
 import threading
 from dataclasses import dataclass, fields, replace
@@ -13,7 +13,7 @@ from sessionization.spark.tables.schemas import SESSIONS
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Rows since the run began, named as in `stream_progress`; `messages` are what the archive query read."""
+    """Rows since the run began, named as in `stream_progress`; `messages` counts the input of the archive query."""
 
     messages: int = 0
     quarantined: int = 0
@@ -31,7 +31,7 @@ class Totals:
 
 
 class RunningTotals:
-    """Totals that the queries' threads add to and the main thread reads."""
+    """Totals to which the queries' threads add, and which the main thread reads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -58,11 +58,11 @@ class RunningTotals:
             return self._totals, dict(self._last)
 
     def delays(self) -> Delays:
-        """How late heartbeats and events were, over all of the run."""
+        """The lateness and latency percentiles over the whole run."""
         with self._lock:
             return self._delays.now()
 
 
 def count_live_sessions(spark: SparkSession, location: TableLocation) -> int:
-    """How many sessions the table `sessions` shows as live."""
+    """Count the sessions that the table `sessions` shows as live."""
     return location.read(spark.read, SESSIONS).where("status = 'live'").count()
