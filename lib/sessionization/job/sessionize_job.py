@@ -154,7 +154,7 @@ def _progress_reporter(context: JobContext, totals: RunningTotals, callbacks: Jo
 
 
 def _stop(context: JobContext, pipeline: Pipeline) -> list[str]:
-    """Stop the queries. Returns the causes of those that had ended on their own."""
+    """Stop the queries. Returns why queries had ended on their own."""
     has_append_since = partial(context.location.has_append_since, context.spark, SESSION_CHANGES)
     folder, is_real_time = context.checkpoint.folder, context.is_real_time
     return stop_queries(pipeline.queries, folder, has_append_since, context.say, is_real_time=is_real_time)

@@ -52,8 +52,8 @@ _UPDATED_DATE = "date_from_unix_date(CAST(unix_millis(updated_at) DIV 86400000 A
 
 SESSION_QUALITY = View(
     "session_quality",
-    "Per day: starts, ends by reason (each session once, by the end that sessions shows), corrected ends, missed beats, "
-    "and quarantined messages by reason",
+    "Per day: starts, ends by reason (each session once, by the end that sessions shows), corrected ends, "
+    "missed beats, and quarantined messages by reason",
     f"""
     WITH changes AS (
       SELECT change_date AS day,
