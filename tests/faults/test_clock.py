@@ -1,4 +1,4 @@
-"""A clock that was ahead and is put right: time runs backwards from one micro-batch to the next."""
+"""A clock that was ahead is corrected: time goes back from one micro-batch to the next."""
 
 import json
 import time
@@ -18,11 +18,11 @@ START = "ApplicationSessionStart"
 HEARTBEAT_MS = 5_000
 AHEAD_MS = 20 * 60_000
 _RESTART_MS = 30_000
-"""How long a busy machine may take to begin a query anew: two heartbeats of the default length are a minute."""
+"""How long a busy machine may take to restart a query: two heartbeats of the default length are a minute."""
 
 
 def send(job: Job, name: str, event: str, *sessions: int) -> None:
-    """Deliver this event of each of these sessions, which have a device each."""
+    """Deliver one event for each of these sessions; each session has its own device."""
     at = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime())
     lines = [
         json.dumps({"appSessionId": number, "eventId": event, "hostPcId": f"d{number}", "timestamp": at})
@@ -34,8 +34,8 @@ def send(job: Job, name: str, event: str, *sessions: int) -> None:
     hidden.rename(hidden.with_name(name))
 
 
-def begin_ahead(query: Path) -> int:
-    """Let a micro-batch have been begun under a clock that is ahead, ticks included; returns that clock."""
+def start_batch_ahead(query: Path) -> int:
+    """Write a started micro-batch whose clock and ticks are ahead; return that clock."""
     newest = batches_of(query)[-1]
     ahead_id = newest.batch_id + newest.is_committed
     version, conf, *offsets = (query / "offsets" / str(newest.batch_id)).read_text(encoding="utf-8").split("\n")
@@ -48,8 +48,8 @@ def begin_ahead(query: Path) -> int:
     return int(ahead["batchTimestampMs"])
 
 
-def beats(job: Job, from_ms: int, until_ms: int) -> dict[int, list[dict[str, object]]]:
-    """The heartbeats of micro-batches begun in that time, by session."""
+def beats_between(job: Job, from_ms: int, until_ms: int) -> dict[int, list[dict[str, object]]]:
+    """The heartbeats of micro-batches started in that time, by session."""
     found: dict[int, list[dict[str, object]]] = {}
     for row in read_table(job.warehouse / "session_changes"):
         if row["change"] == "heartbeat" and from_ms <= row["processed_ms"] < until_ms:
@@ -59,26 +59,28 @@ def beats(job: Job, from_ms: int, until_ms: int) -> dict[int, list[dict[str, obj
 
 @pytest.mark.long
 @pytest.mark.parametrize("groups", [None, 3])
-def test_all_beat_again_after_the_clock_went_back(tmp_path: Path, spark: SparkSession, groups: int | None) -> None:
+def test_all_sessions_beat_again_after_the_clock_went_back(
+    tmp_path: Path, spark: SparkSession, groups: int | None
+) -> None:
     grouping = () if groups is None else (f"--device-groups={groups}",)
     job = Job(tmp_path, "--trigger=500ms", f"--heartbeat={HEARTBEAT_MS}ms", *grouping)
     query = job.checkpoints / "sessionize"
     old, new, ended = {1, 2, 3, 4}, 5, 1
 
-    def beat(from_ms: int, until_ms: int, wanted: set[int]) -> Callable[[], bool]:
-        return lambda: wanted <= beats(job, from_ms, until_ms).keys()
+    def has_beats(from_ms: int, until_ms: int, sessions: set[int]) -> Callable[[], bool]:
+        return lambda: sessions <= beats_between(job, from_ms, until_ms).keys()
 
     try:
         send(job, "1.json", START, *old)
         job.start()
-        job.wait_until(beat(0, 2**62, old), "all beat", poll_s=0.2)
+        job.wait_until(has_beats(0, 2**62, old), "all beat", poll_s=0.2)
         job.kill()
-        ahead_ms = begin_ahead(query)
+        ahead_ms = start_batch_ahead(query)
         job.start()
         job.wait_until(lambda: batches_of(query)[-1].clock_ms < ahead_ms, "the clock is right again", poll_s=0.1)
-        right_ms = next(after.clock_ms for after in batches_of(query)[::-1] if after.clock_ms < ahead_ms)
+        right_ms = next(batch.clock_ms for batch in batches_of(query)[::-1] if batch.clock_ms < ahead_ms)
         send(job, "2.json", START, new)
-        job.wait_until(beat(right_ms, ahead_ms, {*old, new}), "all beat again", poll_s=0.2, within_s=90)
+        job.wait_until(has_beats(right_ms, ahead_ms, {*old, new}), "all beat again", poll_s=0.2, within_s=90)
         send(job, "3.json", "ApplicationSessionEndBi", ended)
         job.wait_until_done()
         assert job.terminate() == 0
@@ -86,13 +88,13 @@ def test_all_beat_again_after_the_clock_went_back(tmp_path: Path, spark: SparkSe
         job.kill_if_running()
 
     changes = read_table(job.warehouse / "session_changes").of("session_id", "change", "end_reason")
-    lasting = Counter(row for row in changes if row[1] != "heartbeat")
+    state_changes = Counter(row for row in changes if row[1] != "heartbeat")
     started = {(session_id, "started", None): 1 for session_id in (*old, new)}
-    assert lasting == Counter(started | {(ended, "ended", "reported"): 1})
-    after = beats(job, right_ms, ahead_ms)
+    assert state_changes == Counter(started | {(ended, "ended", "reported"): 1})
+    later_beats = beats_between(job, right_ms, ahead_ms)
     for session_id in old:
-        assert min(row["processed_ms"] for row in after[session_id]) <= right_ms + 2 * HEARTBEAT_MS + _RESTART_MS
-    all_due = [(session_id, row["due_ms"]) for session_id, rows in after.items() for row in rows]
+        assert min(row["processed_ms"] for row in later_beats[session_id]) <= right_ms + 2 * HEARTBEAT_MS + _RESTART_MS
+    all_due = [(session_id, row["due_ms"]) for session_id, rows in later_beats.items() for row in rows]
     assert len(all_due) == len(set(all_due))
     assert sum("the clock went back by" in line for line in job.said()) == 1
     entries, timers = entries_and_timers(spark, job.checkpoints)

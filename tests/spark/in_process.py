@@ -1,4 +1,4 @@
-"""The whole job in this process, on the engine of the tests: it starts in a fraction of the time."""
+"""Runs the whole job in this process, on the tests' engine, where it starts in a fraction of the time."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -14,35 +14,35 @@ from tests.spark.test_stream import wait_for
 
 @dataclass(frozen=True)
 class RunningJob:
-    """A job that runs on a thread of its own, and what it has said so far."""
+    """A job that runs on its own thread, and the lines that it has reported so far."""
 
-    said: list[str]
-    done: "Future[Summary]"
+    lines: list[str]
+    future: "Future[Summary]"
 
-    def wait_for(self, condition: Callable[[], bool], what: str) -> None:
-        """Poll until the condition holds; raises what the job raises, and fails where it ended before."""
+    def wait_for(self, condition: Callable[[], bool], awaited: str) -> None:
+        """Poll until the condition holds. Raises the job's error; fails if the job ends first."""
 
         def holds() -> bool:
-            if self.done.done():
-                self.done.result()
-                msg = f"the job has ended before {what}: {self.said[-3:]}"
+            if self.future.done():
+                self.future.result()
+                msg = f"the job has ended before {awaited}: {self.lines[-3:]}"
                 raise AssertionError(msg)
             return condition()
 
-        wait_for(holds, what)
+        wait_for(holds, awaited)
 
 
 @contextmanager
 def job_running(settings: SessionizeSettings) -> Iterator[RunningJob]:
-    """Run the job while the body plays to it, then stop it gracefully; raises what the job raises."""
-    said: list[str] = []
+    """Run the job while the body sends it input, then stop it gracefully. Raises the job's error."""
+    lines: list[str] = []
     stop = threading.Event()
     with ThreadPoolExecutor(1) as pool:
         job = RunningJob(
-            said, pool.submit(sessionize_job.run, settings, stop, sessionize_job.JobCallbacks(said.append))
+            lines, pool.submit(sessionize_job.run, settings, stop, sessionize_job.JobCallbacks(lines.append))
         )
         try:
             yield job
         finally:
             stop.set()
-        job.done.result()
+        job.future.result()

@@ -1,4 +1,4 @@
-"""The backfill on real tables: what a stream made of dirty messages, with maintenance beside it, is found again."""
+"""The backfill on real tables reproduces what a stream made of dirty messages while maintenance ran."""
 
 import itertools
 import json
@@ -31,29 +31,29 @@ from tests.spark.in_process import job_running
 STREAMS = {"pc_sessions": "hostPcId", "console_sessions": "openPsid"}
 PLAYED_S = 20
 SETTLED_S = 10
-"""How long after the last message sessions may still time out, and late Ends be given up."""
+"""How long after the last message sessions may still time out, and late Ends become orphaned."""
 LONG_TRIGGER_MS = 60_000
-"""Micro-batches run at once, and between them is time to stop."""
+"""The first micro-batches run at once, and the pauses between them leave time to stop."""
 MAINTENANCE = {f"{verb} of {SESSION_CHANGES.name}" for verb in ("OPTIMIZE", "VACUUM", "ALTER")}
 
 
 @dataclass
-class Streamed:
-    """What the real job has made of an evening of few devices that report whatever they like."""
+class StreamedEvening:
+    """The tables that the real job made of an evening of few devices with random reports."""
 
     spark: SparkSession
     folder: Path
     maintained: Sequence[str] = ()
-    """What was said of the maintenance that went on beside it."""
+    """The lines that maintenance reported meanwhile."""
 
     def settings(self, **options: object) -> BackfillSettings:
         location = {"warehouse": self.folder / "warehouse", "checkpoints": self.folder / "checkpoints"}
         return BackfillSettings.model_validate(location | options)
 
     def backfill(self, **options: object) -> list[str]:
-        said: list[str] = []
-        backfill.backfill(self.settings(**options), said.append)
-        return said
+        lines: list[str] = []
+        backfill.backfill(self.settings(**options), lines.append)
+        return lines
 
     @property
     def location(self) -> TableLocation:
@@ -64,17 +64,18 @@ class Streamed:
         return self.location.sql_name(SESSIONS.name)
 
     def rows(self) -> list[Row]:
-        """All of `sessions` but when it was."""
+        """All rows of `sessions`, without `updated_at`."""
         return self.spark.sql(
             f"SELECT * EXCEPT (updated_at) FROM {self.sessions} ORDER BY device_id, session_id"
         ).collect()
 
 
-def report(folder: Path, over: threading.Event) -> None:
-    """A file every few tenths of a second: repeats, lost and late messages, disagreeing ones, broken ones.
+def write_files(folder: Path, stop: threading.Event) -> None:
+    """Write a file every few tenths of a second: repeated, lost, late, contradictory and broken messages.
 
-    Each starts a session of its own as well, and ends one that never started, so that the micro-batch that took the file is known of all its messages: of one
-    that changes nothing it otherwise is not, when files come while a slow machine plans a micro-batch (docs/adr/0019-backfill.md).
+    Each file also starts a session of its own, and ends one that never started. Their changes show which micro-batch
+    read the file. Without a change that is unknown if files come while a slow machine plans a micro-batch
+    (docs/adr/0019-backfill.md).
     """
     rng = random.Random(7)
     for number in range(10_000):
@@ -95,34 +96,38 @@ def report(folder: Path, over: threading.Event) -> None:
             lines.append(json.dumps(message).encode())
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
         for session_id, event in ((number, "Start"), (1_000_000 + number, "EndBi")):
-            own = {"appSessionId": session_id, "eventId": f"ApplicationSession{event}", STREAMS[stream]: f"of {number}"}
-            lines.append(json.dumps(own | {"timestamp": at}).encode())
+            own_fields = {
+                "appSessionId": session_id,
+                "eventId": f"ApplicationSession{event}",
+                STREAMS[stream]: f"of {number}",
+            }
+            lines.append(json.dumps(own_fields | {"timestamp": at}).encode())
         hidden = folder / stream / ".next.tmp"
         hidden.write_bytes(b"\n".join(lines) + b"\n")
         hidden.rename(folder / stream / f"{number}.json")
-        if over.wait(rng.choice([0.1, 0.3, 1.5])):
+        if stop.wait(rng.choice([0.1, 0.3, 1.5])):
             return
 
 
-def maintain(spark: SparkSession, location: TableLocation, said: list[str], over: threading.Event) -> None:
-    """The statements of `maintain`, over and over: today's rows are compacted too, and the tables' settings change each time."""
+def maintain_repeatedly(spark: SparkSession, location: TableLocation, lines: list[str], stop: threading.Event) -> None:
+    """Run the statements of `maintain` repeatedly: they also compact today's rows and change table settings."""
     for retention_ms in itertools.cycle([8 * DAY_MS, 7 * DAY_MS]):
         found = {table.name: location.properties(spark, table) for table in TABLES}
         todo = [
             replace(step, sql=step.sql.replace("< current_date()", "<= current_date()"))
             for step in maintenance_steps(location, 1, dict.fromkeys(found, retention_ms), found)
         ]
-        said += run_steps(todo, lambda sql: spark.sql(sql).collect(), said.append, over)
-        if over.wait(1):
+        lines += run_steps(todo, lambda sql: spark.sql(sql).collect(), lines.append, stop)
+        if stop.wait(1):
             return
 
 
-def statements_done(maintained: list[str]) -> set[str]:
+def finished_statements(maintained: list[str]) -> set[str]:
     return {line.removesuffix(" is done") for line in maintained if line.endswith(" is done")}
 
 
 def is_at_rest(spark: SparkSession, location: TableLocation, checkpoints: Path) -> bool:
-    """Whether the job has done and read all, without which nothing may be merged, and every session has ended."""
+    """Whether the job has committed and read everything, which a merge requires, and every session has ended."""
     try:
         refuse_backlog(checkpoints, partial(location.has_append_since, spark, SESSION_CHANGES))
     except CheckpointError:
@@ -131,7 +136,7 @@ def is_at_rest(spark: SparkSession, location: TableLocation, checkpoints: Path) 
 
 
 @pytest.fixture(scope="module")
-def evening(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Streamed:
+def evening(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> StreamedEvening:
     folder = tmp_path_factory.mktemp("an evening")
     for stream in STREAMS:
         (folder / "input" / stream).mkdir(parents=True)
@@ -142,18 +147,18 @@ def evening(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> St
             "mlflow": "off",
         }
     )  # fmt: skip
-    location, over, maintained = TableLocation(folder / "warehouse"), threading.Event(), list[str]()
-    reporter = threading.Thread(target=report, args=(folder / "input", over))
-    maintainer = threading.Thread(target=maintain, args=(spark, location, maintained, over))
+    location, stop, maintained = TableLocation(folder / "warehouse"), threading.Event(), list[str]()
+    reporter = threading.Thread(target=write_files, args=(folder / "input", stop))
+    maintainer = threading.Thread(target=maintain_repeatedly, args=(spark, location, maintained, stop))
     with job_running(settings) as job:
         job.wait_for(lambda: newest_committed_batch(folder / "checkpoints" / ROLLUP) >= 0, "the queries run")
         reporter.start()
         maintainer.start()
         try:
             time.sleep(PLAYED_S)
-            job.wait_for(lambda: statements_done(maintained) >= MAINTENANCE, "maintenance")
+            job.wait_for(lambda: finished_statements(maintained) >= MAINTENANCE, "maintenance")
         finally:
-            over.set()
+            stop.set()
             reporter.join()
             maintainer.join()
         time.sleep(SETTLED_S)
@@ -162,20 +167,20 @@ def evening(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> St
             break
         with job_running(settings.model_copy(update={"trigger": LONG_TRIGGER_MS})) as job:
             job.wait_for(partial(is_at_rest, spark, location, folder / "checkpoints"), "the job to have done all")
-    return Streamed(spark, folder, maintained)
+    return StreamedEvening(spark, folder, maintained)
 
 
 @pytest.fixture
-def streamed(evening: Streamed) -> Iterator[Streamed]:
-    """The evening; its `sessions` are put back as they were."""
+def streamed(evening: StreamedEvening) -> Iterator[StreamedEvening]:
+    """The evening; its table `sessions` is restored after the test."""
     sessions = evening.location.delta_table(evening.spark, SESSIONS)
     version = sessions.history(1).collect()[0].version
     yield evening
     sessions.restoreToVersion(version)
 
 
-def test_what_the_stream_made_is_found_again(streamed: Streamed) -> None:
-    assert statements_done(streamed.maintained) >= MAINTENANCE
+def test_the_backfill_finds_the_sessions_that_the_stream_made(streamed: StreamedEvening) -> None:
+    assert finished_statements(streamed.maintained) >= MAINTENANCE
     assert not any("failed" in line for line in streamed.maintained)
     reasons = streamed.spark.sql(f"SELECT DISTINCT end_reason FROM {streamed.sessions}").collect()
     assert {row.end_reason for row in reasons} >= {"reported", "superseded", "timed_out", "orphaned"}
@@ -186,48 +191,53 @@ def test_what_the_stream_made_is_found_again(streamed: Streamed) -> None:
     assert streamed.backfill(verify=True)[-1] == f"{count:,} sessions, all the same"
 
 
-def test_what_was_changed_is_listed_and_a_merge_mends_it(streamed: Streamed) -> None:
+def test_verify_lists_changed_rows_and_a_merge_repairs_them(streamed: StreamedEvening) -> None:
     sql = streamed.spark.sql
     wrong, lost = sql(
         f"SELECT device_id, session_id FROM {streamed.sessions} WHERE end_reason = 'reported' ORDER BY 1, 2 LIMIT 2"
     ).collect()
     key = "device_id = '{0.device_id}' AND session_id = {0.session_id}"
-    (before,) = sql(f"SELECT * EXCEPT (updated_at) FROM {streamed.sessions} WHERE {key.format(lost)}").collect()
+    (original,) = sql(f"SELECT * EXCEPT (updated_at) FROM {streamed.sessions} WHERE {key.format(lost)}").collect()
     sql(f"UPDATE {streamed.sessions} SET foreground_s = 999 WHERE {key.format(wrong)}")
     sql(f"DELETE FROM {streamed.sessions} WHERE {key.format(lost)}")
-    said: list[str] = []
+    lines: list[str] = []
     with pytest.raises(DifferenceError, match=r"^2 of \d+ sessions differ"):
-        backfill.backfill(streamed.settings(verify=True), said.append)
-    told = [line for line in said if line.startswith("device ")]
-    assert len(told) == 2
-    assert told[0].startswith(f"device {wrong.device_id!r}, session {wrong.session_id}: foreground_s 999, not ")
-    assert told[1] == f"device {lost.device_id!r}, session {lost.session_id}: is not in sessions"
+        backfill.backfill(streamed.settings(verify=True), lines.append)
+    difference_lines = [line for line in lines if line.startswith("device ")]
+    assert len(difference_lines) == 2
+    assert difference_lines[0].startswith(
+        f"device {wrong.device_id!r}, session {wrong.session_id}: foreground_s 999, not "
+    )
+    assert difference_lines[1] == f"device {lost.device_id!r}, session {lost.session_id}: is not in sessions"
     streamed.backfill()
-    (anew,) = sql(
-        f"SELECT * EXCEPT (updated_at) FROM {streamed.sessions.replace('/sessions`', '/sessions_backfill`')} WHERE {key.format(lost)}"
+    (row_again,) = sql(
+        f"SELECT * EXCEPT (updated_at) FROM {streamed.sessions.replace('/sessions`', '/sessions_backfill`')} "
+        f"WHERE {key.format(lost)}"
     ).collect()
-    assert anew == before
+    assert row_again == original
     assert streamed.backfill(merge=True)[-1].startswith("1 sessions are new in sessions")
-    assert sql(f"SELECT * EXCEPT (updated_at) FROM {streamed.sessions} WHERE {key.format(lost)}").collect() == [before]
+    assert sql(f"SELECT * EXCEPT (updated_at) FROM {streamed.sessions} WHERE {key.format(lost)}").collect() == [
+        original
+    ]
 
 
-def test_a_stop_that_was_not_clean_is_told_and_forbids_a_merge(streamed: Streamed) -> None:
+def test_an_unfinished_micro_batch_is_reported_and_prevents_a_merge(streamed: StreamedEvening) -> None:
     offsets = streamed.folder / "checkpoints/archive/offsets"
     number = newest_started_batch(offsets.parent) + 1
     (offsets / str(number)).touch()
     try:
-        told = f"micro-batch {number} of archive is begun and not done"
-        with pytest.raises(CheckpointError, match=f"{told}: start the job"):
+        message = f"micro-batch {number} of archive is begun and not done"
+        with pytest.raises(CheckpointError, match=f"{message}: start the job"):
             streamed.backfill(merge=True)
-        assert f"{told}: the newest rows may differ for that" in streamed.backfill(verify=True)
+        assert f"{message}: the newest rows may differ for that" in streamed.backfill(verify=True)
         today = datetime.now(UTC).date()
-        assert not any(told in line for line in streamed.backfill(**{"from": today, "to": today}, verify=True))
+        assert not any(message in line for line in streamed.backfill(**{"from": today, "to": today}, verify=True))
     finally:
         (offsets / str(number)).unlink()
 
 
-def spoil(streamed: Streamed, bad: str) -> None:
-    """What a bad run may do to `sessions`: wrong ends that win every fold, lost and endless sessions, and invented ones."""
+def damage_sessions(streamed: StreamedEvening, bad: str) -> None:
+    """Damage `sessions` as a bad run may: wrong ends that win every merge, and lost, endless and invented sessions."""
     sessions = streamed.location.delta_table(streamed.spark, SESSIONS)
     end, late = F.col("_shown_end"), F.expr("ended_at + INTERVAL 1 HOUR")
     sessions.update(
@@ -241,14 +251,14 @@ def spoil(streamed: Streamed, bad: str) -> None:
     endless = {"status": F.lit("live"), "revision": F.lit(0), "updated_at": F.col("started_at")}
     sessions.update(F.expr(f"end_reason = 'timed_out' AND {bad}"), nothing | endless)
     sessions.delete(f"end_reason = 'superseded' AND {bad}")
-    theirs = streamed.location.read(streamed.spark.read, SESSIONS).where(bad)
-    streamed.location.append(theirs.withColumn("session_id", F.expr("session_id + 1000000")), SESSIONS)
+    copies = streamed.location.read(streamed.spark.read, SESSIONS).where(bad)
+    streamed.location.append(copies.withColumn("session_id", F.expr("session_id + 1000000")), SESSIONS)
 
 
 @pytest.mark.long
-def test_what_a_bad_run_wrote_is_mended_as_the_runbook_says(streamed: Streamed) -> None:
-    """docs/runbook.md, "A deploy was bad": what it wrote is deleted, merged anew and compared."""
-    sql, before = streamed.spark.sql, streamed.rows()
+def test_rows_of_a_bad_run_are_repaired_as_the_runbook_says(streamed: StreamedEvening) -> None:
+    """docs/runbook.md, "A deploy was bad": its rows are deleted, merged anew and compared."""
+    sql, original_rows = streamed.spark.sql, streamed.rows()
     clocks = [row.at for row in sql(f"SELECT string(updated_at) AS at FROM {streamed.sessions} ORDER BY 1").collect()]
     begin, end = clocks[len(clocks) // 3], clocks[len(clocks) * 2 // 3]
     bad = f"updated_at BETWEEN TIMESTAMP '{begin}' AND TIMESTAMP '{end}'"
@@ -256,11 +266,11 @@ def test_what_a_bad_run_wrote_is_mended_as_the_runbook_says(streamed: Streamed) 
     assert {row.end_reason for row in reasons} == {"reported", "superseded", "timed_out", "orphaned"}
     sooner = f"SELECT * FROM {streamed.sessions} WHERE {bad} AND started_at < TIMESTAMP '{begin}'"
     assert sql(sooner).count(), "sessions that began before the bad run"
-    spoil(streamed, bad)
+    damage_sessions(streamed, bad)
     day = {"from": datetime.now(UTC).date() - timedelta(days=1)}
     with pytest.raises(DifferenceError):
         streamed.backfill(**day, verify=True)
     sql(f"DELETE FROM {streamed.sessions} WHERE {bad}")
     streamed.backfill(**day, merge=True)
-    assert streamed.backfill(**day, verify=True)[-1] == f"{len(before):,} sessions, all the same"
-    assert streamed.rows() == before
+    assert streamed.backfill(**day, verify=True)[-1] == f"{len(original_rows):,} sessions, all the same"
+    assert streamed.rows() == original_rows

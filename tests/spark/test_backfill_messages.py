@@ -1,4 +1,4 @@
-"""What a backfill reads by whole columns of text is what the stream's parser reads; every message ends in the same place."""
+"""The backfill reads messages by whole columns of text, and gets the events that the stream's parser gets."""
 
 import random
 from collections import Counter
@@ -15,7 +15,7 @@ from tests.spark.test_parse import INGESTED, LIMITS, REASONS, at, end, wire
 
 _MESSAGE = "stream string, ingested_at timestamp, value binary"
 _STREAMS = ("pc_sessions", "console_sessions")
-_SAID = ("device_id", "session_id", "is_start", "event_ms", "foreground_s", "account_id")
+_EVENT_COLUMNS = ("device_id", "session_id", "is_start", "event_ms", "foreground_s", "account_id")
 Message = tuple[str, object, bytes | None]
 
 PLAIN = {
@@ -27,7 +27,9 @@ PLAIN = {
     "no account": wire(psnAccountId=...),
     "an empty account": wire(psnAccountId=""),
     "no foreground time": end(totalFgTime=None),
-    "another order": b'{"timestamp":"2026-11-21T12:00:00Z","hostPcId":"a","eventId":"ApplicationSessionStart","appSessionId":1}',
+    "another order": (
+        b'{"timestamp":"2026-11-21T12:00:00Z","hostPcId":"a","eventId":"ApplicationSessionStart","appSessionId":1}'
+    ),
     "no foreground": end(totalFgTime=...),
     "seconds only": wire(timestamp="2026-11-21T12:00:00Z"),
     "the last day of a month": wire(timestamp="2026-11-14T23:59:59.999Z"),
@@ -67,45 +69,45 @@ def messages(values: Iterable[bytes | None]) -> list[Message]:
     return [(stream, INGESTED, value) for value in values for stream in _STREAMS]
 
 
-def compared(
+def read_both_ways(
     spark: SparkSession, rows: list[Message], limits: EventTimeLimits = LIMITS
 ) -> tuple[Counter[Row], Counter[Row]]:
     archived = spark.createDataFrame(rows, _MESSAGE)
     return Counter(read_events(archived, limits).collect()), Counter(valid_events(parse(archived, limits)).collect())
 
 
-def test_every_message_of_the_parser_s_tests(spark: SparkSession) -> None:
-    ours, the_parser_s = compared(spark, messages(value for value, _ in REASONS.values()))
-    assert ours == the_parser_s
-    assert ours
+def test_every_message_of_the_parser_tests_is_read_alike(spark: SparkSession) -> None:
+    from_backfill, from_parser = read_both_ways(spark, messages(value for value, _ in REASONS.values()))
+    assert from_backfill == from_parser
+    assert from_backfill
 
 
-def test_plain_and_other_messages(spark: SparkSession) -> None:
-    ours, the_parser_s = compared(spark, messages([*PLAIN.values(), *NOT_PLAIN.values()]))
-    assert ours == the_parser_s
+def test_plain_and_other_messages_are_read_alike(spark: SparkSession) -> None:
+    from_backfill, from_parser = read_both_ways(spark, messages([*PLAIN.values(), *NOT_PLAIN.values()]))
+    assert from_backfill == from_parser
 
 
-def test_the_ends_of_the_limits(spark: SparkSession) -> None:
+def test_event_times_at_the_limits_are_read_alike(spark: SparkSession) -> None:
     around = [limit_ms + by for limit_ms in (600_000, -7 * 86_400_000) for by in (-1, 0, 1)]
     rows = messages(wire(timestamp=at(ms).replace("+00:00", "Z")) for ms in around)
     rows = [(stream, INGESTED + timedelta(microseconds=999), value) for stream, _, value in rows]
-    ours, the_parser_s = compared(spark, rows)
-    assert ours == the_parser_s
-    assert sum(ours.values()) == 4
+    from_backfill, from_parser = read_both_ways(spark, rows)
+    assert from_backfill == from_parser
+    assert sum(from_backfill.values()) == 4
 
 
-def test_messages_with_bytes_changed(spark: SparkSession) -> None:
-    """Thousands of texts that are nearly messages, each the first of its batch: whatever is read plainly, the parser reads."""
+def test_messages_with_changed_bytes_are_read_alike(spark: SparkSession) -> None:
+    """Thousands of damaged messages, each the first of its batch: the parser agrees with every one read without it."""
     rng = random.Random(8)
     whole = [*PLAIN.values(), *NOT_PLAIN.values()]
     values = [_changed(rng.choice(whole), rng) for _ in range(10_000)]
     rows = [(number, "pc_sessions", INGESTED, value) for number, value in enumerate(values)]
     parsed = parse(spark.createDataFrame(rows, f"number int, {_MESSAGE}"), LIMITS).where("reason IS NULL")
-    events = {row.number: {name: row[name] for name in _SAID} for row in parsed.collect()}
-    plainly = {number: said for number, value in enumerate(values) if (said := _read_plainly(value)) is not None}
-    assert plainly == {number: events.get(number) for number in plainly}
-    assert len(plainly) > 500
-    assert len(events) > len(plainly) + 100
+    events = {row.number: {name: row[name] for name in _EVENT_COLUMNS} for row in parsed.collect()}
+    plain_events = {number: event for number, value in enumerate(values) if (event := _read_plainly(value)) is not None}
+    assert plain_events == {number: events.get(number) for number in plain_events}
+    assert len(plain_events) > 500
+    assert len(events) > len(plain_events) + 100
 
 
 def _changed(text: bytes, rng: random.Random) -> bytes:
@@ -122,12 +124,12 @@ def _changed(text: bytes, rng: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("name", PLAIN)
-def test_what_is_plain_is_read_without_the_parser(name: str) -> None:
+def test_a_plain_message_is_read_without_the_parser(name: str) -> None:
     assert _read_plainly(PLAIN[name]) is not None
 
 
 @pytest.mark.parametrize("name", NOT_PLAIN)
-def test_what_is_not_plain_is_left_to_the_parser(name: str) -> None:
+def test_a_message_that_is_not_plain_goes_to_the_parser(name: str) -> None:
     assert _read_plainly(NOT_PLAIN[name]) is None
 
 
@@ -139,9 +141,9 @@ def _read_plainly(value: bytes) -> dict[str, object] | None:
     return row["plain"]
 
 
-def test_more_forms_than_are_looked_for(spark: SparkSession) -> None:
-    """Each message with another field of its own, and some broken ones before them: what is left over the parser reads."""
+def test_messages_of_more_forms_than_the_bound_are_read_alike(spark: SparkSession) -> None:
+    """Each message has a field of its own, and broken ones come first: the parser reads those beyond the bound."""
     values = [*(b"{" for _ in range(10)), *(wire(appSessionId=n, **{f"field{n}": n}) for n in range(30))]
-    ours, the_parser_s = compared(spark, messages(values))
-    assert ours == the_parser_s
-    assert sum(ours.values()) == 30
+    from_backfill, from_parser = read_both_ways(spark, messages(values))
+    assert from_backfill == from_parser
+    assert sum(from_backfill.values()) == 30

@@ -1,4 +1,4 @@
-"""Somebody changes a table within a transaction of the stream: it is done once more, and its rows are there once."""
+"""Another writer changes a table during a transaction of the stream: it is retried, and writes its rows once."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -39,24 +39,24 @@ def wait_for(flag: Path) -> None:
         time.sleep(0.05)
 
 
-class Meanwhile:
-    """Rows that are not there before something else was done to the table, and that may be read again and again after it."""
+class ConcurrentChange:
+    """Delays the rows of a transaction until another statement has changed the table; they can be read repeatedly."""
 
     def __init__(self, folder: Path) -> None:
         self._is_read, self._is_done = folder / "is read", folder / "is done"
 
-    def late(self, rows: DataFrame) -> DataFrame:
+    def delayed(self, rows: DataFrame) -> DataFrame:
         is_read, is_done = self._is_read, self._is_done
 
-        def late(batches: Iterator[Any]) -> Iterator[Any]:
+        def delayed(batches: Iterator[Any]) -> Iterator[Any]:
             is_read.touch()
             wait_for(is_done)
             return batches
 
-        return rows.coalesce(1).mapInArrow(late, rows.schema)
+        return rows.coalesce(1).mapInArrow(delayed, rows.schema)
 
     def do(self, transaction: Callable[[], None], spark: SparkSession, statement: str) -> BaseException | None:
-        """Let the statement come between the begin and the commit of the transaction; what that raised."""
+        """Run the statement between the start and the commit of the transaction; return what the transaction raised."""
         with ThreadPoolExecutor(1) as pool:
             running = pool.submit(transaction)
             try:
@@ -67,35 +67,38 @@ class Meanwhile:
             return running.exception(DEADLINE_S)
 
 
-@pytest.mark.parametrize("again", [True, False])
-def test_an_append_meets_new_settings_of_the_table(
-    spark: SparkSession, location: TableLocation, tmp_path: Path, *, again: bool
+@pytest.mark.parametrize("is_retried", [True, False])
+def test_an_append_is_retried_after_the_settings_of_the_table_change(
+    spark: SparkSession, location: TableLocation, tmp_path: Path, *, is_retried: bool
 ) -> None:
-    meanwhile = Meanwhile(tmp_path)
+    concurrent_change = ConcurrentChange(tmp_path)
     rollup.merge(location.delta_table(spark, SESSIONS), frame(spark, [a_change(1)]))
-    late = meanwhile.late(spark.createDataFrame(location.read(spark.read, SESSIONS).collect(), SESSIONS.schema))
-    append = TableLocation.append if again else TableLocation.append.__wrapped__
-    error = meanwhile.do(
-        lambda: append(location, late, SESSIONS, txnAppId="w", txnVersion="1"),
-        spark,
-        f"ALTER TABLE {location.sql_name(SESSIONS.name)} SET TBLPROPERTIES ('delta.logRetentionDuration' = 'interval 9 days')",
+    delayed = concurrent_change.delayed(
+        spark.createDataFrame(location.read(spark.read, SESSIONS).collect(), SESSIONS.schema)
     )
-    assert error is None if again else is_conflict(error)
-    assert location.read(spark.read, SESSIONS).count() == (2 if again else 1)
+    append = TableLocation.append if is_retried else TableLocation.append.__wrapped__
+    error = concurrent_change.do(
+        lambda: append(location, delayed, SESSIONS, txnAppId="w", txnVersion="1"),
+        spark,
+        f"ALTER TABLE {location.sql_name(SESSIONS.name)} "
+        "SET TBLPROPERTIES ('delta.logRetentionDuration' = 'interval 9 days')",
+    )
+    assert error is None if is_retried else is_conflict(error)
+    assert location.read(spark.read, SESSIONS).count() == (2 if is_retried else 1)
 
 
-@pytest.mark.parametrize("again", [True, False])
-def test_a_merge_meets_rows_that_are_deleted(
-    spark: SparkSession, location: TableLocation, tmp_path: Path, *, again: bool
+@pytest.mark.parametrize("is_retried", [True, False])
+def test_a_merge_is_retried_after_rows_are_deleted(
+    spark: SparkSession, location: TableLocation, tmp_path: Path, *, is_retried: bool
 ) -> None:
-    meanwhile, sessions = Meanwhile(tmp_path), location.delta_table(spark, SESSIONS)
+    concurrent_change, sessions = ConcurrentChange(tmp_path), location.delta_table(spark, SESSIONS)
     rollup.merge(sessions, frame(spark, [a_change(1), a_change(2)]))
     ended = a_change(2, kind=ChangeKind.ENDED, ended_ms=T + 1, end_reason=EndReason.REPORTED)
-    late = meanwhile.late(frame(spark, [ended]))
-    merge = rollup.merge if again else rollup.merge.__wrapped__
-    error = meanwhile.do(
-        lambda: merge(sessions, late), spark, f"DELETE FROM {location.sql_name(SESSIONS.name)} WHERE session_id = 1"
+    delayed = concurrent_change.delayed(frame(spark, [ended]))
+    merge = rollup.merge if is_retried else rollup.merge.__wrapped__
+    error = concurrent_change.do(
+        lambda: merge(sessions, delayed), spark, f"DELETE FROM {location.sql_name(SESSIONS.name)} WHERE session_id = 1"
     )
-    assert error is None if again else is_conflict(error)
+    assert error is None if is_retried else is_conflict(error)
     rows = location.read(spark.read, SESSIONS).select("session_id", "status").collect()
-    assert [tuple(row) for row in rows] == [(2, "ended" if again else "live")]
+    assert [tuple(row) for row in rows] == [(2, "ended" if is_retried else "live")]

@@ -1,4 +1,4 @@
-"""An account is gone from every table and file, and nothing of other players with it."""
+"""An erasure removes an account from every table and file, and removes nothing of other players."""
 
 import hmac
 import json
@@ -32,43 +32,45 @@ AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def message(session_id: int, event: str, account_id: str | None = None, device: str = "d1") -> bytes:
-    said: dict[str, Any] = {"appSessionId": session_id, "eventId": f"ApplicationSession{event}"}
-    said |= {"hostPcId": device, "timestamp": AT.isoformat(timespec="milliseconds")}
-    return json.dumps(said | ({} if account_id is None else {"psnAccountId": account_id})).encode()
+    fields: dict[str, Any] = {"appSessionId": session_id, "eventId": f"ApplicationSession{event}"}
+    fields |= {"hostPcId": device, "timestamp": AT.isoformat(timespec="milliseconds")}
+    return json.dumps(fields | ({} if account_id is None else {"psnAccountId": account_id})).encode()
 
 
-ANN_S = [
+ANN_MESSAGES = [
     message(1, "Start", ANN), message(1, "EndBi"), message(3, "Start", None, "d2"), message(3, "EndBi", ANN, "d2"),
     message(4, "EndBi", ANN, "d2"), message(5, "EndBi", ANN, "d3"), message(6, "Unknown", ANN),
     message(7, "Start", ANN)[:-2], message(8, "Start", ANN).replace(b"ann", b"\\u0061nn"),
 ]  # fmt: skip
-OTHERS = [
+OTHER_MESSAGES = [
     message(2, "Start", BOB), message(2, "EndBi", BOB), message(4, "Start", BOB, "d2"), message(9, "Start", CID),
     message(4, "EndBi", None, "d2"), message(9, "EndBi"), message(7, "Start", BOB)[:-2], message(7, "Start", CID)[:-2],
 ]  # fmt: skip
 
 
-def ended(session_id: int, account_id: str | None, device: str = "d1", **others: object) -> tuple:
+def an_end(session_id: int, account_id: str | None, device: str = "d1", **fields: object) -> tuple:
     return a_change(
         device_id=device, session_id=session_id, account_id=account_id, change="ended", ended_ms=1_763_726_400_000,
-        **{"end_reason": "reported"} | others,
+        **{"end_reason": "reported"} | fields,
     )  # fmt: skip
 
 
 CHANGES = [
-    a_change(session_id=1, account_id=ANN), ended(1, ANN), a_change(session_id=2, account_id=BOB), ended(2, BOB),
-    a_change(device_id="d2", session_id=3), ended(3, ANN, "d2"), a_change(device_id="d2", session_id=4, account_id=BOB),
-    ended(4, ANN, "d2", end_reason="orphaned", started_ms=None, duration_ms=None), ended(4, BOB, "d2"),
-    ended(5, ANN, "d3", end_reason="orphaned", started_ms=None, duration_ms=None), a_change(session_id=9, account_id=CID),
-    # An End that was given up, then a Start of somebody else: the row is that player's, and the end that it shows ANN's.
-    ended(10, ANN, "d4", end_reason="orphaned", started_ms=None, duration_ms=None),
+    a_change(session_id=1, account_id=ANN), an_end(1, ANN), a_change(session_id=2, account_id=BOB), an_end(2, BOB),
+    a_change(device_id="d2", session_id=3), an_end(3, ANN, "d2"),
+    a_change(device_id="d2", session_id=4, account_id=BOB),
+    an_end(4, ANN, "d2", end_reason="orphaned", started_ms=None, duration_ms=None), an_end(4, BOB, "d2"),
+    an_end(5, ANN, "d3", end_reason="orphaned", started_ms=None, duration_ms=None),
+    a_change(session_id=9, account_id=CID),
+    # An orphaned End of ANN, then a Start of BOB: the row is BOB's, and the end that it shows is ANN's.
+    an_end(10, ANN, "d4", end_reason="orphaned", started_ms=None, duration_ms=None),
     a_change(device_id="d4", session_id=10, account_id=BOB),
 ]  # fmt: skip
-CHANGES_OF_OTHERS = {("d1", 2, BOB), ("d2", 4, BOB), ("d1", 9, CID), ("d4", 10, BOB)}
+OTHER_SESSIONS = {("d1", 2, BOB), ("d2", 4, BOB), ("d1", 9, CID), ("d4", 10, BOB)}
 
 
 def catch_up(spark: SparkSession, location: TableLocation, checkpoints: Path) -> None:
-    """What the query rollup does until it has read all."""
+    """Do what the query `rollup` does, until it has read everything."""
     rows = location.read(spark.readStream.option("skipChangeCommits", "true"), SESSION_CHANGES)
     merging = rows.where("change != 'heartbeat'").writeStream.foreachBatch(
         lambda batch, _: rollup.merge(location.delta_table(batch.sparkSession, SESSIONS), batch)
@@ -81,14 +83,14 @@ def catch_up(spark: SparkSession, location: TableLocation, checkpoints: Path) ->
 def location(spark: SparkSession, tmp_path: Path) -> TableLocation:
     location = TableLocation(tmp_path / "warehouse")
     empty_tables(spark, location, owner=reopened(tmp_path / "checkpoints").id)
-    rows = [("pc_sessions", None, None, "f", AT, value, AT.date()) for value in ANN_S + OTHERS]
+    rows = [("pc_sessions", None, None, "f", AT, value, AT.date()) for value in ANN_MESSAGES + OTHER_MESSAGES]
     messages = spark.createDataFrame(rows, RAW_EVENTS.schema)
     archive = ArchiveSink(location, "archive", "writer", lambda _: None, ())
     archive(parse(messages, EventTimeLimits(1_000, 1_000)), 0)
     changes = to_session_changes(spark.createDataFrame(CHANGES, OUTPUT_SCHEMA))
     location.append(changes, SESSION_CHANGES)
     catch_up(spark, location, tmp_path / "checkpoints")
-    # As a later MERGE leaves it: rows that a deletion vector hides.
+    # Like a later MERGE, this leaves rows that a deletion vector hides.
     spark.sql(
         f"UPDATE {location.sql_name('sessions')} SET updated_at = updated_at + INTERVAL 1 SECOND WHERE device_id = 'd2'"
     )
@@ -104,8 +106,8 @@ def settings(location: TableLocation) -> EraseSettings:
     )
 
 
-class State:
-    """What the operator remembers, without an operator."""
+class FakeState:
+    """A stand-in for the operator's state."""
 
     def __init__(self, spark: SparkSession, _checkpoints: Path) -> None:
         self._spark = spark
@@ -115,19 +117,19 @@ class State:
         return self._spark.createDataFrame(rows, "device_id string, session_id bigint, account_id string")
 
 
-class StateReaderOfNobody(State):
+class EmptyFakeState(FakeState):
     def sessions(self) -> Any:
         return super().sessions().where("false")
 
 
-def players(spark: SparkSession, location: TableLocation, table: Table) -> set[tuple]:
+def sessions_in(spark: SparkSession, location: TableLocation, table: Table) -> set[tuple]:
     return {
         tuple(row) for row in location.read(spark.read, table).select("device_id", "session_id", "account_id").collect()
     }
 
 
-def ends_shown(spark: SparkSession, location: TableLocation, table: Table) -> dict[int, tuple]:
-    """By session whose it is, and the reason and the account of the end that its row shows, internally too."""
+def shown_ends(spark: SparkSession, location: TableLocation, table: Table) -> dict[int, tuple]:
+    """By session id: account, end reason, and the end reason and account of the internal `_shown_end`."""
     rows = location.read(spark.read, table).where("_shown_end IS NOT NULL")
     return {
         row.session_id: (row.account_id, row.end_reason, row._shown_end.end_reason, row._shown_end.account_id)
@@ -136,42 +138,42 @@ def ends_shown(spark: SparkSession, location: TableLocation, table: Table) -> di
 
 
 def messages(spark: SparkSession, location: TableLocation, table: Table) -> list[bytes]:
-    told = location.read(spark.read, table).where("value IS NOT NULL").select("value")
-    return sorted(bytes(row.value) for row in told.collect())
+    rows = location.read(spark.read, table).where("value IS NOT NULL").select("value")
+    return sorted(bytes(row.value) for row in rows.collect())
 
 
-def places(spark: SparkSession, location: TableLocation) -> list[tuple]:
-    """Where messages came from: what a warm start takes from the table."""
+def positions(spark: SparkSession, location: TableLocation) -> list[tuple]:
+    """Where messages came from; a warm start reads this from the table."""
     rows = location.read(spark.read, RAW_EVENTS).select("stream", "partition", "offset", "file", "ingested_at")
     return sorted(map(tuple, rows.collect()), key=str)
 
 
-def holding(folder: Path, text: str) -> Iterator[Path]:
-    """The files that hold a text, each by itself, whatever a table's log says of it; Parquet is read, the rest is bytes."""
+def files_that_contain(folder: Path, text: str) -> Iterator[Path]:
+    """The files that contain a text, also those that no table log names. Parquet is decoded, others are bytes."""
     for file in folder.rglob("*"):
         if file.is_file():
-            held = repr(pq.ParquetFile(file).read().to_pylist()) if file.suffix == ".parquet" else ""
-            if text in held or text.encode() in file.read_bytes():
+            content = repr(pq.ParquetFile(file).read().to_pylist()) if file.suffix == ".parquet" else ""
+            if text in content or text.encode() in file.read_bytes():
                 yield file.relative_to(folder)
 
 
-def test_an_account_is_gone_from_tables_and_files_and_others_are_left_whole(
+def test_an_erasure_removes_an_account_from_tables_and_files_and_leaves_others_unchanged(
     spark: SparkSession, location: TableLocation, settings: EraseSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert location.warehouse is not None
     assert settings.checkpoints is not None
     (settings.checkpoints / "sessionize" / "state").mkdir(parents=True)
-    monkeypatch.setattr(ops, "StateReader", State)
+    monkeypatch.setattr(ops, "StateReader", FakeState)
     assert {SESSIONS.name, RAW_EVENTS.name, BACKFILL.name} <= {
-        file.parts[0] for file in holding(location.warehouse, ANN)
+        file.parts[0] for file in files_that_contain(location.warehouse, ANN)
     }
-    assert ends_shown(spark, location, SESSIONS)[10] == (BOB, "reported", "orphaned", ANN)
+    assert shown_ends(spark, location, SESSIONS)[10] == (BOB, "reported", "orphaned", ANN)
 
-    before = places(spark, location)
+    positions_before = positions(spark, location)
     receipt = ops.erase(settings, lambda _: None)
-    assert players(spark, location, SESSIONS) == players(spark, location, SESSION_CHANGES) == CHANGES_OF_OTHERS
-    assert places(spark, location) == before, "a file without a row would be read again by a warm start"
-    assert messages(spark, location, RAW_EVENTS) == sorted(OTHERS)
+    assert sessions_in(spark, location, SESSIONS) == sessions_in(spark, location, SESSION_CHANGES) == OTHER_SESSIONS
+    assert positions(spark, location) == positions_before, "a file without a row would be read again by a warm start"
+    assert messages(spark, location, RAW_EVENTS) == sorted(OTHER_MESSAGES)
     counts = {"raw_events": 9, "quarantine": 2, "session_changes": 7, "sessions_backfill": 3, "sessions": 3}
     assert receipt.deleted == counts
     assert (receipt.unnamed, receipt.state) == (2, 2)
@@ -180,48 +182,50 @@ def test_an_account_is_gone_from_tables_and_files_and_others_are_left_whole(
         history = location.delta_table(spark, table).history().select("operationParameters", "userMetadata")
         assert ANN not in str(history.collect()), "what deletes a name must not write it down"
     for table in (SESSIONS, BACKFILL):
-        assert ends_shown(spark, location, table) == {
+        assert shown_ends(spark, location, table) == {
             2: (BOB, "reported", "reported", BOB),
             4: (BOB, "reported", "reported", BOB),
             10: (BOB, "reported", "orphaned", None),
         }
 
-    # Later: what the tables no longer refer to is deleted, by what maintain does.
-    monkeypatch.setattr(ops, "StateReader", StateReaderOfNobody)
+    # Later, the statements of maintain delete the files that no table refers to.
+    monkeypatch.setattr(ops, "StateReader", EmptyFakeState)
     spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
     try:
-        found = {table.name: location.properties(spark, table) for table in TABLES}
-        for step in maintenance_steps(location, 1, dict.fromkeys(found, 0), found):
+        properties = {table.name: location.properties(spark, table) for table in TABLES}
+        for step in maintenance_steps(location, 1, dict.fromkeys(properties, 0), properties):
             spark.sql(step.sql)
     finally:
         spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
-    assert {file.parts[1] for file in holding(location.warehouse, ANN)} <= {"_delta_log"}, "until the log is cleaned"
+    assert {file.parts[1] for file in files_that_contain(location.warehouse, ANN)} <= {"_delta_log"}, (
+        "until the log is cleaned"
+    )
 
-    again = ops.erase(settings, lambda _: None)
-    assert set(again.deleted.values()) == {0}
-    assert (again.unnamed, again.state) == (0, 0)
+    second_receipt = ops.erase(settings, lambda _: None)
+    assert set(second_receipt.deleted.values()) == {0}
+    assert (second_receipt.unnamed, second_receipt.state) == (0, 0)
 
 
 @pytest.mark.long
-def test_what_rollup_would_bring_back_it_must_have_read(
+def test_an_erasure_is_refused_until_rollup_has_read_all_changes(
     spark: SparkSession, location: TableLocation, settings: EraseSettings
 ) -> None:
     assert settings.checkpoints is not None
-    late = [a_change(session_id=11, account_id=ANN), ended(11, ANN)]
-    location.append(to_session_changes(spark.createDataFrame(late, OUTPUT_SCHEMA)), SESSION_CHANGES)
+    late_changes = [a_change(session_id=11, account_id=ANN), an_end(11, ANN)]
+    location.append(to_session_changes(spark.createDataFrame(late_changes, OUTPUT_SCHEMA)), SESSION_CHANGES)
     location.delta_table(spark, SESSION_CHANGES).optimize().executeCompaction()
     with pytest.raises(CheckpointError, match="rollup has not read all of session_changes"):
         ops.erase(settings, lambda _: None)
-    assert messages(spark, location, RAW_EVENTS) == sorted(ANN_S + OTHERS)
+    assert messages(spark, location, RAW_EVENTS) == sorted(ANN_MESSAGES + OTHER_MESSAGES)
 
     catch_up(spark, location, settings.checkpoints)
     assert ops.erase(settings, lambda _: None).deleted["sessions"] == 4
     catch_up(spark, location, settings.checkpoints)
-    assert players(spark, location, SESSIONS) == CHANGES_OF_OTHERS
+    assert sessions_in(spark, location, SESSIONS) == OTHER_SESSIONS
 
 
 @pytest.mark.long
-def test_sessions_that_retention_took_are_found_by_their_changes_also_by_a_second_run(
+def test_sessions_deleted_by_retention_are_found_through_their_changes_even_by_a_second_run(
     spark: SparkSession, location: TableLocation, settings: EraseSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spark.sql(f"DELETE FROM {location.sql_name(SESSIONS.name)} WHERE session_id IN (1, 3, 4)")
@@ -238,14 +242,14 @@ def test_sessions_that_retention_took_are_found_by_their_changes_also_by_a_secon
         patch.setattr(ops._Erasure, "_delete_matching", cut_off)
         with pytest.raises(InterruptedError):
             ops.erase(settings, lambda _: None)
-    assert players(spark, location, SESSION_CHANGES) > CHANGES_OF_OTHERS
+    assert sessions_in(spark, location, SESSION_CHANGES) > OTHER_SESSIONS
     ops.erase(settings, lambda _: None)
-    assert players(spark, location, SESSION_CHANGES) == CHANGES_OF_OTHERS
-    assert players(spark, location, SESSIONS) == CHANGES_OF_OTHERS - {("d2", 4, BOB)}
-    assert messages(spark, location, RAW_EVENTS) == sorted(OTHERS)
+    assert sessions_in(spark, location, SESSION_CHANGES) == OTHER_SESSIONS
+    assert sessions_in(spark, location, SESSIONS) == OTHER_SESSIONS - {("d2", 4, BOB)}
+    assert messages(spark, location, RAW_EVENTS) == sorted(OTHER_MESSAGES)
 
 
-def test_the_receipt_names_accounts_by_the_callers_key_or_not_at_all(tmp_path: Path) -> None:
+def test_the_receipt_holds_hashes_of_accounts_under_the_callers_key_or_none(tmp_path: Path) -> None:
     key = tmp_path / "key"
     key.write_bytes(b"0123456789abcdef\n")
     assert ops._hashes([ANN], None) == []
@@ -258,11 +262,11 @@ def test_the_receipt_names_accounts_by_the_callers_key_or_not_at_all(tmp_path: P
 
 
 @pytest.mark.parametrize("account", [",", "", " "])
-def test_a_separator_is_no_account(tmp_path: Path, account: str) -> None:
+def test_an_account_without_a_letter_or_digit_is_refused(tmp_path: Path, account: str) -> None:
     with pytest.raises(ValueError, match="has no letter or digit"):
         EraseSettings(warehouse=tmp_path, checkpoints=tmp_path, account=("ann", account))
 
 
-def test_an_account_must_be_named(tmp_path: Path) -> None:
+def test_an_erasure_without_an_account_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="--account is missing"):
         ops.erase(EraseSettings(warehouse=tmp_path, checkpoints=tmp_path), lambda _: None)

@@ -27,38 +27,38 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 def settings(servers: str, **options: object) -> SessionizeSettings:
-    homes = {"warehouse": Path("w"), "checkpoints": Path("c")}
-    return SessionizeSettings.model_validate({"source": "kafka", "bootstrap_servers": servers, **homes, **options})
+    locations = {"warehouse": Path("w"), "checkpoints": Path("c")}
+    return SessionizeSettings.model_validate({"source": "kafka", "bootstrap_servers": servers, **locations, **options})
 
 
-def test_topics_that_are_there_pass(spark: SparkSession, broker: Broker) -> None:
+def test_existing_topics_are_accepted(spark: SparkSession, broker: Broker) -> None:
     kafka_source.check_topics(spark, settings(broker.bootstrap_servers), STREAMS)
 
 
-def refusal(spark: SparkSession, servers: str, topics: tuple[str, ...] = STREAMS, **options: object) -> str:
-    with pytest.raises(ConfigurationError) as told:
+def refusal_message(spark: SparkSession, servers: str, topics: tuple[str, ...] = STREAMS, **options: object) -> str:
+    with pytest.raises(ConfigurationError) as error:
         kafka_source.check_topics(spark, settings(servers, **options), topics)
-    assert "\n" not in str(told.value)
-    return str(told.value).removeprefix(f"--bootstrap-servers {servers}")
+    assert "\n" not in str(error.value)
+    return str(error.value).removeprefix(f"--bootstrap-servers {servers}")
 
 
 def test_a_missing_topic_is_named(spark: SparkSession, broker: Broker) -> None:
     topics = ("pc_sessions", "nowhere")
-    assert refusal(spark, broker.bootstrap_servers, topics).startswith(" has no topic nowhere: create it")
+    assert refusal_message(spark, broker.bootstrap_servers, topics).startswith(" has no topic nowhere: create it")
 
 
 @pytest.mark.parametrize("servers", ["nowhere.invalid:9092", "nowhere"])
-def test_no_address_is_told(spark: SparkSession, servers: str) -> None:
-    assert refusal(spark, servers).startswith(" is no broker's address: write HOST:PORT")
+def test_an_invalid_broker_address_is_refused(spark: SparkSession, servers: str) -> None:
+    assert refusal_message(spark, servers).startswith(" is no broker's address: write HOST:PORT")
 
 
-def test_a_broker_that_is_down_is_told_soon(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_does_not_answer_in_time_is_refused(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_source, "_ANSWER_WITHIN_MS", 1_000)
-    assert refusal(spark, "127.0.0.1:9").startswith(" does not answer within")
+    assert refusal_message(spark, "127.0.0.1:9").startswith(" does not answer within")
 
 
-def test_a_wrong_option_of_the_client_is_told(spark: SparkSession, broker: Broker) -> None:
-    line = refusal(spark, broker.bootstrap_servers, kafka_option=("kafka.security.protocol=TELNET",))
+def test_an_invalid_client_option_is_refused(spark: SparkSession, broker: Broker) -> None:
+    line = refusal_message(spark, broker.bootstrap_servers, kafka_option=("kafka.security.protocol=TELNET",))
     assert "Invalid value TELNET for configuration security.protocol" in line
 
 
@@ -67,23 +67,25 @@ Read = Callable[[SessionizeSettings, int], list[bytes]]
 
 @pytest.fixture
 def read(spark: SparkSession, tmp_path: Path) -> Read:
-    def read(chosen: SessionizeSettings, begun_ms: int) -> list[bytes]:
-        found: list[bytes] = []
+    def read(read_settings: SessionizeSettings, begun_ms: int) -> list[bytes]:
+        values: list[bytes] = []
 
-        def keep(batch: DataFrame, _batch_id: int) -> None:
+        def collect_values(batch: DataFrame, _batch_id: int) -> None:
             try:
-                found.extend(bytes(row.value) for row in batch.select("value").collect())
+                values.extend(bytes(row.value) for row in batch.select("value").collect())
             except Exception as error:  # noqa: BLE001 - as a sink does
                 raise StreamError(root_cause(str(error))) from None
 
-        records = kafka_source.kafka_messages(spark, chosen, begun_ms, None)
-        writer = records.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        records = kafka_source.kafka_messages(spark, read_settings, begun_ms, None)
+        writer = records.writeStream.foreachBatch(collect_values).option(
+            "checkpointLocation", str(tmp_path / "checkpoint")
+        )
         query = writer.trigger(availableNow=True).start()
         try:
             assert query.awaitTermination(60)
         finally:
             query.stop()
-        return found
+        return values
 
     return read
 
@@ -94,8 +96,8 @@ def produce(broker: Broker, value: bytes) -> None:
     assert producer.flush(20) == 0
 
 
-def test_latest_begins_where_the_checkpoint_was_begun(broker: Broker, read: Read) -> None:
-    """Whenever the query itself starts: two queries that start one after the other must see the same."""
+def test_latest_begins_at_the_time_when_the_checkpoint_was_created(broker: Broker, read: Read) -> None:
+    """The start of the query itself does not matter: queries that start one after the other must read the same."""
     produce(broker, b"early")
     begun_ms = wall_clock_ms() + kafka_source.CLOCKS_DIFFER_MS + 1
     while wall_clock_ms() <= begun_ms - kafka_source.CLOCKS_DIFFER_MS:
@@ -105,20 +107,20 @@ def test_latest_begins_where_the_checkpoint_was_begun(broker: Broker, read: Read
     assert read(latest, begun_ms) == [b"late"]
 
 
-def test_latest_of_topics_without_anything_newer_is_their_end(broker: Broker, read: Read) -> None:
+def test_latest_is_the_end_of_a_topic_without_newer_records(broker: Broker, read: Read) -> None:
     latest = settings(broker.bootstrap_servers, starting_offsets="latest")
     assert read(latest, wall_clock_ms() + 2 * kafka_source.CLOCKS_DIFFER_MS) == []
 
 
-def test_records_that_are_deleted_before_they_are_read_end_the_query(broker: Broker, read: Read) -> None:
-    """And the message says how to go on without them."""
-    chosen = settings(broker.bootstrap_servers)
+def test_records_deleted_before_they_are_read_stop_the_query(broker: Broker, read: Read) -> None:
+    """The message says how to continue without them."""
+    read_settings = settings(broker.bootstrap_servers)
     produce(broker, b"read")
-    assert b"read" in read(chosen, 0)
+    assert b"read" in read(read_settings, 0)
     produce(broker, b"deleted")
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     for deletion in admin.delete_records([TopicPartition("console_sessions", 0, OFFSET_END)]).values():
         deletion.result(30)
-    with pytest.raises(StreamingQueryException) as failed:
-        read(chosen, 0)
-    assert "start once with --accept-data-loss" in remedy_for([root_cause(str(failed.value))])
+    with pytest.raises(StreamingQueryException) as error:
+        read(read_settings, 0)
+    assert "start once with --accept-data-loss" in remedy_for([root_cause(str(error.value))])

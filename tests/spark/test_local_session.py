@@ -1,4 +1,4 @@
-"""A local engine's own folders: none where it was started."""
+"""A local engine creates its folders next to its log, and none where it was started."""
 
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -6,13 +6,13 @@ from urllib.parse import urlsplit
 from pyspark.sql import SparkSession
 
 
-def test_an_engine_makes_its_folders_beside_its_log(spark: SparkSession) -> None:
+def test_a_local_engine_creates_its_folders_next_to_its_log(spark: SparkSession) -> None:
     spark.sql("CREATE DATABASE of_this_test")
     try:
-        (made,) = (row.locationUri for row in spark.catalog.listDatabases() if row.name == "of_this_test")
+        (created,) = (row.locationUri for row in spark.catalog.listDatabases() if row.name == "of_this_test")
     finally:
         spark.sql("DROP DATABASE of_this_test")
-    folder = Path(urlsplit(made).path).parent
+    folder = Path(urlsplit(created).path).parent
     assert folder.name == "spark-warehouse"
     assert (folder.parent / "engine.log").is_file()
     assert folder.parent != Path.cwd()

@@ -1,4 +1,7 @@
-"""Sessions of hours under the default rules, from the operator to the views: one of three hours, one whose End comes a day late."""
+"""Long sessions under the default rules, from the operator to the views.
+
+One session lasts three hours; the End of another one comes a day late.
+"""
 
 from datetime import UTC, date, datetime
 from functools import partial
@@ -25,22 +28,22 @@ MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
 BEGIN_MS = int(datetime(2026, 11, 20, 10, tzinfo=UTC).timestamp() * 1_000)
-PLAYED_MS = 3 * HOUR_MS
+DURATION_MS = 3 * HOUR_MS
 FRIDAY, SATURDAY = date(2026, 11, 20), date(2026, 11, 21)
 
 Changes = list[dict[str, Any]]
 
 
-def played(
+def play_session(
     device_id: str, end_comes_ms: int, until_ms: int, every_ms: int, device_groups: int | None = None
 ) -> Changes:
-    """The changes of a session of three hours, in micro-batches from its Start on; its End reaches the job at `end_comes_ms`."""
+    """The changes of a three-hour session, in micro-batches from its Start on; its End comes after `end_comes_ms`."""
     engine = Engine(RULES, device_groups)
     key_of = (lambda device_id: device_id) if device_groups is None else partial(group_of, device_groups)
-    started, ended = Start(1, BEGIN_MS, Platform.PC, BEGIN_MS, "ann"), BEGIN_MS + end_comes_ms
+    start, end_ingested_ms = Start(1, BEGIN_MS, Platform.PC, BEGIN_MS, "ann"), BEGIN_MS + end_comes_ms
     events: dict[int, Event] = {
-        BEGIN_MS: started,
-        ended: End(1, BEGIN_MS + PLAYED_MS, Platform.PC, ended, None, foreground_s=10_000),
+        BEGIN_MS: start,
+        end_ingested_ms: End(1, BEGIN_MS + DURATION_MS, Platform.PC, end_ingested_ms, None, foreground_s=10_000),
     }
     return [
         row
@@ -55,72 +58,73 @@ def reasons(changes: Changes) -> list[str]:
 
 
 class Tables:
-    """The tables and views over the changes that they have been given."""
+    """The tables and views over the changes that a test has written."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.spark, self.location = spark, TableLocation(folder)
         empty_tables(spark, self.location, owner="test")
         create_views(spark, self.location)
 
-    def take(self, changes: Changes) -> None:
-        """As the job does: all into `session_changes`, then what is no heartbeat into `sessions`."""
+    def write(self, changes: Changes) -> None:
+        """Write changes as the job does: all into `session_changes`, then all but heartbeats into `sessions`."""
         values = [tuple(row[name] for name in OUTPUT_SCHEMA.names) for row in changes]
         rows = to_session_changes(self.spark.createDataFrame(values, OUTPUT_SCHEMA).coalesce(1))
         self.location.append(rows, SESSION_CHANGES)
         rollup.merge(self.location.delta_table(self.spark, SESSIONS), rows.where("change != 'heartbeat'"))
 
-    def ask(self, sql: str) -> list[tuple[Any, ...]]:
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in self.spark.sql(sql).collect()]
 
-    def live(self) -> set[tuple[Any, ...]]:
-        return set(self.ask("SELECT device_id, beat FROM live_sessions"))
+    def live_sessions(self) -> set[tuple[Any, ...]]:
+        return set(self.query("SELECT device_id, beat FROM live_sessions"))
 
-    def shown(self) -> dict[str, tuple[Any, ...]]:
-        rows = self.ask("SELECT device_id, end_reason, duration_ms, foreground_s, revision FROM sessions")
+    def sessions(self) -> dict[str, tuple[Any, ...]]:
+        rows = self.query("SELECT device_id, end_reason, duration_ms, foreground_s, revision FROM sessions")
         return {row[0]: row[1:] for row in rows}
 
-    def ends(self, view: str, day: str) -> dict[date, tuple[int, ...]]:
-        """Starts, and ends: reported, superseded, timed out, orphaned; of each day of a view."""
+    def daily_counts(self, view: str, day: str) -> dict[date, tuple[int, ...]]:
+        """Counts per day of a view: starts, and ends that are reported, superseded, timed out and orphaned."""
         counts = ("started", "ended_reported", "ended_superseded", "ended_timed_out", "ended_orphaned")
         sums = ", ".join(f"sum({name})" for name in counts)
-        return {row[0]: row[1:] for row in self.ask(f"SELECT {day}, {sums} FROM {view} GROUP BY {day}")}
+        return {row[0]: row[1:] for row in self.query(f"SELECT {day}, {sums} FROM {view} GROUP BY {day}")}
 
 
-def test_sessions_of_hours_are_reported_and_counted_once(spark: SparkSession, tmp_path: Path) -> None:
-    long = played("long", PLAYED_MS, PLAYED_MS + HOUR_MS, RULES.heartbeat_ms)
+def test_long_sessions_are_reported_and_counted_once(spark: SparkSession, tmp_path: Path) -> None:
+    long = play_session("long", DURATION_MS, DURATION_MS + HOUR_MS, RULES.heartbeat_ms)
     assert reasons(long) == ["started", "reported"], "live all the time"
     assert [row["beat"] for row in long if row["beat"]] == list(range(1, 360)), "each 30 s, none missing"
-    late = played("late", DAY_MS, DAY_MS + HOUR_MS, 5 * MINUTE_MS)
+    late = play_session("late", DAY_MS, DAY_MS + HOUR_MS, 5 * MINUTE_MS)
     assert reasons(late) == ["started", "timed_out", "orphaned"], "forgotten half a day before its End came"
     started, timed_out, came_late = (row for row in late if row["change"] != "heartbeat")
-    without_start = played("lost", DAY_MS, DAY_MS + HOUR_MS, 5 * MINUTE_MS)[-1]
+    without_start = play_session("lost", DAY_MS, DAY_MS + HOUR_MS, 5 * MINUTE_MS)[-1]
 
     tables = Tables(spark, tmp_path)
-    tables.take([*long[:-1], started])
-    assert tables.live() == {("long", 359), ("late", None)}
-    tables.take([long[-1], timed_out, without_start])
-    reported, orphan = ("reported", PLAYED_MS, 10_000, 0), ("orphaned", None, 10_000, 0)
-    assert tables.shown() == {"long": reported, "late": ("timed_out", 12 * HOUR_MS, None, 0), "lost": orphan}
-    assert tables.ends("session_quality", "day") == {FRIDAY: (2, 1, 0, 1, 0), SATURDAY: (0, 0, 0, 0, 1)}
+    tables.write([*long[:-1], started])
+    assert tables.live_sessions() == {("long", 359), ("late", None)}
+    tables.write([long[-1], timed_out, without_start])
+    reported, orphan = ("reported", DURATION_MS, 10_000, 0), ("orphaned", None, 10_000, 0)
+    assert tables.sessions() == {"long": reported, "late": ("timed_out", 12 * HOUR_MS, None, 0), "lost": orphan}
+    assert tables.daily_counts("session_quality", "day") == {FRIDAY: (2, 1, 0, 1, 0), SATURDAY: (0, 0, 0, 0, 1)}
 
-    tables.take([came_late])
-    assert tables.live() == set()
-    assert tables.shown() == {"long": reported, "late": reported, "lost": orphan}
+    tables.write([came_late])
+    assert tables.live_sessions() == set()
+    assert tables.sessions() == {"long": reported, "late": reported, "lost": orphan}
     days = {FRIDAY: (2, 1, 0, 0, 0), SATURDAY: (0, 1, 0, 0, 1)}
     zone = spark.conf.get("spark.sql.session.timeZone")
-    spark.conf.set("spark.sql.session.timeZone", "Pacific/Kiritimati")  # a day of the views is one of UTC, whoever asks
+    # The views count UTC days in every session time zone.
+    spark.conf.set("spark.sql.session.timeZone", "Pacific/Kiritimati")
     try:
-        assert tables.ends("session_quality", "day") == days
-        assert tables.ends("session_flow", "change_date") == days
+        assert tables.daily_counts("session_quality", "day") == days
+        assert tables.daily_counts("session_flow", "change_date") == days
     finally:
         spark.conf.set("spark.sql.session.timeZone", zone)
 
 
 @pytest.mark.parametrize("device_groups", [1, 32])
-def test_sessions_of_hours_are_the_same_in_device_groups(device_groups: int) -> None:
-    assert reasons(played("long", PLAYED_MS, PLAYED_MS + HOUR_MS, RULES.heartbeat_ms, device_groups)) == [
+def test_device_groups_do_not_change_long_sessions(device_groups: int) -> None:
+    assert reasons(play_session("long", DURATION_MS, DURATION_MS + HOUR_MS, RULES.heartbeat_ms, device_groups)) == [
         "started", "reported"
     ]  # fmt: skip
-    assert reasons(played("late", DAY_MS, DAY_MS + HOUR_MS, 5 * MINUTE_MS, device_groups)) == [
+    assert reasons(play_session("late", DAY_MS, DAY_MS + HOUR_MS, 5 * MINUTE_MS, device_groups)) == [
         "started", "timed_out", "orphaned"
     ]  # fmt: skip

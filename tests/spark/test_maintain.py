@@ -1,4 +1,4 @@
-"""Maintenance on real tables: the job's own statements, and that what runs beside them is left whole."""
+"""Maintenance on real tables, with the job's own statements: it damages nothing that runs at the same time."""
 
 import json
 import os
@@ -37,7 +37,8 @@ from tests.spark.warehouse import empty_tables
 
 MESSAGE = (
     "'pc_sessions' AS stream", "CAST(NULL AS int) AS partition", "CAST(NULL AS bigint) AS offset", "'f' AS file",
-    "current_timestamp() AS ingested_at", "X'FF' AS value", "date_sub(current_date(), CAST(id % 2 AS int)) AS ingest_date",
+    "current_timestamp() AS ingested_at", "X'FF' AS value",
+    "date_sub(current_date(), CAST(id % 2 AS int)) AS ingest_date",
 )  # fmt: skip
 
 
@@ -46,46 +47,48 @@ def settings(tmp_path: Path) -> MaintainSettings:
     return MaintainSettings(warehouse=tmp_path / "warehouse", checkpoints=tmp_path / "checkpoints")
 
 
-def test_past_days_become_one_file_and_no_row_is_lost(spark: SparkSession, settings: MaintainSettings) -> None:
+def test_past_days_become_one_file_each_and_no_row_is_lost(spark: SparkSession, settings: MaintainSettings) -> None:
     location = TableLocation(settings.warehouse)
     empty_tables(spark, location, owner=reopened(settings.checkpoints).id)
     for _ in range(2):  # a file of today and one of yesterday
         location.append(spark.range(0, 2, 1, 1).selectExpr(*MESSAGE), RAW_EVENTS)
     location.overwrite(location.read(spark.read, SESSIONS), BACKFILL)
-    said: list[str] = []
-    ops.maintain(settings.model_copy(update={"retention": 8 * DAY_MS}), said.append, threading.Event())
+    lines: list[str] = []
+    ops.maintain(settings.model_copy(update={"retention": 8 * DAY_MS}), lines.append, threading.Event())
     rows = location.read(spark.read, RAW_EVENTS).selectExpr(
         "ingest_date = current_date() AS today", "_metadata.file_path AS at"
     )
     counted = rows.groupBy("today").agg(F.countDistinct("at").alias("files"), F.count("*").alias("messages"))
     assert {(row.today, row.files, row.messages) for row in counted.collect()} == {(False, 1, 2), (True, 2, 2)}
-    assert said[-1] == "VACUUM of sessions_backfill is done"
-    assert f"OPTIMIZE of {QUARANTINE.name} is done" in said
+    assert lines[-1] == "VACUUM of sessions_backfill is done"
+    assert f"OPTIMIZE of {QUARANTINE.name} is done" in lines
     for table in (*TABLES, BACKFILL):
-        kept = {retention_ms_of(location.properties(spark, table), key) for key in RETENTION_PROPERTIES}
-        assert kept == {6 * HOUR_MS if table is STREAM_PROGRESS else 8 * DAY_MS}
+        retentions_ms = {retention_ms_of(location.properties(spark, table), key) for key in RETENTION_PROPERTIES}
+        assert retentions_ms == {6 * HOUR_MS if table is STREAM_PROGRESS else 8 * DAY_MS}
 
 
 def test_the_checkpoint_of_another_job_is_refused(spark: SparkSession, settings: MaintainSettings) -> None:
     empty_tables(spark, TableLocation(settings.warehouse), owner="ours")
     theirs = reopened(settings.checkpoints).id
-    said: list[str] = []
-    refused = f"table session_changes in .* is written by another checkpoint \\(ours, not {theirs}\\): --checkpoints "
-    with pytest.raises(CheckpointError, match=refused):
-        ops.maintain(settings, said.append, threading.Event())
-    assert said == []
+    lines: list[str] = []
+    message = f"table session_changes in .* is written by another checkpoint \\(ours, not {theirs}\\): --checkpoints "
+    with pytest.raises(CheckpointError, match=message):
+        ops.maintain(settings, lines.append, threading.Event())
+    assert lines == []
 
 
 def rewrite(file: Path, old: str, new: str) -> None:
-    """Change a file that Spark has written; its checksum, which would not fit any more, goes."""
+    """Change a file that Spark has written, and delete its checksum, which no longer matches."""
     text = re.sub(old, new, file.read_text(encoding="utf-8"))
     assert new in text
     file.write_text(text, encoding="utf-8")
     (file.parent / f".{file.name}.crc").unlink(missing_ok=True)
 
 
-def test_what_rollup_has_not_read_outlives_maintenance(spark: SparkSession, settings: MaintainSettings) -> None:
-    """It stopped eight days ago, and what came then was compacted at once."""
+def test_maintenance_deletes_no_change_that_rollup_has_not_read(
+    spark: SparkSession, settings: MaintainSettings
+) -> None:
+    """rollup stopped eight days ago, and the changes that came then were compacted at once."""
     location = TableLocation(settings.warehouse)
     empty_tables(spark, location, owner=reopened(settings.checkpoints).id)
     rollup = settings.checkpoints / ROLLUP
@@ -96,7 +99,7 @@ def test_what_rollup_has_not_read_outlives_maintenance(spark: SparkSession, sett
         "change_date": yesterday.date(), "session_id": 1,
     }  # fmt: skip
 
-    def happens(device_id: str) -> None:
+    def append_change(device_id: str) -> None:
         values = change | {"device_id": device_id}
         row = tuple(values.get(name) for name in SESSION_CHANGES.column_names)
         location.append(spark.createDataFrame([row], SESSION_CHANGES.schema), SESSION_CHANGES)
@@ -111,10 +114,10 @@ def test_what_rollup_has_not_read_outlives_maintenance(spark: SparkSession, sett
         assert query.awaitTermination(120)
         return sorted(devices)
 
-    happens("read")
+    append_change("read")
     assert read() == ["read"]
     for device_id in ("unread", "unread too"):
-        happens(device_id)
+        append_change(device_id)
     location.delta_table(spark, SESSION_CHANGES).optimize().executeCompaction()
     long_ago_ms = wall_clock_ms() - 8 * DAY_MS
     rewrite(max((rollup / "offsets").glob("[0-9]*")), r'"batchTimestampMs":\d+', f'"batchTimestampMs":{long_ago_ms}')
@@ -124,32 +127,34 @@ def test_what_rollup_has_not_read_outlives_maintenance(spark: SparkSession, sett
         os.utime(file, ns=((long_ago_ms - DAY_MS) * 1_000_000,) * 2)
     spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
 
-    said: list[str] = []
-    ops.maintain(settings, said.append, threading.Event())
-    assert "VACUUM of session_changes is done" in said
+    lines: list[str] = []
+    ops.maintain(settings, lines.append, threading.Event())
+    assert "VACUUM of session_changes is done" in lines
     assert read() == ["unread", "unread too"]
-    assert said[0] == "rollup is 8 days behind in session_changes: unused files and log are kept for 14d"
+    assert lines[0] == "rollup is 8 days behind in session_changes: unused files and log are kept for 14d"
 
-    ops.maintain(settings, said.append, threading.Event())
-    kept = {retention_ms_of(location.properties(spark, SESSION_CHANGES), key) for key in RETENTION_PROPERTIES}
-    assert kept == {7 * DAY_MS}
+    ops.maintain(settings, lines.append, threading.Event())
+    retentions_ms = {retention_ms_of(location.properties(spark, SESSION_CHANGES), key) for key in RETENTION_PROPERTIES}
+    assert retentions_ms == {7 * DAY_MS}
     assert len(list(table.rglob("*.parquet"))) == 1, "what it has read goes"
 
 
 def test_input_files_that_both_queries_have_read_are_deleted(spark: SparkSession, tmp_path: Path) -> None:
-    """The real engine's own logs: what `delete_read_files` takes for read is what was read."""
+    """`delete_read_files` finds the files that were read in the real engine's own logs."""
     checkpoints = tmp_path / "check points"
     stream = tmp_path / "in put" / "pc_sessions"
     for folder in (checkpoints, stream):
         folder.mkdir(parents=True)
-    fixed = {"fixed": {"source": "files", "input": str(stream.parent)}}
-    (checkpoints / "layout.json").write_text(json.dumps(fixed))
+    layout = {"fixed": {"source": "files", "input": str(stream.parent)}}
+    (checkpoints / "layout.json").write_text(json.dumps(layout))
 
     def read(query: str) -> None:
         lines = file_messages(spark, stream.parent)
         if query == SESSIONIZE:
             lines = lines.union(
-                tick_stream(spark).selectExpr(*(f"CAST(NULL AS {f.dataType.simpleString()})" for f in lines.schema))
+                tick_stream(spark).selectExpr(
+                    *(f"CAST(NULL AS {field.dataType.simpleString()})" for field in lines.schema)
+                )
             )
         writing = lines.writeStream.foreachBatch(lambda batch, _: batch.count()).trigger(once=True)
         writing.option("checkpointLocation", str(checkpoints / query)).start().awaitTermination(60)

@@ -1,4 +1,4 @@
-"""A message of an account is found however the account is written in it, and no message of another one."""
+"""An erasure finds a message of an account in every spelling of it, and no message of another account."""
 
 from datetime import UTC, datetime
 
@@ -18,7 +18,7 @@ NAMED = {
         b'"{\\"psnAccountId\\":123456}"',
     ],
     JOSE: [
-        *(b'{"psnAccountId":"Jos\\u00%s"%s' % (hexed, end) for hexed in (b"e9", b"E9") for end in (b"}", b"", b"} x")),
+        *(b'{"psnAccountId":"Jos\\u00%s"%s' % (code, end) for code in (b"e9", b"E9") for end in (b"}", b"", b"} x")),
         '{"psnAccountId":"José"}'.encode(), b'\xff{"psnAccountId":"Jos\\u00E9"}', b'{"psnAccountId":"Jos\\u00E9',
         b"{psnAccountId: Jos\\u00E9}", '{"psnAccountId":"José'.encode("latin-1"), b'"{\\"x\\":\\"Jos\\\\u00e9\\"}"',
         b'{"psnAccountId":"\\u004Aos\\u00e9","psnAccountId":null}',
@@ -27,9 +27,11 @@ NAMED = {
 }  # fmt: skip
 NOT_NAMED = {
     DIGITS: [
-        b'{"psnAccountId":1234567}', b'{"psnAccountId":"1234567"}', b'{"psnAccountId":123456.5}', b'{"psnAccountId":-123456}',
+        b'{"psnAccountId":1234567}', b'{"psnAccountId":"1234567"}', b'{"psnAccountId":123456.5}',
+        b'{"psnAccountId":-123456}',
         b'{"appSessionId":123456}', b'{"appSessionId":123456', b'{"hostPcId":"123456"}', b'{"123456":1}',
-        b'{"psnAccountId":"x\\"123456"}', b'{"psnAccountId":1234567', b'{"psnAccountId":"0123456', b'{"psnAccountId":"123456.0"}',
+        b'{"psnAccountId":"x\\"123456"}', b'{"psnAccountId":1234567', b'{"psnAccountId":"0123456',
+        b'{"psnAccountId":"123456.0"}',
     ],
     JOSE: [
         '{"psnAccountId":"Josée"}'.encode(), b'{"psnAccountId":"Jos"}', b'{"psnAccountId":"Jos\\\\u00e9"}',
@@ -42,15 +44,17 @@ NOT_NAMED = {
 
 
 @pytest.mark.parametrize("is_named", [True, False], ids=["named", "not named"])
-def test_a_message_names_an_account_however_it_is_written(spark: SparkSession, *, is_named: bool) -> None:
+def test_an_account_is_found_in_every_spelling_and_no_other_account_is(spark: SparkSession, *, is_named: bool) -> None:
     cases = NAMED if is_named else NOT_NAMED
-    values = [(account, "pc_sessions", AT, value, AT.date()) for account, said in cases.items() for value in said]
+    values = [
+        (account, "pc_sessions", AT, value, AT.date()) for account, messages in cases.items() for value in messages
+    ]
     schema = "of string, stream string, ingested_at timestamp, value binary, ingest_date date"
     rows = spark.createDataFrame(values, schema).cache()
-    nobody = spark.createDataFrame([], "device_id string, session_id bigint")
+    no_sessions = spark.createDataFrame([], "device_id string, session_id bigint")
     found = {
         (account, bytes(row.value))
         for account in cases
-        for row in ops._messages(rows.where(rows.of == account), [account], nobody).collect()
+        for row in ops._messages(rows.where(rows.of == account), [account], no_sessions).collect()
     }
     assert found ^ (set() if not is_named else {(account, value) for account, _, _, value, _ in values}) == set()

@@ -1,4 +1,4 @@
-"""Pictures of tables without rows, of devices that nobody knows, and histograms that Spark counts."""
+"""Charts of tables without rows and of unknown devices, and histograms that Spark counts."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from tests.spark.warehouse import empty_tables
 
 
 class EmptyState(StateReader):
-    """A state in which nothing is remembered any more."""
+    """A state without entries and timers."""
 
     def sessions(self) -> Any:
         columns = (
@@ -36,7 +36,7 @@ def texts(figure: Figure) -> list[str]:
     return [text.get_text() for axes in figure.axes for text in axes.texts]
 
 
-def test_tables_without_rows_have_pictures_that_say_so(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_chart_of_a_table_without_rows_shows_a_text(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "an evening"
     empty_tables(spark, TableLocation(folder), owner="nobody")
     use_tables(spark, TableLocationSettings(warehouse=folder))
@@ -63,16 +63,16 @@ def test_tables_without_rows_have_pictures_that_say_so(spark: SparkSession, tmp_
         ["nothing is in quarantine"],
         ["no rows yet", "no rows yet"],
     ]
-    # An End that waits for its Start is in the state, and not in the changes.
+    # A pending End is in the state, and not in the changes.
     assert texts(table_charts.device_timeline(spark, "pc-9")) == ["device pc-9 has no change yet"]
 
 
-def test_no_tables_at_all_is_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_folder_without_tables_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"does not hold session_changes, .*start it first"):
         use_tables(spark, TableLocationSettings(warehouse=tmp_path))
 
 
-def test_a_state_without_entries_has_pictures_that_say_so(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_chart_of_an_empty_state_shows_a_text(spark: SparkSession, tmp_path: Path) -> None:
     state = EmptyState(spark, tmp_path)
     assert state.fullest_device() is None
     found = (state_charts.by_partition(state), state_charts.by_device(state), state_charts.timers(state, 0))
@@ -83,10 +83,10 @@ def test_a_histogram_counts_every_value_once(spark: SparkSession) -> None:
     rows = [(0.0, "a"), (1.0, "a"), (29.9, "b"), (30.0, "b"), (None, "b")]
     counted = histogram.histogram(spark.createDataFrame(rows, "value double, kind string"))
     assert (counted.edges[0], counted.edges[-1], counted.total) == (0.0, 30.0, 4)
-    assert [at for at, count in enumerate(counted.counts["a"]) if count] == [0, 1]
+    assert [number for number, count in enumerate(counted.counts["a"]) if count] == [0, 1]
     assert counted.counts["b"][-1] == 2, "the highest value is in the last bin"
 
 
-def test_a_histogram_of_one_value(spark: SparkSession) -> None:
+def test_a_histogram_of_one_value_has_one_bin(spark: SparkSession) -> None:
     counted = histogram.histogram(spark.createDataFrame([(7, "a"), (7, "a")], "value int, kind string"))
     assert counted == histogram.Histogram([6.5, 7.5], {"a": [2]})

@@ -1,4 +1,4 @@
-"""Every message ends in one place: an event, or quarantine with the first reason that fits."""
+"""Every message becomes an event, or goes to quarantine with the first reason that fits."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -161,17 +161,17 @@ def parsed(spark: SparkSession) -> dict[str, Row]:
 
 
 @pytest.mark.parametrize("name", REASONS)
-def test_reason(parsed: dict[str, Row], name: str) -> None:
+def test_a_message_is_an_event_or_has_the_first_reason_that_fits(parsed: dict[str, Row], name: str) -> None:
     assert parsed[name].reason == REASONS[name][1]
 
 
-def one(spark: SparkSession, value: bytes, stream: str = "pc_sessions") -> Row | None:
+def parse_one(spark: SparkSession, value: bytes, stream: str = "pc_sessions") -> Row | None:
     messages = spark.createDataFrame([(stream, INGESTED, value)], "stream string, ingested_at timestamp, value binary")
     return valid_events(parse(messages, LIMITS)).first()
 
 
-def test_every_field_of_a_start(spark: SparkSession) -> None:
-    assert one(spark, wire(totalFgTime=9)) == Row(
+def test_every_field_of_a_start_is_read(spark: SparkSession) -> None:
+    assert parse_one(spark, wire(totalFgTime=9)) == Row(
         device_id="pc-1",
         session_id=7,
         is_start=True,
@@ -183,8 +183,8 @@ def test_every_field_of_a_start(spark: SparkSession) -> None:
     )
 
 
-def test_every_field_of_an_end_on_a_console(spark: SparkSession) -> None:
-    row = one(spark, end(openPsid="ps-9", hostPcId="pc-1"), "console_sessions")
+def test_every_field_of_an_end_on_a_console_is_read(spark: SparkSession) -> None:
+    row = parse_one(spark, end(openPsid="ps-9", hostPcId="pc-1"), "console_sessions")
     assert row is not None
     assert (row.device_id, row.platform, row.is_start, row.foreground_s) == ("ps-9", "console", False, 42)
 
@@ -202,8 +202,8 @@ def test_every_field_of_an_end_on_a_console(spark: SparkSession) -> None:
         ("2026-11-22T11:59:00+23:59", 0),
     ],
 )
-def test_event_time(spark: SparkSession, written: str, after_noon_ms: int) -> None:
-    row = one(spark, wire(timestamp=written))
+def test_an_event_time_is_read_in_milliseconds_in_utc(spark: SparkSession, written: str, after_noon_ms: int) -> None:
+    row = parse_one(spark, wire(timestamp=written))
     assert row is not None
     assert row.event_ms == INGESTED_MS - 500 + after_noon_ms
 
@@ -225,6 +225,6 @@ def test_event_time(spark: SparkSession, written: str, after_noon_ms: int) -> No
 def test_an_optional_field_of_the_wrong_type_is_null(
     spark: SparkSession, changes: dict[str, object], account_id: str | None, foreground_s: int | None
 ) -> None:
-    row = one(spark, end(**changes))
+    row = parse_one(spark, end(**changes))
     assert row is not None
     assert (row.account_id, row.foreground_s) == (account_id, foreground_s)

@@ -1,4 +1,4 @@
-"""The views on who played when, against the same counted instant by instant in Python."""
+"""`concurrent_sessions` and `account_sessions` equal the same figures counted instant by instant in Python."""
 
 import random
 from collections import Counter
@@ -20,7 +20,7 @@ STEP_MS = 20_000
 
 
 @dataclass(frozen=True)
-class Played:
+class PlayedSession:
     device_id: str
     session_id: int
     account_id: str | None
@@ -29,15 +29,15 @@ class Played:
     ended_ms: int | None
 
 
-def evening(seed: int, count: int) -> list[Played]:
-    """Sessions of few players on few instants: they touch, overlap, take no time at all; some have no Start or account."""
+def evening(seed: int, count: int) -> list[PlayedSession]:
+    """Sessions of few players at few instants: they touch, overlap or take no time; some lack a Start or an account."""
     rng = random.Random(seed)
     played = []
     for session_id in range(count):
         started_ms = NOON_MS + rng.randrange(300) * STEP_MS
         ended_ms = started_ms + rng.choice([0, 1, 1, 2, 3, 20]) * STEP_MS
         played.append(
-            Played(
+            PlayedSession(
                 device_id=f"d{rng.randrange(4)}",
                 session_id=session_id,
                 account_id=rng.choice(["ann", "bob", "cid", None]),
@@ -46,7 +46,7 @@ def evening(seed: int, count: int) -> list[Played]:
                 ended_ms=ended_ms,
             )
         )
-    live = Played("d9", count, "ann", "pc", NOON_MS + 299 * STEP_MS, None)
+    live = PlayedSession("d9", count, "ann", "pc", NOON_MS + 299 * STEP_MS, None)
     return [*played, live]
 
 
@@ -60,11 +60,11 @@ def played(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, reques
     empty_tables(spark, location, owner="test")
     played = evening(request.param, 60)
     rows = []
-    for one in played:
+    for session in played:
         values = dict.fromkeys(SESSIONS.column_names) | {
-            "device_id": one.device_id, "session_id": one.session_id, "account_id": one.account_id,
-            "platform": one.platform, "status": "live" if one.ended_ms is None else "ended", "revision": 0,
-            "started_at": at(one.started_ms), "ended_at": at(one.ended_ms), "updated_at": at(NOON_MS),
+            "device_id": session.device_id, "session_id": session.session_id, "account_id": session.account_id,
+            "platform": session.platform, "status": "live" if session.ended_ms is None else "ended", "revision": 0,
+            "started_at": at(session.started_ms), "ended_at": at(session.ended_ms), "updated_at": at(NOON_MS),
         }  # fmt: skip
         rows.append(tuple(values.values()))
     location.append(spark.createDataFrame(rows, SESSIONS.schema), SESSIONS)
@@ -72,14 +72,16 @@ def played(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, reques
     return played
 
 
-def test_sessions_that_touch_a_minute_and_the_most_at_one_instant(spark: SparkSession, played: list[Played]) -> None:
+def test_concurrent_sessions_counts_sessions_in_a_minute_and_their_peak(
+    spark: SparkSession, played: list[PlayedSession]
+) -> None:
     end_ms = NOON_MS + 140 * MINUTE_MS
     touched: Counter[tuple[int, str]] = Counter()
-    for one in played:
-        if one.started_ms is None:
+    for session in played:
+        if session.started_ms is None:
             continue
-        for minute in range(one.started_ms // MINUTE_MS, (one.ended_ms or end_ms) // MINUTE_MS + 1):
-            touched[minute, one.platform] += 1
+        for minute in range(session.started_ms // MINUTE_MS, (session.ended_ms or end_ms) // MINUTE_MS + 1):
+            touched[minute, session.platform] += 1
     peaks = {
         (minute, platform): max(
             sum(
@@ -103,7 +105,9 @@ def test_sessions_that_touch_a_minute_and_the_most_at_one_instant(spark: SparkSe
     assert any(touched[key] > peaks[key] for key in touched), "the history must tell the two apart"
 
 
-def test_an_account_s_sessions_that_overlap_or_touch_are_one(spark: SparkSession, played: list[Played]) -> None:
+def test_sessions_of_an_account_that_overlap_or_touch_are_merged(
+    spark: SparkSession, played: list[PlayedSession]
+) -> None:
     rows = spark.sql(
         """SELECT account_id, unix_millis(started_at) AS started_ms, unix_millis(ended_at) AS ended_ms, duration_ms, status,
                   sessions, devices, platforms
@@ -119,35 +123,35 @@ def test_an_account_s_sessions_that_overlap_or_touch_are_one(spark: SparkSession
         assert row.duration_ms == (None if row.ended_ms is None else row.ended_ms - row.started_ms)
 
 
-def merged(played: list[Played]) -> Iterator[tuple]:
-    """Sets of sessions, joined as long as two of them share an instant, both ends counted."""
-    groups = [[one] for one in played if one.account_id is not None and one.started_ms is not None]
+def merged(played: list[PlayedSession]) -> Iterator[tuple]:
+    """Sessions of an account, merged while any two groups share an instant; both ends count."""
+    groups = [[session] for session in played if session.account_id is not None and session.started_ms is not None]
     for group in groups:
         if not group:
             continue
         while True:
-            near = [other for other in groups if other is not group and other and shares_an_instant(group, other)]
-            if not near:
+            touching = [other for other in groups if other is not group and other and shares_an_instant(group, other)]
+            if not touching:
                 break
-            for other in near:
+            for other in touching:
                 group.extend(other)
                 other.clear()
     for group in groups:
         if group:
-            is_live = any(one.ended_ms is None for one in group)
+            is_live = any(session.ended_ms is None for session in group)
             yield (
-                group[0].account_id, min(one.started_ms for one in group),
-                0 if is_live else max(one.ended_ms for one in group), len(group),
-                len({one.device_id for one in group}), sorted({one.platform for one in group}),
+                group[0].account_id, min(session.started_ms for session in group),
+                0 if is_live else max(session.ended_ms for session in group), len(group),
+                len({session.device_id for session in group}), sorted({session.platform for session in group}),
             )  # fmt: skip
 
 
-def shares_an_instant(some: list[Played], others: list[Played]) -> bool:
+def shares_an_instant(group: list[PlayedSession], other_group: list[PlayedSession]) -> bool:
     for_ever = NOON_MS * 2
     return any(
-        one.account_id == other.account_id
-        and one.started_ms <= (other.ended_ms or for_ever)
-        and other.started_ms <= (one.ended_ms or for_ever)
-        for one in some
-        for other in others
+        session.account_id == other.account_id
+        and session.started_ms <= (other.ended_ms or for_ever)
+        and other.started_ms <= (session.ended_ms or for_ever)
+        for session in group
+        for other in other_group
     )

@@ -1,4 +1,4 @@
-"""`jobs/query.py`: tables asked in SQL, as the runbook asks them."""
+"""`jobs/query.py` runs SQL on the tables, as the runbook does."""
 
 import os
 import subprocess
@@ -15,12 +15,12 @@ from sessionization.spark.tables.schemas import SESSION_CHANGES
 from tests.spark.warehouse import empty_tables
 
 ROOT = Path(__file__).parents[2]
-ALL_BEATS_TOLD = "No beat is missing or double where this has no row:"
+RUNBOOK_SENTENCE = "No beat is missing or double where this has no row:"
 
 
 @pytest.fixture(scope="module")
 def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Heartbeats of three sessions: one that is told whole, one with a beat that is missing, one older than yesterday."""
+    """Heartbeats of three sessions: one complete, one with a missing beat, one older than yesterday."""
     folder = tmp_path_factory.mktemp("query") / "warehouse"
     location = TableLocation(folder)
     empty_tables(spark, location, owner="test")
@@ -30,7 +30,7 @@ def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
         ("pc-1", session, beat, missed, duration_ms, now + timedelta(milliseconds=duration_ms % 86_400_000))
         for session, beat, missed, duration_ms in beats
     ]
-    given = spark.createDataFrame(
+    heartbeats = spark.createDataFrame(
         rows,
         "device_id string, session_id bigint, beat int, missed_beats int, duration_ms bigint, processed_at timestamp",
     ).withColumns(
@@ -43,12 +43,12 @@ def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
             "change_date": F.to_date("processed_at"),
         }
     )
-    location.append(given, SESSION_CHANGES)
+    location.append(heartbeats, SESSION_CHANGES)
     return folder
 
 
-def query(warehouse: Path, sql: str, **environment: str) -> str:
-    done = subprocess.run(
+def run_query(warehouse: Path, sql: str, **environment: str) -> str:
+    process = subprocess.run(
         [sys.executable, "jobs/query.py", f"--warehouse={warehouse}", f"--sql={sql}"],
         cwd=ROOT,
         env=os.environ | {"COLUMNS": "200"} | environment,
@@ -56,18 +56,20 @@ def query(warehouse: Path, sql: str, **environment: str) -> str:
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert process.returncode == 0, process.stderr
+    return process.stdout
 
 
-def test_times_are_utc_wherever_the_machine_is(warehouse: Path) -> None:
-    told = query(warehouse, "SELECT TIMESTAMP '2026-11-21T12:00:00Z' AS at, 1 AS at, 2 AS last", TZ="America/New_York")
-    assert "2026-11-21 12:00:00" in told
-    assert [name.strip() for name in told.splitlines()[1].strip("┃").split("┃")] == ["at", "at", "last"]
+def test_times_are_utc_in_every_time_zone_of_the_machine(warehouse: Path) -> None:
+    output = run_query(
+        warehouse, "SELECT TIMESTAMP '2026-11-21T12:00:00Z' AS at, 1 AS at, 2 AS last", TZ="America/New_York"
+    )
+    assert "2026-11-21 12:00:00" in output
+    assert [name.strip() for name in output.splitlines()[1].strip("┃").split("┃")] == ["at", "at", "last"]
 
 
-def test_the_runbook_s_query_finds_the_session_with_a_beat_that_is_missing(warehouse: Path) -> None:
+def test_the_runbook_query_finds_the_session_with_a_missing_beat(warehouse: Path) -> None:
     text = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
-    sql = text.split(ALL_BEATS_TOLD)[1].split("```sql")[1].split("```")[0]
-    [row] = [line for line in query(warehouse, sql).splitlines() if "pc-1" in line]
+    sql = text.split(RUNBOOK_SENTENCE)[1].split("```sql")[1].split("```")[0]
+    [row] = [line for line in run_query(warehouse, sql).splitlines() if "pc-1" in line]
     assert [cell.strip() for cell in row.strip("│").split("│")] == ["pc-1", "2", "2", "1"]

@@ -1,4 +1,4 @@
-"""The query in Spark's own Real-Time Mode, but for the operator: that runs in it on Databricks only."""
+"""The query in Spark's own Real-Time Mode, without the operator, which runs in that mode on Databricks only."""
 
 import json
 from collections.abc import Iterator
@@ -28,13 +28,13 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield broker.bootstrap_servers
 
 
-def without_memory(events: DataFrame) -> DataFrame:
-    """In the operator's place, with its columns: every Start is a change, an End is counted only."""
-    said = {name: F.col(name) for name in events.columns} | {
+def stateless_changes(events: DataFrame) -> DataFrame:
+    """Replaces the operator, with its columns: every Start is a change, an End is only counted."""
+    values = {name: F.col(name) for name in events.columns} | {
         "change": F.when(F.col("is_start"), "started"), "revision": F.lit(0), "duration_ms": F.lit(0),
         "started_ms": F.col("event_ms"), "processed_ms": F.col("ingested_ms"),
     }  # fmt: skip
-    columns = (said.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name) for field in OUTPUT_SCHEMA)
+    columns = (values.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name) for field in OUTPUT_SCHEMA)
     return events.select(*columns)
 
 
@@ -46,11 +46,11 @@ def test_changes_reach_the_topic_before_their_batch_ends(spark: SparkSession, se
     limits = EventTimeLimits(settings.max_clock_skew, settings.max_event_age)
     events = valid_events(parse(read_messages(spark, settings, begun_ms=0, max_offsets=None), limits))
     brokers = client_options(spark, settings)
-    writer = real_time.topic_writer(without_memory(events), brokers, settings.output_topic, settings.trigger)
+    writer = real_time.topic_writer(stateless_changes(events), brokers, settings.output_topic, settings.trigger)
     producer = Producer({"bootstrap.servers": servers})
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "tests"})
 
-    def sent() -> int:
+    def sent_count() -> int:
         return consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), timeout=20)[1]
 
     query = writer.option("checkpointLocation", str(tmp_path / "c")).start()
@@ -60,10 +60,10 @@ def test_changes_reach_the_topic_before_their_batch_ends(spark: SparkSession, se
                 producer.produce(PC_STREAM, json.dumps(message(number, event, device)))
             producer.produce(PC_STREAM, b"{broken")
             producer.flush()
-            wait_for(lambda: sent() > number or not query.isActive, "the change")  # noqa: B023 - called at once
+            wait_for(lambda: sent_count() > number or not query.isActive, "the change")  # noqa: B023 - called at once
         assert query.exception() is None
         assert query.lastProgress is None, "no batch has ended"
-        assert sent() == 2
+        assert sent_count() == 2
     finally:
         query.stop()
         consumer.close()

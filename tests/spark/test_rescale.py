@@ -1,4 +1,4 @@
-"""A stopped job's state over more and over fewer partitions: the same entries and timers, and heartbeats go on."""
+"""A stopped job's state moves to more and to fewer partitions: entries and timers stay, and heartbeats go on."""
 
 import json
 import shutil
@@ -29,7 +29,7 @@ DEVICES = 12
 
 
 def run_until(job: Job, beats: int) -> None:
-    """Run until there are so many heartbeats, and stop between two micro-batches, as the job does."""
+    """Run the job until it has emitted `beats` heartbeats, and stop it between two micro-batches."""
     query = job.settings.checkpoints / SESSIONIZE
     has_beaten = lambda: job.count(change="heartbeat") >= beats  # noqa: E731
     while True:
@@ -40,15 +40,15 @@ def run_until(job: Job, beats: int) -> None:
             return
 
 
-def rescaled(checkpoints: Path, partitions: int) -> list[str]:
-    said: list[str] = []
-    rescale(RescaleSettings(checkpoints=checkpoints, partitions=partitions), said.append)
-    return said
+def run_rescale(checkpoints: Path, partitions: int) -> list[str]:
+    lines: list[str] = []
+    rescale(RescaleSettings(checkpoints=checkpoints, partitions=partitions), lines.append)
+    return lines
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("device_groups", "folder"), [(None, "devices"), (4, "four groups")])
-def test_two_partitions_become_five_and_then_three(
+def test_a_rescale_to_five_and_then_three_partitions_preserves_entries_timers_and_beats(
     spark: SparkSession, tmp_path: Path, device_groups: int | None, folder: str
 ) -> None:
     job = Job(spark, tmp_path, device_groups=device_groups, late_retention="1h")
@@ -57,17 +57,17 @@ def test_two_partitions_become_five_and_then_three(
     (tmp_path / "plain").symlink_to(tmp_path / folder)
     job.send(*(message(1, "Start", f"d{number}") for number in range(DEVICES)), message(2, "EndBi", "waits"))
     beats = 1
-    for before, partitions in ((2, 5), (5, 3)):
+    for former_partitions, partitions in ((2, 5), (5, 3)):
         run_until(job, beats)
-        assert read_started_batch(query, newest_started_batch(query)).partitions == before
+        assert read_started_batch(query, newest_started_batch(query)).partitions == former_partitions
         entries, timers = entries_and_timers(spark, tmp_path / "plain")
         assert len(entries) == DEVICES + 1
-        said = rescaled(tmp_path / folder, partitions)
+        lines = run_rescale(tmp_path / folder, partitions)
         assert (
-            said[-1]
+            lines[-1]
             == f"{len(entries)} entries and {len(timers)} timers in {partitions} partitions, the same as before"
         )
-        assert [sorted(found) for found in entries_and_timers(spark, tmp_path / "plain")] == [
+        assert [sorted(rows) for rows in entries_and_timers(spark, tmp_path / "plain")] == [
             sorted(entries),
             sorted(timers),
         ]
@@ -75,7 +75,7 @@ def test_two_partitions_become_five_and_then_three(
         beats = job.count(change="heartbeat") + DEVICES
     run_until(job, beats)
     assert read_started_batch(query, newest_started_batch(query)).partitions == partitions
-    assert rescaled(tmp_path / folder, partitions) == ["the state has 3 partitions already: there is nothing to do"]
+    assert run_rescale(tmp_path / folder, partitions) == ["the state has 3 partitions already: there is nothing to do"]
 
     assert job.count(change="started") == DEVICES
     assert job.count(change="ended") == 0
@@ -98,17 +98,17 @@ def stopped(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 @pytest.fixture
 def checkpoints(stopped: Path, tmp_path: Path) -> Path:
-    """A copy of it."""
+    """A copy of the stopped job's checkpoint folder."""
     return shutil.copytree(stopped, tmp_path / "copy")
 
 
-def test_without_a_layout_nothing_is_rescaled_or_made(tmp_path: Path) -> None:
+def test_a_folder_without_a_layout_is_refused_and_not_created(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"holds no layout\.json"):
-        rescaled(tmp_path / "none", 5)
+        run_rescale(tmp_path / "none", 5)
     assert not (tmp_path / "none").exists()
 
 
-def test_what_cannot_be_rescaled_is_refused_and_left_alone(
+def test_a_state_that_cannot_be_rescaled_is_refused_and_unchanged(
     spark: SparkSession, checkpoints: Path, tmp_path: Path
 ) -> None:
     query = checkpoints / SESSIONIZE
@@ -116,42 +116,42 @@ def test_what_cannot_be_rescaled_is_refused_and_left_alone(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rescaling, "lock_folder", partial(lock_folder, wait_s=0.1))
         with lock_folder(checkpoints, print), pytest.raises(CheckpointError, match="is in use by process"):
-            rescaled(checkpoints, 5)
+            run_rescale(checkpoints, 5)
     commit = query / "commits" / str(newest)
     commit.rename(tmp_path / "commit")
     with pytest.raises(CheckpointError, match=f"micro-batch {newest} is begun and not done: start the job"):
-        rescaled(checkpoints, 5)
+        run_rescale(checkpoints, 5)
     (tmp_path / "commit").rename(commit)
 
-    whole = Fingerprint.of(StateReader(spark, checkpoints))
+    fingerprint = Fingerprint.of(StateReader(spark, checkpoints))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rescaling, "check_state", lambda *_: ["a law: 1 times not"])
         with pytest.raises(StateError, match=r"before anything was touched \(a law"):
-            rescaled(checkpoints, 5)
+            run_rescale(checkpoints, 5)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(spark), "_streamingCheckpointManager", property(lambda _: None.missing))
         with pytest.raises(ConfigurationError, match="cannot repartition a state"):
-            rescaled(checkpoints, 5)
+            run_rescale(checkpoints, 5)
     assert newest_started_batch(query) == newest_committed_batch(query) == newest
-    assert Fingerprint.of(StateReader(spark, checkpoints)) == whole
+    assert Fingerprint.of(StateReader(spark, checkpoints)) == fingerprint
 
 
-def test_one_that_was_cut_off_is_finished_with_the_same_number(checkpoints: Path) -> None:
+def test_a_rescale_that_was_cut_off_is_finished_with_the_same_number(checkpoints: Path) -> None:
     query = checkpoints / SESSIONIZE
     newest = newest_started_batch(query)
-    text = (query / "offsets" / str(newest)).read_text().splitlines()
-    conf = json.loads(text[1])
+    lines = (query / "offsets" / str(newest)).read_text().splitlines()
+    conf = json.loads(lines[1])
     conf["conf"]["spark.sql.shuffle.partitions"] = "5"
-    (query / "offsets" / str(newest + 1)).write_text("\n".join([text[0], json.dumps(conf), *text[2:]]))
+    (query / "offsets" / str(newest + 1)).write_text("\n".join([lines[0], json.dumps(conf), *lines[2:]]))
     with pytest.raises(CheckpointError, match="to 5 partitions was cut off: finish it first, with --partitions 5"):
-        rescaled(checkpoints, 3)
-    assert "the same as before" in rescaled(checkpoints, 5)[-1]
+        run_rescale(checkpoints, 3)
+    assert "the same as before" in run_rescale(checkpoints, 5)[-1]
     assert newest_committed_batch(query) == newest + 1
     assert read_started_batch(query, newest + 1).partitions == 5
 
 
-def test_a_state_that_is_another_afterwards_is_told(checkpoints: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = iter((Fingerprint(1, 7, 1, 7), Fingerprint(1, 8, 1, 7)))
-    monkeypatch.setattr(Fingerprint, "of", classmethod(lambda *_: next(found)))
+def test_a_state_that_differs_after_a_rescale_is_an_error(checkpoints: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fingerprints = iter((Fingerprint(1, 7, 1, 7), Fingerprint(1, 8, 1, 7)))
+    monkeypatch.setattr(Fingerprint, "of", classmethod(lambda *_: next(fingerprints)))
     with pytest.raises(StateError, match="the state is not what it was"):
-        rescaled(checkpoints, 5)
+        run_rescale(checkpoints, 5)

@@ -1,4 +1,4 @@
-"""`sessions` is the same whatever the order of the changes, and whatever is applied twice."""
+"""`sessions` depends neither on the order of the changes, nor on changes that are merged twice."""
 
 import random
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ T = 1_700_000_000_000
 
 
 def random_changes(seed: int, count: int) -> list[tuple[str, Change]]:
-    """Changes of few sessions that tie and disagree in every column that the order looks at, nulls among them."""
+    """Changes of few sessions, with ties, conflicts and nulls in every column that decides the order."""
     rng = random.Random(seed)
     changes = []
     for _ in range(count):
@@ -71,7 +71,7 @@ def frame(spark: SparkSession, changes: list[tuple[str, Change]]) -> DataFrame:
     ).coalesce(1)
 
 
-def shown(spark: SparkSession, location: TableLocation) -> dict:
+def session_values(spark: SparkSession, location: TableLocation) -> dict:
     rows = (
         location.read(spark.read, SESSIONS)
         .selectExpr(
@@ -83,7 +83,7 @@ def shown(spark: SparkSession, location: TableLocation) -> dict:
     return {(row[0], row[1]): tuple(row[2:]) for row in rows}
 
 
-def expected(changes: list[tuple[str, Change]]) -> dict:
+def expected_values(changes: list[tuple[str, Change]]) -> dict:
     return {
         key: (
             row.account_id, row.platform, row.status, row.started_ms, row.ended_ms, row.duration_ms, row.foreground_s,
@@ -102,13 +102,11 @@ def test_any_order_and_any_repetition_gives_the_reference_table(spark: SparkSess
     random.Random(seed).shuffle(changes)
     for piece in (changes[:40], changes[20:90], changes[85:], changes[:50]):
         rollup.merge(sessions, frame(spark, piece))
-    assert shown(spark, location) == expected(changes)
+    assert session_values(spark, location) == expected_values(changes)
 
 
-def test_an_end_that_came_late_reads_reported_in_whatever_order_the_changes_are_merged(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """A session for each order: merge by merge comes the next of its changes, and in the end the first one again."""
+def test_an_end_that_came_late_is_reported_in_every_merge_order(spark: SparkSession, tmp_path: Path) -> None:
+    """One session per order: each merge brings the next change of every session, the last brings the first again."""
     location = TableLocation(tmp_path)
     empty_tables(spark, location, owner="test")
     sessions = location.delta_table(spark, SESSIONS)
@@ -132,14 +130,14 @@ def test_an_end_that_came_late_reads_reported_in_whatever_order_the_changes_are_
     ]
     for changes in merges:
         rollup.merge(sessions, frame(spark, changes))
-    found = shown(spark, location)
-    assert found == expected([change for changes in merges for change in changes])
+    found = session_values(spark, location)
+    assert found == expected_values([change for changes in merges for change in changes])
     assert [found["d", number][7] for number in range(len(orders))] == ["orphaned", *["reported"] * (len(orders) - 1)]
     ended_ms = {len(order): found["d", number][4] for number, order in enumerate(orders)}
     assert ended_ms == {1: T + 3_000, 2: T + 3_000, 3: T + 3_000, 4: T + 2_000}, "an End that came in time is greater"
 
 
-def test_rows_of_the_version_before_are_mended_at_the_start_and_merged_as_ever(
+def test_rows_of_the_previous_version_are_repaired_at_the_start_and_then_merged_as_usual(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     location = TableLocation(tmp_path)
@@ -153,23 +151,23 @@ def test_rows_of_the_version_before_are_mended_at_the_start_and_merged_as_ever(
     ]
     changes = [("d", start), ("d", start._replace(session_id=2)), *late]
     rollup.merge(sessions, frame(spark, changes))
-    # As that version wrote it.
+    # Make the rows as the previous version wrote them.
     sessions.update(set={"end_reason": "_shown_end.end_reason"})
     spark.sql(f"ALTER TABLE {location.sql_name('sessions')} UNSET TBLPROPERTIES ('{LATE_ENDS_SHOWN[0]}')")
-    assert {row[7] for row in shown(spark, location).values()} == {"orphaned"}
+    assert {row[7] for row in session_values(spark, location).values()} == {"orphaned"}
 
     create_tables(spark, location, owner="test", may_create=False)
-    assert shown(spark, location) == expected(changes)
-    mended = sessions.history(1).first().version
+    assert session_values(spark, location) == expected_values(changes)
+    repaired_version = sessions.history(1).first().version
     create_tables(spark, location, owner="test", may_create=False)
-    assert sessions.history(1).first().version == mended, "nothing is left to mend"
+    assert sessions.history(1).first().version == repaired_version, "nothing is left to mend"
 
     in_time = ("d", end._replace(end_reason=EndReason.REPORTED, ended_ms=T + 2_000))
     rollup.merge(sessions, frame(spark, [in_time]))
-    assert shown(spark, location) == expected([*changes, in_time])
+    assert session_values(spark, location) == expected_values([*changes, in_time])
 
 
-def test_nothing_is_rewritten_when_nothing_changes(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_merge_that_changes_nothing_rewrites_nothing(spark: SparkSession, tmp_path: Path) -> None:
     location = TableLocation(tmp_path)
     empty_tables(spark, location, owner="test")
     sessions = location.delta_table(spark, SESSIONS)
@@ -178,6 +176,6 @@ def test_nothing_is_rewritten_when_nothing_changes(spark: SparkSession, tmp_path
     merged = sessions.history(1).first()
     assert int(merged.operationMetrics["numTargetRowsInserted"]) > 0
     rollup.merge(sessions, changes)
-    again = sessions.history(1).first()
-    written = sum(int(again.operationMetrics[f"numTargetRows{kind}"]) for kind in ("Updated", "Inserted", "Deleted"))
-    assert again.version == merged.version or written == 0
+    repeated = sessions.history(1).first()
+    written = sum(int(repeated.operationMetrics[f"numTargetRows{kind}"]) for kind in ("Updated", "Inserted", "Deleted"))
+    assert repeated.version == merged.version or written == 0

@@ -1,4 +1,4 @@
-"""The operator's state, read back from the checkpoint of a job that has stopped, in both layouts."""
+"""The state reader reads the operator's state from the checkpoint of a stopped job, in both layouts."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from tests.spark.test_stream import Job, message, wait_for
 
 # Spark's reader does not find a folder with a space in its name by itself.
 @pytest.mark.parametrize(("device_groups", "folder"), [(None, "devices"), (2, "two groups")])
-def test_what_is_remembered_is_read(
+def test_the_state_reader_returns_every_entry_and_timer(
     spark: SparkSession, tmp_path: Path, device_groups: int | None, folder: str
 ) -> None:
     job = Job(spark, tmp_path, device_groups=device_groups, late_retention="1h")
@@ -53,12 +53,12 @@ def test_what_is_remembered_is_read(
     assert sums == {"devices": 3, "live": 2, "closed": 1, "pending_ends": 1, "timers": len(timers)}
 
 
-def test_a_folder_without_state_is_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_folder_without_state_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="holds no state"):
         StateReader(spark, tmp_path).sessions()
 
 
-def test_a_state_before_its_first_micro_batch_is_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_state_before_its_first_micro_batch_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "sessionize" / "state").mkdir(parents=True)
     with pytest.raises(ConfigurationError, match=r"cannot be read .* try again after the next micro-batch"):
         StateReader(spark, tmp_path).sessions()

@@ -35,7 +35,7 @@ DEADLINE_S = 300
 
 
 class Job:
-    """A job in a folder of its own, that can be started again and again."""
+    """A job in its own folder, which a test can start several times."""
 
     def __init__(self, spark: SparkSession, folder: Path, **settings: object) -> None:
         self.spark = spark
@@ -50,7 +50,7 @@ class Job:
         self.owner: str | None = None
 
     def change(self, **settings: object) -> None:
-        """Other settings from the next start on."""
+        """Use other settings from the next start on."""
         self.settings = SessionizeSettings.model_validate(
             self.settings.model_dump(by_alias=True, exclude_unset=True) | settings
         )
@@ -69,7 +69,7 @@ class Job:
     def running(
         self, *names: str, report: Callable[[BatchProgress], None] = lambda _: None
     ) -> Iterator[dict[str, StreamingQuery]]:
-        """Run the queries of these names, by default all three: each keeps a core busy."""
+        """Run the named queries, by default all three; each occupies a core."""
         settings = self.settings
         checkpoint = open_checkpoint(
             settings.checkpoints,
@@ -88,7 +88,7 @@ class Job:
         if is_taking_over:
             checkpoint.save_as_warm()
             take_over(self.spark, self.location, checkpoint.id)
-        if self.owner != checkpoint.id:  # to check again the tables that it has opened itself takes seconds
+        if self.owner != checkpoint.id:  # a second check of its own tables would take seconds
             create_tables(self.spark, self.location, owner=checkpoint.id, may_create=not checkpoint.is_used)
             self.owner = checkpoint.id
         pipeline = Pipeline(context, lambda _: None, (report,), initial_state)
@@ -100,22 +100,22 @@ class Job:
                 query.stop()
 
     def stop(self, queries: dict[str, StreamingQuery]) -> list[str]:
-        """Stop as the job does, between two micro-batches where it can; returns what it said."""
-        said: list[str] = []
+        """Stop as the job does, between two micro-batches where possible; return the lines that it reported."""
+        lines: list[str] = []
         has_append_since = partial(self.location.has_append_since, self.spark, SESSION_CHANGES)
-        assert shutdown.stop_queries(queries, self.settings.checkpoints, has_append_since, said.append) == []
-        return said
+        assert shutdown.stop_queries(queries, self.settings.checkpoints, has_append_since, lines.append) == []
+        return lines
 
     def rows(self, table: Table, **values: object) -> list[dict[str, Any]]:
-        """The rows of a table that hold these values; read without Spark, which would take a core from the job."""
-        found = read_table(self.settings.warehouse / table.name)
-        return [row for row in found if values.items() <= row.items()]
+        """The rows of a table with these values; read without Spark, which would take a core from the job."""
+        rows = read_table(self.settings.warehouse / table.name)
+        return [row for row in rows if values.items() <= row.items()]
 
     def changes(self, **values: object) -> list[dict[str, Any]]:
         return sorted(self.rows(SESSION_CHANGES, **values), key=itemgetter("processed_ms"))
 
-    def beats_under_the_rules(self) -> list[dict[str, Any]]:
-        """The heartbeats of micro-batches that were begun under the newest rules."""
+    def beats_under_newest_rules(self) -> list[dict[str, Any]]:
+        """The heartbeats of micro-batches that started under the newest rules."""
         return [row for row in self.changes(change="heartbeat") if row["processed_ms"] > self.rules.previous_until_ms]
 
     def archived(self) -> int:
@@ -125,10 +125,10 @@ class Job:
         return len(self.changes(**values))
 
 
-def wait_for(condition: Callable[[], bool], what: str) -> None:
+def wait_for(condition: Callable[[], bool], awaited: str) -> None:
     deadline_s = time.monotonic() + DEADLINE_S
     while not condition():
-        assert time.monotonic() < deadline_s, f"waited {DEADLINE_S} s for {what}"
+        assert time.monotonic() < deadline_s, f"waited {DEADLINE_S} s for {awaited}"
         time.sleep(0.2)
 
 
@@ -137,14 +137,14 @@ def message(session_id: int, event: str, device: str = "d1") -> dict:
     return {"appSessionId": session_id, "eventId": f"ApplicationSession{event}", "hostPcId": device, "timestamp": now}
 
 
-def rows_of_state(query: StreamingQuery) -> int | None:
-    """How many rows and timers the operator remembered when the engine last said so."""
+def state_row_count(query: StreamingQuery) -> int | None:
+    """The number of rows and timers in the operator's state, as the engine last reported."""
     last = last_engine_progress(query)
     operators = last["stateOperators"] if last else ()
     return operators[0]["numRowsTotal"] if operators else None
 
 
-def test_a_session_lives_through_restarts_and_leaves_no_state(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_session_survives_restarts_and_leaves_no_state(spark: SparkSession, tmp_path: Path) -> None:
     job = Job(spark, tmp_path)
     with job.running(SESSIONIZE):
         job.send(message(1, "Start"), b"{broken")
@@ -160,7 +160,7 @@ def test_a_session_lives_through_restarts_and_leaves_no_state(spark: SparkSessio
     with job.running() as queries:
         job.send(message(1, "EndBi"), stream="pc_sessions")
         wait_for(lambda: job.count(end_reason="reported") == 1, "the end")
-        wait_for(lambda: rows_of_state(queries[SESSIONIZE]) == 0, "the state to empty")
+        wait_for(lambda: state_row_count(queries[SESSIONIZE]) == 0, "the state to empty")
         wait_for(lambda: len(job.rows(SESSIONS, status="ended")) == 1, "the session's row")
         wait_for(lambda: job.archived() == 3, "all messages in the archive")
 
@@ -178,15 +178,15 @@ def test_changed_rules_take_effect_at_a_restart(spark: SparkSession, tmp_path: P
 
     job.change(heartbeat="700ms")
     with job.running(SESSIONIZE):
-        wait_for(lambda: len(job.beats_under_the_rules()) >= 2, "heartbeats on the new grid")
+        wait_for(lambda: len(job.beats_under_newest_rules()) >= 2, "heartbeats on the new grid")
     grid = grid_of("d1", 700)
-    # A timer that was set before the change still fires at its own instant, once; its beat is one of the new grid.
-    off_the_grid = [row for row in job.beats_under_the_rules() if grid.at_or_before(row["due_ms"]) != row["due_ms"]]
+    # A timer that was set before the change still fires once, at its own instant; its beat is on the new grid.
+    off_the_grid = [row for row in job.beats_under_newest_rules() if grid.at_or_before(row["due_ms"]) != row["due_ms"]]
     assert off_the_grid == []
 
     job.change(session_timeout="4s", late_retention="1s")
     with job.running(SESSIONIZE):
-        # The End from before keeps the timer that was set for it, unless its device says something.
+        # The earlier End still has its former timer, unless its device sends an event.
         job.send(message(3, "Start", "d3"), message(4, "EndBi", "d4"))
         wait_for(lambda: job.count(end_reason="orphaned") == 1, "the new End to be given up")
         wait_for(lambda: job.count(end_reason="timed_out") == 2, "both sessions to time out")
@@ -196,7 +196,7 @@ def test_changed_rules_take_effect_at_a_restart(spark: SparkSession, tmp_path: P
         assert row["ended_ms"] - row["started_ms"] == 4_000
 
 
-def test_files_folders_and_lines_of_every_kind(spark: SparkSession, tmp_path: Path) -> None:
+def test_only_input_files_and_lines_that_are_not_blank_are_read(spark: SparkSession, tmp_path: Path) -> None:
     job = Job(spark, tmp_path)
     nested = job.input / "pc_sessions" / "nested.json"
     nested.mkdir(parents=True)
@@ -216,7 +216,7 @@ def test_files_folders_and_lines_of_every_kind(spark: SparkSession, tmp_path: Pa
     assert job.count(change="started") == 2
 
 
-def test_a_failing_micro_batch_ends_the_query_with_its_cause(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_failing_micro_batch_stops_the_query_with_its_cause(spark: SparkSession, tmp_path: Path) -> None:
     job = Job(spark, tmp_path)
     with job.running(SESSIONIZE) as queries:
         spark.sql(
@@ -231,7 +231,9 @@ def test_a_failing_micro_batch_ends_the_query_with_its_cause(spark: SparkSession
 
 
 @pytest.mark.parametrize("device_groups", [4])
-def test_device_groups_keep_lying_devices_apart(spark: SparkSession, tmp_path: Path, device_groups: int) -> None:
+def test_devices_with_the_same_session_id_stay_separate_in_device_groups(
+    spark: SparkSession, tmp_path: Path, device_groups: int
+) -> None:
     job = Job(spark, tmp_path, device_groups=device_groups)
     with job.running(SESSIONIZE):
         job.send(*(message(1, "Start", f"d{number}") for number in range(20)))

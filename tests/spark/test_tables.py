@@ -1,4 +1,4 @@
-"""Tables: who may write them, what they refuse, and the views over them."""
+"""Tables: which checkpoint may write them, which rows they refuse, and the views over them."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -33,7 +33,7 @@ def test_tables_of_another_checkpoint_are_refused(spark: SparkSession, location:
 def test_of_two_starts_one_creates_every_table_and_the_other_none(spark: SparkSession, tmp_path: Path) -> None:
     location = TableLocation(tmp_path)
     first, *others = TABLES
-    _create(spark, location, first, "ours")  # which of the two is first, the catalog decides here
+    _create(spark, location, first, "ours")  # the catalog decides which start is first
     with pytest.raises(CheckpointError, match="written by another checkpoint"):
         create_tables(spark, location, owner="theirs", may_create=True)
     assert not any(location.exists(spark, table) for table in others)
@@ -66,7 +66,7 @@ def changes_sink(location: TableLocation, reports: list, writer: str = "writer")
     return ChangesSink(location, "sessionize", writer, lambda _: None, (reports.append,), StateSize)
 
 
-def test_a_micro_batch_that_is_repeated_is_taken_once(spark: SparkSession, location: TableLocation) -> None:
+def test_a_repeated_micro_batch_is_written_once(spark: SparkSession, location: TableLocation) -> None:
     reports: list = []
     batch = spark.createDataFrame([a_change(), a_change(session_id=2)], OUTPUT_SCHEMA)
     for _ in range(2):
@@ -80,8 +80,8 @@ def test_ends_are_counted_by_reason_and_rows_by_partition(spark: SparkSession, l
     end = {"change": "ended", "ended_ms": NOW_MS}
     reasons = ["reported", "orphaned", "orphaned", "timed_out"]
     rows = [a_change(), *(a_change(**end, end_reason=reason) for reason in reasons)]
-    two_and_three = spark.sparkContext.parallelize(rows, 2)
-    changes_sink(location, reports, "the reasons")(spark.createDataFrame(two_and_three, OUTPUT_SCHEMA), 5)
+    two_partitions = spark.sparkContext.parallelize(rows, 2)
+    changes_sink(location, reports, "the reasons")(spark.createDataFrame(two_partitions, OUTPUT_SCHEMA), 5)
     detail = reports[0].detail
     assert detail.ends == {"reported": 1, "superseded": 0, "timed_out": 1, "orphaned": 2}
     assert (detail.rows_out, detail.largest_partition) == (5, 3)
@@ -97,7 +97,7 @@ def test_a_table_names_the_newest_micro_batch_of_each_writer(spark: SparkSession
     assert location.newest_appended_batch(spark, STREAM_PROGRESS, "its writer") == -1
 
 
-def test_messages_that_are_repeated_are_taken_once(spark: SparkSession, location: TableLocation) -> None:
+def test_a_repeated_micro_batch_of_messages_is_written_once(spark: SparkSession, location: TableLocation) -> None:
     batch = spark.sql(
         "SELECT 'pc_sessions' AS stream, CAST(NULL AS int) AS partition, CAST(NULL AS bigint) AS offset, 'f' AS file,"
         " current_timestamp() AS ingested_at, X'FF' AS value, current_date() AS ingest_date, 'malformed_json' AS reason"
@@ -107,7 +107,7 @@ def test_messages_that_are_repeated_are_taken_once(spark: SparkSession, location
     assert [bytes(row.value) for row in location.read(spark.read, RAW_EVENTS).collect()] == [b"\xff"]
 
 
-def test_a_row_that_breaks_a_constraint_stops_the_micro_batch_and_says_which(
+def test_a_row_that_breaks_a_constraint_stops_the_micro_batch_and_names_the_constraint(
     spark: SparkSession, location: TableLocation
 ) -> None:
     batch = spark.createDataFrame([a_change(change="ended")], OUTPUT_SCHEMA)
@@ -121,17 +121,21 @@ def test_every_view_can_be_read(spark: SparkSession, location: TableLocation) ->
         spark.table(view.name).collect()
 
 
-def test_a_table_of_an_earlier_version_gets_the_columns_that_it_lacks(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_table_of_an_earlier_version_gets_its_missing_columns(spark: SparkSession, tmp_path: Path) -> None:
     location, added = TableLocation(tmp_path / "ware house"), STREAM_PROGRESS.columns[-1]
-    before = replace(STREAM_PROGRESS, columns=STREAM_PROGRESS.columns[:-1])
-    _create(spark, location, before, "ours")
+    earlier_table = replace(STREAM_PROGRESS, columns=STREAM_PROGRESS.columns[:-1])
+    _create(spark, location, earlier_table, "ours")
     values = {"query": "archive", "batch_id": 1, "processed_at": datetime.now(UTC), "rows_in": 0}
-    location.append(spark.createDataFrame([tuple(map(values.get, before.column_names))], before.schema), before)
+    location.append(
+        spark.createDataFrame([tuple(map(values.get, earlier_table.column_names))], earlier_table.schema), earlier_table
+    )
     for _start in range(2):
         create_tables(spark, location, owner="ours", may_create=True)
     row = tuple(map((values | {added.name: 7}).get, STREAM_PROGRESS.column_names))
     location.append(spark.createDataFrame([row], STREAM_PROGRESS.schema), STREAM_PROGRESS)
-    location.append(spark.createDataFrame([tuple(map(values.get, before.column_names))], before.schema), before)
+    location.append(
+        spark.createDataFrame([tuple(map(values.get, earlier_table.column_names))], earlier_table.schema), earlier_table
+    )
     found = location.read(spark.read, STREAM_PROGRESS)
     assert found.columns == STREAM_PROGRESS.column_names
     assert sorted(found.select(added.name).collect(), key=str) == [(7,), (None,), (None,)]

@@ -1,4 +1,7 @@
-"""A new checkpoint that begins with the tables' sessions: none is started again, beats go on, Ends are known, no message is doubled."""
+"""A new checkpoint begins with the sessions of the tables.
+
+No session is started again, heartbeats go on, Ends find their sessions, and no message is read twice.
+"""
 
 import json
 import os
@@ -33,25 +36,25 @@ from tests.spark.warehouse import empty_tables
 DEVICES = [f"d{number}" for number in range(6)]
 
 
-def stopped_at(job: Job, beats: int) -> None:
+def run_until(job: Job, beats: int) -> None:
     with job.running() as queries:
         wait_for(lambda: job.count(change="heartbeat") >= beats, "heartbeats")
         wait_for(lambda: job.archived() == job.sent, "the archive")
         job.stop(queries)
 
 
-@pytest.mark.parametrize(("groups", "then"), [(None, 3), pytest.param(3, None, marks=pytest.mark.long)])
-def test_live_sessions_outlive_their_checkpoint_and_its_groups(
-    spark: SparkSession, tmp_path: Path, groups: int | None, then: int | None
+@pytest.mark.parametrize(("groups", "new_groups"), [(None, 3), pytest.param(3, None, marks=pytest.mark.long)])
+def test_live_sessions_continue_under_a_new_checkpoint_with_other_groups(
+    spark: SparkSession, tmp_path: Path, groups: int | None, new_groups: int | None
 ) -> None:
     job = Job(spark, tmp_path, device_groups=groups, late_retention="1h")
     starts = [message(1, "Start", device) for device in DEVICES]
     job.send(*starts, message(2, "Start", "over"), message(2, "EndBi", "over"))
     job.sent = 8
-    stopped_at(job, 6)
+    run_until(job, 6)
     former = job.settings
 
-    job.change(checkpoints=tmp_path / "other", device_groups=then, from_sessions=True)
+    job.change(checkpoints=tmp_path / "other", device_groups=new_groups, from_sessions=True)
     with (
         pytest.raises(ConfigurationError, match=r"holds 1 files whose messages the tables have .*1\.json"),
         job.running(),
@@ -59,15 +62,15 @@ def test_live_sessions_outlive_their_checkpoint_and_its_groups(
         pass
     create_tables(
         spark, job.location, owner=read_checkpoint(former.checkpoints).id, may_create=False
-    )  # they are still whose they were
+    )  # the former checkpoint still owns them
     for file in job.input.glob("*/*.json"):
         file.unlink()
     beats = job.count(change="heartbeat")
     job.send(*starts, message(1, "EndBi", "d0"), message(2, "EndBi", "over"), message(9, "Start", "new"))
     job.sent += 9
-    stopped_at(job, beats + 12)
+    run_until(job, beats + 12)
     assert (tmp_path / "other" / "seed").exists()
-    stopped_at(job, beats + 18)  # a restart of the new checkpoint takes no seed again
+    run_until(job, beats + 18)  # a restart of the new checkpoint reads no seed
     assert not (tmp_path / "other" / "seed").exists()
     assert newest_committed_batch(tmp_path / "other" / SESSIONIZE) > 0
 
@@ -79,7 +82,7 @@ def test_live_sessions_outlive_their_checkpoint_and_its_groups(
     for device in DEVICES[1:]:
         rows = job.changes(change="heartbeat", device_id=device)
         assert len({row["due_ms"] for row in rows}) == len(rows)
-        # A new grid has other instants: the number of one of them may come once more, or not at all.
+        # A new grid has other instants: one beat number may come twice, or not at all.
         assert abs(sum(row["missed_beats"] + 1 for row in rows) - rows[-1]["beat"]) <= 1
     assert Counter(row["status"] for row in job.rows(SESSIONS)) == {"live": 6, "ended": 2}
 
@@ -88,7 +91,7 @@ def test_live_sessions_outlive_their_checkpoint_and_its_groups(
         pass
 
 
-def test_without_tables_there_is_nothing_to_take_over(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_warm_start_without_tables_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     job = Job(spark, tmp_path, from_sessions=True)
     with (
         pytest.raises(
@@ -100,11 +103,12 @@ def test_without_tables_there_is_nothing_to_take_over(spark: SparkSession, tmp_p
 
 
 ODD_NAMES = (
-    "plain.json", "events (1).json", "a b.json", "a+b.json", "a%20c.json", "100%.json", "%zz.json", "a&b=c,d@e!f'g.json",
-    "k~l$m*n;o.json", "a#b?c.json", "[x]{y}^z`|.json", "ünï-çödé.json", "日本 語.json", 'quoted".json',
+    "plain.json", "events (1).json", "a b.json", "a+b.json", "a%20c.json", "100%.json", "%zz.json",
+    "a&b=c,d@e!f'g.json", "k~l$m*n;o.json", "a#b?c.json", "[x]{y}^z`|.json", "ünï-çödé.json", "日本 語.json",
+    'quoted".json',
 )  # fmt: skip
 
-NO_INPUT = (".hidden.json", "_hidden.json", "a.txt", "folder.json/a.json", "date=2026-11-21/a.json")
+IGNORED_NAMES = (".hidden.json", "_hidden.json", "a.txt", "folder.json/a.json", "date=2026-11-21/a.json")
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +118,7 @@ def read_files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
     (folder / "pc_sessions").mkdir()
     for name in ODD_NAMES:
         (folder / "pc_sessions" / name).write_text(json.dumps(message(1, "Start")) + "\n")
-    for name in NO_INPUT:
+    for name in IGNORED_NAMES:
         (folder / "pc_sessions" / name).parent.mkdir(exist_ok=True)
         (folder / "pc_sessions" / name).write_text(json.dumps(message(1, "Start")) + "\n")
     location = TableLocation(folder / "warehouse")
@@ -126,15 +130,17 @@ def read_files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
     return folder, location
 
 
-def test_what_an_input_file_is_says_the_engine(spark: SparkSession, read_files: tuple[Path, TableLocation]) -> None:
+def test_the_input_files_are_those_that_the_engine_reads(
+    spark: SparkSession, read_files: tuple[Path, TableLocation]
+) -> None:
     folder, location = read_files
     assert {file.name for file in source.input_files(folder)} == set(ODD_NAMES)
     assert location.read(spark.read, RAW_EVENTS).select("file").distinct().count() == len(ODD_NAMES)
 
 
 @contextmanager
-def in_place_of_all_others(folder: Path, name: str) -> Iterator[Path]:
-    """Let the folder hold one file alone for a while: its own of that name, or an empty one."""
+def only_file(folder: Path, name: str) -> Iterator[Path]:
+    """Leave only one file in the folder for a while: its own file of that name, or an empty one."""
     files, aside = folder / "pc_sessions", folder / "aside"
     files.rename(aside)
     files.mkdir()
@@ -151,21 +157,21 @@ def in_place_of_all_others(folder: Path, name: str) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("name", ODD_NAMES)
-def test_a_file_that_was_read_is_known_whatever_its_name(
+def test_a_file_that_was_read_is_recognised_whatever_its_name(
     spark: SparkSession, read_files: tuple[Path, TableLocation], name: str
 ) -> None:
     folder, location = read_files
-    with in_place_of_all_others(folder, name) as file:
-        for given in (folder, folder / "warehouse" / ".."):
-            with pytest.raises(ConfigurationError) as told:
-                read_position.refuse_files_already_read(spark, given, location)
-            assert f"holds 1 files whose messages the tables have ({file}): move them away" in str(told.value)
+    with only_file(folder, name) as file:
+        for input_folder in (folder, folder / "warehouse" / ".."):
+            with pytest.raises(ConfigurationError) as error:
+                read_position.refuse_files_already_read(spark, input_folder, location)
+            assert f"holds 1 files whose messages the tables have ({file}): move them away" in str(error.value)
 
 
-def test_files_that_were_read_are_known_where_their_folder_was_moved(
+def test_files_that_were_read_are_recognised_in_a_moved_folder(
     spark: SparkSession, read_files: tuple[Path, TableLocation], tmp_path: Path
 ) -> None:
-    """As with a disk that another machine mounts, or a folder that was copied: there the files have other times, too."""
+    """Another machine may mount the disk, or the folder may be copied; then the files also have other times."""
     folder, location = read_files
     copy = tmp_path / "copied" / "pc_sessions" / ODD_NAMES[0]
     copy.parent.mkdir(parents=True)
@@ -177,20 +183,20 @@ def test_files_that_were_read_are_known_where_their_folder_was_moved(
 @pytest.mark.parametrize(
     "name", ["a%20b.json", "a c.json", "events%20(1).json", "a%2Bb.json", "100%25.json", "new.json"]
 )
-def test_a_file_whose_name_only_looks_like_that_of_one_that_was_read_is_new(
+def test_a_file_with_a_similar_name_to_one_that_was_read_is_new(
     spark: SparkSession, read_files: tuple[Path, TableLocation], name: str
 ) -> None:
     folder, location = read_files
-    with in_place_of_all_others(folder, name):
+    with only_file(folder, name):
         read_position.refuse_files_already_read(spark, folder, location)
 
 
-def test_a_file_from_before_all_that_is_kept_of_files_may_have_been_read(
+def test_a_file_older_than_the_oldest_row_of_raw_events_is_refused(
     spark: SparkSession, read_files: tuple[Path, TableLocation]
 ) -> None:
     folder, location = read_files
     oldest = location.read(spark.read, RAW_EVENTS).selectExpr("unix_millis(min(ingested_at))").collect()[0][0]
-    with in_place_of_all_others(folder, "new.json") as file:
+    with only_file(folder, "new.json") as file:
         os.utime(file, ns=(oldest * 1_000_000,) * 2)
         read_position.refuse_files_already_read(spark, folder, location)
         os.utime(file, ns=((oldest - 1) * 1_000_000,) * 2)
@@ -201,7 +207,7 @@ def test_a_file_from_before_all_that_is_kept_of_files_may_have_been_read(
 
 
 ALL = ("starts.json", "seed", "seed/_SUCCESS")
-# By how a start was killed: what is there of what it had made, and what it had begun and done.
+# For each way to kill a start: the files that it made, the queries that it started, and those that committed.
 KILLS = {
     "before anything was made": ((), (), ()),
     "where to begin is written": (("starts.json",), (), ()),
@@ -216,8 +222,8 @@ KILLS = {
 }
 
 
-def started(spark: SparkSession, location: TableLocation, folder: Path, *partitions: int) -> InitialState:
-    """Start with a topic of these partitions, and another one, of which nothing was taken."""
+def warm_started(spark: SparkSession, location: TableLocation, folder: Path, *partitions: int) -> InitialState:
+    """Start with a topic that has these partitions, and with another topic that was never read."""
     settings = SessionizeSettings(
         source="kafka", bootstrap_servers="b:9092", warehouse=location.warehouse, checkpoints=folder, from_sessions=True
     )
@@ -226,31 +232,34 @@ def started(spark: SparkSession, location: TableLocation, folder: Path, *partiti
         topics = {"pc_sessions": dict.fromkeys(partitions, 5), "console_sessions": {0: 3}}
         ends = {"pc_sessions": dict.fromkeys(partitions, 9), "console_sessions": {0: 4}}
         patch.setattr(read_position, "read_topic_range", lambda *_: TopicRange(topics, ends))
-        before = warm_start(JobContext(spark, settings, checkpoint, location))
+        state = warm_start(JobContext(spark, settings, checkpoint, location))
     checkpoint.save_as_warm()
-    return before
+    return state
 
 
-def archived_to(spark: SparkSession, location: TableLocation, offset: int) -> None:
+def archive_offset(spark: SparkSession, location: TableLocation, offset: int) -> None:
     columns = f"'pc_sessions' AS stream, 0 AS partition, {offset}L AS offset, CAST(NULL AS string) AS file"
-    when = "TIMESTAMP '2026-11-21 12:00:00' AS ingested_at, CAST('{}' AS binary) AS value, DATE '2026-11-21' AS ingest_date"
+    when = (
+        "TIMESTAMP '2026-11-21 12:00:00' AS ingested_at, CAST('{}' AS binary) AS value, "
+        "DATE '2026-11-21' AS ingest_date"
+    )
     location.append(spark.sql(f"SELECT {columns}, {when}"), RAW_EVENTS)
 
 
 @pytest.fixture(scope="module")
 def first_start(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[TableLocation, Path]:
-    """A checkpoint begun after offset 7 with the one session that is live; the tables now know of offset 8."""
+    """A checkpoint created after offset 7, with the one live session; the tables now contain offset 8."""
     location, folder = TableLocation(tmp_path_factory.mktemp("warehouse")), tmp_path_factory.mktemp("checkpoints")
     empty_tables(spark, location, owner="theirs")
     start = spark.createDataFrame([a_change(device_id="pc-1")], OUTPUT_SCHEMA)
     ChangesSink(location, "sessionize", "theirs", lambda _: None, (), StateSize)(start, 0)
-    archived_to(spark, location, 7)
-    started(spark, location, folder, 0, 1)
-    archived_to(spark, location, 8)
+    archive_offset(spark, location, 7)
+    warm_started(spark, location, folder, 0, 1)
+    archive_offset(spark, location, 8)
     return location, folder
 
 
-def test_where_no_row_of_a_file_is_kept_those_from_before_the_newest_change_may_have_been_read(
+def test_a_file_older_than_the_newest_change_is_refused_if_raw_events_has_no_row_of_a_file(
     spark: SparkSession, tmp_path: Path, first_start: tuple[TableLocation, Path]
 ) -> None:
     location, _ = first_start
@@ -264,29 +273,29 @@ def test_where_no_row_of_a_file_is_kept_those_from_before_the_newest_change_may_
 
 
 @pytest.mark.parametrize("kill", KILLS)
-def test_what_is_begun_with_is_made_until_a_query_begins_and_then_kept(
+def test_start_offsets_and_seed_are_made_anew_until_a_query_starts_and_are_fixed_then(
     spark: SparkSession, tmp_path: Path, first_start: tuple[TableLocation, Path], kill: str
 ) -> None:
-    """Else what `archive` takes before the session query begins would be taken for read, and be in no session."""
-    made, begun, done = KILLS[kill]
+    """Otherwise messages that `archive` reads before `sessionize` starts would count as read, and be in no session."""
+    files, started_queries, committed_queries = KILLS[kill]
     location, folder = first_start
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
-    for name in set(ALL) - set(made):
+    for name in set(ALL) - set(files):
         path = tmp_path / name
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-    for log, queries in (("offsets", begun), ("commits", done)):
+    for log, queries in (("offsets", started_queries), ("commits", committed_queries)):
         for query in queries:
             (tmp_path / query / log).mkdir(parents=True)
             (tmp_path / query / log / "0").write_text('v1\n{"batchTimestampMs":1}\n-\n')
 
-    before = started(spark, location, tmp_path, 0, 1, 2)
-    if {SESSIONIZE, ARCHIVE} <= set(begun):
-        assert before.starts is None
-    else:  # of a partition that was made meanwhile everything
-        of_pc = {0: 8, 1: 5, 2: EARLIEST} if begun else {0: 9, 1: 5, 2: 5}
-        assert before.starts == {"pc_sessions": of_pc, "console_sessions": {0: 3}}
-    if SESSIONIZE in done:
-        assert before.sessions is None
+    state = warm_started(spark, location, tmp_path, 0, 1, 2)
+    if {SESSIONIZE, ARCHIVE} <= set(started_queries):
+        assert state.starts is None
+    else:  # a partition that was created meanwhile is read from its start
+        pc_offsets = {0: 8, 1: 5, 2: EARLIEST} if started_queries else {0: 9, 1: 5, 2: 5}
+        assert state.starts == {"pc_sessions": pc_offsets, "console_sessions": {0: 3}}
+    if SESSIONIZE in committed_queries:
+        assert state.sessions is None
     else:
-        assert before.sessions is not None
-        assert [row.grouping_key for row in before.sessions.collect()] == ["pc-1"]
+        assert state.sessions is not None
+        assert [row.grouping_key for row in state.sessions.collect()] == ["pc-1"]
