@@ -1,4 +1,4 @@
-"""Kill the job many times on several evenings, and say what that did: `python -m tests.faults --seeds 4 --kills 50`."""
+"""Kill the job many times on several evenings, and report the result: `python -m tests.faults --seeds 4 --kills 50`."""
 
 import argparse
 import multiprocessing
@@ -15,7 +15,10 @@ from tests.faults.evening import play_and_compare
 
 
 def main() -> int:
-    """Exits with code 1 where anything differs, or a boundary was never hit; an evening that differs is kept, and named."""
+    """Exits with code 1 where anything differs or a boundary was never hit.
+
+    The folder of an evening that differs stays, and its path is printed.
+    """
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--seeds", type=int, default=4, help="how many evenings; each has its own seed, from 1")
     parser.add_argument("--kills", type=int, default=50, help="how many kills an evening")
@@ -32,10 +35,10 @@ def main() -> int:
         for evening in as_completed(
             lanes.submit(play_and_compare, seed, options.kills, folder / str(seed)) for seed in seeds
         ):
-            told = evening.result()
-            differences += told.differences
-            hits += told.hits
-            sys.stdout.write("".join(f"{line}\n" for line in told.lines))
+            report = evening.result()
+            differences += report.differences
+            hits += report.hits
+            sys.stdout.write("".join(f"{line}\n" for line in report.lines))
             sys.stdout.flush()
     kills = options.seeds * options.kills
     took_s = time.monotonic() - began_s

@@ -1,6 +1,6 @@
 """Archives the classes that a job loads, so that every engine of the tests starts faster.
 
-Spark's own loading and verifying of classes is a fifth of the CPU time of a job that runs for a minute.
+Spark's own loading and verifying of classes takes a fifth of the CPU time of a job that runs for a minute.
 """
 
 import sys
@@ -18,8 +18,8 @@ _ARCHIVED_WITHIN_S = 300
 
 def main() -> None:
     """Let a job's queries write each of their tables; its JVM writes the archive as it ends."""
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
         evening = Evening(folder / "staging", seed=1, duration="240s", **EVENING)
         job = Job(folder, *OPTIONS)
         job.jvm = (f'"-XX:ArchiveClassesAtExit={CLASSES}"', "-Xlog:disable")

@@ -1,4 +1,4 @@
-"""The moments at which the job can be cut off, told by its files before the kill, and again after it."""
+"""The moments at which the job can be cut off, recognised by its files before the kill and again after it."""
 
 import random
 import time
@@ -14,7 +14,7 @@ _WITHIN_TIMER_BATCH_S = (0, 0.6)
 
 
 class Boundary(StrEnum):
-    """A moment to be killed at."""
+    """A moment at which a test kills the job."""
 
     STARTING = "starting"
     OFFSET_LOGGED = "offset_logged"
@@ -29,25 +29,25 @@ class Boundary(StrEnum):
 
 
 class Moment(ABC):
-    """One start's wait for a boundary; made just before the start, so that only what this start does can reach it."""
+    """Waits for a boundary; created just before a start, so that only the work of this start can reach it."""
 
     is_quiet = False
-    """Whether input must not come meanwhile."""
+    """True if no input may come meanwhile."""
 
     def __init__(self, traces: Traces, rng: random.Random) -> None:
         self.traces, self.rng = traces, rng
 
     @abstractmethod
     def reached(self) -> bool:
-        """Whether the job is there now."""
+        """Whether the job is at the boundary now."""
 
-    def left(self) -> bool:
-        """Whether a job that was killed at once has left exactly this behind: SIGKILL comes a moment later."""
+    def is_exact(self) -> bool:
+        """Whether the files of the killed job still show exactly this boundary: SIGKILL comes a moment later."""
         return self.reached()
 
 
 class _AtStage(Moment):
-    """A micro-batch of `sessionize` has got so far; one that the last kill left there, has to get there anew."""
+    """A micro-batch of `sessionize` has reached a stage; one that the last kill left there must reach it again."""
 
     def __init__(self, traces: Traces, rng: random.Random, stage: Stage) -> None:
         super().__init__(traces, rng)
@@ -59,28 +59,28 @@ class _AtStage(Moment):
 
 
 class _TimerBatch(Moment):
-    """A micro-batch without input has been running for a random while; that timers were due in it, the oracle tells."""
+    """A micro-batch without input has run for a random time; the oracle shows whether timers were due in it."""
 
     is_quiet = True
 
     def __init__(self, traces: Traces, rng: random.Random) -> None:
         super().__init__(traces, rng)
-        self._begun_before, self._after_s = traces.begun(), rng.uniform(*_WITHIN_TIMER_BATCH_S)
+        self._started_before, self._after_s = traces.started(), rng.uniform(*_WITHIN_TIMER_BATCH_S)
         self._batch_id, self._since_s = -1, 0.0
 
     def reached(self) -> bool:
-        batch_id = self.traces.begun()
+        batch_id = self.traces.started()
         if batch_id > self._batch_id:
             self._batch_id, self._since_s = batch_id, time.monotonic()
-        return self.left() and time.monotonic() >= self._since_s + self._after_s
+        return self.is_exact() and time.monotonic() >= self._since_s + self._after_s
 
-    def left(self) -> bool:
-        is_running = self.traces.committed() < self._batch_id and self._batch_id > self._begun_before
+    def is_exact(self) -> bool:
+        is_running = self.traces.committed() < self._batch_id and self._batch_id > self._started_before
         return is_running and self.traces.takes_no_files(self._batch_id)
 
 
 class _RawEventsCommitted(Moment):
-    """`archive` has written messages, and is not done with their micro-batch."""
+    """`archive` has written messages, and has not committed their micro-batch."""
 
     def __init__(self, traces: Traces, rng: random.Random) -> None:
         super().__init__(traces, rng)
@@ -91,7 +91,7 @@ class _RawEventsCommitted(Moment):
 
 
 class _Merging(Moment):
-    """A MERGE has begun to write a file of `sessions`, and has not committed it."""
+    """A MERGE has started to write a file of `sessions`, and has not committed it."""
 
     def __init__(self, traces: Traces, rng: random.Random) -> None:
         super().__init__(traces, rng)
@@ -102,7 +102,7 @@ class _Merging(Moment):
 
 
 class _ProgressAppended(Moment):
-    """Rows of `stream_progress` are in the table, and wait in the checkpoint still."""
+    """Rows of `stream_progress` are in the table, and are still stored in the checkpoint."""
 
     def __init__(self, traces: Traces, rng: random.Random) -> None:
         super().__init__(traces, rng)
@@ -113,12 +113,12 @@ class _ProgressAppended(Moment):
         is_new, self._before = commits > self._before, commits
         return is_new and bool(self.traces.waiting_progress())
 
-    def left(self) -> bool:
+    def is_exact(self) -> bool:
         return not self.traces.waiting_progress().isdisjoint(self.traces.appended_progress())
 
 
 class _Starting(Moment):
-    """Some time after the start, and before any micro-batch is done."""
+    """Some time after the start, and before any micro-batch is committed."""
 
     def __init__(self, traces: Traces, rng: random.Random) -> None:
         super().__init__(traces, rng)
@@ -127,12 +127,12 @@ class _Starting(Moment):
     def reached(self) -> bool:
         return time.monotonic() >= self._at_s
 
-    def left(self) -> bool:
+    def is_exact(self) -> bool:
         return self.traces.committed() == self._before
 
 
 class _AtRandom(Moment):
-    """Some time after the first micro-batch of this start is done."""
+    """Some time after the first micro-batch of this start is committed."""
 
     def __init__(self, traces: Traces, rng: random.Random) -> None:
         super().__init__(traces, rng)
@@ -145,7 +145,7 @@ class _AtRandom(Moment):
         return self._since_s is not None and time.monotonic() >= self._since_s + self._after_s
 
 
-_OTHERS: dict[Boundary, Callable[[Traces, random.Random], Moment]] = {
+_MOMENTS: dict[Boundary, Callable[[Traces, random.Random], Moment]] = {
     Boundary.STARTING: _Starting,
     Boundary.TIMER_BATCH: _TimerBatch,
     Boundary.RAW_EVENTS_COMMITTED: _RawEventsCommitted,
@@ -157,6 +157,6 @@ _OTHERS: dict[Boundary, Callable[[Traces, random.Random], Moment]] = {
 
 def moment(boundary: Boundary, traces: Traces, rng: random.Random) -> Moment:
     """The next time that a boundary is reached."""
-    if boundary in _OTHERS:
-        return _OTHERS[boundary](traces, rng)
+    if boundary in _MOMENTS:
+        return _MOMENTS[boundary](traces, rng)
     return _AtStage(traces, rng, Stage(boundary.value))

@@ -17,15 +17,15 @@ _append_once = TableLocation.append_once
 _this_start = uuid.uuid4().hex
 
 
-def _not_idempotent(location: TableLocation, rows: DataFrame, table: Table, **once: Any) -> None:
-    """A writer that no start knows from the one before: Delta takes a repeated micro-batch again."""
-    _append_once(location, rows, table, **once | {"writer_id": f"{_this_start}/{once['writer_id']}"})
+def _not_idempotent(location: TableLocation, rows: DataFrame, table: Table, **batch: Any) -> None:
+    """A writer with a new id at each start: Delta accepts a repeated micro-batch again."""
+    _append_once(location, rows, table, **batch | {"writer_id": f"{_this_start}/{batch['writer_id']}"})
 
 
-def _dropping(location: TableLocation, rows: DataFrame, table: Table, **once: Any) -> None:
-    """A sink that now and then writes nothing, and says that all is well."""
-    if table is not SESSION_CHANGES or once["batch_id"] % _DROPPED_EVERY:
-        _append_once(location, rows, table, **once)
+def _dropping(location: TableLocation, rows: DataFrame, table: Table, **batch: Any) -> None:
+    """A sink that now and then writes nothing, and reports success."""
+    if table is not SESSION_CHANGES or batch["batch_id"] % _DROPPED_EVERY:
+        _append_once(location, rows, table, **batch)
 
 
 MUTATIONS = {"not-idempotent": _not_idempotent, "dropping": _dropping}

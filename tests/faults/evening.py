@@ -1,4 +1,4 @@
-"""One evening of many kills, and its report; in a module of its own, so that a process of its own can run it."""
+"""One evening of many kills, and its report; in its own module, so that a process of its own can run it."""
 
 import shutil
 from collections import Counter
@@ -18,38 +18,38 @@ _GROUPS = 8
 
 
 @dataclass(frozen=True)
-class Told:
-    """What an evening has left: how many differences, how often each boundary was hit, and the report line by line."""
+class EveningReport:
+    """The result of an evening: the number of differences, the hits of each boundary, and the report's lines."""
 
     differences: int
     hits: Counter[Boundary]
     lines: list[str]
 
 
-def play_and_compare(seed: int, kills: int, folder: Path) -> Told:
-    """Play an evening, one of an even seed with device groups."""
+def play_and_compare(seed: int, kills: int, folder: Path) -> EveningReport:
+    """Play an evening; one with an even seed has device groups."""
     folder.mkdir()
     groups = None if seed % 2 else _GROUPS
     try:
         run = play(seed, kills, folder, groups=groups)
         found = compare(run, spark_session(folder / "engine.log"))
-    except Exception as error:  # noqa: BLE001 - the other evenings are worth their reports all the same
-        return Told(1, Counter(), [f"seed {seed} broke off: {error!r}", f"  kept: {folder}"])
+    except Exception as error:  # noqa: BLE001 - the other evenings still need their reports
+        return EveningReport(1, Counter(), [f"seed {seed} broke off: {error!r}", f"  kept: {folder}"])
     if not found:
         shutil.rmtree(folder)
-    hits = Counter(cut.boundary for cut in run.cuts if cut.left)
-    return Told(len(found), hits, list(report(seed, groups, run, found)))
+    hits = Counter(cut.boundary for cut in run.cuts if cut.is_exact)
+    return EveningReport(len(found), hits, list(report_lines(seed, groups, run, found)))
 
 
-def report(seed: int, groups: int | None, run: Run, found: Sequence[str]) -> Iterator[str]:
-    """A run as a person reads it."""
+def report_lines(seed: int, groups: int | None, run: Run, found: Sequence[str]) -> Iterator[str]:
+    """The report of a run, for a person to read."""
     ups_s = [cut.up_s for cut in run.cuts if cut.up_s is not None]
     layout = "one device per key" if groups is None else f"{groups} device groups"
     yield f"seed {seed}, {layout}: {len(run.cuts)} kills, {len(found)} differences, {run.seconds:,.0f} s"
     yield f"  {'boundary':22}{'kills':>6}{'reached':>9}{'left exactly this':>19}"
     for boundary in Boundary:
         cuts = [cut for cut in run.cuts if cut.boundary is boundary]
-        yield f"  {boundary:22}{len(cuts):6}{_count(cuts, 'reached'):9}{_count(cuts, 'left'):19}"
+        yield f"  {boundary:22}{len(cuts):6}{_count(cuts, 'reached'):9}{_count(cuts, 'is_exact'):19}"
     stages = Counter(cut.stage for cut in run.cuts)
     yield f"  left of sessionize's micro-batch: {', '.join(f'{stage} {count}' for stage, count in stages.most_common())}"
     if ups_s:
@@ -61,5 +61,5 @@ def report(seed: int, groups: int | None, run: Run, found: Sequence[str]) -> Ite
         yield f"  kept: {run.job.input.parent}"
 
 
-def _count(cuts: Sequence[Cut], what: str) -> int:
-    return sum(getattr(cut, what) for cut in cuts)
+def _count(cuts: Sequence[Cut], name: str) -> int:
+    return sum(getattr(cut, name) for cut in cuts)

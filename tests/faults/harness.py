@@ -1,4 +1,4 @@
-"""An evening during which the job is killed again and again, and what its tables and its state must be then."""
+"""An evening during which the job is killed repeatedly, and the tables and the state that it must have then."""
 
 import itertools
 import random
@@ -24,7 +24,7 @@ RULES = Rules(heartbeat_ms=2_000, session_timeout_ms=40_000, late_retention_ms=4
 OPTIONS = (
     "--trigger=500ms", "--heartbeat=2s", "--session-timeout=40s", "--late-retention=4s", "--max-sessions-per-device=3",
 )  # fmt: skip
-# Many sessions per device, so that they meet; a kill every minute of the evening, played in a quarter of it.
+# Many sessions per device, so that they overlap. A kill every minute of the evening; playing takes a quarter of that.
 EVENING = {"rate": 8, "session_length": "40s", "devices": 260, "dirt": 0.3, "file_interval": "10s"}
 FILES_PER_START = 12
 _QUIET_FILES = 24
@@ -37,15 +37,15 @@ _NAMED = 3
 
 @dataclass(frozen=True)
 class Cut:
-    """One kill: at which boundary, whether that was reached in time, and whether the kill left exactly that behind.
+    """One kill: its boundary, whether the job reached it in time, and whether the files show exactly it afterwards.
 
-    `stage` is what it left of a micro-batch of `sessionize`, whatever the boundary; `up_s` is how long the start took
-    to its first commit, None where it was killed before.
+    `stage` is how far the kill left a micro-batch of `sessionize`, whatever the boundary. `up_s` is the time from the
+    start to its first commit, None where it was killed before.
     """
 
     boundary: Boundary
     reached: bool
-    left: bool
+    is_exact: bool
     batch_id: int
     stage: Stage
     up_s: float | None
@@ -53,9 +53,9 @@ class Cut:
 
 @dataclass(frozen=True)
 class Run:
-    """What a job has left behind after its last stop, and what it should have.
+    """The tables of a job after its last stop, and the oracle's.
 
-    `engine_deaths` is how the job ended each time that its engine alone was killed.
+    `engine_deaths` says how the job ended each time that only its engine was killed.
     """
 
     job: Job
@@ -68,7 +68,7 @@ class Run:
 
 
 class Scene:
-    """An evening, and the job that it is played to over several starts."""
+    """An evening, and the job that receives it over several starts."""
 
     def __init__(
         self, seed: int, kills: int, folder: Path, *, entry: Sequence[str | Path] = (ENTRY,), groups: int | None = None
@@ -86,22 +86,22 @@ class Scene:
         self.traces = Traces(self.job)
 
     def cut(self, boundary: Boundary) -> None:
-        """Start the job, and kill it at a boundary; where that is not reached in time, then.
+        """Start the job, and kill it at a boundary, or when the time to reach it is over.
 
-        At every other random moment only the engine is killed, as the kernel does when memory runs out.
+        At every second random moment only the engine is killed, as the kernel does when memory runs out.
         """
         self._evening.release(self.job.input, _FILES_BEFORE_START)
         committed = self.traces.committed()
-        wanted = moment(boundary, self.traces, self._rng)
-        files = 0 if wanted.is_quiet else FILES_PER_START - _FILES_BEFORE_START
+        target = moment(boundary, self.traces, self._rng)
+        files = 0 if target.is_quiet else FILES_PER_START - _FILES_BEFORE_START
         started_s = time.monotonic()
         next_s = started_s
         up_s: float | None = None
         reached = False
 
-        def over() -> bool:
+        def is_over() -> bool:
             nonlocal files, next_s, up_s, reached
-            reached = wanted.reached()
+            reached = target.reached()
             if reached:
                 return True
             now_s = time.monotonic()
@@ -113,13 +113,13 @@ class Scene:
             return up_s is not None and now_s >= started_s + up_s + _REACHED_WITHIN_S
 
         self.job.start()
-        self.job.wait_until(over, f"the boundary {boundary}", poll_s=_POLL_S)
+        self.job.wait_until(is_over, f"the boundary {boundary}", poll_s=_POLL_S)
         if boundary is Boundary.AT_RANDOM and next(self._kills_engine_alone):
             self._kill_engine()
         else:
             self.job.kill()
         batch_id, stage = self.traces.stage()
-        self._cuts.append(Cut(boundary, reached, reached and wanted.left(), batch_id, stage, up_s))
+        self._cuts.append(Cut(boundary, reached, reached and target.is_exact(), batch_id, stage, up_s))
 
     def _kill_engine(self) -> None:
         self.job.kill_engine()
@@ -144,15 +144,15 @@ class Scene:
         time.sleep(self._rng.uniform(1, 3))
 
     def end(self) -> Run:
-        """Start the job for the last time, play the rest of the evening to it, and stop it gracefully."""
+        """Start the job for the last time, play the rest of the evening, and stop it gracefully."""
         self.play_on()
         return self.stop()
 
     def stop(self) -> Run:
-        """Stop the job gracefully, and work out what it must have left behind."""
+        """Stop the job gracefully, and compute the tables and the state that it must have."""
         exit_code = self.job.terminate()
         oracle = tell(self.job.checkpoints, RULES, groups=self._groups)
-        cuts = _confirmed(self._cuts, oracle)
+        cuts = _with_confirmed_timer_batches(self._cuts, oracle)
         seconds = time.monotonic() - self._began_s
         return Run(self.job, oracle, read_tables(self.job.warehouse), exit_code, cuts, self._engine_deaths, seconds)
 
@@ -166,11 +166,11 @@ def play(
     entry: Sequence[str | Path] = (ENTRY,),
     groups: int | None = None,
 ) -> Run:
-    """Play an evening to a job that is killed so many times, at all boundaries equally often, and then left in peace.
+    """Play an evening to a job that is killed at all boundaries equally often, and then no more.
 
     Args:
         seed: decides the evening, the order of the boundaries, and the random moments.
-        kills: how many; the evening is as long as they need.
+        kills: the number of kills, which determines the length of the evening.
         folder: an empty one.
         boundaries: where to kill.
         entry: the script to run, and its first arguments.
@@ -188,30 +188,33 @@ def play(
 
 
 def compare(run: Run, spark: SparkSession) -> list[str]:
-    """All that is not as it must be: tables, files read, state, timers, and messages without a trace."""
+    """All differences: in tables, files read, state and timers, and messages without a trace."""
     found = differences(run.oracle, run.actual, run.job.checkpoints)
     files = Counter(run.job.input.glob("*/*.json"))
     found += [
         f"{query} has not read every file once" for query, read in run.oracle.files.items() if Counter(read) != files
     ]
     entries, timers = entries_and_timers(spark, run.job.checkpoints)
-    for what, there, wanted in (("state", entries, run.oracle.entries), ("timers", timers, run.oracle.timers.items())):
-        missing, too_much = Counter(wanted) - Counter(there), Counter(there) - Counter(wanted)
+    for name, actual, expected in (
+        ("state", entries, run.oracle.entries),
+        ("timers", timers, run.oracle.timers.items()),
+    ):
+        missing, too_much = Counter(expected) - Counter(actual), Counter(actual) - Counter(expected)
         if missing or too_much:
-            found.append(f"{what}: missing {list(missing)[:_NAMED]}, too much {list(too_much)[:_NAMED]}")
-    found += unaccounted(run.actual, waiting(run.oracle))
+            found.append(f"{name}: missing {list(missing)[:_NAMED]}, too much {list(too_much)[:_NAMED]}")
+    found += unaccounted(run.actual, pending_ends(run.oracle))
     return found if run.exit_code == 0 else [*found, f"the last stop ended with exit code {run.exit_code}"]
 
 
-def waiting(oracle: Oracle) -> list[tuple[str, int]]:
+def pending_ends(oracle: Oracle) -> list[tuple[str, int]]:
     """The Ends whose Start may still come."""
-    return [(device_id, session_id) for device_id, session_id, what in oracle.entries if what == "pending_end"]
+    return [(device_id, session_id) for device_id, session_id, status in oracle.entries if status == "pending_end"]
 
 
-def _confirmed(cuts: Sequence[Cut], oracle: Oracle) -> list[Cut]:
-    """A timer batch is one only if something was due in it: then it has changes, though it has no input."""
+def _with_confirmed_timer_batches(cuts: Sequence[Cut], oracle: Oracle) -> list[Cut]:
+    """A timer batch counts only if a timer was due in it: then it has changes, though it has no input."""
     return [
-        replace(cut, left=cut.left and oracle.measured["sessionize", cut.batch_id].has_clock)
+        replace(cut, is_exact=cut.is_exact and oracle.measured["sessionize", cut.batch_id].has_clock)
         if cut.boundary is Boundary.TIMER_BATCH
         else cut
         for cut in cuts

@@ -1,4 +1,4 @@
-"""The harness is worth something: a sink that doubles rows, or drops them, is found with few kills."""
+"""The harness finds a sink that doubles or drops rows with few kills."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +21,9 @@ BROKEN_JOB = Path(__file__).with_name("broken_job.py")
         ("dropping", (Boundary.AT_RANDOM,), "missing"),
     ],
 )
-def test_a_broken_sink_is_found(tmp_path: Path, mutation: str, boundaries: Sequence[Boundary], verdict: str) -> None:
+def test_the_harness_finds_a_broken_sink(
+    tmp_path: Path, mutation: str, boundaries: Sequence[Boundary], verdict: str
+) -> None:
     run = play(1, len(boundaries), tmp_path, boundaries=boundaries, entry=(BROKEN_JOB, mutation))
     found = differences(run.oracle, run.actual, run.job.checkpoints)
     assert any(line.startswith("session_changes: ") and f"x {verdict} (" in line for line in found), found

@@ -1,4 +1,4 @@
-"""The job killed at every boundary of a micro-batch: its tables are those of a job that was never disturbed."""
+"""The job is killed at every boundary of a micro-batch, and its tables equal those of an undisturbed job."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -14,12 +14,12 @@ from tests.e2e.state import entries_and_timers
 from tests.e2e.tables import differences
 from tests.e2e.wire import REASONS
 from tests.faults.boundaries import Boundary
-from tests.faults.harness import Run, play, waiting
+from tests.faults.harness import Run, pending_ends, play
 
 SEED = 20_260_101
 KILLS = len(Boundary)
 UNCHECKED = {("stream_progress", "state_bytes")}
-# Those that last long enough for a kill not to miss them.
+# The boundaries that last long enough for a kill to hit them.
 HIT = {Boundary.OFFSET_LOGGED, Boundary.STATE_COMMITTED, Boundary.CHANGES_COMMITTED, Boundary.RAW_EVENTS_COMMITTED}
 
 
@@ -29,24 +29,24 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 class Altered(list[dict[str, Any]]):
-    """Rows that no table holds."""
+    """Rows that a test has changed, in place of a table's."""
 
     def of(self, *names: str) -> Iterator[tuple[Any, ...]]:
         return (tuple(row[name] for name in names) for row in self)
 
 
-def test_sigterm_ends_it_with_code_0_and_a_summary(run: Run) -> None:
-    # That this took less than a minute and left no process behind, `Job.terminate` has seen to.
+def test_sigterm_ends_the_job_with_code_0_and_a_summary(run: Run) -> None:
+    # `Job.terminate` checks that this took less than a minute and left no process behind.
     assert run.exit_code == 0, run.job.said()[-8:]
     assert any(line.startswith("sessionize: events in ") for line in run.job.said()[-8:])
 
 
-def test_the_kills_left_micro_batches_half_done(run: Run) -> None:
+def test_the_kills_left_unfinished_micro_batches(run: Run) -> None:
     assert len(run.cuts) == KILLS
-    assert {cut.boundary for cut in run.cuts if cut.left} >= HIT
+    assert {cut.boundary for cut in run.cuts if cut.is_exact} >= HIT
 
 
-def test_an_engine_that_dies_is_told(run: Run) -> None:
+def test_a_job_whose_engine_dies_says_so_and_ends_with_code_1(run: Run) -> None:
     [death] = run.engine_deaths
     assert death.code == 1
     [line] = death.lines
@@ -70,12 +70,12 @@ def test_state_and_timers_equal_the_reference(run: Run, spark: SparkSession) -> 
 
 
 def test_every_message_is_accounted_for(run: Run) -> None:
-    """Archived, and then in quarantine, or an event that started or ended something, waits, or is a repeat."""
-    assert unaccounted(run.actual, waiting(run.oracle)) == []
+    """Each message is archived, and is in quarantine or an event: a start, an end, a pending End or a repeat."""
+    assert unaccounted(run.actual, pending_ends(run.oracle)) == []
 
 
-def test_every_rule_was_needed(run: Run) -> None:
-    """The equality above is worth as much as the evening that it was found with."""
+def test_the_evening_needed_every_rule(run: Run) -> None:
+    """The equality above proves something only if the evening contains every case."""
     changes, progress = run.actual["session_changes"], run.actual["stream_progress"]
     assert {change["end_reason"] for change in changes} == {None, *EndReason}
     assert max(change["revision"] for change in changes) > 0
@@ -90,7 +90,7 @@ def test_every_rule_was_needed(run: Run) -> None:
 
 @pytest.mark.parametrize("table", COLUMNS)
 @pytest.mark.parametrize("times", [0, 2])
-def test_a_row_dropped_or_doubled_is_found(run: Run, table: str, times: int) -> None:
+def test_a_dropped_or_doubled_row_is_found(run: Run, table: str, times: int) -> None:
     for place in (0, len(run.actual[table]) // 2, -1):
         rows = list(run.actual[table])
         rows += [rows.pop(place)] * times
@@ -99,9 +99,9 @@ def test_a_row_dropped_or_doubled_is_found(run: Run, table: str, times: int) -> 
 
 
 @pytest.mark.parametrize("table", COLUMNS)
-def test_a_value_altered_is_found(run: Run, table: str) -> None:
+def test_an_altered_value_is_found(run: Run, table: str) -> None:
     rows = list(run.actual[table])
-    # A row of which as much as possible is known.
+    # The row with the most values that are not null.
     place = max(range(len(rows)), key=lambda at: sum(value is not None for value in rows[at].values()))
     unnoticed = []
     for name, value in rows[place].items():

@@ -1,4 +1,4 @@
-"""Somebody else writes into `session_changes`: nothing of the job's own is lost or doubled by it."""
+"""Another writer changes `session_changes`: none of the job's own rows is lost or doubled."""
 
 from pathlib import Path
 
@@ -13,11 +13,13 @@ from tests.faults.harness import Scene
 
 pytestmark = pytest.mark.long
 
-STRANGER = "f" * 16
+FOREIGN_DEVICE = "f" * 16
 
 
-def test_another_writer(tmp_path: Path, spark: SparkSession) -> None:
-    """A row deleted and one added after a kill, an `OPTIMIZE` then, and another while the job runs."""
+def test_another_writer_in_session_changes_loses_and_doubles_no_row_of_the_job(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    """After a kill: an `OPTIMIZE`, a deleted row and an added row. While the job runs: another `OPTIMIZE`."""
     scene = Scene(1, 2, tmp_path)
     table = scene.job.warehouse / "session_changes"
     try:
@@ -29,7 +31,7 @@ def test_another_writer(tmp_path: Path, spark: SparkSession) -> None:
             f"device_id = '{last['device_id']}' AND session_id = {last['session_id']} AND change = 'started'"
         )
         row = changes.toDF().where("change = 'started'").limit(1)
-        foreign = (f"'{STRANGER}' AS device_id" if name == "device_id" else name for name in row.columns)
+        foreign = (f"'{FOREIGN_DEVICE}' AS device_id" if name == "device_id" else name for name in row.columns)
         row.selectExpr(*foreign).write.format("delta").mode("append").save(str(table))
 
         scene.play_on()
@@ -38,9 +40,9 @@ def test_another_writer(tmp_path: Path, spark: SparkSession) -> None:
     finally:
         scene.job.kill_if_running()
     assert run.exit_code == 0
-    # `sessions` keeps what was deleted, as after a deletion by retention, and takes what was added for a change.
+    # `sessions` still has the deleted change, as after a deletion by retention, and takes the added row as a change.
     found = [line.split(" (")[0] for line in differences(run.oracle, run.actual, run.job.checkpoints)]
     assert found == ["session_changes: 1x missing", "session_changes: 1x too much", "sessions: 1x too much"]
     keys = [(row["device_id"], row["session_id"]) for row in run.actual["sessions"]]
     assert (last["device_id"], last["session_id"]) in keys
-    assert sum(device_id == STRANGER for device_id, _ in keys) == 1
+    assert sum(device_id == FOREIGN_DEVICE for device_id, _ in keys) == 1

@@ -1,4 +1,4 @@
-"""What a running job has left in its folders so far, asked cheaply enough to be asked every millisecond."""
+"""The progress of a running job, read from its folders so cheaply that a test can poll it every millisecond."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from tests.e2e.job import Job
 
 
 class Stage(StrEnum):
-    """How far the first micro-batch of `sessionize` that is not committed has got; a committed one has left no other."""
+    """How far the first uncommitted micro-batch of `sessionize` has got; `NOT_BEGUN` right after a commit."""
 
     NOT_BEGUN = "not_begun"
     OFFSET_LOGGED = "offset_logged"
@@ -20,7 +20,7 @@ class Stage(StrEnum):
 
 
 class _Numbered:
-    """The newest of files numbered without a gap and never removed; one system call while nothing is new."""
+    """Finds the newest of files that are numbered without a gap and never removed; one system call if none is new."""
 
     def __init__(self, folder: Path, name: str = "{}") -> None:
         self._pattern = str(folder / name)
@@ -36,7 +36,7 @@ class _Numbered:
 
 
 class _TableLog:
-    """A Delta log: the newest micro-batch that each query says it has written, and the files that it ever named."""
+    """A Delta log: the newest micro-batch that each query has written, and all files that the log ever named."""
 
     def __init__(self, table: Path) -> None:
         self._versions = _Numbered(table / "_delta_log", "{:020}.json")
@@ -45,14 +45,14 @@ class _TableLog:
         self._files: set[str] = set()
 
     def last_batch(self, query: str) -> int:
-        self._read_on()
+        self._read_new_entries()
         return self._batches.get(query, -1)
 
     def files(self) -> set[str]:
-        self._read_on()
+        self._read_new_entries()
         return self._files
 
-    def _read_on(self) -> None:
+    def _read_new_entries(self) -> None:
         while self._read < self._versions.newest():
             self._read += 1
             for line in Path(self._versions.path(self._read)).read_text(encoding="utf-8").splitlines():
@@ -67,7 +67,7 @@ class Traces:
     """The folders of a job, over all of its starts."""
 
     def __init__(self, job: Job) -> None:
-        self._begun = {query: _Numbered(job.checkpoints / query / "offsets") for query in ("sessionize", "archive")}
+        self._started = {query: _Numbered(job.checkpoints / query / "offsets") for query in ("sessionize", "archive")}
         self._committed = {query: _Numbered(job.checkpoints / query / "commits") for query in ("sessionize", "archive")}
         self._sessions = job.warehouse / "sessions"
         self._tables = {name: _TableLog(job.warehouse / name) for name in ("session_changes", "raw_events", "sessions")}
@@ -77,12 +77,12 @@ class Traces:
         self._state = job.checkpoints / "sessionize" / "state" / "0"
         self._partitions: list[str] = []
 
-    def begun(self, query: str = "sessionize") -> int:
-        """The newest micro-batch that was planned, -1 before the first."""
-        return self._begun[query].newest()
+    def started(self, query: str = "sessionize") -> int:
+        """The newest started micro-batch, -1 before the first."""
+        return self._started[query].newest()
 
     def committed(self, query: str = "sessionize") -> int:
-        """The newest micro-batch that is done, -1 before the first."""
+        """The newest committed micro-batch, -1 before the first."""
         return self._committed[query].newest()
 
     def written(self, table: str, query: str) -> int:
@@ -94,21 +94,21 @@ class Traces:
         return self._progress_commits.newest()
 
     def waiting_progress(self) -> set[tuple[str, int]]:
-        """Query and micro-batch of the rows of `stream_progress` that wait in the checkpoint."""
+        """Query and micro-batch of the rows of `stream_progress` that are stored in the checkpoint."""
         names = (path.stem.rpartition("-") for path in self._progress_waiting.glob("[!.]*.json"))
         return {(query, int(batch_id)) for query, _, batch_id in names}
 
     def appended_progress(self) -> set[tuple[str, int]]:
-        """Query and micro-batch of the rows that `stream_progress` has; the whole table is read for it."""
+        """Query and micro-batch of the rows in `stream_progress`; reads the whole table."""
         return set(read_table(self._progress).of("query", "batch_id"))
 
     def stage(self) -> tuple[int, Stage]:
         """The first micro-batch that is not committed, and how far it has got."""
         batch_id = self.committed() + 1
-        if self.begun() < batch_id:
+        if self.started() < batch_id:
             return batch_id, Stage.NOT_BEGUN
         if self.written("session_changes", "sessionize") >= batch_id:
-            # A commit may have come since it was looked for.
+            # The commit may have come since the first look.
             return batch_id, Stage.CHANGES_COMMITTED if self.committed() < batch_id else Stage.NOT_BEGUN
         changelogs = self._changelogs(batch_id)
         if not any(changelogs):
@@ -116,21 +116,22 @@ class Traces:
         return batch_id, Stage.STATE_COMMITTED if all(changelogs) else Stage.STATE_HALF_COMMITTED
 
     def takes_no_files(self, batch_id: int) -> bool:
-        """Whether a micro-batch that was begun takes no file that the one before it has not taken."""
+        """Whether a started micro-batch reads no new file compared with the micro-batch before it."""
         return batch_id > 0 and self._files_taken(batch_id) == self._files_taken(batch_id - 1)
 
     def unnamed_files(self) -> set[str]:
-        """The files of `sessions` that no version of it names: what a MERGE has written and not committed."""
+        """The files of `sessions` that no version names: a MERGE has written them and not committed."""
         try:
-            found = [name for name in os.listdir(self._sessions) if name.endswith(".parquet") and name[0] != "."]  # noqa: PTH208 - half the time of the same through pathlib
+            # os.listdir takes half the time of pathlib.
+            found = [name for name in os.listdir(self._sessions) if name.endswith(".parquet") and name[0] != "."]  # noqa: PTH208
         except FileNotFoundError:
             return set()
         return set(found) - self._tables["sessions"].files()
 
     def _changelogs(self, batch_id: int) -> list[bool]:
-        """For every partition of the state, whether it has committed a micro-batch."""
+        """For each state partition, whether it has committed a micro-batch."""
         if not self._partitions and self._state.is_dir():
-            # The first micro-batch makes the folders one by one, and only then is it known how many there are.
+            # The first micro-batch creates the folders one by one; their number is known only after it.
             found = [str(path) for path in self._state.iterdir() if path.name.isdigit()]
             if batch_id > 0:
                 self._partitions = found
@@ -138,5 +139,5 @@ class Traces:
         return [os.path.exists(f"{path}/{batch_id + 1}.changelog") for path in self._partitions]  # noqa: PTH110
 
     def _files_taken(self, batch_id: int) -> list[str]:
-        lines = Path(self._begun["sessionize"].path(batch_id)).read_text(encoding="utf-8").splitlines()
+        lines = Path(self._started["sessionize"].path(batch_id)).read_text(encoding="utf-8").splitlines()
         return [line for line in lines if line.startswith('{"logOffset"')]
