@@ -1,4 +1,4 @@
-"""Where every message went, from the tables alone: no oracle, only the promise that nothing is lost."""
+"""Accounts for every message from the tables alone, without the oracle: no message may be lost."""
 
 from collections import Counter
 from collections.abc import Collection
@@ -7,7 +7,7 @@ from sessionization.core.events import Start
 from tests.e2e.tables import Tables
 from tests.e2e.wire import read
 
-_FROM_ENDS = {"reported", "orphaned"}
+_REASONS_OF_ENDS = {"reported", "orphaned"}
 _POSITION = ("stream", "value", "ingested_ms", "file", "partition", "offset")
 _COUNTS = ("rows_in", "started", "duplicate_start", "duplicate_end", "quarantined")
 
@@ -15,7 +15,7 @@ Session = tuple[str, int]
 
 
 def unaccounted(tables: Tables, waiting: Collection[Session]) -> list[str]:
-    """Messages without a trace, and sums that do not add up.
+    """Find messages without a trace, and sums that do not add up.
 
     Args:
         tables: all tables of a job that had read all of its input when it stopped.
@@ -24,10 +24,10 @@ def unaccounted(tables: Tables, waiting: Collection[Session]) -> list[str]:
     changes = tables["session_changes"].of("change", "device_id", "session_id")
     started = {(device_id, session_id) for change, device_id, session_id in changes if change == "started"}
     ended = _ended(tables) | set(waiting)
-    refused = set(tables["quarantine"].of(*_POSITION))
+    quarantined = set(tables["quarantine"].of(*_POSITION))
     found, starts, ends = [], 0, 0
     for position in tables["raw_events"].of(*_POSITION):
-        if position in refused:
+        if position in quarantined:
             continue
         stream, value, ingested_ms, *_ = position
         message = read(stream, value, ingested_ms)
@@ -49,18 +49,18 @@ def unaccounted(tables: Tables, waiting: Collection[Session]) -> list[str]:
         "Starts and Ends": (sums["sessionize.rows_in"], starts + ends),
         "Starts": (sums["sessionize.started"] + sums["sessionize.duplicate_start"], starts),
     }
-    return found + [f"{what}: {one} and {other}" for what, (one, other) in pairs.items() if one != other]
+    return found + [f"{name}: {count} and {expected}" for name, (count, expected) in pairs.items() if count != expected]
 
 
 def unaccounted_ends(tables: Tables, waiting: Collection[Session]) -> int:
-    """How many valid Ends are neither the end of a session, nor a repeat, nor waiting, where nothing was forgotten."""
+    """The number of valid Ends that ended no session, are no repeat and do not wait; if the state lost no entry."""
     sums = sums_of(tables)
     ends = sums["sessionize.rows_in"] - sums["sessionize.started"] - sums["sessionize.duplicate_start"]
     return ends - sums["sessionize.duplicate_end"] - len(_ended(tables) | set(waiting))
 
 
 def sums_of(tables: Tables) -> Counter[str]:
-    """The counts of `stream_progress` added up, by `query.column`."""
+    """The sums of the counts in `stream_progress`, by `query.column`."""
     sums = Counter[str]()
     for row in tables["stream_progress"]:
         sums.update({f"{row['query']}.{name}": row[name] or 0 for name in _COUNTS})
@@ -68,6 +68,6 @@ def sums_of(tables: Tables) -> Counter[str]:
 
 
 def _ended(tables: Tables) -> set[Session]:
-    """The sessions of which an End was told."""
+    """The sessions with a change that an End caused."""
     changes = tables["session_changes"].of("end_reason", "device_id", "session_id")
-    return {(device_id, session_id) for reason, device_id, session_id in changes if reason in _FROM_ENDS}
+    return {(device_id, session_id) for reason, device_id, session_id in changes if reason in _REASONS_OF_ENDS}

@@ -1,4 +1,4 @@
-"""What Spark's own logs in a query's checkpoint say: its micro-batches, their clocks and their files."""
+"""Reads Spark's own logs in a query's checkpoint: its micro-batches, their clocks and their files."""
 
 import json
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ _PARTITIONS = "spark.sql.shuffle.partitions"
 
 @dataclass(frozen=True)
 class Batch:
-    """A micro-batch that was begun: its clock, what was new in it, and whether it was committed.
+    """A started micro-batch: its clock, its new input, and whether it was committed.
 
-    New were files (as URIs), or ranges of topics: topic, partition, first offset, offset after the last.
+    The new input is files (as URIs), or ranges of topics: topic, partition, first offset, offset after the last.
 
-    Nothing is new where the state of a stopped query was spread over other partitions: that is written down as a
-    micro-batch too, with the clock and the offsets of the one before it. No row is read in it, and no timer fires.
+    Rescaling the state of a stopped query is logged as a micro-batch too, with the clock and the offsets of the one
+    before it and without new input. It reads no row, and no timer fires in it.
     """
 
     batch_id: int
@@ -31,56 +31,56 @@ class Batch:
 
 def batches_of(query: Path) -> list[Batch]:
     """The micro-batches of a query in order; only the last can be without a commit."""
-    begun = _numbered(query / "offsets")
+    started = _numbered(query / "offsets")
     committed = _numbered(query / "commits")
-    assert list(begun) == list(range(len(begun)))
-    assert list(committed) in (list(begun), list(begun)[:-1])
+    assert list(started) == list(range(len(started)))
+    assert list(committed) in (list(started), list(started)[:-1])
     source, entries = _file_source(query / "sources")
-    batches, taken = [], 0
-    before: tuple[int, list[str], str | None] | None = None
+    batches, files_read = [], 0
+    previous: tuple[int, list[str], str | None] | None = None
     read = _initial_offsets(query / "sources" / "0" / "0")
-    for batch_id, path in begun.items():
+    for batch_id, path in started.items():
         _version, conf, *offsets = path.read_text(encoding="utf-8").splitlines()
-        until = taken
+        files_until = files_read
         if source is not None and offsets[source] != "-":
-            until = json.loads(offsets[source])["logOffset"] + 1
-        files = tuple(file for at in range(taken, until) for file in entries.get(at, ()))
+            files_until = json.loads(offsets[source])["logOffset"] + 1
+        files = tuple(file for at in range(files_read, files_until) for file in entries.get(at, ()))
         reached = topic_offsets(offsets[0])
         ranges = tuple((*position, read.get(position, 0), offset) for position, offset in reached.items())
-        written = json.loads(conf)
-        clock_ms, partitions = written["batchTimestampMs"], written.get("conf", {}).get(_PARTITIONS)
-        is_repartitioning = before is not None and before[:2] == (clock_ms, offsets) and before[2] != partitions
+        metadata = json.loads(conf)
+        clock_ms, partitions = metadata["batchTimestampMs"], metadata.get("conf", {}).get(_PARTITIONS)
+        is_repartitioning = previous is not None and previous[:2] == (clock_ms, offsets) and previous[2] != partitions
         batches.append(Batch(batch_id, clock_ms, files, ranges, batch_id in committed, is_repartitioning))
-        taken, read, before = until, read | reached, (clock_ms, offsets, partitions)
-    # They may run backwards, as the wall clock may; but a clock names its micro-batch.
+        files_read, read, previous = files_until, read | reached, (clock_ms, offsets, partitions)
+    # Clocks may go back, as the wall clock may; but each clock belongs to one micro-batch.
     clocks_ms = [batch.clock_ms for batch in batches if not batch.is_repartitioning]
     assert len(set(clocks_ms)) == len(clocks_ms)
     return batches
 
 
-def last_begun(query: Path) -> int:
-    """The newest micro-batch that was planned, -1 before the first."""
+def last_started(query: Path) -> int:
+    """The newest started micro-batch, -1 before the first."""
     return max(_numbered(query / "offsets"), default=-1)
 
 
 def last_committed(query: Path) -> int:
-    """The newest micro-batch that is done, -1 before the first."""
+    """The newest committed micro-batch, -1 before the first."""
     return max(_numbered(query / "commits"), default=-1)
 
 
 def committed_files(query: Path) -> set[Path]:
-    """The files that a query is done with."""
+    """The files that a query has read and committed."""
     return {path_of(uri) for batch in batches_of(query) if batch.is_committed for uri in batch.files}
 
 
 def committed_offsets(query: Path) -> Offsets:
-    """How far a query is done with each partition of its topics."""
-    done = [batch for batch in batches_of(query) if batch.is_committed]
-    return {(topic, partition): until for batch in done for topic, partition, _, until in batch.ranges}
+    """The offset up to which a query has committed each partition of its topics."""
+    committed = [batch for batch in batches_of(query) if batch.is_committed]
+    return {(topic, partition): until for batch in committed for topic, partition, _, until in batch.ranges}
 
 
 def topic_offsets(line: str) -> Offsets:
-    """What an offset log says of topics: the offset after the last one read, by topic and partition."""
+    """The topics in an offset log: the offset after the last one read, by topic and partition."""
     offsets = json.loads(line) if line.startswith("{") else {}
     return {
         (topic, int(partition)): offset
@@ -91,12 +91,12 @@ def topic_offsets(line: str) -> Offsets:
 
 
 def _initial_offsets(log: Path) -> Offsets:
-    """Where a query has begun to read topics."""
+    """The offsets from which a query first read its topics."""
     return topic_offsets(log.read_text(encoding="utf-8").rpartition("\n")[2]) if log.is_file() else {}
 
 
 def merged_before(query: Path) -> int:
-    """The version of the table that a query reads as a stream, before which it is done with all; 0 at first."""
+    """The version up to which, exclusively, a query has read the table that it streams; 0 at first."""
     batch_id = last_committed(query)
     if batch_id < 0:
         return 0
@@ -114,9 +114,9 @@ def _numbered(folder: Path) -> dict[int, Path]:
 
 
 def _file_source(sources: Path) -> tuple[int | None, dict[int, list[str]]]:
-    """Which of a query's sources reads files, and its log: files by the log's own offset.
+    """Find the source of a query that reads files, and its log: files by the log's own offset.
 
-    Every tenth entry of that log is a compact one, which holds all before it once more.
+    Every tenth entry of that log is a compact one, which repeats all earlier entries.
     """
     folders = sorted(sources.iterdir()) if sources.is_dir() else []
     for folder in folders:

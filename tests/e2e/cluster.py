@@ -1,4 +1,4 @@
-"""A Spark cluster of several machines on this one: a master and workers, each a process with executors of its own."""
+"""A Spark cluster on this machine: a master and workers; each worker is a process with its own executors."""
 
 import os
 import re
@@ -28,10 +28,10 @@ _MEMORY_MB = 1_024
 
 
 class Cluster:
-    """Standalone Spark on 127.0.0.1: a master, and workers with a core and 1 GB each. All end with this process."""
+    """Standalone Spark on 127.0.0.1: a master, and workers with one core and 1 GB each. All end with this process."""
 
     def __init__(self, folder: Path, workers: int = 2) -> None:
-        """Logs and what executors write go below `folder`."""
+        """Logs and the executors' files go below `folder`."""
         self._folder, self._count = folder, workers
         self._master: subprocess.Popen[bytes] | None = None
         self._workers: list[subprocess.Popen[bytes]] = []
@@ -50,7 +50,7 @@ class Cluster:
 
     @property
     def conf(self) -> dict[str, str]:
-        """What a job needs to run on this cluster."""
+        """The Spark configuration of a job that runs on this cluster."""
         return {
             "spark.master": self.url,
             "spark.executor.memory": f"{_MEMORY_MB}m",
@@ -58,7 +58,7 @@ class Cluster:
         }
 
     def executors(self) -> dict[int, int]:
-        """The executors that are alive, and the worker of each, by process id."""
+        """The process ids of the live executors, each with the process id of its worker."""
         listed = subprocess.run(
             ["ps", "-A", "-o", "pid=,ppid=,args=", "-ww"], stdout=subprocess.PIPE, text=True, check=True
         )
@@ -67,13 +67,13 @@ class Cluster:
         return {int(row[0]): int(row[1]) for row in rows if _EXECUTOR in row[-1] and int(row[1]) in workers}
 
     def kill_executor(self) -> int:
-        """SIGKILL one of the executors, as the kernel does when memory runs out; its process id."""
+        """SIGKILL one executor, as the kernel does when memory runs out, and return its process id."""
         pid = min(self.executors())
         os.kill(pid, signal.SIGKILL)
         return pid
 
     def kill_worker(self) -> None:
-        """SIGKILL a worker and its executors, as if the machine were gone."""
+        """SIGKILL a worker and its executors, as a lost machine would."""
         worker = self._workers.pop()
         lost = [pid for pid, parent in self._executors_of(worker.pid)]
         for pid in (worker.pid, *lost):
@@ -81,12 +81,12 @@ class Cluster:
         worker.wait()
 
     def stop(self) -> None:
-        """End all of it; an executor ends with its worker."""
-        left = [pid for worker in self._workers for pid, _ in self._executors_of(worker.pid)]
+        """Kill the master, the workers and their executors."""
+        executors = [pid for worker in self._workers for pid, _ in self._executors_of(worker.pid)]
         for process in (*self._workers, *filter(None, [self._master])):
             process.kill()
             process.wait()
-        for pid in left:
+        for pid in executors:
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
@@ -115,7 +115,7 @@ class Cluster:
 
 def _launch(log: Path, main_class: str, *arguments: str) -> subprocess.Popen[bytes]:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
-    of_spark = {
+    spark_environment = {
         "JAVA_TOOL_OPTIONS": JVM_OPTIONS,
         "JAVA_HOME": str(java_home()),
         "SPARK_HOME": str(_SPARK),
@@ -123,23 +123,23 @@ def _launch(log: Path, main_class: str, *arguments: str) -> subprocess.Popen[byt
         "SPARK_MASTER_HOST": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
         "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": str(ROOT / "lib"),  # executors are children of the workers, and find the operator there
+        "PYTHONPATH": str(ROOT / "lib"),  # the executors, children of the workers, import the operator from there
     }
-    with log.open("ab") as said:
+    with log.open("ab") as output:
         return subprocess.Popen(
             [str(_SPARK / "bin" / "spark-class"), main_class, "--host", "127.0.0.1", *arguments],
-            env=inherited | of_spark,
+            env=inherited | spark_environment,
             stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
+            stdout=output,
+            stderr=output,
             start_new_session=True,
             preexec_fn=end_with_this_process(),  # noqa: PLW1509 - two system calls, no lock among them
         )
 
 
-def _wait_for(process: subprocess.Popen[bytes], log: Path, reached: Callable[[str], bool]) -> None:
+def _wait_for(process: subprocess.Popen[bytes], log: Path, is_ready: Callable[[str], bool]) -> None:
     deadline_s = time.monotonic() + _READY_S
-    while not reached(log.read_text(encoding="utf-8", errors="replace")):
+    while not is_ready(log.read_text(encoding="utf-8", errors="replace")):
         assert process.poll() is None, f"it ended with code {process.poll()}: see {log}"
         assert time.monotonic() < deadline_s, f"it did not start within {_READY_S} s: see {log}"
         time.sleep(_POLL_S)

@@ -18,7 +18,7 @@ _BITMAP_BYTES = 8_192
 
 
 def deleted_rows(table: Path, vector: dict[str, Any]) -> list[int]:
-    """The numbers of a file's rows that its deletion vector (of the table's log) marks."""
+    """The row numbers of a file that its deletion vector, from the table's log, marks."""
     if vector["storageType"] == "i":
         content = _z85(vector["pathOrInlineDv"])
     else:

@@ -1,4 +1,4 @@
-"""Delta tables read without Spark: any reader must be able to, and it takes a fraction of the time."""
+"""Reads Delta tables without Spark: any reader must be able to, and it takes a fraction of the time."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -45,7 +45,9 @@ def read_table(table: Path) -> Stored:
         if "metaData" in action:
             fields = json.loads(action["metaData"]["schemaString"])["fields"]
     names = [field["name"] for field in fields if not field["name"].startswith("_")]
-    parts = [_normal(_rows_of_file(table, file), file["partitionValues"], names) for file in live_files(table).values()]
+    parts = [
+        _normalized(_rows_of_file(table, file), file["partitionValues"], names) for file in live_files(table).values()
+    ]
     return Stored(pa.concat_tables(parts, promote_options="default") if parts else pa.table({}))
 
 
@@ -53,12 +55,12 @@ def _rows_of_file(table: Path, file: dict[str, Any]) -> pa.Table:
     content = ParquetFile(table / unquote(file["path"])).read()
     if file.get("deletionVector") is None:
         return content
-    there = np.ones(content.num_rows, dtype=bool)
-    there[deleted_rows(table, file["deletionVector"])] = False
-    return content.filter(pa.array(there))
+    is_present = np.ones(content.num_rows, dtype=bool)
+    is_present[deleted_rows(table, file["deletionVector"])] = False
+    return content.filter(pa.array(is_present))
 
 
-def _normal(content: pa.Table, partition: dict[str, Any], names: Sequence[str]) -> pa.Table:
+def _normalized(content: pa.Table, partition: dict[str, Any], names: Sequence[str]) -> pa.Table:
     """One file's rows with the values of its partition, dates as text."""
     columns = {}
     for name in names:
@@ -66,12 +68,12 @@ def _normal(content: pa.Table, partition: dict[str, Any], names: Sequence[str]) 
             column = pa.repeat(pa.scalar(partition[name], pa.string()), content.num_rows)
         elif name in content.column_names:
             column = content[name]
-        else:  # a file of before the table had it
+        else:  # the file is older than the column
             column = pa.nulls(content.num_rows)
         if pa.types.is_date(column.type):
             column = column.cast(pa.string())
         if pa.types.is_timestamp(column.type):
-            # One that is not a whole number of milliseconds keeps its fraction, to be seen.
+            # A time that is not a whole number of milliseconds shows its fraction.
             column = pc.divide(column.cast(pa.timestamp("us")).cast(pa.int64()).cast(pa.float64()), 1_000.0)
             name = f"{name.removesuffix('_at')}_ms"  # noqa: PLW2901
         columns[name] = column
@@ -79,7 +81,7 @@ def _normal(content: pa.Table, partition: dict[str, Any], names: Sequence[str]) 
 
 
 def live_files(table: Path) -> dict[str, dict[str, Any]]:
-    """What the log says of the files that hold the table's rows, by path."""
+    """The log entries of the files that hold the table's rows, by path."""
     live: dict[str, dict[str, Any]] = {}
     for action in _actions(table):
         match action:
@@ -94,7 +96,7 @@ def live_files(table: Path) -> dict[str, dict[str, Any]]:
 
 
 def _actions(table: Path) -> Iterator[dict[str, Any]]:
-    """The log from its first entry; it keeps them for days."""
+    """The log from its first entry on; Delta retains entries for days."""
     for version, path in enumerate(sorted((table / "_delta_log").glob("*.json"))):
         assert int(path.stem) == version
         yield from map(json.loads, path.read_text(encoding="utf-8").splitlines())

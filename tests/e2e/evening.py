@@ -1,4 +1,4 @@
-"""A dirty evening, played beforehand and handed to the job file by file: the same bytes and ingest times every time."""
+"""A dirty evening, generated before the job runs and released file by file, with the same bytes and times each run."""
 
 import os
 from collections import deque
@@ -11,7 +11,7 @@ from sessionization.simulate.simulate_settings import SimulateSettings
 ENDS_MS = 1_767_225_780_000
 """2026-01-01T00:03:00Z: shortly after midnight, so that the messages of a longer evening have two ingest dates."""
 
-# Finer than a file system's times must not matter: ingest times are whole milliseconds, cut and not rounded.
+# Fractions of a millisecond must not matter: ingest times are truncated to whole milliseconds.
 _BEYOND_MS_NS = 999_999
 
 
@@ -29,12 +29,12 @@ class Evening:
             os.utime(path, ns=(0, ingested_ms * 1_000_000 + _BEYOND_MS_NS))
 
     def release(self, folder: Path, files: int | None = None) -> None:
-        """Move the next `files`, or all that are left, into the input folder; each appears whole."""
+        """Move the next `files` files, or all remaining ones, into the input folder; each appears at once."""
         for _ in range(len(self._waiting) if files is None else min(files, len(self._waiting))):
             path = self._waiting.popleft()
             (folder / path.parent.name).mkdir(parents=True, exist_ok=True)
             path.rename(folder / path.parent.name / path.name)
 
     def __len__(self) -> int:
-        """How many files wait to be released."""
+        """The number of files that are not released yet."""
         return len(self._waiting)

@@ -1,4 +1,4 @@
-"""What the source of a job holds, message by message: lines of files, or records of topics."""
+"""The messages in the source of a job: lines of files, or records of topics."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -22,15 +22,15 @@ class Message:
 
 
 class Source(Protocol):
-    """Hands out the messages of a micro-batch."""
+    """Returns the messages of a micro-batch."""
 
-    def of(self, batch: Batch) -> Iterable[Message]: ...
+    def messages_of(self, batch: Batch) -> Iterable[Message]: ...
 
 
 class Files:
-    """Lines of the files that a micro-batch took."""
+    """The lines of the files that a micro-batch read."""
 
-    def of(self, batch: Batch) -> Iterable[Message]:
+    def messages_of(self, batch: Batch) -> Iterable[Message]:
         for uri in batch.files:
             path = path_of(uri)
             ingested_ms = path.stat().st_mtime_ns // 1_000_000

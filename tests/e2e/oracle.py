@@ -1,7 +1,7 @@
-"""What every table must hold after a run, from the job's input and checkpoints alone.
+"""Computes what every table must hold after a run, from the job's input and checkpoints alone.
 
-Spark's logs say which files each micro-batch took and what its clock was; the contract says what the lines mean, and
-the slow reference implementation of the rules what follows from them.
+Spark's logs say which files each micro-batch read, and its clock. The contract says what the lines mean. The slow
+reference implementation of the rules computes the changes.
 """
 
 from collections import Counter, defaultdict
@@ -23,7 +23,7 @@ from tests.e2e.wire import read
 
 Row = tuple[Any, ...]
 Counted = Counter[Any]
-"""How often each row is there; of very many, their hashes in place of the rows."""
+"""The number of times that each row occurs; for very many rows, hashes replace the rows."""
 
 COLUMNS = {
     "session_changes": (
@@ -42,20 +42,23 @@ COLUMNS = {
         "quarantined",
     ),
 }  # fmt: skip
-"""The columns that the oracle knows, times as milliseconds; what else `stream_progress` has, is measured."""
+"""The columns that the oracle computes, times as milliseconds. The other columns of `stream_progress` are measured."""
 
 
 @dataclass
 class Rows:
-    """The rows of one table: those of committed micro-batches, and of one begun, which are there together or not at all."""
+    """The rows of one table: of committed micro-batches, and of a started one, which are all there or all missing."""
 
     certain: Counted = field(default_factory=Counter)
-    begun: Counted = field(default_factory=Counter)
+    uncommitted: Counted = field(default_factory=Counter)
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What the measured columns of a micro-batch's `stream_progress` follow from; `has_clock` if its rows have one."""
+    """The inputs of the measured columns in a micro-batch's row of `stream_progress`.
+
+    `has_clock` is true if its rows have the micro-batch's clock.
+    """
 
     ingested_ms: list[int] = field(default_factory=list)
     due_ms: list[int] = field(default_factory=list)
@@ -65,11 +68,12 @@ class Measured:
 
 @dataclass
 class Oracle:
-    """The tables as they must be, and what is remembered after the last committed micro-batch.
+    """The tables as they must be, and the state after the last committed micro-batch.
 
-    `changes` are those of every micro-batch by its clock, without the heartbeats, and `newest_ms` is the newest clock of one
-    that has any, with them; `files` is what each query has read. `digest` stands for a row where they are counted: a
-    `hash` takes a fraction of the memory. `groups` is the job's `--device-groups`.
+    `changes` holds the changes of every micro-batch by its clock, without heartbeats. `newest_ms` is the newest clock
+    of a micro-batch with changes, including heartbeats. `files` holds the files that each query has read. `digest`
+    replaces rows where they are counted: a `hash` takes a fraction of the memory. `groups` is the job's
+    `--device-groups`.
     """
 
     digest: Callable[[Row], Any] = tuple
@@ -87,27 +91,27 @@ class Oracle:
         return Counter(map(self.digest, rows))
 
     def add(self, table: str, batch: Batch, rows: Iterable[Row]) -> None:
-        """Add what a micro-batch writes into a table."""
-        known = self.tables[table]
-        (known.certain if batch.is_committed else known.begun).update(map(self.digest, rows))
+        """Add the rows that a micro-batch writes into a table."""
+        table_rows = self.tables[table]
+        (table_rows.certain if batch.is_committed else table_rows.uncommitted).update(map(self.digest, rows))
 
     def add_former(self, former: "Oracle") -> None:
-        """Add what another checkpoint wrote before, and had done when it was lost.
+        """Add the committed rows of another checkpoint, which was then lost.
 
-        But not its rows of `stream_progress`: micro-batches are numbered anew.
+        Its rows of `stream_progress` are left out: the new checkpoint numbers micro-batches from 0.
         """
-        assert not any(rows.begun for rows in former.tables.values())
+        assert not any(rows.uncommitted for rows in former.tables.values())
         assert not self.changes.keys() & former.changes.keys()
         for table in ("session_changes", "raw_events", "quarantine"):
             self.tables[table].certain.update(former.tables[table].certain)
         self.changes |= former.changes
 
     def session_rows(self, processed_ms: Iterable[int]) -> dict[tuple[str, int], SessionRow]:
-        """The table `sessions` once the changes of these micro-batches have been applied to it, by device and session."""
+        """The table `sessions` after the changes of these micro-batches, by device and session."""
         return session_rows(change for clock_ms in processed_ms for change in self.changes.get(clock_ms, ()))
 
     def sessions(self, processed_ms: set[int]) -> Counted:
-        """The same row by row."""
+        """The same as counted rows."""
         return self.counted(
             (*session, row.account_id, row.platform, row.status, row.started_ms, row.ended_ms, row.duration_ms,
              row.foreground_s, row.end_reason, row.revision, row.updated_ms)
@@ -119,7 +123,7 @@ _BUCKETS = 64
 
 
 class QuickReference(Reference):
-    """Spares the search for the devices of a grouping key, and most of the work on those that nothing happens to."""
+    """A faster reference: it indexes the devices of a grouping key, and skips most work on devices without events."""
 
     def __init__(self, rules: Rules, groups: int | None) -> None:
         super().__init__(rules, (lambda device_id: device_id) if groups is None else partial(group_of, groups))
@@ -128,9 +132,9 @@ class QuickReference(Reference):
         self._touched: defaultdict[str, dict[str, Device]] = defaultdict(dict)
 
     def state_rows(self) -> range:
-        """How many rows the operator's state may have: one an entry.
+        """The possible numbers of rows in the operator's state: one row per entry.
 
-        With groups, from one a group, where all its devices are recent, to one for every bucket and the recent ones.
+        With groups, from one row per group, if all its devices are recent, to one more row for every bucket.
         """
         if self._groups is not None:
             buckets = {_bucket_of(self._groups, device_id) for device_id in self.remembered}
@@ -141,15 +145,15 @@ class QuickReference(Reference):
         return range(rows, rows + 1)
 
     def begin_with(self, devices: Iterable[Device], newest_ms: int) -> None:
-        """Remember devices from before the first micro-batch, whose beats were all emitted until an instant."""
+        """Add devices from before the first micro-batch; their beats up to `newest_ms` were all emitted."""
         self._now_ms = newest_ms
         for device in devices:
             key = self.key_of(device.device_id)
             self.remembered[device.device_id] = self._known[key][device.device_id] = device
             if device.live is not None:
                 device.live.last_beat = self._newest_instant(key, newest_ms)
-        for key, of_key in list(self._known.items()):
-            self._touched[key] = of_key
+        for key, devices_of_key in list(self._known.items()):
+            self._touched[key] = devices_of_key
             self._set_timer(key)
 
     def micro_batch(self, now_ms: int, events: Iterable[tuple[str, Event]]) -> list[tuple[str, Change]]:
@@ -168,11 +172,11 @@ class QuickReference(Reference):
         return list(self._touched[key].values())
 
     def _set_timer(self, key: str) -> None:
-        of_key = self._known[key]
+        devices_of_key = self._known[key]
         for device_id in self._touched[key].keys() - self.remembered.keys():
-            del of_key[device_id]
-        live = next((device for device in of_key.values() if device.live), None)
-        self._touched[key] = of_key if live is None else {live.device_id: live}
+            del devices_of_key[device_id]
+        live = next((device for device in devices_of_key.values() if device.live), None)
+        self._touched[key] = devices_of_key if live is None else {live.device_id: live}
         super()._set_timer(key)
 
 
@@ -182,7 +186,7 @@ def group_of(groups: int, device_id: str) -> str:
 
 
 def _bucket_of(groups: int, device_id: str) -> tuple[int, int]:
-    """Where a device's sessions are stored with `--device-groups`."""
+    """The group and the bucket that store a device's sessions with `--device-groups`."""
     bucket, group = divmod(crc32(device_id.encode()), groups)
     return group, bucket % _BUCKETS
 
@@ -196,22 +200,22 @@ def tell(
     digest: Callable[[Row], Any] = tuple,
     former: Oracle | None = None,
 ) -> Oracle:
-    """Play everything again that a stopped job has done under constant settings.
+    """Repeat in the reference everything that a stopped job did under constant settings.
 
     Args:
-        checkpoints: of the job.
-        rules: that it ran under.
-        source: what it read, by default files.
-        groups: its `--device-groups`.
-        digest: what to count in place of a row.
-        former: of the checkpoint whose sessions this one began with (`--from-sessions`); what it wrote is added.
+        checkpoints: the job's checkpoint folder.
+        rules: the rules of the job.
+        source: the job's input, by default files.
+        groups: the job's `--device-groups`.
+        digest: replaces each row where rows are counted.
+        former: the oracle of the checkpoint whose sessions this one began with (`--from-sessions`); its rows are added.
     """
     oracle = Oracle(digest, groups)
     source = source or Files()
     reference = QuickReference(rules, groups)
     if former is not None:
-        known = former.session_rows(former.changes)
-        reference.begin_with(taken_over(known, former.newest_ms, rules), former.newest_ms)
+        session_rows_before = former.session_rows(former.changes)
+        reference.begin_with(taken_over(session_rows_before, former.newest_ms, rules), former.newest_ms)
     for query, play in (("sessionize", partial(_sessionize, reference)), ("archive", _archive)):
         batches = batches_of(checkpoints / query)
         oracle.files[query] = [path_of(uri) for batch in batches if batch.is_committed for uri in batch.files]
@@ -227,14 +231,14 @@ def _sessionize(reference: QuickReference, source: Source, oracle: Oracle, batch
     for batch in batches:
         if not batch.is_committed:
             oracle.entries, oracle.timers = _entries(reference), dict(reference.timers)
-        said = [read(message.stream, message.value, message.ingested_ms) for message in source.of(batch)]
-        events: list[tuple[str, Event]] = [what for what in said if not isinstance(what, str)]
+        results = [read(message.stream, message.value, message.ingested_ms) for message in source.messages_of(batch)]
+        events: list[tuple[str, Event]] = [result for result in results if not isinstance(result, str)]
         before = dict(reference.counters)
         changes = reference.micro_batch(batch.clock_ms, events)
         counted = {name: count - before[name] for name, count in reference.counters.items()}
         kinds = Counter(change.kind for _, change in changes)
         oracle.newest_ms = max(oracle.newest_ms, batch.clock_ms if changes else 0)
-        oracle.changes[batch.clock_ms] = [told for told in changes if told[1].kind is not ChangeKind.HEARTBEAT]
+        oracle.changes[batch.clock_ms] = [change for change in changes if change[1].kind is not ChangeKind.HEARTBEAT]
         oracle.add("session_changes", batch, (change_row(*change) for change in changes))
         progress = ("sessionize", batch.batch_id, len(events), *(kinds[kind] for kind in ChangeKind))
         counts = (counted[name] for name in ("duplicate_start", "duplicate_end", "evicted"))
@@ -262,17 +266,17 @@ def _entries(reference: Reference) -> set[tuple[str, int, str]]:
 
 def _archive(source: Source, oracle: Oracle, batches: list[Batch]) -> None:
     for batch in batches:
-        messages, refused = [], []
-        for message in source.of(batch):
+        messages, quarantined = [], []
+        for message in source.messages_of(batch):
             row = (*astuple(message), day(message.ingested_ms))
             messages.append(row)
             reason = read(message.stream, message.value, message.ingested_ms)
             if isinstance(reason, str):
-                refused.append((*row, reason))
+                quarantined.append((*row, reason))
         oracle.add("raw_events", batch, messages)
-        oracle.add("quarantine", batch, refused)
+        oracle.add("quarantine", batch, quarantined)
         oracle.measured["archive", batch.batch_id] = Measured([row[4] for row in messages])
-        progress = ("archive", batch.batch_id, len(messages), *(None,) * 6, len(refused))
+        progress = ("archive", batch.batch_id, len(messages), *(None,) * 6, len(quarantined))
         oracle.add("stream_progress", batch, [progress])
 
 

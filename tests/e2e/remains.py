@@ -1,4 +1,4 @@
-"""What is left of a text in the files below a folder, of whatever kind they are."""
+"""Finds a text in the files below a folder, whatever their format."""
 
 import zipfile
 from collections.abc import Iterator
@@ -8,15 +8,15 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 
-def holding(folder: Path, spark: SparkSession, *texts: bytes) -> Iterator[Path]:
-    """The files that hold one of the texts, each by itself; nobody may change them meanwhile."""
+def files_that_contain(folder: Path, spark: SparkSession, *texts: bytes) -> Iterator[Path]:
+    """The files that contain one of the texts; they must not change meanwhile."""
     for file in sorted(folder.rglob("*")):
         if file.is_file() and any(text in content for content in _contents(file, spark) for text in texts):
             yield file.relative_to(folder)
 
 
 def _contents(file: Path, spark: SparkSession) -> Iterator[bytes]:
-    """The bytes of a file and, where it is compressed, what they say."""
+    """The bytes of a file and, if it is compressed, its decoded content."""
     yield file.read_bytes()
     if file.suffix == ".parquet":
         yield repr(pq.ParquetFile(file).read().to_pylist()).encode()
@@ -32,8 +32,8 @@ def _contents(file: Path, spark: SparkSession) -> Iterator[bytes]:
             stream.close()
 
 
-def written(number: int) -> tuple[bytes, ...]:
-    """How a number stands in files: in words, as eight bytes, and as Avro writes it."""
+def encodings(number: int) -> tuple[bytes, ...]:
+    """The encodings of a number in files: as digits, as eight bytes in both orders, and as Avro writes it."""
     varint, rest = bytearray(), number << 1  # zigzag, of a number that is not negative
     while rest >= 1 << 7:
         varint.append(rest & 0x7F | 0x80)

@@ -1,4 +1,4 @@
-"""What the operator of a stopped job remembers, read from its checkpoint."""
+"""The state of a stopped job's operator, read from the checkpoint without the library."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ Entry = tuple[str, int, str]
 
 
 def entries_and_timers(spark: SparkSession, checkpoints: Path) -> tuple[list[Entry], list[tuple[str, int]]]:
-    """The state entries after the last committed micro-batch, and the timers by grouping key (a device, without groups)."""
+    """The entries after the last committed micro-batch, and the timers by grouping key (without groups: the device)."""
     # The state reader needs a part of the engine that only streaming starts.
     _ = spark.streams.active
     reader = spark.read.format("statestore").option("path", str(checkpoints / "sessionize"))
@@ -20,7 +20,7 @@ def entries_and_timers(spark: SparkSession, checkpoints: Path) -> tuple[list[Ent
             "explode(from_json(user_map_value.devices, 'map<string, array<array<string>>>')) AS (device_id, sessions)"
         )
         entries = entries.selectExpr("user_map_key.bucket", devices)
-        # What is recent, in the bucket below all others, holds; it is null where a device was forgotten.
+        # The recent entry, in the lowest bucket, is the valid one; it is null if the device left the state.
         entries = entries.groupBy("device_id").agg(min_by("sessions", "bucket").alias("sessions"))
         entries = entries.selectExpr("device_id", "explode(sessions) AS session")
         entries = entries.selectExpr("device_id", "CAST(session[0] AS BIGINT)", "session[1]")

@@ -1,4 +1,4 @@
-"""The tables as they are, and how they differ from what the oracle says."""
+"""The tables of a job, and their differences from the oracle's."""
 
 import math
 from collections import Counter
@@ -23,7 +23,7 @@ def read_tables(warehouse: Path) -> Tables:
 
 
 def differences(oracle: Oracle, actual: Tables, checkpoints: Path) -> list[str]:
-    """What is missing, too much or other in any table; nothing when they are as the oracle says."""
+    """All missing, surplus and differing rows of the tables; empty if they equal the oracle's."""
     found = []
     for name in ("session_changes", "raw_events", "quarantine"):
         found += _compared(name, oracle.tables[name], oracle.counted(actual[name].of(*COLUMNS[name])))
@@ -37,18 +37,18 @@ def differences(oracle: Oracle, actual: Tables, checkpoints: Path) -> list[str]:
     return found
 
 
-def _compared(table: str, wanted: Rows, found: Counted) -> list[str]:
-    # What a micro-batch without a commit has written, it has written whole, and in one commit per table.
-    want = wanted.certain + wanted.begun if wanted.begun & found else wanted.certain
+def _compared(table: str, oracle_rows: Rows, found: Counted) -> list[str]:
+    # A micro-batch that is not committed has written either all of its rows into a table, or none.
+    expected = oracle_rows.certain + oracle_rows.uncommitted if oracle_rows.uncommitted & found else oracle_rows.certain
     return [
         f"{table}: {count}x {verdict} {row}"
-        for verdict, rows in (("missing", want - found), ("too much", found - want))
+        for verdict, rows in (("missing", expected - found), ("too much", found - expected))
         for row, count in list(rows.items())[:_NAMED_AT_MOST]
     ]
 
 
 def _rollup_differences(actual: Tables, checkpoints: Path) -> list[str]:
-    """One row per micro-batch, and every change but the heartbeats read once."""
+    """Check that rollup has one row per micro-batch, and has read every change except heartbeats once."""
     rows = [row for row in actual["stream_progress"] if row["query"] == "rollup"]
     batches = batches_of(checkpoints / "rollup")
     counts = Counter(row["batch_id"] for row in rows)
@@ -69,7 +69,7 @@ def _rollup_differences(actual: Tables, checkpoints: Path) -> list[str]:
 
 
 def _measured_differences(oracle: Oracle, actual: Tables, checkpoints: Path) -> list[str]:
-    """What `stream_progress` says about time and state must follow from the clocks and from what was read and said."""
+    """Check the times and state sizes in `stream_progress` against the clocks, the input and the changes."""
     clocks_ms = {
         (query, batch.batch_id): batch.clock_ms
         for query in ("sessionize", "archive", "rollup")
@@ -84,28 +84,28 @@ def _measured_differences(oracle: Oracle, actual: Tables, checkpoints: Path) -> 
             found.append(f"stream_progress: {name} processed at {processed_ms}, its clock is {clock_ms}")
         if row["batch_ms"] < 0:
             found.append(f"stream_progress: {name} took {row['batch_ms']} ms")
-        # The engine tells the size of the state when a micro-batch is over, and has told none yet after a start.
+        # The engine reports the state size after each micro-batch, and has reported none right after a start.
         if row["state_rows"] is not None and row["state_rows"] not in measured.state_rows_before:
             found.append(f"stream_progress: {row['state_rows']} rows in state before {name}")
-        # With groups an entry is no row, and each group counts its own now and then.
+        # With groups a row is no single entry, and each group counts its entries only now and then.
         if oracle.groups is None and row["state_entries"] != row["state_rows"]:
             found.append(f"stream_progress: {row['state_entries']} entries in {row['state_rows']} rows before {name}")
         committed_ms = processed_ms + row["batch_ms"]
         for delay, since_ms in (("latency", measured.ingested_ms), ("lateness", measured.due_ms)):
-            said = {share: row[f"{delay}_{share}_ms"] for share in _SHARES}
-            # Which changes a micro-batch of the rollup has read is not known here.
-            is_open = row["query"] == "rollup" and delay == "latency" and None not in said.values()
-            if not (is_open and said["p50"] <= said["p99"] <= said["max"]) and not _is_percentiles(
-                said, since_ms, committed_ms
+            delays = {share: row[f"{delay}_{share}_ms"] for share in _SHARES}
+            # The changes that a micro-batch of rollup has read are unknown here.
+            is_open = row["query"] == "rollup" and delay == "latency" and None not in delays.values()
+            if not (is_open and delays["p50"] <= delays["p99"] <= delays["max"]) and not _is_percentiles(
+                delays, since_ms, committed_ms
             ):
-                found.append(f"stream_progress: {delay} of {name} is {said}")
+                found.append(f"stream_progress: {delay} of {name} is {delays}")
     return found
 
 
-def _is_percentiles(said: dict[str, int | None], since_ms: Sequence[int], committed_ms: float) -> bool:
-    """Each share is the delay of the row at its place; among very many rows Spark may be some places off."""
+def _is_percentiles(delays: dict[str, int | None], since_ms: Sequence[int], committed_ms: float) -> bool:
+    """Whether each share is the delay of the row at its place; with very many rows Spark may be some places off."""
     if not since_ms:
-        return set(said.values()) == {None}
+        return set(delays.values()) == {None}
     ordered_ms = sorted(since_ms)
     leeway = len(ordered_ms) // _EXACT_UP_TO
 
@@ -114,7 +114,7 @@ def _is_percentiles(said: dict[str, int | None], since_ms: Sequence[int], commit
 
     for name, share in _SHARES.items():
         place = math.ceil((1 - share) * len(ordered_ms))
-        ms = said[name]
+        ms = delays[name]
         if ms is None or not delay_ms(place + leeway) <= ms <= delay_ms(place - leeway):
             return False
-    return said["max"] == delay_ms(1)
+    return delays["max"] == delay_ms(1)

@@ -1,4 +1,4 @@
-"""A folder full of dirty events: the tables hold exactly what the reference makes of it, and every line is found again.
+"""A folder full of dirty events: the tables equal those of the reference, and every line is accounted for.
 
 SESSIONIZATION_E2E_EVENTS=200000 gives the test its size and its name; by default it is a tenth of that.
 """
@@ -22,14 +22,14 @@ from tests.e2e.tables import Tables, differences, read_tables
 pytestmark = pytest.mark.long
 
 EVENTS = int(os.environ.get("SESSIONIZATION_E2E_EVENTS", "20000"))
-# Four minutes of an evening, whatever the size: so many files, and so many sessions per device.
+# Four minutes of an evening at any size, so that files and sessions per device stay the same.
 RATE = EVENTS / 200
 EVENING = {"rate": RATE, "session_length": "10s", "devices": round(8 * RATE), "dirt": 0.2, "file_interval": "400ms"}
 
 
 @dataclass(frozen=True)
 class Run:
-    """What a job has left behind."""
+    """A job after its stop, the oracle's tables, the job's tables and its state."""
 
     job: Job
     oracle: Oracle
@@ -65,13 +65,13 @@ def test_tables_equal_the_reference(run: Run) -> None:
     assert {row["status"] for row in run.tables["sessions"]} == {"live", "ended"}
 
 
-def test_every_message_is_found_again(run: Run) -> None:
-    """As a change, as a counted repeat, as a pending End in the state, or in quarantine."""
+def test_every_message_is_accounted_for(run: Run) -> None:
+    """Each message is a change, a counted repeat, a pending End in the state, or in quarantine."""
     assert run.waiting
     assert unaccounted(run.tables, run.waiting) == []
     assert unaccounted_ends(run.tables, run.waiting) == 0
 
 
-def test_the_state_is_the_references(run: Run) -> None:
+def test_the_state_equals_the_reference(run: Run) -> None:
     assert Counter(run.entries) == Counter(run.oracle.entries)
     assert {status for _, _, status in run.entries} == {"live", "closed", "pending_end"}

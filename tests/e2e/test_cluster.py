@@ -1,4 +1,4 @@
-"""Two executors, each with a JVM and Python workers of its own: one is killed, then a whole worker with the other."""
+"""Two executors with their own JVM and Python workers: one is killed, then a whole worker with the other."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -26,13 +26,13 @@ GROUPS = 8
 
 @dataclass(frozen=True)
 class Run:
-    """What a job has left behind, what it should have, and what became of its executors."""
+    """The tables of a job, the oracle's, and the executors before and after a kill."""
 
     job: Job
     oracle: Oracle
     tables: Tables
-    began: set[int]
-    after_a_kill: set[int]
+    executors_before: set[int]
+    executors_after: set[int]
     killed: int
 
 
@@ -43,25 +43,27 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     job = Job(folder, "--heartbeat=5s", f"--device-groups={GROUPS}")
     sessionize = job.checkpoints / "sessionize"
 
-    def in_a_micro_batch() -> None:
-        """Wait until one is begun and not done: at least one more than now, so that executors have state to lose."""
+    def wait_for_running_micro_batch() -> None:
+        """Wait until a later micro-batch is started and not committed, so that the executors have state to lose."""
         committed = checkpoints.last_committed(sessionize)
-        job.wait_until(lambda: checkpoints.last_committed(sessionize) > committed, "a micro-batch is done")
-        done = checkpoints.last_committed(sessionize)
-        job.wait_until(lambda: checkpoints.last_begun(sessionize) > done, "a micro-batch is begun")
+        job.wait_until(lambda: checkpoints.last_committed(sessionize) > committed, "a micro-batch is committed")
+        newest = checkpoints.last_committed(sessionize)
+        job.wait_until(lambda: checkpoints.last_started(sessionize) > newest, "a micro-batch is started")
 
     with Cluster(folder / "machines") as cluster:
         job.conf = cluster.conf
         try:
             evening.release(job.input, len(evening) // 3)
             job.start()
-            in_a_micro_batch()
-            began = set(cluster.executors())
+            wait_for_running_micro_batch()
+            executors_before = set(cluster.executors())
             killed = cluster.kill_executor()
             evening.release(job.input, len(evening) // 2)
-            job.wait_until(lambda: set(cluster.executors()) > began - {killed}, "another executor takes its place")
-            in_a_micro_batch()
-            after = set(cluster.executors())
+            job.wait_until(
+                lambda: set(cluster.executors()) > executors_before - {killed}, "another executor takes its place"
+            )
+            wait_for_running_micro_batch()
+            executors_after = set(cluster.executors())
             cluster.kill_worker()
             evening.release(job.input, len(evening))
             job.wait_until_done()
@@ -69,16 +71,16 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         finally:
             job.kill_if_running()
     oracle = tell(job.checkpoints, RULES, groups=GROUPS)
-    return Run(job, oracle, read_tables(job.warehouse), began, after, killed)
+    return Run(job, oracle, read_tables(job.warehouse), executors_before, executors_after, killed)
 
 
-def test_tasks_run_on_two_executors_and_one_is_replaced(run: Run) -> None:
-    assert len(run.began) == 2
-    assert len(run.after_a_kill) == 2
-    assert run.killed in run.began - run.after_a_kill
+def test_two_executors_run_and_a_killed_one_is_replaced(run: Run) -> None:
+    assert len(run.executors_before) == 2
+    assert len(run.executors_after) == 2
+    assert run.killed in run.executors_before - run.executors_after
 
 
-def test_nothing_is_lost_and_nothing_doubled(run: Run, spark: SparkSession) -> None:
+def test_no_row_is_lost_or_doubled(run: Run, spark: SparkSession) -> None:
     assert differences(run.oracle, run.tables, run.job.checkpoints) == []
     entries, _ = entries_and_timers(spark, run.job.checkpoints)
     pending = [(device_id, session_id) for device_id, session_id, status in entries if status == "pending_end"]

@@ -1,4 +1,4 @@
-"""A player is erased whom the operator remembers: once every file has had its time, none holds anything of them."""
+"""An account in the operator's state is erased: after all retentions have passed, no file contains any of it."""
 
 import contextlib
 import json
@@ -22,13 +22,13 @@ from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS
 from tests.e2e.checkpoints import merged_before
 from tests.e2e.job import Job
-from tests.e2e.remains import holding, written
+from tests.e2e.remains import encodings, files_that_contain
 
 pytestmark = pytest.mark.long
 
 ACCOUNT = "AnnQzJvWkYpGfB"
 OVER, LIVE = 3_141_592_653_589_793, 2_718_281_828_459_045
-TEXTS = (ACCOUNT.encode(), *written(OVER), *written(LIVE))
+TEXTS = (ACCOUNT.encode(), *encodings(OVER), *encodings(LIVE))
 OTHERS = tuple(f"pc-{number}" for number in range(12))
 OPTIONS = ("--heartbeat=1s", "--trigger=500ms")
 CONF = {
@@ -44,12 +44,12 @@ CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
 
 def message(device: str, session_id: int, event: str, account: str, ago_s: int = 0) -> dict[str, Any]:
     at = datetime.now(UTC) - timedelta(seconds=ago_s)
-    said = {"appSessionId": session_id, "eventId": f"ApplicationSession{event}", "hostPcId": device}
-    return said | {"psnAccountId": account, "timestamp": at.isoformat(timespec="milliseconds")}
+    fields = {"appSessionId": session_id, "eventId": f"ApplicationSession{event}", "hostPcId": device}
+    return fields | {"psnAccountId": account, "timestamp": at.isoformat(timespec="milliseconds")}
 
 
 class Players:
-    """Who plays; what they do is delivered as a file each time."""
+    """The players; each call delivers their messages as one file."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "pc_sessions"
@@ -59,16 +59,16 @@ class Players:
     def send(self, *messages: dict[str, Any]) -> None:
         self._files += 1
         hidden = self._folder / f".{self._files}.tmp"
-        hidden.write_text("".join(f"{json.dumps(said)}\n" for said in messages))
+        hidden.write_text("".join(f"{json.dumps(message)}\n" for message in messages))
         hidden.rename(self._folder / f"{self._files}.json")
 
-    def others_play(self) -> None:
-        """Somebody else starts another session on every other device."""
+    def play_others(self) -> None:
+        """Start another session of another account on every other device."""
         self.send(*(message(device, self._files, "Start", f"bob-{device}") for device in OTHERS))
 
 
-def names_the_account(folder: Path, pattern: str = "*") -> bool:
-    """Whether a file does as it is; files may come and go meanwhile."""
+def file_names_the_account(folder: Path, pattern: str = "*") -> bool:
+    """Whether a file contains the account uncompressed; files may come and go meanwhile."""
     for file in folder.rglob(pattern):
         with contextlib.suppress(FileNotFoundError, IsADirectoryError):
             if TEXTS[0] in file.read_bytes():
@@ -77,7 +77,7 @@ def names_the_account(folder: Path, pattern: str = "*") -> bool:
 
 
 def come_to_rest(job: Job) -> None:
-    """Stop the job with all done and read, which a busy machine may not let it do at once; else nothing would be erased."""
+    """Stop the job with everything committed and read, as an erasure requires. A busy machine needs several stops."""
     log = job.warehouse / SESSION_CHANGES.name / "_delta_log"
     for _ in range(STOPS):
         job.come_to_rest(*QUERIES)
@@ -88,19 +88,19 @@ def come_to_rest(job: Job) -> None:
     pytest.fail(f"`sessions` is behind after each of {STOPS} stops")
 
 
-def erased(job: Job) -> Receipt:
+def erase_account(job: Job) -> Receipt:
     settings = EraseSettings(warehouse=job.warehouse, checkpoints=job.checkpoints, account=(ACCOUNT,))
     return erase(settings, lambda _: None)
 
 
-def remembered(spark: SparkSession, checkpoints: Path) -> list[str]:
-    """The entries of the state after every micro-batch that the engine can go back to."""
+def entries_of_all_batches(spark: SparkSession, checkpoints: Path) -> list[str]:
+    """The state entries after every micro-batch to which the engine can return."""
     commits = [int(file.name) for file in (checkpoints / SESSIONIZE / "commits").iterdir() if file.name.isdigit()]
     return [str(row) for batch in commits for row in StateReader(spark, checkpoints, batch).entries().collect()]
 
 
 def let_retentions_pass(spark: SparkSession, job: Job) -> None:
-    """Files that no table refers to go, each log up to a checkpoint that is old by then, and the input that was read."""
+    """Delete files that no table names, each log up to a checkpoint that is old then, and the input that was read."""
     location = TableLocation(job.warehouse)
     spark.conf.set(CHECK, "false")
     try:
@@ -119,49 +119,50 @@ def let_retentions_pass(spark: SparkSession, job: Job) -> None:
     assert delete_read_files(job.checkpoints, 0, wall_clock_ms() + HOUR_MS, threading.Event()) > 0
 
 
-def test_nothing_of_an_erased_account_is_left_in_any_file(tmp_path: Path, spark: SparkSession) -> None:
-    """No hit is missed because it is compressed.
+def test_no_file_contains_an_erased_account_after_all_retentions(tmp_path: Path, spark: SparkSession) -> None:
+    """Compression hides no hit.
 
-    Parquet, changelogs and the archives of snapshots are read, and RocksDB's own files are not compressed here: the
-    first search finds it in all of them. The state reader says besides what is remembered after each micro-batch.
+    The search decodes Parquet, changelogs and the archives of snapshots, and RocksDB's own files are not compressed
+    here: the first search finds the account in all of them. The state reader also shows the entries after each
+    micro-batch.
     """
     job = Job(tmp_path / "data", *OPTIONS, "--session-timeout=1h", "--late-retention=1h")
     job.conf = CONF
     players = Players(job.input)
     events = (OVER, "Start", 9), (OVER, "EndBi", 6), (LIVE, "Start", 3), (LIVE, "Unknown", 0)
     players.send(*(message("pc-ann", session_id, event, ACCOUNT, ago_s) for session_id, event, ago_s in events))
-    players.others_play()
+    players.play_others()
     try:
         job.start()
         job.wait_until_done()
-        job.wait_until(lambda: names_the_account(job.checkpoints, "*.sst"), "it is in a snapshot", poll_s=0.5)
+        job.wait_until(lambda: file_names_the_account(job.checkpoints, "*.sst"), "it is in a snapshot", poll_s=0.5)
         come_to_rest(job)
     finally:
         job.kill_if_running()
-    held = {file.suffix for file in holding(tmp_path, spark, *TEXTS)}
-    assert {".json", ".parquet", ".changelog", ".sst"} <= held
-    assert erased(job).state == 2
+    suffixes = {file.suffix for file in files_that_contain(tmp_path, spark, *TEXTS)}
+    assert {".json", ".parquet", ".changelog", ".sst"} <= suffixes
+    assert erase_account(job).state == 2
 
-    # It runs on, past the retention of its state and of that one's files, and writes of the player once more.
+    # The job runs past the retention of the state and its files, and writes a change of the player once more.
     job = Job(tmp_path / "data", *OPTIONS, "--session-timeout=10s", "--late-retention=1s")
     job.conf = CONF | {"spark.sql.streaming.minBatchesToRetain": "2"}
 
-    def is_forgotten() -> bool:
-        players.others_play()
-        return not names_the_account(job.checkpoints)
+    def is_gone() -> bool:
+        players.play_others()
+        return not file_names_the_account(job.checkpoints)
 
     try:
         job.start()
-        job.wait_until(is_forgotten, "no file of the checkpoint names it", poll_s=1)
+        job.wait_until(is_gone, "no file of the checkpoint names it", poll_s=1)
         come_to_rest(job)
     finally:
         job.kill_if_running()
-    receipt = erased(job)
+    receipt = erase_account(job)
     assert (receipt.state, receipt.deleted["sessions"]) == (0, 1), "the session that was live has timed out"
 
-    rows = remembered(spark, job.checkpoints)
+    rows = entries_of_all_batches(spark, job.checkpoints)
     assert rows
     assert not [row for row in rows if any(text in row for text in (ACCOUNT, str(OVER), str(LIVE)))]
-    assert list(holding(job.checkpoints, spark, *TEXTS)) == []
+    assert list(files_that_contain(job.checkpoints, spark, *TEXTS)) == []
     let_retentions_pass(spark, job)
-    assert list(holding(tmp_path, spark, *TEXTS)) == []
+    assert list(files_that_contain(tmp_path, spark, *TEXTS)) == []

@@ -1,4 +1,4 @@
-"""Far too much at once: malformed messages, and sessions of one device, in single micro-batches.
+"""A flood in single micro-batches: malformed messages, and sessions of one device.
 
 SESSIONIZATION_E2E_FLOOD=1 gives the test its full size; by default it is a twentieth of that.
 """
@@ -38,12 +38,12 @@ def deliver(folder: Path, name: str, lines: list[bytes]) -> None:
     hidden.rename(folder / f"{name}.json")
 
 
-def test_a_flood_is_survived_and_accounted_for(tmp_path: Path) -> None:
+def test_the_job_survives_a_flood_and_accounts_for_every_message(tmp_path: Path) -> None:
     job = Job(tmp_path)
-    pc = job.input / "pc_sessions"
-    deliver(pc, "malformed", [b'{"appSessionId":%d,' % number for number in range(MALFORMED)])
-    deliver(pc, "one-device", [start(number, "one") for number in range(SESSIONS)])
-    deliver(pc, "others", [start(number, f"device-{number}") for number in range(100)])
+    pc_folder = job.input / "pc_sessions"
+    deliver(pc_folder, "malformed", [b'{"appSessionId":%d,' % number for number in range(MALFORMED)])
+    deliver(pc_folder, "one-device", [start(number, "one") for number in range(SESSIONS)])
+    deliver(pc_folder, "others", [start(number, f"device-{number}") for number in range(100)])
     job.run_until_done()
     tables, oracle = read_tables(job.warehouse), tell(job.checkpoints, Rules())
     assert differences(oracle, tables, job.checkpoints) == []

@@ -1,4 +1,4 @@
-"""From Kafka to the tables: a real producer, broker and job; the broker and the job are killed, and started again."""
+"""From Kafka to the tables with a real producer, broker and job; broker and job are killed and started again."""
 
 import os
 import signal
@@ -44,7 +44,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @dataclass(frozen=True)
 class Run:
-    """What a job has left behind, and what it should have."""
+    """The tables of a job, and the oracle's."""
 
     job: Job
     oracle: Oracle
@@ -65,7 +65,7 @@ def run(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Run:
         with simulator(broker) as producing:
             job.start()
             wait_for_micro_batches(2)
-            os.kill(producing.pid, signal.SIGSTOP)  # else what it cannot deliver would end it
+            os.kill(producing.pid, signal.SIGSTOP)  # otherwise it would end at messages that it cannot deliver
             broker.kill()
             broker.start()
             os.kill(producing.pid, signal.SIGCONT)
@@ -85,7 +85,7 @@ def run(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 @contextmanager
 def simulator(broker: Broker) -> Iterator[subprocess.Popen[bytes]]:
-    """The simulator producing in the background until the body is over."""
+    """Run the simulator in the background until the body ends."""
     options = ("--sink=kafka", f"--bootstrap-servers={broker.bootstrap_servers}", *EVENING)
     command = [sys.executable, str(ROOT / "jobs" / "simulate.py"), *options]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "lib")}
@@ -93,14 +93,14 @@ def simulator(broker: Broker) -> Iterator[subprocess.Popen[bytes]]:
         try:
             yield process
             process.terminate()
-            _, said = process.communicate(timeout=60)
-            assert process.returncode == 0, said
+            _, errors = process.communicate(timeout=60)
+            assert process.returncode == 0, errors
         finally:
             process.kill()
 
 
 def _produce_broken(broker: Broker) -> None:
-    """What no simulator sends: no value, an empty one, and one that is far too large."""
+    """Produce records that the simulator does not send: without a value, empty, broken and far too large."""
     options = {"bootstrap.servers": broker.bootstrap_servers, "message.max.bytes": TEN_MEGABYTES + 1_000}
     producer = Producer(options)
     for value in (None, b"", b"\xff", b'{"appSessionId":1', b"x" * TEN_MEGABYTES):
@@ -115,7 +115,7 @@ def test_tables_equal_the_reference(run: Run) -> None:
 def test_every_record_is_archived_once_with_its_position(run: Run) -> None:
     archived = Counter((row["stream"], row["partition"], row["offset"]) for row in run.tables["raw_events"])
     ends = run.job.topics.ends()
-    assert archived == Counter((*place, offset) for place, end in ends.items() for offset in range(end))
+    assert archived == Counter((*partition, offset) for partition, end in ends.items() for offset in range(end))
     assert min(ends.values()) > 0
     assert {row["file"] for row in run.tables["raw_events"]} == {None}
 
@@ -127,17 +127,19 @@ def test_state_and_timers_equal_the_reference(run: Run, spark: SparkSession) -> 
 
 
 def test_every_message_is_accounted_for(run: Run) -> None:
-    waiting = [(device_id, session_id) for device_id, session_id, what in run.oracle.entries if what == "pending_end"]
+    waiting = [
+        (device_id, session_id) for device_id, session_id, status in run.oracle.entries if status == "pending_end"
+    ]
     assert unaccounted(run.tables, waiting) == []
 
 
-def test_broken_records_are_in_quarantine_as_they_came(run: Run) -> None:
-    refused = Counter((row["reason"], row["value"]) for row in run.tables["quarantine"])
+def test_broken_records_are_in_quarantine_unchanged(run: Run) -> None:
+    quarantined = Counter((row["reason"], row["value"]) for row in run.tables["quarantine"])
     for value in (None, b"", b"\xff", b'{"appSessionId":1'):
-        assert refused["malformed_json", value] == 1
-    assert refused["oversized", b"x" * TEN_MEGABYTES] == 1
+        assert quarantined["malformed_json", value] == 1
+    assert quarantined["oversized", b"x" * TEN_MEGABYTES] == 1
 
 
-def test_a_micro_batch_takes_no_more_than_it_may(run: Run) -> None:
+def test_no_micro_batch_reads_more_than_max_offsets_per_trigger(run: Run) -> None:
     rows_in = [row["rows_in"] for row in run.tables["stream_progress"] if row["query"] == "sessionize"]
     assert 0 < max(rows_in) <= 500

@@ -1,4 +1,4 @@
-"""A broker that asks who comes: simulator and job get in with the right password, and the job says so with a wrong one."""
+"""A broker with a password: simulator and job work with the right one, and the job reports a wrong one."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.long
 
 PASSWORD = "correct horse"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-ASKING = {
+BROKER_OPTIONS = {
     "listener.security.protocol.map": "BROKER:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
     "sasl.enabled.mechanisms": "PLAIN",
     "sasl.mechanism.inter.broker.protocol": "PLAIN",
@@ -29,7 +29,7 @@ ASKING = {
         f'{PLAIN} username="broker" password="battery" user_broker="battery" user_studio="{PASSWORD}";'
     ),
 }
-CLIENT = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "studio"}
+CLIENT_OPTIONS = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "studio"}
 
 
 def options(prefix: str, given: dict[str, str]) -> list[str]:
@@ -38,32 +38,32 @@ def options(prefix: str, given: dict[str, str]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """With messages in both topics, which the simulator has sent."""
-    with Broker(tmp_path_factory.mktemp("broker"), ASKING) as broker:
+    """A broker with messages in both topics, which the simulator has sent."""
+    with Broker(tmp_path_factory.mktemp("broker"), BROKER_OPTIONS) as broker:
         servers = {"bootstrap.servers": broker.bootstrap_servers}
-        admin = AdminClient(servers | CLIENT | {"sasl.password": PASSWORD})
+        admin = AdminClient(servers | CLIENT_OPTIONS | {"sasl.password": PASSWORD})
         for created in admin.create_topics([NewTopic(topic, 1, replication_factor=1) for topic in STREAMS]).values():
             created.result(30)
         simulator = [sys.executable, str(ROOT / "jobs" / "simulate.py"), "--sink=kafka"]
-        played = ["--live=20", "--rate=20", "--dirt=0", "--duration=15s"]
-        secret = {"PYTHONPATH": str(ROOT / "lib"), "STUDIO_PASSWORD": PASSWORD}
+        evening = ["--live=20", "--rate=20", "--dirt=0", "--duration=15s"]
+        variables = {"PYTHONPATH": str(ROOT / "lib"), "STUDIO_PASSWORD": PASSWORD}
         subprocess.run(
             [
                 *simulator,
                 f"--bootstrap-servers={broker.bootstrap_servers}",
-                *played,
-                *options("", CLIENT | {"sasl.password": "env:STUDIO_PASSWORD"}),
+                *evening,
+                *options("", CLIENT_OPTIONS | {"sasl.password": "env:STUDIO_PASSWORD"}),
             ],
-            env=os.environ | secret,
+            env=os.environ | variables,
             check=True,
         )
         yield broker
 
 
 def ends(broker: Broker) -> dict[str, int]:
-    """How many messages each topic has."""
+    """The number of messages in each topic."""
     servers = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "tests"}
-    consumer = Consumer(servers | CLIENT | {"sasl.password": PASSWORD})
+    consumer = Consumer(servers | CLIENT_OPTIONS | {"sasl.password": PASSWORD})
     try:
         return {topic: consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=20)[1] for topic in STREAMS}
     finally:
@@ -71,7 +71,7 @@ def ends(broker: Broker) -> dict[str, int]:
 
 
 @pytest.fixture
-def secured() -> list[str]:
+def kafka_options() -> list[str]:
     client = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": "env:STUDIO_JAAS"}
     return options("kafka.", client)
 
@@ -85,10 +85,10 @@ def folders(folder: Path) -> list[str]:
 
 
 def test_the_right_password_lets_the_job_read_everything(
-    broker: Broker, secured: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    broker: Broker, kafka_options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STUDIO_JAAS", jaas(PASSWORD))
-    source = ("--source=kafka", f"--bootstrap-servers={broker.bootstrap_servers}", *secured, "--run-for=30s")
+    source = ("--source=kafka", f"--bootstrap-servers={broker.bootstrap_servers}", *kafka_options, "--run-for=30s")
     ended = run_to_end(*source, *folders(tmp_path), cwd=tmp_path)
     assert ended.code == 0, ended.lines[-3:]
     archived = Counter(row["stream"] for row in read_tables(tmp_path / "warehouse")["raw_events"])
@@ -98,11 +98,11 @@ def test_the_right_password_lets_the_job_read_everything(
     assert [path for path in everything if PASSWORD.encode() in path.read_bytes()] == []
 
 
-def test_a_wrong_password_is_one_line_that_says_where_to_look(
-    broker: Broker, secured: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_wrong_password_gives_one_line_that_names_the_option(
+    broker: Broker, kafka_options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STUDIO_JAAS", jaas("wrong"))
-    source = ("--source=kafka", f"--bootstrap-servers={broker.bootstrap_servers}", *secured)
+    source = ("--source=kafka", f"--bootstrap-servers={broker.bootstrap_servers}", *kafka_options)
     ended = run_to_end(*source, *folders(tmp_path), cwd=tmp_path)
     assert ended.code == 2
     assert "does not let this job read pc_sessions: check the --kafka-option values" in ended.lines[-1]

@@ -1,4 +1,4 @@
-"""Changes by way of Kafka, both jobs killed in the middle: the tables are what they are without it."""
+"""Changes go through Kafka and both jobs are killed: the tables equal those of changes appended directly."""
 
 import os
 import signal
@@ -31,7 +31,7 @@ OPTIONS = (
 
 
 class Landing:
-    """The land_changes job beside a sessionize job."""
+    """The land_changes job that runs next to a sessionize job."""
 
     def __init__(self, job: Job, folder: Path, servers: str) -> None:
         self.checkpoints = folder / "checkpoints"
@@ -39,8 +39,8 @@ class Landing:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        places = ("--warehouse", str(self._job.warehouse), "--checkpoints", str(self.checkpoints))
-        words = command(*places, "--bootstrap-servers", self._servers, entry=(ROOT / "jobs" / "land_changes.py",))
+        folders = ("--warehouse", str(self._job.warehouse), "--checkpoints", str(self.checkpoints))
+        words = command(*folders, "--bootstrap-servers", self._servers, entry=(ROOT / "jobs" / "land_changes.py",))
         self._process = subprocess.Popen(words, env=environment(), stdin=subprocess.DEVNULL, start_new_session=True)
 
     def kill(self) -> None:
@@ -60,11 +60,11 @@ class Landing:
         return self.has_landed(self.ends())
 
     def has_landed(self, ends: checkpoints.Offsets) -> bool:
-        """Whether what was in the topic up to there is in the table."""
+        """Whether all changes in the topic before these offsets are in the table."""
         assert self._process is not None
         assert self._process.poll() is None
         landed = checkpoints.committed_offsets(self.checkpoints / "land_changes")
-        return all(landed.get(place, 0) >= end for place, end in ends.items())
+        return all(landed.get(partition, 0) >= end for partition, end in ends.items())
 
     def ends(self) -> checkpoints.Offsets:
         consumer = Consumer({"bootstrap.servers": self._servers, "group.id": "tests"})
@@ -86,7 +86,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield broker
 
 
-def test_tables_by_way_of_the_topic_equal_the_reference(broker: Broker, tmp_path: Path) -> None:
+def test_tables_equal_the_reference_if_changes_go_through_the_topic(broker: Broker, tmp_path: Path) -> None:
     job = Job(tmp_path, *OPTIONS, topics=Topics(broker.bootstrap_servers, PARTITIONS))
     landing = Landing(job, tmp_path / "landing", broker.bootstrap_servers)
     sessionize = job.checkpoints / "sessionize"
@@ -100,10 +100,10 @@ def test_tables_by_way_of_the_topic_equal_the_reference(broker: Broker, tmp_path
             job.start()
             wait_for_micro_batches(2)
             landing.start()
-            job.wait_until(lambda: checkpoints.last_begun(landing.checkpoints / "land_changes") >= 0, "a landing")
+            job.wait_until(lambda: checkpoints.last_started(landing.checkpoints / "land_changes") >= 0, "a landing")
             landing.kill()
-            begun = checkpoints.last_begun(sessionize)
-            job.wait_until(lambda: checkpoints.last_begun(sessionize) > begun, "a micro-batch begins")
+            newest = checkpoints.last_started(sessionize)
+            job.wait_until(lambda: checkpoints.last_started(sessionize) > newest, "a micro-batch begins")
             job.kill()
             job.start()
             landing.start()
@@ -111,7 +111,7 @@ def test_tables_by_way_of_the_topic_equal_the_reference(broker: Broker, tmp_path
         job.wait_until_done()
         assert job.terminate() == 0
         _wait_for_all(landing)
-        job.start()  # for the rollup: of the landed changes it takes the rest
+        job.start()  # rollup merges the remaining landed changes
         wait_for_micro_batches(1)
         job.wait_until_done()
         assert job.terminate() == 0

@@ -1,4 +1,7 @@
-"""A long life in a row: 2 -> 5 -> 3 partitions, a state with one more field, a lost checkpoint; the tables stay the oracle's."""
+"""A long life of a job: 2 -> 5 -> 3 partitions, one more state field, a lost checkpoint.
+
+The tables equal the oracle's throughout.
+"""
 
 import json
 from collections import Counter
@@ -24,15 +27,16 @@ RULES = Rules(heartbeat_ms=2_000, session_timeout_ms=600_000, late_retention_ms=
 OPTIONS = (
     "--trigger=2s", "--heartbeat=2s", "--session-timeout=10m", "--late-retention=20s", "--max-sessions-per-device=8",
 )  # fmt: skip
-# Sessions that last over a stop or two, on devices that have many of them.
+# Sessions that last across one or two stops, and many sessions per device.
 EVENING = {
-    "seed": 7, "rate": 8, "session_length": "60s", "devices": 400, "dirt": 0.3, "file_interval": "10s", "duration": "400s",
+    "seed": 7, "rate": 8, "session_length": "60s", "devices": 400, "dirt": 0.3, "file_interval": "10s",
+    "duration": "400s",
 }  # fmt: skip
 PARTS = 5
 
 
 class Life:
-    """An evening in parts, the job that it is played to, and what must have come of it."""
+    """An evening in parts, the job that receives it, and the tables that must result."""
 
     def __init__(self, folder: Path, groups: int | None) -> None:
         self._folder, self._groups = folder, groups
@@ -43,16 +47,16 @@ class Life:
         self.job.conf = {"spark.sql.shuffle.partitions": "2"}
 
     def play(self, partitions: int, *, to_the_end: bool = False) -> None:
-        """Play the next part, to a job that has so many state partitions, and stop that between two micro-batches.
+        """Play the next part to a job that has this number of state partitions; stop it between two micro-batches.
 
-        To the end of a checkpoint's life means until the tables hold all that follows.
+        With `to_the_end`, the tables hold everything that follows from the input when the job stops.
         """
         job, query = self.job, self.job.checkpoints / "sessionize"
-        done = newest_committed_batch(query)
+        newest = newest_committed_batch(query)
         at_start = self._files // 2
         self._evening.release(job.input, at_start)
         job.start()
-        job.wait_until(lambda: newest_committed_batch(query) > done, "the first micro-batch")
+        job.wait_until(lambda: newest_committed_batch(query) > newest, "the first micro-batch")
         self._evening.release(job.input, self._files - at_start)
         if to_the_end:
             job.wait_until_done()
@@ -70,15 +74,15 @@ class Life:
         assert any(f"in {partitions} partitions, the same as before" in line for line in ended.lines)
 
     def lose_checkpoint(self) -> None:
-        """Let the next start be that of a new checkpoint, with the tables as they are and the input that is not read yet."""
+        """Let the next start create a checkpoint, with the existing tables and only input that was not read yet."""
         self.job.checkpoints.rename(self._folder / "lost")
         self.job.input = self._folder / "input-after"
         self.job.input.mkdir()
         self.job.library = ROOT / "lib"
         self.job.more = ("--from-sessions",)
 
-    def tell(self, spark: SparkSession, former: Oracle | None = None) -> Oracle:
-        """What there must be; state, timers and files are seen to here."""
+    def expected(self, spark: SparkSession, former: Oracle | None = None) -> Oracle:
+        """Compute the oracle's tables; check state, timers and files against it here."""
         oracle = tell(self.job.checkpoints, RULES, groups=self._groups, former=former)
         entries, timers = entries_and_timers(spark, self.job.checkpoints)
         assert Counter(entries) == Counter(oracle.entries)
@@ -90,7 +94,7 @@ class Life:
 
 @pytest.mark.long
 @pytest.mark.parametrize("groups", [8, None])
-def test_tables_equal_the_reference_after_all_of_it(
+def test_tables_equal_the_reference_after_a_long_life(
     groups: int | None, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     life = Life(tmp_path, groups)
@@ -103,7 +107,7 @@ def test_tables_equal_the_reference_after_all_of_it(
         life.play(partitions=3)
         job.library = later_library(tmp_path)
         life.play(partitions=3, to_the_end=True)
-        former, before = life.tell(spark), read_tables(job.warehouse)
+        former, before = life.expected(spark), read_tables(job.warehouse)
         assert differences(former, before, job.checkpoints) == []
         monkeypatch.setattr(ops_state, "STATE_SCHEMA", LATER_SCHEMA)
         entries = ops_state.StateReader(spark, job.checkpoints).entries()
@@ -113,24 +117,24 @@ def test_tables_equal_the_reference_after_all_of_it(
     finally:
         job.kill_if_running()
 
-    oracle, tables = life.tell(spark, former), read_tables(job.warehouse)
-    begun_ms = json.loads((job.checkpoints / "layout.json").read_text(encoding="utf-8"))["begun_ms"]
-    # Its micro-batches are numbered anew: what the lost checkpoint said of its own is as it was.
+    oracle, tables = life.expected(spark, former), read_tables(job.warehouse)
+    created_ms = json.loads((job.checkpoints / "layout.json").read_text(encoding="utf-8"))["begun_ms"]
+    # The new checkpoint numbers micro-batches from 0; the rows of the lost checkpoint must be unchanged.
     progress = tables["stream_progress"].content
-    is_own = pc.greater_equal(progress["processed_ms"], begun_ms)
-    own, others = Stored(progress.filter(is_own)), Stored(progress.filter(pc.invert(is_own)))
+    is_new = pc.greater_equal(progress["processed_ms"], created_ms)
+    new_rows, former_rows = Stored(progress.filter(is_new)), Stored(progress.filter(pc.invert(is_new)))
     columns = COLUMNS["stream_progress"]
-    assert Counter(others.of(*columns)) == Counter(before["stream_progress"].of(*columns))
-    assert differences(oracle, tables | {"stream_progress": own}, job.checkpoints) == []
+    assert Counter(former_rows.of(*columns)) == Counter(before["stream_progress"].of(*columns))
+    assert differences(oracle, tables | {"stream_progress": new_rows}, job.checkpoints) == []
 
-    # The equality is worth as much as what went on: sessions that lived on, and all that an evening has.
+    # The equality proves something only if sessions lived on, and the evening had every case.
     changes = tables["session_changes"]
     live = {key for key, row in former.session_rows(former.changes).items() if row.status == "live"}
-    since = [row for row in changes if row["processed_ms"] >= begun_ms]
+    since = [row for row in changes if row["processed_ms"] >= created_ms]
     kinds = Counter(row["change"] for row in since if (row["device_id"], row["session_id"]) in live)
     assert kinds["started"] == 0
     assert min(kinds["heartbeat"], kinds["ended"]) > 0
     assert max(row["missed_beats"] or 0 for row in since) > 0
-    assert sum(row["duplicate_start"] or 0 for row in own) > 0
+    assert sum(row["duplicate_start"] or 0 for row in new_rows) > 0
     assert {row["end_reason"] for row in changes} >= {"reported", "superseded", "orphaned"}
     assert max(row["revision"] for row in changes) > 0

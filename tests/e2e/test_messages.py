@@ -1,4 +1,4 @@
-"""What a person who starts the job wrongly is told: one line that says what, which value, and what to do."""
+"""A job that is started wrongly prints one line: the option, its value, and what to do."""
 
 import contextlib
 import io
@@ -20,8 +20,8 @@ Options = dict[str, str]
 
 
 @dataclass(frozen=True)
-class Rest:
-    """A job that ran on an empty input folder and came to rest: how it was started, and how it ended."""
+class StoppedJob:
+    """A job that ran on an empty input folder and stopped: its options, and how it ended."""
 
     folder: Path
     options: Options
@@ -29,8 +29,8 @@ class Rest:
 
 
 @pytest.fixture(scope="module")
-def rest(tmp_path_factory: pytest.TempPathFactory) -> Rest:
-    """A job that was stopped by Ctrl-C once each query had done a micro-batch."""
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> StoppedJob:
+    """A job that Ctrl-C stopped after each query had committed a micro-batch."""
     folder = tmp_path_factory.mktemp("rest")
     (folder / "other").mkdir()
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -43,53 +43,53 @@ def rest(tmp_path_factory: pytest.TempPathFactory) -> Rest:
     finally:
         job.kill_if_running()
     options = {"input": "input", "warehouse": "warehouse", "checkpoints": "checkpoints"}
-    return Rest(folder, options, Ended(code, job.said()))
+    return StoppedJob(folder, options, Ended(code, job.said()))
 
 
 def start(folder: Path, options: Options) -> Ended:
     """Run the job's script in this process until it ends on its own."""
-    said = io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(said):
+    output = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(output):
         patch.chdir(folder)
         patch.setattr(sys, "argv", [str(ENTRY), *(f"--{name}={value}" for name, value in options.items())])
         with pytest.raises(SystemExit) as ended:
             runpy.run_path(str(ENTRY), run_name="__main__")
-    return Ended(ended.value.code, said.getvalue().splitlines())
+    return Ended(ended.value.code, output.getvalue().splitlines())
 
 
 def refusal(ended: Ended) -> str:
-    """The one line of a job that was refused before it started anything."""
+    """The one line of a job that was refused before it started Spark."""
     assert ended.code == 2
     assert len(ended.lines) == 1
     return ended.lines[0].removeprefix("sessionize: ")
 
 
-def late_refusal(ended: Ended) -> str:
-    """The line of a job that was refused by what Spark found, which takes a while and is announced."""
+def refusal_after_start(ended: Ended) -> str:
+    """The second line of a job that was refused after Spark had started; the first line announces that start."""
     assert ended.code == 2
     announced, line = ended.lines
     assert announced.startswith("sessionize: starting; tables in ")
     return line.removeprefix("sessionize: ")
 
 
-def test_an_empty_input_folder_is_fine(rest: Rest) -> None:
-    assert rest.ended.code == 0
-    assert "sessionize: messages in      0, of which quarantined 0" in rest.ended.lines
-    assert not any("rror" in line or "xception" in line for line in rest.ended.lines)
-    tables = read_tables(rest.folder / "warehouse")
+def test_a_job_runs_on_an_empty_input_folder(stopped: StoppedJob) -> None:
+    assert stopped.ended.code == 0
+    assert "sessionize: messages in      0, of which quarantined 0" in stopped.ended.lines
+    assert not any("rror" in line or "xception" in line for line in stopped.ended.lines)
+    tables = read_tables(stopped.folder / "warehouse")
     assert {name for name, rows in tables.items() if rows} == {"stream_progress"}
 
 
-def test_the_batch_log_has_a_line_for_every_micro_batch(rest: Rest) -> None:
-    lines = (rest.folder / "checkpoints" / "batches.log").read_text(encoding="utf-8").splitlines()
-    told = [(one["query"], one["batch_id"]) for one in map(json.loads, lines)]
-    progress = read_tables(rest.folder / "warehouse")["stream_progress"]
-    assert sorted(told) == sorted((row["query"], row["batch_id"]) for row in progress)
-    assert any("metrics for Prometheus on port" in line for line in rest.ended.lines)
+def test_the_batch_log_has_a_line_for_every_micro_batch(stopped: StoppedJob) -> None:
+    lines = (stopped.folder / "checkpoints" / "batches.log").read_text(encoding="utf-8").splitlines()
+    logged = [(record["query"], record["batch_id"]) for record in map(json.loads, lines)]
+    progress = read_tables(stopped.folder / "warehouse")["stream_progress"]
+    assert sorted(logged) == sorted((row["query"], row["batch_id"]) for row in progress)
+    assert any("metrics for Prometheus on port" in line for line in stopped.ended.lines)
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         (
             {"input": "nowhere"},
@@ -113,22 +113,22 @@ def test_the_batch_log_has_a_line_for_every_micro_batch(rest: Rest) -> None:
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
-def test_a_wrong_option_is_told(tmp_path: Path, wrong: Options, told: str) -> None:
+def test_a_wrong_option_is_refused_with_one_line(tmp_path: Path, wrong: Options, message: str) -> None:
     (tmp_path / "input").mkdir()
     (tmp_path / "a_file").touch()
     right = {"input": "input", "warehouse": "warehouse", "checkpoints": "checkpoints"}
-    assert told in refusal(start(tmp_path, right | wrong))
-    # Spark's log would be there.
+    assert message in refusal(start(tmp_path, right | wrong))
+    # Spark's log would be in this folder.
     assert not (tmp_path / "checkpoints").exists()
 
 
-def test_a_process_that_is_refused_says_one_line(tmp_path: Path) -> None:
+def test_a_refused_process_prints_one_line(tmp_path: Path) -> None:
     line = refusal(run_to_end("--input=nowhere", "--warehouse=warehouse", "--checkpoints=checkpoints", cwd=tmp_path))
     assert line.startswith("--input nowhere cannot be read (No such file or directory): ")
 
 
 @pytest.mark.parametrize("name", ["input", "warehouse", "checkpoints"])
-def test_a_missing_option_is_told(tmp_path: Path, name: str) -> None:
+def test_a_missing_option_is_refused_with_its_name(tmp_path: Path, name: str) -> None:
     (tmp_path / "input").mkdir()
     options = {"input": "input", "warehouse": "warehouse", "checkpoints": "checkpoints"}
     del options[name]
@@ -137,7 +137,7 @@ def test_a_missing_option_is_told(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "told"),
+    ("option", "value", "message"),
     [
         ("device-groups", "8", "was begun with --device-groups not given, not 8: "),
         ("warehouse", "elsewhere", "/warehouse, not "),
@@ -146,39 +146,41 @@ def test_a_missing_option_is_told(tmp_path: Path, name: str) -> None:
         ("max-event-age", "1d", "was begun with --max-event-age 7d, not 1d: "),
     ],
 )
-def test_a_checkpoint_keeps_what_it_was_begun_with(rest: Rest, option: str, value: str, told: str) -> None:
-    before = (rest.folder / "checkpoints" / "layout.json").read_bytes()
-    line = refusal(start(rest.folder, rest.options | {option: value}))
-    assert told in line
+def test_options_that_are_fixed_for_a_checkpoint_cannot_change(
+    stopped: StoppedJob, option: str, value: str, message: str
+) -> None:
+    before = (stopped.folder / "checkpoints" / "layout.json").read_bytes()
+    line = refusal(start(stopped.folder, stopped.options | {option: value}))
+    assert message in line
     assert line.endswith(
         "give the same again, or start with a new --checkpoints folder and an empty location for the tables"
     )
-    assert (rest.folder / "checkpoints" / "layout.json").read_bytes() == before
+    assert (stopped.folder / "checkpoints" / "layout.json").read_bytes() == before
 
 
 @pytest.mark.parametrize("damage", ["missing", "cut short"])
-def test_a_checkpoint_that_cannot_be_checked_is_refused(rest: Rest, tmp_path: Path, damage: str) -> None:
+def test_a_checkpoint_without_a_readable_layout_is_refused(stopped: StoppedJob, tmp_path: Path, damage: str) -> None:
     copy = tmp_path / "checkpoints"
-    shutil.copytree(rest.folder / "checkpoints", copy)
+    shutil.copytree(stopped.folder / "checkpoints", copy)
     layout = copy / "layout.json"
     if damage == "missing":
         layout.unlink()
     else:
         layout.write_bytes(layout.read_bytes()[:20])
-    line = refusal(start(rest.folder, rest.options | {"checkpoints": str(copy)}))
+    line = refusal(start(stopped.folder, stopped.options | {"checkpoints": str(copy)}))
     assert "layout.json" in line
     assert "restore " in line
 
 
 @pytest.mark.usefixtures("spark")
-def test_tables_of_another_checkpoint_are_refused(rest: Rest) -> None:
-    owner = json.loads((rest.folder / "checkpoints" / "layout.json").read_bytes())["id"]
-    line = late_refusal(start(rest.folder, rest.options | {"checkpoints": "another"}))
+def test_tables_of_another_checkpoint_are_refused(stopped: StoppedJob) -> None:
+    owner = json.loads((stopped.folder / "checkpoints" / "layout.json").read_bytes())["id"]
+    line = refusal_after_start(start(stopped.folder, stopped.options | {"checkpoints": "another"}))
     assert f"is written by another checkpoint ({owner}, not " in line
     assert line.endswith("give that checkpoint's folder as --checkpoints, or another location for the tables")
 
 
-def test_a_signal_while_the_engine_starts_is_heard(tmp_path: Path) -> None:
+def test_a_signal_while_the_engine_starts_stops_the_job(tmp_path: Path) -> None:
     job = Job(tmp_path)
     try:
         job.start()
@@ -189,8 +191,8 @@ def test_a_signal_while_the_engine_starts_is_heard(tmp_path: Path) -> None:
     assert job.said()[-1] == "sessionize: stopped before the queries were started"
 
 
-def test_ctrl_c_stops_as_sigterm_does(rest: Rest) -> None:
-    """Spark puts a handler of its own in its place, which would cancel what runs and end the job in the middle of it."""
-    assert rest.ended.code == 0
-    assert "sessionize: stopping: finishing the micro-batches that have begun" in rest.ended.lines
-    assert rest.ended.lines[-1].startswith("sessionize: event-to-table latency")
+def test_ctrl_c_stops_as_sigterm_does(stopped: StoppedJob) -> None:
+    """Spark installs its own handler, which would cancel running work and end the job within a micro-batch."""
+    assert stopped.ended.code == 0
+    assert "sessionize: stopping: finishing the micro-batches that have begun" in stopped.ended.lines
+    assert stopped.ended.lines[-1].startswith("sessionize: event-to-table latency")

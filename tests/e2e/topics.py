@@ -1,4 +1,4 @@
-"""The two topics on a broker, seen from outside of the job."""
+"""The two topics on a broker, read independently of the job."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -12,32 +12,32 @@ from tests.e2e.checkpoints import Batch, Offsets
 from tests.e2e.messages import Message
 
 _ANSWER_S = 20
-_PATIENCE_S = 120
+_ENDS_WITHIN_S = 120
 _AT_ONCE = 10_000
 
 
 @dataclass(frozen=True)
 class Topics:
-    """Both topics, with so many partitions each, on a broker."""
+    """Both topics on a broker, each with this number of partitions."""
 
     bootstrap_servers: str
     partitions: int
 
     @property
     def options(self) -> tuple[str, ...]:
-        """What makes a job read them."""
+        """The options that make a job read the topics."""
         return "--source", "kafka", "--bootstrap-servers", self.bootstrap_servers
 
     def ends(self) -> Offsets:
-        """The offset after the last record of each partition; a broker that has just started, or is busy, is given time."""
-        deadline_s = time.monotonic() + _PATIENCE_S
+        """The offset after the last record of each partition; waits for a broker that is starting or busy."""
+        deadline_s = time.monotonic() + _ENDS_WITHIN_S
         consumer = self._consumer()
         try:
             while True:
                 try:
                     return {
                         (place.topic, place.partition): consumer.get_watermark_offsets(place, timeout=_ANSWER_S)[1]
-                        for place in self._places()
+                        for place in self._topic_partitions()
                     }
                 except KafkaException:
                     if time.monotonic() >= deadline_s:
@@ -47,14 +47,14 @@ class Topics:
 
     @contextmanager
     def records(self) -> Iterator["Records"]:
-        """All records, of which none may have been deleted."""
+        """All records; none may have been deleted."""
         records = Records(self._consumer)
         try:
             yield records
         finally:
             records.close()
 
-    def _places(self) -> list[TopicPartition]:
+    def _topic_partitions(self) -> list[TopicPartition]:
         return [TopicPartition(topic, partition) for topic in STREAMS for partition in range(self.partitions)]
 
     def _consumer(self) -> Consumer:
@@ -68,14 +68,14 @@ class Topics:
 
 
 class Records:
-    """The records that micro-batches took, read from the broker once more, most cheaply in the order of the batches."""
+    """Reads the records of micro-batches from the broker again, fastest in the order of the micro-batches."""
 
     def __init__(self, consumer: Callable[[], Consumer]) -> None:
         self._consumer = consumer
         self._consumers: dict[tuple[str, int], Consumer] = {}
         self._next: dict[tuple[str, int], int] = {}
 
-    def of(self, batch: Batch) -> Iterator[Message]:
+    def messages_of(self, batch: Batch) -> Iterator[Message]:
         for topic, partition, first, until in batch.ranges:
             yield from self._read(topic, partition, first, until)
 

@@ -1,7 +1,7 @@
-"""Lines of a stream -> events or quarantine reasons, in plain Python, from the contract alone.
+"""Parses the lines of a stream into events or quarantine reasons, in plain Python, from the contract alone.
 
-The job reads lines with Spark's JSON reader. This is a second reading of the same page, so that a misreading in one of
-the two shows as a difference of tables.
+The job reads lines with Spark's JSON reader. This is a second implementation of the same contract, so that an error in
+one of the two shows as a difference of tables.
 """
 
 import json
@@ -21,7 +21,7 @@ MAX_EVENT_AGE_MS = 7 * 86_400_000
 
 _MAX_VALUE_BYTES = 65_536
 _MAX_ID_CODE_POINTS = 256
-# The job's JSON reader refuses what is nested deeper than 1,000; it sees each line within one level of its own.
+# The job's JSON reader refuses nesting deeper than 1,000, and adds one level around each line.
 _MAX_NESTING = 999
 _TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d+))?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -30,13 +30,15 @@ Fields = dict[str, Any]
 
 
 def lines_of(content: bytes) -> list[bytes]:
-    """The messages of a file: lines without their LF or CRLF; blank ones are none."""
+    """The messages of a file: its lines without LF or CRLF, except blank lines."""
     lines = [line.removesuffix(b"\r") for line in content.split(b"\n")]
     return [line for line in lines if line.strip(b" \t\r")]
 
 
-def read(stream: str, value: bytes | None, ingested_ms: int) -> tuple[str, Event] | str:  # noqa: PLR0911 - one row, one return
-    """The device and the event, or the first reason of the contract's table that fits."""
+def read(  # noqa: PLR0911 - one return per row of the table
+    stream: str, value: bytes | None, ingested_ms: int
+) -> tuple[str, Event] | str:
+    """Return the device and the event, or the first reason in the contract's table that fits."""
     line = value or b""
     device_field, platform = STREAMS[stream]
     fields = _object(line) if len(line) <= _MAX_VALUE_BYTES else None
