@@ -1,4 +1,4 @@
-"""Starts Spark in the folder it is given and takes one micro-batch of a Python operator through Delta; prints the rows."""
+"""Starts Spark in a folder, runs one micro-batch of a Python operator from Delta to Delta, and prints the rows."""
 
 import sys
 from collections.abc import Iterator
