@@ -43,7 +43,7 @@ def test_a_micro_batch_that_went_to_the_topic_is_not_repeated_into_the_table(
     if refused:
         with pytest.raises(
             CheckpointError,
-            match=rf"micro-batch {started} was begun with --sink kafka .* once more with --sink kafka, stop",
+            match=rf"micro-batch {started} was created with --sink kafka .* once more with --sink kafka, stop",
         ):
             again.with_sink(new_sink)
         assert reopened(tmp_path).sink == old_sink
@@ -75,10 +75,10 @@ def test_the_topic_of_changes_is_fixed_until_changes_go_to_the_tables_again(tmp_
     topic("b", "kafka")
     assert topic("b", "kafka").pinned.output_topic == read_checkpoint(tmp_path).pinned.output_topic == "b"
     for sink in ("kafka", "tables"):
-        with pytest.raises(CheckpointError, match="was begun with --output-topic b, not c: give the same again"):
+        with pytest.raises(CheckpointError, match="was created with --output-topic b, not c: give the same again"):
             topic("c", sink)
     begin_micro_batch(tmp_path, 0, 1_000)
-    with pytest.raises(CheckpointError, match="micro-batch 0 was begun with --sink kafka and is not done"):
+    with pytest.raises(CheckpointError, match="micro-batch 0 was created with --sink kafka and is not done"):
         topic("b", "tables")
     commit_micro_batch(tmp_path, 0)
     topic("b", "tables")
@@ -89,6 +89,6 @@ def test_the_default_topic_is_not_written(tmp_path: Path) -> None:
     """Versions before the option wrote and read the file in this form."""
     reopened(tmp_path).with_sink("kafka")
     assert "output_topic" not in json.loads((tmp_path / "layout.json").read_text())["fixed"]
-    with pytest.raises(CheckpointError, match="was begun with --output-topic output_sessions, not c"):
+    with pytest.raises(CheckpointError, match="was created with --output-topic output_sessions, not c"):
         reopened(tmp_path, fixed=replace(FIXED, output_topic="c"))
     assert reopened(tmp_path).sink == "kafka"

@@ -139,11 +139,11 @@ def test_a_missing_option_is_refused_with_its_name(tmp_path: Path, name: str) ->
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("device-groups", "8", "was begun with --device-groups not given, not 8: "),
+        ("device-groups", "8", "was created with --device-groups not given, not 8: "),
         ("warehouse", "elsewhere", "/warehouse, not "),
         ("input", "other", "/input, not "),
-        ("max-clock-skew", "1m", "was begun with --max-clock-skew 10m, not 1m: "),
-        ("max-event-age", "1d", "was begun with --max-event-age 7d, not 1d: "),
+        ("max-clock-skew", "1m", "was created with --max-clock-skew 10m, not 1m: "),
+        ("max-event-age", "1d", "was created with --max-event-age 7d, not 1d: "),
     ],
 )
 def test_options_that_are_fixed_for_a_checkpoint_cannot_change(

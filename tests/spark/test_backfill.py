@@ -226,7 +226,7 @@ def test_an_unfinished_micro_batch_is_reported_and_prevents_a_merge(streamed: St
     number = newest_started_batch(offsets.parent) + 1
     (offsets / str(number)).touch()
     try:
-        message = f"micro-batch {number} of archive is begun and not done"
+        message = f"micro-batch {number} of archive is started and not committed"
         with pytest.raises(CheckpointError, match=f"{message}: start the job"):
             streamed.backfill(merge=True)
         assert f"{message}: the newest rows may differ for that" in streamed.backfill(verify=True)

@@ -122,6 +122,6 @@ def test_topics_that_end_before_the_offsets_in_the_tables_are_refused(
     warm_start.archive("pc_sessions", partition, offset)
     with pytest.raises(
         ConfigurationError,
-        match=f"partition {partition} of pc_sessions does not reach offset {offset}, of which raw_events",
+        match=f"partition {partition} of pc_sessions does not reach offset {offset}, but raw_events",
     ):
         warm_start.offsets()

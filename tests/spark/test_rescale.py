@@ -119,7 +119,7 @@ def test_a_state_that_cannot_be_rescaled_is_refused_and_unchanged(
             run_rescale(checkpoints, 5)
     commit = query / "commits" / str(newest)
     commit.rename(tmp_path / "commit")
-    with pytest.raises(CheckpointError, match=f"micro-batch {newest} is begun and not done: start the job"):
+    with pytest.raises(CheckpointError, match=f"micro-batch {newest} is started and not committed: start the job"):
         run_rescale(checkpoints, 5)
     (tmp_path / "commit").rename(commit)
 

@@ -95,7 +95,7 @@ def test_a_warm_start_without_tables_is_refused(spark: SparkSession, tmp_path: P
     job = Job(spark, tmp_path, from_sessions=True)
     with (
         pytest.raises(
-            ConfigurationError, match=r"--from-sessions needs the tables of a job before: .* lacks session_changes"
+            ConfigurationError, match=r"--from-sessions needs the tables of an earlier job: .* lacks session_changes"
         ),
         job.running(),
     ):
@@ -201,7 +201,7 @@ def test_a_file_older_than_the_oldest_row_of_raw_events_is_refused(
         read_position.refuse_files_already_read(spark, folder, location)
         os.utime(file, ns=((oldest - 1) * 1_000_000,) * 2)
         with pytest.raises(
-            ConfigurationError, match=r"holds 1 files from before .*, since when raw_events knows .*new\.json"
+            ConfigurationError, match=r"holds 1 files from before .*, and raw_events shows only from then on .*new\.json"
         ):
             read_position.refuse_files_already_read(spark, folder, location)
 

@@ -167,7 +167,7 @@ def test_a_landing_job_is_refused_with_another_topic_than_before(tmp_path: Path,
     offsets.mkdir(parents=True)
     (offsets / "0").write_text('v1\n{"batchTimestampMs":1}\n{"a":{"0":5}}')
     with pytest.raises(
-        CheckpointError, match=f"{checkpoints} was begun with --output-topic a, not b: give the same again"
+        CheckpointError, match=f"{checkpoints} was created with --output-topic a, not b: give the same again"
     ):
         land_changes.land_changes(settings, expect_no_line, stop_that_is_set())
     (offsets / "0").write_text('v1\n{"batchTimestampMs":1}\n{"b":{"0":5}}')

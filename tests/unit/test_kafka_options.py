@@ -75,11 +75,11 @@ def test_a_kafka_option_with_the_same_key_twice_is_refused(capsys: pytest.Captur
         ((*KAFKA, "--device-groups=8", "--expected-devices=9000"), "--expected-devices chooses the device groups"),
         (
             ("--mode=real-time", "--input=x", *KAFKA[2:]),
-            "--mode real-time needs --source kafka, for it reads no files: add",
+            "--mode real-time needs --source kafka, because it reads no files: add",
         ),
         (
             (*KAFKA, "--mode=real-time"),
-            "--mode real-time needs --sink kafka, for it writes to no Delta table: add that, or",
+            "--mode real-time needs --sink kafka, because it writes to no Delta table: add that, or",
         ),
         (REAL_TIME[:-1], "--mode real-time needs a --trigger of 5s or more, not 1s: it is how long a batch lasts"),
         ((*REAL_TIME[:-1], "--trigger=4999ms"), "a --trigger of 5s or more, not 4999ms"),

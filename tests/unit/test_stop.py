@@ -150,8 +150,8 @@ def test_a_table_that_does_not_answer_in_time_does_not_block_a_stop(
     tmp_path: Path, never: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shutdown, "_BACKLOG_CHECK_WITHIN_S", 0.1)
-    slow = Slow(tmp_path / "rollup", never)
-    assert stopped(tmp_path, slow, has_append_since=lambda _: never.wait()) == (
+    slow = SlowQuery(tmp_path / "rollup", never)
+    assert stop_and_collect(tmp_path, slow, has_append_since=lambda _: never.wait()) == (
         [],
         [BEHIND.replace("is", "may be", 1)],
     )

@@ -85,7 +85,7 @@ def test_an_uncommitted_micro_batch_is_refused_since_it_would_write_deleted_rows
     offsets = tmp_path / query / "offsets"
     offsets.mkdir(parents=True, exist_ok=True)
     (offsets / "41").touch()
-    with pytest.raises(CheckpointError, match=f"micro-batch 41 of {query} is begun and not done: start the job"):
+    with pytest.raises(CheckpointError, match=f"micro-batch 41 of {query} is started and not committed: start the job"):
         refuse_backlog(tmp_path, no_append_since)
 
 

@@ -81,7 +81,7 @@ def describe_backlog(checkpoints: Path, has_append_since: Callable[[int], bool])
     """
     for name in QUERIES:
         if has_unfinished_batch(checkpoints / name):
-            return f"micro-batch {newest_started_batch(checkpoints / name)} of {name} is begun and not done"
+            return f"micro-batch {newest_started_batch(checkpoints / name)} of {name} is started and not committed"
     return "rollup has not read all of session_changes" if has_unmerged_changes(checkpoints, has_append_since) else None
 
 

@@ -142,7 +142,7 @@ class Checkpoint:
         batch_id = newest_started_batch(query)
         if sink == SINK_TABLES and batch_id > newest_committed_batch(query):
             msg = (
-                f"--checkpoints {self.folder}: micro-batch {batch_id} was begun with --sink {self.sink} "
+                f"--checkpoints {self.folder}: micro-batch {batch_id} was created with --sink {self.sink} "
                 f"and is not done, and --sink {sink} could write its changes twice: "
                 f"start once more with --sink {self.sink}, stop gracefully, then change"
             )
@@ -255,7 +255,7 @@ def _refuse_other_settings(folder: Path, stored: PinnedSettings, wanted: PinnedS
     for (option, stored_value), value in zip(stored.options().items(), wanted.options().values(), strict=True):
         if stored_value != value:
             msg = (
-                f"--checkpoints {folder} was begun with {option} {stored_value}, not {value}: give the same again, "
+                f"--checkpoints {folder} was created with {option} {stored_value}, not {value}: give the same again, "
                 "or start with a new --checkpoints folder and an empty location for the tables"
             )
             raise CheckpointError(msg)
@@ -269,7 +269,7 @@ def _refuse_other_state_version(folder: Path, layout: dict[str, Any], stored: Pi
     other_version = f"state of version {version}, this one knows {_STATE_VERSION}"
     found = "device groups as no version since lays them out" if version == 0 else other_version
     msg = (
-        f"--checkpoints {folder} holds {found}: deploy the version that began it, or begin a new folder with "
+        f"--checkpoints {folder} holds {found}: deploy the version that created it, or begin a new folder with "
         "--from-sessions; nothing was touched"
     )
     raise CheckpointError(msg)
