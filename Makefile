@@ -21,7 +21,8 @@ GROUPS ?= 512
 T ?= dev
 TWO := -n 2 --dist loadfile --no-loadscope-reorder
 UNIT := $(BIN)/python -m pytest tests/unit tests/bundle tests/notebooks/test_both_sides.py tests/notebooks/test_no_outputs.py \
-  lib/sessionization/local/notebook_cells.py lib/sessionization/core lib/sessionization/durations.py lib/sessionization/optional_packages.py lib/sessionization/ops/account_search.py lib/sessionization/databricks.py --doctest-modules -q $(TWO)
+  lib/sessionization/local/notebook_cells.py lib/sessionization/core lib/sessionization/durations.py lib/sessionization/optional_packages.py lib/sessionization/ops/account_search.py lib/sessionization/simulate/malformed.py \
+  lib/sessionization/command_line/job_parameters.py --doctest-modules -q $(TWO)
 NOTEBOOK_TESTS := $(BIN)/python -m pytest tests/notebooks -q
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sessionization.command_line.parser import parse, run
+from sessionization.command_line.parser import parse_settings, run
 
 PROG = "demo"
 
@@ -20,7 +20,7 @@ class DemoSettings(BaseModel):
 
 
 def main() -> int:
-    settings = parse(DemoSettings, None, PROG)
+    settings = parse_settings(DemoSettings, None, PROG)
     from sessionization.local.demo import demo
 
     demo(settings.folder, Path(__file__).with_name("simulate.py"), settings.source)

@@ -2,7 +2,7 @@
 
 import sys
 
-from sessionization.command_line.parser import parse, run, say_on_stderr
+from sessionization.command_line.parser import parse_settings, run, say_on_stderr
 from sessionization.ops.maintenance_settings import EraseSettings
 
 PROG = "erase_account"
@@ -10,7 +10,7 @@ say = say_on_stderr(PROG)
 
 
 def main() -> int:
-    settings = parse(EraseSettings, None, PROG)
+    settings = parse_settings(EraseSettings, None, PROG)
     from sessionization.ops.erase import erase
 
     receipt = erase(settings, say)

@@ -2,7 +2,7 @@
 
 import sys
 
-from sessionization.command_line.parser import parse, run
+from sessionization.command_line.parser import parse_settings, run
 from sessionization.ops.maintenance_settings import InspectSettings
 
 PROG = "inspect_state"
@@ -13,7 +13,7 @@ def say(line: str) -> None:
 
 
 def main() -> int:
-    settings = parse(InspectSettings, None, PROG)
+    settings = parse_settings(InspectSettings, None, PROG)
     from sessionization.ops.inspect_state import inspect_state
 
     inspect_state(settings, say)

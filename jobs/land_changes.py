@@ -1,6 +1,6 @@
 """Write changes from the topic of `sessionize --sink kafka` into the tables: `python jobs/land_changes.py --help`."""
 
-from sessionization.command_line.parser import parse, run, say_on_stderr
+from sessionization.command_line.parser import parse_settings, run, say_on_stderr
 from sessionization.ops.maintenance_settings import LandChangesSettings
 from sessionization.stop_signals import stop_on_signals
 
@@ -9,7 +9,7 @@ say = say_on_stderr(PROG)
 
 
 def main() -> int:
-    settings = parse(LandChangesSettings, None, PROG)
+    settings = parse_settings(LandChangesSettings, None, PROG)
     from sessionization.ops.land_changes import land_changes
 
     with stop_on_signals() as stop:

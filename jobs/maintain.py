@@ -1,6 +1,6 @@
 """Compact and clean the tables while the stream runs: `python jobs/maintain.py --help`."""
 
-from sessionization.command_line.parser import parse, run, say_on_stderr
+from sessionization.command_line.parser import parse_settings, run, say_on_stderr
 from sessionization.ops.maintenance_settings import MaintainSettings
 from sessionization.stop_signals import stop_on_signals
 
@@ -9,7 +9,7 @@ say = say_on_stderr(PROG)
 
 
 def main() -> int:
-    settings = parse(MaintainSettings, None, PROG)
+    settings = parse_settings(MaintainSettings, None, PROG)
     from sessionization.ops.maintain import maintain
 
     with stop_on_signals() as stop:

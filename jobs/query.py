@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sessionization.command_line.parser import parse, run
+from sessionization.command_line.parser import parse_settings, run
 
 PROG = "query"
 
@@ -21,7 +21,7 @@ class QuerySettings(BaseModel):
 
 
 def main() -> int:
-    settings = parse(QuerySettings, None, PROG)
+    settings = parse_settings(QuerySettings, None, PROG)
     from sessionization.local.print_query import print_query
 
     sys.stderr.write(f"{PROG}: starting Spark\n")

@@ -1,6 +1,6 @@
 """Change the number of state partitions of a stopped sessionize job: `python jobs/rescale_state.py --help`."""
 
-from sessionization.command_line.parser import parse, run, say_on_stderr
+from sessionization.command_line.parser import parse_settings, run, say_on_stderr
 from sessionization.ops.maintenance_settings import RescaleSettings
 from sessionization.stop_signals import stop_on_signals
 
@@ -9,7 +9,7 @@ say = say_on_stderr(PROG)
 
 
 def main() -> int:
-    settings = parse(RescaleSettings, None, PROG)
+    settings = parse_settings(RescaleSettings, None, PROG)
     from sessionization.ops.rescale import rescale
 
     with stop_on_signals() as stop:

@@ -1,6 +1,6 @@
 """Turn device events into session tables: `python jobs/sessionize.py --help`."""
 
-from sessionization.command_line.parser import parse, run, say_on_stderr
+from sessionization.command_line.parser import parse_settings, run, say_on_stderr
 from sessionization.settings.sessionize_settings import SessionizeSettings
 
 PROG = "sessionize"
@@ -8,7 +8,7 @@ say = say_on_stderr(PROG)
 
 
 def main() -> int:
-    settings = parse(SessionizeSettings, None, PROG)
+    settings = parse_settings(SessionizeSettings, None, PROG)
     # Imported late, because Spark takes seconds to import and --help should not.
     from sessionization.job.sessionize_job import run_and_print_summary
 

@@ -1,6 +1,6 @@
 """Play an evening of gaming into the input of the sessionize job: `python jobs/simulate.py --help`."""
 
-from sessionization.command_line.parser import parse, run
+from sessionization.command_line.parser import parse_settings, run
 from sessionization.simulate.simulate_job import simulate
 from sessionization.simulate.simulate_settings import SimulateSettings
 from sessionization.stop_signals import stop_on_signals
@@ -9,7 +9,7 @@ PROG = "simulate"
 
 
 def main() -> int:
-    settings = parse(SimulateSettings, None, PROG)
+    settings = parse_settings(SimulateSettings, None, PROG)
     with stop_on_signals() as stop:
         simulate(settings, stop=stop)
     return 0

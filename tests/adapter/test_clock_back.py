@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from pyspark.sql import Row
 
-from sessionization.core.heartbeat_grid import grid_of
+from sessionization.core.heartbeat_grid import grid_for_key
 from sessionization.core.session_state import Rules
 from sessionization.job.clock_step import ClockStep, ClockStepDetector, restart_and_wake
 from sessionization.spark.checkpoint.folder import QUERIES, SESSIONIZE
 from sessionization.spark.checkpoint.state_layout import StateLayout
-from sessionization.spark.input.ticks import WakeUp, move_tick_origin_back
+from sessionization.spark.input.ticks import WakeUp, rewind_tick_source
 from sessionization.spark.output.progress import BatchProgress, Percentiles
 from tests.adapter.engine import Engine
 from tests.adapter.test_processor import start
@@ -37,7 +37,7 @@ def beats(rows: list[dict[str, object]]) -> list[tuple[object, ...]]:
 
 @pytest.mark.parametrize(("groups", "key"), [(None, "d"), (1, "0")])
 def test_a_called_key_beats_at_the_next_grid_instant(groups: int | None, key: str) -> None:
-    now_ms = grid_of(key, RULES.heartbeat_ms).after(1_000_000)
+    now_ms = grid_for_key(key, RULES.heartbeat_ms).after(1_000_000)
     key_of = lambda _: key  # noqa: E731
     engine = Engine(RULES, groups)
     engine.micro_batch(now_ms, [start(1)], key_of)
@@ -54,7 +54,7 @@ def test_a_called_key_beats_at_the_next_grid_instant(groups: int | None, key: st
 def test_a_session_opened_while_the_clock_was_ahead_beats_and_times_out_by_the_corrected_clock(
     groups: int | None, key: str
 ) -> None:
-    now_ms = grid_of(key, RULES.heartbeat_ms).after(1_000_000)
+    now_ms = grid_for_key(key, RULES.heartbeat_ms).after(1_000_000)
     key_of = lambda _: key  # noqa: E731
     engine = Engine(RULES, groups)
     engine.micro_batch(now_ms + AHEAD_MS, [start(1, now_ms)], key_of)
@@ -65,7 +65,7 @@ def test_a_session_opened_while_the_clock_was_ahead_beats_and_times_out_by_the_c
 
 
 def test_a_timer_that_is_due_fires_in_the_micro_batch_that_calls_its_key() -> None:
-    now_ms = grid_of("d", RULES.heartbeat_ms).after(1_000_000)
+    now_ms = grid_for_key("d", RULES.heartbeat_ms).after(1_000_000)
     engine = Engine(RULES)
     engine.micro_batch(now_ms, [start(1)])
     assert wake(engine, "d", now_ms + 1_000) == []
@@ -141,7 +141,7 @@ def write_tick_offset(query: Path, tick: int, began_ms: int) -> Path:
 def test_the_tick_source_counts_no_fewer_seconds_than_were_read(tmp_path: Path, tick: int, began_ms: int) -> None:
     file = write_tick_offset(tmp_path, tick, began_ms)
     file.with_name(".0.crc").write_bytes(b"old")
-    move_tick_origin_back(tmp_path, now_ms=1_000_000)
+    rewind_tick_source(tmp_path, now_ms=1_000_000)
     is_ahead = began_ms + tick * 1_000 > 1_000_000
     assert file.read_text() == f"v1\n{1_000_000 - (tick + 1) * 1_000 if is_ahead else began_ms}"
     assert file.with_name(".0.crc").exists() is not is_ahead

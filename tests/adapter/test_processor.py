@@ -8,17 +8,17 @@ from functools import partial
 import pytest
 
 from sessionization.core.events import End, Event, Platform, Start
-from sessionization.core.heartbeat_grid import grid_of
-from sessionization.core.reference import Reference
+from sessionization.core.heartbeat_grid import grid_for_key
 from sessionization.core.session_state import Rules, RulesInForce
 from sessionization.spark.operator import group_store
 from sessionization.spark.operator.codec import OUTPUT_SCHEMA, decode_entry, encode_entry
 from sessionization.spark.operator.session_store import STATE_NAME
 from tests.adapter.engine import Engine
 from tests.e2e.oracle import group_of
+from tests.reference import Reference
 
 RULES = Rules(heartbeat_ms=1_000, session_timeout_ms=5_000, late_retention_ms=2_000, max_sessions_per_device=4)
-GRID = grid_of("d", RULES.heartbeat_ms)
+GRID = grid_for_key("d", RULES.heartbeat_ms)
 NOW = GRID.after(1_000_000)
 """An instant of device d's grid; the next instants follow one second apart."""
 BUCKETS = 64
@@ -100,7 +100,7 @@ def test_an_event_reads_its_own_bucket_of_a_group_and_a_heartbeat_reads_the_whol
         engine.micro_batch(now_ms, events, lambda _: "0")
         return engine.calls
 
-    at_ms = grid_of("0", RULES.heartbeat_ms).after(NOW)
+    at_ms = grid_for_key("0", RULES.heartbeat_ms).after(NOW)
     assert calls(at_ms, *others) == {"iterator": 1, "updateValue": 1, "registerTimer": 1}
     assert calls(at_ms + 1, start(1)) == {"getValue": 2, "updateValue": 1}
     assert calls(at_ms + 2, start(1)) == {"getValue": 1}
@@ -222,7 +222,7 @@ def test_every_kind_of_state_entry_is_unchanged_after_encoding_and_decoding() ->
 def test_a_group_without_a_live_session_forgets_each_device_at_its_own_deadline() -> None:
     engine = Engine(RULES, 1)
     in_one_group = lambda _: "0"  # noqa: E731
-    grid = grid_of("0", RULES.heartbeat_ms)
+    grid = grid_for_key("0", RULES.heartbeat_ms)
     now = grid.after(NOW)
     for name, at_ms in (("early", now), ("late", now + 1_500)):
         events = Start(1, at_ms, Platform.PC, at_ms), End(1, at_ms, Platform.PC, at_ms, foreground_s=3)
@@ -279,7 +279,7 @@ def test_a_group_counts_its_entries_when_its_timer_fires() -> None:
     """
     engine = Engine(RULES, 1)
     others = [(f"other {n}", Start(n, NOW, Platform.PC, NOW)) for n in range(500)]
-    at_ms = grid_of("0", RULES.heartbeat_ms).after(NOW)
+    at_ms = grid_for_key("0", RULES.heartbeat_ms).after(NOW)
 
     def counted(now_ms: int, *events: tuple[str, Event]) -> dict[str, int]:
         engine.micro_batch(now_ms, events, lambda _: "0")

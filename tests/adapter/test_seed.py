@@ -9,13 +9,13 @@ import pytest
 from pyspark.sql import Row
 
 from sessionization.core.events import Change, End, EndReason, Event, Platform, Start
-from sessionization.core.heartbeat_grid import grid_of
-from sessionization.core.reference import Device, session_rows
+from sessionization.core.heartbeat_grid import grid_for_key
 from sessionization.core.session_state import Closed, Live, Rules, SessionState
 from sessionization.spark.operator.codec import STATE_SCHEMA, encode_entry, unpack_seed
 from tests.adapter.engine import Engine
 from tests.e2e.oracle import COLUMNS, QuickReference, change_row, group_of
 from tests.e2e.taken_over import taken_over
+from tests.reference import Device, session_rows
 
 RULES = Rules(heartbeat_ms=1_000, session_timeout_ms=60_000, late_retention_ms=2_000)
 LAYOUTS = pytest.mark.parametrize(("groups", "key"), [(None, "d"), (1, "0")])
@@ -46,7 +46,7 @@ def seeded_engine(groups: int | None, key: str, after_ms: int, **sessions: Sessi
 
 @LAYOUTS
 def test_a_live_session_of_the_seed_continues(groups: int | None, key: str) -> None:
-    grid = grid_of(key, 1_000)
+    grid = grid_for_key(key, 1_000)
     at = grid.after(1_000_000)
     live = Live(at - 5_500, at - 5_400, "a", Platform.PC)
     engine = seeded_engine(groups, key, at - 2_500, s7=live)
@@ -65,7 +65,7 @@ def test_a_live_session_of_the_seed_continues(groups: int | None, key: str) -> N
 def test_an_event_in_the_first_micro_batch_sees_the_live_session_and_leaves_one_timer(
     groups: int | None, key: str
 ) -> None:
-    at = grid_of(key, 1_000).after(1_000_000)
+    at = grid_for_key(key, 1_000).after(1_000_000)
     engine = seeded_engine(groups, key, at - 2_500, s7=Live(at - 5_500, at - 5_400, None, Platform.PC))
     rows = engine.micro_batch(at, [("d", Start(8, at - 1_000, Platform.PC, at))], lambda _: key)
     assert [(row["session_id"], row["change"]) for row in rows] == [(7, "ended"), (8, "started")]
@@ -74,7 +74,7 @@ def test_an_event_in_the_first_micro_batch_sees_the_live_session_and_leaves_one_
 
 @LAYOUTS
 def test_a_closed_session_of_the_seed_is_known_until_it_is_forgotten(groups: int | None, key: str) -> None:
-    at = grid_of(key, 1_000).after(1_000_000)
+    at = grid_for_key(key, 1_000).after(1_000_000)
     closed = Closed(at - 9_000, at - 4_000, EndReason.SUPERSEDED, 0, None, None, Platform.PC, at - 500, 3)
     engine = seeded_engine(groups, key, at - 400, s7=closed)
     [row] = engine.micro_batch(at, [("d", End(7, at - 4_500, Platform.PC, at, foreground_s=3))], lambda _: key)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sessionization.local.broker import Broker
 from sessionization.settings.kafka_options import OUTPUT_TOPIC
-from sessionization.spark.input.parse import STREAMS
+from sessionization.streams import STREAMS
 from tests.bench.jobs import CATCH_UP_S, parse_load, run_query, run_timed, say, show
 from tests.bench.scenario import LONG_LIVED
 from tests.e2e.checkpoints import committed_offsets

@@ -15,7 +15,7 @@ from statistics import median
 
 from sessionization.core.session_state import Rules
 from sessionization.local.broker import Broker
-from sessionization.spark.input.parse import STREAMS
+from sessionization.streams import STREAMS
 from tests.bench.scenario import LONG_LIVED
 from tests.e2e.accounts import unaccounted
 from tests.e2e.delta import live_files

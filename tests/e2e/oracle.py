@@ -14,12 +14,12 @@ from typing import Any
 from zlib import crc32
 
 from sessionization.core.events import Change, ChangeKind, Event
-from sessionization.core.reference import Device, Reference, SessionRow, session_rows
 from sessionization.core.session_state import Rules
 from tests.e2e.checkpoints import Batch, batches_of, path_of
 from tests.e2e.messages import Files, Source
 from tests.e2e.taken_over import taken_over
 from tests.e2e.wire import read
+from tests.reference import Device, Reference, SessionRow, session_rows
 
 Row = tuple[Any, ...]
 Counted = Counter[Any]

@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from sessionization.core.events import Change, ChangeKind
-from sessionization.core.reference import Device, Session, SessionRow
 from sessionization.core.session_state import Rules
+from tests.reference import Device, Session, SessionRow
 
 
 def taken_over(rows: Mapping[tuple[str, int], SessionRow], newest_ms: int, rules: Rules) -> Iterator[Device]:

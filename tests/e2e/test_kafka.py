@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from sessionization.core.session_state import Rules
 from sessionization.local.broker import Broker
-from sessionization.spark.input.parse import STREAMS
+from sessionization.streams import STREAMS
 from tests.e2e import checkpoints
 from tests.e2e.accounts import unaccounted
 from tests.e2e.job import ROOT, Job

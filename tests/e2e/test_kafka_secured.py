@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from confluent_kafka.cimpl import TopicPartition
 
 from sessionization.local.broker import Broker
-from sessionization.spark.input.parse import STREAMS
+from sessionization.streams import STREAMS
 from tests.e2e.job import ROOT, run_to_end
 from tests.e2e.tables import read_tables
 

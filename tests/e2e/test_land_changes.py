@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, TopicPartition
 from sessionization.core.session_state import Rules
 from sessionization.local.broker import Broker
 from sessionization.settings.kafka_options import OUTPUT_TOPIC
-from sessionization.spark.input.parse import STREAMS
+from sessionization.streams import STREAMS
 from tests.e2e import checkpoints
 from tests.e2e.job import ROOT, Job, command, environment
 from tests.e2e.oracle import tell

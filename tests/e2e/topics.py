@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from sessionization.spark.input.parse import STREAMS
+from sessionization.streams import STREAMS
 from tests.e2e.checkpoints import Batch, Offsets
 from tests.e2e.messages import Message
 

@@ -56,7 +56,7 @@ def test_a_session_without_an_end_is_live_and_an_orphaned_end_has_no_start() -> 
 def test_the_timeline_has_a_strip_for_each_device_and_names_its_unit() -> None:
     rows = tour.through_core()
     figure = tour.picture(rows, "Ten events")
-    assert [axes.get_title(loc="left").partition(":")[0] for axes in figure.axes] == list(tour.CAPTIONS)
+    assert [axes.get_title(loc="left").partition(":")[0] for axes in figure.axes] == list(tour.CAPTION_BY_DEVICE)
     assert figure.axes[-1].get_xlabel() == "seconds after 08:00:00 UTC (event time)"
     drawn = {axes.get_title(loc="left").partition(":")[0]: len(axes.patches) for axes in figure.axes}
     assert drawn == {"console-1": 1, "pc-2": 2, "console-3": 1, "pc-4": 1, "pc-5": 0}
@@ -83,7 +83,7 @@ def test_a_live_session_that_started_last_has_a_visible_bar() -> None:
 
 def test_the_sessions_of_the_tour_end_as_its_captions_say() -> None:
     rows = tour.through_core()
-    assert tour.ends(rows) == [
+    assert tour.last_ends(rows) == [
         ("console-1", 1, "reported"),
         ("console-3", 5, "timed_out"),
         ("pc-2", 2, "reported"),
@@ -97,7 +97,10 @@ def test_the_sessions_of_the_tour_end_as_its_captions_say() -> None:
 
 
 def test_a_tour_with_other_events_shows_the_devices_of_these_events() -> None:
-    events = [tour.Told(0, "pc-9", tour.Platform.PC, 1, True, 0), tour.Told(2, "pc-9", tour.Platform.PC, 1, False, 2)]
+    events = [
+        tour.TourEvent(0, "pc-9", tour.Platform.PC, 1, True, 0),
+        tour.TourEvent(2, "pc-9", tour.Platform.PC, 1, False, 2),
+    ]
     figure = tour.picture(tour.through_core(events), "Two events", events=events)
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["pc-9"]
     assert len(figure.axes[0].patches) == 1
@@ -189,7 +192,7 @@ def test_an_interactive_run_ends_after_run_for_with_a_summary(stream: dict[str, 
 def test_an_interactive_run_without_run_for_gets_a_time_limit(stream: dict[str, Any]) -> None:
     pictures = Pictures(KeyboardInterrupt)
     live_view.run_and_show(settings(None), pictures, 0.01)
-    assert stream == {"run_for": live_view.PERSONS_RUN_MS, "stopped": True}
+    assert stream == {"run_for": live_view.DEFAULT_RUN_MS, "stopped": True}
     assert all("run-for is not set: this run stops after 2 minutes" in lines for lines in pictures.lines)
 
 
@@ -219,5 +222,5 @@ def test_a_run_with_a_job_run_id_prints_a_summary_and_any_other_run_shows_pictur
     calls: list[str] = []
     monkeypatch.setattr(runs, "run_and_print_summary", lambda *_: calls.append("run_and_print_summary"))
     monkeypatch.setattr(live_view, "run_and_show", lambda *_: calls.append("run_and_show"))
-    run_in_notebook.run_here(settings("1m"), widgets, pytest.fail, pytest.fail)
+    run_in_notebook.run_in_notebook(settings("1m"), widgets, pytest.fail, pytest.fail)
     assert calls == [called]

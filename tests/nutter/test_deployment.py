@@ -19,7 +19,7 @@ make_job_run_id_widget(dbutils.widgets)
 
 from sessionization.command_line.widgets import read_widgets
 from sessionization.notebook.notebook_tables import use_tables
-from sessionization.notebook.trial_stream import TrialSettings, may_read, may_write
+from sessionization.notebook.trial_stream import TrialSettings, may_read, write_privileges
 from sessionization.spark.tables.location import OWNER_PROPERTY
 from sessionization.spark.tables.schemas import TABLES
 from sessionization.spark.tables.views import VIEWS
@@ -59,7 +59,7 @@ class DeploymentFixture(NutterFixture):
     def run_4_permissions(self):
         self.reader = self.settings.reader or ""
         self.can_read = may_read(spark, self.location, self.reader)
-        self.write_privileges = may_write(spark, self.location, self.reader)
+        self.write_privileges = write_privileges(spark, self.location, self.reader)
 
     def assertion_4_permissions(self):
         assert self.can_read, f"{self.reader} may not read {self.location}"

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from sessionization.local_engine.local_session import SHORT_LIVED_JVM
+from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS
 
 ROOT = Path(__file__).parents[2]
 _BATCH = Path(__file__).with_name("one_batch.py")
@@ -21,7 +21,7 @@ def environment_without_java(folder: Path) -> dict[str, str]:
             if command.name != "java" and not (folder / command.name).is_symlink():
                 (folder / command.name).symlink_to(command)
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
-    return inherited | {"PATH": str(folder), "JAVA_TOOL_OPTIONS": SHORT_LIVED_JVM}
+    return inherited | {"PATH": str(folder), "JAVA_TOOL_OPTIONS": SHORT_LIVED_JVM_OPTIONS}
 
 
 def test_setup_and_one_micro_batch_work_on_a_machine_without_java(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
 
 from sessionization.core.events import EndReason, Platform
-from sessionization.core.heartbeat_grid import grid_of
+from sessionization.core.heartbeat_grid import grid_for_key
 from sessionization.core.session_state import (
     Closed,
     Live,
@@ -83,7 +83,7 @@ class State:
         bucket = None if self.groups is None else crc32(device_id.encode()) // self.groups % 64
         for name, entry in sessions.items():
             self.entries.append([key, None, bucket, device_id, int(name[1:]), *encode_entry(entry)])
-        self.timers.append([key, next_timer_ms(sessions.values(), CLOCK, grid_of(key, 1_000), RULES), None])
+        self.timers.append([key, next_timer_ms(sessions.values(), CLOCK, grid_for_key(key, 1_000), RULES), None])
 
     def with_partitions(self) -> "State":
         """Give each row the partition in which Spark stores its key."""
@@ -207,7 +207,9 @@ def test_a_device_of_a_group_lies_in_its_bucket_or_in_the_recent_one(spark: Spar
     state = State(spark, GROUPS)
     for number in range(3):
         state.remember(f"d{number}", s1=CLOSED, s2=LIVE)
-    state.timers = [[key, grid_of(key, 1_000).after(CLOCK), None] for key in sorted({row[0] for row in state.timers})]
+    state.timers = [
+        [key, grid_for_key(key, 1_000).after(CLOCK), None] for key in sorted({row[0] for row in state.timers})
+    ]
     state.with_partitions()
     state.entries[0][COLUMN["bucket"]] = -1
     assert state.find_violations() == []

@@ -16,7 +16,7 @@ from sessionization.local.broker import Broker
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.engine.error_text import remedy_for, root_cause
 from sessionization.spark.input import kafka_source
-from sessionization.spark.input.parse import STREAMS
+from sessionization.streams import STREAMS
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,11 @@ from pyspark.sql import functions as F
 from sessionization.local.broker import Broker
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.input.kafka_source import client_options
-from sessionization.spark.input.parse import PC_STREAM, STREAMS, EventTimeLimits, parse, valid_events
+from sessionization.spark.input.parse import EventTimeLimits, parse, valid_events
 from sessionization.spark.input.source import read_messages
 from sessionization.spark.operator.codec import OUTPUT_SCHEMA
 from sessionization.spark.output import changes_topic, real_time
+from sessionization.streams import PC_STREAM, STREAMS
 from tests.spark.test_stream import message, wait_for
 
 TOPIC = "changes-of.a_target"

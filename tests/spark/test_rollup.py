@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.core.events import Change, ChangeKind, EndReason, Platform
-from sessionization.core.reference import session_rows
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.creation import create_tables
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import LATE_ENDS_SHOWN, SESSION_CHANGES, SESSIONS
+from tests.reference import session_rows
 from tests.spark.warehouse import empty_tables
 
 T = 1_700_000_000_000

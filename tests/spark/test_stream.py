@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from sessionization.core.heartbeat_grid import grid_of
+from sessionization.core.heartbeat_grid import grid_for_key
 from sessionization.job import shutdown
 from sessionization.ops.state_reader import StateReader
 from sessionization.settings.sessionize_settings import SessionizeSettings
@@ -179,7 +179,7 @@ def test_changed_rules_take_effect_at_a_restart(spark: SparkSession, tmp_path: P
     job.change(heartbeat="700ms")
     with job.running(SESSIONIZE):
         wait_for(lambda: len(job.beats_under_newest_rules()) >= 2, "heartbeats on the new grid")
-    grid = grid_of("d1", 700)
+    grid = grid_for_key("d1", 700)
     # A timer that was set before the change still fires once, at its own instant; its beat is on the new grid.
     off_the_grid = [row for row in job.beats_under_newest_rules() if grid.at_or_before(row["due_ms"]) != row["due_ms"]]
     assert off_the_grid == []

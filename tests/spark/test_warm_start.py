@@ -201,7 +201,8 @@ def test_a_file_older_than_the_oldest_row_of_raw_events_is_refused(
         read_position.refuse_files_already_read(spark, folder, location)
         os.utime(file, ns=((oldest - 1) * 1_000_000,) * 2)
         with pytest.raises(
-            ConfigurationError, match=r"holds 1 files from before .*, and raw_events shows only from then on .*new\.json"
+            ConfigurationError,
+            match=r"holds 1 files from before .*, and raw_events shows only from then on .*new\.json",
         ):
             read_position.refuse_files_already_read(spark, folder, location)
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from sessionization.core.events import Change, Event
-from sessionization.core.heartbeat_grid import Firing, grid_of
+from sessionization.core.heartbeat_grid import Firing, grid_for_key
 from sessionization.core.session_rules import Outcome, Tally, on_events, on_timer
 from sessionization.core.session_state import Rules, SessionState, next_timer_ms
 
@@ -37,7 +37,7 @@ class Driver:
         return self._changes
 
     def _fire_and_set_timer(self, key: str, now_ms: int) -> None:
-        grid = grid_of(key, self.rules.heartbeat_ms)
+        grid = grid_for_key(key, self.rules.heartbeat_ms)
         devices = [device_id for device_id in self.sessions if self.key_of(device_id) == key]
         if key in self.fired:
             for device_id in devices:

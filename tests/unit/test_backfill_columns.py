@@ -12,8 +12,8 @@ from sessionization.backfill.columns import ROW_SCHEMA, ArrowReplay
 from sessionization.backfill.micro_batch_clock import MicroBatchClock, build_clock
 from sessionization.backfill.replay import FoldedSession
 from sessionization.core.events import End, Event, Platform, Start
-from sessionization.core.reference import SessionRow, session_rows
 from sessionization.core.session_state import Rules
+from tests.reference import SessionRow, session_rows
 from tests.unit.driver import Driver
 from tests.unit.random_histories import Batch, History, histories, law_settings
 from tests.unit.test_backfill_replay import any_rules, merge_equal_clocks, session_row

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from sessionization.backfill.micro_batch_clock import MicroBatchClock, build_clock
 from sessionization.backfill.replay import FoldedSession, fold_changes, replay
 from sessionization.core.events import ChangeKind, Event
-from sessionization.core.heartbeat_grid import grid_of
-from sessionization.core.reference import SessionRow, session_rows
+from sessionization.core.heartbeat_grid import grid_for_key
 from sessionization.core.session_state import Rules
+from tests.reference import SessionRow, session_rows
 from tests.unit.driver import Driver
 from tests.unit.histories import start
 from tests.unit.random_histories import Batch, History, histories, law_settings, rules_that_forget_nothing, small_rules
@@ -55,7 +55,7 @@ def replayed_rows(rules: Rules, history: History, clock: MicroBatchClock) -> dic
         batches = [
             (now_ms, [event for _, event in group]) for now_ms, group in groupby(moments, key=lambda moment: moment[0])
         ]
-        changes = replay(batches, grid_of(device_id, rules.heartbeat_ms), rules, clock)
+        changes = replay(batches, grid_for_key(device_id, rules.heartbeat_ms), rules, clock)
         rows |= {(device_id, session_id): session_row(folded) for session_id, folded in fold_changes(changes)}
     return rows
 
@@ -83,7 +83,7 @@ def test_a_replay_gives_the_rows_of_the_stream(rules: Rules, history: History) -
 def test_a_replay_leaves_heartbeats_out() -> None:
     rules = Rules()
     clock = MicroBatchClock(until_ms=10**9)
-    changes = replay([(5_000, [start(1, 4_000)])], grid_of("d", rules.heartbeat_ms), rules, clock)
+    changes = replay([(5_000, [start(1, 4_000)])], grid_for_key("d", rules.heartbeat_ms), rules, clock)
     assert [(change.kind, change.end_reason) for change in changes] == [
         (ChangeKind.STARTED, None),
         (ChangeKind.ENDED, "timed_out"),

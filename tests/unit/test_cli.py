@@ -42,7 +42,7 @@ class Options(BaseModel):
 
 
 def parse(*argv: str) -> Options:
-    return parser.parse(Options, argv, "job")
+    return parser.parse_settings(Options, argv, "job")
 
 
 def test_defaults_are_the_models_defaults() -> None:
@@ -80,7 +80,7 @@ def test_text_is_read_verbatim_and_the_environment_is_ignored(monkeypatch: pytes
 
 def test_the_process_arguments_are_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["job.py", "--output", "from-argv"])
-    assert parser.parse(Options, None, "job").output == Path("from-argv")
+    assert parser.parse_settings(Options, None, "job").output == Path("from-argv")
 
 
 def test_help_shows_each_option_with_its_default_and_description(capsys: pytest.CaptureFixture[str]) -> None:

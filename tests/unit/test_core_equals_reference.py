@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessionization.core.events import Change, End, Event, Platform, Start, in_order
-from sessionization.core.reference import Device, Reference, canonical_place, session_rows
+from sessionization.core.events import Change, End, Event, Platform, Start, sort_events
 from sessionization.core.session_rules import Tally
 from sessionization.core.session_state import Closed, Live, PendingEnd, Rules, SessionState, deadline_ms
+from tests.reference import Device, Reference, canonical_place, session_rows
 from tests.unit.driver import Driver, by_device
 from tests.unit.random_histories import History, histories, law_settings, small_rules
 
@@ -106,7 +106,7 @@ similar_events = st.builds(
 @law_settings(500)
 @given(st.lists(similar_events, max_size=8))
 def test_core_and_reference_agree_on_the_order_of_similar_events(events: list[Event]) -> None:
-    assert in_order(events) == sorted(events, key=canonical_place)
+    assert sort_events(events) == sorted(events, key=canonical_place)
 
 
 @law_settings(1_500)

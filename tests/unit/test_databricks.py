@@ -87,16 +87,16 @@ def test_empty_task_arguments_are_left_out_and_the_others_stay() -> None:
 
 def test_the_command_line_refuses_a_repeated_task_argument(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        parser.parse(Options, task_arguments(Options, ["--source=kafka", "--source=files"]), "job")
+        parser.parse_settings(Options, task_arguments(Options, ["--source=kafka", "--source=files"]), "job")
     assert "--source is given more than once" in capsys.readouterr().err
 
 
 def test_only_a_task_may_give_empty_options(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["job.py", "--run-for=", "--source=kafka", "--fast=false"])
     with pytest.raises(SystemExit):
-        parser.parse(Options, None, "job")
+        parser.parse_settings(Options, None, "job")
     monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "18.2")
-    assert parser.parse(Options, None, "job") == Options(source="kafka", fast=False)
+    assert parser.parse_settings(Options, None, "job") == Options(source="kafka", fast=False)
 
 
 def test_every_option_is_a_widget_and_is_read_from_it() -> None:
@@ -123,9 +123,9 @@ def test_a_wrong_widget_is_reported_in_one_line_without_a_program_name() -> None
 
 def test_the_streams_parameter_defaults_mean_the_command_lines_defaults() -> None:
     given = {"catalog": "main", "schema": "games", "checkpoints": "/c", "input": "/i"}
-    expected = parser.read(SessionizeSettings, [f"--{name}={text}" for name, text in given.items()])
+    expected = parser.read_settings(SessionizeSettings, [f"--{name}={text}" for name, text in given.items()])
     assert (
-        parser.read(
+        parser.read_settings(
             SessionizeSettings,
             parameters_to_arguments(SessionizeSettings, parameter_defaults(SessionizeSettings) | given),
         )

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import pytest
 
-from sessionization.command_line.parser import parse, read, run
+from sessionization.command_line.parser import parse_settings, read_settings, run
 from sessionization.errors import ConfigurationError
 from sessionization.job.preparation import watch_stream_folders
 from sessionization.ops.maintenance_settings import InspectSettings
@@ -43,7 +43,7 @@ def test_a_folder_on_a_dead_mount_is_named_before_the_job_starts(
         folder.mkdir()
     monkeypatch.setattr(os, function, fail_below(number, folders[option], getattr(os, function)))
     with pytest.raises(SystemExit) as exited:
-        parse(SessionizeSettings, [f"--{name}={folder}" for name, folder in folders.items()], "sessionize")
+        parse_settings(SessionizeSettings, [f"--{name}={folder}" for name, folder in folders.items()], "sessionize")
     [line] = capsys.readouterr().err.splitlines()
     assert exited.value.code == 2
     assert f"--{option} {folders[option]} cannot be reached ({os.strerror(number)})" in line
@@ -56,7 +56,7 @@ def test_every_job_names_a_folder_on_a_dead_mount(
 ) -> None:
     monkeypatch.setattr(os, "stat", fail_below(errno.ENOTCONN, tmp_path, os.stat))
     with pytest.raises(ConfigurationError, match=f"--{option} .* cannot be reached"):
-        read(model, [f"--{option}={tmp_path}"])
+        read_settings(model, [f"--{option}={tmp_path}"])
 
 
 @pytest.mark.parametrize("number", DEAD_MOUNT_ERRORS)

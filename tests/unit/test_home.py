@@ -25,4 +25,4 @@ OTHER_OPTIONS = {SessionizeSettings: "--input=in --checkpoints=c", MaintainSetti
 )
 def test_exactly_one_complete_table_location_is_required(model: type[BaseModel], argv: str, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
-        parser.read(model, [*argv.split(), *OTHER_OPTIONS[model].split()])
+        parser.read_settings(model, [*argv.split(), *OTHER_OPTIONS[model].split()])

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from sessionization.command_line.parser import parse, read
+from sessionization.command_line.parser import parse_settings, read_settings
 from sessionization.errors import ConfigurationError
 from sessionization.ops.maintenance_settings import LandChangesSettings
 from sessionization.settings.kafka_options import parse_kafka_options, resolve_secrets
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.input.parse import STREAMS
+from sessionization.streams import STREAMS
 
 KAFKA = ("--source=kafka", "--bootstrap-servers=a:9092,b:9092", "--warehouse=w", "--checkpoints=c")
 REAL_TIME = (*KAFKA, "--sink=kafka", "--mode=real-time", "--trigger=5s")
@@ -18,7 +18,7 @@ REAL_TIME = (*KAFKA, "--sink=kafka", "--mode=real-time", "--trigger=5s")
 
 def refusal(capsys: pytest.CaptureFixture[str], *options: str) -> str:
     with pytest.raises(SystemExit) as exited:
-        parse(SessionizeSettings, options, "sessionize")
+        parse_settings(SessionizeSettings, options, "sessionize")
     assert exited.value.code == 2
     [line] = capsys.readouterr().err.splitlines()
     return line.removeprefix("sessionize: ")
@@ -26,7 +26,7 @@ def refusal(capsys: pytest.CaptureFixture[str], *options: str) -> str:
 
 def test_kafka_option_may_be_given_several_times() -> None:
     options = ("--kafka-option", "kafka.security.protocol=SASL_SSL", "--kafka-option=kafka.sasl.mechanism=PLAIN")
-    settings = parse(SessionizeSettings, (*KAFKA, *options), "sessionize")
+    settings = parse_settings(SessionizeSettings, (*KAFKA, *options), "sessionize")
     assert settings.kafka_options == {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"}
     assert settings.bootstrap_servers == "a:9092,b:9092"
     assert (settings.starting_offsets, settings.accept_data_loss) == ("earliest", False)
@@ -55,7 +55,7 @@ def test_a_wrong_option_is_reported_without_its_value(
     assert line.startswith(f"--kafka-option {message}")
     assert "hunter2" not in line
     with pytest.raises(ConfigurationError) as error:
-        read(LandChangesSettings, (*KAFKA[1:], "--kafka-option", text))
+        read_settings(LandChangesSettings, (*KAFKA[1:], "--kafka-option", text))
     assert str(error.value) in line
 
 
@@ -107,20 +107,20 @@ def test_options_that_do_not_belong_together_are_refused(
 
 
 def test_real_time_mode_is_accepted_with_all_options_that_it_needs() -> None:
-    settings = read(SessionizeSettings, REAL_TIME)
+    settings = read_settings(SessionizeSettings, REAL_TIME)
     assert (settings.mode, settings.sink, settings.trigger) == ("real-time", "kafka", 5_000)
-    assert read(SessionizeSettings, KAFKA).mode == "micro-batch"
+    assert read_settings(SessionizeSettings, KAFKA).mode == "micro-batch"
 
 
 def test_both_jobs_have_the_same_option_for_the_topic_of_the_changes() -> None:
     """It is accepted with every sink, since a bundle always passes it."""
     for model, options in ((SessionizeSettings, KAFKA), (LandChangesSettings, KAFKA[1:])):
-        assert read(model, options).output_topic == "output_sessions"
-        assert read(model, (*options, f"--output-topic={'a.B_9-' * 41}")).output_topic == "a.B_9-" * 41
+        assert read_settings(model, options).output_topic == "output_sessions"
+        assert read_settings(model, (*options, f"--output-topic={'a.B_9-' * 41}")).output_topic == "a.B_9-" * 41
         with pytest.raises(ConfigurationError, match="'ä' is no topic's name"):
-            read(model, (*options, "--output-topic=ä"))
+            read_settings(model, (*options, "--output-topic=ä"))
     files = ("--input=x", *KAFKA[2:], "--output-topic=changes")
-    assert read(SessionizeSettings, files).output_topic == "changes"
+    assert read_settings(SessionizeSettings, files).output_topic == "changes"
 
 
 def test_references_are_replaced_by_their_values(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,11 +7,11 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessionization.core.events import Change, ChangeKind, End, EndReason, Start, in_order
-from sessionization.core.heartbeat_grid import grid_of
-from sessionization.core.reference import SessionRow, session_rows
+from sessionization.core.events import Change, ChangeKind, End, EndReason, Start, sort_events
+from sessionization.core.heartbeat_grid import grid_for_key
 from sessionization.core.session_rules import on_events
 from sessionization.core.session_state import Live, PendingEnd, Rules, SessionState, deadline_ms, next_timer_ms
+from tests.reference import SessionRow, session_rows
 from tests.unit.driver import Driver, by_device
 from tests.unit.random_histories import (
     DEVICES,
@@ -128,7 +128,7 @@ def test_law_4_a_timer_is_set_exactly_when_something_is_remembered(
         driver.micro_batch(batch.now_ms, batch.rows)
         assert set(driver.timers) == {key_of(device_id) for device_id in driver.sessions}
         for key, timer_ms in driver.timers.items():
-            grid = grid_of(key, rules.heartbeat_ms)
+            grid = grid_for_key(key, rules.heartbeat_ms)
             assert timer_ms > batch.now_ms
             assert timer_ms == grid.at_or_before(timer_ms)
             entries = _entries_of(driver, key)
@@ -155,7 +155,7 @@ def test_law_5_splitting_the_same_ordered_events_over_micro_batches_changes_noth
     now_ms = history[-1].now_ms
     for device_id in DEVICES:
         sessions = driver.sessions.get(device_id, {})
-        events = in_order(event for owner, event in more if owner == device_id)
+        events = sort_events(event for owner, event in more if owner == device_id)
         at_once = on_events(sessions, events, now_ms, rules)
         cut = data.draw(st.integers(0, len(events)))
         first = on_events(sessions, events[:cut], now_ms, rules)
@@ -194,7 +194,7 @@ def _check_beat(
     instants = [
         at_ms
         for at_ms in range(opened_ms + 1, change.processed_ms + 1)
-        if grid_of(key, rules.heartbeat_ms).at_or_before(at_ms) == at_ms
+        if grid_for_key(key, rules.heartbeat_ms).at_or_before(at_ms) == at_ms
     ]
     assert change.due_ms == instants[-1]
     assert change.beat == len(instants)

@@ -205,4 +205,4 @@ def test_a_stop_skips_the_remaining_steps() -> None:
 )
 def test_harmful_options_are_refused(argv: str, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
-        parser.read(MaintainSettings, argv.split())
+        parser.read_settings(MaintainSettings, argv.split())

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from sessionization.errors import SetupError
 from sessionization.local_engine import jars
-from sessionization.local_engine.jars import jar_paths, pinned
+from sessionization.local_engine.jars import jar_paths, pinned_jars
 from sessionization.local_engine.maven import MavenRepository
 
 CONTENT = b"a jar"
@@ -203,7 +203,7 @@ def test_jars_are_stored_in_the_python_environment_and_fetched_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     thing = jars.Jar("org.example", "thing", "1.0", SHA256_OF_CONTENT)
-    monkeypatch.setattr(jars, "pinned", lambda _: [thing])
+    monkeypatch.setattr(jars, "pinned_jars", lambda _: [thing])
     monkeypatch.setattr("sys.prefix", str(tmp_path))
     with serving() as mirror:
         monkeypatch.setenv("MAVEN_MIRROR_URL", f"http://{mirror.host}")
@@ -213,4 +213,4 @@ def test_jars_are_stored_in_the_python_environment_and_fetched_once(
 
 
 def test_every_pinned_jar_has_a_hash() -> None:
-    assert all(len(jar.sha256) == 64 for jar_set in ("spark", "broker") for jar in pinned(jar_set))  # type: ignore[arg-type]
+    assert all(len(jar.sha256) == 64 for jar_set in ("spark", "broker") for jar in pinned_jars(jar_set))  # type: ignore[arg-type]

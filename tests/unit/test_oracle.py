@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 
 from sessionization.core.events import Change, ChangeKind, End, EndReason, Event, Platform, Start
-from sessionization.core.reference import Reference, SessionRow, session_rows
 from sessionization.core.session_state import Rules
 from tests.e2e.checkpoints import batches_of
 from tests.e2e.delta import Stored
 from tests.e2e.oracle import QuickReference, group_of
 from tests.e2e.taken_over import taken_over
+from tests.reference import Reference, SessionRow, session_rows
 
 RULES = Rules(heartbeat_ms=1_000, session_timeout_ms=5_000, late_retention_ms=2_000, max_sessions_per_device=4)
 HISTORIES = 100

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionization.core.events import ChangeKind
-from sessionization.core.heartbeat_grid import Grid, grid_of
+from sessionization.core.heartbeat_grid import Grid, grid_for_key
 from sessionization.core.session_state import Rules, next_timer_ms
 from tests.unit.driver import Driver
 from tests.unit.histories import (
@@ -34,7 +34,7 @@ BEAT = RULES.heartbeat_ms
 GRID = Grid(BEAT, PHASE)
 INSTANT = NOW + PHASE
 RETENTION = RULES.late_retention_ms
-DEVICE_GRID = grid_of("device", BEAT)
+DEVICE_GRID = grid_for_key("device", BEAT)
 
 
 def next_timer(*entries: SessionState, now_ms: int) -> int | None:
@@ -94,7 +94,7 @@ def test_a_timer_is_never_set_at_or_before_now(now_ms: int, timer_ms: int) -> No
 
 @given(key=st.text(), beat_ms=st.integers(1, 100_000), at_ms=st.integers(-(2**60), 2**60))
 def test_the_grid_of_a_key_is_its_checksum_modulo_the_heartbeat(key: str, beat_ms: int, at_ms: int) -> None:
-    grid = grid_of(key, beat_ms)
+    grid = grid_for_key(key, beat_ms)
     phase_ms = crc32(key.encode("utf-8")) % beat_ms
     for instant_ms in (grid.at_or_before(at_ms), grid.at_or_after(at_ms), grid.after(at_ms)):
         assert (instant_ms - phase_ms) % beat_ms == 0
@@ -104,12 +104,12 @@ def test_the_grid_of_a_key_is_its_checksum_modulo_the_heartbeat(key: str, beat_m
 
 
 def test_a_device_groups_key_is_its_decimal_number_and_a_key_is_encoded_in_utf_8() -> None:
-    assert grid_of("17", BEAT).phase_ms == crc32(b"17") % BEAT
-    assert grid_of("gerät", BEAT).phase_ms == crc32("gerät".encode()) % BEAT
+    assert grid_for_key("17", BEAT).phase_ms == crc32(b"17") % BEAT
+    assert grid_for_key("gerät", BEAT).phase_ms == crc32("gerät".encode()) % BEAT
 
 
 def test_the_phases_of_keys_spread_over_the_heartbeat_interval() -> None:
-    phases = {grid_of(str(key), BEAT).phase_ms * 30 // BEAT for key in range(1_000)}
+    phases = {grid_for_key(str(key), BEAT).phase_ms * 30 // BEAT for key in range(1_000)}
     assert phases == set(range(30))
 
 

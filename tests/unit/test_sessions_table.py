@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sessionization.backfill.replay import fold_changes
 from sessionization.core.events import Change, ChangeKind
-from sessionization.core.reference import SessionRow, session_rows
+from tests.reference import SessionRow, session_rows
 from tests.unit.histories import (
     CONSOLE,
     EIGHT,

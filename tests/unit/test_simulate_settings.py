@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sessionization.command_line.parser import parse
+from sessionization.command_line.parser import parse_settings
 from sessionization.errors import ConfigurationError
 from sessionization.settings.kafka_options import resolve_secrets
 from sessionization.simulate.dirt_kinds import DirtKind
@@ -77,11 +77,11 @@ def test_events_without_a_duration_determine_it() -> None:
     ("text", "pace"), [("real-time", REAL_TIME), ("max", MAX), ("60x", 60), ("0.5x", 0.5), ("1x", REAL_TIME)]
 )
 def test_a_pace_is_a_name_or_a_factor(text: str, pace: float) -> None:
-    assert parse(SimulateSettings, ["--output=o", "--pace", text], "simulate").pace == pace
+    assert parse_settings(SimulateSettings, ["--output=o", "--pace", text], "simulate").pace == pace
 
 
 def test_kinds_of_dirt_are_separated_by_commas() -> None:
-    settings = parse(SimulateSettings, ["--output=o", "--dirt-kinds", "repeat,late_end"], "simulate")
+    settings = parse_settings(SimulateSettings, ["--output=o", "--dirt-kinds", "repeat,late_end"], "simulate")
     assert settings.dirt_kinds == (DirtKind.REPEAT, DirtKind.LATE_END)
     assert settings.output == Path("o")
 
@@ -171,7 +171,7 @@ def test_impossible_options_are_one_line_and_exit_code_2(
     argv: str, line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as exited:
-        parse(SimulateSettings, argv.split(), "simulate")
+        parse_settings(SimulateSettings, argv.split(), "simulate")
     assert exited.value.code == 2
     errors = capsys.readouterr().err
     assert errors.startswith(f"simulate: {line}")
@@ -181,7 +181,7 @@ def test_impossible_options_are_one_line_and_exit_code_2(
 
 def test_kafka_options_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     given = "--kafka-option security.protocol=SASL_SSL --kafka-option sasl.password=env:GAMES_PASSWORD"
-    settings = parse(SimulateSettings, f"{KAFKA} {given}".split(), "simulate")
+    settings = parse_settings(SimulateSettings, f"{KAFKA} {given}".split(), "simulate")
     assert (settings.sink, settings.bootstrap_servers) == ("kafka", "h:9092")
     assert settings.kafka_option == ("security.protocol=SASL_SSL", "sasl.password=env:GAMES_PASSWORD")
     monkeypatch.setenv("GAMES_PASSWORD", "a=b c")

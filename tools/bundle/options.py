@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from sessionization.command_line.job_parameters import parameter_defaults, parameters_to_arguments
-from sessionization.command_line.parser import read
+from sessionization.command_line.parser import read_settings
 from sessionization.command_line.widgets import JOB_RUN_ID
 from sessionization.errors import ConfigurationError
 from sessionization.settings.kafka_options import parse_kafka_options
@@ -58,7 +58,7 @@ def value_mistakes(key: str, job: dict[str, Any]) -> Iterator[str]:
     options = parameter_defaults(model).keys() - {LAPTOP_ONLY}
     given = {name: text for name, text in _given(job).items() if name in options}
     try:
-        settings = read(model, parameters_to_arguments(model, given))
+        settings = read_settings(model, parameters_to_arguments(model, given))
         parse_kafka_options(getattr(settings, "kafka_option", ()))
     except (ConfigurationError, ValueError) as error:
         yield f"the parameters are refused: {error}"

@@ -183,7 +183,7 @@ def replay_sessions(
     )
     events = read_events(raw, scope.limits)
     tasks = max(_LEAST_TASKS, math.ceil(raw.count() / _EVENTS_PER_TASK))
-    arrow_replay = ArrowReplay(scope.rules, clock, scope.layout.device_groups, scope.from_ms)
+    arrow_replay = ArrowReplay(scope.rules, clock, scope.layout, scope.from_ms)
     rows = (
         events.repartition(tasks, "device_id")
         .sortWithinPartitions("device_id", "ingested_ms", "event_ms", "is_start", "session_id")

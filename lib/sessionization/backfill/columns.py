@@ -5,10 +5,9 @@ plain: only Start, End, Start, End, each End after its own Start and before the 
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -17,9 +16,10 @@ from numpy.typing import NDArray
 
 from sessionization.backfill.micro_batch_clock import Instants, MicroBatchClock
 from sessionization.backfill.replay import fold_changes, replay
-from sessionization.core.events import End, Event, Platform, Start
-from sessionization.core.heartbeat_grid import grid_of
+from sessionization.core.events import End, EndReason, Event, Platform, Start
+from sessionization.core.heartbeat_grid import grid_for_key
 from sessionization.core.session_state import Rules
+from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.input.parse import EVENT_COLUMNS
 
 ROW_SCHEMA = pa.schema(
@@ -43,7 +43,6 @@ ROW_SCHEMA = pa.schema(
 """A folded session in flat columns: `start_ms` is null without an accepted Start, `rank` is null while it is live."""
 
 _Marks = NDArray[np.bool_]
-_REPORTED_RANK = 2
 _EVENTS_PER_SESSION = 2
 _PLATFORMS = {platform.value: platform for platform in Platform}
 
@@ -55,13 +54,13 @@ class ArrowReplay:
     Attributes:
         rules: the rules in force.
         clock: the clock of the stream's micro-batches.
-        device_groups: as in the stream's layout; it decides the phase of the timers.
+        layout: the stream's; it decides the phase of the timers.
         from_ms: sessions whose newest change is before this are left out.
     """
 
     rules: Rules
     clock: MicroBatchClock
-    device_groups: int | None = None
+    layout: StateLayout = field(default_factory=StateLayout)
     from_ms: int = 0
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -139,7 +138,7 @@ class ArrowReplay:
             [
                 start["device_id"], start["session_id"], start["event_ms"],
                 start["event_ms"], account_id, start["platform"],
-                pa.repeat(pa.scalar(_REPORTED_RANK, pa.int32()), count), pa.repeat(pa.scalar(0, pa.int32()), count),
+                pa.repeat(pa.scalar(EndReason.REPORTED.rank, pa.int32()), count), pa.repeat(pa.scalar(0, pa.int32()), count),
                 end["event_ms"], end["foreground_s"], pc.coalesce(account_id, end["account_id"]),
                 pa.repeat(pa.scalar("reported", pa.string()), count), start["platform"],
                 pa.array(now_ms[starts + 1], pa.int64()),
@@ -151,14 +150,12 @@ class ArrowReplay:
         columns = [events[name].to_pylist() for name in EVENT_COLUMNS]
         rows: list[tuple[Any, ...]] = []
         for device_id, device_rows in groupby(zip(now_ms.tolist(), *columns, strict=True), key=lambda row: row[1]):
-            key = device_id
-            if self.device_groups is not None:
-                key = str(crc32(device_id.encode()) % self.device_groups)
+            key = self.layout.grouping_key_of(device_id)
             micro_batches = (
                 (clock_ms, [_event(row) for row in batch_rows])
                 for clock_ms, batch_rows in groupby(device_rows, key=lambda row: row[0])
             )
-            grid = grid_of(key, self.rules.heartbeat_ms)
+            grid = grid_for_key(key, self.rules.heartbeat_ms)
             for session_id, folded in fold_changes(replay(micro_batches, grid, self.rules, self.clock)):
                 first_start, shown_end = folded.first_start or (None,) * 3, folded.shown_end or (None,) * 7
                 rows.append((device_id, session_id, folded.started_ms, *first_start, *shown_end, folded.updated_ms))

@@ -22,11 +22,11 @@ from sessionization.spark.input.parse import (
     EVENT_COLUMNS,
     MAX_ID_CODE_POINTS,
     MAX_VALUE_BYTES,
-    PC_STREAM,
     START_EVENT,
     EventTimeLimits,
     parse,
 )
+from sessionization.streams import PC_STREAM
 
 _PLAIN = pa.struct(
     [

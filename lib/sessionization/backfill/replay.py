@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from sessionization.backfill.micro_batch_clock import MicroBatchClock
-from sessionization.core.events import Change, ChangeKind, EndReason, Event
+from sessionization.core.events import Change, ChangeKind, Event
 from sessionization.core.heartbeat_grid import Firing, Grid
 from sessionization.core.session_rules import on_events, on_timer
 from sessionization.core.session_state import Live, Rules, SessionState, deadline_ms, next_timer_ms
@@ -120,9 +120,9 @@ def fold_changes(changes: Iterable[Change]) -> Iterator[tuple[int, FoldedSession
 
 
 def _end(change: Change) -> Comparable:
-    rank = 2 if change.end_reason is EndReason.REPORTED else 1 if change.end_reason is EndReason.ORPHANED else 0
+    assert change.end_reason is not None
     return (
-        rank,
+        change.end_reason.rank,
         change.revision,
         change.ended_ms,
         change.foreground_s,

@@ -44,7 +44,7 @@ _ADVICE = {
 }
 
 
-def parse(model: type[M], argv: Sequence[str] | None, prog: str) -> M:
+def parse_settings(model: type[M], argv: Sequence[str] | None, prog: str) -> M:
     """Read `argv` (by default the process's own arguments) into `model`, one option per field.
 
     A field `max_event_age` is the option `--max-event-age`. A field with an alias takes its option's name from the
@@ -59,15 +59,15 @@ def parse(model: type[M], argv: Sequence[str] | None, prog: str) -> M:
     try:
         if argv is None:
             argv = task_arguments(model, sys.argv[1:]) if on_databricks() else sys.argv[1:]
-        return read(model, argv, prog)
+        return read_settings(model, argv, prog)
     except click.exceptions.Exit as request:
         raise SystemExit(request.exit_code) from None
     except ConfigurationError as error:
         _fail(prog, str(error))
 
 
-def read(model: type[M], argv: Sequence[str], prog: str = "") -> M:
-    """Read `argv` into `model` as `parse` does, for a caller without a command line.
+def read_settings(model: type[M], argv: Sequence[str], prog: str = "") -> M:
+    """Read `argv` into `model` as `parse_settings` does, for a caller without a command line.
 
     Raises `ConfigurationError` with the problem, and click's `Exit` after `--help`. Advice names `prog` if it is given.
     """
@@ -236,13 +236,13 @@ def _check_single(context: click.Context, option: click.Parameter, texts: tuple[
 
 
 def _flag_callback(*, value: bool) -> Callable[[click.Context, click.Parameter, int], bool | None]:
-    def read(context: click.Context, option: click.Parameter, count: int) -> bool | None:
+    def read_settings(context: click.Context, option: click.Parameter, count: int) -> bool | None:
         if count > 1:
             message = f"{option.opts[0]} is given more than once: give it once"
             raise click.UsageError(message, context)
         return value if count else None
 
-    return read
+    return read_settings
 
 
 def _first_error(error: ValidationError) -> ErrorDetails:

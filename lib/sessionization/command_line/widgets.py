@@ -7,7 +7,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from sessionization.command_line.job_parameters import parameter_defaults, parameters_to_arguments
-from sessionization.command_line.parser import read
+from sessionization.command_line.parser import read_settings
 from sessionization.errors import ConfigurationError
 
 M = TypeVar("M", bound=BaseModel)
@@ -51,7 +51,7 @@ def read_widgets(model: type[M], widgets: WidgetBar) -> M:
     Raises `ConfigurationError` with the line that the job's command line would have printed.
     """
     try:
-        return read(
+        return read_settings(
             model, parameters_to_arguments(model, {option: widgets.get(option) for option in parameter_defaults(model)})
         )
     except ConfigurationError as error:

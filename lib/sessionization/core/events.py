@@ -36,6 +36,14 @@ class EndReason(StrEnum):
     def is_inferred(self) -> bool:
         return self is EndReason.SUPERSEDED or self is EndReason.TIMED_OUT
 
+    @property
+    def rank(self) -> int:
+        """The order of the ends of a session: `sessions` shows the end with the greatest rank.
+
+        Stored in `sessions`, so it never changes (docs/session-rules.md, "The `sessions` table").
+        """
+        return 0 if self.is_inferred else 1 if self is EndReason.ORPHANED else 2
+
 
 @dataclass(frozen=True, slots=True)
 class Start:
@@ -90,7 +98,7 @@ class Change(NamedTuple):
     ingested_ms: int | None = None
 
 
-def in_order(events: Iterable[Event]) -> list[Event]:
+def sort_events(events: Iterable[Event]) -> list[Event]:
     """Sort one device's events of one micro-batch into the order in which they are applied.
 
     The order is (event time, End before Start, session id, foreground, account, platform, ingest time), nulls last,

@@ -1,7 +1,8 @@
 """The fixed grid of instants for which timers are set."""
 
 from dataclasses import dataclass
-from zlib import crc32
+
+from sessionization.core.key_hash import key_hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +57,9 @@ class Firing:
         return cls(now_ms, grid.at_or_before(now_ms), grid.at_or_after(set_for_ms), grid)
 
 
-def grid_of(grouping_key: str, heartbeat_ms: int) -> Grid:
+def grid_for_key(grouping_key: str, heartbeat_ms: int) -> Grid:
     """Return the grid of a grouping key. The key's checksum spreads the beats of all keys evenly over the interval.
 
     A million sessions opened in one second therefore do not beat in one second, even after an outage.
     """
-    return Grid(heartbeat_ms, crc32(grouping_key.encode()) % heartbeat_ms)
+    return Grid(heartbeat_ms, key_hash(grouping_key) % heartbeat_ms)

@@ -7,7 +7,7 @@ ever modified. The comments name the rules S1 to S6, E1 to E4 and T1 to T4 of do
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from sessionization.core.events import Change, ChangeKind, End, EndReason, Event, Start, in_order
+from sessionization.core.events import Change, ChangeKind, End, EndReason, Event, Start, sort_events
 from sessionization.core.heartbeat_grid import Firing
 from sessionization.core.session_state import Closed, Live, PendingEnd, Rules, Sessions, SessionState, deadline_ms
 
@@ -43,7 +43,7 @@ def on_events(sessions: Sessions, events: Iterable[Event], now_ms: int, rules: R
     {7: Live(started_ms=1000, opened_ms=2000, account_id=None, platform=<Platform.PC: 'pc'>)}
     """
     device = _Device(dict(sessions), now_ms)
-    for event in in_order(events):
+    for event in sort_events(events):
         device.apply(event, rules)
     return device.outcome()
 

@@ -18,7 +18,6 @@ from sessionization.spark.checkpoint.folder import Checkpoint, open_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.input.kafka_source import check_topics
-from sessionization.spark.input.parse import STREAMS
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.output.progress_log import ProgressLog
 from sessionization.spark.output.sinks import FIRST_TABLE_APPENDED
@@ -26,6 +25,7 @@ from sessionization.spark.tables import views
 from sessionization.spark.tables.creation import create_tables, refuse_missing_tables, take_over
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.warm_start.initial_state import InitialState, warm_start
+from sessionization.streams import STREAMS
 
 
 def check_folders(settings: SessionizeSettings) -> None:

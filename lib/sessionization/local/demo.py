@@ -22,11 +22,11 @@ from sessionization.job.sessionize_job import JobCallbacks, run
 from sessionization.job.summary import Summary, summary_lines
 from sessionization.job.totals import RunningTotals
 from sessionization.local.broker import Broker
-from sessionization.local_engine.local_session import SHORT_LIVED_JVM
+from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.input.parse import STREAMS
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.views import create_views
+from sessionization.streams import STREAMS
 
 SECONDS = 60
 _SHOWN_CHANGES = 10
@@ -58,7 +58,7 @@ QUERIES = (
 
 
 @dataclass
-class View:
+class DemoView:
     """The terminal's view of the running job."""
 
     totals: RunningTotals = field(default_factory=RunningTotals)
@@ -114,10 +114,10 @@ def _prepared_source(source: Source, folder: Path) -> Iterator[tuple[list[str], 
 
 
 def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[str, Any]) -> None:
-    os.environ.setdefault("JAVA_TOOL_OPTIONS", SHORT_LIVED_JVM)
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", SHORT_LIVED_JVM_OPTIONS)
     os.environ.setdefault("MLFLOW_TRACKING_URI", f"sqlite:///{folder.absolute() / 'mlflow.db'}")
     console = Console()
-    view = View()
+    view = DemoView()
     answers: list[tuple[str, str, list[Row]]] = []
     stop, running = threading.Event(), threading.Event()
     settings = SessionizeSettings(
@@ -153,7 +153,7 @@ def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[s
     _show(console, settings, summary, answers)
 
 
-def _refresh(spark: SparkSession, view: View, running: threading.Event) -> None:
+def _refresh(spark: SparkSession, view: DemoView, running: threading.Event) -> None:
     while running.is_set():
         view.latest = _rows(spark.sql(LATEST_CHANGES))
         threading.Event().wait(_REFRESH_S)

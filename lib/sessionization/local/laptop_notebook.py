@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from sessionization.errors import ConfigurationError
 from sessionization.local.demo_folder import INPUT, WIDGETS_FILE, demo_folder
 from sessionization.local.notebook_cells import find_notebook, run_cells, split_magic
-from sessionization.local_engine.local_session import SHORT_LIVED_JVM
+from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS
 from sessionization.spark.engine.error_text import root_cause
 
 _WIDGETS_VARIABLE = "SESSIONIZATION_WIDGETS"
@@ -191,7 +191,7 @@ def display(value: Any) -> None:
 def _session(folder: Path) -> SparkSession:
     from sessionization.spark.engine.session import spark_session
 
-    os.environ.setdefault("JAVA_TOOL_OPTIONS", SHORT_LIVED_JVM)
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", SHORT_LIVED_JVM_OPTIONS)
     os.environ.setdefault("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
     return spark_session(folder / "engine.log")
 

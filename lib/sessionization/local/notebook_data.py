@@ -13,7 +13,7 @@ from sessionization.command_line.parser import say_on_stderr
 from sessionization.core.events import Platform
 from sessionization.files import write_atomically
 from sessionization.local.demo_folder import INPUT, WIDGETS_FILE, demo_folder
-from sessionization.local_engine.local_session import SHORT_LIVED_JVM
+from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS
 from sessionization.ml.run_names import EXPERIMENT
 from sessionization.notebook.handmade_messages import Message
 from sessionization.settings.sessionize_settings import SessionizeSettings
@@ -126,7 +126,7 @@ def _widgets(folder: Path) -> dict[str, str]:
 
 def _main() -> int:
     folder = demo_folder()
-    os.environ.setdefault("JAVA_TOOL_OPTIONS", SHORT_LIVED_JVM)
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", SHORT_LIVED_JVM_OPTIONS)
     os.environ.setdefault("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
     load_demo_tables(folder)
     return 0

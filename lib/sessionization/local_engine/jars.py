@@ -34,7 +34,7 @@ JarSet = Literal["spark", "broker"]
 """The sections of `jars.lock`: jars that a Spark session needs in addition to pyspark, and jars of a Kafka broker."""
 
 
-def pinned(jar_set: JarSet) -> list[Jar]:
+def pinned_jars(jar_set: JarSet) -> list[Jar]:
     """Return the jars of one section of `jars.lock`."""
     lock = ConfigParser(allow_no_value=True, delimiters=(" sha256:",), interpolation=None)
     lock.optionxform = str  # type: ignore[assignment,method-assign] # names are case-sensitive
@@ -53,7 +53,7 @@ def jar_paths(jar_set: JarSet) -> list[Path]:
 
     Raises `SetupError` when a jar cannot be downloaded or does not have the pinned hash.
     """
-    jars = pinned(jar_set)
+    jars = pinned_jars(jar_set)
     folder = Path(sys.prefix) / "share" / "sessionization" / "jars" / jar_set
     paths = [folder / jar.file_name for jar in jars]
     if all(path.is_file() for path in paths):  # needs no write access: the folder may belong to another user

@@ -19,7 +19,7 @@ from sessionization.local_engine.jars import jar_paths
 from sessionization.local_engine.java import java_home
 from sessionization.stop_signals import preserve_interrupt_handler
 
-SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
+SHORT_LIVED_JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 """`JAVA_TOOL_OPTIONS` for a run of a minute: the optimising compiler would not pay off on a few cores.
 
 Without the second option the JVM reserves too little memory for compiled code, discards Spark's code and compiles it

@@ -5,7 +5,8 @@ import time
 from dataclasses import dataclass
 
 from sessionization.core.events import Platform
-from sessionization.spark.input.parse import CONSOLE_STREAM, END_EVENT, PC_STREAM, START_EVENT
+from sessionization.spark.input.parse import END_EVENT, START_EVENT
+from sessionization.streams import CONSOLE_STREAM, PC_STREAM
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from sessionization.spark.checkpoint.folder import SESSIONIZE
 from sessionization.spark.output.progress import BatchProgress
 from sessionization.spark.tables.location import TableLocation
 
-PERSONS_RUN_MS: Final = 120_000
+DEFAULT_RUN_MS: Final = 120_000
 """The duration of a person's run without `run-for`, so that a closed window never leaves a stream running."""
 _MOST_POINTS = 900
 _MOST_NOTES = 4
@@ -112,7 +112,7 @@ class _RunLines:
         return [*self.notes[-_MOST_NOTES:], *self.progress]
 
 
-class Output(Protocol):
+class PictureOutput(Protocol):
     """Shows pictures of the run; each replaces the one before."""
 
     def show(self, figure: Figure, lines: list[str]) -> None: ...
@@ -132,10 +132,10 @@ class CellOutput:
         print("\n".join(lines))  # noqa: T201 - a notebook's output
 
 
-def run_and_show(settings: SessionizeSettings, output: Output, every_s: float = 2.0) -> Summary:
+def run_and_show(settings: SessionizeSettings, output: PictureOutput, every_s: float = 2.0) -> Summary:
     """Run the job, and redraw live sessions and heartbeat lateness every `every_s` seconds.
 
-    The run ends after `settings.run_for`, or after `PERSONS_RUN_MS` if that is not set. The notebook's stop button
+    The run ends after `settings.run_for`, or after `DEFAULT_RUN_MS` if that is not set. The notebook's stop button
     also ends it gracefully.
 
     Raises what `run` raises.
@@ -164,5 +164,5 @@ def run_and_show(settings: SessionizeSettings, output: Output, every_s: float = 
 def _with_time_limit(settings: SessionizeSettings, say: Say) -> SessionizeSettings:
     if settings.run_for is not None:
         return settings
-    say(f"run-for is not set: this run stops after {PERSONS_RUN_MS // 60_000} minutes")
-    return settings.model_copy(update={"run_for": PERSONS_RUN_MS})
+    say(f"run-for is not set: this run stops after {DEFAULT_RUN_MS // 60_000} minutes")
+    return settings.model_copy(update={"run_for": DEFAULT_RUN_MS})

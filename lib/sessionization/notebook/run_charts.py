@@ -56,7 +56,7 @@ def newest_benchmarks(settings: RunsSettings) -> list[StoredRun]:
     return list(islice(found, _MOST_BENCHMARKS))[::-1]
 
 
-def table_of(spark: SparkSession, runs: Sequence[StoredRun]) -> DataFrame:
+def comparison_table(spark: SparkSession, runs: Sequence[StoredRun]) -> DataFrame:
     """Make a row per run: its start, the settings in which it differs, and the median of each drawn metric.
 
     Returns:

@@ -9,7 +9,7 @@ from sessionization.say import Say
 from sessionization.settings.sessionize_settings import SessionizeSettings
 
 
-def run_here(
+def run_in_notebook(
     settings: SessionizeSettings,
     widgets: WidgetBar,
     display: Callable[[Any], None],

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.clock import wall_clock_ms
 from sessionization.core.events import Change, End, Event, Platform, Start
-from sessionization.core.heartbeat_grid import Firing, grid_of
+from sessionization.core.heartbeat_grid import Firing, grid_for_key
 from sessionization.core.session_rules import on_events, on_timer
 from sessionization.core.session_state import Rules, RulesInForce, SessionState, next_timer_ms
 from sessionization.errors import StreamError
@@ -25,11 +25,12 @@ from sessionization.files import write_atomically
 from sessionization.notebook import timeline
 from sessionization.notebook.handmade_messages import Message
 from sessionization.spark.checkpoint.state_layout import StateLayout
-from sessionization.spark.input.parse import CONSOLE_STREAM, PC_STREAM, EventTimeLimits, parse, valid_events
+from sessionization.spark.input.parse import EventTimeLimits, parse, valid_events
 from sessionization.spark.input.source import file_messages
 from sessionization.spark.input.ticks import tick_stream
 from sessionization.spark.output.progress import last_engine_progress
 from sessionization.spark.pipeline import sessionize
+from sessionization.streams import CONSOLE_STREAM, PC_STREAM
 
 RULES: Final = Rules(heartbeat_ms=4_000, session_timeout_ms=12_000, late_retention_ms=6_000)
 """Rules short enough that everything happens while a person watches."""
@@ -55,7 +56,7 @@ class TourSettings(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class TourEvent:
     """An event by hand; `arrives_s` (arrival) and `at_s` (event time) are seconds after the start of the tour."""
 
     arrives_s: float
@@ -79,18 +80,18 @@ class Told:
 
 _PC, _CONSOLE = Platform.PC, Platform.CONSOLE
 TEN_EVENTS: Final = (
-    Told(0, "console-1", _CONSOLE, 1, True, 0),
-    Told(1, "pc-2", _PC, 2, True, 1),
-    Told(2, "console-3", _CONSOLE, 5, True, 2),
-    Told(3, "pc-4", _PC, 4, False, 3),
-    Told(4, "console-1", _CONSOLE, 1, True, 0),
-    Told(4.5, "pc-5", _PC, 6, False, 4),
-    Told(5, "pc-4", _PC, 4, True, 1),
-    Told(6, "pc-2", _PC, 3, True, 6),
-    Told(8, "pc-2", _PC, 2, False, 5),
-    Told(9, "console-1", _CONSOLE, 1, False, 9),
+    TourEvent(0, "console-1", _CONSOLE, 1, True, 0),
+    TourEvent(1, "pc-2", _PC, 2, True, 1),
+    TourEvent(2, "console-3", _CONSOLE, 5, True, 2),
+    TourEvent(3, "pc-4", _PC, 4, False, 3),
+    TourEvent(4, "console-1", _CONSOLE, 1, True, 0),
+    TourEvent(4.5, "pc-5", _PC, 6, False, 4),
+    TourEvent(5, "pc-4", _PC, 4, True, 1),
+    TourEvent(6, "pc-2", _PC, 3, True, 6),
+    TourEvent(8, "pc-2", _PC, 2, False, 5),
+    TourEvent(9, "console-1", _CONSOLE, 1, False, 9),
 )
-CAPTIONS: Final = {
+CAPTION_BY_DEVICE: Final = {
     "console-1": "a Start opens (S5), the same Start again says nothing new (S1), the End closes (E1)",
     "pc-2": "a second Start supersedes (S4); then the first one's own End corrects the guess (E2)",
     "console-3": "no End ever comes: it beats (T2) until it times out (T1)",
@@ -99,7 +100,7 @@ CAPTIONS: Final = {
 }
 
 
-def through_core(events: Sequence[Told] = TEN_EVENTS, zero_ms: int = ZERO_MS) -> list[Row]:
+def through_core(events: Sequence[TourEvent] = TEN_EVENTS, zero_ms: int = ZERO_MS) -> list[Row]:
     """Apply the pure rules to the events; simulated time passes in steps of half a second, without waiting."""
     changes: list[Row] = []
     sessions: defaultdict[str, dict[int, SessionState]] = defaultdict(dict)
@@ -109,7 +110,7 @@ def through_core(events: Sequence[Told] = TEN_EVENTS, zero_ms: int = ZERO_MS) ->
         due = [(source, event) for source, event in waiting if event.ingested_ms <= now_ms]
         waiting = [pair for pair in waiting if pair not in due]
         for device_id in sorted({source.device_id for source in events}):
-            grid = grid_of(device_id, RULES.heartbeat_ms)
+            grid = grid_for_key(device_id, RULES.heartbeat_ms)
             due_events = [event for source, event in due if source.device_id == device_id]
             new_changes: list[Change] = []
             if due_events:
@@ -124,7 +125,9 @@ def through_core(events: Sequence[Told] = TEN_EVENTS, zero_ms: int = ZERO_MS) ->
     return changes
 
 
-def through_operator(spark: SparkSession, folder: Path, events: Sequence[Told] = TEN_EVENTS) -> tuple[list[Row], int]:
+def through_operator(
+    spark: SparkSession, folder: Path, events: Sequence[TourEvent] = TEN_EVENTS
+) -> tuple[list[Row], int]:
     """Write the events into files in real time; the real parser and operator read them from there.
 
     Returns:
@@ -151,14 +154,14 @@ def through_operator(spark: SparkSession, folder: Path, events: Sequence[Told] =
                 message = event.message(zero_ms)
                 write_atomically(tour_folder / message.stream / f"{number}.json", message.line())
             session_keys = {(event.device_id, event.session_id) for event in events}
-            while len(ends(changes)) < len(session_keys) and wall_clock_ms() < zero_ms + _LONGEST_S * 1_000:
+            while len(last_ends(changes)) < len(session_keys) and wall_clock_ms() < zero_ms + _LONGEST_S * 1_000:
                 _wait_until(wall_clock_ms() + _TICK_MS, check_query)
     finally:
         shutil.rmtree(tour_folder, ignore_errors=True)
     return changes, zero_ms
 
 
-def ends(changes: Sequence[Row]) -> list[tuple[str, int, str]]:
+def last_ends(changes: Sequence[Row]) -> list[tuple[str, int, str]]:
     """List the last end of each session as device, session, reason; the core and the operator agree on it.
 
     Revisions may differ: within one micro-batch the older message is applied first, so it may need no correction.
@@ -171,12 +174,14 @@ def ends(changes: Sequence[Row]) -> list[tuple[str, int, str]]:
     return sorted((*key, str(row["end_reason"])) for key, row in last.items())
 
 
-def picture(changes: Sequence[Row], title: str, zero_ms: int = ZERO_MS, events: Sequence[Told] = TEN_EVENTS) -> Figure:
+def picture(
+    changes: Sequence[Row], title: str, zero_ms: int = ZERO_MS, events: Sequence[TourEvent] = TEN_EVENTS
+) -> Figure:
     """Draw a strip per device, with its messages below its sessions; `zero_ms` is the start of the tour."""
     devices = [
         timeline.DeviceTimeline(
             device_id,
-            CAPTIONS[device_id] if events is TEN_EVENTS else "",
+            CAPTION_BY_DEVICE[device_id] if events is TEN_EVENTS else "",
             timeline.bars_of(change for change in changes if change["device_id"] == device_id),
             [
                 (">" if event.is_start else "<", zero_ms + round(event.arrives_s * 1_000))

@@ -13,9 +13,9 @@ from sessionization.command_line.widgets import JOB_RUN_ID
 from sessionization.files import write_atomically
 from sessionization.notebook.handmade_messages import Message
 from sessionization.settings.table_location_settings import TableLocationSettings
-from sessionization.spark.input.parse import PC_STREAM
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES, Table
+from sessionization.streams import PC_STREAM
 
 HEARTBEAT = "2s"
 
@@ -96,7 +96,7 @@ class TrialStream:
         return self.read(SESSION_CHANGES).where("change != 'heartbeat'")
 
 
-def may_write(spark: SparkSession, location: TableLocation, principal: str) -> list[str]:
+def write_privileges(spark: SparkSession, location: TableLocation, principal: str) -> list[str]:
     """List the privileges of a principal on the tables beyond reading; a reader should have none.
 
     The list is empty for a warehouse folder, because the file system grants rights there.

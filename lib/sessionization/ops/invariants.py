@@ -7,7 +7,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from sessionization.core.session_state import Rules, RulesInForce
-from sessionization.spark.checkpoint.state_layout import StateLayout
+from sessionization.spark.checkpoint.state_layout import StateLayout, key_hash_column
 from sessionization.spark.operator.group_store import BUCKETS, RECENT
 
 
@@ -133,7 +133,7 @@ def _entry_checks(context: StateContext) -> dict[str, Column]:
         incomplete |= (status == name) & _any(*lacks_required, *has_others)
     is_at_home = F.col("grouping_key") == context.layout.grouping_key()
     if context.layout.device_groups is not None:
-        own_bucket = F.expr(f"crc32(CAST(device_id AS BINARY)) div {context.layout.device_groups} % {BUCKETS}")
+        own_bucket = F.floor(key_hash_column("device_id") / context.layout.device_groups) % BUCKETS
         is_at_home &= F.col("bucket").isin(RECENT) | (F.col("bucket") == own_bucket)
     return {
         "an entry is live, closed or a pending end": status.isNull() | ~status.isin(*_REQUIRED_FIELDS),
@@ -203,7 +203,7 @@ def _by_key(entries: DataFrame, timers: DataFrame) -> DataFrame:
 
 def _key_checks(context: StateContext) -> dict[str, Column]:
     rules, clock = context.rules, F.lit(context.clock_ms)
-    step, phase = F.lit(rules.heartbeat_ms), F.crc32(F.col("grouping_key").cast("binary")) % rules.heartbeat_ms
+    step, phase = F.lit(rules.heartbeat_ms), key_hash_column("grouping_key") % rules.heartbeat_ms
     deadline = F.col("oldest_ms") + rules.late_retention_ms
     earliest = F.when(F.col("is_live"), clock + 1).otherwise(F.greatest(deadline, clock + 1))
     expected_ms = earliest + F.pmod(phase - earliest, step)

@@ -5,14 +5,14 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 
 from sessionization.errors import ConfigurationError
+from sessionization.streams import STREAMS
 
 OUTPUT_TOPIC = "output_sessions"
 """The default topic of the changes."""
-_INPUT_TOPICS = ("pc_sessions", "console_sessions")
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _SECRET_PARTS = ("password", "passphrase", "secret", "jaas", "keystore.key", "key.pem", "oauthbearer.config")
 _FROM_ENVIRONMENT = "env:"
-FROM_SCOPE = "secret:"
+SCOPE_PREFIX = "secret:"
 
 _SOURCE_OPTIONS = (
     "fetchOffset.numRetries",
@@ -45,14 +45,14 @@ def parse_kafka_options(texts: Iterable[str]) -> dict[str, str]:
             msg = "is not KEY=VALUE: write it as in kafka.security.protocol=SASL_SSL"
         elif name in options:
             msg = f"{name} is given more than once: give it once"
-        elif value in {_FROM_ENVIRONMENT, FROM_SCOPE}:
-            msg = f"{name} refers to nothing: write {name}={_FROM_ENVIRONMENT}NAME or {name}={FROM_SCOPE}SCOPE/KEY"
+        elif value in {_FROM_ENVIRONMENT, SCOPE_PREFIX}:
+            msg = f"{name} refers to nothing: write {name}={_FROM_ENVIRONMENT}NAME or {name}={SCOPE_PREFIX}SCOPE/KEY"
         elif any(part in name.lower() for part in _SECRET_PARTS) and not value.startswith(
-            (_FROM_ENVIRONMENT, FROM_SCOPE)
+            (_FROM_ENVIRONMENT, SCOPE_PREFIX)
         ):
             msg = (
                 f"{name} is a secret, and others can read a command line: write {name}={_FROM_ENVIRONMENT}NAME of an "
-                f"environment variable, or {name}={FROM_SCOPE}SCOPE/KEY of a Databricks secret"
+                f"environment variable, or {name}={SCOPE_PREFIX}SCOPE/KEY of a Databricks secret"
             )
         else:
             options[name] = value
@@ -79,7 +79,7 @@ def check_output_topic(name: str) -> str:
     if _TOPIC.fullmatch(name) is None or name in {".", ".."}:
         msg = f"{name!r} is no topic's name: write at most 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'"
         raise ValueError(msg)
-    if name in _INPUT_TOPICS:
+    if name in STREAMS:
         msg = f"{name!r} is one of the inputs: give changes a topic of their own"
         raise ValueError(msg)
     return name
@@ -104,10 +104,10 @@ def _resolve(name: str, value: str, secret: Callable[[str, str], str] | None) ->
             msg = f"--kafka-option {name}: {variable} is not set: export it, and start again"
             raise ConfigurationError(msg)
         return os.environ[variable]
-    if value.startswith(FROM_SCOPE):
-        scope, _slash, key = value.removeprefix(FROM_SCOPE).partition("/")
+    if value.startswith(SCOPE_PREFIX):
+        scope, _slash, key = value.removeprefix(SCOPE_PREFIX).partition("/")
         if not scope or not key:
-            msg = f"--kafka-option {name} is not a reference: write {name}={FROM_SCOPE}SCOPE/KEY"
+            msg = f"--kafka-option {name} is not a reference: write {name}={SCOPE_PREFIX}SCOPE/KEY"
             raise ConfigurationError(msg)
         if secret is None:
             msg = (

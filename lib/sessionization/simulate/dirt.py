@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from sessionization.durations import DAY_MS, HOUR_MS
 from sessionization.simulate.dirt_kinds import CLEAN, DirtKind
-from sessionization.simulate.evening import Integers, ends_of, new_lengths_ms, session_ids
+from sessionization.simulate.evening import Integers, matching_ends, new_lengths_ms, session_ids
 from sessionization.simulate.message_schedule import Messages, concatenate, with_fields
 
 _SECOND_MS = 1_000
@@ -104,7 +104,7 @@ class Dirt:
             session_id=session_ids(len(at_ms), self._rng),
         )
         return concatenate(
-            with_fields(messages, dirt=CLEAN), starts, with_fields(ends_of(starts, self._rng), dirt=CLEAN)
+            with_fields(messages, dirt=CLEAN), starts, with_fields(matching_ends(starts, self._rng), dirt=CLEAN)
         )
 
     def _lose_start(self, messages: Messages) -> Messages:

@@ -91,7 +91,7 @@ class Evening:
         starts["ends_ms"] = np.maximum(starts["at_ms"] + lengths_ms, until_ms)
         starts["deliver_ms"] = starts["at_ms"]
         starts["has_account"] = rng.random(count) < _ACCOUNT_SHARE
-        self._ends.add(ends_of(starts, rng))
+        self._ends.add(matching_ends(starts, rng))
         return starts
 
 
@@ -111,7 +111,7 @@ def remaining_ms(count: int, mean_ms: float, rng: np.random.Generator) -> Intege
     return (observed_ms * rng.random(count)).astype(np.int64)
 
 
-def ends_of(starts: Messages, rng: np.random.Generator) -> Messages:
+def matching_ends(starts: Messages, rng: np.random.Generator) -> Messages:
     """Build the Ends of the given Starts."""
     ends = starts.copy()
     ends["is_end"] = True

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from sessionization.simulate.fleet import Fleet
 from sessionization.simulate.message_schedule import Messages
+from sessionization.streams import CONSOLE_STREAM, PC_STREAM
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,8 +16,8 @@ class Stream:
     device_field: str
 
 
-PC = Stream("pc_sessions", "hostPcId")
-CONSOLE = Stream("console_sessions", "openPsid")
+PC = Stream(PC_STREAM, "hostPcId")
+CONSOLE = Stream(CONSOLE_STREAM, "openPsid")
 STREAMS = (PC, CONSOLE)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from sessionization.durations import Duration
-from sessionization.settings.kafka_options import FROM_SCOPE, parse_kafka_options
+from sessionization.settings.kafka_options import SCOPE_PREFIX, parse_kafka_options
 from sessionization.simulate.dirt_kinds import DirtKind
 from sessionization.simulate.load_plan import MOST_DEVICES, LoadPlan, plan_load
 from sessionization.simulate.pace import REAL_TIME, Pace
@@ -117,7 +117,7 @@ class SimulateSettings(BaseModel):
     @classmethod
     def _are_kafka_options(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
         for name, value in parse_kafka_options(texts).items():
-            if value.startswith(FROM_SCOPE):
+            if value.startswith(SCOPE_PREFIX):
                 msg = f"{name}: the simulator reads no secret scopes: write {name}=env:NAME, and give it that variable"
                 raise ValueError(msg)
             if name in _BROKER_OPTIONS:

@@ -24,7 +24,7 @@ from sessionization.spark.engine.session import use_scheduler_pool
 from sessionization.spark.input.kafka_source import client_options
 from sessionization.spark.input.parse import EventTimeLimits, parse, valid_events
 from sessionization.spark.input.source import read_messages
-from sessionization.spark.input.ticks import WakeUp, move_tick_origin_back, tick_stream
+from sessionization.spark.input.ticks import WakeUp, rewind_tick_source, tick_stream
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.operator.codec import PACKED_OUTPUT_SCHEMA, pack_event, unpack_rows
 from sessionization.spark.operator.processor import GROUPING_KEY, SessionProcessor
@@ -102,7 +102,7 @@ class Pipeline:
             topic, batch_ms = self._settings.output_topic, self._settings.trigger
             self._begin(name, real_time.topic_writer(self._changes(None), self._brokers, topic, batch_ms))
         else:
-            move_tick_origin_back(self._checkpoint.folder / SESSIONIZE)
+            rewind_tick_source(self._checkpoint.folder / SESSIONIZE)
             appends = ChangesSink(*self._sink_fields(name), self._state_size, self._publisher())
             appends.entry_counts, appends.keeping_up = self._entry_counts, self._keeping_up
             self._begin_writing(name, self._changes(wake), appends)

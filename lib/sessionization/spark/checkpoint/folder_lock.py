@@ -22,7 +22,7 @@ _POLL_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class LockedAs:
+class LockRole:
     """The role that a folder is locked in: the option that names the folder, and the lock file in it.
 
     Delta ignores files whose names begin with an underscore.
@@ -32,9 +32,9 @@ class LockedAs:
     file_name: str
 
 
-CHECKPOINT = LockedAs("--checkpoints", "lock")
-TABLES = LockedAs("--warehouse", "_lock")
-STREAM = LockedAs("--warehouse", "_stream")
+CHECKPOINT = LockRole("--checkpoints", "lock")
+TABLES = LockRole("--warehouse", "_lock")
+STREAM = LockRole("--warehouse", "_stream")
 
 
 @contextmanager
@@ -43,7 +43,7 @@ def lock_folder(
     say: Say,
     stop: threading.Event | None = None,
     wait_s: float = _WAIT_S,
-    locked_as: LockedAs = CHECKPOINT,
+    locked_as: LockRole = CHECKPOINT,
 ) -> Iterator[None]:
     """Lock the folder while the body runs; create the folder if it is missing.
 

@@ -15,8 +15,8 @@ from sessionization.errors import ConfigurationError
 from sessionization.settings.kafka_options import resolve_secrets
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.engine.error_text import root_cause
-from sessionization.spark.input.parse import STREAMS
 from sessionization.spark.input.topic_offsets import Offsets
+from sessionization.streams import STREAMS
 
 CLOCKS_DIFFER_MS = 60_000
 """How long before the first start `--starting-offsets latest` reads from: the brokers' clocks may be behind."""

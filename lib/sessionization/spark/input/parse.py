@@ -5,14 +5,12 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from sessionization.streams import PC_STREAM
+
 MAX_VALUE_BYTES = 64 * 1024
 MAX_ID_CODE_POINTS = 256
 START_EVENT = "ApplicationSessionStart"
 END_EVENT = "ApplicationSessionEndBi"
-
-PC_STREAM = "pc_sessions"
-CONSOLE_STREAM = "console_sessions"
-STREAMS = (PC_STREAM, CONSOLE_STREAM)
 
 EVENT_COLUMNS = (
     "device_id", "session_id", "is_start", "event_ms", "foreground_s", "account_id", "platform", "ingested_ms",

@@ -8,8 +8,8 @@ from pyspark.sql import functions as F
 
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.input.kafka_source import kafka_messages
-from sessionization.spark.input.parse import STREAMS
 from sessionization.spark.input.topic_offsets import Offsets
+from sessionization.streams import STREAMS
 
 MAX_FILES_PER_MICRO_BATCH = 1_000
 """Limits one micro-batch, so that heartbeats continue while the job works off a backlog."""

@@ -42,7 +42,7 @@ def tick_stream(spark: SparkSession, wake: WakeUp | None = None) -> DataFrame:
     return seconds.where(F.col("value") == wake.tick).select(F.explode(keys).alias("grouping_key"))
 
 
-def move_tick_origin_back(query: Path, now_ms: int | None = None) -> None:
+def rewind_tick_source(query: Path, now_ms: int | None = None) -> None:
     """Move the tick source's start time back if the clock went back so far that the query could not start.
 
     Spark counts ticks as the seconds since the source's first start. Under an earlier clock it would count fewer

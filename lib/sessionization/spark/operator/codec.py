@@ -172,7 +172,7 @@ def encode_entries(entries: Mapping[int, SessionState]) -> list[StoredEntry]:
     return [(session_id, *encode_entry(entry)) for session_id, entry in entries.items()]
 
 
-def only_beating(rows: Iterable[StoredEntry], rested_ms: int, opened_ms: int) -> list[StoredEntry] | None:
+def live_if_only_beating(rows: Iterable[StoredEntry], rested_ms: int, opened_ms: int) -> list[StoredEntry] | None:
     """Return a device's live entries if a timer can only make them beat; otherwise None.
 
     A timer can do no more if all closed and pending entries became so after `rested_ms`, and all live ones were

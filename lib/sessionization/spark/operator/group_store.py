@@ -9,14 +9,14 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from sessionization.core.key_hash import device_bucket
 from sessionization.core.session_state import Sessions
-from sessionization.spark.operator.codec import decode_entries, encode_entries, has_live, only_beating
+from sessionization.spark.operator.codec import decode_entries, encode_entries, has_live, live_if_only_beating
 from sessionization.spark.operator.session_store import (
     STATE_NAME,
     Devices,
     DueSessions,
     SessionStore,
-    by_device,
     device_error,
+    map_devices,
 )
 
 BUCKETS = 64
@@ -79,7 +79,7 @@ class GroupStore(SessionStore):
         device_id = None
         try:
             for device_id, rows in self._loaded_devices():
-                live = only_beating(rows, rested_ms, opened_ms)
+                live = live_if_only_beating(rows, rested_ms, opened_ms)
                 if live is None:
                     due.devices[device_id] = decode_entries(rows)
                 else:
@@ -180,4 +180,4 @@ def _parse_bucket(key: str, text: str) -> dict[str, Any]:
 
 def _decode_devices(devices: Iterable[tuple[str, Any]]) -> Devices:
     """Decode the stored sessions of devices."""
-    return by_device(dict(devices), lambda _device_id, rows: decode_entries(rows))
+    return map_devices(dict(devices), lambda _device_id, rows: decode_entries(rows))

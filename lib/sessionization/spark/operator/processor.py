@@ -11,7 +11,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues
 
 from sessionization.core.events import Event
-from sessionization.core.heartbeat_grid import Firing, grid_of
+from sessionization.core.heartbeat_grid import Firing, grid_for_key
 from sessionization.core.session_rules import Outcome, on_events, on_timer
 from sessionization.core.session_state import RulesInForce, clamp_to_now, next_timer_ms
 from sessionization.spark.checkpoint.state_layout import StateLayout
@@ -26,7 +26,7 @@ from sessionization.spark.operator.codec import (
     unpack_seed,
 )
 from sessionization.spark.operator.group_store import GroupStore
-from sessionization.spark.operator.session_store import Devices, DeviceStore, SessionStore, any_live, by_device
+from sessionization.spark.operator.session_store import Devices, DeviceStore, SessionStore, any_live, map_devices
 
 GROUPING_KEY = "grouping_key"
 
@@ -74,7 +74,7 @@ class SessionProcessor(StatefulProcessor):
             self._store.save(device_id, {}, sessions)
         self._store.flush()
         entries = (entry for sessions in devices.values() for entry in sessions.values())
-        timer_ms = next_timer_ms(entries, after_ms, grid_of(key[0], rules.heartbeat_ms), rules)
+        timer_ms = next_timer_ms(entries, after_ms, grid_for_key(key[0], rules.heartbeat_ms), rules)
         if timer_ms is not None:
             self._handle.registerTimer(timer_ms)
 
@@ -104,7 +104,7 @@ class SessionProcessor(StatefulProcessor):
         def decide(device_id: str, device_events: list[Event]) -> Outcome:
             return on_events(loaded.get(device_id, {}), device_events, now_ms, rules)
 
-        outcomes = by_device(events, decide)
+        outcomes = map_devices(events, decide)
         output, updated = self._save(loaded, outcomes, now_ms)
         self._reschedule(key, loaded, updated, now_ms)
         yield from pack_rows(output)
@@ -125,11 +125,11 @@ class SessionProcessor(StatefulProcessor):
             return
         self._fired_keys.add(key[0])
         rules = self.in_force.at(now_ms)
-        grid = grid_of(key[0], rules.heartbeat_ms)
+        grid = grid_for_key(key[0], rules.heartbeat_ms)
         firing = Firing.of(expiredTimerInfo.getExpiryTimeInMs(), now_ms, grid)
         self._store.select_key(key[0])
         due = self._store.read_due(now_ms - rules.late_retention_ms, now_ms - rules.session_timeout_ms)
-        outcomes = by_device(due.devices, lambda _device_id, sessions: on_timer(sessions, firing, rules))
+        outcomes = map_devices(due.devices, lambda _device_id, sessions: on_timer(sessions, firing, rules))
         output, updated = self._save(due.devices, outcomes, now_ms)
         self._store.flush()
         if self.layout.device_groups is not None:
@@ -205,7 +205,7 @@ class SessionProcessor(StatefulProcessor):
     def _timer_ms(self, key: GroupingKey, devices: Devices, now_ms: int) -> int | None:
         rules = self.in_force.at(now_ms)
         entries = (entry for sessions in devices.values() for entry in sessions.values())
-        return next_timer_ms(entries, now_ms, grid_of(key[0], rules.heartbeat_ms), rules)
+        return next_timer_ms(entries, now_ms, grid_for_key(key[0], rules.heartbeat_ms), rules)
 
     def _move_timer(self, key: GroupingKey, from_ms: int | None, to_ms: int | None) -> None:
         if from_ms == to_ms:

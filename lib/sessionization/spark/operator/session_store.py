@@ -90,7 +90,7 @@ class DeviceStore(SessionStore):
 
     def read(self, device_ids: Iterable[str]) -> Devices:  # noqa: ARG002 - always the same device
         values = list(self._sessions.iterator())
-        return by_device({self._device_id: values}, _decode_values) if values else {}
+        return map_devices({self._device_id: values}, _decode_values) if values else {}
 
     def read_all(self) -> Devices:
         return self.read((self._device_id,))
@@ -124,7 +124,7 @@ def any_live(devices: Devices) -> bool:
     return any(isinstance(entry, Live) for sessions in devices.values() for entry in sessions.values())
 
 
-def by_device(devices: Mapping[str, T], decide: Callable[[str, T], R]) -> dict[str, R]:
+def map_devices(devices: Mapping[str, T], decide: Callable[[str, T], R]) -> dict[str, R]:
     """Call `decide` for each device, and return the results by device.
 
     Raises `RuntimeError` where `decide` raises. The error names the device, so that its messages can be found.

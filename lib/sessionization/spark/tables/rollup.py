@@ -4,8 +4,11 @@ from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from sessionization.core.events import EndReason
 from sessionization.spark.tables.conflicts import retry_on_conflict
 
+_RANKS = " ".join(f"WHEN '{reason}' THEN {reason.rank}" for reason in EndReason)
+_RANK = f"CASE end_reason {_RANKS} ELSE 0 END"
 _FIRST_START = ("started_at", "account_id", "platform")
 _SHOWN_END = ("rank", "revision", "ended_at", "foreground_s", "account_id", "end_reason", "platform")
 
@@ -22,8 +25,7 @@ def fold_by_session(changes: DataFrame) -> DataFrame:
     Returns:
         `device_id`, `session_id`, `started_at`, `_first_start`, `_shown_end`, `updated_at`.
     """
-    rank = F.when(F.col("end_reason") == "reported", 2).when(F.col("end_reason") == "orphaned", 1).otherwise(0)
-    ranked = changes.withColumn("rank", rank)
+    ranked = changes.withColumn("rank", F.expr(_RANK))
     return ranked.groupBy("device_id", "session_id").agg(
         F.min("started_at").alias("started_at"),
         F.min(F.when(F.col("change") == "started", F.struct(*_FIRST_START))).alias("_first_start"),

@@ -12,13 +12,13 @@ from pyspark.sql import functions as F
 from sessionization.clock import utc
 from sessionization.errors import ConfigurationError
 from sessionization.spark.input.kafka_source import client_options
-from sessionization.spark.input.parse import STREAMS
 from sessionization.spark.input.source import input_files
 from sessionization.spark.input.topic_offsets import EARLIEST, Offsets, TopicRange, read_topic_range
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.output import changes_topic
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES
+from sessionization.streams import STREAMS
 
 _SCRATCH_FOLDER = "topic_ends"
 _MAX_NAMES = 3

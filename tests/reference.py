@@ -1,7 +1,7 @@
 """The session rules a second time: slow, mutable and obvious, written from docs/session-rules.md alone.
 
-`sessions.py` is what runs in production. This module is the model that the property tests hold it against, so the two
-share the types of `events.py` and the settings, and nothing else: a misreading in one is found by the other.
+`core/session_rules.py` runs in production. The property tests compare it with this model. The two therefore
+share only the types of `core/events.py` and the rules' settings: a misreading in one is found by the other.
 """
 
 from collections.abc import Callable, Iterable
