@@ -20,10 +20,12 @@ LIVE ?= 50000
 GROUPS ?= 512
 T ?= dev
 TWO := -n 2 --dist loadfile --no-loadscope-reorder
-UNIT := $(BIN)/python -m pytest tests/unit tests/bundle tests/notebooks/test_both_sides.py tests/notebooks/test_no_outputs.py \
-  lib/sessionization/local/notebook_cells.py lib/sessionization/core lib/sessionization/durations.py lib/sessionization/optional_packages.py lib/sessionization/ops/account_search.py lib/sessionization/simulate/malformed.py \
-  lib/sessionization/command_line/job_parameters.py --doctest-modules -q $(TWO)
-NOTEBOOK_TESTS := $(BIN)/python -m pytest tests/notebooks -q
+PYTEST := $(BIN)/python -m pytest -q
+DOCTESTS := local/notebook_cells.py core durations.py optional_packages.py ops/account_search.py simulate/malformed.py \
+  command_line/job_parameters.py
+# The notebooks' tests need packages that `make setup` does not install.
+UNIT := $(PYTEST) tests --ignore=tests/notebooks -m "not spark and not job and not long" $(TWO)
+NOTEBOOK_TESTS := $(PYTEST) tests/notebooks
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .PHONY: help setup bundle deploy demo demo-kafka sql notebooks notebook-data test test-notebooks test-faults soak bench bench-quick profile watched wheel lint check format lock clean
@@ -84,13 +86,14 @@ notebook-data: $(NOTEBOOKS) ## tables and runs for the notebooks, once: an eveni
 
 test: $(READY) $(BROKER) $(NOTEBOOKS) $(CLASSES) ## the tests but for the long ones: those without Spark, then the rest, whole jobs first
 	@$(UNIT)
-	@$(BIN)/python -m pytest tests/faults tests/notebooks tests/e2e tests/setup tests/spark tests/adapter -q $(TWO)
+	@$(PYTEST) --doctest-modules $(addprefix lib/sessionization/,$(DOCTESTS))
+	@$(PYTEST) tests -m "(spark or job) and not long" $(TWO)
 
 test-notebooks: $(NOTEBOOKS) ## every notebook without a browser and one in it, and nutter's tests
 	@$(NOTEBOOK_TESTS)
 
 test-faults: $(READY) $(BROKER) $(NOTEBOOKS) $(CLASSES) ## kill the job at every boundary, and every other fault: make test-faults SEEDS=4 KILLS=50
-	@$(BIN)/python -m pytest tests/adapter tests/spark tests/notebooks tests/e2e tests/faults -q -m long
+	@$(PYTEST) tests -m long
 	@$(BIN)/python -m tests.faults --seeds $(SEEDS) --kills $(KILLS)
 
 soak: $(READY) $(BROKER) ## hold a load from Kafka: make soak MINUTES=5 RATE=2000 LIVE=50000
@@ -132,6 +135,7 @@ lint: $(READY) ## format, lint, strict types
 
 check: lint ## lint and unit tests: the gate before a commit
 	@$(UNIT)
+	@$(PYTEST) --doctest-modules $(addprefix lib/sessionization/,$(DOCTESTS))
 
 format: $(READY) ## format, and mend what lint can mend
 	@$(BIN)/ruff format .

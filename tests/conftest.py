@@ -28,6 +28,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     session.stop()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run whole jobs first: they take longest, and short tests fill the time of a process that is free at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("job") is None)
+
+
 class ByFile(LoadFileScheduling):
     """Gives all tests of a file to one pytest-xdist process.
 

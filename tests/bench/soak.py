@@ -17,12 +17,12 @@ from sessionization.core.session_state import Rules
 from sessionization.local.broker import Broker
 from sessionization.streams import STREAMS
 from tests.bench.scenario import LONG_LIVED
-from tests.e2e.accounts import unaccounted
-from tests.e2e.delta import live_files
-from tests.e2e.job import ROOT, Job, processes_of_session
-from tests.e2e.oracle import COLUMNS, tell
-from tests.e2e.tables import Tables, differences, read_tables
-from tests.e2e.topics import Topics
+from tests.whole_job.accounts import unaccounted
+from tests.whole_job.delta import live_files
+from tests.whole_job.job import ROOT, Job, processes_of_session
+from tests.whole_job.oracle import COLUMNS, tell
+from tests.whole_job.tables import Tables, differences, read_tables
+from tests.whole_job.topics import Topics
 
 PARTITIONS = 4
 _SAMPLES = 60

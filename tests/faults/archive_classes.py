@@ -7,11 +7,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.e2e.checkpoints import last_committed
-from tests.e2e.evening import Evening
-from tests.e2e.job import Job
 from tests.faults.harness import EVENING, FILES_PER_START, OPTIONS
 from tests.jvm import CLASSES
+from tests.whole_job.checkpoints import last_committed
+from tests.whole_job.evening import Evening
+from tests.whole_job.job import Job
 
 _ARCHIVED_WITHIN_S = 300
 

@@ -11,14 +11,14 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from sessionization.core.session_state import Rules
-from tests.e2e.accounts import unaccounted
-from tests.e2e.evening import Evening
-from tests.e2e.job import ENTRY, Ended, Job
-from tests.e2e.oracle import Oracle, tell
-from tests.e2e.state import entries_and_timers
-from tests.e2e.tables import Tables, differences, read_tables
 from tests.faults.boundaries import Boundary, moment
 from tests.faults.traces import Stage, Traces
+from tests.whole_job.accounts import unaccounted
+from tests.whole_job.evening import Evening
+from tests.whole_job.job import ENTRY, Ended, Job
+from tests.whole_job.oracle import Oracle, tell
+from tests.whole_job.state import entries_and_timers
+from tests.whole_job.tables import Tables, differences, read_tables
 
 RULES = Rules(heartbeat_ms=2_000, session_timeout_ms=40_000, late_retention_ms=4_000, max_sessions_per_device=3)
 OPTIONS = (

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.tables import differences
 from tests.faults.boundaries import Boundary
 from tests.faults.harness import play
+from tests.whole_job.tables import differences
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.job, pytest.mark.long]
 
 BROKEN_JOB = Path(__file__).with_name("broken_job.py")
 

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.e2e.checkpoints import batches_of
-from tests.e2e.delta import read_table
-from tests.e2e.job import Job
-from tests.e2e.state import entries_and_timers
+from tests.whole_job.checkpoints import batches_of
+from tests.whole_job.delta import read_table
+from tests.whole_job.job import Job
+from tests.whole_job.state import entries_and_timers
+
+pytestmark = pytest.mark.job
 
 START = "ApplicationSessionStart"
 HEARTBEAT_MS = 5_000

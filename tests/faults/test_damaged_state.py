@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from tests.faults.boundaries import Boundary
 from tests.faults.harness import Scene, compare
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.job, pytest.mark.long]
 
 
 def changelog(scene: Scene, version: int) -> Path:

@@ -8,13 +8,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.core.events import EndReason
-from tests.e2e.accounts import unaccounted
-from tests.e2e.oracle import COLUMNS
-from tests.e2e.state import entries_and_timers
-from tests.e2e.tables import differences
-from tests.e2e.wire import REASONS
 from tests.faults.boundaries import Boundary
 from tests.faults.harness import Run, pending_ends, play
+from tests.whole_job.accounts import unaccounted
+from tests.whole_job.oracle import COLUMNS
+from tests.whole_job.state import entries_and_timers
+from tests.whole_job.tables import differences
+from tests.whole_job.wire import REASONS
+
+pytestmark = pytest.mark.job
 
 SEED = 20_260_101
 KILLS = len(Boundary)

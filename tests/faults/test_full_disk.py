@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.e2e.checkpoints import last_committed
 from tests.faults.boundaries import Boundary
 from tests.faults.harness import Scene, compare
+from tests.whole_job.checkpoints import last_committed
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.job, pytest.mark.long]
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ import pytest
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
-from tests.e2e.delta import read_table
-from tests.e2e.tables import differences
 from tests.faults.boundaries import Boundary
 from tests.faults.harness import Scene
+from tests.whole_job.delta import read_table
+from tests.whole_job.tables import differences
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.job, pytest.mark.long]
 
 FOREIGN_DEVICE = "f" * 16
 

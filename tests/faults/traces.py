@@ -5,8 +5,8 @@ import os
 from enum import StrEnum
 from pathlib import Path
 
-from tests.e2e.delta import read_table
-from tests.e2e.job import Job
+from tests.whole_job.delta import read_table
+from tests.whole_job.job import Job
 
 
 class Stage(StrEnum):

@@ -9,6 +9,8 @@ pytest.importorskip("nbclient", reason="nbclient is not installed: make notebook
 from tests.notebooks.headless import NOTEBOOKS, SHOWN, Executed, project_entries
 from tests.notebooks.seen import coloured_pixels
 
+pytestmark = pytest.mark.job
+
 
 def assert_shows(executed: Executed, name: str) -> None:
     assert executed.errors() == []

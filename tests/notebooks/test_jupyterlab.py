@@ -15,9 +15,12 @@ from tests.notebooks.seen import coloured_pixels
 
 pytest.importorskip("jupyterlab", reason="JupyterLab is not installed: make notebooks installs it")
 pytest.importorskip("playwright", reason="playwright is not installed: make test installs it")
-pytestmark = pytest.mark.skipif(
-    browser.BROWSER is None, reason="no Chromium on this machine: install the package chromium to run this"
-)
+pytestmark = [
+    pytest.mark.job,
+    pytest.mark.skipif(
+        browser.BROWSER is None, reason="no Chromium on this machine: install the package chromium to run this"
+    ),
+]
 
 SCREENSHOTS = ROOT / "build" / "jupyterlab"
 IN_EVERY_RUN = "05_compare_runs"

@@ -12,6 +12,8 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from sessionization.local.laptop_notebook import _teach_magics
 
+pytestmark = pytest.mark.job
+
 
 @pytest.fixture
 def queries() -> list[str]:

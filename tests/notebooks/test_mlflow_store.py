@@ -19,6 +19,8 @@ from sessionization.spark.output.progress import BatchProgress, Percentiles
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import TABLES
 
+pytestmark = pytest.mark.job
+
 NONE = Percentiles(None, None, None)
 
 

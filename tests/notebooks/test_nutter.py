@@ -11,6 +11,8 @@ import pytest
 
 from tests.jvm import JVM_OPTIONS
 
+pytestmark = pytest.mark.job
+
 pytest.importorskip("runtime.nutterfixture", reason="nutter is not installed: make notebooks installs it")
 
 ROOT = Path(__file__).parents[2]

@@ -19,7 +19,7 @@ ALERTS = resolve(read_sources(ROOT), "prod").resources["alerts"]
 SCHEMA = "`main`.`gaming_sessions_prod`."
 
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.job, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,8 @@ from sessionization.notebook.live_view import LiveView
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.output.progress import BatchProgress, Percentiles
 
+pytestmark = pytest.mark.job
+
 ZERO_MS = 1_800_000_000_000
 
 

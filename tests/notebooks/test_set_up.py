@@ -15,6 +15,8 @@ from IPython.core.interactiveshell import InteractiveShell
 from sessionization.errors import ConfigurationError
 from sessionization.local import laptop_notebook, notebook_data
 
+pytestmark = pytest.mark.job
+
 Run = Callable[[str], str]
 
 

@@ -5,7 +5,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS
+
+pytestmark = pytest.mark.job
 
 ROOT = Path(__file__).parents[2]
 _BATCH = Path(__file__).with_name("one_batch.py")

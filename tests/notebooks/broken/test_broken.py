@@ -4,6 +4,8 @@
 
 # COMMAND ----------
 
+import pytest
+
 from sessionization.command_line.widgets import make_job_run_id_widget
 
 make_job_run_id_widget(dbutils.widgets)
@@ -16,6 +18,8 @@ make_job_run_id_widget(dbutils.widgets)
 
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 from pyspark.testing.utils import assertSchemaEqual
+
+pytestmark = pytest.mark.job
 
 
 class BrokenFixture(NutterFixture):

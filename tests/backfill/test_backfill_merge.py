@@ -1,0 +1,103 @@
+"""Which sessions a backfill merges into `sessions`, and when it refuses to; on tables made by hand around midnight."""
+
+import json
+from datetime import UTC, datetime, time, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionization.core.session_state import Rules
+from sessionization.errors import CheckpointError
+from sessionization.spark.checkpoint.folder import open_checkpoint
+from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
+from sessionization.spark.operator.codec import OUTPUT_SCHEMA
+from sessionization.spark.output.sinks import to_session_changes
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, STREAM_PROGRESS
+from tests.backfill.test_backfill import StreamedEvening
+from tests.ops.test_erase import catch_up
+from tests.output.test_sinks import NOW_MS, a_change
+from tests.tables.warehouse import empty_tables
+
+pytestmark = pytest.mark.spark
+
+DAY = datetime.now(UTC).date() - timedelta(days=10)
+MIDNIGHT = datetime.combine(DAY + timedelta(days=1), time(), UTC)
+
+
+def tables_around_midnight(spark: SparkSession, folder: Path, later: timedelta | None) -> StreamedEvening:
+    """Tables of a stream around midnight: session 1 lasts across it, session 2 ends before it. `sessions` is empty.
+
+    The last micro-batch ran ten minutes before midnight, or `later` after midnight.
+    """
+    location = TableLocation(folder / "warehouse")
+    pinned = PinnedSettings("files", "", str(location), None, max_clock_skew_ms=600_000, max_event_age_ms=604_800_000)
+    checkpoint = open_checkpoint(folder / "checkpoints", pinned, Rules())
+    empty_tables(spark, location, owner=checkpoint.id)
+    open_checkpoint(folder / "others", pinned, Rules())
+
+    def message(at: datetime, session_id: int, event: str) -> tuple:
+        fields = {"appSessionId": session_id, "eventId": f"ApplicationSession{event}", "hostPcId": f"d{session_id}"}
+        value = json.dumps(fields | {"timestamp": at.isoformat(timespec="milliseconds")}).encode()
+        return "pc_sessions", None, None, "f", at, value, at.date()
+
+    first_start, second_end, first_end = (MIDNIGHT + timedelta(minutes=minutes) for minutes in (-10, -11, 9))
+    messages = [
+        message(first_start, 1, "Start"),
+        message(second_end - timedelta(minutes=1), 2, "Start"),
+        message(second_end, 2, "EndBi"),
+    ]
+    clocks = [at + timedelta(seconds=1) for *_, at, _, _ in messages]
+    if later is not None:
+        messages.append(message(first_end, 1, "EndBi"))
+        clocks.append(MIDNIGHT + later)
+    location.append(spark.createDataFrame(messages, RAW_EVENTS.schema), RAW_EVENTS)
+    progress = [
+        {"query": "sessionize", "batch_id": number, "processed_at": at, "rows_in": 1}
+        for number, at in enumerate(sorted(clocks))
+    ]
+    location.append(spark.createDataFrame(progress, STREAM_PROGRESS.schema), STREAM_PROGRESS)
+    return StreamedEvening(spark, folder)
+
+
+@pytest.mark.parametrize("later", [timedelta(minutes=10), pytest.param(timedelta(days=4), marks=pytest.mark.long)])
+def test_a_session_that_was_live_when_the_days_ended_is_not_merged_if_the_stream_went_on(
+    spark: SparkSession, tmp_path: Path, later: timedelta
+) -> None:
+    streamed = tables_around_midnight(spark, tmp_path, later)
+    rows = f"SELECT session_id, status FROM {streamed.sessions} ORDER BY 1"
+    lines = streamed.backfill(to=DAY, merge=True)
+    assert "sessions that were live when these days ended are left out: the stream went on" in lines
+    assert [tuple(row) for row in spark.sql(rows).collect()] == [(2, "ended")]
+    streamed.backfill(merge=True)
+    assert [tuple(row) for row in spark.sql(rows).collect()] == [(1, "ended"), (2, "ended")]
+
+
+def test_a_session_that_is_still_live_is_merged(spark: SparkSession, tmp_path: Path) -> None:
+    streamed = tables_around_midnight(spark, tmp_path, None)
+    streamed.backfill(to=DAY, merge=True)
+    rows = f"SELECT session_id, status FROM {streamed.sessions} ORDER BY 1"
+    assert [tuple(row) for row in spark.sql(rows).collect()] == [(1, "live"), (2, "ended")]
+
+
+def test_a_merge_with_the_checkpoint_of_another_job_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    streamed = tables_around_midnight(spark, tmp_path, None)
+    with pytest.raises(CheckpointError, match="is written by another checkpoint"):
+        streamed.backfill(merge=True, checkpoints=tmp_path / "others")
+    assert streamed.rows() == []
+    assert streamed.backfill(checkpoints=tmp_path / "others")[-1] == "2 sessions are in sessions_backfill"
+
+
+def test_a_merge_is_refused_until_rollup_has_read_all_changes(spark: SparkSession, tmp_path: Path) -> None:
+    streamed = tables_around_midnight(spark, tmp_path, None)
+    beat = a_change(change="heartbeat", beat=1, missed_beats=0, due_ms=NOW_MS)
+    changes = to_session_changes(spark.createDataFrame([beat], OUTPUT_SCHEMA))
+    streamed.location.append(changes, SESSION_CHANGES)
+    catch_up(spark, streamed.location, tmp_path / "checkpoints")
+    streamed.location.append(changes, SESSION_CHANGES)
+    with pytest.raises(CheckpointError, match="rollup has not read all of session_changes: start the job"):
+        streamed.backfill(merge=True)
+    assert streamed.rows() == []
+    catch_up(spark, streamed.location, tmp_path / "checkpoints")
+    assert streamed.backfill(merge=True)[-1].startswith("2 sessions are new in sessions")

@@ -1,0 +1,124 @@
+"""A replayed history gives the rows of the stream, whatever the clocks of its micro-batches."""
+
+from collections import defaultdict
+from itertools import groupby
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sessionization.backfill.micro_batch_clock import MicroBatchClock, build_clock
+from sessionization.backfill.replay import FoldedSession, fold_changes, replay
+from sessionization.core.events import ChangeKind, Event
+from sessionization.core.heartbeat_grid import grid_for_key
+from sessionization.core.session_state import Rules
+from tests.core.driver import Driver
+from tests.core.histories import start
+from tests.core.random_histories import Batch, History, histories, law_settings, rules_that_forget_nothing, small_rules
+from tests.core.reference import SessionRow, session_rows
+
+any_rules = st.one_of(small_rules, rules_that_forget_nothing)
+
+
+def session_row(folded: FoldedSession) -> SessionRow:
+    """Derives a row's columns from the four folded ones, as `rollup` does."""
+    parts = [part for part in (folded.first_start, folded.shown_end and folded.shown_end[4::2]) if part]
+    account_id = next((part[-2] for part in parts if part[-2] is not None), None)
+    platform = parts[0][-1]
+    if folded.shown_end is None:
+        return SessionRow(account_id, platform, "live", folded.started_ms, None, None, None, None, 0, folded.updated_ms)
+    _, revision, ended_ms, foreground_s, _, reason, _ = folded.shown_end
+    if folded.started_ms is not None:
+        ended_ms = max(ended_ms, folded.started_ms)
+        reason = "reported" if reason == "orphaned" else reason
+    duration_ms = None if folded.started_ms is None else ended_ms - folded.started_ms
+    return SessionRow(
+        account_id, platform, "ended", folded.started_ms, ended_ms, duration_ms, foreground_s, reason, revision,
+        folded.updated_ms,
+    )  # fmt: skip
+
+
+def streamed_rows(rules: Rules, history: History) -> dict[tuple[str, int], SessionRow]:
+    driver = Driver(rules)
+    changes = [change for batch in history for change in driver.micro_batch(batch.now_ms, batch.rows)]
+    return session_rows(changes)
+
+
+def replayed_rows(rules: Rules, history: History, clock: MicroBatchClock) -> dict[tuple[str, int], SessionRow]:
+    events_by_device: dict[str, list[tuple[int, Event]]] = defaultdict(list)
+    for batch in history:
+        for device_id, event in batch.rows:
+            events_by_device[device_id].append((batch.now_ms, event))
+    rows = {}
+    for device_id, moments in events_by_device.items():
+        batches = [
+            (now_ms, [event for _, event in group]) for now_ms, group in groupby(moments, key=lambda moment: moment[0])
+        ]
+        changes = replay(batches, grid_for_key(device_id, rules.heartbeat_ms), rules, clock)
+        rows |= {(device_id, session_id): session_row(folded) for session_id, folded in fold_changes(changes)}
+    return rows
+
+
+def merge_equal_clocks(history: History) -> History:
+    """Merges micro-batches with the same clock, since the clocks of a stream rise."""
+    batches: list[Batch] = []
+    for batch in history:
+        if batches and batches[-1].now_ms == batch.now_ms:
+            batches[-1] = Batch(batch.now_ms, batches[-1].rows + batch.rows)
+        else:
+            batches.append(batch)
+    return tuple(batches)
+
+
+@law_settings(300)
+@given(any_rules, histories(max_batches=30, max_rows=4))
+def test_a_replay_gives_the_rows_of_the_stream(rules: Rules, history: History) -> None:
+    history = merge_equal_clocks(history)
+    clocks = [batch.now_ms for batch in history]
+    clock = build_clock(([], [], []), (clocks, [0] * len(clocks)), until_ms=clocks[-1])
+    assert replayed_rows(rules, history, clock) == streamed_rows(rules, history)
+
+
+def test_a_replay_leaves_heartbeats_out() -> None:
+    rules = Rules()
+    clock = MicroBatchClock(until_ms=10**9)
+    changes = replay([(5_000, [start(1, 4_000)])], grid_for_key("d", rules.heartbeat_ms), rules, clock)
+    assert [(change.kind, change.end_reason) for change in changes] == [
+        (ChangeKind.STARTED, None),
+        (ChangeKind.ENDED, "timed_out"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ingested_ms", "expected_ms"),
+    [
+        (100, 3_000),
+        (2_999, 3_000),
+        (3_200, 6_000),
+        (3_499, 6_000),
+        (3_500, 7_777),
+        (7_700, 7_777),
+        (8_500, 9_000),
+        (9_200, 10_000),
+    ],
+)
+def test_a_message_was_read_by_the_first_micro_batch_that_read_one_at_least_as_new(
+    ingested_ms: int, expected_ms: int
+) -> None:
+    known = [3_000, 5_000, 6_000, 7_777, 9_000], [1, 0, 1, 1, 0]
+    clock = build_clock(([7_777, 3_000], [3_500, 500], [4_000, 900]), known, until_ms=20_000)
+    assert clock.of_messages(np.array([ingested_ms])).tolist() == [expected_ms]
+
+
+def test_there_are_no_micro_batches_while_the_stream_was_down() -> None:
+    clock = build_clock(([], [], []), ([3_000, 60_000], [0, 0]), until_ms=90_000)
+    assert [clock.at_or_after(ms) for ms in (1_500, 2_900, 3_001, 60_001)] == [2_000, 3_000, 60_000, 61_000]
+
+
+def test_a_message_older_than_the_pruned_tables_was_read_when_it_was_ingested() -> None:
+    changed = [90_000], [80_000], [85_000]
+    known = [90_000, 91_000], [2, 0]
+    pruned, whole = (build_clock(changed, known, until_ms=91_000, is_whole=is_whole) for is_whole in (False, True))
+    assert pruned.of_messages(np.array([5_500, 80_000])).tolist() == [6_000, 90_000]
+    assert whole.of_messages(np.array([5_500, 80_000])).tolist() == [90_000, 90_000]

@@ -1,0 +1,256 @@
+"""Every query of the dashboard and of the alerts runs on the tables and returns rows."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import (
+    QUARANTINE,
+    RAW_EVENTS,
+    SESSION_CHANGES,
+    SESSIONS,
+    STREAM_PROGRESS,
+    TABLES,
+    Table,
+)
+from sessionization.spark.tables.views import FRESHNESS, create_views
+from tests.tables.warehouse import empty_tables
+from tools.bundle.dashboards import dataset_sql, widget_sql, widgets
+from tools.bundle.resolve import resolve
+from tools.bundle.sources import ROOT, read_sources
+
+pytestmark = pytest.mark.spark
+
+DASHBOARD = json.loads((ROOT / "bundles/session_overview.lvdash.json").read_text(encoding="utf-8"))
+ALERTS = resolve(read_sources(ROOT), "prod").resources["alerts"]
+SCHEMA = "`main`.`gaming_sessions_prod`."
+
+
+def evening_rows(now: datetime) -> dict[Table, list[dict[str, Any]]]:
+    """A minute of an evening: one session live, one ended, a message in quarantine."""
+    began, beat = now - timedelta(minutes=2), now - timedelta(seconds=20)
+    session: dict[str, Any] = {"device_id": "d1", "session_id": 1, "platform": "pc", "revision": 0, "started_at": began}
+    change = session | {"processed_at": began, "change_date": began.date(), "duration_ms": 0}
+    other = {"session_id": 2, "platform": "console"}
+    end = {"change": "ended", "end_reason": "reported", "ended_at": beat, "processed_at": beat}
+    message = {"stream": "pc_sessions", "ingested_at": beat, "value": b"{", "ingest_date": beat.date()}
+    progress = {"processed_at": beat, "rows_in": 4, "batch_ms": 900, "latency_p50_ms": 800, "latency_p99_ms": 950}
+    return {
+        SESSION_CHANGES: [
+            change | {"change": "started"},
+            change | {"change": "heartbeat", "beat": 1, "due_at": beat, "missed_beats": 0, "processed_at": beat},
+            change | other | {"change": "started"},
+            change | other | end,
+        ],
+        SESSIONS: [
+            session | {"status": "live", "updated_at": began},
+            session | other | {"status": "ended", "ended_at": beat, "end_reason": "reported", "updated_at": beat},
+        ],
+        RAW_EVENTS: [message],
+        QUARANTINE: [message | {"reason": "malformed_json"}],
+        STREAM_PROGRESS: [
+            progress
+            | {"query": "sessionize", "batch_id": 1, "heartbeats": 1, "lateness_p50_ms": 9, "lateness_p99_ms": 9},
+            progress | {"query": "archive", "batch_id": 1, "rows_in": 400, "quarantined": 100},
+        ],
+    }
+
+
+def fill(spark: SparkSession, location: TableLocation, rows: dict[Table, list[dict[str, Any]]]) -> None:
+    """Append rows to the tables, one file per table."""
+    for table, table_rows in rows.items():
+        values = [tuple(row.get(name) for name in table.column_names) for row in table_rows]
+        location.append(spark.createDataFrame(values, table.schema).coalesce(1), table)
+
+
+@pytest.fixture(scope="module")
+def evening(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
+    """The views over a minute of rows of now and a minute of a month ago, whose files are deleted."""
+    folder = tmp_path_factory.mktemp("warehouse")
+    location = TableLocation(folder)
+    empty_tables(spark, location, owner="test")
+    now = datetime.now(UTC)
+    long_ago = evening_rows(now - timedelta(days=30))
+    del long_ago[SESSIONS]
+    fill(spark, location, long_ago)
+    for file in folder.rglob("*.parquet"):
+        file.unlink()
+    fill(spark, location, evening_rows(now))
+    create_views(spark, location)
+    return spark
+
+
+@pytest.mark.parametrize("table", [SESSION_CHANGES, QUARANTINE, STREAM_PROGRESS], ids=lambda table: table.name)
+def test_reading_a_whole_table_of_this_warehouse_fails(evening: SparkSession, table: Table) -> None:
+    """The queries that the tests below run therefore read only the newest files."""
+    with pytest.raises(Exception, match="FILE_NOT_EXIST"):
+        evening.table(table.name).collect()
+
+
+@pytest.mark.parametrize("widget", list(widgets(DASHBOARD)), ids=lambda widget: widget["name"])
+def test_every_widget_gets_the_columns_that_it_shows(evening: SparkSession, widget: dict[str, Any]) -> None:
+    """tests/bundle checks that some widget uses each dataset."""
+    datasets = {dataset["name"]: dataset_sql(dataset) for dataset in DASHBOARD["datasets"]}
+    for query in (entry["query"] for entry in widget["queries"]):
+        rows = evening.sql(widget_sql(query, datasets[query["datasetName"]])).limit(1).collect()
+        assert rows
+        assert list(rows[0].asDict()) == [field["name"] for field in query["fields"]]
+
+
+@pytest.mark.parametrize("key", sorted(ALERTS))
+def test_every_alert_query_returns_the_column_of_its_condition(evening: SparkSession, key: str) -> None:
+    text = ALERTS[key]["query_text"]
+    assert SCHEMA in text, "an alert names catalog and schema itself"
+    # With an interval of an hour no heartbeat is missed, however slow the tests are.
+    (row,) = evening.sql(text.replace(SCHEMA, "").replace("'30s'", "'1h'")).collect()
+    value = float(row[ALERTS[key]["evaluation"]["source"]["name"]])
+    quiet = {"quarantine_share": 25.0}
+    assert (
+        value == quiet[key]
+        if key in quiet
+        else 0 <= value < ALERTS[key]["evaluation"]["threshold"]["value"]["double_value"]
+    )
+
+
+def alert_value(spark: SparkSession, key: str, heartbeat: str = "30s") -> tuple[float, bool]:
+    """The value that an alert reads from this session's views, and whether the alert goes off."""
+    text = ALERTS[key]["query_text"].replace(SCHEMA, "").replace("'30s'", f"'{heartbeat}'")
+    (row,) = spark.sql(text).collect()
+    return float(row[0]), float(row[0]) > ALERTS[key]["evaluation"]["threshold"]["value"]["double_value"]
+
+
+Batches = list[tuple[float, float, int | None]]
+"""Per micro-batch: seconds since its commit, seconds that it took, latency in milliseconds (None without events)."""
+UP_TO_DATE: dict[str, Batches] = {"sessionize": [(5, 1, 900)], "archive": [(7, 1, 1_500)], "rollup": [(6, 1, 4_000)]}
+
+
+def create_freshness_view(
+    spark: SparkSession, queries: dict[str, Batches], beat_s: float | None = None
+) -> SparkSession:
+    """Create the view `freshness` over these micro-batches, with a session whose last beat is `beat_s` seconds old."""
+    now = datetime.now(UTC)
+    rows = [
+        {
+            "query": query, "batch_id": number, "rows_in": int(latency_ms is not None), "latency_p99_ms": latency_ms,
+            "latency_max_ms": latency_ms, "processed_at": now - timedelta(seconds=done_s + took_s),
+            "batch_ms": int(took_s * 1000), "started": None if query != "sessionize" else 0,
+            "ended": None if query != "sessionize" else int(latency_ms is not None),
+        }
+        for query, batches in queries.items()
+        for number, (done_s, took_s, latency_ms) in enumerate(batches)
+    ]  # fmt: skip
+    live = [{"status": "live", "updated_at": now - timedelta(hours=1)}] if beat_s is not None else []
+    if beat_s is not None:
+        at = now - timedelta(seconds=beat_s)
+        rows.append(
+            {"query": "sessionize", "batch_id": 99, "rows_in": 0, "heartbeats": 2, "batch_ms": 0, "processed_at": at}
+        )
+    for table, table_rows in ((STREAM_PROGRESS, rows), (SESSIONS, live), (SESSION_CHANGES, [])):
+        values = [tuple(row.get(name) for name in table.column_names) for row in table_rows]
+        spark.createDataFrame(values, table.schema).createOrReplaceTempView(f"some_{table.name}")
+    sql = FRESHNESS.sql.format_map({table.name: f"some_{table.name}" for table in TABLES})
+    sql = sql.replace("current_timestamp()", f"timestamp_micros({round(now.timestamp() * 1_000_000)})")
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW freshness AS {sql}")
+    return spark
+
+
+@pytest.mark.parametrize(
+    ("batches", "behind_s", "goes_off"),
+    [
+        ([(5, 1, 900)], 4, False),
+        ([(480, 1, 900), (9, 300, 460_000), (8, 1, 1_200)], 4, False),  # a restart after eight minutes without the job
+        ([(1500, 1, 900), (9, 300, 1_700_000), (8, 1, 1_200)], 4, False),  # an outage; the job has caught up
+        ([(3600, 1, 900), (30, 1500, 3_500_000)], 3_500, True),  # the first micro-batch took 25 minutes
+        ([(720, 1, 900)], 720, True),  # no commit for 12 minutes: the job is down, or a micro-batch still runs
+        ([(200_000, 1, 900)], 86_400, True),  # no commit for days: the day that the view reads has no row
+        ([(500, 60, 200_000), (200, 60, 90_000), (10, 60, 120_000)], 90, True),  # the job stays behind
+        ([(5, 1, None)], 4, False),  # only heartbeats
+    ],
+)  # fmt: skip
+def test_the_backlog_alert_goes_off_for_a_lasting_backlog_and_not_after_a_restart(
+    spark: SparkSession,
+    batches: Batches,
+    behind_s: float,
+    goes_off: bool,  # noqa: FBT001
+) -> None:
+    value, is_firing = alert_value(create_freshness_view(spark, UP_TO_DATE | {"sessionize": batches}), "backlog")
+    assert (value == pytest.approx(behind_s, abs=0.1), is_firing) == (True, goes_off)
+
+
+@pytest.mark.parametrize(
+    ("queries", "furthest", "behind_s"),
+    [
+        (UP_TO_DATE, "rollup", 4),
+        (UP_TO_DATE | {"sessionize": [(300, 60, 90_000), (10, 60, 95_000)]}, "sessionize", 90),
+        (UP_TO_DATE | {"archive": [(300, 60, 90_000), (10, 60, 95_000)]}, "archive", 90),
+        (UP_TO_DATE | {"rollup": [(300, 60, 90_000), (10, 60, 95_000)]}, "rollup", 90),
+        # Ends were written after the last micro-batch of rollup: it hangs, or its next one still runs.
+        (UP_TO_DATE | {"sessionize": [(1450, 1, 900), (5, 1, 900)], "rollup": [(1500, 1, 900)]}, "rollup", 1450),
+        # The same, but not for long enough.
+        (UP_TO_DATE | {"sessionize": [(500, 1, 900), (5, 1, 900)], "rollup": [(1500, 1, 900)]}, "archive", 1.5),
+        # The same for messages and archive, a minute more: another clock sets ingest times.
+        (UP_TO_DATE | {"sessionize": [(1400, 1, 900), (5, 1, 900)], "archive": [(1500, 1, 900)]}, "archive", 1460.9),
+        ({"sessionize": [(1400, 1, 900), (5, 1, None)]}, "archive", 1460.9),  # archive never started
+        # A night: every message was read, by archive even before sessionize.
+        (
+            {"sessionize": [(3590, 1, 20_000), (5, 1, None)], "archive": [(3600, 1, 900)], "rollup": [(3580, 1, 900)]},
+            "sessionize", 0,
+        ),
+        # The job is down: the view names neither the query that ran last nor the one that had work.
+        ({"sessionize": [(1500, 1, 900)], "archive": [(1600, 1, 900)], "rollup": [(1505, 1, 900)]}, "sessionize", 1500),
+        ({}, None, 0),
+    ],
+)  # fmt: skip
+def test_the_backlog_alert_names_the_query_that_is_furthest_behind(
+    spark: SparkSession, queries: dict[str, Batches], furthest: str | None, behind_s: float
+) -> None:
+    create_freshness_view(spark, queries)
+    value, is_firing = alert_value(spark, "backlog")
+    assert (value == pytest.approx(behind_s, abs=0.1), is_firing) == (True, behind_s > 60)
+    assert spark.table("freshness").first().behind_query == furthest
+
+
+@pytest.mark.parametrize(
+    ("heartbeat", "beat_s", "missed", "goes_off"),
+    [
+        ("30s", 60, 1.5, False), ("30s", 150, 4.5, True), ("2m", 150, 1.125, False), ("500ms", 60, 90, True),
+        ("500ms", 12, 0, False), ("1h", 60, 0.0125, False),
+    ],
+)  # fmt: skip
+def test_missed_heartbeats_are_counted_in_heartbeat_intervals(
+    spark: SparkSession,
+    heartbeat: str,
+    beat_s: float,
+    missed: float,
+    goes_off: bool,  # noqa: FBT001
+) -> None:
+    value, is_firing = alert_value(create_freshness_view(spark, UP_TO_DATE, beat_s), "stale_heartbeats", heartbeat)
+    assert (value == pytest.approx(missed, abs=0.01), is_firing) == (True, goes_off)
+
+
+@pytest.mark.parametrize(("messages", "goes_off"), [(99, False), (100, True)])
+def test_the_quarantine_alert_needs_a_minimum_of_messages(
+    spark: SparkSession,
+    messages: int,
+    goes_off: bool,  # noqa: FBT001
+) -> None:
+    row = (datetime.now(UTC), messages, messages // 2)
+    health = spark.createDataFrame([row], "minute timestamp, messages bigint, quarantined bigint")
+    health.createOrReplaceTempView("stream_health")
+    assert alert_value(spark, "quarantine_share")[1] is goes_off
+
+
+def test_before_the_first_message_only_the_no_data_alert_goes_off(spark: SparkSession, tmp_path: Path) -> None:
+    location = TableLocation(tmp_path)
+    empty_tables(spark, location, owner="test")
+    create_views(spark, location)
+    found = {}
+    for key, alert in ALERTS.items():
+        (row,) = spark.sql(alert["query_text"].replace(SCHEMA, "")).collect()
+        found[key] = row[0] > alert["evaluation"]["threshold"]["value"]["double_value"]
+    assert found == {key: key == "no_data" for key in ALERTS}

@@ -1,0 +1,66 @@
+"""Errors for a checkpoint that cannot be read or written."""
+
+import errno
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sessionization.errors import CheckpointError, ConfigurationError
+from sessionization.spark.checkpoint.folder import Checkpoint, read_checkpoint
+from tests.checkpoint.test_folder import begin_micro_batch, reopened
+
+
+@pytest.mark.parametrize("read", [reopened, read_checkpoint])
+def test_an_offset_log_that_cannot_be_listed_is_an_error_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Callable[[Path], Checkpoint]
+) -> None:
+    reopened(tmp_path)
+    begin_micro_batch(tmp_path, 0, 1_000)
+
+    def deny(_folder: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", deny)
+    with pytest.raises(CheckpointError, match=r"sessionize/offsets cannot be read \(Permission denied\)"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("read", [reopened, read_checkpoint])
+@pytest.mark.parametrize("changed", [{"begun_ms": "soon"}, {"fixed": []}, {"rules": {"heartbeat": 1}}, {"id": ...}])
+def test_a_layout_file_of_another_form_is_an_error(
+    tmp_path: Path, read: Callable[[Path], Checkpoint], changed: dict
+) -> None:
+    reopened(tmp_path)
+    file = tmp_path / "layout.json"
+    layout = json.loads(file.read_text()) | changed
+    file.write_text(json.dumps({name: value for name, value in layout.items() if value is not ...}))
+    with pytest.raises(CheckpointError, match=r"layout\.json is not readable"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["null", "[]", "\xff"])
+def test_a_file_that_is_no_layout_is_an_error_and_begins_no_new_checkpoint(tmp_path: Path, text: str) -> None:
+    (tmp_path / "layout.json").write_text(text, encoding="latin-1")
+    for read in (reopened, read_checkpoint):
+        with pytest.raises(CheckpointError, match=r"layout\.json is not readable"):
+            read(tmp_path)
+
+
+def test_a_layout_file_that_cannot_be_written_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = reopened(tmp_path)
+
+    def fail_with_a_full_disk(_file: Path, _text: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("sessionization.spark.checkpoint.folder.write_atomically", fail_with_a_full_disk)
+    (tmp_path / "layout.json").unlink()
+    for write in (
+        opened.restore_layout_file,
+        opened.save_as_warm,
+        lambda: opened.with_sink("kafka"),
+        lambda: reopened(tmp_path),
+    ):
+        with pytest.raises(ConfigurationError, match=r"cannot be written \(No space left on device\): give a folder"):
+            write()

@@ -1,0 +1,294 @@
+"""The nine laws of docs/session-rules.md, each tested with random dirty histories."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sessionization.core.events import Change, ChangeKind, End, EndReason, Start, sort_events
+from sessionization.core.heartbeat_grid import grid_for_key
+from sessionization.core.session_rules import on_events
+from sessionization.core.session_state import Live, PendingEnd, Rules, SessionState, deadline_ms, next_timer_ms
+from tests.core.driver import Driver, by_device
+from tests.core.random_histories import (
+    DEVICES,
+    Batch,
+    History,
+    Row,
+    agreeing_rows,
+    arrivals,
+    histories,
+    law_settings,
+    rows,
+    rules_that_forget_nothing,
+    small_rules,
+)
+from tests.core.reference import SessionRow, session_rows
+
+Changes = list[tuple[str, Change]]
+
+
+def in_one_group(_: str) -> str:
+    return "17"
+
+
+key_functions = st.sampled_from((by_device, in_one_group))
+
+
+def play(driver: Driver, history: Iterable[Batch]) -> Changes:
+    return [change for batch in history for change in driver.micro_batch(batch.now_ms, batch.rows)]
+
+
+def by_session(changes: Changes) -> dict[tuple[str, int], list[Change]]:
+    sessions: dict[tuple[str, int], list[Change]] = {}
+    for device_id, change in changes:
+        sessions.setdefault((device_id, change.session_id), []).append(change)
+    return sessions
+
+
+@law_settings(300)
+@given(histories(), rules_that_forget_nothing, key_functions, st.data())
+def test_law_1_applying_the_same_event_again_changes_nothing(
+    history: History, rules: Rules, key_of: Callable[[str], str], data: st.DataObject
+) -> None:
+    repeated: list[Batch] = []
+    seen: list[Row] = []
+    for batch in history:
+        seen += batch.rows
+        again = data.draw(st.lists(st.sampled_from(seen), max_size=4)) if seen else []
+        repeated.append(replace(batch, rows=(*batch.rows, *again)))
+    once, often = Driver(rules, key_of), Driver(rules, key_of)
+    assert play(once, history) == play(often, repeated)
+    assert once.sessions == often.sessions
+    assert once.timers == often.timers
+
+
+@law_settings(300)
+@given(histories(), rules_that_forget_nothing, key_functions)
+def test_law_2_a_session_starts_once_beats_while_live_and_its_end_is_revised_in_one_direction(
+    history: History, rules: Rules, key_of: Callable[[str], str]
+) -> None:
+    all_changes = play(Driver(rules, key_of), history)
+    for changes in by_session(all_changes).values():
+        ends = [change for change in changes if change.kind is ChangeKind.ENDED]
+        starts_and_beats = changes[: len(changes) - len(ends)]
+        assert changes == [*starts_and_beats, *ends], "nothing but ends after the first end"
+        assert [change.kind for change in starts_and_beats[:1]] == [ChangeKind.STARTED]
+        assert all(change.kind is ChangeKind.HEARTBEAT for change in starts_and_beats[1:])
+        assert [change.revision for change in ends] == list(range(len(ends)))
+        inferred = [change.end_reason is not EndReason.REPORTED for change in ends]
+        assert inferred == sorted(inferred, reverse=True), "from inferred to reported, never back"
+        assert len({change.end_reason for change in ends}) <= 1 + (True in inferred and False in inferred)
+
+
+@law_settings(300)
+@given(histories(), rules_that_forget_nothing, key_functions)
+def test_law_3_sessions_never_overlap_by_their_last_revisions(
+    history: History, rules: Rules, key_of: Callable[[str], str]
+) -> None:
+    changes: Changes = []
+    driver = Driver(rules, key_of)
+    for batch in history:
+        changes += driver.micro_batch(batch.now_ms, batch.rows)
+        table = session_rows(changes)
+        for device_id in DEVICES:
+            timeline = sorted(
+                (row.started_ms or 0, session_id, row.status == "live", row.ended_ms)
+                for (owner, session_id), row in table.items()
+                if owner == device_id
+            )
+            for (_, _, is_live, ended_ms), (next_started_ms, *_) in pairwise(timeline):
+                assert not is_live
+                assert ended_ms is not None
+                assert ended_ms <= next_started_ms
+            assert all(ended_ms is None or ended_ms >= started_ms for started_ms, _, _, ended_ms in timeline)
+
+
+@law_settings(300)
+@given(histories(), small_rules, key_functions)
+def test_law_3_at_most_one_session_of_a_device_is_ever_live(
+    history: History, rules: Rules, key_of: Callable[[str], str]
+) -> None:
+    driver = Driver(rules, key_of)
+    for batch in history:
+        driver.micro_batch(batch.now_ms, batch.rows)
+        for sessions in driver.sessions.values():
+            assert sum(isinstance(entry, Live) for entry in sessions.values()) <= 1
+
+
+@law_settings(300)
+@given(histories(), small_rules, key_functions)
+def test_law_4_a_timer_is_set_exactly_when_something_is_remembered(
+    history: History, rules: Rules, key_of: Callable[[str], str]
+) -> None:
+    driver = Driver(rules, key_of)
+    for batch in history:
+        driver.micro_batch(batch.now_ms, batch.rows)
+        assert set(driver.timers) == {key_of(device_id) for device_id in driver.sessions}
+        for key, timer_ms in driver.timers.items():
+            grid = grid_for_key(key, rules.heartbeat_ms)
+            assert timer_ms > batch.now_ms
+            assert timer_ms == grid.at_or_before(timer_ms)
+            entries = _entries_of(driver, key)
+            for now_ms in range(batch.now_ms, timer_ms):
+                assert next_timer_ms(entries, now_ms, grid, rules) == timer_ms, "setting it again changes nothing"
+
+
+def _entries_of(driver: Driver, key: str) -> list[SessionState]:
+    return [
+        entry
+        for device_id, sessions in driver.sessions.items()
+        if driver.key_of(device_id) == key
+        for entry in sessions.values()
+    ]
+
+
+@law_settings(300)
+@given(histories(), small_rules, st.lists(rows, max_size=12), st.data())
+def test_law_5_splitting_the_same_ordered_events_over_micro_batches_changes_nothing(
+    history: History, rules: Rules, more: list[Row], data: st.DataObject
+) -> None:
+    driver = Driver(rules)
+    play(driver, history)
+    now_ms = history[-1].now_ms
+    for device_id in DEVICES:
+        sessions = driver.sessions.get(device_id, {})
+        events = sort_events(event for owner, event in more if owner == device_id)
+        at_once = on_events(sessions, events, now_ms, rules)
+        cut = data.draw(st.integers(0, len(events)))
+        first = on_events(sessions, events[:cut], now_ms, rules)
+        second = on_events(first.sessions, events[cut:], now_ms, rules)
+        assert at_once.changes == first.changes + second.changes
+        assert at_once.sessions == second.sessions
+
+
+@law_settings(300)
+@given(histories(), small_rules, key_functions)
+def test_law_6_a_session_emits_at_most_one_heartbeat_for_a_timer_however_late(
+    history: History, rules: Rules, key_of: Callable[[str], str]
+) -> None:
+    driver = Driver(rules, key_of)
+    newest: dict[tuple[str, int, int], Change] = {}
+    for batch in history:
+        beats = [
+            (device_id, change)
+            for device_id, change in driver.micro_batch(batch.now_ms, batch.rows)
+            if change.kind is ChangeKind.HEARTBEAT
+        ]
+        assert len({(device_id, change.session_id) for device_id, change in beats}) == len(beats)
+        for device_id, change in beats:
+            assert key_of(device_id) in driver.fired
+            _check_beat(newest, device_id, change, rules, key_of(device_id))
+
+
+def _check_beat(
+    newest: dict[tuple[str, int, int], Change], device_id: str, change: Change, rules: Rules, key: str
+) -> None:
+    assert change.due_ms is not None
+    assert change.beat is not None
+    assert change.missed_beats is not None
+    assert change.duration_ms is not None
+    opened_ms = change.processed_ms - change.duration_ms
+    instants = [
+        at_ms
+        for at_ms in range(opened_ms + 1, change.processed_ms + 1)
+        if grid_for_key(key, rules.heartbeat_ms).at_or_before(at_ms) == at_ms
+    ]
+    assert change.due_ms == instants[-1]
+    assert change.beat == len(instants)
+    previous = newest.get((device_id, change.session_id, opened_ms))
+    assert change.beat - change.missed_beats - 1 == (0 if previous is None else previous.beat)
+    newest[device_id, change.session_id, opened_ms] = change
+
+
+@law_settings(300)
+@given(histories(), small_rules, key_functions)
+def test_law_7_state_is_bounded_and_empty_soon_after_the_last_session_closed(
+    history: History, rules: Rules, key_of: Callable[[str], str]
+) -> None:
+    driver = Driver(rules, key_of)
+    for batch in history:
+        while due := [timer_ms for timer_ms in driver.timers.values() if timer_ms < batch.now_ms]:
+            driver.micro_batch(min(due), ())
+            _check_bounds(driver, min(due))
+        driver.micro_batch(batch.now_ms, batch.rows)
+        _check_bounds(driver, batch.now_ms)
+    while driver.timers:
+        now_ms = min(driver.timers.values())
+        driver.micro_batch(now_ms, ())
+        _check_bounds(driver, now_ms)
+    assert driver.sessions == {}
+
+
+def _check_bounds(driver: Driver, now_ms: int) -> None:
+    rules = driver.rules
+    assert all(timer_ms > now_ms for timer_ms in driver.timers.values()), "or the timers below would never end"
+    for sessions in driver.sessions.values():
+        assert len(sessions) <= rules.max_sessions_per_device
+        for entry in sessions.values():
+            if isinstance(entry, Live):
+                assert now_ms < entry.opened_ms + rules.session_timeout_ms + rules.heartbeat_ms
+            else:
+                assert now_ms < deadline_ms(entry, rules) + rules.heartbeat_ms
+
+
+@law_settings(300)
+@given(histories(), small_rules)
+def test_law_8_no_event_is_lost(history: History, rules: Rules) -> None:
+    driver = Driver(rules)
+    waiting: set[tuple[str, int]] = set()
+    for batch in history:
+        # One event per micro-batch, so that its changes are caused by that event or by a timer.
+        for rows_at_once in ((), *((row,) for row in batch.rows)):
+            tally_before = driver.tally
+            changes_by_session = by_session(driver.micro_batch(batch.now_ms, rows_at_once))
+            ended_by_an_end = {
+                session
+                for session, changes in changes_by_session.items()
+                if any(_from_an_end(change) for change in changes)
+            }
+            still_waiting = _waiting(driver)
+            assert waiting - still_waiting <= ended_by_an_end
+            for device_id, event in rows_at_once:
+                session = (device_id, event.session_id)
+                match event:
+                    case Start():
+                        is_in_changes = any(
+                            change.kind is ChangeKind.STARTED for change in changes_by_session.get(session, [])
+                        )
+                        repeats = driver.tally.duplicate_start - tally_before.duplicate_start
+                    case End():
+                        is_in_changes = session in ended_by_an_end or session in still_waiting - waiting
+                        repeats = driver.tally.duplicate_end - tally_before.duplicate_end
+                assert (is_in_changes, repeats) in {(True, 0), (False, 1)}
+            waiting = still_waiting
+
+
+def _from_an_end(change: Change) -> bool:
+    return change.end_reason in {EndReason.REPORTED, EndReason.ORPHANED}
+
+
+def _waiting(driver: Driver) -> set[tuple[str, int]]:
+    return {
+        (device_id, session_id)
+        for device_id, sessions in driver.sessions.items()
+        for session_id, entry in sessions.items()
+        if isinstance(entry, PendingEnd)
+    }
+
+
+def without_revision(changes: Changes) -> dict[tuple[str, int], SessionRow]:
+    return {session: replace(row, revision=0, updated_ms=0) for session, row in session_rows(changes).items()}
+
+
+@law_settings(500)
+@given(st.data(), agreeing_rows(), key_functions)
+def test_law_9_the_final_sessions_do_not_depend_on_the_order_of_arrival(
+    data: st.DataObject, agreeing: list[Row], key_of: Callable[[str], str]
+) -> None:
+    rules = Rules(heartbeat_ms=10, session_timeout_ms=10**9, late_retention_ms=10**9, max_sessions_per_device=1_000)
+    one_batch = play(Driver(rules, key_of), [Batch(0, tuple(agreeing))])
+    arrived = play(Driver(rules, key_of), data.draw(arrivals(agreeing)))
+    assert without_revision(arrived) == without_revision(one_batch)

@@ -1,0 +1,202 @@
+"""Start(s, t): S1 to S5 of docs/session-rules.md, as (state before, event) -> (changes, state after)."""
+
+import pytest
+
+from sessionization.core.session_rules import Tally
+from sessionization.core.session_state import SessionState
+from tests.core.histories import (
+    CONSOLE,
+    EIGHT,
+    ELEVEN,
+    NINE,
+    NOON,
+    NOW,
+    REPORTED,
+    SUPERSEDED,
+    TEN,
+    TIMED_OUT,
+    check_event,
+    closed,
+    end,
+    ended,
+    live,
+    pending,
+    start,
+    started,
+)
+
+COUNTED = Tally(events=1)
+
+
+@pytest.mark.parametrize("repeated_ms", [EIGHT, NINE, TEN])
+@pytest.mark.parametrize(
+    "entry", [live(NINE), closed(NINE, TEN, REPORTED), closed(NINE, TEN, SUPERSEDED), closed(NINE, TEN, TIMED_OUT)]
+)
+def test_s1_a_repeated_start_is_counted_and_changes_nothing_whatever_its_fields(
+    entry: SessionState, repeated_ms: int
+) -> None:
+    repeated = start(1, repeated_ms, "another", CONSOLE)
+    outcome = check_event({1: entry}, repeated, emitted=[], state_after={1: entry})
+    assert outcome.tally == Tally(events=1, duplicate_start=1)
+
+
+def test_s1_a_repeated_start_changes_no_other_session() -> None:
+    other_entries = {1: closed(NINE, NOON), 2: live(TEN)}
+    check_event(other_entries, start(1, ELEVEN), emitted=[], state_after=other_entries)
+
+
+def test_s2_a_start_with_a_pending_end_starts_and_ends_the_session_at_once() -> None:
+    outcome = check_event(
+        {1: pending(TEN, foreground_s=60)},
+        start(1, NINE),
+        emitted=[started(1, NINE), ended(1, NINE, TEN, REPORTED, foreground_s=60)],
+        state_after={1: closed(NINE, TEN, REPORTED, foreground_s=60, closed_ms=NOW)},
+    )
+    assert outcome.tally == COUNTED
+
+
+@pytest.mark.parametrize(("end_ms", "ended_ms"), [(NINE - 1, NINE), (NINE, NINE), (NINE + 1, NINE + 1)])
+def test_s2_an_end_before_its_start_is_clamped_to_the_start(end_ms: int, ended_ms: int) -> None:
+    check_event(
+        {1: pending(end_ms)},
+        start(1, NINE),
+        emitted=[started(1, NINE), ended(1, NINE, ended_ms)],
+        state_after={1: closed(NINE, ended_ms, closed_ms=NOW)},
+    )
+
+
+def test_s2_an_earlier_live_session_is_superseded_first() -> None:
+    check_event(
+        {1: live(EIGHT), 2: pending(TEN)},
+        start(2, NINE),
+        emitted=[ended(1, EIGHT, NINE, SUPERSEDED), started(2, NINE), ended(2, NINE, TEN)],
+        state_after={1: closed(EIGHT, NINE, SUPERSEDED, closed_ms=NOW), 2: closed(NINE, TEN, closed_ms=NOW)},
+    )
+
+
+@pytest.mark.parametrize(("end_ms", "ended_ms"), [(TEN - 1, TEN - 1), (TEN, TEN), (TEN + 1, TEN)])
+def test_s2_a_later_live_session_stays_and_the_end_is_clamped_to_its_start(end_ms: int, ended_ms: int) -> None:
+    check_event(
+        {1: pending(end_ms), 2: live(TEN)},
+        start(1, NINE),
+        emitted=[started(1, NINE), ended(1, NINE, ended_ms)],
+        state_after={1: closed(NINE, ended_ms, closed_ms=NOW), 2: live(TEN)},
+    )
+
+
+def test_s2_the_end_is_clamped_to_the_start_of_the_earliest_later_session() -> None:
+    later = {2: closed(ELEVEN, NOON), 3: closed(TEN, ELEVEN), 4: live(NOON)}
+    check_event(
+        {1: pending(NOON), **later},
+        start(1, NINE),
+        emitted=[started(1, NINE), ended(1, NINE, TEN)],
+        state_after={1: closed(NINE, TEN, closed_ms=NOW), **later},
+    )
+
+
+def test_s2_of_two_sessions_with_the_same_start_time_the_one_with_the_lower_id_is_earlier() -> None:
+    check_event(
+        {1: pending(TEN), 2: live(NINE)},
+        start(1, NINE),
+        emitted=[started(1, NINE), ended(1, NINE, NINE)],
+        state_after={1: closed(NINE, NINE, closed_ms=NOW), 2: live(NINE)},
+    )
+    check_event(
+        {1: live(NINE), 2: pending(TEN)},
+        start(2, NINE),
+        emitted=[ended(1, NINE, NINE, SUPERSEDED), started(2, NINE), ended(2, NINE, TEN)],
+        state_after={1: closed(NINE, NINE, SUPERSEDED, closed_ms=NOW), 2: closed(NINE, TEN, closed_ms=NOW)},
+    )
+
+
+def test_s3_a_start_older_than_the_live_session_is_superseded_at_once() -> None:
+    check_event(
+        {2: live(TEN)},
+        start(1, NINE),
+        emitted=[started(1, NINE), ended(1, NINE, TEN, SUPERSEDED)],
+        state_after={1: closed(NINE, TEN, SUPERSEDED, closed_ms=NOW), 2: live(TEN)},
+    )
+
+
+def test_s3_a_start_older_than_a_closed_session_is_superseded_at_once() -> None:
+    check_event(
+        {2: closed(TEN, ELEVEN), 3: closed(NOON, NOON)},
+        start(1, NINE),
+        emitted=[started(1, NINE), ended(1, NINE, TEN, SUPERSEDED)],
+        state_after={1: closed(NINE, TEN, SUPERSEDED, closed_ms=NOW), 2: closed(TEN, ELEVEN), 3: closed(NOON, NOON)},
+    )
+
+
+def test_s3_a_start_at_the_time_of_the_live_session_with_a_lower_id_is_earlier_and_empty() -> None:
+    check_event(
+        {2: live(NINE)},
+        start(1, NINE),
+        emitted=[started(1, NINE), ended(1, NINE, NINE, SUPERSEDED)],
+        state_after={1: closed(NINE, NINE, SUPERSEDED, closed_ms=NOW), 2: live(NINE)},
+    )
+
+
+@pytest.mark.parametrize("start_ms", [NINE, NINE + 1])
+def test_s4_a_start_supersedes_the_live_session_and_becomes_live(start_ms: int) -> None:
+    check_event(
+        {1: live(NINE, account_id="anna", platform=CONSOLE)},
+        start(2, start_ms),
+        emitted=[ended(1, NINE, start_ms, SUPERSEDED, account_id="anna", platform=CONSOLE), started(2, start_ms)],
+        state_after={
+            1: closed(NINE, start_ms, SUPERSEDED, closed_ms=NOW, account_id="anna", platform=CONSOLE),
+            2: live(start_ms, opened_ms=NOW),
+        },
+    )
+
+
+def test_s4_does_not_apply_to_a_start_a_millisecond_older_than_the_live_session() -> None:
+    check_event(
+        {1: live(NINE)},
+        start(2, NINE - 1),
+        emitted=[started(2, NINE - 1), ended(2, NINE - 1, NINE, SUPERSEDED)],
+        state_after={1: live(NINE), 2: closed(NINE - 1, NINE, SUPERSEDED, closed_ms=NOW)},
+    )
+
+
+def test_s5_a_start_on_a_device_without_sessions_becomes_live_and_is_opened_now() -> None:
+    outcome = check_event(
+        {},
+        start(1, NINE, "anna", CONSOLE),
+        emitted=[started(1, NINE, "anna", CONSOLE)],
+        state_after={1: live(NINE, opened_ms=NOW, account_id="anna", platform=CONSOLE)},
+    )
+    assert outcome.tally == COUNTED
+
+
+def test_s5_applies_in_spite_of_earlier_sessions_and_other_pending_ends() -> None:
+    other_entries = {1: closed(EIGHT, NINE), 3: pending(EIGHT), 4: pending(NOON)}
+    check_event(
+        other_entries,
+        start(2, NINE),
+        emitted=[started(2, NINE)],
+        state_after={**other_entries, 2: live(NINE, opened_ms=NOW)},
+    )
+
+
+@pytest.mark.parametrize(
+    ("started_ms", "ended_ms"), [(-TEN, -NINE), (-1, 0), (0, 0), (2**62, 2**62 + 1), (-(2**62), 2**62)]
+)
+def test_times_before_1970_and_in_the_far_future_are_handled_like_any_other(started_ms: int, ended_ms: int) -> None:
+    check_event({}, start(1, started_ms), [started(1, started_ms)], state_after={1: live(started_ms, opened_ms=NOW)})
+    check_event(
+        {1: live(started_ms)},
+        end(1, ended_ms),
+        emitted=[ended(1, started_ms, ended_ms)],
+        state_after={1: closed(started_ms, ended_ms, closed_ms=NOW)},
+    )
+
+
+def test_a_start_of_a_forgotten_session_is_taken_as_new() -> None:
+    entries = {1: closed(NINE, TEN), 2: live(TEN)}
+    check_event(entries, start(1, NINE), emitted=[], state_after=entries)
+    check_event(
+        {2: live(TEN)},
+        start(1, NINE),
+        emitted=[started(1, NINE), ended(1, NINE, TEN, SUPERSEDED)],
+        state_after={1: closed(NINE, TEN, SUPERSEDED, closed_ms=NOW), 2: live(TEN)},
+    )

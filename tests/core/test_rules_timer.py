@@ -1,0 +1,193 @@
+"""A timer fires: rules T1 to T4 of docs/session-rules.md, at exact instants of a grid and of a session."""
+
+from dataclasses import replace
+
+import pytest
+
+from sessionization.core.events import Change, ChangeKind, EndReason
+from sessionization.core.heartbeat_grid import Firing, Grid
+from sessionization.core.session_rules import Outcome, Tally, on_timer
+from sessionization.core.session_state import Sessions, SessionState
+from tests.core.histories import (
+    CONSOLE,
+    EARLIER,
+    EIGHT,
+    HOUR,
+    NINE,
+    NOON,
+    NOW,
+    ORPHANED,
+    PC,
+    REPORTED,
+    RULES,
+    SECOND,
+    SUPERSEDED,
+    TEN,
+    TIMED_OUT,
+    check_event,
+    closed,
+    end,
+    ended,
+    live,
+    pending,
+    start,
+)
+
+BEAT_MS = RULES.heartbeat_ms
+GRID = Grid(BEAT_MS, phase_ms=7 * SECOND)
+OPENED = NOW
+FIRST, SECOND_DUE, THIRD = (NOW + 7 * SECOND + k * BEAT_MS for k in range(3))
+TIMEOUT = OPENED + RULES.session_timeout_ms
+DEADLINE = EARLIER + RULES.late_retention_ms
+
+
+def fire(state_before: Sessions, now_ms: int, set_for_ms: int | None = None) -> Outcome:
+    """Fires a timer at `now_ms` that was set for `set_for_ms`, or without it for the newest grid instant."""
+    fired_ms = GRID.at_or_before(now_ms) if set_for_ms is None else set_for_ms
+    return on_timer(state_before, Firing.of(fired_ms, now_ms, GRID), RULES)
+
+
+def processed_at(now_ms: int, change: Change) -> Change:
+    return change._replace(processed_ms=now_ms)
+
+
+def heartbeat(now_ms: int, due_ms: int, beat: int, missed_beats: int = 0) -> Change:
+    return Change(
+        1, None, PC, ChangeKind.HEARTBEAT, now_ms, NINE,
+        duration_ms=now_ms - OPENED, beat=beat, missed_beats=missed_beats, due_ms=due_ms,
+    )  # fmt: skip
+
+
+LIVE = {1: live(NINE, OPENED)}
+
+
+@pytest.mark.parametrize("now_ms", [TIMEOUT, TIMEOUT + 1, TIMEOUT + HOUR])
+def test_t1_a_session_times_out_once_it_has_been_live_for_the_session_timeout(now_ms: int) -> None:
+    outcome = fire({1: live(NINE, OPENED, "anna", CONSOLE)}, now_ms)
+    ended_ms = NINE + RULES.session_timeout_ms
+    assert outcome.changes == [
+        processed_at(now_ms, ended(1, NINE, ended_ms, TIMED_OUT, account_id="anna", platform=CONSOLE))
+    ]
+    assert outcome.sessions == {
+        1: closed(NINE, ended_ms, TIMED_OUT, closed_ms=now_ms, account_id="anna", platform=CONSOLE)
+    }
+    assert outcome.tally == Tally()
+
+
+def test_t1_a_millisecond_before_the_timeout_the_session_still_beats() -> None:
+    outcome = fire(LIVE, TIMEOUT - 1)
+    assert [change.kind for change in outcome.changes] == [ChangeKind.HEARTBEAT]
+    assert outcome.sessions == LIVE
+
+
+def test_t1_the_timeout_counts_from_the_opening_not_from_the_event_time_of_the_start() -> None:
+    started_days_ago = {1: live(-NOON, OPENED)}
+    assert fire(started_days_ago, TIMEOUT - 1).sessions == started_days_ago
+
+
+def test_t1_is_the_only_rule_of_its_firing_even_without_any_retention() -> None:
+    without_retention = replace(RULES, late_retention_ms=0)
+    outcome = on_timer(LIVE, Firing.of(FIRST, TIMEOUT, GRID), without_retention)
+    assert set(outcome.sessions) == {1}
+
+
+def test_t2_the_first_instant_after_opening_is_beat_one() -> None:
+    outcome = fire(LIVE, FIRST)
+    assert outcome.changes == [heartbeat(FIRST, due_ms=FIRST, beat=1)]
+    assert outcome.sessions == LIVE
+
+
+def test_t2_a_millisecond_before_the_instant_there_is_no_heartbeat() -> None:
+    assert fire(LIVE, FIRST - 1, set_for_ms=FIRST - 1).changes == []
+
+
+def test_t2_a_timer_on_time_gives_the_next_beat_and_no_missed_beats() -> None:
+    assert fire(LIVE, SECOND_DUE + 400).changes == [heartbeat(SECOND_DUE + 400, due_ms=SECOND_DUE, beat=2)]
+    assert fire(LIVE, THIRD).changes == [heartbeat(THIRD, due_ms=THIRD, beat=3)]
+
+
+@pytest.mark.parametrize(
+    ("now_ms", "due_ms", "beat", "missed_beats"),
+    [
+        (SECOND_DUE - 1, FIRST, 1, 0),
+        (SECOND_DUE, SECOND_DUE, 2, 1),
+        (THIRD - 1, SECOND_DUE, 2, 1),
+        (THIRD, THIRD, 3, 2),
+        (THIRD + 10 * BEAT_MS + 1, THIRD + 10 * BEAT_MS, 13, 12),
+    ],
+)
+def test_t2_a_late_timer_gives_one_heartbeat_for_the_newest_instant(
+    now_ms: int, due_ms: int, beat: int, missed_beats: int
+) -> None:
+    assert fire(LIVE, now_ms, set_for_ms=FIRST).changes == [heartbeat(now_ms, due_ms, beat, missed_beats)]
+
+
+def test_t2_missed_beats_count_from_the_last_beat_not_from_the_opening() -> None:
+    now_ms = THIRD + BEAT_MS
+    assert fire(LIVE, now_ms, set_for_ms=THIRD).changes == [heartbeat(now_ms, now_ms, beat=4, missed_beats=1)]
+
+
+def test_t2_a_session_opened_after_the_timer_was_due_has_no_missed_beats() -> None:
+    opened_on_an_instant = {1: live(NINE, opened_ms=THIRD)}
+    assert fire(opened_on_an_instant, THIRD, set_for_ms=FIRST).changes == []
+    assert fire(opened_on_an_instant, THIRD + BEAT_MS - 1, set_for_ms=FIRST).changes == []
+    [change] = fire(opened_on_an_instant, THIRD + BEAT_MS, set_for_ms=FIRST).changes
+    assert (change.due_ms, change.beat, change.missed_beats) == (THIRD + BEAT_MS, 1, 0)
+
+
+def test_t2_a_session_opened_a_millisecond_before_an_instant_beats_at_it() -> None:
+    [change] = fire({1: live(NINE, opened_ms=THIRD - 1)}, THIRD).changes
+    assert (change.due_ms, change.beat, change.missed_beats, change.duration_ms) == (THIRD, 1, 0, 1)
+
+
+def test_t2_a_timer_set_before_the_heartbeat_interval_changed_counts_instants_of_the_new_grid() -> None:
+    [change] = fire(LIVE, THIRD, set_for_ms=SECOND_DUE - 1).changes
+    assert (change.due_ms, change.beat, change.missed_beats) == (THIRD, 3, 1)
+
+
+@pytest.mark.parametrize("reason", [REPORTED, SUPERSEDED, TIMED_OUT])
+def test_t3_a_closed_session_is_forgotten_without_a_change_at_its_deadline(reason: EndReason) -> None:
+    state_before: dict[int, SessionState] = {1: closed(NINE, TEN, reason, closed_ms=EARLIER)}
+    for now_ms in (DEADLINE, DEADLINE + 1):
+        outcome = fire(state_before, now_ms)
+        assert (outcome.changes, outcome.sessions) == ([], {})
+    outcome = fire(state_before, DEADLINE - 1)
+    assert (outcome.changes, outcome.sessions) == ([], state_before)
+
+
+def test_t4_a_pending_end_is_orphaned_and_forgotten_at_its_deadline() -> None:
+    state_before: dict[int, SessionState] = {
+        1: pending(TEN, foreground_s=60, seen_ms=EARLIER, account_id="anna", platform=CONSOLE)
+    }
+    for now_ms in (DEADLINE, DEADLINE + 1):
+        outcome = fire(state_before, now_ms)
+        orphan = ended(1, None, TEN, ORPHANED, foreground_s=60, account_id="anna", platform=CONSOLE)
+        assert outcome.changes == [processed_at(now_ms, orphan)]
+        assert outcome.sessions == {}
+        assert outcome.tally == Tally()
+    outcome = fire(state_before, DEADLINE - 1)
+    assert (outcome.changes, outcome.sessions) == ([], state_before)
+
+
+def test_one_firing_applies_to_every_entry_its_own_rule() -> None:
+    state_before: dict[int, SessionState] = {
+        1: live(NINE, OPENED),
+        2: closed(EIGHT, NINE, closed_ms=EARLIER, place=0),
+        3: closed(EIGHT, NINE, closed_ms=NOW, place=1),
+        4: pending(NOON, seen_ms=EARLIER, place=2),
+        5: pending(NOON, seen_ms=NOW, place=3),
+    }
+    now_ms = GRID.at_or_after(DEADLINE)
+    outcome = fire(state_before, now_ms)
+    assert [(change.session_id, change.kind, change.end_reason) for change in outcome.changes] == [
+        (1, ChangeKind.HEARTBEAT, None),
+        (4, ChangeKind.ENDED, ORPHANED),
+    ]
+    assert outcome.sessions == {session_id: state_before[session_id] for session_id in (1, 3, 5)}
+
+
+def test_an_entry_past_its_deadline_answers_events_until_a_timer_forgets_it() -> None:
+    long_past = EARLIER - HOUR
+    state_before = {1: closed(NINE, TEN, closed_ms=long_past), 2: pending(NOON, seen_ms=long_past)}
+    check_event(state_before, start(1, NINE), emitted=[], state_after=state_before)
+    check_event(state_before, end(2, NOON), emitted=[], state_after=state_before)

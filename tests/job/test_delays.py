@@ -1,0 +1,56 @@
+"""A run's percentiles are close to the percentiles of all its rows, however its micro-batches differ."""
+
+import random
+
+import pytest
+
+from sessionization.job.delays import DelayHistogram, Delays, RunDelays
+from sessionization.spark.output.progress import POINTS, DelaySample
+from sessionization.spark.output.state_entries import GroupEntryCounts
+from tests.monitor.monitored import sessionize_progress
+
+
+def sample_of(delays_ms: list[int]) -> DelaySample:
+    """Returns the sample that the sink's aggregate estimates, computed exactly."""
+    ordered = sorted(delays_ms)
+    positions = (int((point + 0.5) / POINTS * len(ordered)) for point in range(POINTS))
+    return DelaySample(len(ordered), tuple(ordered[position] for position in positions))
+
+
+def test_a_run_without_rows_has_no_delays() -> None:
+    run = RunDelays()
+    run.add(sessionize_progress())
+    assert run.now() == Delays()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_percentiles_are_within_the_stated_error(seed: int) -> None:
+    rng = random.Random(seed)
+    histogram, rows = DelayHistogram(), []
+    for _ in range(50):
+        size, median_ms = rng.choice([1, 3, 200, 5_000]), rng.choice([50, 800, 20_000, 3_000_000])
+        batch = [round(median_ms * rng.lognormvariate(0, 0.5)) for _ in range(size)]
+        histogram.add(sample_of(batch))
+        rows += batch
+    rows.sort()
+    for share in (0.5, 0.99):
+        found = histogram.percentile(share)
+        assert found is not None
+        low, high = (rows[min(len(rows) - 1, int((share + offset) * len(rows)))] for offset in (-0.004, 0.004))
+        assert low * 0.994 - 1 <= found <= high * 1.006 + 1
+
+
+def test_a_large_micro_batch_outweighs_a_small_one() -> None:
+    histogram = DelayHistogram()
+    histogram.add(sample_of([10_000]))
+    histogram.add(sample_of([100] * 1_000))
+    assert histogram.percentile(0.99) == pytest.approx(100, rel=0.01)
+    assert histogram.percentile(1.0) == pytest.approx(10_000, rel=0.01)
+
+
+def test_entries_are_the_sum_of_each_groups_newest_count() -> None:
+    entries = GroupEntryCounts(1_000)
+    assert entries.after(0, [("0", 5)]) is None
+    assert entries.after(1_000, [("1", 7)]) is None
+    assert entries.after(1_001, []) == 12
+    assert entries.after(2_000, [("0", 0)]) == 7

@@ -1,0 +1,77 @@
+"""`jobs/query.py` runs SQL on the tables, as the runbook does."""
+
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import SESSION_CHANGES
+from tests.tables.warehouse import empty_tables
+
+pytestmark = pytest.mark.spark
+
+ROOT = Path(__file__).parents[2]
+RUNBOOK_SENTENCE = "No beat is missing or double where this has no row:"
+
+
+@pytest.fixture(scope="module")
+def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Heartbeats of three sessions: one complete, one with a missing beat, one older than yesterday."""
+    folder = tmp_path_factory.mktemp("query") / "warehouse"
+    location = TableLocation(folder)
+    empty_tables(spark, location, owner="test")
+    now = datetime.now(UTC)
+    beats = [(1, 1, 0, 30_000), (1, 2, 0, 60_000), (1, 4, 1, 120_000), (2, 2, 0, 60_000), (3, 5_000, 0, 172_800_000)]
+    rows = [
+        ("pc-1", session, beat, missed, duration_ms, now + timedelta(milliseconds=duration_ms % 86_400_000))
+        for session, beat, missed, duration_ms in beats
+    ]
+    heartbeats = spark.createDataFrame(
+        rows,
+        "device_id string, session_id bigint, beat int, missed_beats int, duration_ms bigint, processed_at timestamp",
+    ).withColumns(
+        {
+            "platform": F.lit("pc"),
+            "change": F.lit("heartbeat"),
+            "revision": F.lit(0),
+            "started_at": F.lit(now),
+            "due_at": F.col("processed_at"),
+            "change_date": F.to_date("processed_at"),
+        }
+    )
+    location.append(heartbeats, SESSION_CHANGES)
+    return folder
+
+
+def run_query(warehouse: Path, sql: str, **environment: str) -> str:
+    process = subprocess.run(
+        [sys.executable, "jobs/query.py", f"--warehouse={warehouse}", f"--sql={sql}"],
+        cwd=ROOT,
+        env=os.environ | {"COLUMNS": "200"} | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert process.returncode == 0, process.stderr
+    return process.stdout
+
+
+def test_times_are_utc_in_every_time_zone_of_the_machine(warehouse: Path) -> None:
+    output = run_query(
+        warehouse, "SELECT TIMESTAMP '2026-11-21T12:00:00Z' AS at, 1 AS at, 2 AS last", TZ="America/New_York"
+    )
+    assert "2026-11-21 12:00:00" in output
+    assert [name.strip() for name in output.splitlines()[1].strip("┃").split("┃")] == ["at", "at", "last"]
+
+
+def test_the_runbook_query_finds_the_session_with_a_missing_beat(warehouse: Path) -> None:
+    text = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
+    sql = text.split(RUNBOOK_SENTENCE)[1].split("```sql")[1].split("```")[0]
+    [row] = [line for line in run_query(warehouse, sql).splitlines() if "pc-1" in line]
+    assert [cell.strip() for cell in row.strip("│").split("│")] == ["pc-1", "2", "2", "1"]

@@ -1,0 +1,172 @@
+"""The metrics for Prometheus: their values, and that their readers never affect the stream."""
+
+import socket
+import subprocess
+import sys
+import threading
+import urllib.request
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from sessionization.errors import ConfigurationError
+from sessionization.job.sessionize_job import JobCallbacks, run
+from sessionization.monitor import prometheus
+from sessionization.monitor.batch_monitor import check_metrics_package, monitor_batches
+from sessionization.monitor.batch_record import batch_record
+from sessionization.monitor.metrics import METRICS, PREFIX, Metrics
+from sessionization.monitor.prometheus import serve_metrics
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.output.progress import BatchDetail, BatchProgress
+from tests.monitor.monitored import AT_MS, Session, engine, query_progress, sessionize_progress
+
+KAFKA = {
+    "description": "KafkaV2[Subscribe[pc_sessions]]",
+    "endOffset": '{"t":{"0":10}}',
+    "latestOffset": '{"t":{"0":15}}',
+}
+
+
+@pytest.fixture
+def lines() -> list[str]:
+    return []
+
+
+def metrics_of(*progress: BatchProgress) -> dict[str, float]:
+    metrics = Metrics()
+    for batch in progress:
+        metrics(batch_record(batch, engine(**KAFKA) if batch.query == "sessionize" else None))
+    with serve_metrics("127.0.0.1", 0, metrics) as port:
+        return values_of(get(port))
+
+
+def get(port: int) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=3) as answer:
+        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        return str(answer.read().decode())
+
+
+def values_of(text: str) -> dict[str, float]:
+    """Returns the samples by name and labels, as Prometheus's own parser reads them, and checks the descriptions."""
+    values: dict[str, float] = {}
+    for family in text_string_to_metric_families(text):
+        assert family.type in {"counter", "gauge"}
+        assert family.documentation
+        for sample in family.samples:
+            labels = ",".join(f'{name}="{value}"' for name, value in sorted(sample.labels.items()))
+            key = f"{sample.name}{{{labels}}}" if labels else sample.name
+            assert key not in values
+            values[key] = sample.value
+    return values
+
+
+def test_the_important_signals_are_metrics() -> None:
+    rollup = query_progress("rollup", detail=BatchDetail(live=41, write_ms=10))
+    values = metrics_of(sessionize_progress(), rollup, query_progress("archive", quarantined=2))
+    committed_s = (AT_MS + 500) / 1000
+    assert (
+        values.items()
+        >= {
+            'sessionization_heartbeat_lateness_seconds{quantile="0.99"}': 0.2,
+            "sessionization_live_sessions": 41,
+            'sessionization_ended_total{reason="timed_out"}': 1,
+            'sessionization_ended_total{reason="orphaned"}': 1,
+            "sessionization_state_rows": 70,
+            "sessionization_state_bytes": 4096,
+            "sessionization_state_commit_seconds": 0.033,
+            "sessionization_partition_skew_ratio": 3.0,
+            'sessionization_phase_seconds{phase="walCommit",query="sessionize"}': 0.02,
+            'sessionization_write_seconds{query="rollup"}': 0.01,
+            'sessionization_latency_seconds{quantile="0.99",query="sessionize"}': 0.06,
+            "sessionization_last_heartbeat_timestamp_seconds": committed_s,
+            "sessionization_messages_total": 8,
+            "sessionization_quarantined_total": 2,
+        }.items()
+    )
+    assert values["sessionization_events_total"] == 7
+
+
+def test_counters_add_up_and_gauges_do_not() -> None:
+    values = metrics_of(sessionize_progress(0), sessionize_progress(1))
+    assert values["sessionization_heartbeats_total"] == 10
+    assert values['sessionization_ended_total{reason="reported"}'] == 4
+    assert values["sessionization_state_rows"] == 70
+
+
+def test_every_metric_is_served_under_its_name() -> None:
+    values = metrics_of(
+        sessionize_progress(state_entries=90),
+        query_progress("rollup", detail=BatchDetail(live=41, keeps_up=True)),
+        query_progress("archive", quarantined=2),
+    )
+    assert {key.partition("{")[0] for key in values} == {f"{PREFIX}{name}" for name in METRICS}
+
+
+def test_the_port_answers_only_at_its_address() -> None:
+    settings = SessionizeSettings(input="in", warehouse="w", checkpoints="c", metrics_port=9464)  # type: ignore[arg-type]
+    assert settings.metrics_at == ("127.0.0.1", 9464)
+    with serve_metrics("127.0.0.1", 0, Metrics()) as port:
+        assert "# " in get(port) or not get(port)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.2", port), timeout=5).close()
+    with serve_metrics("0.0.0.0", 0, Metrics()) as port:
+        socket.create_connection(("127.0.0.2", port), timeout=5).close()
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /metrics HTTP/1.1\r\n"])
+def test_a_stuck_client_is_disconnected_and_delays_no_other_client(
+    monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    assert prometheus._Handler.timeout, "what the library leaves open"
+    monkeypatch.setattr(prometheus._Handler, "timeout", 0.5)
+    metrics = Metrics()
+    metrics(batch_record(sessionize_progress(), engine()))
+    with (
+        serve_metrics("127.0.0.1", 0, metrics) as port,
+        socket.create_connection(("127.0.0.1", port), timeout=5) as stuck,
+    ):
+        stuck.sendall(sent)
+        assert values_of(get(port))
+        assert stuck.recv(1) == b"", "its thread would wait for ever"
+
+
+def test_a_slow_collection_does_not_delay_the_next_record() -> None:
+    metrics = Metrics()
+    metrics(batch_record(sessionize_progress(), engine()))
+    figures = prometheus._Figures(metrics).collect()
+    next(figures)
+    adding = threading.Thread(target=metrics, args=(batch_record(sessionize_progress(1), engine(1)),), daemon=True)
+    adding.start()
+    adding.join(5)
+    assert not adding.is_alive()
+
+
+def test_without_the_library_metrics_are_refused_before_anything_is_created(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    check_metrics_package(None)
+    folders = {"input": tmp_path, "warehouse": tmp_path / "warehouse", "checkpoints": tmp_path / "checkpoints"}
+    settings = SessionizeSettings(**folders, metrics_port=9464)
+    with pytest.raises(ConfigurationError, match=r"--metrics-port needs .*WHEEL\.whl\[metrics\]'") as error:
+        run(settings, threading.Event(), JobCallbacks(lines.append))
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "checkpoints").exists()
+    assert lines == []
+
+
+def test_the_library_is_not_needed_without_metrics() -> None:
+    code = "import sys; sys.modules['prometheus_client'] = None; import sessionization.job.sessionize_job"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_port_in_use_is_reported_and_the_stream_goes_on(tmp_path: Path, lines: list[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as occupied:
+        port = occupied.getsockname()[1]
+        with monitor_batches(Session(), tmp_path / "batches.log", ("127.0.0.1", port), lines.append) as add:  # type: ignore[arg-type]
+            add(sessionize_progress())
+    assert lines == [
+        f"--metrics-port {port} of 127.0.0.1 cannot be served (Address already in use): the stream goes on without"
+    ]
+    assert len((tmp_path / "batches.log").read_text().splitlines()) == 1

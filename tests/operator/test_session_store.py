@@ -1,0 +1,66 @@
+"""The state reader reads the operator's state from the checkpoint of a stopped job, in both layouts."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionization.errors import ConfigurationError
+from sessionization.ops.state_reader import StateReader
+from sessionization.spark.checkpoint.folder import SESSIONIZE
+from tests.job.test_stream import Job, message, wait_for
+from tests.whole_job.state import entries_and_timers
+
+pytestmark = pytest.mark.spark
+
+
+# Spark's reader does not find a folder with a space in its name by itself.
+@pytest.mark.parametrize(("device_groups", "folder"), [(None, "devices"), (2, "two groups")])
+def test_the_state_reader_returns_every_entry_and_timer(
+    spark: SparkSession, tmp_path: Path, device_groups: int | None, folder: str
+) -> None:
+    job = Job(spark, tmp_path, device_groups=device_groups, late_retention="1h")
+    job.change(checkpoints=tmp_path / folder)
+    with job.running(SESSIONIZE):
+        job.send(
+            message(1, "Start", "d1"), message(2, "Start", "d2"), message(2, "EndBi", "d2"), message(3, "EndBi", "d3"),
+            message(4, "Start", "d2"),
+        )  # fmt: skip
+        wait_for(lambda: job.count(change="heartbeat") >= 2, "heartbeats")
+    state = StateReader(spark, job.settings.checkpoints)
+    (tmp_path / "plain").symlink_to(job.settings.checkpoints)
+    entries, timers = entries_and_timers(spark, tmp_path / "plain")
+
+    rows = {(row.device_id, row.session_id): row for row in state.sessions().collect()}
+    assert {(*key, row.status) for key, row in rows.items()} == set(entries)
+    assert sorted(row.status for row in rows.values()) == ["closed", "live", "live", "pending_end"]
+    closed, live, pending = rows["d2", 2], rows["d1", 1], rows["d3", 3]
+    assert (closed.end_reason, closed.revision) == ("reported", 0)
+    assert closed.started_at <= closed.ended_at <= closed.since_at
+    assert live.started_at <= live.opened_at
+    assert (live.ended_at, live.since_at, live.platform) == (None, None, "pc")
+    assert (pending.started_at, pending.end_reason) == (None, None)
+    assert pending.ended_at <= pending.since_at
+
+    assert sorted(row.grouping_key for row in state.timers().collect()) == sorted(key for key, _ in timers)
+    assert [row.session_id for row in state.of_device("d2").collect()] == [2, 4]
+    assert state.of_device("nobody").count() == 0
+    assert state.fullest_device() == state.largest_devices(1).first().device_id == "d2"
+    assert state.of_device(None).count() == 0
+
+    partitions = state.by_partition().collect()
+    sums = {
+        name: sum(row[name] for row in partitions) for name in ("devices", "live", "closed", "pending_ends", "timers")
+    }
+    assert sums == {"devices": 3, "live": 2, "closed": 1, "pending_ends": 1, "timers": len(timers)}
+
+
+def test_a_folder_without_state_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="holds no state"):
+        StateReader(spark, tmp_path).sessions()
+
+
+def test_a_state_before_its_first_micro_batch_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "sessionize" / "state").mkdir(parents=True)
+    with pytest.raises(ConfigurationError, match=r"cannot be read .* try again after the next micro-batch"):
+        StateReader(spark, tmp_path).sessions()

@@ -1,0 +1,274 @@
+"""An erasure removes an account from every table and file, and removes nothing of other players."""
+
+import hmac
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionization.errors import CheckpointError, ConfigurationError
+from sessionization.ops import erase as ops
+from sessionization.ops.maintain import maintenance_steps
+from sessionization.ops.maintenance_settings import EraseSettings
+from sessionization.spark.checkpoint.folder import ROLLUP
+from sessionization.spark.input.parse import EventTimeLimits, parse
+from sessionization.spark.operator.codec import OUTPUT_SCHEMA
+from sessionization.spark.output.sinks import ArchiveSink, to_session_changes
+from sessionization.spark.tables import rollup
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import BACKFILL, QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS, Table
+from tests.checkpoint.test_folder import reopened
+from tests.output.test_sinks import a_change
+from tests.tables.warehouse import empty_tables
+
+pytestmark = pytest.mark.spark
+
+ANN, BOB, CID = "ann-4711", "bob-4711", "ann-47"
+TABLES = (SESSION_CHANGES, SESSIONS, RAW_EVENTS, QUARANTINE, BACKFILL)
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def message(session_id: int, event: str, account_id: str | None = None, device: str = "d1") -> bytes:
+    fields: dict[str, Any] = {"appSessionId": session_id, "eventId": f"ApplicationSession{event}"}
+    fields |= {"hostPcId": device, "timestamp": AT.isoformat(timespec="milliseconds")}
+    return json.dumps(fields | ({} if account_id is None else {"psnAccountId": account_id})).encode()
+
+
+ANN_MESSAGES = [
+    message(1, "Start", ANN), message(1, "EndBi"), message(3, "Start", None, "d2"), message(3, "EndBi", ANN, "d2"),
+    message(4, "EndBi", ANN, "d2"), message(5, "EndBi", ANN, "d3"), message(6, "Unknown", ANN),
+    message(7, "Start", ANN)[:-2], message(8, "Start", ANN).replace(b"ann", b"\\u0061nn"),
+]  # fmt: skip
+OTHER_MESSAGES = [
+    message(2, "Start", BOB), message(2, "EndBi", BOB), message(4, "Start", BOB, "d2"), message(9, "Start", CID),
+    message(4, "EndBi", None, "d2"), message(9, "EndBi"), message(7, "Start", BOB)[:-2], message(7, "Start", CID)[:-2],
+]  # fmt: skip
+
+
+def an_end(session_id: int, account_id: str | None, device: str = "d1", **fields: object) -> tuple:
+    return a_change(
+        device_id=device, session_id=session_id, account_id=account_id, change="ended", ended_ms=1_763_726_400_000,
+        **{"end_reason": "reported"} | fields,
+    )  # fmt: skip
+
+
+CHANGES = [
+    a_change(session_id=1, account_id=ANN), an_end(1, ANN), a_change(session_id=2, account_id=BOB), an_end(2, BOB),
+    a_change(device_id="d2", session_id=3), an_end(3, ANN, "d2"),
+    a_change(device_id="d2", session_id=4, account_id=BOB),
+    an_end(4, ANN, "d2", end_reason="orphaned", started_ms=None, duration_ms=None), an_end(4, BOB, "d2"),
+    an_end(5, ANN, "d3", end_reason="orphaned", started_ms=None, duration_ms=None),
+    a_change(session_id=9, account_id=CID),
+    # An orphaned End of ANN, then a Start of BOB: the row is BOB's, and the end that it shows is ANN's.
+    an_end(10, ANN, "d4", end_reason="orphaned", started_ms=None, duration_ms=None),
+    a_change(device_id="d4", session_id=10, account_id=BOB),
+]  # fmt: skip
+OTHER_SESSIONS = {("d1", 2, BOB), ("d2", 4, BOB), ("d1", 9, CID), ("d4", 10, BOB)}
+
+
+def catch_up(spark: SparkSession, location: TableLocation, checkpoints: Path) -> None:
+    """Do what the query `rollup` does, until it has read everything."""
+    rows = location.read(spark.readStream.option("skipChangeCommits", "true"), SESSION_CHANGES)
+    merging = rows.where("change != 'heartbeat'").writeStream.foreachBatch(
+        lambda batch, _: rollup.merge(location.delta_table(batch.sparkSession, SESSIONS), batch)
+    )
+    query = merging.option("checkpointLocation", str(checkpoints / ROLLUP)).trigger(availableNow=True).start()
+    assert query.awaitTermination(120)
+
+
+@pytest.fixture
+def location(spark: SparkSession, tmp_path: Path) -> TableLocation:
+    location = TableLocation(tmp_path / "warehouse")
+    empty_tables(spark, location, owner=reopened(tmp_path / "checkpoints").id)
+    rows = [("pc_sessions", None, None, "f", AT, value, AT.date()) for value in ANN_MESSAGES + OTHER_MESSAGES]
+    messages = spark.createDataFrame(rows, RAW_EVENTS.schema)
+    archive = ArchiveSink(location, "archive", "writer", lambda _: None, ())
+    archive(parse(messages, EventTimeLimits(1_000, 1_000)), 0)
+    changes = to_session_changes(spark.createDataFrame(CHANGES, OUTPUT_SCHEMA))
+    location.append(changes, SESSION_CHANGES)
+    catch_up(spark, location, tmp_path / "checkpoints")
+    # Like a later MERGE, this leaves rows that a deletion vector hides.
+    spark.sql(
+        f"UPDATE {location.sql_name('sessions')} SET updated_at = updated_at + INTERVAL 1 SECOND WHERE device_id = 'd2'"
+    )
+    location.overwrite(location.read(spark.read, SESSIONS), BACKFILL)
+    return location
+
+
+@pytest.fixture
+def settings(location: TableLocation) -> EraseSettings:
+    assert location.warehouse is not None
+    return EraseSettings(
+        warehouse=location.warehouse, checkpoints=location.warehouse.parent / "checkpoints", account=(ANN,)
+    )
+
+
+class FakeState:
+    """A stand-in for the operator's state."""
+
+    def __init__(self, spark: SparkSession, _checkpoints: Path) -> None:
+        self._spark = spark
+
+    def sessions(self) -> Any:
+        rows = [("d1", 1, ANN), ("d2", 3, None), ("d2", 4, BOB), ("d2", 4, None), ("d9", 1, None)]
+        return self._spark.createDataFrame(rows, "device_id string, session_id bigint, account_id string")
+
+
+class EmptyFakeState(FakeState):
+    def sessions(self) -> Any:
+        return super().sessions().where("false")
+
+
+def sessions_in(spark: SparkSession, location: TableLocation, table: Table) -> set[tuple]:
+    return {
+        tuple(row) for row in location.read(spark.read, table).select("device_id", "session_id", "account_id").collect()
+    }
+
+
+def shown_ends(spark: SparkSession, location: TableLocation, table: Table) -> dict[int, tuple]:
+    """By session id: account, end reason, and the end reason and account of the internal `_shown_end`."""
+    rows = location.read(spark.read, table).where("_shown_end IS NOT NULL")
+    return {
+        row.session_id: (row.account_id, row.end_reason, row._shown_end.end_reason, row._shown_end.account_id)
+        for row in rows.collect()
+    }
+
+
+def messages(spark: SparkSession, location: TableLocation, table: Table) -> list[bytes]:
+    rows = location.read(spark.read, table).where("value IS NOT NULL").select("value")
+    return sorted(bytes(row.value) for row in rows.collect())
+
+
+def positions(spark: SparkSession, location: TableLocation) -> list[tuple]:
+    """Where messages came from; a warm start reads this from the table."""
+    rows = location.read(spark.read, RAW_EVENTS).select("stream", "partition", "offset", "file", "ingested_at")
+    return sorted(map(tuple, rows.collect()), key=str)
+
+
+def files_that_contain(folder: Path, text: str) -> Iterator[Path]:
+    """The files that contain a text, also those that no table log names. Parquet is decoded, others are bytes."""
+    for file in folder.rglob("*"):
+        if file.is_file():
+            content = repr(pq.ParquetFile(file).read().to_pylist()) if file.suffix == ".parquet" else ""
+            if text in content or text.encode() in file.read_bytes():
+                yield file.relative_to(folder)
+
+
+def test_an_erasure_removes_an_account_from_tables_and_files_and_leaves_others_unchanged(
+    spark: SparkSession, location: TableLocation, settings: EraseSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert location.warehouse is not None
+    assert settings.checkpoints is not None
+    (settings.checkpoints / "sessionize" / "state").mkdir(parents=True)
+    monkeypatch.setattr(ops, "StateReader", FakeState)
+    assert {SESSIONS.name, RAW_EVENTS.name, BACKFILL.name} <= {
+        file.parts[0] for file in files_that_contain(location.warehouse, ANN)
+    }
+    assert shown_ends(spark, location, SESSIONS)[10] == (BOB, "reported", "orphaned", ANN)
+
+    positions_before = positions(spark, location)
+    receipt = ops.erase(settings, lambda _: None)
+    assert sessions_in(spark, location, SESSIONS) == sessions_in(spark, location, SESSION_CHANGES) == OTHER_SESSIONS
+    assert positions(spark, location) == positions_before, "a file without a row would be read again by a warm start"
+    assert messages(spark, location, RAW_EVENTS) == sorted(OTHER_MESSAGES)
+    counts = {"raw_events": 9, "quarantine": 2, "session_changes": 7, "sessions_backfill": 3, "sessions": 3}
+    assert receipt.deleted == counts
+    assert (receipt.unnamed, receipt.state) == (2, 2)
+    assert ANN not in str(receipt)
+    for table in TABLES:
+        history = location.delta_table(spark, table).history().select("operationParameters", "userMetadata")
+        assert ANN not in str(history.collect()), "what deletes a name must not write it down"
+    for table in (SESSIONS, BACKFILL):
+        assert shown_ends(spark, location, table) == {
+            2: (BOB, "reported", "reported", BOB),
+            4: (BOB, "reported", "reported", BOB),
+            10: (BOB, "reported", "orphaned", None),
+        }
+
+    # Later, the statements of maintain delete the files that no table refers to.
+    monkeypatch.setattr(ops, "StateReader", EmptyFakeState)
+    spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    try:
+        properties = {table.name: location.properties(spark, table) for table in TABLES}
+        for step in maintenance_steps(location, 1, dict.fromkeys(properties, 0), properties):
+            spark.sql(step.sql)
+    finally:
+        spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
+    assert {file.parts[1] for file in files_that_contain(location.warehouse, ANN)} <= {"_delta_log"}, (
+        "until the log is cleaned"
+    )
+
+    second_receipt = ops.erase(settings, lambda _: None)
+    assert set(second_receipt.deleted.values()) == {0}
+    assert (second_receipt.unnamed, second_receipt.state) == (0, 0)
+
+
+@pytest.mark.long
+def test_an_erasure_is_refused_until_rollup_has_read_all_changes(
+    spark: SparkSession, location: TableLocation, settings: EraseSettings
+) -> None:
+    assert settings.checkpoints is not None
+    late_changes = [a_change(session_id=11, account_id=ANN), an_end(11, ANN)]
+    location.append(to_session_changes(spark.createDataFrame(late_changes, OUTPUT_SCHEMA)), SESSION_CHANGES)
+    location.delta_table(spark, SESSION_CHANGES).optimize().executeCompaction()
+    with pytest.raises(CheckpointError, match="rollup has not read all of session_changes"):
+        ops.erase(settings, lambda _: None)
+    assert messages(spark, location, RAW_EVENTS) == sorted(ANN_MESSAGES + OTHER_MESSAGES)
+
+    catch_up(spark, location, settings.checkpoints)
+    assert ops.erase(settings, lambda _: None).deleted["sessions"] == 4
+    catch_up(spark, location, settings.checkpoints)
+    assert sessions_in(spark, location, SESSIONS) == OTHER_SESSIONS
+
+
+@pytest.mark.long
+def test_sessions_deleted_by_retention_are_found_through_their_changes_even_by_a_second_run(
+    spark: SparkSession, location: TableLocation, settings: EraseSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark.sql(f"DELETE FROM {location.sql_name(SESSIONS.name)} WHERE session_id IN (1, 3, 4)")
+    touched: list[Table] = []
+
+    def cut_off(erasure: Any, table: Table, *rest: Any) -> int:
+        touched.append(table)
+        if touched.count(SESSION_CHANGES) > 1:
+            raise InterruptedError
+        return delete_matching(erasure, table, *rest)
+
+    delete_matching = ops._Erasure._delete_matching
+    with monkeypatch.context() as patch:
+        patch.setattr(ops._Erasure, "_delete_matching", cut_off)
+        with pytest.raises(InterruptedError):
+            ops.erase(settings, lambda _: None)
+    assert sessions_in(spark, location, SESSION_CHANGES) > OTHER_SESSIONS
+    ops.erase(settings, lambda _: None)
+    assert sessions_in(spark, location, SESSION_CHANGES) == OTHER_SESSIONS
+    assert sessions_in(spark, location, SESSIONS) == OTHER_SESSIONS - {("d2", 4, BOB)}
+    assert messages(spark, location, RAW_EVENTS) == sorted(OTHER_MESSAGES)
+
+
+def test_the_receipt_holds_hashes_of_accounts_under_the_callers_key_or_none(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_bytes(b"0123456789abcdef\n")
+    assert ops._hashes([ANN], None) == []
+    assert ops._hashes([ANN], key) == [hmac.new(b"0123456789abcdef", ANN.encode(), "sha256").hexdigest()]
+    key.write_bytes(b"short\n")
+    with pytest.raises(ConfigurationError, match="holds 5 bytes"):
+        ops._hashes([ANN], key)
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        ops._hashes([ANN], tmp_path / "none")
+
+
+@pytest.mark.parametrize("account", [",", "", " "])
+def test_an_account_without_a_letter_or_digit_is_refused(tmp_path: Path, account: str) -> None:
+    with pytest.raises(ValueError, match="has no letter or digit"):
+        EraseSettings(warehouse=tmp_path, checkpoints=tmp_path, account=("ann", account))
+
+
+def test_an_erasure_without_an_account_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="--account is missing"):
+        ops.erase(EraseSettings(warehouse=tmp_path, checkpoints=tmp_path), lambda _: None)

@@ -1,0 +1,194 @@
+"""Jobs that change the tables wait for one another, and are refused without a checkpoint or tables."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from sessionization.errors import CheckpointError, ConfigurationError, StoppedError
+from sessionization.job import shutdown
+from sessionization.job.sessionize_job import JobCallbacks, run
+from sessionization.ops import land_changes
+from sessionization.ops.exclusive_tables import open_tables_exclusively
+from sessionization.ops.maintenance_settings import EraseSettings, LandChangesSettings, MaintainSettings
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import TABLES
+from tests.checkpoint.batch_logs import write_batch_logs
+from tests.checkpoint.test_folder import reopened
+
+
+def expect_no_line(line: str) -> None:
+    raise AssertionError(line)
+
+
+@pytest.mark.parametrize("settings_type", [MaintainSettings, EraseSettings])
+def test_a_folder_that_is_no_checkpoint_is_refused_and_not_changed(
+    tmp_path: Path, settings_type: type[MaintainSettings | EraseSettings]
+) -> None:
+    (tmp_path / "another").mkdir()
+    for name in ("another", "none"):
+        settings = settings_type(warehouse=tmp_path / "warehouse", checkpoints=tmp_path / name)
+        refused = pytest.raises(CheckpointError, match=f"--checkpoints .*/{name} holds no layout.json: give the folder")
+        with refused, open_tables_exclusively(settings, TABLES, expect_no_line):
+            pytest.fail("no checkpoint")
+    assert [path.name for path in tmp_path.rglob("*")] == ["another"]
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    (tmp_path / "warehouse/session_changes/_delta_log").mkdir(parents=True)
+    return tmp_path / "warehouse"
+
+
+def stop_that_is_set() -> threading.Event:
+    """Returns a stop that is set: a job that would have to wait gives up."""
+    stop = threading.Event()
+    stop.set()
+    return stop
+
+
+@pytest.mark.parametrize("settings_type", [MaintainSettings, EraseSettings])
+def test_maintenance_and_erasure_wait_for_a_landing_job(
+    tmp_path: Path, warehouse: Path, settings_type: type[MaintainSettings | EraseSettings]
+) -> None:
+    reopened(tmp_path / "checkpoints")
+    settings = settings_type(warehouse=warehouse, checkpoints=tmp_path / "checkpoints")
+    lines: list[str] = []
+    stopped = pytest.raises(StoppedError, match="stopped while waiting for process")
+    with (
+        TableLocation(warehouse).lock_for_maintenance(expect_no_line),
+        stopped,
+        open_tables_exclusively(settings, TABLES, lines.append, stop_that_is_set()),
+    ):
+        pytest.fail("two jobs at once")
+    assert lines[0].endswith(f"which still uses --warehouse {warehouse}")
+
+
+@pytest.mark.parametrize("settings_type", [MaintainSettings, EraseSettings])
+def test_maintenance_and_erasure_wait_for_a_stream_with_another_checkpoint(
+    tmp_path: Path, warehouse: Path, settings_type: type[MaintainSettings | EraseSettings]
+) -> None:
+    """A warm start may have moved the tables to another checkpoint than the given one."""
+    reopened(tmp_path / "checkpoints")
+    settings = settings_type(warehouse=warehouse, checkpoints=tmp_path / "checkpoints")
+    stopped = pytest.raises(StoppedError, match="stopped while waiting for process")
+    with TableLocation(warehouse).lock_for_stream(expect_no_line):
+        with stopped, open_tables_exclusively(settings, TABLES, lambda _: None, stop_that_is_set()):
+            pytest.fail("two jobs at once")
+        with TableLocation(warehouse).lock_for_maintenance(expect_no_line):  # a landing job can still run
+            pass
+
+
+def test_only_one_stream_writes_the_tables_whatever_its_checkpoint(tmp_path: Path, warehouse: Path) -> None:
+    """A hung stream would go on writing after a warm start with its tables."""
+    (tmp_path / "in").mkdir()
+    settings = SessionizeSettings(input=tmp_path / "in", warehouse=warehouse, checkpoints=tmp_path / "new")
+    lines: list[str] = []
+    stopped = pytest.raises(StoppedError, match="stopped while waiting for process")
+    with TableLocation(warehouse).lock_for_stream(expect_no_line), stopped:
+        run(settings, stop_that_is_set(), JobCallbacks(lines.append))
+    assert lines[0].endswith(f"which still uses --warehouse {warehouse}")
+    assert not (tmp_path / "new/layout.json").exists()
+
+
+def test_a_landing_job_is_stopped_between_two_micro_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If it stopped within one, it would append those rows again, even after an account was erased."""
+    query = BusyQuery(committed_after=3)
+    monkeypatch.setattr(shutdown, "last_engine_progress", lambda _: query.progress())
+    land_changes.wait_and_stop(query, tmp_path, stop_that_is_set(), None, expect_no_line)
+    assert query.stopped_at == 3
+
+
+def test_a_landing_job_that_takes_too_long_is_cut_off_and_reports_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = BusyQuery(committed_after=10**9)
+    write_batch_logs(tmp_path, started=7, committed=6)
+    monkeypatch.setattr(shutdown, "last_engine_progress", lambda _: query.progress())
+    monkeypatch.setattr(land_changes, "REST_WITHIN_S", 0)
+    lines: list[str] = []
+    land_changes.wait_and_stop(query, tmp_path, stop_that_is_set(), None, lines.append)
+    assert lines == ["the query is cut off within a micro-batch, which the next start repeats"]
+
+
+class BusyQuery:
+    """A query in a micro-batch, which is committed after `committed_after` calls of `progress`."""
+
+    isActive = True  # noqa: N815 - PySpark's name
+    stopped_at: int | None = None
+
+    def __init__(self, committed_after: int) -> None:
+        self._committed_after = committed_after
+        self._calls = 0
+
+    @property
+    def status(self) -> dict[str, bool]:
+        return {"isTriggerActive": True}
+
+    def progress(self) -> dict[str, int]:
+        self._calls += 1
+        return {"batchId": int(self._calls > self._committed_after)}
+
+    def exception(self) -> None:
+        return None
+
+    def stop(self) -> None:
+        self.stopped_at = self._calls - 1
+
+
+def test_a_landing_job_waits_for_maintenance(tmp_path: Path, warehouse: Path) -> None:
+    settings = LandChangesSettings(bootstrap_servers="none:1", warehouse=warehouse, checkpoints=tmp_path / "landing")
+    lines: list[str] = []
+    with (
+        TableLocation(warehouse).lock_for_maintenance(expect_no_line),
+        pytest.raises(StoppedError, match="stopped while waiting"),
+    ):
+        land_changes.land_changes(settings, lines.append, stop_that_is_set())
+    assert lines[0].endswith(f"which still uses --warehouse {warehouse}")
+
+
+def test_a_landing_job_is_refused_where_there_are_no_tables(tmp_path: Path) -> None:
+    """A sessionize job that starts at the same moment would create them while no job holds their lock."""
+    warehouse = tmp_path / "warehouse"
+    settings = LandChangesSettings(bootstrap_servers="none:1", warehouse=warehouse, checkpoints=tmp_path / "landing")
+    with pytest.raises(ConfigurationError, match=f"{warehouse} does not hold session_changes: give the location"):
+        land_changes.land_changes(settings, expect_no_line, stop_that_is_set())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_landing_job_is_refused_with_another_topic_than_before(tmp_path: Path, warehouse: Path) -> None:
+    """The unread rest of the first topic would never be landed."""
+    checkpoints = tmp_path / "landing"
+    settings = LandChangesSettings(
+        bootstrap_servers="none:1", output_topic="b", warehouse=warehouse, checkpoints=checkpoints
+    )
+    offsets = checkpoints / "land_changes/offsets"
+    offsets.mkdir(parents=True)
+    (offsets / "0").write_text('v1\n{"batchTimestampMs":1}\n{"a":{"0":5}}')
+    with pytest.raises(
+        CheckpointError, match=f"{checkpoints} was created with --output-topic a, not b: give the same again"
+    ):
+        land_changes.land_changes(settings, expect_no_line, stop_that_is_set())
+    (offsets / "0").write_text('v1\n{"batchTimestampMs":1}\n{"b":{"0":5}}')
+    with (
+        TableLocation(warehouse).lock_for_maintenance(expect_no_line),
+        pytest.raises(StoppedError, match="stopped while waiting"),
+    ):
+        land_changes.land_changes(settings, lambda _: None, stop_that_is_set())
+
+
+def test_the_lock_is_hidden_from_readers_and_exists_only_where_there_are_tables(
+    tmp_path: Path, warehouse: Path
+) -> None:
+    for location in (
+        TableLocation(tmp_path / "none"),
+        TableLocation(tmp_path),
+        TableLocation(catalog="main", schema="games"),
+    ):
+        with location.lock_for_maintenance(expect_no_line), location.lock_for_maintenance(expect_no_line):
+            pass
+    with TableLocation(warehouse).lock_for_maintenance(expect_no_line):
+        pass
+    assert {path.name for path in tmp_path.iterdir()} == {"warehouse"}
+    assert {path.name for path in warehouse.iterdir()} == {"session_changes", "_lock"}

@@ -1,0 +1,271 @@
+"""Invariants of the state: a damaged state built by hand breaks each one, and the state of a job breaks none."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from zlib import crc32
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
+
+from sessionization.core.events import EndReason, Platform
+from sessionization.core.heartbeat_grid import grid_for_key
+from sessionization.core.session_state import (
+    Closed,
+    Live,
+    PendingEnd,
+    Rules,
+    RulesInForce,
+    SessionState,
+    next_timer_ms,
+)
+from sessionization.errors import CheckpointError, ConfigurationError, StateError
+from sessionization.ops import inspect_state as inspecting
+from sessionization.ops.inspect_state import inspect_state, state_context
+from sessionization.ops.invariants import (
+    ONE_LIVE,
+    ONE_TIMER,
+    RIGHT_INSTANT,
+    StateContext,
+    Violation,
+    find_violations,
+    invariant_names,
+)
+from sessionization.ops.maintenance_settings import InspectSettings
+from sessionization.ops.state_reader import StateReader
+from sessionization.spark.checkpoint.folder import SESSIONIZE
+from sessionization.spark.checkpoint.state_layout import StateLayout
+from sessionization.spark.operator.codec import STATE_SCHEMA, encode_entry
+from tests.job.test_stream import Job, message, wait_for
+
+pytestmark = pytest.mark.spark
+
+RULES = Rules(heartbeat_ms=1_000, session_timeout_ms=60_000, late_retention_ms=5_000, max_sessions_per_device=3)
+CLOCK = 1_800_000_000_000
+PARTITIONS = 4
+GROUPS = 3
+LIVE = Live(CLOCK - 9_000, CLOCK - 8_000, "a", Platform.PC)
+CLOSED = Closed(CLOCK - 30_000, CLOCK - 20_000, EndReason.REPORTED, 1, 9, None, Platform.CONSOLE, CLOCK - 2_000, 0)
+WAITING = PendingEnd(CLOCK - 40_000, 7, "b", Platform.PC, CLOCK - 3_000, 1)
+
+ENTRIES = StructType(
+    [
+        StructField("grouping_key", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("bucket", LongType()),
+        StructField("device_id", StringType()),
+        StructField("session_id", LongType()),
+        *STATE_SCHEMA.fields,
+    ]
+)
+TIMERS = StructType(
+    [
+        StructField("grouping_key", StringType()),
+        StructField("due_at", TimestampType()),
+        StructField("partition", IntegerType()),
+    ]
+)
+
+
+class State:
+    """A correct state, built device by device, which tests then damage."""
+
+    def __init__(self, spark: SparkSession, groups: int | None = None) -> None:
+        self.spark, self.groups = spark, groups
+        self.context = StateContext(CLOCK, RulesInForce(RULES), StateLayout(groups), PARTITIONS)
+        self.entries: list[list] = []
+        self.timers: list[list] = []
+
+    def remember(self, device_id: str, **sessions: SessionState) -> None:
+        key = device_id if self.groups is None else str(crc32(device_id.encode()) % self.groups)
+        bucket = None if self.groups is None else crc32(device_id.encode()) // self.groups % 64
+        for name, entry in sessions.items():
+            self.entries.append([key, None, bucket, device_id, int(name[1:]), *encode_entry(entry)])
+        self.timers.append([key, next_timer_ms(sessions.values(), CLOCK, grid_for_key(key, 1_000), RULES), None])
+
+    def with_partitions(self) -> "State":
+        """Give each row the partition in which Spark stores its key."""
+        keys = self.spark.createDataFrame([row[:1] for row in self.timers], "key string")
+        at = dict(keys.select("key", F.pmod(F.hash("key"), F.lit(PARTITIONS))).collect())
+        for row in self.entries:
+            row[1] = at[row[0]]
+        for row in self.timers:
+            row[2] = at[row[0]]
+        return self
+
+    def add_devices(self, name: str) -> "DeviceRows":
+        """Add three devices with a key each: one with all kinds of entries, one with a live session, one at rest."""
+        entries, timers = len(self.entries), len(self.timers)
+        self.remember(f"{name}, d1", s1=WAITING, s2=CLOSED, s3=LIVE)
+        self.remember(f"{name}, d2", s1=LIVE)
+        self.remember(f"{name}, d4", s1=CLOSED)
+        return DeviceRows(self.entries[entries:], self.timers[timers:])
+
+    def find_violations(self) -> list[Violation]:
+        timers = [[key, datetime.fromtimestamp(due / 1_000, UTC), at] for key, due, at in self.timers]
+        entries = self.spark.createDataFrame(self.entries, ENTRIES)
+        return find_violations(entries, self.spark.createDataFrame(timers, TIMERS), self.context)
+
+
+@dataclass
+class DeviceRows:
+    """The rows of some devices of a state, which a damage changes, adds or removes."""
+
+    entries: list[list]
+    timers: list[list]
+
+
+COLUMN = {name: at for at, name in enumerate(ENTRIES.names)}
+
+
+def set_entry(row: int, **values: object) -> Callable[[DeviceRows], None]:
+    def damage(rows: DeviceRows) -> None:
+        for name, value in values.items():
+            rows.entries[row][COLUMN[name]] = value
+
+    return damage
+
+
+def set_timer(row: int, column: int, value: Callable[[object], object]) -> Callable[[DeviceRows], None]:
+    def damage(rows: DeviceRows) -> None:
+        rows.timers[row][column] = value(rows.timers[row][column])
+
+    return damage
+
+
+def add_entry(row: int, session_id: int, entry: SessionState) -> Callable[[DeviceRows], None]:
+    """Adds one more entry to the device of a row."""
+
+    def damage(rows: DeviceRows) -> None:
+        rows.entries.append([*rows.entries[row][: COLUMN["session_id"]], session_id, *encode_entry(entry)])
+
+    return damage
+
+
+D1_WAITS, D1_CLOSED, D1_LIVE, D2, D4 = range(5)
+DAMAGES = {
+    "an entry is live, closed or a pending end": set_entry(D1_WAITS, status="asleep"),
+    "an entry has all that its status needs and no more": set_entry(D2, foreground_s=5),
+    "an entry says what this version knows": set_entry(D4, end_reason="orphaned"),
+    "no session ends before it starts": set_entry(D4, ended_ms=CLOCK - 30_001),
+    "no entry is from after its micro-batch": set_entry(D2, opened_ms=CLOCK + 1),
+    "no entry is past its deadline": set_entry(D2, opened_ms=CLOCK - 61_000),
+    "an entry lies under its device's grouping key, in its bucket": set_entry(
+        D4, device_id="an entry lies under its device's grouping key, in its bucket, d9"
+    ),
+    "an entry lies in its grouping key's partition": set_entry(D4, partition=99),
+    ONE_LIVE: add_entry(D2, 2, LIVE),
+    "a device remembers a session once": add_entry(D1_CLOSED, 2, replace(CLOSED, ended_ms=CLOCK - 30_000, place=7)),
+    "no two entries of a device have the same place": set_entry(D1_CLOSED, place=1),
+    "a device remembers no more than its bound": add_entry(D1_WAITS, 4, replace(WAITING, place=8)),
+    "a live session is its device's last": set_entry(D1_CLOSED, started_ms=CLOCK - 5_000, ended_ms=CLOCK - 4_000),
+    "the sessions of a device do not overlap": set_entry(D1_CLOSED, ended_ms=CLOCK - 8_999),
+    "a timer is set where something is remembered": lambda rows: rows.timers.pop(),
+    "no timer is set where nothing is remembered": lambda rows: rows.entries.pop(),
+    "no timer is overdue": set_timer(1, 1, lambda _: CLOCK),
+    "a timer lies in its grouping key's partition": set_timer(1, 2, lambda _: 99),
+    ONE_TIMER: lambda rows: rows.timers.append([rows.timers[1][0], rows.timers[1][1] + 1_000, rows.timers[1][2]]),
+    RIGHT_INSTANT: set_timer(2, 1, lambda due: due + 1_000),
+}
+ALSO_BROKEN = {
+    "no timer is overdue": {RIGHT_INSTANT},
+    "a device remembers a session once": {
+        "a device remembers no more than its bound",
+        "the sessions of a device do not overlap",
+    },
+    ONE_LIVE: {"a live session is its device's last"},
+}
+"""The other invariants that a damage necessarily breaks as well."""
+
+
+def test_a_correct_state_breaks_no_invariant_and_each_damage_breaks_its_own(spark: SparkSession) -> None:
+    state = State(spark)
+    rows_by_invariant = {invariant: state.add_devices(invariant) for invariant in DAMAGES}
+    state.with_partitions()
+    assert state.find_violations() == []
+    assert set(invariant_names(state.context)) == DAMAGES.keys()
+
+    for invariant, damage in DAMAGES.items():
+        damage(rows_by_invariant[invariant])
+    state.entries = [row for rows in rows_by_invariant.values() for row in rows.entries]
+    state.timers = [row for rows in rows_by_invariant.values() for row in rows.timers]
+    expected = Counter(DAMAGES.keys())
+    for also_broken in ALSO_BROKEN.values():
+        expected.update(also_broken)
+    found = state.find_violations()
+    assert {violation.invariant: violation.count for violation in found} == expected
+    for violation in found:
+        causes = {violation.invariant} | {
+            invariant for invariant, also_broken in ALSO_BROKEN.items() if violation.invariant in also_broken
+        }
+        assert any(invariant in violation.example for invariant in causes), violation
+
+
+def test_a_device_of_a_group_lies_in_its_bucket_or_in_the_recent_one(spark: SparkSession) -> None:
+    state = State(spark, GROUPS)
+    for number in range(3):
+        state.remember(f"d{number}", s1=CLOSED, s2=LIVE)
+    state.timers = [
+        [key, grid_for_key(key, 1_000).after(CLOCK), None] for key in sorted({row[0] for row in state.timers})
+    ]
+    state.with_partitions()
+    state.entries[0][COLUMN["bucket"]] = -1
+    assert state.find_violations() == []
+    state.entries[2][COLUMN["bucket"]] = (1 + crc32(b"d1") // GROUPS) % 64
+    assert [str(violation) for violation in state.find_violations()] == [
+        "an entry lies under its device's grouping key, in its bucket: 1 times not, as for device d1 session 1"
+    ]
+
+
+def test_timers_of_former_rules_are_accepted_while_they_may_still_exist(spark: SparkSession) -> None:
+    state = State(spark)
+    set_timer(1, 1, lambda due: due + 300)(state.add_devices(""))
+    state.with_partitions()
+    former = replace(RULES, late_retention_ms=9_000)
+    for ago_ms, expected in ((9_999, []), (10_001, [RIGHT_INSTANT])):
+        state.context = replace(state.context, in_force=RulesInForce(RULES, former, CLOCK - ago_ms))
+        assert [violation.invariant for violation in state.find_violations()] == expected
+
+
+@pytest.mark.parametrize("device_groups", [pytest.param(None, marks=pytest.mark.long), 2])
+def test_the_state_of_a_job_breaks_no_invariant(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device_groups: int | None
+) -> None:
+    job = Job(spark, tmp_path, device_groups=device_groups, late_retention="1h")
+    settings = InspectSettings(checkpoints=job.settings.checkpoints, device="d1")
+    with pytest.raises(CheckpointError, match=r"holds no layout\.json"):
+        inspect_state(settings, lambda _: None)
+    with job.running(SESSIONIZE):
+        with pytest.raises(ConfigurationError, match="holds no state"):
+            StateReader(spark, tmp_path).at_newest()
+        job.send(
+            message(1, "Start", "d1"), message(2, "Start", "d2"), message(2, "EndBi", "d2"), message(3, "EndBi", "d3"),
+            message(4, "Start", "d2"),
+        )  # fmt: skip
+        wait_for(lambda: job.count(change="heartbeat") >= 2, "heartbeats")
+        lines: list[str] = []
+        inspect_state(settings, lines.append)  # while the stream runs
+        assert lines[-1] == f"{len(DAMAGES)} invariants hold"
+    lines.clear()
+    inspect_state(settings, lines.append)
+    assert lines[-1] == f"{len(DAMAGES)} invariants hold"
+    devices, live, closed, pending_ends, timers = map(int, lines[1].splitlines()[-1].split()[1:])
+    assert (devices, live, closed, pending_ends) == (3, 2, 1, 1)
+    assert timers in ({1, 2} if device_groups else {3})
+    assert lines[-2].splitlines()[1].split()[:3] == ["d1", "1", "live"]
+
+    reader = StateReader(spark, settings.checkpoints)
+    broken_counts = {row.invariant: row.broken for row in inspecting.invariant_frame(reader).collect()}
+    assert (len(broken_counts), set(broken_counts.values())) == (len(DAMAGES), {0})
+    with_early_clock = lambda *arguments: replace(state_context(*arguments), clock_ms=0)  # noqa: E731
+    monkeypatch.setattr(inspecting, "state_context", with_early_clock)
+    broken_counts = {row.invariant: row.broken for row in inspecting.invariant_frame(reader).collect()}
+    assert broken_counts["no entry is from after its micro-batch"] == 4
+    with pytest.raises(
+        StateError, match=r"of 20 invariants do not hold \(no entry is from after its micro-batch: 4 times not"
+    ):
+        inspect_state(settings, lines.append)

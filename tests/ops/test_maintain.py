@@ -1,0 +1,175 @@
+"""Maintenance on real tables, with the job's own statements: it damages nothing that runs at the same time."""
+
+import json
+import os
+import re
+import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from sessionization.clock import wall_clock_ms
+from sessionization.durations import DAY_MS, HOUR_MS
+from sessionization.errors import CheckpointError
+from sessionization.ops import maintain as ops
+from sessionization.ops.input_files import delete_read_files
+from sessionization.ops.maintenance_settings import MaintainSettings
+from sessionization.spark.checkpoint.folder import ARCHIVE, ROLLUP, SESSIONIZE
+from sessionization.spark.input.source import file_messages
+from sessionization.spark.input.ticks import tick_stream
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import (
+    BACKFILL,
+    QUARANTINE,
+    RAW_EVENTS,
+    RETENTION_PROPERTIES,
+    SESSION_CHANGES,
+    SESSIONS,
+    STREAM_PROGRESS,
+    TABLES,
+    retention_ms_of,
+)
+from tests.checkpoint.test_folder import reopened
+from tests.tables.warehouse import empty_tables
+
+pytestmark = pytest.mark.spark
+
+MESSAGE = (
+    "'pc_sessions' AS stream", "CAST(NULL AS int) AS partition", "CAST(NULL AS bigint) AS offset", "'f' AS file",
+    "current_timestamp() AS ingested_at", "X'FF' AS value",
+    "date_sub(current_date(), CAST(id % 2 AS int)) AS ingest_date",
+)  # fmt: skip
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> MaintainSettings:
+    return MaintainSettings(warehouse=tmp_path / "warehouse", checkpoints=tmp_path / "checkpoints")
+
+
+def test_past_days_become_one_file_each_and_no_row_is_lost(spark: SparkSession, settings: MaintainSettings) -> None:
+    location = TableLocation(settings.warehouse)
+    empty_tables(spark, location, owner=reopened(settings.checkpoints).id)
+    for _ in range(2):  # a file of today and one of yesterday
+        location.append(spark.range(0, 2, 1, 1).selectExpr(*MESSAGE), RAW_EVENTS)
+    location.overwrite(location.read(spark.read, SESSIONS), BACKFILL)
+    lines: list[str] = []
+    ops.maintain(settings.model_copy(update={"retention": 8 * DAY_MS}), lines.append, threading.Event())
+    rows = location.read(spark.read, RAW_EVENTS).selectExpr(
+        "ingest_date = current_date() AS today", "_metadata.file_path AS at"
+    )
+    counted = rows.groupBy("today").agg(F.countDistinct("at").alias("files"), F.count("*").alias("messages"))
+    assert {(row.today, row.files, row.messages) for row in counted.collect()} == {(False, 1, 2), (True, 2, 2)}
+    assert lines[-1] == "VACUUM of sessions_backfill is done"
+    assert f"OPTIMIZE of {QUARANTINE.name} is done" in lines
+    for table in (*TABLES, BACKFILL):
+        retentions_ms = {retention_ms_of(location.properties(spark, table), key) for key in RETENTION_PROPERTIES}
+        assert retentions_ms == {6 * HOUR_MS if table is STREAM_PROGRESS else 8 * DAY_MS}
+
+
+def test_the_checkpoint_of_another_job_is_refused(spark: SparkSession, settings: MaintainSettings) -> None:
+    empty_tables(spark, TableLocation(settings.warehouse), owner="ours")
+    theirs = reopened(settings.checkpoints).id
+    lines: list[str] = []
+    message = f"table session_changes in .* is written by another checkpoint \\(ours, not {theirs}\\): --checkpoints "
+    with pytest.raises(CheckpointError, match=message):
+        ops.maintain(settings, lines.append, threading.Event())
+    assert lines == []
+
+
+def rewrite(file: Path, old: str, new: str) -> None:
+    """Change a file that Spark has written, and delete its checksum, which no longer matches."""
+    text = re.sub(old, new, file.read_text(encoding="utf-8"))
+    assert new in text
+    file.write_text(text, encoding="utf-8")
+    (file.parent / f".{file.name}.crc").unlink(missing_ok=True)
+
+
+def test_maintenance_deletes_no_change_that_rollup_has_not_read(
+    spark: SparkSession, settings: MaintainSettings
+) -> None:
+    """rollup stopped eight days ago, and the changes that came then were compacted at once."""
+    location = TableLocation(settings.warehouse)
+    empty_tables(spark, location, owner=reopened(settings.checkpoints).id)
+    rollup = settings.checkpoints / ROLLUP
+    table = settings.warehouse / SESSION_CHANGES.name
+    yesterday = datetime.now(UTC) - timedelta(days=1)
+    change = {
+        "platform": "pc", "change": "started", "revision": 0, "duration_ms": 0, "processed_at": yesterday,
+        "change_date": yesterday.date(), "session_id": 1,
+    }  # fmt: skip
+
+    def append_change(device_id: str) -> None:
+        values = change | {"device_id": device_id}
+        row = tuple(values.get(name) for name in SESSION_CHANGES.column_names)
+        location.append(spark.createDataFrame([row], SESSION_CHANGES.schema), SESSION_CHANGES)
+
+    def read() -> list[str]:
+        devices: list[str] = []
+        rows = location.read(spark.readStream.option("skipChangeCommits", "true"), SESSION_CHANGES)
+        writing = rows.writeStream.foreachBatch(
+            lambda batch, _: devices.extend(row.device_id for row in batch.collect())
+        )
+        query = writing.option("checkpointLocation", str(rollup)).trigger(availableNow=True).start()
+        assert query.awaitTermination(120)
+        return sorted(devices)
+
+    append_change("read")
+    assert read() == ["read"]
+    for device_id in ("unread", "unread too"):
+        append_change(device_id)
+    location.delta_table(spark, SESSION_CHANGES).optimize().executeCompaction()
+    long_ago_ms = wall_clock_ms() - 8 * DAY_MS
+    rewrite(max((rollup / "offsets").glob("[0-9]*")), r'"batchTimestampMs":\d+', f'"batchTimestampMs":{long_ago_ms}')
+    compaction = max((table / "_delta_log").glob("*.json"))
+    rewrite(compaction, r'"deletionTimestamp":\d+', f'"deletionTimestamp":{long_ago_ms}')
+    for file in table.rglob("*.parquet"):
+        os.utime(file, ns=((long_ago_ms - DAY_MS) * 1_000_000,) * 2)
+    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+
+    lines: list[str] = []
+    ops.maintain(settings, lines.append, threading.Event())
+    assert "VACUUM of session_changes is done" in lines
+    assert read() == ["unread", "unread too"]
+    assert lines[0] == "rollup is 8 days behind in session_changes: unused files and log are kept for 14d"
+
+    ops.maintain(settings, lines.append, threading.Event())
+    retentions_ms = {retention_ms_of(location.properties(spark, SESSION_CHANGES), key) for key in RETENTION_PROPERTIES}
+    assert retentions_ms == {7 * DAY_MS}
+    assert len(list(table.rglob("*.parquet"))) == 1, "what it has read goes"
+
+
+def test_input_files_that_both_queries_have_read_are_deleted(spark: SparkSession, tmp_path: Path) -> None:
+    """`delete_read_files` finds the files that were read in the real engine's own logs."""
+    checkpoints = tmp_path / "check points"
+    stream = tmp_path / "in put" / "pc_sessions"
+    for folder in (checkpoints, stream):
+        folder.mkdir(parents=True)
+    layout = {"fixed": {"source": "files", "input": str(stream.parent)}}
+    (checkpoints / "layout.json").write_text(json.dumps(layout))
+
+    def read(query: str) -> None:
+        lines = file_messages(spark, stream.parent)
+        if query == SESSIONIZE:
+            lines = lines.union(
+                tick_stream(spark).selectExpr(
+                    *(f"CAST(NULL AS {field.dataType.simpleString()})" for field in lines.schema)
+                )
+            )
+        writing = lines.writeStream.foreachBatch(lambda batch, _: batch.count()).trigger(once=True)
+        writing.option("checkpointLocation", str(checkpoints / query)).start().awaitTermination(60)
+
+    def deleted() -> int:
+        return delete_read_files(checkpoints, 0, wall_clock_ms() + HOUR_MS, threading.Event())
+
+    (stream / "a ä%.json").write_text("{}\n")
+    read(SESSIONIZE)
+    assert deleted() == 0
+    (stream / "b.json").write_text("{}\n")
+    read(ARCHIVE)
+    assert deleted() == 1
+    assert [file.name for file in stream.iterdir()] == ["b.json"]
+    read(SESSIONIZE)
+    assert deleted() == 1

@@ -1,0 +1,260 @@
+"""Changes that go through the topic are in the table once, as if the job had appended them directly."""
+
+import json
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import DataFrame, SparkSession
+
+from sessionization.errors import ConfigurationError
+from sessionization.local.broker import Broker
+from sessionization.ops import land_changes
+from sessionization.ops.land_changes import Landing
+from sessionization.settings.kafka_options import OUTPUT_TOPIC
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.checkpoint.folder import open_checkpoint
+from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
+from sessionization.spark.job_context import JobContext
+from sessionization.spark.operator.codec import OUTPUT_SCHEMA
+from sessionization.spark.output import changes_topic
+from sessionization.spark.output.sinks import ChangesSink, StateSize, to_session_changes
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import SESSION_CHANGES
+from sessionization.spark.warm_start.initial_state import warm_start
+from tests.job.test_stream import wait_for
+from tests.output.test_sinks import NOW_MS, a_change
+from tests.tables.warehouse import empty_tables
+
+pytestmark = pytest.mark.spark
+
+TOPIC = "changes-of.a_target"
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    with Broker(tmp_path_factory.mktemp("broker")) as broker:
+        broker.create_topics({TOPIC: 2, OUTPUT_TOPIC: 1})
+        yield {"kafka.bootstrap.servers": broker.bootstrap_servers}
+
+
+def create_empty_tables(spark: SparkSession, folder: Path) -> TableLocation:
+    location = TableLocation(folder)
+    empty_tables(spark, location, owner="ours")
+    return location
+
+
+def sorted_rows(location: TableLocation, spark: SparkSession) -> list[str]:
+    return sorted(map(str, location.read(spark.read, SESSION_CHANGES).collect()))
+
+
+def micro_batch(spark: SparkSession, number: int) -> DataFrame:
+    """A Start, a heartbeat, an End and an orphan of each of ten devices, with odd names and nulls."""
+    common: dict[str, Any] = {"processed_ms": NOW_MS + 1_000 * number, "event_ms": None, "ingested_ms": None}
+    names = [f"d{number}-{device}" for device in range(8)] + [f'"ü\\ \u2028 {number}', f"null-{number}"]
+    beat = {"change": "heartbeat", "beat": 3, "missed_beats": 0, "due_ms": NOW_MS - 7}
+    end = {"change": "ended", "end_reason": "reported", "ended_ms": NOW_MS + 5, "foreground_s": 12, "account_id": ""}
+    orphan = {"change": "ended", "end_reason": "orphaned", "ended_ms": NOW_MS, "duration_ms": None, "started_ms": None}
+    start = {"event_ms": NOW_MS, "ingested_ms": NOW_MS + 1}
+    rows = [
+        a_change(device_id=name, session_id=2**62 + kind, **common | fields)
+        for name in names
+        for kind, fields in enumerate((start, beat, end, orphan))
+    ]
+    return spark.createDataFrame(rows, OUTPUT_SCHEMA)
+
+
+def test_changes_through_the_topic_with_kills_equal_changes_appended_directly(
+    spark: SparkSession, tmp_path: Path, servers: dict[str, str]
+) -> None:
+    direct, landed = create_empty_tables(spark, tmp_path / "direct"), create_empty_tables(spark, tmp_path / "landed")
+    direct_sink = ChangesSink(direct, "sessionize", "w", lambda _: None, (), StateSize)
+    publish = partial(changes_topic.publish, options=servers, output_topic=TOPIC)
+    topic_sink = ChangesSink(landed, "sessionize", "w", lambda _: None, (), StateSize, publish)
+
+    def cut_off(changes: DataFrame) -> None:
+        publish(changes.where("abs(hash(device_id)) % 3 = 0"))
+        msg = "killed"
+        raise RuntimeError(msg)
+
+    killed_sink = ChangesSink(landed, "sessionize", "w", lambda _: None, (), StateSize, cut_off)
+
+    def landing_from(checkpoints: Path) -> Any:
+        return Landing(landed, servers, TOPIC, checkpoints, trigger_ms=200).start(spark)
+
+    def count(location: TableLocation) -> int:
+        return location.read(spark.read, SESSION_CHANGES).count()
+
+    changes_topic.publish(
+        to_session_changes(micro_batch(spark, 9)), servers, OUTPUT_TOPIC
+    )  # changes of another bundle target on the same brokers
+    query = landing_from(tmp_path / "checkpoints")
+    try:
+        for number in range(4):
+            batch = micro_batch(spark, number)
+            direct_sink(batch, number)
+            with pytest.raises(Exception, match="killed"):
+                killed_sink(batch, number)
+            if number == 1:  # part of a micro-batch lands before the replay sends all of it
+                wait_for(lambda: count(landed) > 40, "the part")
+            topic_sink(batch, number)
+            if number == 2:
+                query.stop()  # at any point of its work
+                topic_sink(batch, number)
+                query = landing_from(tmp_path / "checkpoints")
+        wait_for(lambda: count(landed) >= count(direct), "all changes")
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert sorted_rows(landed, spark) == sorted_rows(direct, spark)
+
+    query = landing_from(tmp_path / "another")  # reads everything again
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert sorted_rows(landed, spark) == sorted_rows(direct, spark)
+
+
+def test_a_backlog_lands_in_bounded_commits(
+    spark: SparkSession, tmp_path: Path, servers: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bound = 100
+    monkeypatch.setattr(land_changes, "MAX_CHANGES_PER_MICRO_BATCH", bound)
+    location = create_empty_tables(spark, tmp_path)
+    for number in (20, 21, 22):
+        changes_topic.publish(to_session_changes(micro_batch(spark, number)), servers, TOPIC)
+    query = Landing(location, servers, TOPIC, tmp_path / "checkpoints", trigger_ms=1).start(spark)
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert location.read(spark.read, SESSION_CHANGES).count() >= 120
+    commits = location.delta_table(spark, SESSION_CHANGES).history().where("operation = 'WRITE'").collect()
+    assert max(int(commit.operationMetrics["numOutputRows"]) for commit in commits) <= bound
+
+
+def test_records_that_are_no_valid_change_are_skipped_and_logged(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    location = create_empty_tables(spark, tmp_path)
+    sink = ChangesSink(location, "sessionize", "w", lambda _: None, (), StateSize)
+    messages: list[DataFrame] = []
+    sink.publish = lambda rows: messages.append(changes_topic.to_messages(rows).localCheckpoint())
+    sink(micro_batch(spark, 0), 0)
+    values = [
+        '{"device_id": "d"}',
+        "{bro",
+        None,
+        *(json.dumps(change) for change in changes_that_break_a_constraint().values()),
+    ]
+    foreign = spark.createDataFrame([("k", value) for value in values], "key string, value string")
+    land_changes.append_missing_changes(location, TOPIC, changes_topic.from_records(messages[0].union(foreign)))
+    assert location.read(spark.read, SESSION_CHANGES).count() == 40
+    assert f"{len(values)} records of {TOPIC} are no changes" in caplog.text
+
+
+def changes_that_break_a_constraint() -> dict[str, dict[str, Any]]:
+    """For each constraint of the table, a change that breaks it and is otherwise valid."""
+    instant = "2026-11-22T17:42:33.375Z"
+    valid = {
+        "device_id": "d",
+        "session_id": 1,
+        "platform": "pc",
+        "revision": 0,
+        "duration_ms": 0,
+        "processed_at": instant,
+    }
+    started, beat = valid | {"change": "started"}, valid | {"change": "heartbeat", "beat": 1, "due_at": instant}
+    ended = valid | {"change": "ended", "ended_at": instant, "end_reason": "reported"}
+    broken = {
+        "known_platform": started | {"platform": "ps5"},
+        "known_change": started | {"change": "paused"},
+        "reason_when_ended": {name: value for name, value in ended.items() if name != "end_reason"},
+        "known_reason": ended | {"end_reason": "left"},
+        "end_when_ended": {name: value for name, value in ended.items() if name != "ended_at"},
+        "never_negative": started | {"duration_ms": -1},
+        "beat_when_heartbeat": {name: value for name, value in beat.items() if name != "due_at"},
+    }
+    assert broken.keys() == dict(SESSION_CHANGES.constraints).keys()
+    return broken
+
+
+@pytest.mark.long
+def test_a_warm_start_is_refused_until_the_whole_topic_has_landed(spark: SparkSession, tmp_path: Path) -> None:
+    with Broker(tmp_path / "broker") as broker:
+        broker.create_topics({OUTPUT_TOPIC: 2})
+        servers = {"kafka.bootstrap.servers": broker.bootstrap_servers}
+        location = create_empty_tables(spark, tmp_path / "warehouse")
+        settings = SessionizeSettings(
+            source="kafka", sink="kafka", bootstrap_servers=broker.bootstrap_servers, from_sessions=True,
+            warehouse=location.warehouse, checkpoints=tmp_path / "checkpoints",
+        )  # fmt: skip
+        pinned = PinnedSettings.of(settings, str(location))
+        checkpoint = open_checkpoint(settings.checkpoints, pinned, settings.rules, warm=True)
+
+        def seeded_keys() -> set[str]:
+            initial_state = warm_start(JobContext(spark, settings, checkpoint, location))
+            assert initial_state.sessions is not None
+            return {row.grouping_key for row in initial_state.sessions.collect()}
+
+        def send(*changes: tuple) -> None:
+            changes_topic.publish(
+                to_session_changes(spark.createDataFrame(changes, OUTPUT_SCHEMA)), servers, settings.output_topic
+            )
+
+        def land() -> None:
+            query = Landing(location, servers, settings.output_topic, tmp_path / "landing", trigger_ms=1).start(spark)
+            try:
+                query.processAllAvailable()
+            finally:
+                query.stop()
+
+        def count_unlanded() -> int:
+            table = location.read(spark.read, SESSION_CHANGES)
+            return changes_topic.count_unlanded_partitions(
+                spark, table, servers, settings.output_topic, tmp_path / "scratch"
+            )
+
+        assert seeded_keys() == set()
+        changes_topic.publish(to_session_changes(micro_batch(spark, 0)), servers, settings.output_topic)
+        with pytest.raises(
+            ConfigurationError, match="lacks the newest changes of 2 partitions of output_sessions: let"
+        ):
+            seeded_keys()
+        land()
+        assert len(seeded_keys()) == 10
+        assert sorted(path.name for path in settings.checkpoints.iterdir()) == ["layout.json", "seed", "starts.json"]
+
+        later = {"device_id": "d", "processed_ms": NOW_MS + 5_000}
+        send(a_change(session_id=1, **later))
+        assert count_unlanded() == 1
+        land()
+        assert count_unlanded() == 0
+        # A micro-batch that was cut off is replayed, and its changes come in another order.
+        send(a_change(session_id=2, **later))
+        send(a_change(session_id=1, **later))
+        assert count_unlanded() == 1
+        land()
+        foreign = spark.sql("SELECT 'd' AS key, '{}' AS value FROM range(3)")
+        foreign.write.format("kafka").options(**servers).option("topic", settings.output_topic).save()
+        assert count_unlanded() == 0
+
+        # Changes whose rows were deleted, as by an erasure, do not land again: the topic has to be empty then.
+        location.delta_table(spark, SESSION_CHANGES).delete("session_id = 2")
+        assert count_unlanded() == 1
+        delete_records(broker, settings.output_topic, to=1)
+        assert count_unlanded() == 1
+        delete_records(broker, settings.output_topic, to=-1)
+        assert count_unlanded() == 0
+
+
+def delete_records(broker: Broker, name: str, to: int) -> None:
+    """Delete the records before the offset `to` of each of two partitions; -1 is the end."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    for deleted in admin.delete_records([TopicPartition(name, number, to) for number in range(2)]).values():
+        deleted.result(20)

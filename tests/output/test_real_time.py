@@ -1,0 +1,112 @@
+"""`--mode real-time`: a missing requirement is an error before any change; the engine reports the progress."""
+
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionization.errors import ConfigurationError
+from sessionization.monitor.batch_monitor import monitor_with
+from sessionization.monitor.record_consumer import RecordConsumer
+from sessionization.spark.checkpoint.state_layout import StateLayout
+from sessionization.spark.output.progress import BatchDetail, BatchProgress, Percentiles
+from sessionization.spark.output.real_time import SWITCH, check_runtime, report_engine_batches
+from tests.monitor.monitored import AT_MS, Session, Taken, engine
+from tests.whole_job.job import command, environment
+
+NEEDS = "--mode real-time needs Real-Time Mode for stateful Python, "
+OR_NOT = ", or leave --mode out"
+
+
+class Cluster:
+    """A stand-in for a cluster's session with its settings."""
+
+    def __init__(self, conf: dict[str, str]) -> None:
+        self.conf = conf
+
+    def getOrCreate(self) -> "Cluster":  # noqa: N802
+        return self
+
+
+@pytest.mark.parametrize(
+    ("runtime", "conf", "missing"),
+    [
+        (None, {SWITCH: "true"}, "which Databricks alone has: run it there (docs/deploy.md)"),
+        ("17.2", {SWITCH: "true"}, "which Databricks Runtime has from 17.3 on, not 17.2: choose a newer spark_version"),
+        ("client.5.1", {}, "which Databricks Runtime has from 17.3 on, not client.5.1: choose a newer spark_version"),
+        ("18.2", {}, f"which this cluster has not switched on: start it with {SWITCH}=true (real_time_enabled in the bundle)"),
+        ("18.2", {SWITCH: "false"}, f"which this cluster has not switched on: start it with {SWITCH}=true (real_time_enabled in the bundle)"),
+        ("9.1", {SWITCH: "true"}, "which Databricks Runtime has from 17.3 on, not 9.1: choose a newer spark_version"),
+    ],
+)  # fmt: skip
+def test_the_error_names_the_missing_requirement(
+    monkeypatch: pytest.MonkeyPatch, runtime: str | None, conf: dict[str, str], missing: str
+) -> None:
+    set_cluster(monkeypatch, runtime, conf)
+    with pytest.raises(ConfigurationError) as refused:
+        check_runtime()
+    assert str(refused.value) == NEEDS + missing + OR_NOT
+
+
+@pytest.mark.parametrize("runtime", ["17.3", "18.0", "18.2", "20.1"])
+def test_a_cluster_with_the_runtime_and_the_switch_is_accepted(monkeypatch: pytest.MonkeyPatch, runtime: str) -> None:
+    set_cluster(monkeypatch, runtime, {SWITCH: "true"})
+    check_runtime()
+
+
+def set_cluster(monkeypatch: pytest.MonkeyPatch, runtime: str | None, conf: dict[str, str]) -> None:
+    monkeypatch.delenv("DATABRICKS_RUNTIME_VERSION", raising=False)
+    if runtime is not None:
+        monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", runtime)
+    monkeypatch.setattr(SparkSession, "builder", Cluster(conf))
+
+
+def test_on_a_laptop_the_job_prints_one_line_and_creates_no_file(tmp_path: Path) -> None:
+    """The check runs before Spark starts and before the job asks a broker: no broker runs at this address."""
+    options = (
+        "--source=kafka", "--bootstrap-servers=127.0.0.1:9", "--sink=kafka", "--mode=real-time", "--trigger=5m",
+        "--warehouse=w", "--checkpoints=c",
+    )  # fmt: skip
+    arguments = command(*options)
+    done = subprocess.run(arguments, env=environment(), cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    missing = "which Databricks alone has: run it there (docs/deploy.md)"
+    assert done.stderr == f"sessionize: {NEEDS}{missing}{OR_NOT}\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def engine_progress(batch_id: int, name: str = "sessionize", **more: Any) -> SimpleNamespace:
+    """The engine's progress event of a batch in real-time mode."""
+    fields = vars(engine(batch_id, name)) | {"timestamp": "2025-11-21T12:00:00.123Z", "numInputRows": 7}
+    return SimpleNamespace(**fields | {"durationMs": {"triggerExecution": 60_123}} | more)
+
+
+def test_a_batch_is_stored_and_reported_with_the_values_that_the_engine_knows() -> None:
+    session, calls = Session(), []
+    listeners = [lambda one: calls.append(("report", one))]
+    with report_engine_batches(session, lambda one: calls.append(("store", one)), listeners, StateLayout()):  # type: ignore[arg-type]
+        session.hears(engine_progress(3, "archive"))
+        session.hears(engine_progress(3))
+        session.hears(engine_progress(4, stateOperators=[], durationMs={}))
+    no_delays, detail = Percentiles(None, None, None), BatchDetail(keeps_up=True)
+    third = BatchProgress(
+        "sessionize", 3, AT_MS, 7, 60_123, no_delays, state_rows=70, state_bytes=4096, state_entries=70, detail=detail
+    )
+    fourth = BatchProgress("sessionize", 4, AT_MS, 7, 0, no_delays, detail=detail)
+    assert calls == [("store", third), ("report", third), ("store", fourth), ("report", fourth)]
+    assert session.listeners == []
+
+
+def test_the_monitor_reports_a_batch_with_the_engines_progress_if_it_listens_last() -> None:
+    session, taken = Session(), Taken()
+    lines: list[str] = []
+    with (
+        report_engine_batches(session, lambda _: None, [lambda progress: add(progress)], StateLayout()),  # type: ignore[arg-type] # noqa: PLW0108 - not there yet
+        monitor_with(session, [RecordConsumer("a list", taken, lines.append)], lines.append) as add,  # type: ignore[arg-type]
+    ):
+        for batch_id in range(2):
+            session.hears(engine_progress(batch_id))
+    assert [(one["batch_id"], "phases_ms" in one) for one in taken.records] == [(0, True), (1, True)]

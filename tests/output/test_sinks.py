@@ -1,0 +1,83 @@
+"""What the sinks write of a micro-batch, once however often it is repeated, and what they report of it."""
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionization.spark.operator.codec import OUTPUT_SCHEMA
+from sessionization.spark.output.sinks import ArchiveSink, ChangesSink, StateSize
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, STREAM_PROGRESS
+from tests.tables.warehouse import empty_tables
+
+pytestmark = pytest.mark.spark
+
+NOW_MS = 1_763_726_400_000
+
+
+@pytest.fixture(scope="module")
+def location(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> TableLocation:
+    location = TableLocation(tmp_path_factory.mktemp("warehouse with spaces"))
+    empty_tables(spark, location, owner="ours")
+    return location
+
+
+def a_change(**changes: object) -> tuple:
+    values = dict.fromkeys(OUTPUT_SCHEMA.names) | {
+        "device_id": "d1", "session_id": 1, "platform": "pc", "change": "started", "revision": 0, "duration_ms": 0,
+        "started_ms": NOW_MS, "event_ms": NOW_MS, "ingested_ms": NOW_MS, "processed_ms": NOW_MS, "events": 1,
+        "duplicate_start": 0, "duplicate_end": 0, "evicted": 0,
+    }  # fmt: skip
+    return tuple((values | changes).values())
+
+
+def changes_sink(location: TableLocation, reports: list, writer: str = "writer") -> ChangesSink:
+    return ChangesSink(location, "sessionize", writer, lambda _: None, (reports.append,), StateSize)
+
+
+def test_a_repeated_micro_batch_is_written_once(spark: SparkSession, location: TableLocation) -> None:
+    reports: list = []
+    batch = spark.createDataFrame([a_change(), a_change(session_id=2)], OUTPUT_SCHEMA)
+    for _ in range(2):
+        changes_sink(location, reports)(batch, 5)
+    assert location.read(spark.read, SESSION_CHANGES).count() == 2
+    assert [(report.batch_id, report.rows_in, report.started) for report in reports] == [(5, 2, 2)] * 2
+
+
+def test_ends_are_counted_by_reason_and_rows_by_partition(spark: SparkSession, location: TableLocation) -> None:
+    reports: list = []
+    end = {"change": "ended", "ended_ms": NOW_MS}
+    reasons = ["reported", "orphaned", "orphaned", "timed_out"]
+    rows = [a_change(), *(a_change(**end, end_reason=reason) for reason in reasons)]
+    two_partitions = spark.sparkContext.parallelize(rows, 2)
+    changes_sink(location, reports, "the reasons")(spark.createDataFrame(two_partitions, OUTPUT_SCHEMA), 5)
+    detail = reports[0].detail
+    assert detail.ends == {"reported": 1, "superseded": 0, "timed_out": 1, "orphaned": 2}
+    assert (detail.rows_out, detail.largest_partition) == (5, 3)
+
+
+def test_a_table_names_the_newest_micro_batch_of_each_writer(spark: SparkSession, location: TableLocation) -> None:
+    batch = spark.createDataFrame([a_change(session_id=3)], OUTPUT_SCHEMA)
+    for batch_id in (9, 10):
+        changes_sink(location, [], "its writer")(batch, batch_id)
+    location.delta_table(spark, SESSION_CHANGES).optimize().executeCompaction()
+    assert location.newest_appended_batch(spark, SESSION_CHANGES, "its writer") == 10
+    assert location.newest_appended_batch(spark, SESSION_CHANGES, "its") == -1
+    assert location.newest_appended_batch(spark, STREAM_PROGRESS, "its writer") == -1
+
+
+def test_a_repeated_micro_batch_of_messages_is_written_once(spark: SparkSession, location: TableLocation) -> None:
+    batch = spark.sql(
+        "SELECT 'pc_sessions' AS stream, CAST(NULL AS int) AS partition, CAST(NULL AS bigint) AS offset, 'f' AS file,"
+        " current_timestamp() AS ingested_at, X'FF' AS value, current_date() AS ingest_date, 'malformed_json' AS reason"
+    )
+    for _ in range(2):
+        ArchiveSink(location, "archive", "writer", lambda _: None, ())(batch, 5)
+    assert [bytes(row.value) for row in location.read(spark.read, RAW_EVENTS).collect()] == [b"\xff"]
+
+
+def test_a_row_that_breaks_a_constraint_stops_the_micro_batch_and_names_the_constraint(
+    spark: SparkSession, location: TableLocation
+) -> None:
+    batch = spark.createDataFrame([a_change(change="ended")], OUTPUT_SCHEMA)
+    with pytest.raises(Exception, match="reason_when_ended"):
+        changes_sink(location, [])(batch, 6)

@@ -1,0 +1,264 @@
+"""The files of a simulated evening: their guarantees, and that a repeated run writes the same bytes."""
+
+import re
+import threading
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sessionization.simulate import simulate_job
+from sessionization.simulate.dirt_kinds import DirtKind
+from sessionization.simulate.file_sink import FileSink
+from sessionization.simulate.fleet import Fleet
+from sessionization.simulate.message_schedule import Messages
+from sessionization.simulate.simulate_job import simulate
+from tests.simulate.simulated import NOW_MS, STREAMS, Written, contents, play, settings_of, written
+
+DIRTY: dict[str, Any] = {"rate": 100, "duration": "60s", "session_length": "10s", "dirt": 0.3}
+
+
+@pytest.fixture(scope="module")
+def evening(tmp_path_factory: pytest.TempPathFactory) -> list[Written]:
+    """Plays a clean evening of 6,000 events."""
+    output = tmp_path_factory.mktemp("evening")
+    play(output, rate=100, duration="60s", session_length="5s", devices=900)
+    return written(output)
+
+
+def test_the_same_settings_and_instant_give_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        play(tmp_path / name, **DIRTY)
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+
+
+@pytest.mark.parametrize("other", [{"seed": 2}, {"now_ms": NOW_MS + 1}])
+def test_another_seed_or_instant_gives_other_sessions(tmp_path: Path, other: dict[str, Any]) -> None:
+    play(tmp_path / "one", **DIRTY | {"dirt": 0})
+    play(tmp_path / "two", **DIRTY | {"dirt": 0} | other)
+    one, two = ({line.fields["appSessionId"] for line in written(tmp_path / name)} for name in ("one", "two"))
+    assert not one & two
+
+
+def test_the_same_seed_gives_the_same_devices_later(tmp_path: Path) -> None:
+    play(tmp_path / "one", devices=50, live=40, duration="10s")
+    play(tmp_path / "two", devices=50, live=40, duration="10s", now_ms=NOW_MS + 86_400_000)
+    one, two = ({line.device for line in written(tmp_path / name)} for name in ("one", "two"))
+    assert len(one | two) <= 50
+
+
+def test_dirt_affects_some_messages_and_leaves_the_others_unchanged(tmp_path: Path) -> None:
+    play(tmp_path / "clean", **DIRTY | {"dirt": 0})
+    play(tmp_path / "dirty", **DIRTY)
+    clean, dirty = ({line.line for line in written(tmp_path / name)} for name in ("clean", "dirty"))
+    assert 0.6 < len(clean & dirty) / len(clean) < 0.85
+
+
+def test_a_clean_line_has_exactly_the_fields_of_the_contract(evening: list[Written]) -> None:
+    names_seen = set()
+    for line in evening:
+        fields = line.fields
+        optional = {"psnAccountId", "totalFgTime"} & fields.keys()
+        assert fields.keys() - optional == {"appSessionId", "eventId", STREAMS[line.stream], "timestamp"}
+        assert type(fields["appSessionId"]) is int
+        assert 0 < fields["appSessionId"] < 2**63
+        assert fields["eventId"] in ("ApplicationSessionStart", "ApplicationSessionEndBi")
+        assert line.device
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", fields["timestamp"])
+        assert fields.get("psnAccountId", "a")
+        assert "totalFgTime" not in fields or (line.is_end and type(fields["totalFgTime"]) is int)
+        assert fields.get("totalFgTime", 0) >= 0
+        names_seen.add((line.is_end, *sorted(optional)))
+    assert names_seen == {
+        (False,),
+        (False, "psnAccountId"),
+        (True,),
+        (True, "psnAccountId"),
+        (True, "totalFgTime"),
+        (True, "psnAccountId", "totalFgTime"),
+    }
+
+
+def test_a_clean_session_starts_once_and_ends_at_most_once_and_later(evening: list[Written]) -> None:
+    sessions: dict[int, list[Written]] = defaultdict(list)
+    for line in evening:
+        sessions[line.fields["appSessionId"]].append(line)
+    for lines in sessions.values():
+        assert [line.is_end for line in lines] in ([False], [False, True])
+        assert len({(line.stream, line.device, line.fields.get("psnAccountId")) for line in lines}) == 1
+        if len(lines) == 2:
+            start, end = lines
+            assert start.at_ms < end.at_ms
+            assert end.fields.get("totalFgTime", 0) * 1_000 <= end.at_ms - start.at_ms
+    ended = sum(len(lines) == 2 for lines in sessions.values())
+    assert ended > 0.8 * len(sessions)
+
+
+def test_a_clean_device_has_one_session_at_a_time(evening: list[Written]) -> None:
+    devices: dict[str, list[Written]] = defaultdict(list)
+    for line in evening:
+        devices[line.device].append(line)
+    assert max(map(len, devices.values())) > 4
+    for lines in devices.values():
+        lines.sort(key=lambda line: line.at_ms)
+        assert [line.is_end for line in lines] == [bool(place % 2) for place in range(len(lines))]
+        for end, next_start in zip(lines[1::2], lines[2::2], strict=False):
+            assert end.at_ms < next_start.at_ms
+        for start, end in zip(lines[::2], lines[1::2], strict=False):
+            assert start.fields["appSessionId"] == end.fields["appSessionId"]
+
+
+def test_a_device_stays_in_its_stream_and_an_account_may_have_both(evening: list[Written]) -> None:
+    devices, accounts = defaultdict(set), defaultdict(set)
+    for line in evening:
+        devices[line.device].add(line.stream)
+        accounts[line.fields.get("psnAccountId")].add(line.stream)
+    assert {len(streams) for streams in devices.values()} == {1}
+    assert 1 < sum(len(streams) for streams in accounts.values()) / len(accounts) < 1.5
+
+
+@pytest.mark.parametrize("share", [0, 0.25, 1])
+def test_consoles_have_their_share(tmp_path: Path, share: float) -> None:
+    play(tmp_path, rate=400, duration="30s", console_share=share)
+    lines = written(tmp_path)
+    consoles = sum(line.stream == "console_sessions" for line in lines)
+    assert consoles / len(lines) == pytest.approx(share, abs=0.03)
+
+
+def test_at_pace_max_the_evening_ends_now_and_each_file_is_one_interval(tmp_path: Path) -> None:
+    play(tmp_path, rate=50, duration="60s", session_length="5s", file_interval="10s")
+    lines = written(tmp_path)
+    assert min(line.at_ms for line in lines) >= NOW_MS - 60_000
+    assert NOW_MS - 1_000 < max(line.at_ms for line in lines) < NOW_MS
+    files = sorted({line.file for line in lines})
+    assert files == [f"20260101T200000.000Z-{number:08d}.json" for number in range(6)]
+    for line in lines:
+        assert (line.at_ms - (NOW_MS - 60_000)) // 10_000 == files.index(line.file)
+
+
+def test_a_rate_gives_exactly_its_number_of_events_and_most_in_the_middle(tmp_path: Path) -> None:
+    summary = play(tmp_path, rate=100, duration="60s")
+    lines = written(tmp_path)
+    assert len(lines) == summary.messages == 6_000
+    thirds = [0, 0, 0]
+    for line in lines:
+        thirds[(line.at_ms - (NOW_MS - 60_000)) // 20_000] += 1
+    assert thirds[1] > 1.5 * thirds[0]
+    assert thirds[1] > 1.5 * thirds[2]
+
+
+@pytest.mark.parametrize("options", [{"rate": 300}, {"live": 700}, {"live": 2_000}, {"rate": 100, "duration": "1h"}])
+@pytest.mark.parametrize("dirt", [0, 0.9])
+def test_a_run_stops_after_exactly_the_requested_events(tmp_path: Path, options: dict[str, Any], dirt: float) -> None:
+    assert play(tmp_path, events=1_111, dirt=dirt, **options).messages == 1_111
+    assert len(written(tmp_path)) == 1_111
+
+
+def test_a_duration_can_end_the_run_before_its_events(tmp_path: Path) -> None:
+    assert play(tmp_path, events=1_111, rate=10, duration="10s").messages == 100
+
+
+def test_the_requested_number_of_live_sessions_holds_from_the_first_file(tmp_path: Path) -> None:
+    summary = play(tmp_path, live=500, rate=100, duration="60s")
+    lines = written(tmp_path)
+    first_file = [line for line in lines if line.file == lines[0].file]
+    assert sum(not line.is_end for line in first_file) >= 500
+    live = 0
+    by_second: dict[int, int] = {}
+    for line in sorted(lines, key=lambda line: line.at_ms):
+        live += -1 if line.is_end else 1
+        by_second[(line.at_ms - NOW_MS) // 1_000] = live
+    assert all(live == pytest.approx(500, rel=0.02) for live in by_second.values())
+    assert summary.live == pytest.approx(500, rel=0.02)
+    assert len(lines) == pytest.approx(500 + 100 * 60, rel=0.05)
+
+
+def test_the_counts_of_dirt_match_the_files(tmp_path: Path) -> None:
+    summary = play(tmp_path, **DIRTY)
+    lines = written(tmp_path)
+    assert len(lines) == summary.messages
+    assert sum(line.line in (b"null", b"200 OK") for line in lines) <= summary.dirt[DirtKind.MALFORMED_JSON]
+    assert sum(len(line.line) > 64 * 1024 for line in lines) <= summary.dirt[DirtKind.OVERSIZED]
+    assert all(summary.dirt[kind] > 3 for kind in DirtKind)
+
+
+def test_a_second_run_replaces_no_file(tmp_path: Path) -> None:
+    for _ in range(3):
+        earlier = contents(tmp_path)
+        play(tmp_path, rate=50, duration="5s")
+        later = contents(tmp_path)
+        assert len(later) > len(earlier)
+        assert {path: later[path] for path in earlier} == earlier
+    assert all(path.endswith(".json") and "/." not in path for path in contents(tmp_path))
+
+
+def test_a_stop_completes_the_current_file_and_reports_the_events_written(tmp_path: Path) -> None:
+    stop = threading.Event()
+    lines: list[str] = []
+    settings = settings_of(
+        tmp_path, live=500, session_length="1s", duration="1h", pace="real-time", file_interval="20ms"
+    )
+    threading.Timer(0.4, stop.set).start()
+    began_s = time.monotonic()
+    summary = simulate(settings, stop=stop, report=lines.append)
+    assert time.monotonic() - began_s < 5
+    assert 0 < summary.messages == len(written(tmp_path))
+    assert lines[-1].startswith(f"done: {summary.messages:,} events written")
+    assert all(path.endswith(".json") and "/." not in path for path in contents(tmp_path))
+    assert all(content.endswith(b"}\n") for content in contents(tmp_path).values())
+
+
+@pytest.mark.parametrize("pace", ["real-time", "4x", "0.5x"])
+def test_no_event_is_written_before_it_happens(tmp_path: Path, pace: str) -> None:
+    options = {"live": 50, "session_length": "1s", "file_interval": "50ms"}
+    duration_s = 2 if pace == "4x" else 0.5
+    began_ms = time.time_ns() // 1_000_000
+    simulate(
+        settings_of(tmp_path, pace=pace, duration=f"{round(duration_s * 1_000)}ms", **options), report=lambda _: None
+    )
+    took_s = time.time() - began_ms / 1_000
+    wall_s = duration_s / {"real-time": 1, "4x": 4, "0.5x": 0.5}[pace]
+    assert wall_s <= took_s < wall_s + 2
+    lines = written(tmp_path)
+    for path in tmp_path.glob("*/*.json"):
+        last_ms = max(line.at_ms for line in lines if (line.stream, line.file) == (path.parent.name, path.name))
+        # The kernel's clock for modification times advances only every few milliseconds.
+        assert last_ms <= path.stat().st_mtime * 1_000 + 10
+
+
+def test_a_sink_with_small_steps_gets_the_same_messages_when_they_are_due(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class SmallStepSink(FileSink):
+        step_ms = 20
+
+        def __init__(self, output: Path, fleet: Fleet) -> None:
+            super().__init__(output, fleet)
+            self.received: list[Messages] = []
+
+        def write(self, messages: Messages) -> None:
+            self.received.append(messages)
+            super().write(messages)
+
+    options = {"pace": "10x", "rate": 100, "duration": "5s", "session_length": "1s", "dirt": 0.3}
+    play(tmp_path / "whole", **options, file_interval="250ms")
+    sinks: list[SmallStepSink] = []
+
+    def open_small_step_sink(_: object, fleet: Fleet) -> SmallStepSink:
+        sinks.append(SmallStepSink(tmp_path / "steps", fleet))
+        return sinks[-1]
+
+    monkeypatch.setattr(simulate_job, "open_sink", open_small_step_sink)
+    play(tmp_path / "steps", **options, file_interval="250ms")
+    whole, steps = ([(line.stream, line.line) for line in written(tmp_path / name)] for name in ("whole", "steps"))
+    for stream in STREAMS:
+        assert [line for line in steps if line[0] == stream] == [line for line in whole if line[0] == stream]
+    # Intervals of 2.5 s of simulated time, in steps of 200 ms; the last step of each is shorter.
+    start_ms = NOW_MS - 4_500
+    due_ms = [start_ms + first + step for first in (0, 2_500) for step in (*range(200, 2_500, 200), 2_500)]
+    (sink,) = sinks
+    assert len(sink.received) == len(due_ms)
+    for from_ms, until_ms, messages in zip([start_ms, *due_ms], due_ms[:-1], sink.received, strict=False):
+        assert all(from_ms <= at_ms < until_ms for at_ms in messages["deliver_ms"].tolist())

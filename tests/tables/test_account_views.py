@@ -1,0 +1,159 @@
+"""`concurrent_sessions` and `account_sessions` equal the same figures counted instant by instant in Python."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import SESSIONS
+from sessionization.spark.tables.views import create_views
+from tests.tables.warehouse import empty_tables
+
+pytestmark = pytest.mark.spark
+
+MINUTE_MS = 60_000
+NOON_MS = 1_767_268_800_000  # 2026-01-01T12:00:00Z
+STEP_MS = 20_000
+
+
+@dataclass(frozen=True)
+class PlayedSession:
+    device_id: str
+    session_id: int
+    account_id: str | None
+    platform: str
+    started_ms: int | None
+    ended_ms: int | None
+
+
+def evening(seed: int, count: int) -> list[PlayedSession]:
+    """Sessions of few players at few instants: they touch, overlap or take no time; some lack a Start or an account."""
+    rng = random.Random(seed)
+    played = []
+    for session_id in range(count):
+        started_ms = NOON_MS + rng.randrange(300) * STEP_MS
+        ended_ms = started_ms + rng.choice([0, 1, 1, 2, 3, 20]) * STEP_MS
+        played.append(
+            PlayedSession(
+                device_id=f"d{rng.randrange(4)}",
+                session_id=session_id,
+                account_id=rng.choice(["ann", "bob", "cid", None]),
+                platform=rng.choice(["pc", "console"]),
+                started_ms=started_ms if rng.random() < 0.95 else None,
+                ended_ms=ended_ms,
+            )
+        )
+    live = PlayedSession("d9", count, "ann", "pc", NOON_MS + 299 * STEP_MS, None)
+    return [*played, live]
+
+
+def at(ms: int | None) -> datetime | None:
+    return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC)
+
+
+@pytest.fixture(scope="module", params=[1, 2])
+def played(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator:
+    location = TableLocation(tmp_path_factory.mktemp("warehouse"))
+    empty_tables(spark, location, owner="test")
+    played = evening(request.param, 60)
+    rows = []
+    for session in played:
+        values = dict.fromkeys(SESSIONS.column_names) | {
+            "device_id": session.device_id, "session_id": session.session_id, "account_id": session.account_id,
+            "platform": session.platform, "status": "live" if session.ended_ms is None else "ended", "revision": 0,
+            "started_at": at(session.started_ms), "ended_at": at(session.ended_ms), "updated_at": at(NOON_MS),
+        }  # fmt: skip
+        rows.append(tuple(values.values()))
+    location.append(spark.createDataFrame(rows, SESSIONS.schema), SESSIONS)
+    create_views(spark, location)
+    return played
+
+
+def test_concurrent_sessions_counts_sessions_in_a_minute_and_their_peak(
+    spark: SparkSession, played: list[PlayedSession]
+) -> None:
+    end_ms = NOON_MS + 140 * MINUTE_MS
+    touched: Counter[tuple[int, str]] = Counter()
+    for session in played:
+        if session.started_ms is None:
+            continue
+        for minute in range(session.started_ms // MINUTE_MS, (session.ended_ms or end_ms) // MINUTE_MS + 1):
+            touched[minute, session.platform] += 1
+    peaks = {
+        (minute, platform): max(
+            sum(
+                other.platform == platform
+                and other.started_ms is not None
+                and other.started_ms <= minute * MINUTE_MS + step_ms < (other.ended_ms or end_ms + MINUTE_MS)
+                for other in played
+            )
+            for step_ms in range(0, MINUTE_MS, STEP_MS)
+        )
+        for minute, platform in touched
+    }
+    rows = spark.sql(
+        f"""SELECT unix_millis(minute) DIV {MINUTE_MS} AS minute, platform, sessions, peak FROM concurrent_sessions
+        WHERE unix_millis(minute) <= {end_ms}"""
+    ).collect()
+    assert {(row.minute, row.platform): (row.sessions, row.peak) for row in rows} == {
+        key: (touched[key], peaks[key]) for key in touched
+    }
+    assert len(rows) == len(touched)
+    assert any(touched[key] > peaks[key] for key in touched), "the history must tell the two apart"
+
+
+def test_sessions_of_an_account_that_overlap_or_touch_are_merged(
+    spark: SparkSession, played: list[PlayedSession]
+) -> None:
+    rows = spark.sql(
+        """SELECT account_id, unix_millis(started_at) AS started_ms, unix_millis(ended_at) AS ended_ms, duration_ms, status,
+                  sessions, devices, platforms
+           FROM account_sessions"""
+    ).collect()
+    found = sorted(
+        (row.account_id, row.started_ms, row.ended_ms or 0, row.sessions, row.devices, row.platforms) for row in rows
+    )
+    assert found == sorted(merged(played))
+    assert max(row.sessions for row in rows) > 1, "the history must have what is merged"
+    for row in rows:
+        assert row.status == ("live" if row.ended_ms is None else "ended")
+        assert row.duration_ms == (None if row.ended_ms is None else row.ended_ms - row.started_ms)
+
+
+def merged(played: list[PlayedSession]) -> Iterator[tuple]:
+    """Sessions of an account, merged while any two groups share an instant; both ends count."""
+    groups = [[session] for session in played if session.account_id is not None and session.started_ms is not None]
+    for group in groups:
+        if not group:
+            continue
+        while True:
+            touching = [other for other in groups if other is not group and other and shares_an_instant(group, other)]
+            if not touching:
+                break
+            for other in touching:
+                group.extend(other)
+                other.clear()
+    for group in groups:
+        if group:
+            is_live = any(session.ended_ms is None for session in group)
+            yield (
+                group[0].account_id, min(session.started_ms for session in group),
+                0 if is_live else max(session.ended_ms for session in group), len(group),
+                len({session.device_id for session in group}), sorted({session.platform for session in group}),
+            )  # fmt: skip
+
+
+def shares_an_instant(group: list[PlayedSession], other_group: list[PlayedSession]) -> bool:
+    for_ever = NOON_MS * 2
+    return any(
+        session.account_id == other.account_id
+        and session.started_ms <= (other.ended_ms or for_ever)
+        and other.started_ms <= (session.ended_ms or for_ever)
+        for session in group
+        for other in other_group
+    )

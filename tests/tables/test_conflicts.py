@@ -1,0 +1,106 @@
+"""Another writer changes a table during a transaction of the stream: it is retried, and writes its rows once."""
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from sessionization.core.events import Change, ChangeKind, EndReason, Platform
+from sessionization.spark.tables import rollup
+from sessionization.spark.tables.conflicts import is_conflict
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import SESSIONS
+from tests.tables.test_rollup import T, frame
+from tests.tables.warehouse import empty_tables
+
+pytestmark = pytest.mark.spark
+
+DEADLINE_S = 120
+
+
+@pytest.fixture
+def location(spark: SparkSession, tmp_path: Path) -> TableLocation:
+    location = TableLocation(tmp_path / "warehouse")
+    empty_tables(spark, location, owner="ours")
+    return location
+
+
+def a_change(session_id: int, **values: Any) -> tuple[str, Change]:
+    started: dict[str, Any] = {"kind": ChangeKind.STARTED, "platform": Platform.PC, "processed_ms": T, "started_ms": T}
+    return "d", Change(session_id, "ann", **started | values)
+
+
+def wait_for(flag: Path) -> None:
+    until = time.monotonic() + DEADLINE_S
+    while not flag.exists():
+        assert time.monotonic() < until, flag
+        time.sleep(0.05)
+
+
+class ConcurrentChange:
+    """Delays the rows of a transaction until another statement has changed the table; they can be read repeatedly."""
+
+    def __init__(self, folder: Path) -> None:
+        self._is_read, self._is_done = folder / "is read", folder / "is done"
+
+    def delayed(self, rows: DataFrame) -> DataFrame:
+        is_read, is_done = self._is_read, self._is_done
+
+        def delayed(batches: Iterator[Any]) -> Iterator[Any]:
+            is_read.touch()
+            wait_for(is_done)
+            return batches
+
+        return rows.coalesce(1).mapInArrow(delayed, rows.schema)
+
+    def do(self, transaction: Callable[[], None], spark: SparkSession, statement: str) -> BaseException | None:
+        """Run the statement between the start and the commit of the transaction; return what the transaction raised."""
+        with ThreadPoolExecutor(1) as pool:
+            running = pool.submit(transaction)
+            try:
+                wait_for(self._is_read)
+                spark.sql(statement).collect()
+            finally:
+                self._is_done.touch()
+            return running.exception(DEADLINE_S)
+
+
+@pytest.mark.parametrize("is_retried", [True, False])
+def test_an_append_is_retried_after_the_settings_of_the_table_change(
+    spark: SparkSession, location: TableLocation, tmp_path: Path, *, is_retried: bool
+) -> None:
+    concurrent_change = ConcurrentChange(tmp_path)
+    rollup.merge(location.delta_table(spark, SESSIONS), frame(spark, [a_change(1)]))
+    delayed = concurrent_change.delayed(
+        spark.createDataFrame(location.read(spark.read, SESSIONS).collect(), SESSIONS.schema)
+    )
+    append = TableLocation.append if is_retried else TableLocation.append.__wrapped__
+    error = concurrent_change.do(
+        lambda: append(location, delayed, SESSIONS, txnAppId="w", txnVersion="1"),
+        spark,
+        f"ALTER TABLE {location.sql_name(SESSIONS.name)} "
+        "SET TBLPROPERTIES ('delta.logRetentionDuration' = 'interval 9 days')",
+    )
+    assert error is None if is_retried else is_conflict(error)
+    assert location.read(spark.read, SESSIONS).count() == (2 if is_retried else 1)
+
+
+@pytest.mark.parametrize("is_retried", [True, False])
+def test_a_merge_is_retried_after_rows_are_deleted(
+    spark: SparkSession, location: TableLocation, tmp_path: Path, *, is_retried: bool
+) -> None:
+    concurrent_change, sessions = ConcurrentChange(tmp_path), location.delta_table(spark, SESSIONS)
+    rollup.merge(sessions, frame(spark, [a_change(1), a_change(2)]))
+    ended = a_change(2, kind=ChangeKind.ENDED, ended_ms=T + 1, end_reason=EndReason.REPORTED)
+    delayed = concurrent_change.delayed(frame(spark, [ended]))
+    merge = rollup.merge if is_retried else rollup.merge.__wrapped__
+    error = concurrent_change.do(
+        lambda: merge(sessions, delayed), spark, f"DELETE FROM {location.sql_name(SESSIONS.name)} WHERE session_id = 1"
+    )
+    assert error is None if is_retried else is_conflict(error)
+    rows = location.read(spark.read, SESSIONS).select("session_id", "status").collect()
+    assert [tuple(row) for row in rows] == [(2, "ended" if is_retried else "live")]

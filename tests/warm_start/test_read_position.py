@@ -1,0 +1,129 @@
+"""The offsets from which a new checkpoint reads, found in the tables and at a real broker."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import DataFrame, SparkSession
+
+from sessionization.clock import wall_clock_ms
+from sessionization.durations import DAY_MS
+from sessionization.errors import ConfigurationError
+from sessionization.local.broker import Broker
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.checkpoint.folder import Checkpoint, open_checkpoint
+from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
+from sessionization.spark.input import kafka_source
+from sessionization.spark.input.topic_offsets import Offsets
+from sessionization.spark.job_context import JobContext
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import RAW_EVENTS
+from sessionization.spark.warm_start.read_position import next_offsets
+from tests.output.test_changes_topic import delete_records
+from tests.tables.warehouse import empty_tables
+
+pytestmark = pytest.mark.spark
+
+NOW_MS = wall_clock_ms()
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(tmp_path_factory.mktemp("broker")) as broker:
+        broker.create_topics({"pc_sessions": 2, "console_sessions": 2}, message_timestamp_type="CreateTime")
+        yield broker
+
+
+class WarmStart:
+    """A warm start from the broker, with tables that are empty at first."""
+
+    def __init__(self, spark: SparkSession, folder: Path, broker: Broker) -> None:
+        self._spark, self._location, self._folder = spark, TableLocation(folder / "warehouse"), folder
+        self._settings = SessionizeSettings(
+            source="kafka", bootstrap_servers=broker.bootstrap_servers, from_sessions=True,
+            warehouse=folder / "warehouse", checkpoints=folder / "checkpoints",
+        )  # fmt: skip
+        empty_tables(spark, self._location, owner="theirs")
+
+    def archive(self, topic: str, partition: int, offset: int, ms: int = NOW_MS) -> None:
+        position = f"'{topic}' AS stream, {partition} AS partition, {offset}L AS offset, CAST(NULL AS string) AS file"
+        content = f"timestamp_millis({ms}) AS ingested_at, CAST('{{}}' AS binary) AS value"
+        row = f"SELECT {position}, {content}, to_date(timestamp_millis({ms})) AS ingest_date"
+        self._location.append(self._spark.sql(row), RAW_EVENTS)
+
+    def delete_rows(self, condition: str) -> None:
+        self._location.delta_table(self._spark, RAW_EVENTS).delete(condition)
+
+    def offsets(self) -> Offsets | None:
+        return next_offsets(JobContext(self._spark, self._settings, self._checkpoint(), self._location))
+
+    def read_from(self, starts: Offsets) -> list[bytes]:
+        values: list[bytes] = []
+
+        def collect_values(batch: DataFrame, _batch_id: int) -> None:
+            values.extend(bytes(row.value) for row in batch.select("value").collect())
+
+        records = kafka_source.kafka_messages(self._spark, self._settings, NOW_MS, None, starts)
+        writer = records.writeStream.foreachBatch(collect_values).option(
+            "checkpointLocation", str(self._folder / "query")
+        )
+        query = writer.trigger(availableNow=True).start()
+        try:
+            assert query.awaitTermination(60)
+        finally:
+            query.stop()
+        return values
+
+    def _checkpoint(self) -> Checkpoint:
+        settings = self._settings
+        return open_checkpoint(
+            settings.checkpoints, PinnedSettings.of(settings, str(self._location)), settings.rules, warm=True
+        )
+
+
+def test_a_warm_start_continues_where_the_tables_end(spark: SparkSession, tmp_path: Path, broker: Broker) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+
+    def produce(value: bytes, topic: str, partition: int, ms: int = NOW_MS) -> None:
+        producer.produce(topic, value, partition=partition, timestamp=ms)
+        assert producer.flush(20) == 0
+
+    for value in (b"pc-0", b"pc-1", b"pc-2"):
+        produce(value, "pc_sessions", 0)
+    for days, value in ((5, b"quiet-0"), (4, b"quiet-1")):
+        produce(value, "console_sessions", 0, NOW_MS - days * DAY_MS)
+        produce(value, "console_sessions", 1, NOW_MS - days * DAY_MS)
+    warm_start = WarmStart(spark, tmp_path, broker)
+    assert warm_start.offsets() is None  # no topic was ever read, as in a job that read files
+
+    warm_start.archive("pc_sessions", 0, 0)
+    warm_start.archive("pc_sessions", 0, 1)
+    warm_start.archive("console_sessions", 0, 0, NOW_MS - 5 * DAY_MS)
+    # A partition that was quiet for days does not move the others back.
+    # A partition without rows starts at the oldest ingest time of the table.
+    expected = {"pc_sessions": {0: 2, 1: 0}, "console_sessions": {0: 1, 1: 0}}
+    assert warm_start.offsets() == expected
+    warm_start.delete_rows("stream = 'console_sessions'")
+    assert warm_start.offsets() == {"pc_sessions": {0: 2, 1: 0}, "console_sessions": {0: 2, 1: 2}}
+    produce(b"new", "pc_sessions", 1)
+    assert sorted(warm_start.read_from(expected)) == [b"new", b"pc-2", b"quiet-0", b"quiet-1", b"quiet-1"]
+
+    for name in ("pc_sessions", "console_sessions"):  # everything is read, and then the topics are empty
+        delete_records(broker, name, to=-1)
+    warm_start.archive("pc_sessions", 0, 2)
+    assert warm_start.offsets() == {"pc_sessions": {0: 3, 1: 1}, "console_sessions": {0: 2, 1: 2}}
+
+
+@pytest.mark.parametrize(("partition", "offset"), [(0, 10), (2, 0)])
+def test_topics_that_end_before_the_offsets_in_the_tables_are_refused(
+    spark: SparkSession, tmp_path: Path, broker: Broker, partition: int, offset: int
+) -> None:
+    """Such topics are other ones: their records are new at any offset, and would be skipped."""
+    warm_start = WarmStart(spark, tmp_path, broker)
+    warm_start.archive("pc_sessions", partition, offset)
+    with pytest.raises(
+        ConfigurationError,
+        match=f"partition {partition} of pc_sessions does not reach offset {offset}, but raw_events",
+    ):
+        warm_start.offsets()

@@ -1,0 +1,304 @@
+"""A new checkpoint begins with the sessions of the tables.
+
+No session is started again, heartbeats go on, Ends find their sessions, and no message is read twice.
+"""
+
+import json
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionization.errors import CheckpointError, ConfigurationError
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.checkpoint.folder import ARCHIVE, ROLLUP, SESSIONIZE, open_checkpoint, read_checkpoint
+from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
+from sessionization.spark.checkpoint.spark_logs import newest_committed_batch
+from sessionization.spark.input import source
+from sessionization.spark.input.topic_offsets import EARLIEST, TopicRange
+from sessionization.spark.job_context import JobContext
+from sessionization.spark.operator.codec import OUTPUT_SCHEMA
+from sessionization.spark.output.sinks import ChangesSink, StateSize
+from sessionization.spark.tables.creation import create_tables
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import RAW_EVENTS, SESSIONS
+from sessionization.spark.warm_start import read_position
+from sessionization.spark.warm_start.initial_state import InitialState, warm_start
+from tests.job.test_stream import Job, message, wait_for
+from tests.output.test_sinks import NOW_MS, a_change
+from tests.tables.warehouse import empty_tables
+
+pytestmark = pytest.mark.spark
+
+DEVICES = [f"d{number}" for number in range(6)]
+
+
+def run_until(job: Job, beats: int) -> None:
+    with job.running() as queries:
+        wait_for(lambda: job.count(change="heartbeat") >= beats, "heartbeats")
+        wait_for(lambda: job.archived() == job.sent, "the archive")
+        job.stop(queries)
+
+
+@pytest.mark.parametrize(("groups", "new_groups"), [(None, 3), pytest.param(3, None, marks=pytest.mark.long)])
+def test_live_sessions_continue_under_a_new_checkpoint_with_other_groups(
+    spark: SparkSession, tmp_path: Path, groups: int | None, new_groups: int | None
+) -> None:
+    job = Job(spark, tmp_path, device_groups=groups, late_retention="1h")
+    starts = [message(1, "Start", device) for device in DEVICES]
+    job.send(*starts, message(2, "Start", "over"), message(2, "EndBi", "over"))
+    job.sent = 8
+    run_until(job, 6)
+    former = job.settings
+
+    job.change(checkpoints=tmp_path / "other", device_groups=new_groups, from_sessions=True)
+    with (
+        pytest.raises(ConfigurationError, match=r"holds 1 files whose messages the tables have .*1\.json"),
+        job.running(),
+    ):
+        pass
+    create_tables(
+        spark, job.location, owner=read_checkpoint(former.checkpoints).id, may_create=False
+    )  # the former checkpoint still owns them
+    for file in job.input.glob("*/*.json"):
+        file.unlink()
+    beats = job.count(change="heartbeat")
+    job.send(*starts, message(1, "EndBi", "d0"), message(2, "EndBi", "over"), message(9, "Start", "new"))
+    job.sent += 9
+    run_until(job, beats + 12)
+    assert (tmp_path / "other" / "seed").exists()
+    run_until(job, beats + 18)  # a restart of the new checkpoint reads no seed
+    assert not (tmp_path / "other" / "seed").exists()
+    assert newest_committed_batch(tmp_path / "other" / SESSIONIZE) > 0
+
+    assert Counter(row["device_id"] for row in job.changes(change="started")) == Counter([*DEVICES, "over", "new"])
+    assert [(row["device_id"], row["end_reason"]) for row in job.changes(change="ended")] == [
+        ("over", "reported"),
+        ("d0", "reported"),
+    ]
+    for device in DEVICES[1:]:
+        rows = job.changes(change="heartbeat", device_id=device)
+        assert len({row["due_ms"] for row in rows}) == len(rows)
+        # A new grid has other instants: one beat number may come twice, or not at all.
+        assert abs(sum(row["missed_beats"] + 1 for row in rows) - rows[-1]["beat"]) <= 1
+    assert Counter(row["status"] for row in job.rows(SESSIONS)) == {"live": 6, "ended": 2}
+
+    job.settings = former
+    with pytest.raises(CheckpointError, match="written by another checkpoint"), job.running():
+        pass
+
+
+def test_a_warm_start_without_tables_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    job = Job(spark, tmp_path, from_sessions=True)
+    with (
+        pytest.raises(
+            ConfigurationError, match=r"--from-sessions needs the tables of an earlier job: .* lacks session_changes"
+        ),
+        job.running(),
+    ):
+        pass
+
+
+ODD_NAMES = (
+    "plain.json", "events (1).json", "a b.json", "a+b.json", "a%20c.json", "100%.json", "%zz.json",
+    "a&b=c,d@e!f'g.json", "k~l$m*n;o.json", "a#b?c.json", "[x]{y}^z`|.json", "ünï-çödé.json", "日本 語.json",
+    'quoted".json',
+)  # fmt: skip
+
+IGNORED_NAMES = (".hidden.json", "_hidden.json", "a.txt", "folder.json/a.json", "date=2026-11-21/a.json")
+
+
+@pytest.fixture(scope="module")
+def read_files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TableLocation]:
+    """A folder of files that the engine has read into `raw_events`."""
+    folder = tmp_path_factory.mktemp("in put (1) ü+%")
+    (folder / "pc_sessions").mkdir()
+    for name in ODD_NAMES:
+        (folder / "pc_sessions" / name).write_text(json.dumps(message(1, "Start")) + "\n")
+    for name in IGNORED_NAMES:
+        (folder / "pc_sessions" / name).parent.mkdir(exist_ok=True)
+        (folder / "pc_sessions" / name).write_text(json.dumps(message(1, "Start")) + "\n")
+    location = TableLocation(folder / "warehouse")
+    empty_tables(spark, location, owner="ours")
+    rows = source.file_messages(spark, folder)
+    append = rows.writeStream.foreachBatch(lambda batch, _: location.append(batch, RAW_EVENTS))
+    query = append.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
+    query.awaitTermination()
+    return folder, location
+
+
+def test_the_input_files_are_those_that_the_engine_reads(
+    spark: SparkSession, read_files: tuple[Path, TableLocation]
+) -> None:
+    folder, location = read_files
+    assert {file.name for file in source.input_files(folder)} == set(ODD_NAMES)
+    assert location.read(spark.read, RAW_EVENTS).select("file").distinct().count() == len(ODD_NAMES)
+
+
+@contextmanager
+def only_file(folder: Path, name: str) -> Iterator[Path]:
+    """Leave only one file in the folder for a while: its own file of that name, or an empty one."""
+    files, aside = folder / "pc_sessions", folder / "aside"
+    files.rename(aside)
+    files.mkdir()
+    try:
+        if (aside / name).exists():
+            (files / name).hardlink_to(aside / name)
+        else:
+            (files / name).touch()
+        yield files / name
+    finally:
+        (files / name).unlink()
+        files.rmdir()
+        aside.rename(files)
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_a_file_that_was_read_is_recognised_whatever_its_name(
+    spark: SparkSession, read_files: tuple[Path, TableLocation], name: str
+) -> None:
+    folder, location = read_files
+    with only_file(folder, name) as file:
+        for input_folder in (folder, folder / "warehouse" / ".."):
+            with pytest.raises(ConfigurationError) as error:
+                read_position.refuse_files_already_read(spark, input_folder, location)
+            assert f"holds 1 files whose messages the tables have ({file}): move them away" in str(error.value)
+
+
+def test_files_that_were_read_are_recognised_in_a_moved_folder(
+    spark: SparkSession, read_files: tuple[Path, TableLocation], tmp_path: Path
+) -> None:
+    """Another machine may mount the disk, or the folder may be copied; then the files also have other times."""
+    folder, location = read_files
+    copy = tmp_path / "copied" / "pc_sessions" / ODD_NAMES[0]
+    copy.parent.mkdir(parents=True)
+    copy.write_bytes((folder / "pc_sessions" / ODD_NAMES[0]).read_bytes())
+    with pytest.raises(ConfigurationError, match="holds 1 files whose messages the tables have"):
+        read_position.refuse_files_already_read(spark, tmp_path / "copied", location)
+
+
+@pytest.mark.parametrize(
+    "name", ["a%20b.json", "a c.json", "events%20(1).json", "a%2Bb.json", "100%25.json", "new.json"]
+)
+def test_a_file_with_a_similar_name_to_one_that_was_read_is_new(
+    spark: SparkSession, read_files: tuple[Path, TableLocation], name: str
+) -> None:
+    folder, location = read_files
+    with only_file(folder, name):
+        read_position.refuse_files_already_read(spark, folder, location)
+
+
+def test_a_file_older_than_the_oldest_row_of_raw_events_is_refused(
+    spark: SparkSession, read_files: tuple[Path, TableLocation]
+) -> None:
+    folder, location = read_files
+    oldest = location.read(spark.read, RAW_EVENTS).selectExpr("unix_millis(min(ingested_at))").collect()[0][0]
+    with only_file(folder, "new.json") as file:
+        os.utime(file, ns=(oldest * 1_000_000,) * 2)
+        read_position.refuse_files_already_read(spark, folder, location)
+        os.utime(file, ns=((oldest - 1) * 1_000_000,) * 2)
+        with pytest.raises(
+            ConfigurationError,
+            match=r"holds 1 files from before .*, and raw_events shows only from then on .*new\.json",
+        ):
+            read_position.refuse_files_already_read(spark, folder, location)
+
+
+ALL = ("starts.json", "seed", "seed/_SUCCESS")
+# For each way to kill a start: the files that it made, the queries that it started, and those that committed.
+KILLS = {
+    "before anything was made": ((), (), ()),
+    "where to begin is written": (("starts.json",), (), ()),
+    "half of the sessions are": (("starts.json", "seed"), (), ()),
+    "all is written": (ALL, (), ()),
+    "archive has begun": (ALL, (ARCHIVE,), ()),
+    "archive and rollup are done": (ALL, (ARCHIVE, ROLLUP), (ARCHIVE, ROLLUP)),
+    "sessionize has begun": (ALL, (SESSIONIZE,), ()),
+    "sessionize has begun, archive is done": (ALL, (SESSIONIZE, ARCHIVE), (ARCHIVE,)),
+    "sessionize is done": (ALL, (SESSIONIZE,), (SESSIONIZE,)),
+    "the sessions are being deleted": (("starts.json", "seed"), (SESSIONIZE,), (SESSIONIZE,)),
+}
+
+
+def warm_started(spark: SparkSession, location: TableLocation, folder: Path, *partitions: int) -> InitialState:
+    """Start with a topic that has these partitions, and with another topic that was never read."""
+    settings = SessionizeSettings(
+        source="kafka", bootstrap_servers="b:9092", warehouse=location.warehouse, checkpoints=folder, from_sessions=True
+    )
+    checkpoint = open_checkpoint(folder, PinnedSettings.of(settings, str(location)), settings.rules, warm=True)
+    with pytest.MonkeyPatch.context() as patch:
+        topics = {"pc_sessions": dict.fromkeys(partitions, 5), "console_sessions": {0: 3}}
+        ends = {"pc_sessions": dict.fromkeys(partitions, 9), "console_sessions": {0: 4}}
+        patch.setattr(read_position, "read_topic_range", lambda *_: TopicRange(topics, ends))
+        state = warm_start(JobContext(spark, settings, checkpoint, location))
+    checkpoint.save_as_warm()
+    return state
+
+
+def archive_offset(spark: SparkSession, location: TableLocation, offset: int) -> None:
+    columns = f"'pc_sessions' AS stream, 0 AS partition, {offset}L AS offset, CAST(NULL AS string) AS file"
+    when = (
+        "TIMESTAMP '2026-11-21 12:00:00' AS ingested_at, CAST('{}' AS binary) AS value, "
+        "DATE '2026-11-21' AS ingest_date"
+    )
+    location.append(spark.sql(f"SELECT {columns}, {when}"), RAW_EVENTS)
+
+
+@pytest.fixture(scope="module")
+def first_start(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[TableLocation, Path]:
+    """A checkpoint created after offset 7, with the one live session; the tables now contain offset 8."""
+    location, folder = TableLocation(tmp_path_factory.mktemp("warehouse")), tmp_path_factory.mktemp("checkpoints")
+    empty_tables(spark, location, owner="theirs")
+    start = spark.createDataFrame([a_change(device_id="pc-1")], OUTPUT_SCHEMA)
+    ChangesSink(location, "sessionize", "theirs", lambda _: None, (), StateSize)(start, 0)
+    archive_offset(spark, location, 7)
+    warm_started(spark, location, folder, 0, 1)
+    archive_offset(spark, location, 8)
+    return location, folder
+
+
+def test_a_file_older_than_the_newest_change_is_refused_if_raw_events_has_no_row_of_a_file(
+    spark: SparkSession, tmp_path: Path, first_start: tuple[TableLocation, Path]
+) -> None:
+    location, _ = first_start
+    file = tmp_path / "pc_sessions" / "1.json"
+    file.parent.mkdir()
+    file.touch()
+    read_position.refuse_files_already_read(spark, tmp_path, location)
+    os.utime(file, ns=(NOW_MS * 1_000_000,) * 2)
+    with pytest.raises(ConfigurationError, match="holds 1 files from before"):
+        read_position.refuse_files_already_read(spark, tmp_path, location)
+
+
+@pytest.mark.parametrize("kill", KILLS)
+def test_start_offsets_and_seed_are_made_anew_until_a_query_starts_and_are_fixed_then(
+    spark: SparkSession, tmp_path: Path, first_start: tuple[TableLocation, Path], kill: str
+) -> None:
+    """Otherwise messages that `archive` reads before `sessionize` starts would count as read, and be in no session."""
+    files, started_queries, committed_queries = KILLS[kill]
+    location, folder = first_start
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    for name in set(ALL) - set(files):
+        path = tmp_path / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    for log, queries in (("offsets", started_queries), ("commits", committed_queries)):
+        for query in queries:
+            (tmp_path / query / log).mkdir(parents=True)
+            (tmp_path / query / log / "0").write_text('v1\n{"batchTimestampMs":1}\n-\n')
+
+    state = warm_started(spark, location, tmp_path, 0, 1, 2)
+    if {SESSIONIZE, ARCHIVE} <= set(started_queries):
+        assert state.starts is None
+    else:  # a partition that was created meanwhile is read from its start
+        pc_offsets = {0: 8, 1: 5, 2: EARLIEST} if started_queries else {0: 9, 1: 5, 2: 5}
+        assert state.starts == {"pc_sessions": pc_offsets, "console_sessions": {0: 3}}
+    if SESSIONIZE in committed_queries:
+        assert state.sessions is None
+    else:
+        assert state.sessions is not None
+        assert [row.grouping_key for row in state.sessions.collect()] == ["pc-1"]

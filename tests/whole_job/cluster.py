@@ -1,0 +1,145 @@
+"""A Spark cluster on this machine: a master and workers; each worker is a process with its own executors."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self
+
+import pyspark
+
+from sessionization.local.child_process import end_with_this_process
+from sessionization.local_engine.jars import jar_paths
+from sessionization.local_engine.java import java_home
+from tests.jvm import JVM_OPTIONS
+from tests.whole_job.job import ROOT
+
+_SPARK = Path(pyspark.__file__).parent
+_EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
+_MASTER_AT = re.compile(r"Starting Spark master at (spark://\S+)")
+_REGISTERED = "Successfully registered with master"
+_READY_S = 120
+_POLL_S = 0.05
+_MEMORY_MB = 1_024
+
+
+class Cluster:
+    """Standalone Spark on 127.0.0.1: a master, and workers with one core and 1 GB each. All end with this process."""
+
+    def __init__(self, folder: Path, workers: int = 2) -> None:
+        """Logs and the executors' files go below `folder`."""
+        self._folder, self._count = folder, workers
+        self._master: subprocess.Popen[bytes] | None = None
+        self._workers: list[subprocess.Popen[bytes]] = []
+        self.url = ""
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def conf(self) -> dict[str, str]:
+        """The Spark configuration of a job that runs on this cluster."""
+        return {
+            "spark.master": self.url,
+            "spark.executor.memory": f"{_MEMORY_MB}m",
+            "spark.executor.extraClassPath": os.pathsep.join(map(str, jar_paths("spark"))),
+        }
+
+    def executors(self) -> dict[int, int]:
+        """The process ids of the live executors, each with the process id of its worker."""
+        listed = subprocess.run(
+            ["ps", "-A", "-o", "pid=,ppid=,args=", "-ww"], stdout=subprocess.PIPE, text=True, check=True
+        )
+        rows = [line.split(maxsplit=2) for line in listed.stdout.splitlines()]
+        workers = {worker.pid for worker in self._workers}
+        return {int(row[0]): int(row[1]) for row in rows if _EXECUTOR in row[-1] and int(row[1]) in workers}
+
+    def kill_executor(self) -> int:
+        """SIGKILL one executor, as the kernel does when memory runs out, and return its process id."""
+        pid = min(self.executors())
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def kill_worker(self) -> None:
+        """SIGKILL a worker and its executors, as a lost machine would."""
+        worker = self._workers.pop()
+        lost = [pid for pid, parent in self._executors_of(worker.pid)]
+        for pid in (worker.pid, *lost):
+            os.kill(pid, signal.SIGKILL)
+        worker.wait()
+
+    def stop(self) -> None:
+        """Kill the master, the workers and their executors."""
+        executors = [pid for worker in self._workers for pid, _ in self._executors_of(worker.pid)]
+        for process in (*self._workers, *filter(None, [self._master])):
+            process.kill()
+            process.wait()
+        for pid in executors:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        self._workers, self._master = [], None
+
+    def _executors_of(self, worker: int) -> list[tuple[int, int]]:
+        return [(pid, parent) for pid, parent in self.executors().items() if parent == worker]
+
+    def _start(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        log = self._folder / "master.log"
+        self._master = _launch(log, "org.apache.spark.deploy.master.Master", "--port", "0", "--webui-port", "0")
+        _wait_for(self._master, log, lambda text: _MASTER_AT.search(text) is not None)
+        found = _MASTER_AT.search(log.read_text(encoding="utf-8"))
+        assert found is not None
+        self.url = found[1]
+        for number in range(self._count):
+            log, work = self._folder / f"worker-{number}.log", self._folder / f"worker-{number}"
+            size = ("--cores", "1", "--memory", f"{_MEMORY_MB}m")
+            where = ("--work-dir", str(work), "--webui-port", "0")
+            worker = _launch(log, "org.apache.spark.deploy.worker.Worker", *size, *where, self.url)
+            self._workers.append(worker)
+            _wait_for(worker, log, lambda text: _REGISTERED in text)
+
+
+def _launch(log: Path, main_class: str, *arguments: str) -> subprocess.Popen[bytes]:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    spark_environment = {
+        "JAVA_TOOL_OPTIONS": JVM_OPTIONS,
+        "JAVA_HOME": str(java_home()),
+        "SPARK_HOME": str(_SPARK),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_MASTER_HOST": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "256m",
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": str(ROOT / "lib"),  # the executors, children of the workers, import the operator from there
+    }
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            [str(_SPARK / "bin" / "spark-class"), main_class, "--host", "127.0.0.1", *arguments],
+            env=inherited | spark_environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            preexec_fn=end_with_this_process(),  # noqa: PLW1509 - two system calls, no lock among them
+        )
+
+
+def _wait_for(process: subprocess.Popen[bytes], log: Path, is_ready: Callable[[str], bool]) -> None:
+    deadline_s = time.monotonic() + _READY_S
+    while not is_ready(log.read_text(encoding="utf-8", errors="replace")):
+        assert process.poll() is None, f"it ended with code {process.poll()}: see {log}"
+        assert time.monotonic() < deadline_s, f"it did not start within {_READY_S} s: see {log}"
+        time.sleep(_POLL_S)

@@ -1,0 +1,248 @@
+"""The sessionize job as a child process that a test can wait for, stop and kill, with all of its processes."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from tests.jvm import JVM_OPTIONS
+from tests.whole_job.checkpoints import committed_files, committed_offsets, last_committed, last_started, merged_before
+from tests.whole_job.topics import Topics
+
+ROOT = Path(__file__).parents[2]
+ENTRY = ROOT / "jobs" / "sessionize.py"
+_POLL_S = 0.005
+_LONGEST_S = 300
+_STOP_S = 60
+_DEATH_S = 20
+_STOPS = 5
+_LONG_TRIGGER = "--trigger=1m"
+
+# The oracle reads the clock and files of every micro-batch; Spark would delete all but the last hundred.
+_RETAIN_LOGS = {
+    "spark.sql.streaming.minBatchesToRetain": "100000",
+    "spark.sql.streaming.fileSource.log.deletion": "false",
+}
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a job ended: its exit code, and the lines of its stderr."""
+
+    code: int
+    lines: list[str]
+
+
+def command(*options: str, entry: Sequence[str | Path] = (ENTRY,)) -> list[str]:
+    return [sys.executable, *map(str, entry), *options]
+
+
+def environment(**given: str) -> dict[str, str]:
+    """The environment of a job: this process's, without its Spark variables, and with the given ones."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    return {"JAVA_TOOL_OPTIONS": JVM_OPTIONS, **inherited, "PYTHONPATH": str(ROOT / "lib"), **given}
+
+
+def run_to_end(
+    *options: str, cwd: Path, timeout_s: float = _LONGEST_S, entry: Sequence[str | Path] = (ENTRY,)
+) -> Ended:
+    """Run the job, or another one, until it ends on its own."""
+    words = command(*options, entry=entry)
+    process = subprocess.run(
+        words, env=environment(), cwd=cwd, capture_output=True, text=True, timeout=timeout_s, check=False
+    )
+    assert process.stdout == ""
+    return Ended(process.returncode, process.stderr.splitlines())
+
+
+class Job:
+    """A folder with an input, a warehouse and checkpoints, and the job that runs on them again and again.
+
+    It reads from the folder's input, or from Kafka topics. `entry` is the script that is run, with its first arguments.
+    The next start takes `jvm`, options of the engine's Java; `conf`, settings of Spark; and `more`, options of the job
+    that replace those of the same name. `library` is the folder from which it imports the library.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *options: str,
+        topics: Topics | None = None,
+        entry: Sequence[str | Path] = (ENTRY,),
+    ) -> None:
+        self.topics = topics
+        self.input, self.warehouse, self.checkpoints = folder / "input", folder / "warehouse", folder / "checkpoints"
+        self.input.mkdir(parents=True, exist_ok=True)
+        self.stderr = folder / "stderr.txt"
+        self.jvm: tuple[str, ...] = ()
+        self.conf: dict[str, str] = {}
+        self.more: tuple[str, ...] = ()
+        self.library = ROOT / "lib"
+        self._folder = folder
+        self._entry, self._options = entry, options
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start the job as the leader of its own session, which identifies all of its processes."""
+        assert self._process is None
+        folders = ("--warehouse", self.warehouse, "--checkpoints", self.checkpoints)
+        source = ("--input", self.input) if self.topics is None else self.topics.options
+        replaced = {word.partition("=")[0] for word in self.more}
+        options = (*(word for word in self._options if word.partition("=")[0] not in replaced), *self.more)
+        settings = [f"--conf {name}={value}" for name, value in (_RETAIN_LOGS | self.conf).items()]
+        spark = {"PYSPARK_SUBMIT_ARGS": " ".join((*settings, "pyspark-shell")), "SPARK_SUBMIT_OPTS": " ".join(self.jvm)}
+        with self.stderr.open("ab") as output:
+            self._process = subprocess.Popen(
+                command(*map(str, (*source, *folders)), "--mlflow=off", *options, entry=self._entry),
+                env=environment(PYTHONPATH=str(self.library), **spark),
+                cwd=self._folder,
+                stdin=subprocess.DEVNULL,
+                stderr=output,
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        """The process id of the job, which leads its own session."""
+        return self._running().pid
+
+    def wait_until(
+        self, reached: Callable[[], bool], awaited: str, *, poll_s: float = _POLL_S, within_s: float = _LONGEST_S
+    ) -> None:
+        """Poll until the condition holds; a job that ends first fails the test."""
+        deadline_s = time.monotonic() + within_s
+        while not reached():
+            code = self._running().poll()
+            assert code is None, f"the job ended with code {code} before {awaited}: {self.said()[-3:]}"
+            assert time.monotonic() < deadline_s, f"not within {within_s} s: {awaited}; it said {self.said()[-3:]}"
+            time.sleep(poll_s)
+
+    def wait_until_done(self, within_s: float = _LONGEST_S) -> None:
+        """Wait until the tables, also `sessions`, hold everything that follows from the input; needs a live session."""
+        self.wait_until(self._has_read_everything, "all input is read", poll_s=0.2, within_s=within_s)
+        log = self.warehouse / "session_changes" / "_delta_log"
+        newest = max(int(path.stem) for path in log.glob("*.json"))
+        self.wait_until(
+            lambda: merged_before(self.checkpoints / "rollup") > newest,
+            "all changes are merged",
+            poll_s=0.2,
+            within_s=within_s,
+        )
+
+    def run_until_done(self) -> None:
+        """Start the job, and stop it gracefully once the tables hold everything that follows from the input."""
+        try:
+            self.start()
+            self.wait_until_done()
+            assert self.terminate() == 0
+        finally:
+            self.kill_if_running()
+
+    def come_to_rest(self, *names: str) -> None:
+        """Stop gracefully, and again until these queries have no unfinished micro-batch; one stop mostly suffices.
+
+        If micro-batches take longer than the trigger, there is no pause to stop in. The next start then has a trigger
+        of a minute: its first micro-batches run at once, and the pause after them is long even on a slow machine.
+        """
+        queries = [self.checkpoints / name for name in names]
+        more = self.more
+        for _ in range(_STOPS):
+            self._running().terminate()
+            assert self.wait_for_end(within_s=_LONGEST_S) == 0, self.said()[-3:]
+            self.more = more
+            if _are_at_rest(queries):
+                return
+            self.more = (*more, _LONG_TRIGGER)
+            self.start()
+            self.wait_until(partial(_are_at_rest, queries), "the started micro-batches are committed")
+        msg = f"each of {_STOPS} stops has left a micro-batch half done"
+        raise AssertionError(msg)
+
+    def _has_read_everything(self) -> bool:
+        """Whether both queries that read the input have committed all of it."""
+        queries = [self.checkpoints / query for query in ("sessionize", "archive")]
+        if self.topics is not None:
+            ends = self.topics.ends()
+            return all(committed_offsets(query) == ends for query in queries)
+        files = set(self.input.glob("*/*.json"))
+        return all(files == committed_files(query) for query in queries)
+
+    def kill(self) -> None:
+        """SIGKILL the process group (the driver and its JVM) at once, then processes with their own group."""
+        process = self._running()
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        deadline_s = time.monotonic() + _DEATH_S
+        while alive := processes_of_session(process.pid):
+            assert time.monotonic() < deadline_s, f"processes {alive} survive SIGKILL"
+            for pid in alive:
+                if _session_of(pid) == process.pid:
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(_POLL_S)
+        self._process = None
+
+    def terminate(self, death_s: float = _DEATH_S) -> int:
+        """SIGTERM the job's own process, as a service manager does, and return its exit code within a minute."""
+        self._running().terminate()
+        return self.wait_for_end(death_s)
+
+    def interrupt(self) -> int:
+        """SIGINT the whole process group, as Ctrl-C in a terminal does, and return its exit code within a minute."""
+        os.killpg(self._running().pid, signal.SIGINT)
+        return self.wait_for_end()
+
+    def kill_engine(self) -> None:
+        """SIGKILL only the JVM, as the kernel does when memory runs out."""
+        [engine] = [pid for pid in processes_of_session(self._running().pid) if _is_engine(pid)]
+        os.kill(engine, signal.SIGKILL)
+
+    def wait_for_end(self, death_s: float = _DEATH_S, *, within_s: float = _STOP_S) -> int:
+        """Return the exit code of a job that ends in time, by default within a minute, and leaves no process behind."""
+        process = self._running()
+        code = process.wait(within_s)
+        # The JVM and the Python workers must end by themselves shortly after the driver.
+        deadline_s = time.monotonic() + death_s
+        while alive := processes_of_session(process.pid):
+            assert time.monotonic() < deadline_s, f"processes {alive} are left behind"
+            time.sleep(_POLL_S)
+        self._process = None
+        return code
+
+    def kill_if_running(self) -> None:
+        if self._process is not None:
+            self.kill()
+
+    def said(self) -> list[str]:
+        return self.stderr.read_text(encoding="utf-8").splitlines() if self.stderr.exists() else []
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None
+        return self._process
+
+
+def _are_at_rest(queries: Sequence[Path]) -> bool:
+    """Whether each query has committed every micro-batch that it has started."""
+    return all(last_committed(query) == last_started(query) for query in queries)
+
+
+def processes_of_session(session: int) -> list[int]:
+    """The live processes of a session, without dead ones that their parent has not collected yet."""
+    pids = subprocess.run(["ps", "-A", "-o", "pid=,stat="], capture_output=True, text=True, check=True).stdout
+    processes = [line.split() for line in pids.splitlines()]
+    return [int(pid) for pid, state in processes if not state.startswith("Z") and _session_of(int(pid)) == session]
+
+
+def _is_engine(pid: int) -> bool:
+    return b"org.apache.spark.deploy.SparkSubmit" in Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def _session_of(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return None

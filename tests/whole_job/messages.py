@@ -1,0 +1,38 @@
+"""The messages in the source of a job: lines of files, or records of topics."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+from urllib.parse import quote
+
+from tests.whole_job.checkpoints import Batch, path_of
+from tests.whole_job.wire import lines_of
+
+
+@dataclass(frozen=True)
+class Message:
+    """The columns of `raw_events`, without the date."""
+
+    stream: str
+    partition: int | None
+    offset: int | None
+    file: str | None
+    ingested_ms: int
+    value: bytes | None
+
+
+class Source(Protocol):
+    """Returns the messages of a micro-batch."""
+
+    def messages_of(self, batch: Batch) -> Iterable[Message]: ...
+
+
+class Files:
+    """The lines of the files that a micro-batch read."""
+
+    def messages_of(self, batch: Batch) -> Iterable[Message]:
+        for uri in batch.files:
+            path = path_of(uri)
+            ingested_ms = path.stat().st_mtime_ns // 1_000_000
+            for line in lines_of(path.read_bytes()):
+                yield Message(path.parent.name, None, None, f"file:{quote(str(path))}", ingested_ms, line)

@@ -1,0 +1,168 @@
+"""An account in the operator's state is erased: after all retentions have passed, no file contains any of it."""
+
+import contextlib
+import json
+import os
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionization.clock import wall_clock_ms
+from sessionization.ops.erase import Receipt, erase
+from sessionization.ops.input_files import delete_read_files
+from sessionization.ops.maintenance_settings import EraseSettings
+from sessionization.ops.state_reader import StateReader
+from sessionization.spark.checkpoint.folder import QUERIES, ROLLUP, SESSIONIZE
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS
+from tests.whole_job.checkpoints import merged_before
+from tests.whole_job.job import Job
+from tests.whole_job.remains import encodings, files_that_contain
+
+pytestmark = [pytest.mark.job, pytest.mark.long]
+
+ACCOUNT = "AnnQzJvWkYpGfB"
+OVER, LIVE = 3_141_592_653_589_793, 2_718_281_828_459_045
+TEXTS = (ACCOUNT.encode(), *encodings(OVER), *encodings(LIVE))
+OTHERS = tuple(f"pc-{number}" for number in range(12))
+OPTIONS = ("--heartbeat=1s", "--trigger=500ms")
+CONF = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.streaming.stateStore.minDeltasForSnapshot": "2",
+    "spark.sql.streaming.stateStore.maintenanceInterval": "1s",
+    "spark.sql.streaming.stateStore.rocksdb.compression": "none",
+}
+STOPS = 5
+HOUR_MS, LONG_AGO_S = 3_600_000, 40 * 86_400
+CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
+
+
+def message(device: str, session_id: int, event: str, account: str, ago_s: int = 0) -> dict[str, Any]:
+    at = datetime.now(UTC) - timedelta(seconds=ago_s)
+    fields = {"appSessionId": session_id, "eventId": f"ApplicationSession{event}", "hostPcId": device}
+    return fields | {"psnAccountId": account, "timestamp": at.isoformat(timespec="milliseconds")}
+
+
+class Players:
+    """The players; each call delivers their messages as one file."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "pc_sessions"
+        self._folder.mkdir(parents=True)
+        self._files = 0
+
+    def send(self, *messages: dict[str, Any]) -> None:
+        self._files += 1
+        hidden = self._folder / f".{self._files}.tmp"
+        hidden.write_text("".join(f"{json.dumps(message)}\n" for message in messages))
+        hidden.rename(self._folder / f"{self._files}.json")
+
+    def play_others(self) -> None:
+        """Start another session of another account on every other device."""
+        self.send(*(message(device, self._files, "Start", f"bob-{device}") for device in OTHERS))
+
+
+def file_names_the_account(folder: Path, pattern: str = "*") -> bool:
+    """Whether a file contains the account uncompressed; files may come and go meanwhile."""
+    for file in folder.rglob(pattern):
+        with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+            if TEXTS[0] in file.read_bytes():
+                return True
+    return False
+
+
+def come_to_rest(job: Job) -> None:
+    """Stop the job with everything committed and read, as an erasure requires. A busy machine needs several stops."""
+    log = job.warehouse / SESSION_CHANGES.name / "_delta_log"
+    for _ in range(STOPS):
+        job.come_to_rest(*QUERIES)
+        if merged_before(job.checkpoints / ROLLUP) > max(int(path.stem) for path in log.glob("*.json")):
+            return
+        job.start()
+        job.wait_until_done()
+    pytest.fail(f"`sessions` is behind after each of {STOPS} stops")
+
+
+def erase_account(job: Job) -> Receipt:
+    settings = EraseSettings(warehouse=job.warehouse, checkpoints=job.checkpoints, account=(ACCOUNT,))
+    return erase(settings, lambda _: None)
+
+
+def entries_of_all_batches(spark: SparkSession, checkpoints: Path) -> list[str]:
+    """The state entries after every micro-batch to which the engine can return."""
+    commits = [int(file.name) for file in (checkpoints / SESSIONIZE / "commits").iterdir() if file.name.isdigit()]
+    return [str(row) for batch in commits for row in StateReader(spark, checkpoints, batch).entries().collect()]
+
+
+def let_retentions_pass(spark: SparkSession, job: Job) -> None:
+    """Delete files that no table names, each log up to a checkpoint that is old then, and the input that was read."""
+    location = TableLocation(job.warehouse)
+    spark.conf.set(CHECK, "false")
+    try:
+        for table in (SESSION_CHANGES, SESSIONS, RAW_EVENTS, QUARANTINE):
+            alter = f"ALTER TABLE {location.sql_name(table.name)} SET TBLPROPERTIES"
+            spark.sql(f"{alter} ('delta.deletedFileRetentionDuration' = 'interval 0 hours')")
+            spark.sql(f"VACUUM {location.sql_name(table.name)}")
+            spark.sql(f"{alter} ('delta.checkpointInterval' = '1')")
+            spark.sql(f"{alter} ('checkpoint' = 'of these days')")
+            for file in (job.warehouse / table.name / "_delta_log").iterdir():
+                os.utime(file, (time.time() - LONG_AGO_S,) * 2)
+            spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+            spark.sql(f"{alter} ('checkpoint' = 'much later')")
+    finally:
+        spark.conf.unset(CHECK)
+    assert delete_read_files(job.checkpoints, 0, wall_clock_ms() + HOUR_MS, threading.Event()) > 0
+
+
+def test_no_file_contains_an_erased_account_after_all_retentions(tmp_path: Path, spark: SparkSession) -> None:
+    """Compression hides no hit.
+
+    The search decodes Parquet, changelogs and the archives of snapshots, and RocksDB's own files are not compressed
+    here: the first search finds the account in all of them. The state reader also shows the entries after each
+    micro-batch.
+    """
+    job = Job(tmp_path / "data", *OPTIONS, "--session-timeout=1h", "--late-retention=1h")
+    job.conf = CONF
+    players = Players(job.input)
+    events = (OVER, "Start", 9), (OVER, "EndBi", 6), (LIVE, "Start", 3), (LIVE, "Unknown", 0)
+    players.send(*(message("pc-ann", session_id, event, ACCOUNT, ago_s) for session_id, event, ago_s in events))
+    players.play_others()
+    try:
+        job.start()
+        job.wait_until_done()
+        job.wait_until(lambda: file_names_the_account(job.checkpoints, "*.sst"), "it is in a snapshot", poll_s=0.5)
+        come_to_rest(job)
+    finally:
+        job.kill_if_running()
+    suffixes = {file.suffix for file in files_that_contain(tmp_path, spark, *TEXTS)}
+    assert {".json", ".parquet", ".changelog", ".sst"} <= suffixes
+    assert erase_account(job).state == 2
+
+    # The job runs past the retention of the state and its files, and writes a change of the player once more.
+    job = Job(tmp_path / "data", *OPTIONS, "--session-timeout=10s", "--late-retention=1s")
+    job.conf = CONF | {"spark.sql.streaming.minBatchesToRetain": "2"}
+
+    def is_gone() -> bool:
+        players.play_others()
+        return not file_names_the_account(job.checkpoints)
+
+    try:
+        job.start()
+        job.wait_until(is_gone, "no file of the checkpoint names it", poll_s=1)
+        come_to_rest(job)
+    finally:
+        job.kill_if_running()
+    receipt = erase_account(job)
+    assert (receipt.state, receipt.deleted["sessions"]) == (0, 1), "the session that was live has timed out"
+
+    rows = entries_of_all_batches(spark, job.checkpoints)
+    assert rows
+    assert not [row for row in rows if any(text in row for text in (ACCOUNT, str(OVER), str(LIVE)))]
+    assert list(files_that_contain(job.checkpoints, spark, *TEXTS)) == []
+    let_retentions_pass(spark, job)
+    assert list(files_that_contain(tmp_path, spark, *TEXTS)) == []

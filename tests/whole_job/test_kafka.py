@@ -1,0 +1,147 @@
+"""From Kafka to the tables with a real producer, broker and job; broker and job are killed and started again."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+from sessionization.core.session_state import Rules
+from sessionization.local.broker import Broker
+from sessionization.streams import STREAMS
+from tests.whole_job import checkpoints
+from tests.whole_job.accounts import unaccounted
+from tests.whole_job.job import ROOT, Job
+from tests.whole_job.oracle import Oracle, tell
+from tests.whole_job.state import entries_and_timers
+from tests.whole_job.tables import Tables, differences, read_tables
+from tests.whole_job.topics import Topics
+
+pytestmark = pytest.mark.job
+
+PARTITIONS = 2
+RULES = Rules(heartbeat_ms=2_000, session_timeout_ms=60_000, late_retention_ms=10_000)
+GROUPS = 8
+OPTIONS = (
+    "--heartbeat=2s", "--session-timeout=60s", "--late-retention=10s", "--max-offsets-per-trigger=500",
+    f"--device-groups={GROUPS}",
+)  # fmt: skip
+EVENING = ("--live=60", "--rate=30", "--dirt=0.2", "--duration=1h", "--seed=4")
+TEN_MEGABYTES = 10 * 1024 * 1024
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(tmp_path_factory.mktemp("broker")) as broker:
+        broker.create_topics(dict.fromkeys(STREAMS, PARTITIONS), max_message_bytes=str(TEN_MEGABYTES + 1_000))
+        yield broker
+
+
+@dataclass(frozen=True)
+class Run:
+    """The tables of a job, and the oracle's."""
+
+    job: Job
+    oracle: Oracle
+    tables: Tables
+
+
+@pytest.fixture(scope="module")
+def run(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    topics = Topics(broker.bootstrap_servers, PARTITIONS)
+    job = Job(tmp_path_factory.mktemp("kafka"), *OPTIONS, topics=topics)
+    sessionize = job.checkpoints / "sessionize"
+
+    def wait_for_micro_batches(count: int) -> None:
+        before = checkpoints.last_committed(sessionize)
+        job.wait_until(lambda: checkpoints.last_committed(sessionize) >= before + count, "micro-batches")
+
+    try:
+        with simulator(broker) as producing:
+            job.start()
+            wait_for_micro_batches(2)
+            os.kill(producing.pid, signal.SIGSTOP)  # otherwise it would end at messages that it cannot deliver
+            broker.kill()
+            broker.start()
+            os.kill(producing.pid, signal.SIGCONT)
+            wait_for_micro_batches(2)
+            job.kill()
+            job.start()
+            wait_for_micro_batches(2)
+        _produce_broken(broker)
+        job.wait_until_done()
+        assert job.terminate() == 0
+    finally:
+        job.kill_if_running()
+    with topics.records() as records:
+        oracle = tell(job.checkpoints, RULES, records, groups=GROUPS)
+        return Run(job, oracle, read_tables(job.warehouse))
+
+
+@contextmanager
+def simulator(broker: Broker) -> Iterator[subprocess.Popen[bytes]]:
+    """Run the simulator in the background until the body ends."""
+    options = ("--sink=kafka", f"--bootstrap-servers={broker.bootstrap_servers}", *EVENING)
+    command = [sys.executable, str(ROOT / "jobs" / "simulate.py"), *options]
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "lib")}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE) as process:
+        try:
+            yield process
+            process.terminate()
+            _, errors = process.communicate(timeout=60)
+            assert process.returncode == 0, errors
+        finally:
+            process.kill()
+
+
+def _produce_broken(broker: Broker) -> None:
+    """Produce records that the simulator does not send: without a value, empty, broken and far too large."""
+    options = {"bootstrap.servers": broker.bootstrap_servers, "message.max.bytes": TEN_MEGABYTES + 1_000}
+    producer = Producer(options)
+    for value in (None, b"", b"\xff", b'{"appSessionId":1', b"x" * TEN_MEGABYTES):
+        producer.produce("pc_sessions", value, key=b"broken")
+    assert producer.flush(30) == 0
+
+
+def test_tables_equal_the_reference(run: Run) -> None:
+    assert differences(run.oracle, run.tables, run.job.checkpoints) == []
+
+
+def test_every_record_is_archived_once_with_its_position(run: Run) -> None:
+    archived = Counter((row["stream"], row["partition"], row["offset"]) for row in run.tables["raw_events"])
+    ends = run.job.topics.ends()
+    assert archived == Counter((*partition, offset) for partition, end in ends.items() for offset in range(end))
+    assert min(ends.values()) > 0
+    assert {row["file"] for row in run.tables["raw_events"]} == {None}
+
+
+def test_state_and_timers_equal_the_reference(run: Run, spark: SparkSession) -> None:
+    entries, timers = entries_and_timers(spark, run.job.checkpoints)
+    assert Counter(entries) == Counter(run.oracle.entries)
+    assert Counter(timers) == Counter(run.oracle.timers.items())
+
+
+def test_every_message_is_accounted_for(run: Run) -> None:
+    waiting = [
+        (device_id, session_id) for device_id, session_id, status in run.oracle.entries if status == "pending_end"
+    ]
+    assert unaccounted(run.tables, waiting) == []
+
+
+def test_broken_records_are_in_quarantine_unchanged(run: Run) -> None:
+    quarantined = Counter((row["reason"], row["value"]) for row in run.tables["quarantine"])
+    for value in (None, b"", b"\xff", b'{"appSessionId":1'):
+        assert quarantined["malformed_json", value] == 1
+    assert quarantined["oversized", b"x" * TEN_MEGABYTES] == 1
+
+
+def test_no_micro_batch_reads_more_than_max_offsets_per_trigger(run: Run) -> None:
+    rows_in = [row["rows_in"] for row in run.tables["stream_progress"] if row["query"] == "sessionize"]
+    assert 0 < max(rows_in) <= 500

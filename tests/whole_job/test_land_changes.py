@@ -1,0 +1,133 @@
+"""Changes go through Kafka and both jobs are killed: the tables equal those of changes appended directly."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from sessionization.core.session_state import Rules
+from sessionization.local.broker import Broker
+from sessionization.settings.kafka_options import OUTPUT_TOPIC
+from sessionization.streams import STREAMS
+from tests.whole_job import checkpoints
+from tests.whole_job.job import ROOT, Job, command, environment
+from tests.whole_job.oracle import tell
+from tests.whole_job.tables import differences, read_tables
+from tests.whole_job.test_kafka import PARTITIONS, simulator
+from tests.whole_job.topics import Topics
+
+pytestmark = [pytest.mark.job, pytest.mark.long]
+
+RULES = Rules(heartbeat_ms=2_000, session_timeout_ms=3_600_000, late_retention_ms=3_600_000)
+GROUPS = 8
+OPTIONS = (
+    "--heartbeat=2s", "--session-timeout=1h", "--late-retention=1h", f"--device-groups={GROUPS}", "--sink=kafka",
+)  # fmt: skip
+
+
+class Landing:
+    """The land_changes job that runs next to a sessionize job."""
+
+    def __init__(self, job: Job, folder: Path, servers: str) -> None:
+        self.checkpoints = folder / "checkpoints"
+        self._job, self._servers = job, servers
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        folders = ("--warehouse", str(self._job.warehouse), "--checkpoints", str(self.checkpoints))
+        words = command(*folders, "--bootstrap-servers", self._servers, entry=(ROOT / "jobs" / "land_changes.py",))
+        self._process = subprocess.Popen(words, env=environment(), stdin=subprocess.DEVNULL, start_new_session=True)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+    def terminate(self) -> int:
+        assert self._process is not None
+        self._process.terminate()
+        code = self._process.wait(60)
+        self._process = None
+        return code
+
+    def has_landed_everything(self) -> bool:
+        return self.has_landed(self.ends())
+
+    def has_landed(self, ends: checkpoints.Offsets) -> bool:
+        """Whether all changes in the topic before these offsets are in the table."""
+        assert self._process is not None
+        assert self._process.poll() is None
+        landed = checkpoints.committed_offsets(self.checkpoints / "land_changes")
+        return all(landed.get(partition, 0) >= end for partition, end in ends.items())
+
+    def ends(self) -> checkpoints.Offsets:
+        consumer = Consumer({"bootstrap.servers": self._servers, "group.id": "tests"})
+        try:
+            return {
+                (OUTPUT_TOPIC, number): consumer.get_watermark_offsets(
+                    TopicPartition(OUTPUT_TOPIC, number), timeout=20
+                )[1]
+                for number in range(PARTITIONS)
+            }
+        finally:
+            consumer.close()
+
+
+@pytest.fixture
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(tmp_path_factory.mktemp("broker")) as broker:
+        broker.create_topics(dict.fromkeys((*STREAMS, OUTPUT_TOPIC), PARTITIONS))
+        yield broker
+
+
+def test_tables_equal_the_reference_if_changes_go_through_the_topic(broker: Broker, tmp_path: Path) -> None:
+    job = Job(tmp_path, *OPTIONS, topics=Topics(broker.bootstrap_servers, PARTITIONS))
+    landing = Landing(job, tmp_path / "landing", broker.bootstrap_servers)
+    sessionize = job.checkpoints / "sessionize"
+
+    def wait_for_micro_batches(count: int) -> None:
+        before = checkpoints.last_committed(sessionize)
+        job.wait_until(lambda: checkpoints.last_committed(sessionize) >= before + count, "micro-batches")
+
+    try:
+        with simulator(broker):
+            job.start()
+            wait_for_micro_batches(2)
+            landing.start()
+            job.wait_until(lambda: checkpoints.last_started(landing.checkpoints / "land_changes") >= 0, "a landing")
+            landing.kill()
+            newest = checkpoints.last_started(sessionize)
+            job.wait_until(lambda: checkpoints.last_started(sessionize) > newest, "a micro-batch begins")
+            job.kill()
+            job.start()
+            landing.start()
+            wait_for_micro_batches(2)
+        job.wait_until_done()
+        assert job.terminate() == 0
+        _wait_for_all(landing)
+        job.start()  # rollup merges the remaining landed changes
+        wait_for_micro_batches(1)
+        job.wait_until_done()
+        assert job.terminate() == 0
+        _wait_for_all(landing)
+        assert landing.terminate() == 0
+    finally:
+        job.kill_if_running()
+        landing.kill()
+    with job.topics.records() as records:  # type: ignore[union-attr]
+        oracle = tell(job.checkpoints, RULES, records, groups=GROUPS)
+    assert differences(oracle, read_tables(job.warehouse), job.checkpoints) == []
+
+
+def _wait_for_all(landing: Landing) -> None:
+    for _ in range(600):
+        if landing.has_landed_everything():
+            return
+        time.sleep(0.5)
+    pytest.fail("the landing does not come to the topic's end")
