@@ -20,7 +20,7 @@ from tests.bench.scenario import LONG_LIVED
 from tests.whole_job.accounts import unaccounted
 from tests.whole_job.delta import live_files
 from tests.whole_job.job import ROOT, Job, processes_of_session
-from tests.whole_job.oracle import COLUMNS, tell
+from tests.whole_job.oracle import COLUMNS, build_oracle
 from tests.whole_job.tables import Tables, differences, read_tables
 from tests.whole_job.topics import Topics
 
@@ -71,7 +71,7 @@ def main() -> int:
         sys.stdout.flush()
         found = [] if code == 0 else [f"the job ended with code {code}"]
         with topics.records() as records:
-            oracle = tell(job.checkpoints, Rules(), records, groups=options.device_groups, digest=hash)
+            oracle = build_oracle(job.checkpoints, Rules(), records, groups=options.device_groups, digest=hash)
         pending = [entry[:2] for entry in oracle.entries if entry[2] == "pending_end"]
         found += differences(oracle, tables, job.checkpoints) + unaccounted(tables, pending)
     sys.stdout.write(f"{len(found)} differences\n" + "".join(f"  DIFFERENCE {line}\n" for line in found[:_SHOWN]))

@@ -64,10 +64,10 @@ def test_a_changed_pinned_option_is_refused_with_its_name_and_value(
 
 def test_expected_devices_determine_the_groups_of_a_new_checkpoint_only(tmp_path: Path) -> None:
     requested = replace(FIXED, device_groups=4_000)
-    new = open_checkpoint(tmp_path, requested, RULES, keep_groups=True)
+    new = open_checkpoint(tmp_path, requested, RULES, retain_device_groups=True)
     assert new.layout == StateLayout(4_000)
     larger = replace(FIXED, device_groups=9_000)
-    assert open_checkpoint(tmp_path, larger, RULES, keep_groups=True).layout == StateLayout(4_000)
+    assert open_checkpoint(tmp_path, larger, RULES, retain_device_groups=True).layout == StateLayout(4_000)
     assert reopened(tmp_path, fixed=requested).layout == StateLayout(4_000)
     with pytest.raises(CheckpointError, match="--device-groups 4000, not 9000"):
         reopened(tmp_path, fixed=larger)
@@ -91,7 +91,10 @@ def test_device_groups_in_a_layout_file_without_a_version_are_refused(tmp_path: 
 
 def test_expected_devices_do_not_change_a_checkpoint_with_one_device_per_key(tmp_path: Path) -> None:
     reopened(tmp_path)
-    assert open_checkpoint(tmp_path, replace(FIXED, device_groups=7), RULES, keep_groups=True).layout == StateLayout()
+    assert (
+        open_checkpoint(tmp_path, replace(FIXED, device_groups=7), RULES, retain_device_groups=True).layout
+        == StateLayout()
+    )
 
 
 @pytest.mark.parametrize(
@@ -213,7 +216,7 @@ def test_of_two_starts_on_a_new_folder_the_owner_of_the_tables_gets_it(tmp_path:
     second = reopened(tmp_path, SHORTER)
     first.restore_layout_file()
     again = reopened(tmp_path)
-    assert (again.id, again.begun_ms, again.pinned) == (first.id, first.begun_ms, FIXED)
+    assert (again.id, again.created_ms, again.pinned) == (first.id, first.created_ms, FIXED)
     assert again.id != second.id
 
 
@@ -269,7 +272,7 @@ def test_the_folder_of_a_refused_start_may_still_become_warm(tmp_path: Path) -> 
     refused = open_checkpoint(tmp_path, FIXED, RULES)
     warm = open_checkpoint(tmp_path, FIXED, RULES, warm=True)
     assert warm.is_warm
-    assert warm.begun_ms >= refused.begun_ms
+    assert warm.created_ms >= refused.created_ms
     warm.save_as_warm()
     assert read_checkpoint(tmp_path) == warm
 

@@ -42,7 +42,8 @@ class Driver:
         if key in self.fired:
             for device_id in devices:
                 self._apply(
-                    device_id, on_timer(self.sessions[device_id], Firing.of(self.fired[key], now_ms, grid), self.rules)
+                    device_id,
+                    on_timer(self.sessions[device_id], Firing.from_timer(self.fired[key], now_ms, grid), self.rules),
                 )
         entries = [entry for device_id in devices for entry in self.sessions.get(device_id, {}).values()]
         timer_ms = next_timer_ms(entries, now_ms, grid, self.rules)

@@ -53,9 +53,9 @@ def closed(
     closed_ms: int = EARLIER,
     account_id: str | None = None,
     platform: Platform = PC,
-    place: int = 0,
+    closing_order: int = 0,
 ) -> Closed:
-    return Closed(started_ms, ended_ms, reason, revision, foreground_s, account_id, platform, closed_ms, place)
+    return Closed(started_ms, ended_ms, reason, revision, foreground_s, account_id, platform, closed_ms, closing_order)
 
 
 def pending(
@@ -64,9 +64,9 @@ def pending(
     seen_ms: int = EARLIER,
     account_id: str | None = None,
     platform: Platform = PC,
-    place: int = 0,
+    closing_order: int = 0,
 ) -> PendingEnd:
-    return PendingEnd(at_ms, foreground_s, account_id, platform, seen_ms, place)
+    return PendingEnd(at_ms, foreground_s, account_id, platform, seen_ms, closing_order)
 
 
 def started(session_id: int, at_ms: int, account_id: str | None = None, platform: Platform = PC) -> Change:
@@ -96,9 +96,9 @@ def caused_by(event: Event, changes: Iterable[Change]) -> list[Change]:
 
 
 def without_places(sessions: Sessions) -> dict[int, SessionState]:
-    """Returns the entries with `place` 0: the order in which the bound forgets entries has its own tests."""
+    """Returns the entries with `closing_order` 0: the order in which the bound forgets entries has its own tests."""
     return {
-        session_id: entry if isinstance(entry, Live) else replace(entry, place=0)
+        session_id: entry if isinstance(entry, Live) else replace(entry, closing_order=0)
         for session_id, entry in sessions.items()
     }
 

@@ -26,7 +26,7 @@ class Session:
     last_beat: int | None = None
     deadline_ms: int = 0
 
-    def place(self) -> tuple[int, int]:
+    def sort_key(self) -> tuple[int, int]:
         return self.started_ms, self.said.session_id
 
 
@@ -46,7 +46,7 @@ class Device:
     waiting: list[WaitingEnd] = field(default_factory=list)
 
     def sessions(self) -> list[Session]:
-        return sorted(self.closed + ([self.live] if self.live else []), key=Session.place)
+        return sorted(self.closed + ([self.live] if self.live else []), key=Session.sort_key)
 
 
 class Reference:
@@ -110,8 +110,8 @@ class Reference:
         account_id = first_known([start.account_id, *(entry.end.account_id for entry in waiting)])
         started = Change(start.session_id, account_id, start.platform, ChangeKind.STARTED, self._now_ms, start.at_ms)
         new = Session(start.at_ms, self._now_ms, started._replace(duration_ms=0))
-        earlier = [session for session in device.sessions() if session.place() < new.place()]
-        later = [session for session in device.sessions() if session.place() > new.place()]
+        earlier = [session for session in device.sessions() if session.sort_key() < new.sort_key()]
+        later = [session for session in device.sessions() if session.sort_key() > new.sort_key()]
         if device.live is not None and device.live not in later and (waiting or not later):  # S2, S4
             self._end(device, device.live, EndReason.SUPERSEDED, start.at_ms)
         self._emit(device, new.said)
@@ -132,7 +132,7 @@ class Reference:
         self._end(device, session, EndReason.REPORTED, end.at_ms)
 
     def _end(self, device: Device, session: Session, reason: EndReason, at_ms: int) -> None:
-        later_ms = [other.started_ms for other in device.sessions() if other.place() > session.place()]
+        later_ms = [other.started_ms for other in device.sessions() if other.sort_key() > session.sort_key()]
         ended_ms = max(session.started_ms, min([at_ms, *later_ms]))
         said = session.said._replace(kind=ChangeKind.ENDED, end_reason=reason, ended_ms=ended_ms)
         if session.said.kind is ChangeKind.ENDED:

@@ -38,9 +38,9 @@ def _order_of_forgetting(state: SessionState) -> tuple[int, int]:
         case Live():
             return 0, 0
         case Closed():
-            return 1, state.place
+            return 1, state.closing_order
         case PendingEnd():
-            return 2, state.place
+            return 2, state.closing_order
 
 
 def _entry(session_id: int, state: SessionState, rules: Rules) -> Entry:

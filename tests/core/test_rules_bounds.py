@@ -37,7 +37,7 @@ def test_up_to_the_bound_nothing_is_forgotten() -> None:
 
 @pytest.mark.parametrize(("first", "second"), [(1, 2), (2, 1)])
 def test_beyond_the_bound_the_session_closed_first_is_forgotten_without_a_change(first: int, second: int) -> None:
-    state_before = {first: closed(EIGHT, NINE, place=4), second: closed(EIGHT, NINE, place=5)}
+    state_before = {first: closed(EIGHT, NINE, closing_order=4), second: closed(EIGHT, NINE, closing_order=5)}
     outcome = apply(state_before, start(3, TEN), rules=TWO)
     assert outcome.changes == caused_by(start(3, TEN), [started(3, TEN)])
     assert set(outcome.sessions) == {second, 3}
@@ -52,13 +52,18 @@ def test_closed_first_means_by_the_order_applied_not_by_event_time() -> None:
 
 
 def test_a_closed_session_is_forgotten_before_a_pending_end_seen_earlier() -> None:
-    outcome = apply({1: pending(NINE, place=0), 2: closed(EIGHT, NINE, place=1)}, start(3, TEN), rules=TWO)
+    outcome = apply(
+        {1: pending(NINE, closing_order=0), 2: closed(EIGHT, NINE, closing_order=1)}, start(3, TEN), rules=TWO
+    )
     assert set(outcome.sessions) == {1, 3}
     assert outcome.tally == Tally(events=1, evicted=1)
 
 
 def test_without_closed_sessions_the_pending_end_seen_first_is_orphaned() -> None:
-    state_before = {1: pending(TEN, place=5), 2: pending(NINE, foreground_s=60, account_id="anna", place=4)}
+    state_before = {
+        1: pending(TEN, closing_order=5),
+        2: pending(NINE, foreground_s=60, account_id="anna", closing_order=4),
+    }
     outcome = apply(state_before, end(3, NOON), rules=TWO)
     assert outcome.changes == caused_by(
         end(3, NOON), [ended(2, None, NINE, ORPHANED, foreground_s=60, account_id="anna")]
@@ -99,13 +104,13 @@ def test_a_session_that_a_start_superseded_can_be_forgotten_at_once() -> None:
 
 
 def test_a_session_with_a_pending_end_is_closed_when_its_start_comes_not_when_the_end_was_seen() -> None:
-    state_before = {1: pending(TEN, place=0), 2: closed(EIGHT, NINE, place=1)}
+    state_before = {1: pending(TEN, closing_order=0), 2: closed(EIGHT, NINE, closing_order=1)}
     with_joined_session = apply(state_before, start(1, NINE), rules=TWO).sessions
     assert set(apply(with_joined_session, start(3, NOON), rules=TWO).sessions) == {1, 3}
 
 
 def test_a_lowered_bound_takes_effect_at_the_next_event() -> None:
-    state_before = {session_id: closed(EIGHT, NINE, place=session_id) for session_id in range(5)}
+    state_before = {session_id: closed(EIGHT, NINE, closing_order=session_id) for session_id in range(5)}
     outcome = apply(state_before, start(9, TEN), rules=TWO)
     assert set(outcome.sessions) == {4, 9}
     assert outcome.tally == Tally(events=1, evicted=4)

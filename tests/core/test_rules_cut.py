@@ -134,13 +134,13 @@ def test_s6_a_repeated_start_cuts_nothing() -> None:
 
 
 def test_s6_a_cut_changes_neither_the_deadline_nor_the_order_of_closing() -> None:
-    session: Closed = closed(NINE, ELEVEN, closed_ms=EARLIER, place=3)
-    cut_session = apply({1: session, 5: closed(EIGHT, NINE, place=4)}, start(2, TEN)).sessions[1]
-    assert cut_session == closed(NINE, TEN, revision=1, closed_ms=EARLIER, place=3)
+    session: Closed = closed(NINE, ELEVEN, closed_ms=EARLIER, closing_order=3)
+    cut_session = apply({1: session, 5: closed(EIGHT, NINE, closing_order=4)}, start(2, TEN)).sessions[1]
+    assert cut_session == closed(NINE, TEN, revision=1, closed_ms=EARLIER, closing_order=3)
 
 
 def test_s6_a_cut_session_is_still_the_first_that_the_bound_forgets() -> None:
-    state_before = {1: closed(NINE, ELEVEN, place=0), 5: closed(EIGHT, NINE, place=1)}
+    state_before = {1: closed(NINE, ELEVEN, closing_order=0), 5: closed(EIGHT, NINE, closing_order=1)}
     outcome = apply(state_before, start(2, TEN), rules=Rules(max_sessions_per_device=2))
     assert set(outcome.sessions) == {2, 5}
     assert outcome.changes == caused_by(start(2, TEN), [started(2, TEN), ended(1, NINE, TEN, revision=1)])

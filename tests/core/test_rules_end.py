@@ -90,9 +90,12 @@ def test_e2_without_a_later_session_the_reported_time_is_used() -> None:
 
 
 def test_e2_a_reported_end_changes_neither_the_deadline_nor_the_order_of_closing() -> None:
-    state_before = {1: closed(NINE, TEN, TIMED_OUT, closed_ms=EARLIER, place=3), 2: closed(EIGHT, NINE, place=4)}
+    state_before = {
+        1: closed(NINE, TEN, TIMED_OUT, closed_ms=EARLIER, closing_order=3),
+        2: closed(EIGHT, NINE, closing_order=4),
+    }
     session = apply(state_before, end(1, TEN)).sessions[1]
-    assert session == closed(NINE, TEN, REPORTED, revision=1, closed_ms=EARLIER, place=3)
+    assert session == closed(NINE, TEN, REPORTED, revision=1, closed_ms=EARLIER, closing_order=3)
 
 
 def test_e2_the_account_is_the_ends_if_the_start_had_none_and_the_platform_is_the_starts() -> None:

@@ -44,7 +44,7 @@ DEADLINE = EARLIER + RULES.late_retention_ms
 def fire(state_before: Sessions, now_ms: int, set_for_ms: int | None = None) -> Outcome:
     """Fires a timer at `now_ms` that was set for `set_for_ms`, or without it for the newest grid instant."""
     fired_ms = GRID.at_or_before(now_ms) if set_for_ms is None else set_for_ms
-    return on_timer(state_before, Firing.of(fired_ms, now_ms, GRID), RULES)
+    return on_timer(state_before, Firing.from_timer(fired_ms, now_ms, GRID), RULES)
 
 
 def processed_at(now_ms: int, change: Change) -> Change:
@@ -87,7 +87,7 @@ def test_t1_the_timeout_counts_from_the_opening_not_from_the_event_time_of_the_s
 
 def test_t1_is_the_only_rule_of_its_firing_even_without_any_retention() -> None:
     without_retention = replace(RULES, late_retention_ms=0)
-    outcome = on_timer(LIVE, Firing.of(FIRST, TIMEOUT, GRID), without_retention)
+    outcome = on_timer(LIVE, Firing.from_timer(FIRST, TIMEOUT, GRID), without_retention)
     assert set(outcome.sessions) == {1}
 
 
@@ -172,10 +172,10 @@ def test_t4_a_pending_end_is_orphaned_and_forgotten_at_its_deadline() -> None:
 def test_one_firing_applies_to_every_entry_its_own_rule() -> None:
     state_before: dict[int, SessionState] = {
         1: live(NINE, OPENED),
-        2: closed(EIGHT, NINE, closed_ms=EARLIER, place=0),
-        3: closed(EIGHT, NINE, closed_ms=NOW, place=1),
-        4: pending(NOON, seen_ms=EARLIER, place=2),
-        5: pending(NOON, seen_ms=NOW, place=3),
+        2: closed(EIGHT, NINE, closed_ms=EARLIER, closing_order=0),
+        3: closed(EIGHT, NINE, closed_ms=NOW, closing_order=1),
+        4: pending(NOON, seen_ms=EARLIER, closing_order=2),
+        5: pending(NOON, seen_ms=NOW, closing_order=3),
     }
     now_ms = GRID.at_or_after(DEADLINE)
     outcome = fire(state_before, now_ms)

@@ -16,7 +16,7 @@ from tests.faults.traces import Stage, Traces
 from tests.whole_job.accounts import unaccounted
 from tests.whole_job.evening import Evening
 from tests.whole_job.job import ENTRY, Ended, Job
-from tests.whole_job.oracle import Oracle, tell
+from tests.whole_job.oracle import Oracle, build_oracle
 from tests.whole_job.state import entries_and_timers
 from tests.whole_job.tables import Tables, differences, read_tables
 
@@ -151,7 +151,7 @@ class Scene:
     def stop(self) -> Run:
         """Stop the job gracefully, and compute the tables and the state that it must have."""
         exit_code = self.job.terminate()
-        oracle = tell(self.job.checkpoints, RULES, groups=self._groups)
+        oracle = build_oracle(self.job.checkpoints, RULES, groups=self._groups)
         cuts = _with_confirmed_timer_batches(self._cuts, oracle)
         seconds = time.monotonic() - self._began_s
         return Run(self.job, oracle, read_tables(self.job.warehouse), exit_code, cuts, self._engine_deaths, seconds)

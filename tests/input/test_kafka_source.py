@@ -69,7 +69,7 @@ Read = Callable[[SessionizeSettings, int], list[bytes]]
 
 @pytest.fixture
 def read(spark: SparkSession, tmp_path: Path) -> Read:
-    def read(read_settings: SessionizeSettings, begun_ms: int) -> list[bytes]:
+    def read(read_settings: SessionizeSettings, created_ms: int) -> list[bytes]:
         values: list[bytes] = []
 
         def collect_values(batch: DataFrame, _batch_id: int) -> None:
@@ -78,7 +78,7 @@ def read(spark: SparkSession, tmp_path: Path) -> Read:
             except Exception as error:  # noqa: BLE001 - as a sink does
                 raise StreamError(root_cause(str(error))) from None
 
-        records = kafka_source.kafka_messages(spark, read_settings, begun_ms, None)
+        records = kafka_source.kafka_messages(spark, read_settings, created_ms, None)
         writer = records.writeStream.foreachBatch(collect_values).option(
             "checkpointLocation", str(tmp_path / "checkpoint")
         )
@@ -101,12 +101,12 @@ def produce(broker: Broker, value: bytes) -> None:
 def test_latest_begins_at_the_time_when_the_checkpoint_was_created(broker: Broker, read: Read) -> None:
     """The start of the query itself does not matter: queries that start one after the other must read the same."""
     produce(broker, b"early")
-    begun_ms = wall_clock_ms() + kafka_source.CLOCKS_DIFFER_MS + 1
-    while wall_clock_ms() <= begun_ms - kafka_source.CLOCKS_DIFFER_MS:
+    created_ms = wall_clock_ms() + kafka_source.CLOCKS_DIFFER_MS + 1
+    while wall_clock_ms() <= created_ms - kafka_source.CLOCKS_DIFFER_MS:
         pass
     produce(broker, b"late")
     latest = settings(broker.bootstrap_servers, starting_offsets="latest")
-    assert read(latest, begun_ms) == [b"late"]
+    assert read(latest, created_ms) == [b"late"]
 
 
 def test_latest_is_the_end_of_a_topic_without_newer_records(broker: Broker, read: Read) -> None:

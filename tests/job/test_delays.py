@@ -5,7 +5,7 @@ import random
 import pytest
 
 from sessionization.job.delays import DelayHistogram, Delays, RunDelays
-from sessionization.spark.output.progress import POINTS, DelaySample
+from sessionization.spark.output.progress import SAMPLE_SIZE, DelaySample
 from sessionization.spark.output.state_entries import GroupEntryCounts
 from tests.monitor.monitored import sessionize_progress
 
@@ -13,14 +13,14 @@ from tests.monitor.monitored import sessionize_progress
 def sample_of(delays_ms: list[int]) -> DelaySample:
     """Returns the sample that the sink's aggregate estimates, computed exactly."""
     ordered = sorted(delays_ms)
-    positions = (int((point + 0.5) / POINTS * len(ordered)) for point in range(POINTS))
+    positions = (int((point + 0.5) / SAMPLE_SIZE * len(ordered)) for point in range(SAMPLE_SIZE))
     return DelaySample(len(ordered), tuple(ordered[position] for position in positions))
 
 
 def test_a_run_without_rows_has_no_delays() -> None:
     run = RunDelays()
     run.add(sessionize_progress())
-    assert run.now() == Delays()
+    assert run.percentiles() == Delays()
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -73,7 +73,7 @@ def test_heartbeats_made_column_by_column_equal_those_of_the_rules(
     devices: list[dict[int, Live]], set_for_ms: int, now_ms: int
 ) -> None:
     """Covers one and many live sessions, sessions before their first heartbeat, missed instants and early timers."""
-    firing = Firing.of(set_for_ms, now_ms, GRID)
+    firing = Firing.from_timer(set_for_ms, now_ms, GRID)
     by_rule = [
         row
         for number, sessions in enumerate(devices)

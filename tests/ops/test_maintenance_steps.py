@@ -16,10 +16,10 @@ from sessionization.ops.maintain import Step, maintenance_steps, run_steps
 from sessionization.ops.maintenance_settings import MaintainSettings
 from sessionization.spark.tables.conflicts import explain_conflict, is_conflict
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import BACKFILL, PROPERTIES_OF_ALL, TABLES, retention
+from sessionization.spark.tables.schemas import BACKFILL, COMMON_PROPERTIES, TABLES, retention_properties
 
 LOCATION = TableLocation(catalog="main", schema="games")
-AS_CREATED = {table.name: dict(PROPERTIES_OF_ALL) | dict(table.properties) for table in TABLES}
+AS_CREATED = {table.name: dict(COMMON_PROPERTIES) | dict(table.properties) for table in TABLES}
 
 
 def planned_steps(
@@ -71,7 +71,7 @@ def test_only_a_table_with_unread_rows_has_a_longer_retention_and_only_while_it_
     assert [step.table for step in maintenance_steps(LOCATION, 3, longer, AS_CREATED) if step.verb == "ALTER"] == [
         "session_changes"
     ]
-    with_longer_retention = AS_CREATED | {"session_changes": dict(retention(14 * DAY_MS))}
+    with_longer_retention = AS_CREATED | {"session_changes": dict(retention_properties(14 * DAY_MS))}
     assert [step.table for step in planned_steps(properties=with_longer_retention) if step.verb == "ALTER"] == [
         "session_changes"
     ], "and no longer"

@@ -63,7 +63,7 @@ def test_the_progress_line_warns_until_the_stream_keeps_up_again() -> None:
         (IN_TIME, False),
     ]:
         totals.add(progress(p99_ms, keeps_up=keeping_up.judge(p99_ms)))
-        assert progress_line(*totals.now()).endswith("DOES NOT KEEP UP") is warns
+        assert progress_line(*totals.snapshot()).endswith("DOES NOT KEEP UP") is warns
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_changes_reach_the_topic_before_their_batch_ends(spark: SparkSession, se
         output_topic=TOPIC, warehouse=tmp_path / "w", checkpoints=tmp_path / "c",
     )  # fmt: skip
     limits = EventTimeLimits(settings.max_clock_skew, settings.max_event_age)
-    events = valid_events(parse(read_messages(spark, settings, begun_ms=0, max_offsets=None), limits))
+    events = valid_events(parse(read_messages(spark, settings, created_ms=0, max_offsets=None), limits))
     brokers = client_options(spark, settings)
     writer = real_time.topic_writer(stateless_changes(events), brokers, settings.output_topic, settings.trigger)
     producer = Producer({"bootstrap.servers": servers})

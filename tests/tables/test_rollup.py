@@ -12,7 +12,7 @@ from sessionization.core.events import Change, ChangeKind, EndReason, Platform
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.creation import create_tables
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import LATE_ENDS_SHOWN, SESSION_CHANGES, SESSIONS
+from sessionization.spark.tables.schemas import LATE_ENDS_PROPERTY, SESSION_CHANGES, SESSIONS
 from tests.core.reference import session_rows
 from tests.tables.warehouse import empty_tables
 
@@ -155,7 +155,7 @@ def test_rows_of_the_previous_version_are_repaired_at_the_start_and_then_merged_
     rollup.merge(sessions, frame(spark, changes))
     # Make the rows as the previous version wrote them.
     sessions.update(set={"end_reason": "_shown_end.end_reason"})
-    spark.sql(f"ALTER TABLE {location.sql_name('sessions')} UNSET TBLPROPERTIES ('{LATE_ENDS_SHOWN[0]}')")
+    spark.sql(f"ALTER TABLE {location.sql_name('sessions')} UNSET TBLPROPERTIES ('{LATE_ENDS_PROPERTY[0]}')")
     assert {row[7] for row in session_values(spark, location).values()} == {"orphaned"}
 
     create_tables(spark, location, owner="test", may_create=False)

@@ -293,10 +293,10 @@ def test_start_offsets_and_seed_are_made_anew_until_a_query_starts_and_are_fixed
 
     state = warm_started(spark, location, tmp_path, 0, 1, 2)
     if {SESSIONIZE, ARCHIVE} <= set(started_queries):
-        assert state.starts is None
+        assert state.start_offsets is None
     else:  # a partition that was created meanwhile is read from its start
         pc_offsets = {0: 8, 1: 5, 2: EARLIEST} if started_queries else {0: 9, 1: 5, 2: 5}
-        assert state.starts == {"pc_sessions": pc_offsets, "console_sessions": {0: 3}}
+        assert state.start_offsets == {"pc_sessions": pc_offsets, "console_sessions": {0: 3}}
     if SESSIONIZE in committed_queries:
         assert state.sessions is None
     else:

@@ -191,7 +191,7 @@ def _bucket_of(groups: int, device_id: str) -> tuple[int, int]:
     return group, bucket % _BUCKETS
 
 
-def tell(
+def build_oracle(
     checkpoints: Path,
     rules: Rules,
     source: Source | None = None,

@@ -15,7 +15,7 @@ from sessionization.core.session_state import Rules
 from tests.whole_job.accounts import Session, unaccounted, unaccounted_ends
 from tests.whole_job.evening import Evening
 from tests.whole_job.job import Job
-from tests.whole_job.oracle import Oracle, tell
+from tests.whole_job.oracle import Oracle, build_oracle
 from tests.whole_job.state import Entry, entries_and_timers
 from tests.whole_job.tables import Tables, differences, read_tables
 
@@ -50,7 +50,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Run:
     evening.release(job.input, len(evening))
     job.run_until_done()
     entries, _ = entries_and_timers(spark, job.checkpoints)
-    return Run(job, tell(job.checkpoints, Rules()), read_tables(job.warehouse), entries)
+    return Run(job, build_oracle(job.checkpoints, Rules()), read_tables(job.warehouse), entries)
 
 
 def test_every_line_of_the_input_is_archived_once(run: Run) -> None:

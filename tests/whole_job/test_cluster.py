@@ -12,7 +12,7 @@ from tests.whole_job.accounts import unaccounted
 from tests.whole_job.cluster import Cluster
 from tests.whole_job.evening import Evening
 from tests.whole_job.job import Job
-from tests.whole_job.oracle import Oracle, tell
+from tests.whole_job.oracle import Oracle, build_oracle
 from tests.whole_job.state import entries_and_timers
 from tests.whole_job.tables import Tables, differences, read_tables
 
@@ -70,7 +70,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
             assert job.terminate() == 0
         finally:
             job.kill_if_running()
-    oracle = tell(job.checkpoints, RULES, groups=GROUPS)
+    oracle = build_oracle(job.checkpoints, RULES, groups=GROUPS)
     return Run(job, oracle, read_tables(job.warehouse), executors_before, executors_after, killed)
 
 

@@ -14,7 +14,7 @@ from sessionization.core.session_state import Rules
 from tests.whole_job.accounts import unaccounted
 from tests.whole_job.evening import ENDS_MS
 from tests.whole_job.job import Job
-from tests.whole_job.oracle import tell
+from tests.whole_job.oracle import build_oracle
 from tests.whole_job.tables import differences, read_tables
 
 pytestmark = [pytest.mark.job, pytest.mark.long]
@@ -45,7 +45,7 @@ def test_the_job_survives_a_flood_and_accounts_for_every_message(tmp_path: Path)
     deliver(pc_folder, "one-device", [start(number, "one") for number in range(SESSIONS)])
     deliver(pc_folder, "others", [start(number, f"device-{number}") for number in range(100)])
     job.run_until_done()
-    tables, oracle = read_tables(job.warehouse), tell(job.checkpoints, Rules())
+    tables, oracle = read_tables(job.warehouse), build_oracle(job.checkpoints, Rules())
     assert differences(oracle, tables, job.checkpoints) == []
     assert unaccounted(tables, []) == []
     assert Counter(row["reason"] for row in tables["quarantine"]) == {"malformed_json": MALFORMED}

@@ -19,7 +19,7 @@ from sessionization.streams import STREAMS
 from tests.whole_job import checkpoints
 from tests.whole_job.accounts import unaccounted
 from tests.whole_job.job import ROOT, Job
-from tests.whole_job.oracle import Oracle, tell
+from tests.whole_job.oracle import Oracle, build_oracle
 from tests.whole_job.state import entries_and_timers
 from tests.whole_job.tables import Tables, differences, read_tables
 from tests.whole_job.topics import Topics
@@ -81,7 +81,7 @@ def run(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Run:
     finally:
         job.kill_if_running()
     with topics.records() as records:
-        oracle = tell(job.checkpoints, RULES, records, groups=GROUPS)
+        oracle = build_oracle(job.checkpoints, RULES, records, groups=GROUPS)
         return Run(job, oracle, read_tables(job.warehouse))
 
 

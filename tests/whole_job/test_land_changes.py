@@ -16,7 +16,7 @@ from sessionization.settings.kafka_options import OUTPUT_TOPIC
 from sessionization.streams import STREAMS
 from tests.whole_job import checkpoints
 from tests.whole_job.job import ROOT, Job, command, environment
-from tests.whole_job.oracle import tell
+from tests.whole_job.oracle import build_oracle
 from tests.whole_job.tables import differences, read_tables
 from tests.whole_job.test_kafka import PARTITIONS, simulator
 from tests.whole_job.topics import Topics
@@ -121,7 +121,7 @@ def test_tables_equal_the_reference_if_changes_go_through_the_topic(broker: Brok
         job.kill_if_running()
         landing.kill()
     with job.topics.records() as records:  # type: ignore[union-attr]
-        oracle = tell(job.checkpoints, RULES, records, groups=GROUPS)
+        oracle = build_oracle(job.checkpoints, RULES, records, groups=GROUPS)
     assert differences(oracle, read_tables(job.warehouse), job.checkpoints) == []
 
 

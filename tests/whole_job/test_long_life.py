@@ -19,7 +19,7 @@ from tests.whole_job.delta import Stored
 from tests.whole_job.evening import Evening
 from tests.whole_job.job import ROOT, Job, run_to_end
 from tests.whole_job.later import LATER, LATER_SCHEMA, later_library
-from tests.whole_job.oracle import COLUMNS, Oracle, tell
+from tests.whole_job.oracle import COLUMNS, Oracle, build_oracle
 from tests.whole_job.state import entries_and_timers
 from tests.whole_job.tables import differences, read_tables
 
@@ -85,7 +85,7 @@ class Life:
 
     def expected(self, spark: SparkSession, former: Oracle | None = None) -> Oracle:
         """Compute the oracle's tables; check state, timers and files against it here."""
-        oracle = tell(self.job.checkpoints, RULES, groups=self._groups, former=former)
+        oracle = build_oracle(self.job.checkpoints, RULES, groups=self._groups, former=former)
         entries, timers = entries_and_timers(spark, self.job.checkpoints)
         assert Counter(entries) == Counter(oracle.entries)
         assert Counter(timers) == Counter(oracle.timers.items())

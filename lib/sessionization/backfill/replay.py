@@ -70,7 +70,7 @@ class DeviceReplay:
     def _fire_timer(self, now_ms: int) -> None:
         """Fire the timer if it is due, and set the next one."""
         if self._timer_ms is not None and self._timer_ms <= now_ms:
-            outcome = on_timer(self._sessions, Firing.of(self._timer_ms, now_ms, self.grid), self.rules)
+            outcome = on_timer(self._sessions, Firing.from_timer(self._timer_ms, now_ms, self.grid), self.rules)
             self._sessions = outcome.sessions
             self.changes += (change for change in outcome.changes if change.kind is not ChangeKind.HEARTBEAT)
         self._timer_ms = next_timer_ms(self._sessions.values(), now_ms, self.grid, self.rules)

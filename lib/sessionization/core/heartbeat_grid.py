@@ -48,12 +48,12 @@ class Firing:
         """The number of instants before `due_ms` that were not emitted; below 0 if `due_ms` itself was emitted."""
         return self.grid.steps(self.first_due_ms, self.due_ms)
 
-    def beat_of(self, opened_ms: int) -> int:
+    def beat_number(self, opened_ms: int) -> int:
         """Return the number of grid instants since a session was opened, up to `due_ms`; below 1 if there are none."""
         return self.grid.steps(self.grid.at_or_before(opened_ms), self.due_ms)
 
     @classmethod
-    def of(cls, set_for_ms: int, now_ms: int, grid: Grid) -> "Firing":
+    def from_timer(cls, set_for_ms: int, now_ms: int, grid: Grid) -> "Firing":
         return cls(now_ms, grid.at_or_before(now_ms), grid.at_or_after(set_for_ms), grid)
 
 

@@ -154,13 +154,13 @@ class _Device:
                 self._duplicate_end += 1
             case None:  # E4
                 self._sessions[end.session_id] = PendingEnd(
-                    end.at_ms, end.foreground_s, end.account_id, end.platform, self._now_ms, self._next_place()
+                    end.at_ms, end.foreground_s, end.account_id, end.platform, self._now_ms, self._next_closing_order()
                 )
 
     def _evict(self) -> None:
         """Forget the session that was closed first; without closed sessions, the pending End that was seen first."""
         candidates = [
-            (isinstance(entry, PendingEnd), entry.place, session_id)
+            (isinstance(entry, PendingEnd), entry.closing_order, session_id)
             for session_id, entry in self._sessions.items()
             if not isinstance(entry, Live)
         ]
@@ -175,15 +175,23 @@ class _Device:
     ) -> None:
         """End a session for the first time, at `at_ms` clamped."""
         ended_ms = self._clamp(session_id, live.started_ms, at_ms)
-        place = self._next_place()
+        closing_order = self._next_closing_order()
         closed = Closed(
-            live.started_ms, ended_ms, reason, 0, foreground_s, live.account_id, live.platform, self._now_ms, place
+            live.started_ms,
+            ended_ms,
+            reason,
+            0,
+            foreground_s,
+            live.account_id,
+            live.platform,
+            self._now_ms,
+            closing_order,
         )
         self._put_closed(session_id, closed)
 
     def beat(self, session_id: int, live: Live, firing: Firing) -> None:
         """Emit the newest due heartbeat of a live session, if one is due and was not emitted yet."""
-        beat = firing.beat_of(live.opened_ms)
+        beat = firing.beat_number(live.opened_ms)
         if beat < 1 or firing.missed < 0:
             return
         self._changes.append(
@@ -230,8 +238,10 @@ class _Device:
         next_start_ms = self._next_start_ms((started_ms, session_id))
         return max(started_ms, at_ms if next_start_ms is None else min(at_ms, next_start_ms))
 
-    def _next_place(self) -> int:
-        return 1 + max((entry.place for entry in self._sessions.values() if not isinstance(entry, Live)), default=-1)
+    def _next_closing_order(self) -> int:
+        return 1 + max(
+            (entry.closing_order for entry in self._sessions.values() if not isinstance(entry, Live)), default=-1
+        )
 
     def _put_closed(self, session_id: int, closed: Closed) -> None:
         self._sessions[session_id] = closed

@@ -34,7 +34,7 @@ class RulesInForce:
             return self.previous
         return self.rules
 
-    def followed_by(self, rules: Rules, last_ms: int | None) -> "RulesInForce":
+    def change_to(self, rules: Rules, last_ms: int | None) -> "RulesInForce":
         """Return `rules` for all later micro-batches; the newest started micro-batch retains its own rules.
 
         `last_ms` is the clock of that micro-batch, None if no micro-batch was started.
@@ -60,7 +60,7 @@ class Live:
 class Closed:
     """A session that is over, remembered until `closed_ms + late_retention` to recognise late and repeated events.
 
-    `place` orders a device's closed sessions and pending Ends by when they became so. The bound on a device's entries
+    `closing_order` orders a device's closed sessions and pending Ends by when they became so. The bound on a device's entries
     uses it to choose the entry to evict.
     """
 
@@ -72,7 +72,7 @@ class Closed:
     account_id: str | None
     platform: Platform
     closed_ms: int
-    place: int
+    closing_order: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class PendingEnd:
     account_id: str | None
     platform: Platform
     seen_ms: int
-    place: int
+    closing_order: int
 
 
 SessionState = Live | Closed | PendingEnd

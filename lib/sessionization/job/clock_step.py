@@ -56,7 +56,7 @@ class ClockStepDetector:
         self._lock = threading.Lock()
 
     @classmethod
-    def of(cls, checkpoint: Checkpoint) -> "ClockStepDetector":
+    def from_checkpoint(cls, checkpoint: Checkpoint) -> "ClockStepDetector":
         """Start from the greatest clock in the offset log; raises `CheckpointError` where an entry cannot be read."""
         query = checkpoint.folder / SESSIONIZE
         clocks_ms = (read_started_batch(query, batch_id).clock_ms for batch_id in started_batches(query))

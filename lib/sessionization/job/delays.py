@@ -35,7 +35,7 @@ class RunDelays:
             self._lateness.add(progress.detail.lateness)
             self._latency.add(progress.detail.latency)
 
-    def now(self) -> Delays:
+    def percentiles(self) -> Delays:
         shares = 0.5, 0.99
         return Delays(*map(self._lateness.percentile, shares), *map(self._latency.percentile, shares))
 

@@ -20,7 +20,7 @@ from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.input.kafka_source import check_topics
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.output.progress_log import ProgressLog
-from sessionization.spark.output.sinks import FIRST_TABLE_APPENDED
+from sessionization.spark.output.sinks import FIRST_TABLE_BY_QUERY
 from sessionization.spark.tables import views
 from sessionization.spark.tables.creation import create_tables, refuse_missing_tables, take_over
 from sessionization.spark.tables.location import TableLocation
@@ -56,7 +56,7 @@ def open_job_checkpoint(settings: SessionizeSettings, location: TableLocation) -
         settings.checkpoints,
         PinnedSettings.of(settings, str(location)),
         settings.rules,
-        keep_groups=settings.expected_devices is not None,
+        retain_device_groups=settings.expected_devices is not None,
         warm=settings.from_sessions,
     )
 
@@ -89,13 +89,13 @@ def _open_tables(context: JobContext) -> tuple[JobContext, ProgressLog, InitialS
     else:
         create_tables(spark, location, owner=checkpoint.id, may_create=not checkpoint.is_used)
         checkpoint.restore_layout_file()
-    since_ms = checkpoint.begun_ms if checkpoint.is_warm else 0
-    progress_log = ProgressLog(checkpoint.progress, checkpoint.newest_started_batches(), since_ms)
+    since_ms = checkpoint.created_ms if checkpoint.is_warm else 0
+    progress_log = ProgressLog(checkpoint.progress_folder, checkpoint.newest_started_batches(), since_ms)
     checkpoint.refuse_if_older_than(progress_log.open(spark, location))
     checkpoint.refuse_if_older_than(
         {
             query: location.newest_appended_batch(spark, table, checkpoint.writer_id(query))
-            for query, table in FIRST_TABLE_APPENDED.items()
+            for query, table in FIRST_TABLE_BY_QUERY.items()
         }
     )
     with plain_errors("--from-sessions: the sessions to begin with cannot be read"):

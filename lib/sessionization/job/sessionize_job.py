@@ -99,7 +99,7 @@ def run_and_print_summary(settings: SessionizeSettings, say: Say) -> None:
 def _run(context: JobContext, stop: threading.Event, callbacks: JobCallbacks) -> Summary:
     context, progress_log, initial_state = prepare(context, stop)
     began_ms = wall_clock_ms()
-    totals, clock = RunningTotals(), ClockStepDetector.of(context.checkpoint)
+    totals, clock = RunningTotals(), ClockStepDetector.from_checkpoint(context.checkpoint)
     listeners: list[BatchListener] = [totals.add, clock.add]
     with _report_batches(context, progress_log, listeners):
         listeners.extend(callbacks.listeners)
@@ -120,7 +120,7 @@ def _run(context: JobContext, stop: threading.Event, callbacks: JobCallbacks) ->
     if causes:
         raise StreamError(_failure_message(context, causes))
     seconds = (wall_clock_ms() - began_ms) / 1000
-    return Summary(seconds, totals.now()[0], _count_live(context, callbacks), totals.delays())
+    return Summary(seconds, totals.snapshot()[0], _count_live(context, callbacks), totals.delays())
 
 
 @contextlib.contextmanager
@@ -146,7 +146,7 @@ def _progress_reporter(context: JobContext, totals: RunningTotals, callbacks: Jo
     say_progress = callbacks.say_progress or context.say
 
     def report() -> None:
-        say_progress(progress_line(*totals.now()))
+        say_progress(progress_line(*totals.snapshot()))
         if (warning := check_input()) is not None:
             context.say(warning)
 

@@ -18,7 +18,7 @@ from sessionization.spark.checkpoint.spark_logs import has_unfinished_batch
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.output.progress import last_engine_progress
 
-REST_WITHIN_S = 25
+IDLE_WITHIN_S = 25
 """How long the queries may take to finish started micro-batches; cutting off each may then take `stopTimeout`."""
 _BACKLOG_CHECK_WITHIN_S = 5
 
@@ -61,7 +61,7 @@ def stop_queries(
 
     note_ended()
     say("stopping: finishing the micro-batches that have begun")
-    deadline_s = time.monotonic() + REST_WITHIN_S
+    deadline_s = time.monotonic() + IDLE_WITHIN_S
     may_be_behind, unrecorded = False, set[str]()
     for name in [name for name in (SESSIONIZE, ROLLUP, ARCHIVE) if name in queries]:
         query = running[name]

@@ -52,7 +52,7 @@ class RunningTotals:
             self._last[progress.query] = progress
             self._delays.add(progress)
 
-    def now(self) -> tuple[Totals, dict[str, BatchProgress]]:
+    def snapshot(self) -> tuple[Totals, dict[str, BatchProgress]]:
         """The totals, and each query's newest micro-batch."""
         with self._lock:
             return self._totals, dict(self._last)
@@ -60,7 +60,7 @@ class RunningTotals:
     def delays(self) -> Delays:
         """The lateness and latency percentiles over the whole run."""
         with self._lock:
-            return self._delays.now()
+            return self._delays.percentiles()
 
 
 def count_live_sessions(spark: SparkSession, location: TableLocation) -> int:

@@ -66,7 +66,7 @@ class DemoView:
     latest: list[Row] = field(default_factory=list)
 
     def __rich__(self) -> Group:
-        totals, last = self.totals.now()
+        totals, last = self.totals.snapshot()
         counts = Table.grid(padding=(0, 3))
         counts.add_row("events in", "started", "heartbeats", "ended", "repeated", "quarantined", style="dim")
         numbers = (totals.events, totals.started, totals.heartbeats, totals.ended, totals.repeated, totals.quarantined)

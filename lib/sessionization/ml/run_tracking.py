@@ -19,7 +19,7 @@ from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.output.progress import BatchProgress
 from sessionization.spark.tables.location import TableLocation
 
-MOST_WAITING = 10_000
+MAX_QUEUED = 10_000
 """How many micro-batches may wait for MLflow; the ones beyond that are dropped and counted."""
 FLUSH_EVERY_S = 5.0
 CLOSE_WITHIN_S = 8.0
@@ -80,7 +80,7 @@ def track_run(make_store: Callable[[], RunStore], say: Say) -> Iterator[Callable
 class _Tracker:
     def __init__(self, make_store: Callable[[], RunStore], say: Say) -> None:
         self._make_store, self._say = make_store, say
-        self._queue: queue.Queue[BatchProgress] = queue.Queue(MOST_WAITING)
+        self._queue: queue.Queue[BatchProgress] = queue.Queue(MAX_QUEUED)
         self._wake, self._closing = threading.Event(), threading.Event()
         self._status: RunStatus = "FAILED"
         self._dropped = 0

@@ -27,7 +27,7 @@ from sessionization.spark.output.progress import BatchProgress
 
 MOST_UNPAIRED = 10
 """How many micro-batches of a query wait for the engine's report; beyond that the oldest is sent without one."""
-LAST_WORD_WITHIN_S = 1.0
+LAST_REPORT_WITHIN_S = 1.0
 
 
 class BatchMonitor(StreamingQueryListener):
@@ -69,9 +69,9 @@ class BatchMonitor(StreamingQueryListener):
         """Do nothing: the job itself reports it."""
 
     def close(self) -> None:
-        """Wait up to `LAST_WORD_WITHIN_S` for the engine's last reports, then send the rest without them."""
+        """Wait up to `LAST_REPORT_WITHIN_S` for the engine's last reports, then send the rest without them."""
         with self._lock:
-            self._paired.wait_for(lambda: not any(self._unpaired.values()), LAST_WORD_WITHIN_S)
+            self._paired.wait_for(lambda: not any(self._unpaired.values()), LAST_REPORT_WITHIN_S)
             for unpaired in self._unpaired.values():
                 for batch_id in list(unpaired):
                     self._send(unpaired, batch_id, None)

@@ -11,7 +11,7 @@ from sessionization.monitor.batch_record import Record, batch_record
 from sessionization.say import Say
 from sessionization.spark.output.progress import BatchProgress
 
-MOST_WAITING = 1_000
+MAX_QUEUED = 1_000
 """How many micro-batches may wait for a slow consumer; it does not get the ones beyond that."""
 CLOSE_WITHIN_S = 2.0
 
@@ -24,7 +24,7 @@ class RecordConsumer:
 
     def __init__(self, name: str, take: Callable[[Record], None], say: Say) -> None:
         self._name, self._take, self._say = name, take, say
-        self._queue: queue.Queue[tuple[BatchProgress, StreamingQueryProgress | None] | None] = queue.Queue(MOST_WAITING)
+        self._queue: queue.Queue[tuple[BatchProgress, StreamingQueryProgress | None] | None] = queue.Queue(MAX_QUEUED)
         self._closing = threading.Event()
         self._dropped = 0
         self._is_failing = False

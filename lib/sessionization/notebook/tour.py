@@ -118,7 +118,7 @@ def through_core(events: Sequence[TourEvent] = TEN_EVENTS, zero_ms: int = ZERO_M
                 sessions[device_id], new_changes = outcome.sessions, outcome.changes
             timer_ms = timers.get(device_id)
             if timer_ms is not None and timer_ms <= now_ms:
-                outcome = on_timer(sessions[device_id], Firing.of(timer_ms, now_ms, grid), RULES)
+                outcome = on_timer(sessions[device_id], Firing.from_timer(timer_ms, now_ms, grid), RULES)
                 sessions[device_id], new_changes = outcome.sessions, [*new_changes, *outcome.changes]
             timers[device_id] = next_timer_ms(sessions[device_id].values(), now_ms, grid, RULES)
             changes += [_row(device_id, change) for change in new_changes]

@@ -41,7 +41,7 @@ class StateContext:
         return self.in_force.at(self.clock_ms)
 
     @property
-    def loosest(self) -> Rules:
+    def largest_rules(self) -> Rules:
         """The largest value of each rule that may have applied to entries in the state."""
         rules, previous = self.in_force.rules, self.in_force.previous or self.in_force.rules
         return Rules(
@@ -125,7 +125,7 @@ def _count_violations(rows: DataFrame, checks: Mapping[str, Column], label: Colu
 
 def _entry_checks(context: StateContext) -> dict[str, Column]:
     """The invariants of a single entry, each with the condition that breaks it."""
-    status, clock, longest = F.col("status"), F.lit(context.clock_ms), context.loosest
+    status, clock, longest = F.col("status"), F.lit(context.clock_ms), context.largest_rules
     incomplete = F.expr("false")
     for name, required in _REQUIRED_FIELDS.items():
         lacks_required = [F.col(field).isNull() for field in sorted(required)]
@@ -181,7 +181,7 @@ def _device_checks(context: StateContext) -> dict[str, Column]:
         ONE_LIVE: F.col("live") > 1,
         "a device remembers a session once": F.col("ids") < F.col("entries"),
         "no two entries of a device have the same place": F.col("places") < F.col("placed"),
-        "a device remembers no more than its bound": F.col("entries") > context.loosest.max_sessions_per_device,
+        "a device remembers no more than its bound": F.col("entries") > context.largest_rules.max_sessions_per_device,
         "a live session is its device's last": F.col("live_before_another") > 0,
         "the sessions of a device do not overlap": F.col("overlaps") > 0,
     }

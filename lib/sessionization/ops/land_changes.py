@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from sessionization.errors import CheckpointError, ConfigurationError, StreamError
-from sessionization.job.shutdown import REST_WITHIN_S, stop_query, wait_until_idle
+from sessionization.job.shutdown import IDLE_WITHIN_S, stop_query, wait_until_idle
 from sessionization.ops.maintenance_settings import LandChangesSettings
 from sessionization.say import Say
 from sessionization.spark.checkpoint.folder_lock import lock_folder
@@ -125,7 +125,7 @@ def append_missing_changes(location: TableLocation, output_topic: str, changes: 
         if foreign_count:
             _log.warning("%s records of %s are no changes, and left out: who sends them?", foreign_count, output_topic)
         table = location.read(changes.sparkSession.read, SESSION_CHANGES)
-        missing = changes_topic.missing_from(table, changes.where(changes_topic.is_change())).persist()
+        missing = changes_topic.changes_not_in_table(table, changes.where(changes_topic.is_change())).persist()
         try:
             if not missing.isEmpty():
                 location.append(missing.coalesce(1), SESSION_CHANGES)
@@ -147,7 +147,7 @@ def wait_and_stop(
     with stop_after(stop, run_for_ms):
         while query.isActive and not stop.wait(0.2):
             pass
-    wait_until_idle(query, time.monotonic() + REST_WITHIN_S)
+    wait_until_idle(query, time.monotonic() + IDLE_WITHIN_S)
     failure = query.exception()
     stop_query(query, say)
     if failure is None and has_unfinished_batch(checkpoint):

@@ -28,8 +28,8 @@ from sessionization.spark.tables.schemas import (
     SESSIONS,
     TABLES,
     Table,
-    retention,
     retention_ms_of,
+    retention_properties,
 )
 
 
@@ -77,7 +77,7 @@ def _table_steps(
 ) -> Iterable[Step]:
     name = location.sql_name(table.name)
     has_own_retention = any(key in RETENTION_PROPERTIES for key, _ in table.properties)
-    wanted = dict(retention(retention_ms))
+    wanted = dict(retention_properties(retention_ms))
     if not has_own_retention and any(retention_ms_of(found, key) != retention_ms_of(wanted, key) for key in wanted):
         assignments = ", ".join(f"'{key}' = '{value}'" for key, value in wanted.items())
         yield Step(table.name, f"ALTER TABLE {name} SET TBLPROPERTIES ({assignments})")

@@ -111,7 +111,7 @@ class Pipeline:
         """The messages with what they say, as many as may come within a trigger of `every_ms`; None for no bound."""
         settings = self._settings
         max_offsets = None if every_ms is None else settings.max_offsets_per_trigger * every_ms // self._pace_ms
-        created_ms, starts = self._checkpoint.begun_ms, self._initial_state.starts
+        created_ms, starts = self._checkpoint.created_ms, self._initial_state.start_offsets
         rows = read_messages(self._spark, settings, created_ms, max_offsets, starts)
         return parse(rows, EventTimeLimits(settings.max_clock_skew, settings.max_event_age))
 

@@ -35,7 +35,7 @@ class Checkpoint:
 
     folder: Path
     id: str
-    begun_ms: int
+    created_ms: int
     pinned: PinnedSettings
     in_force: RulesInForce
     layout: StateLayout
@@ -64,7 +64,7 @@ class Checkpoint:
         return self.folder / "batches.log"
 
     @property
-    def progress(self) -> Path:
+    def progress_folder(self) -> Path:
         """The folder in which rows wait until they are appended to `stream_progress`."""
         return self.folder / "progress"
 
@@ -157,11 +157,11 @@ class Checkpoint:
 
 
 def open_checkpoint(
-    folder: Path, pinned: PinnedSettings, rules: Rules, *, keep_groups: bool = False, warm: bool = False
+    folder: Path, pinned: PinnedSettings, rules: Rules, *, retain_device_groups: bool = False, warm: bool = False
 ) -> Checkpoint:
     """Open a checkpoint, or create one; changed rules apply to micro-batches that have not started.
 
-    With `keep_groups` an existing checkpoint retains its device groups, whatever `pinned` names. With `warm` a
+    With `retain_device_groups` an existing checkpoint retains its device groups, whatever `pinned` names. With `warm` a
     checkpoint without a started micro-batch will be seeded from the tables' sessions; `Checkpoint.save_as_warm`
     stores that.
 
@@ -186,7 +186,7 @@ def open_checkpoint(
         )
     else:
         checkpoint = _parse_layout(folder, stored_layout)
-        if keep_groups:
+        if retain_device_groups:
             pinned = replace(pinned, device_groups=checkpoint.pinned.device_groups)
         if checkpoint.sink == SINK_TABLES:  # no replay can involve the old topic, so another is allowed
             checkpoint = replace(checkpoint, pinned=replace(checkpoint.pinned, output_topic=pinned.output_topic))
@@ -194,9 +194,9 @@ def open_checkpoint(
         if warm and not checkpoint.is_used:
             # An earlier start without --from-sessions, such as a supervisor's, may have created this folder. It was
             # refused, because another checkpoint owns the tables. The time of this start counts.
-            checkpoint = replace(checkpoint, begun_ms=wall_clock_ms())
+            checkpoint = replace(checkpoint, created_ms=wall_clock_ms())
         last_ms = _last_micro_batch_ms(folder / SESSIONIZE)
-        checkpoint = replace(checkpoint, in_force=checkpoint.in_force.followed_by(rules, last_ms))
+        checkpoint = replace(checkpoint, in_force=checkpoint.in_force.change_to(rules, last_ms))
     for query in QUERIES:
         remove_partial_first_entry(folder / query)
     _save(checkpoint)
@@ -236,7 +236,7 @@ def _from_layout(folder: Path, layout: dict[str, Any]) -> Checkpoint:
     return Checkpoint(
         folder=folder,
         id=str(layout["id"]),
-        begun_ms=int(layout.get("begun_ms", 0)),
+        created_ms=int(layout.get("begun_ms", 0)),
         pinned=pinned,
         in_force=RulesInForce(Rules(**layout["rules"]), previous, layout["previous_until_ms"]),
         layout=StateLayout(pinned.device_groups),
@@ -293,7 +293,7 @@ def _save(checkpoint: Checkpoint) -> None:
     pinned = {name: value for name, value in asdict(checkpoint.pinned).items() if value != defaults[name]}
     content = {
         "id": checkpoint.id,
-        "begun_ms": checkpoint.begun_ms,
+        "begun_ms": checkpoint.created_ms,
         "state_version": _STATE_VERSION,
         "is_warm": checkpoint.is_warm,
         "fixed": pinned,

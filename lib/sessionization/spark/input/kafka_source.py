@@ -55,7 +55,7 @@ class Brokers(Protocol):
 def kafka_messages(
     spark: SparkSession,
     settings: SessionizeSettings,
-    begun_ms: int,
+    created_ms: int,
     max_offsets: int | None,
     starts: Offsets | None = None,
 ) -> DataFrame:
@@ -67,7 +67,7 @@ def kafka_messages(
     Args:
         spark: the session.
         settings: the brokers, and the options of the Kafka client.
-        begun_ms: when the checkpoint was created.
+        created_ms: when the checkpoint was created.
         max_offsets: the highest number of messages in a micro-batch.
         starts: the first offset of every existing partition, in place of `--starting-offsets`.
 
@@ -84,7 +84,7 @@ def kafka_messages(
     if starts is not None:
         options["startingOffsets"] = json.dumps(starts)
     elif settings.starting_offsets == "latest":
-        options["startingTimestamp"] = str(begun_ms - CLOCKS_DIFFER_MS)
+        options["startingTimestamp"] = str(created_ms - CLOCKS_DIFFER_MS)
         options["startingOffsetsByTimestampStrategy"] = "latest"
     else:
         options["startingOffsets"] = "earliest"

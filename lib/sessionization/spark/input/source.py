@@ -18,13 +18,13 @@ MAX_FILES_PER_MICRO_BATCH = 1_000
 def read_messages(
     spark: SparkSession,
     settings: SessionizeSettings,
-    begun_ms: int,
+    created_ms: int,
     max_offsets: int | None,
     starts: Offsets | None = None,
 ) -> DataFrame:
     """Stream the messages of the configured source; `kafka_messages` explains the arguments."""
     if settings.source == "kafka":
-        return kafka_messages(spark, settings, begun_ms, max_offsets, starts)
+        return kafka_messages(spark, settings, created_ms, max_offsets, starts)
     assert settings.input is not None
     return file_messages(spark, settings.input)
 

@@ -111,7 +111,7 @@ def decode_entry(value: StateValue) -> SessionState:
     """Read a value of `STATE_SCHEMA`; raises `ValueError` for one that this version did not write."""
     try:
         (
-            status, platform, account_id, started_ms, opened_ms, ended_ms, reason, revision, foreground_s, since_ms, place
+            status, platform, account_id, started_ms, opened_ms, ended_ms, reason, revision, foreground_s, since_ms, closing_order
         ) = value  # fmt: skip
         match status:
             case "live":
@@ -126,10 +126,10 @@ def decode_entry(value: StateValue) -> SessionState:
                     account_id,
                     Platform(platform),
                     since_ms,
-                    place,
+                    closing_order,
                 )
             case "pending_end":
-                return PendingEnd(ended_ms, foreground_s, account_id, Platform(platform), since_ms, place)
+                return PendingEnd(ended_ms, foreground_s, account_id, Platform(platform), since_ms, closing_order)
             case _:
                 msg = f"{status!r} is not a valid status"
                 raise ValueError(msg)  # noqa: TRY301 - reported below, like the errors of the enums
@@ -149,12 +149,12 @@ def encode_entry(entry: SessionState) -> StateValue:
         case Closed():
             return (
                 "closed", entry.platform.value, entry.account_id, entry.started_ms, None, entry.ended_ms,
-                entry.reason.value, entry.revision, entry.foreground_s, entry.closed_ms, entry.place,
+                entry.reason.value, entry.revision, entry.foreground_s, entry.closed_ms, entry.closing_order,
             )  # fmt: skip
         case PendingEnd():
             return (
                 "pending_end", entry.platform.value, entry.account_id, None, None, entry.at_ms,
-                None, None, entry.foreground_s, entry.seen_ms, entry.place,
+                None, None, entry.foreground_s, entry.seen_ms, entry.closing_order,
             )  # fmt: skip
 
 
@@ -244,7 +244,7 @@ def pack_heartbeats(live: Iterable[tuple[str, StoredEntry]], firing: Firing) -> 
     missed = firing.missed
     if missed < 0:
         return
-    beating = [(*session, beat) for session in live if (beat := firing.beat_of(session[1][_OPENED_INDEX])) >= 1]
+    beating = [(*session, beat) for session in live if (beat := firing.beat_number(session[1][_OPENED_INDEX])) >= 1]
     for start in range(0, len(beating), _MAX_PACKED_ROWS):
         device_ids, entries, beats = zip(*beating[start : start + _MAX_PACKED_ROWS], strict=True)
         count = len(beats)

@@ -126,7 +126,7 @@ class SessionProcessor(StatefulProcessor):
         self._fired_keys.add(key[0])
         rules = self.in_force.at(now_ms)
         grid = grid_for_key(key[0], rules.heartbeat_ms)
-        firing = Firing.of(expiredTimerInfo.getExpiryTimeInMs(), now_ms, grid)
+        firing = Firing.from_timer(expiredTimerInfo.getExpiryTimeInMs(), now_ms, grid)
         self._store.select_key(key[0])
         due = self._store.read_due(now_ms - rules.late_retention_ms, now_ms - rules.session_timeout_ms)
         outcomes = map_devices(due.devices, lambda _device_id, sessions: on_timer(sessions, firing, rules))
@@ -175,7 +175,7 @@ class SessionProcessor(StatefulProcessor):
         live now.
         """
         self._store.flush()
-        if self._store.another_device_is_live(updated) or (any_live(loaded) and any_live(updated)):
+        if self._store.has_other_live_device(updated) or (any_live(loaded) and any_live(updated)):
             return
         others = self._store.read_others(updated)
         loaded, updated = loaded | others, updated | others

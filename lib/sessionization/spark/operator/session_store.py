@@ -63,7 +63,7 @@ class SessionStore(ABC):
         """Read the sessions of all devices except these."""
 
     @abstractmethod
-    def another_device_is_live(self, device_ids: Collection[str]) -> bool:
+    def has_other_live_device(self, device_ids: Collection[str]) -> bool:
         """Return whether another loaded device has a live session."""
 
     @abstractmethod
@@ -101,7 +101,7 @@ class DeviceStore(SessionStore):
     def read_others(self, device_ids: Collection[str]) -> Devices:  # noqa: ARG002
         return {}
 
-    def another_device_is_live(self, device_ids: Collection[str]) -> bool:  # noqa: ARG002
+    def has_other_live_device(self, device_ids: Collection[str]) -> bool:  # noqa: ARG002
         return False
 
     def save(self, device_id: str, loaded: Sessions, updated: Sessions) -> None:  # noqa: ARG002

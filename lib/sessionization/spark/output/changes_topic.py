@@ -65,7 +65,7 @@ def is_change() -> Column:
     return is_valid
 
 
-def missing_from(table: DataFrame, changes: DataFrame) -> DataFrame:
+def changes_not_in_table(table: DataFrame, changes: DataFrame) -> DataFrame:
     """The changes that the table lacks, each once.
 
     Two changes are the same if all columns are equal. The stream never writes two equal changes in one
@@ -126,4 +126,4 @@ def count_unlanded_partitions(
     newest = F.max_by("processed_at", "offset").over(Window.partitionBy("partition"))
     rows = from_records(records, "partition", "offset").where(is_change()).withColumn("newest", newest)
     last = rows.where("processed_at = newest").drop("offset", "newest")
-    return missing_from(table, last).select("partition").distinct().count()
+    return changes_not_in_table(table, last).select("partition").distinct().count()

@@ -12,9 +12,9 @@ _log = logging.getLogger(__name__)
 
 _PERCENTAGES = (0.5, 0.99, 1.0)
 _ACCURACY = 10_000
-POINTS = 200
+SAMPLE_SIZE = 200
 """The number of rows, evenly spread in order of delay, that represent a micro-batch in the summary of a run."""
-_POINT_SHARES = [(point + 0.5) / POINTS for point in range(POINTS)]
+_POINT_SHARES = [(point + 0.5) / SAMPLE_SIZE for point in range(SAMPLE_SIZE)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ BatchListener = Callable[[BatchProgress], None]
 """Called after every micro-batch, on the thread of its query: it must not block. Its errors are logged."""
 
 
-def notify(listeners: Iterable[BatchListener], progress: BatchProgress) -> None:
+def notify_listeners(listeners: Iterable[BatchListener], progress: BatchProgress) -> None:
     """Pass a written micro-batch to every listener. No failure of a listener reaches the query."""
     for listener in listeners:
         try:
@@ -113,7 +113,7 @@ def last_engine_progress(query: StreamingQuery | None) -> StreamingQueryProgress
 def delay_instants(since_ms: str) -> str:
     """SQL of an aggregate, for `delay_percentiles` and `sample_delays`: the instants at which certain delays began.
 
-    First come the instants of the median, p99 and longest delay, then those of `POINTS` evenly spread delays.
+    First come the instants of the median, p99 and longest delay, then those of `SAMPLE_SIZE` evenly spread delays.
     `since_ms` is SQL of an instant in milliseconds.
     """
     shares = ", ".join(f"{1 - share!r}D" for share in (*_PERCENTAGES, *_POINT_SHARES))
@@ -128,7 +128,7 @@ def delay_percentiles(instants_ms: list[int] | None, committed_ms: int) -> Perce
 
 
 def sample_delays(rows: int, instants_ms: list[int] | None, committed_ms: int) -> DelaySample | None:
-    """The delays of all `POINTS` up to the commit; `rows` counts the rows that have an instant."""
+    """The delays of all `SAMPLE_SIZE` up to the commit; `rows` counts the rows that have an instant."""
     if not instants_ms:
         return None
     return DelaySample(

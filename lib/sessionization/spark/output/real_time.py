@@ -20,7 +20,13 @@ from sessionization.errors import ConfigurationError
 from sessionization.spark.checkpoint.folder import SESSIONIZE
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.output import changes_topic
-from sessionization.spark.output.progress import BatchDetail, BatchListener, BatchProgress, Percentiles, notify
+from sessionization.spark.output.progress import (
+    BatchDetail,
+    BatchListener,
+    BatchProgress,
+    Percentiles,
+    notify_listeners,
+)
 from sessionization.spark.output.sinks import to_session_changes
 
 SWITCH = "spark.databricks.streaming.realTimeMode.enabled"
@@ -92,7 +98,7 @@ class _EngineBatchReporter(StreamingQueryListener):
         if event.progress.name == SESSIONIZE:
             progress = _batch_progress(event.progress, self._layout)
             self._store_row(progress)
-            notify(self._listeners, progress)
+            notify_listeners(self._listeners, progress)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         """Do nothing: there is no batch yet."""

@@ -21,7 +21,7 @@ from sessionization.spark.output.progress import (
     BatchProgress,
     delay_instants,
     delay_percentiles,
-    notify,
+    notify_listeners,
     sample_delays,
 )
 from sessionization.spark.output.state_entries import GroupEntryCounts
@@ -65,7 +65,7 @@ _MERGED_COUNTS = (
     "count_if(change = 'ended' AND revision = 0 AND end_reason != 'orphaned') AS closed",
     _INGEST_INSTANTS,
 )
-FIRST_TABLE_APPENDED = {SESSIONIZE: SESSION_CHANGES, ARCHIVE: RAW_EVENTS}
+FIRST_TABLE_BY_QUERY = {SESSIONIZE: SESSION_CHANGES, ARCHIVE: RAW_EVENTS}
 """The table that each query appends to first. A checkpoint that fits has started every micro-batch in that table."""
 
 
@@ -104,7 +104,7 @@ class Sink(ABC):
             raise StreamError(root_cause(str(error))) from None
         finally:
             batch.unpersist()
-        notify(self.listeners, progress)
+        notify_listeners(self.listeners, progress)
 
     def _append(self, rows: DataFrame, count: int, table: Table, batch_id: int) -> None:
         """Append the micro-batch's `count` rows once, in as few files as `ROWS_PER_FILE` allows."""

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.spark.tables.conflicts import retry_on_conflict
 from sessionization.spark.tables.location import OWNER_PROPERTY, TableLocation
-from sessionization.spark.tables.schemas import LATE_ENDS_SHOWN, PROPERTIES_OF_ALL, SESSIONS, TABLES, Table
+from sessionization.spark.tables.schemas import COMMON_PROPERTIES, LATE_ENDS_PROPERTY, SESSIONS, TABLES, Table
 
 
 def refuse_missing_tables(spark: SparkSession, location: TableLocation) -> None:
@@ -69,8 +69,8 @@ def _create_or_check(spark: SparkSession, location: TableLocation, table: Table,
 
 @retry_on_conflict
 def mark_late_ends_reported(spark: SparkSession, location: TableLocation) -> None:
-    """Update the rows of `sessions` that an earlier version wrote, once; see `schemas.LATE_ENDS_SHOWN`."""
-    name, value = LATE_ENDS_SHOWN
+    """Update the rows of `sessions` that an earlier version wrote, once; see `schemas.LATE_ENDS_PROPERTY`."""
+    name, value = LATE_ENDS_PROPERTY
     if location.properties(spark, SESSIONS).get(name) != value:
         is_late = "end_reason = 'orphaned' AND started_at IS NOT NULL"
         location.delta_table(spark, SESSIONS).update(is_late, {"end_reason": "'reported'"})
@@ -96,7 +96,7 @@ def _create(spark: SparkSession, location: TableLocation, table: Table, owner: s
     for column in table.columns:
         builder = builder.addColumn(column.name, column.type, nullable=column.nullable, comment=column.comment)
     constraints = [(f"delta.constraints.{name}", condition) for name, condition in table.constraints]
-    for name, value in (*PROPERTIES_OF_ALL, *table.properties, *constraints):
+    for name, value in (*COMMON_PROPERTIES, *table.properties, *constraints):
         builder = builder.property(name, value)
     if table.partitioned_by:
         builder = builder.partitionedBy(*table.partitioned_by)

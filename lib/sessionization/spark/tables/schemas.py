@@ -47,7 +47,7 @@ _HOURS = {"hour": 1, "day": 24, "week": 7 * 24}
 _DEFAULT_INTERVALS = dict(zip(RETENTION_PROPERTIES, ("interval 30 days", "interval 1 week"), strict=True))
 
 
-def retention(retention_ms: int) -> list[tuple[str, str]]:
+def retention_properties(retention_ms: int) -> list[tuple[str, str]]:
     """The properties that retain a table's log and unused files for this long, rounded up to whole hours."""
     return [(key, f"interval {-(-retention_ms // HOUR_MS)} hours") for key in RETENTION_PROPERTIES]
 
@@ -59,7 +59,7 @@ def retention_ms_of(properties: Mapping[str, str], key: str) -> int | None:
 
 
 _AUTO_COMPACT = ("delta.autoOptimize.autoCompact", "true")
-PROPERTIES_OF_ALL = (
+COMMON_PROPERTIES = (
     # The job commits once per second: a log checkpoint every ten commits would cost one second in ten.
     ("delta.checkpointInterval", "100"),
     # Every commit lists the log: a month of it would be millions of files. The rollup reads the log of
@@ -115,7 +115,7 @@ SESSION_CHANGES = Table(
     partitioned_by=("change_date",),
 )
 
-LATE_ENDS_SHOWN = ("sessionization.lateEnds", "reported")
+LATE_ENDS_PROPERTY = ("sessionization.lateEnds", "reported")
 """Property of `sessions`: its rows show an End that came after its session left the state as reported, not orphaned."""
 
 SESSIONS = Table(
@@ -148,7 +148,7 @@ SESSIONS = Table(
         ("never_negative", "duration_ms IS NULL OR duration_ms >= 0"),
     ),
     # A session that ends changes one row: without these its whole file would be written again.
-    properties=(("delta.enableDeletionVectors", "true"), LATE_ENDS_SHOWN),
+    properties=(("delta.enableDeletionVectors", "true"), LATE_ENDS_PROPERTY),
 )
 
 RAW_EVENTS = Table(

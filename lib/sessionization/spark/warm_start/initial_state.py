@@ -33,7 +33,7 @@ class InitialState:
     """The seed of a checkpoint: sessions by grouping key (`codec.pack_seed`), and the first topic offsets to read."""
 
     sessions: DataFrame | None = None
-    starts: Offsets | None = None
+    start_offsets: Offsets | None = None
 
 
 NO_INITIAL_STATE = InitialState()
