@@ -72,7 +72,9 @@ Event = Start | End
 
 
 class Change(NamedTuple):
-    """One row of `session_changes`, without the device: the same names, times in milliseconds.
+    """One row of `session_changes`, without the device. `kind` is its column `change`, and `…_ms` its column `…_at`.
+
+    A new field comes last, with a default.
 
     It is a named tuple because a frozen dataclass of so many fields takes three times as long to create. That was
     most of the cost of a heartbeat.
@@ -102,7 +104,7 @@ def sort_events(events: Iterable[Event]) -> list[Event]:
     """Sort one device's events of one micro-batch into the order in which they are applied.
 
     The order is (event time, End before Start, session id, foreground, account, platform, ingest time), nulls last,
-    text by code points. The same rows therefore give the same result in any order of the engine's rows.
+    text by code points. Every field of an event is in the key, so the order of the engine's rows does not matter.
     """
     return sorted(events, key=_sort_key)
 

@@ -26,7 +26,7 @@ ROLLUP = "rollup"
 QUERIES = (SESSIONIZE, ARCHIVE, ROLLUP)
 SINK_TABLES = "tables"
 _STATE_VERSION = 1
-"""The version of the state's layout."""
+"""The version of the state's layout. A field added at the end leaves it as it is (docs/state.md)."""
 
 
 @dataclass(frozen=True, slots=True)

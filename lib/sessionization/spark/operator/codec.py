@@ -1,4 +1,7 @@
-"""The only conversion between rows and the core's types: events in, state entries both ways, changes out."""
+"""Converts between rows and the core's types: events in, state entries both ways, changes out.
+
+The backfill reads events by itself (backfill/columns.py).
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -74,7 +77,8 @@ OUTPUT_SCHEMA = StructType(
 )
 """A row of the operator: a change (`change` not null), the counts of a device's events, or both.
 
-A row may instead hold the number of `entries` of a device group; `device_id` is then the group.
+A row may instead hold the number of `entries` of a device group; `device_id` is then the group. Columns of a change stand
+before `processed_ms`, counts after it. `output_rows` returns the same order.
 """
 
 PACKED_OUTPUT_SCHEMA = StructType([StructField(field.name, ArrayType(field.dataType)) for field in OUTPUT_SCHEMA])

@@ -1,4 +1,7 @@
-"""Every table and column name: schemas, comments, constraints and layout of the Delta tables."""
+"""The Delta tables: columns, comments, constraints and layout.
+
+docs/architecture.md, "The way of a column", names the other places that list columns.
+"""
 
 import re
 from collections.abc import Mapping
