@@ -7,9 +7,10 @@ from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
 from sessionization.errors import ConfigurationError
 
-HOUR_MS = 3_600_000
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
-_UNITS_MS = {"d": DAY_MS, "h": HOUR_MS, "m": 60_000, "s": 1_000, "ms": 1}
+_UNITS_MS = {"d": DAY_MS, "h": HOUR_MS, "m": MINUTE_MS, "s": 1_000, "ms": 1}
 _LONGEST_MS = 36_500 * _UNITS_MS["d"]
 _PATTERN = re.compile(r"([0-9]{1,15})(ms|s|m|h|d)")
 

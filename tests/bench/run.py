@@ -34,7 +34,7 @@ from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.engine.session import STREAM_CONF
 from sessionization.spark.input.ticks import tick_stream
 from sessionization.spark.output.progress import BatchProgress
-from sessionization.spark.output.sinks import ChangesSink, StateSize
+from sessionization.spark.output.sinks import ChangesSink, SinkContext, StateSize
 from sessionization.spark.tables.creation import create_tables
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES
@@ -217,7 +217,7 @@ def _start_query(
     if scenario.sink == "delta":
         location = TableLocation(folder / "warehouse")
         create_tables(spark, location, owner="bench", may_create=True)
-        sink = ChangesSink(location, "sessionize", "bench", lambda _: None, (progress.append,), StateSize)
+        sink = ChangesSink(SinkContext(location, "sessionize", "bench", listeners=(progress.append,)), StateSize)
         writer = changes.writeStream.foreachBatch(sink)
     else:
         # The yardstick has the same column names.

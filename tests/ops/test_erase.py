@@ -18,7 +18,7 @@ from sessionization.ops.maintenance_settings import EraseSettings
 from sessionization.spark.checkpoint.folder import ROLLUP
 from sessionization.spark.input.parse import EventTimeLimits, parse
 from sessionization.spark.operator.codec import OUTPUT_SCHEMA
-from sessionization.spark.output.sinks import ArchiveSink, to_session_changes
+from sessionization.spark.output.sinks import ArchiveSink, SinkContext, to_session_changes
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import BACKFILL, QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS, Table
@@ -87,7 +87,7 @@ def location(spark: SparkSession, tmp_path: Path) -> TableLocation:
     empty_tables(spark, location, owner=reopened(tmp_path / "checkpoints").id)
     rows = [("pc_sessions", None, None, "f", AT, value, AT.date()) for value in ANN_MESSAGES + OTHER_MESSAGES]
     messages = spark.createDataFrame(rows, RAW_EVENTS.schema)
-    archive = ArchiveSink(location, "archive", "writer", lambda _: None, ())
+    archive = ArchiveSink(SinkContext(location, "archive", "writer"))
     archive(parse(messages, EventTimeLimits(1_000, 1_000)), 0)
     changes = to_session_changes(spark.createDataFrame(CHANGES, OUTPUT_SCHEMA))
     location.append(changes, SESSION_CHANGES)

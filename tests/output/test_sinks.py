@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.spark.operator.codec import OUTPUT_SCHEMA
-from sessionization.spark.output.sinks import ArchiveSink, ChangesSink, StateSize
+from sessionization.spark.output.sinks import ArchiveSink, ChangesSink, SinkContext, StateSize
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, STREAM_PROGRESS
 from tests.tables.warehouse import empty_tables
@@ -31,7 +31,7 @@ def a_change(**changes: object) -> tuple:
 
 
 def changes_sink(location: TableLocation, reports: list, writer: str = "writer") -> ChangesSink:
-    return ChangesSink(location, "sessionize", writer, lambda _: None, (reports.append,), StateSize)
+    return ChangesSink(SinkContext(location, "sessionize", writer, listeners=(reports.append,)), StateSize)
 
 
 def test_a_repeated_micro_batch_is_written_once(spark: SparkSession, location: TableLocation) -> None:
@@ -71,7 +71,7 @@ def test_a_repeated_micro_batch_of_messages_is_written_once(spark: SparkSession,
         " current_timestamp() AS ingested_at, X'FF' AS value, current_date() AS ingest_date, 'malformed_json' AS reason"
     )
     for _ in range(2):
-        ArchiveSink(location, "archive", "writer", lambda _: None, ())(batch, 5)
+        ArchiveSink(SinkContext(location, "archive", "writer"))(batch, 5)
     assert [bytes(row.value) for row in location.read(spark.read, RAW_EVENTS).collect()] == [b"\xff"]
 
 

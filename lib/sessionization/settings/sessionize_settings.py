@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from sessionization.core.session_state import Rules
-from sessionization.durations import DAY_MS, Duration, format_duration
+from sessionization.durations import DAY_MS, HOUR_MS, MINUTE_MS, Duration, format_duration
 from sessionization.settings.kafka_options import (
     OUTPUT_TOPIC,
     check_client_options,
@@ -32,6 +32,7 @@ class SessionizeSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    # Input.
     source: Literal["files", "kafka"] = Field("files", description="where device events come from")
     input: Path | None = Field(
         None, description="files: input folder; holds the folders pc_sessions and console_sessions"
@@ -59,6 +60,7 @@ class SessionizeSettings(BaseModel):
         default=False,
         description="kafka: go on where the brokers deleted messages before they were read; for one start",
     )
+    # Output.
     sink: Literal["tables", "kafka"] = Field(
         "tables",
         description="where changes go: session_changes, or with --source kafka the topic --output-topic, from where "
@@ -75,28 +77,32 @@ class SessionizeSettings(BaseModel):
         description="how the sessionize query runs; real-time sends a change as soon as it is known, on Databricks, "
         "with --source kafka and --sink kafka",
     )
+    # Location of tables and checkpoints.
     warehouse: Path | None = Field(None, description="folder of the Delta tables, on a laptop")
     catalog: str | None = Field(None, description="Unity Catalog catalog of the tables, on Databricks")
     schema_name: str | None = Field(None, alias="schema", description="schema of the tables in --catalog")
     checkpoints: Path = Field(description="folder of the queries' checkpoints; keep it as long as the tables")
+    # Session rules.
     heartbeat: PositiveDuration = Field(30_000, description="how often a live session emits a heartbeat")
     session_timeout: PositiveDuration = Field(
-        12 * 60 * 60_000,
+        12 * HOUR_MS,
         description="the longest a session stays live without an End (processing time): "
         "longer than anybody plays at a stretch",
     )
     late_retention: PositiveDuration = Field(
-        10 * 60_000, description="how long a closed session, or an End without Start, is remembered (processing time)"
+        10 * MINUTE_MS,
+        description="how long a closed session, or an End without Start, is remembered (processing time)",
     )
     max_sessions_per_device: int = Field(
         64, ge=1, le=10_000, description="bound on the remembered sessions of a device"
     )
     max_clock_skew: Duration = Field(
-        10 * 60_000, ge=0, description="an event further ahead of its ingest time than this is quarantined"
+        10 * MINUTE_MS, ge=0, description="an event further ahead of its ingest time than this is quarantined"
     )
     max_event_age: Duration = Field(
         7 * DAY_MS, ge=0, description="an event older than this at its ingest time is quarantined"
     )
+    # Pace and layout of the state.
     trigger: PositiveDuration = Field(
         1_000,
         description="how often the sessionize query plans a micro-batch; "
@@ -120,6 +126,7 @@ class SessionizeSettings(BaseModel):
         description="a new checkpoint takes over the tables of a checkpoint that was lost or had other device groups, "
         "and begins with their live sessions; an old checkpoint goes on as it is",
     )
+    # Monitoring.
     mlflow: str = Field(
         "auto",
         min_length=1,
@@ -155,21 +162,28 @@ class SessionizeSettings(BaseModel):
 
     @model_validator(mode="after")
     def _check_real_time(self) -> Self:
+        msg = None
         if self.mode == "micro-batch":
             return self
         if self.source != "kafka":
-            requirement = "--source kafka, because it reads no files: add that, --bootstrap-servers and --sink kafka"
+            msg = (
+                "--mode real-time needs --source kafka, because it reads no files: add that, --bootstrap-servers and "
+                "--sink kafka, or leave --mode out"
+            )
         elif self.sink != "kafka":
-            requirement = "--sink kafka, because it writes to no Delta table: add that"
+            msg = "--mode real-time needs --sink kafka, because it writes to no Delta table: add that, or leave --mode out"
         elif self.trigger < SHORTEST_REAL_TIME_MS:
-            given = format_duration(self.trigger)
-            requirement = f"a --trigger of 5s or more, not {given}: it is how long a batch lasts; write --trigger 5m"
+            msg = (
+                f"--mode real-time needs a --trigger of 5s or more, not {format_duration(self.trigger)}: it is how long a "
+                "batch lasts; write --trigger 5m, or leave --mode out"
+            )
         elif self.from_sessions:
-            requirement = "a checkpoint that begins empty: leave --from-sessions out"
-        else:
-            return self
-        msg = f"--mode real-time needs {requirement}, or leave --mode out"
-        raise ValueError(msg)
+            msg = (
+                "--mode real-time needs a checkpoint that begins empty: leave --from-sessions out, or leave --mode out"
+            )
+        if msg is not None:
+            raise ValueError(msg)
+        return self
 
     @model_validator(mode="after")
     def _check_combinations(self) -> Self:

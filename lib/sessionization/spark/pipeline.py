@@ -1,8 +1,11 @@
 """The whole flow on one page: messages -> events -> changes -> sessions, in three queries.
 
-    messages --+-- parse ---------------------------> raw_events, quarantine    (query "archive")
-               +-- parse -- SessionProcessor -------> session_changes           (query "sessionize")
-                            session_changes -- fold -> sessions                 (query "rollup")
+    messages --+-- parse ----------------------------> raw_events, quarantine    (query "archive")
+               +-- parse --+- SessionProcessor ------> session_changes           (query "sessionize")
+    ticks -----------------+
+                             session_changes -- fold -> sessions                 (query "rollup")
+
+With `--sink kafka` the changes go to a topic, and jobs/land_changes.py appends them to session_changes.
 
 Each query has a checkpoint of its own: a slow MERGE never delays a heartbeat, and a bad message never reaches state.
 """
@@ -31,17 +34,17 @@ from sessionization.spark.operator.processor import GROUPING_KEY, SessionProcess
 from sessionization.spark.output import changes_topic, real_time
 from sessionization.spark.output.keeping_up import KeepingUp
 from sessionization.spark.output.progress import BatchListener, BatchProgress, last_engine_progress
-from sessionization.spark.output.sinks import ArchiveSink, ChangesSink, RollupSink, Sink, StateSize
+from sessionization.spark.output.sinks import ArchiveSink, ChangesSink, RollupSink, Sink, SinkContext, StateSize
 from sessionization.spark.output.state_entries import GroupEntryCounts
 from sessionization.spark.tables import schemas
-from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.warm_start.initial_state import NO_INITIAL_STATE, InitialState
 
-SLOWEST_FRESHNESS_MS = 5_000
+SLOW_TRIGGER_MS = 5_000
 """`raw_events`, `quarantine` and `sessions` are brought up to date this often, or every trigger if that is longer."""
 REAL_TIME_PACE_MS = 1_000
-"""What the other two take for the trigger in real-time mode, where it says how long a batch lasts."""
+"""The pace of archive and rollup in real-time mode, where `--trigger` is the length of a batch."""
 _HEAD_START_S = 15
+"""How long archive and rollup wait at most for the first micro-batch of sessionize."""
 
 
 class Pipeline:
@@ -57,7 +60,7 @@ class Pipeline:
         """Prepare the queries; none is started.
 
         Args:
-            context: of this start of the job.
+            context: the session, settings, checkpoint and tables of this start of the job.
             store_row: stores a micro-batch's row of `stream_progress`, before the engine commits the micro-batch.
             listeners: are called after that. In real-time mode `real_time.report_engine_batches` calls both for sessionize.
             initial_state: what a warm start begins with.
@@ -66,7 +69,7 @@ class Pipeline:
         self._initial_state = initial_state
         self._spark, self._settings, self._checkpoint = context.spark, context.settings, context.checkpoint
         self._pace_ms = REAL_TIME_PACE_MS if context.is_real_time else context.settings.trigger
-        self._slow_ms = max(self._pace_ms, SLOWEST_FRESHNESS_MS)
+        self._slow_ms = max(self._pace_ms, SLOW_TRIGGER_MS)
         self._brokers = client_options(context.spark, context.settings) if context.settings.sink == "kafka" else {}
         groups = context.checkpoint.layout.device_groups
         self._entry_counts = None if groups is None else GroupEntryCounts(context.settings.heartbeat)
@@ -92,23 +95,41 @@ class Pipeline:
             raise
 
     def start_query(self, name: str, wake: WakeUp | None = None) -> None:
-        """Start one query; `sessionize` then calls the keys of `wake`."""
-        if name == ARCHIVE:
-            self._begin_writing(name, self._parsed_messages(self._slow_ms), ArchiveSink(*self._sink_fields(name)))
-        elif name == ROLLUP:
-            merges = RollupSink(*self._sink_fields(name), compacts_changes=self._settings.sink != "kafka")
-            self._begin_writing(name, self._unmerged_changes(), merges)
-        elif self._context.is_real_time:
+        """Start one query; `sessionize` then calls the operator for the keys of `wake`, without an event.
+
+        Raises `KeyError` for an unknown name.
+        """
+        start_by_name = {
+            ARCHIVE: self._start_archive,
+            ROLLUP: self._start_rollup,
+            SESSIONIZE: partial(self._start_sessionize, wake),
+        }
+        start_by_name[name]()
+
+    def _start_archive(self) -> None:
+        self._start_writing(ARCHIVE, self._parsed_messages(self._slow_ms), ArchiveSink(self._sink_context(ARCHIVE)))
+
+    def _start_rollup(self) -> None:
+        sink = RollupSink(self._sink_context(ROLLUP), compacts_changes=self._settings.sink != "kafka")
+        self._start_writing(ROLLUP, self._unmerged_changes(), sink)
+
+    def _start_sessionize(self, wake: WakeUp | None) -> None:
+        if self._context.is_real_time:
             topic, batch_ms = self._settings.output_topic, self._settings.trigger
-            self._begin(name, real_time.topic_writer(self._changes(None), self._brokers, topic, batch_ms))
-        else:
-            rewind_tick_source(self._checkpoint.folder / SESSIONIZE)
-            appends = ChangesSink(*self._sink_fields(name), self._state_size, self._publisher())
-            appends.entry_counts, appends.keeping_up = self._entry_counts, self._keeping_up
-            self._begin_writing(name, self._changes(wake), appends)
+            self._start_writer(SESSIONIZE, real_time.topic_writer(self._changes(None), self._brokers, topic, batch_ms))
+            return
+        rewind_tick_source(self._checkpoint.folder / SESSIONIZE)
+        sink = ChangesSink(
+            self._sink_context(SESSIONIZE),
+            state_size=self._state_size,
+            publish=self._publisher(),
+            entry_counts=self._entry_counts,
+            keeping_up=self._keeping_up,
+        )
+        self._start_writing(SESSIONIZE, self._changes(wake), sink)
 
     def _parsed_messages(self, every_ms: int | None) -> DataFrame:
-        """The messages with what they say, as many as may come within a trigger of `every_ms`; None for no bound."""
+        """Parse the messages; a micro-batch takes at most the messages of a trigger of `every_ms`, None for no bound."""
         settings = self._settings
         max_offsets = None if every_ms is None else settings.max_offsets_per_trigger * every_ms // self._pace_ms
         created_ms, starts = self._checkpoint.created_ms, self._initial_state.start_offsets
@@ -116,7 +137,7 @@ class Pipeline:
         return parse(rows, EventTimeLimits(settings.max_clock_skew, settings.max_event_age))
 
     def _changes(self, wake: WakeUp | None) -> DataFrame:
-        # In real-time mode a batch has no bound but its duration, and needs nothing that makes it come.
+        # A real-time batch has no bound but its duration, and needs no ticks.
         is_real_time = self._context.is_real_time
         events = valid_events(self._parsed_messages(None if is_real_time else self._pace_ms))
         ticks = None if is_real_time else tick_stream(self._spark, wake)
@@ -133,10 +154,9 @@ class Pipeline:
             return None
         return partial(changes_topic.publish, options=self._brokers, output_topic=self._settings.output_topic)
 
-    def _sink_fields(
-        self, name: str
-    ) -> tuple[TableLocation, str, str, Callable[[BatchProgress], None], Sequence[BatchListener]]:
-        return self._context.location, name, self._checkpoint.writer_id(name), self._store_row, self._listeners
+    def _sink_context(self, name: str) -> SinkContext:
+        writer_id = self._checkpoint.writer_id(name)
+        return SinkContext(self._context.location, name, writer_id, self._store_row, self._listeners)
 
     def _state_size(self) -> StateSize:
         last = last_engine_progress(self.queries.get(SESSIONIZE))
@@ -145,11 +165,13 @@ class Pipeline:
         operator = last["stateOperators"][0]
         return StateSize(operator["numRowsTotal"], operator["memoryUsedBytes"])
 
-    def _begin_writing(self, name: str, rows: DataFrame, sink: Sink) -> None:
+    def _start_writing(self, name: str, rows: DataFrame, sink: Sink) -> None:
         trigger_ms = self._settings.trigger if name == SESSIONIZE else self._slow_ms
-        self._begin(name, rows.writeStream.foreachBatch(sink).trigger(processingTime=f"{trigger_ms} milliseconds"))
+        self._start_writer(
+            name, rows.writeStream.foreachBatch(sink).trigger(processingTime=f"{trigger_ms} milliseconds")
+        )
 
-    def _begin(self, name: str, writer: DataStreamWriter) -> None:
+    def _start_writer(self, name: str, writer: DataStreamWriter) -> None:
         use_scheduler_pool(self._spark, name)
         folder = self._checkpoint.query_folder(name)
         self.queries[name] = writer.queryName(name).option("checkpointLocation", folder).start()
@@ -166,7 +188,8 @@ def sessionize(
 
     Args:
         events: rows of `parse.EVENT_COLUMNS`.
-        ticks: `tick_stream`, which keeps micro-batches coming; None where they come by themselves.
+        ticks: `tick_stream`. It makes Spark plan micro-batches without input, and its rows, keys without an event, wake up the
+            operator. None in real-time mode, where a batch always runs.
         sessions: what is remembered before the first micro-batch, by grouping key (`codec.pack_seed`).
 
     Returns:

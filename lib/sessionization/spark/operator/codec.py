@@ -176,19 +176,19 @@ def encode_entries(entries: Mapping[int, SessionState]) -> list[StoredEntry]:
     return [(session_id, *encode_entry(entry)) for session_id, entry in entries.items()]
 
 
-def live_if_only_beating(rows: Iterable[StoredEntry], rested_ms: int, opened_ms: int) -> list[StoredEntry] | None:
+def live_if_only_beating(rows: Iterable[StoredEntry], closed_by_ms: int, opened_by_ms: int) -> list[StoredEntry] | None:
     """Return a device's live entries if a timer can only make them beat; otherwise None.
 
-    A timer can do no more if all closed and pending entries became so after `rested_ms`, and all live ones were
-    opened after `opened_ms`. Most devices are in this state, so the check does not decode the entries.
+    A timer can do no more if all closed and pending entries became so after `closed_by_ms`, and all live ones were
+    opened after `opened_by_ms`. Most devices are in this state, so the check does not decode the entries.
     """
     live = []
     for row in rows:
-        if row[_STATUS_INDEX] == "live" and row[_OPENED_INDEX] > opened_ms:
+        if row[_STATUS_INDEX] == "live" and row[_OPENED_INDEX] > opened_by_ms:
             if len(row) != len(_STORED_FIELDS) or row[_PLATFORM_INDEX] not in _PLATFORMS:
                 return None
             live.append(row)
-        elif row[_STATUS_INDEX] not in _NOT_LIVE or row[_SINCE_INDEX] <= rested_ms:
+        elif row[_STATUS_INDEX] not in _NOT_LIVE or row[_SINCE_INDEX] <= closed_by_ms:
             return None
     return live
 

@@ -72,14 +72,14 @@ class GroupStore(SessionStore):
     def read_all(self) -> Devices:
         return self.read_others(())
 
-    def read_due(self, rested_ms: int, opened_ms: int) -> DueSessions:
+    def read_due(self, closed_by_ms: int, opened_by_ms: int) -> DueSessions:
         self._read_all()
         self._is_timer_run = True
         due = DueSessions({})
         device_id = None
         try:
             for device_id, rows in self._loaded_devices():
-                live = live_if_only_beating(rows, rested_ms, opened_ms)
+                live = live_if_only_beating(rows, closed_by_ms, opened_by_ms)
                 if live is None:
                     due.devices[device_id] = decode_entries(rows)
                 else:

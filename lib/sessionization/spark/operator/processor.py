@@ -17,7 +17,6 @@ from sessionization.core.session_state import RulesInForce, clamp_to_now, next_t
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.operator.codec import (
     OutputRow,
-    decode_entries,
     entries_row,
     output_rows,
     pack_heartbeats,
@@ -37,9 +36,9 @@ GroupingKey = tuple[str]
 
 @dataclass
 class SessionProcessor(StatefulProcessor):
-    """Processes the sessions of a grouping key's devices, with one timer for all of them.
+    """Processes the sessions of a grouping key's devices (`StateLayout`), with one timer for all of them.
 
-    `StateLayout` defines the devices of a key.
+    The timer is set for the next grid instant if a session is live, else for the earliest deadline of an entry.
 
     State calls with one device per key: a heartbeat costs four (set the key, read the map, register the next
     timer, and the engine's own delete of the fired timer). A device's first Start costs four, an End five (set the
@@ -81,20 +80,20 @@ class SessionProcessor(StatefulProcessor):
     def handleInputRows(self, key: GroupingKey, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803
         """Apply a grouping key's events of one micro-batch: rows whose last column is `codec.pack_event`.
 
-        A row without an event means that the clock went back.
+        A row without an event is a wake-up (`ticks.WakeUp`): after the clock went back, every key with a timer gets one.
         """
         now_ms = self._clock(timerValues)
         rules = self.in_force.at(now_ms)
         events: defaultdict[str, list[Event]] = defaultdict(list)
-        clock_went_back = False
+        is_woken = False
         for row in rows:
             if row[-1] is None:
-                clock_went_back = True
+                is_woken = True
                 continue
             device_id, event = unpack_event(row[-1])
             events[device_id].append(event)
         self._store.select_key(key[0])
-        if clock_went_back:
+        if is_woken:
             self._reset_after_clock_went_back(key, now_ms)
             if not events:
                 return
@@ -134,11 +133,10 @@ class SessionProcessor(StatefulProcessor):
         self._store.flush()
         if self.layout.device_groups is not None:
             output.append(entries_row(key[0], due.other_entries + sum(map(len, updated.values())), now_ms))
-        for device_id, entry in due.beating[:1]:  # one live session anywhere determines the timer
-            updated[device_id] = decode_entries([entry])
-        if not any_live(updated):  # then the earliest deadline of all entries determines the timer
-            updated |= self._store.read_others(due.devices)
-        self._move_timer(key, self._registered_ms.get(key[0]), self._timer_ms(key, updated, now_ms))
+        timer_ms: int | None = grid.after(now_ms)
+        if not due.beating and not any_live(updated):  # the earliest deadline of all entries
+            timer_ms = self._timer_ms(key, updated | self._store.read_others(due.devices), now_ms)
+        self._move_timer(key, self._registered_ms.get(key[0]), timer_ms)
         yield from pack_rows(output)
         yield from pack_heartbeats(due.beating, firing)
 

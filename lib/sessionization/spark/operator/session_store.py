@@ -33,9 +33,9 @@ class DueSessions:
 
 
 class SessionStore(ABC):
-    """The state under the selected grouping key, by device; reads leave out unknown devices.
+    """The state under the selected grouping key, by device. A device without sessions is missing from what a read returns.
 
-    `flush` writes all saved devices that are not written yet.
+    The order of calls for a key: `select_key`, the reads, `save` for each changed device, `flush`.
     """
 
     @abstractmethod
@@ -51,11 +51,11 @@ class SessionStore(ABC):
         """Read the sessions of all devices."""
 
     @abstractmethod
-    def read_due(self, rested_ms: int, opened_ms: int) -> DueSessions:
+    def read_due(self, closed_by_ms: int, opened_by_ms: int) -> DueSessions:
         """Read the sessions that a timer may concern.
 
-        A device needs the rules if it has a session that was closed or became pending at or before `rested_ms`, or
-        a live session that was opened at or before `opened_ms`. Live sessions of other devices can only beat.
+        A device needs the rules if it has a session that was closed or became pending at or before `closed_by_ms`, or
+        a live session that was opened at or before `opened_by_ms`. Live sessions of other devices can only beat.
         """
 
     @abstractmethod
@@ -64,7 +64,7 @@ class SessionStore(ABC):
 
     @abstractmethod
     def has_other_live_device(self, device_ids: Collection[str]) -> bool:
-        """Return whether another loaded device has a live session."""
+        """Return whether another loaded device has a live session. False also means: not known, because it is not loaded."""
 
     @abstractmethod
     def save(self, device_id: str, loaded: Sessions, updated: Sessions) -> None:
@@ -95,7 +95,7 @@ class DeviceStore(SessionStore):
     def read_all(self) -> Devices:
         return self.read((self._device_id,))
 
-    def read_due(self, rested_ms: int, opened_ms: int) -> DueSessions:  # noqa: ARG002 - one device, always read
+    def read_due(self, closed_by_ms: int, opened_by_ms: int) -> DueSessions:  # noqa: ARG002 - one device, always read
         return DueSessions(self.read((self._device_id,)))
 
     def read_others(self, device_ids: Collection[str]) -> Devices:  # noqa: ARG002

@@ -77,39 +77,50 @@ class StateSize:
     bytes: int | None = None
 
 
-@dataclass
-class Sink(ABC):
-    """A `foreachBatch` function: write the micro-batch, store its row of `stream_progress`, then call the listeners.
+@dataclass(frozen=True, slots=True)
+class SinkContext:
+    """Where a query's sink writes and reports.
 
-    The row is stored before the engine commits the micro-batch, so a kill loses no row.
-
-    The sink caches the micro-batch first, so that the stateful operator runs exactly once. This also holds when
-    the tables already have the rows, and the engine repeats the micro-batch only to commit its state.
+    `writer_id` identifies the query's appends. `store_row` stores the row of `stream_progress` before the engine commits the
+    micro-batch, so a kill loses no row. The `listeners` are called after that.
     """
 
     location: TableLocation
     query: str
     writer_id: str
-    store_row: Callable[[BatchProgress], None]
-    listeners: Sequence[BatchListener]
+    store_row: Callable[[BatchProgress], None] = lambda _progress: None
+    listeners: Sequence[BatchListener] = ()
+
+
+@dataclass
+class Sink(ABC):
+    """A `foreachBatch` function: write the micro-batch, store its row of `stream_progress`, then call the listeners.
+
+    The sink caches the micro-batch first, so that the stateful operator runs exactly once. This also holds when
+    the tables already have the rows, and the engine repeats the micro-batch only to commit its state.
+    """
+
+    context: SinkContext
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         began_ms = wall_clock_ms()
         batch = batch.persist()
         try:
             progress = self.write(batch, batch_id, began_ms)
-            self.store_row(progress)
+            self.context.store_row(progress)
         except Exception as error:  # noqa: BLE001 - the text of any error must be short
             # The engine matches the text against a regular expression that overflows its stack on a long text.
             raise StreamError(root_cause(str(error))) from None
         finally:
             batch.unpersist()
-        notify_listeners(self.listeners, progress)
+        notify_listeners(self.context.listeners, progress)
 
     def _append(self, rows: DataFrame, count: int, table: Table, batch_id: int) -> None:
         """Append the micro-batch's `count` rows once, in as few files as `ROWS_PER_FILE` allows."""
         files = -(-count // ROWS_PER_FILE)
-        self.location.append_once(rows.coalesce(files), table, writer_id=self.writer_id, batch_id=batch_id)
+        self.context.location.append_once(
+            rows.coalesce(files), table, writer_id=self.context.writer_id, batch_id=batch_id
+        )
 
     @abstractmethod
     def write(self, batch: DataFrame, batch_id: int, began_ms: int) -> BatchProgress:
@@ -148,7 +159,7 @@ class ChangesSink(Sink):
             state.rows if self.entry_counts is None else self.entry_counts.after(processed_ms, counts.entries)
         )
         return BatchProgress(
-            query=self.query,
+            query=self.context.query,
             batch_id=batch_id,
             processed_ms=processed_ms,
             rows_in=counts.rows_in,
@@ -192,7 +203,7 @@ class ArchiveSink(Sink):
                 self._append(rows.select(*table.column_names), count, table, batch_id)
         committed_ms = wall_clock_ms()
         return BatchProgress(
-            query=self.query,
+            query=self.context.query,
             batch_id=batch_id,
             processed_ms=began_ms,
             rows_in=counts.rows_in,
@@ -221,7 +232,7 @@ class RollupSink(Sink):
             self.live += increase
             return
         try:
-            self.live = self.location.read(spark.read, SESSIONS).where("status = 'live'").count()
+            self.live = self.context.location.read(spark.read, SESSIONS).where("status = 'live'").count()
         except (PySparkException, Py4JError) as error:  # such as a stop; the next micro-batch tries again
             _log.info("live sessions could not be counted: %s", root_cause(str(error)))
 
@@ -230,14 +241,18 @@ class RollupSink(Sink):
         assert counts is not None
         counted_ms = wall_clock_ms()
         if counts.rows_in:
-            rollup.merge(self.location.delta_table(batch.sparkSession, SESSIONS), batch)
+            rollup.merge(self.context.location.delta_table(batch.sparkSession, SESSIONS), batch)
         committed_ms = wall_clock_ms()
         self._count_live(batch.sparkSession, counts.opened - counts.closed)
         if batch_id % COMPACT_EVERY_BATCHES == COMPACT_EVERY_BATCHES - 1:
             tables = (SESSIONS, STREAM_PROGRESS)
-            compact(batch.sparkSession, self.location, (SESSION_CHANGES, *tables) if self.compacts_changes else tables)
+            compact(
+                batch.sparkSession,
+                self.context.location,
+                (SESSION_CHANGES, *tables) if self.compacts_changes else tables,
+            )
         return BatchProgress(
-            query=self.query,
+            query=self.context.query,
             batch_id=batch_id,
             processed_ms=began_ms,
             rows_in=counts.rows_in,
