@@ -62,7 +62,7 @@ class FailedQuery(Query):
 
 @pytest.fixture
 def never(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    monkeypatch.setattr(shutdown, "REST_WITHIN_S", 0.1)
+    monkeypatch.setattr(shutdown, "IDLE_WITHIN_S", 0.1)
     never = threading.Event()
     yield never
     never.set()

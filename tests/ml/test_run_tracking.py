@@ -88,7 +88,7 @@ def test_a_run_that_failed_is_marked_as_failed(lines: list[str]) -> None:
 
 
 def test_a_store_that_hangs_does_not_delay_the_stream(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_tracking, "MOST_WAITING", 100)
+    monkeypatch.setattr(run_tracking, "MAX_QUEUED", 100)
     monkeypatch.setattr(run_tracking, "CLOSE_WITHIN_S", 0.2)
     never = threading.Event()
     began_s = time.monotonic()
@@ -103,7 +103,7 @@ def test_a_store_that_hangs_does_not_delay_the_stream(lines: list[str], monkeypa
 def test_micro_batches_that_do_not_fit_into_the_queue_are_counted(
     lines: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_tracking, "MOST_WAITING", 10)
+    monkeypatch.setattr(run_tracking, "MAX_QUEUED", 10)
     may_begin = threading.Event()
     store = Store(at_begin=lambda: may_begin.wait(60) and None)
     with run_tracking.track_run(lambda: store, lines.append) as add:

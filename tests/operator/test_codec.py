@@ -44,15 +44,15 @@ def test_a_group_that_version_0_1_0_wrote_stays_readable() -> None:
 
 def test_a_device_only_beats_until_an_entry_is_to_be_forgotten_or_to_time_out() -> None:
     live, closed, pending = rows = json.loads(GROUP_VALUE)
-    assert live_if_only_beating(rows, rested_ms=29, opened_ms=19) == [live]
-    assert live_if_only_beating([closed, pending], rested_ms=29, opened_ms=19) == []
-    assert live_if_only_beating(rows, rested_ms=30, opened_ms=19) is None
-    assert live_if_only_beating([live, pending], rested_ms=30, opened_ms=19) == [live]
-    assert live_if_only_beating([live, pending], rested_ms=40, opened_ms=19) is None
-    assert live_if_only_beating(rows, rested_ms=29, opened_ms=20) is None
+    assert live_if_only_beating(rows, closed_by_ms=29, opened_by_ms=19) == [live]
+    assert live_if_only_beating([closed, pending], closed_by_ms=29, opened_by_ms=19) == []
+    assert live_if_only_beating(rows, closed_by_ms=30, opened_by_ms=19) is None
+    assert live_if_only_beating([live, pending], closed_by_ms=30, opened_by_ms=19) == [live]
+    assert live_if_only_beating([live, pending], closed_by_ms=40, opened_by_ms=19) is None
+    assert live_if_only_beating(rows, closed_by_ms=29, opened_by_ms=20) is None
     unknown = [4, "paused", *pending[2:]], [4, "live", "phone", *live[3:]], [*live, None], live[:-1]
     for row in unknown:
-        assert live_if_only_beating([row], rested_ms=0, opened_ms=0) is None
+        assert live_if_only_beating([row], closed_by_ms=0, opened_by_ms=0) is None
 
 
 LIVE_ENTRIES = st.builds(

@@ -106,7 +106,7 @@ def test_a_landing_job_that_takes_too_long_is_cut_off_and_reports_it(
     query = BusyQuery(committed_after=10**9)
     write_batch_logs(tmp_path, started=7, committed=6)
     monkeypatch.setattr(shutdown, "last_engine_progress", lambda _: query.progress())
-    monkeypatch.setattr(land_changes, "REST_WITHIN_S", 0)
+    monkeypatch.setattr(land_changes, "IDLE_WITHIN_S", 0)
     lines: list[str] = []
     land_changes.wait_and_stop(query, tmp_path, stop_that_is_set(), None, lines.append)
     assert lines == ["the query is cut off within a micro-batch, which the next start repeats"]

@@ -99,7 +99,7 @@ class Pipeline:
 
         Raises `KeyError` for an unknown name.
         """
-        start_by_name = {
+        start_by_name: dict[str, Callable[[], None]] = {
             ARCHIVE: self._start_archive,
             ROLLUP: self._start_rollup,
             SESSIONIZE: partial(self._start_sessionize, wake),
