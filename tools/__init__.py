@@ -1,1 +1,1 @@
-"""Programs for the maintainers of this repository; nothing of it goes into the wheel."""
+"""Programs for the maintainers of this repository; the wheel contains none of them."""

@@ -1,1 +1,1 @@
-"""The bundle: its generated parts, what is wrong with it, and what a target is given before it is deployed."""
+"""The bundle: its generated parts, checks of its files, and a check of a target's values before a deploy."""

@@ -1,4 +1,4 @@
-"""Look at what a target is given, before it is deployed: `databricks bundle validate -t prod -o json | python -m tools.bundle`."""
+"""Check a target's values before a deploy: `databricks bundle validate -t prod -o json | python -m tools.bundle`."""
 
 import json
 import sys
@@ -7,7 +7,7 @@ from tools.bundle.given import given_mistakes
 
 
 def main() -> int:
-    """Print the mistakes. 0 where there are none, 1 for mistakes, 2 for no bundle on stdin."""
+    """Print the mistakes. Returns 0 without mistakes, 1 with mistakes, 2 without a bundle on stdin."""
     try:
         mistakes = given_mistakes(json.load(sys.stdin))
     except (ValueError, KeyError, TypeError) as error:

@@ -1,4 +1,4 @@
-"""What is wrong with the bundle, told as findings: everything that can be known without a workspace."""
+"""All checks of the bundle that need no workspace; each mistake is a finding."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,7 +22,7 @@ _WORKSPACE = {"root_path", "file_path", "resource_path", "artifact_path", "state
 
 
 def findings(root: Path) -> list[Finding]:
-    """All mistakes of the bundle in a folder, each once; with none, every target can be put together and deployed."""
+    """All mistakes of the bundle in a folder, each once; without one, every target resolves and can be deployed."""
     sources = read_sources(root)
     found = [
         *sources.findings,
@@ -52,7 +52,7 @@ def findings(root: Path) -> list[Finding]:
 
 
 def _references(sources: Sources) -> Iterator[Finding]:
-    """References that lead nowhere, in every file and whether or not a target uses them."""
+    """Find references that lead nowhere, in every file, even if no target uses them."""
     known = {"var": sources.variables(), "resources": {}}
     for _file, kind, key, _fields in sources.resources():
         known["resources"].setdefault(kind, {})[key] = dict.fromkeys({*FIELDS_OF.get(kind, ()), "id"})
@@ -66,16 +66,16 @@ def _references(sources: Sources) -> Iterator[Finding]:
 
 
 def _leads_somewhere(reference: str, known: dict[str, Any]) -> bool:
-    place, _dot, rest = reference.partition(".")
-    match place:
+    section, _dot, rest = reference.partition(".")
+    match section:
         case "bundle":
             return rest in _BUNDLE
         case "workspace":
             return rest in _WORKSPACE
         case "var":
-            name, *within = rest.split(".")
+            name, *fields = rest.split(".")
             default = known["var"].get(name, {}).get("default")
-            return name in known["var"] and (not within or (isinstance(default, dict) and within[0] in default))
+            return name in known["var"] and (not fields or (isinstance(default, dict) and fields[0] in default))
         case "resources":
             try:
                 look_up(reference, known)
@@ -100,7 +100,7 @@ def _unused(sources: Sources) -> Iterator[Finding]:
 
 
 def _files(sources: Sources) -> Iterator[Finding]:
-    """Files that are named and not there, and dashboards that are there and not right."""
+    """Find named files that do not exist, and mistakes in dashboard files."""
     built = {
         str(Path(entry["source"]))
         for artifact in sources.main.get("artifacts", {}).values()
@@ -113,19 +113,20 @@ def _files(sources: Sources) -> Iterator[Finding]:
     for file, kind, _key, fields in sources.resources():
         folder = (sources.root / file).parent
 
-        def inside(named: str, folder: Path = folder) -> Path:
-            return (folder / named).resolve().relative_to(sources.root.resolve())
+        def path_in_project(name: str, folder: Path = folder) -> Path:
+            return (folder / name).resolve().relative_to(sources.root.resolve())
 
-        for named in _named_files(kind, fields):
-            if named.endswith(".whl"):
-                if str(inside(named)) not in built:
-                    yield Finding(file, f"{named} is what no artifact of {MAIN} builds")
-            elif not (folder / named).is_file():
-                yield Finding(file, f"{named} is not there")
-            elif kind == "jobs" and not any(inside(named).is_relative_to(path) for path in synced):
-                yield Finding(file, f"{named} is in no folder that goes into the workspace (sync in {MAIN})")
-            elif named.endswith(".lvdash.json"):
-                yield from dashboard_findings(str(inside(named)), (folder / named).read_text(encoding="utf-8"))
+        for name in _named_files(kind, fields):
+            if name.endswith(".whl"):
+                if str(path_in_project(name)) not in built:
+                    yield Finding(file, f"{name} is what no artifact of {MAIN} builds")
+            elif not (folder / name).is_file():
+                yield Finding(file, f"{name} is not there")
+            elif kind == "jobs" and not any(path_in_project(name).is_relative_to(path) for path in synced):
+                yield Finding(file, f"{name} is in no folder that goes into the workspace (sync in {MAIN})")
+            elif name.endswith(".lvdash.json"):
+                text = (folder / name).read_text(encoding="utf-8")
+                yield from dashboard_findings(str(path_in_project(name)), text)
 
 
 def _named_files(kind: str, fields: dict[str, Any]) -> Iterator[str]:
@@ -134,7 +135,7 @@ def _named_files(kind: str, fields: dict[str, Any]) -> Iterator[str]:
     if kind != "jobs":
         return
     for task in fields.get("tasks", []):
-        yield from (task[of][name] for of, name in _FILE_FIELDS if name in task.get(of, {}))
+        yield from (task[task_type][field] for task_type, field in _FILE_FIELDS if field in task.get(task_type, {}))
         yield from (library["whl"] for library in task.get("libraries", []) if "whl" in library)
 
 

@@ -1,4 +1,4 @@
-"""A dashboard's file: that its parts fit together. Whether its queries run is for the Spark tier to see."""
+"""Checks that the parts of a dashboard's file fit together. The tests with Spark run its queries."""
 
 import json
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from tools.bundle.sources import Finding
 
 def dashboard_findings(file: str, text: str) -> Iterator[Finding]:
     try:
-        dashboard = json.loads(text, object_pairs_hook=_each_once)
+        dashboard = json.loads(text, object_pairs_hook=_dict_of_unique_keys)
     except ValueError as error:
         yield Finding(file, f"is not JSON: {error}")
         return
@@ -24,7 +24,7 @@ def dashboard_findings(file: str, text: str) -> Iterator[Finding]:
             fields.update(field["name"] for field in query["fields"])
             if query["datasetName"] not in names:
                 yield Finding(file, f"widget {widget['name']} asks the unknown dataset {query['datasetName']}")
-        for field in sorted(_encoded(widget.get("spec", {}).get("encodings", {})) - fields):
+        for field in sorted(_encoded_fields(widget.get("spec", {}).get("encodings", {})) - fields):
             yield Finding(file, f"widget {widget['name']} shows {field}, which it does not ask for")
     for name in sorted(set(names) - used):
         yield Finding(file, f"dataset {name} is shown nowhere")
@@ -32,8 +32,8 @@ def dashboard_findings(file: str, text: str) -> Iterator[Finding]:
 
 def widgets(dashboard: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for page in dashboard.get("pages", []):
-        for place in page.get("layout", []):
-            yield place["widget"]
+        for position in page.get("layout", []):
+            yield position["widget"]
 
 
 def dataset_sql(dataset: dict[str, Any]) -> str:
@@ -41,23 +41,23 @@ def dataset_sql(dataset: dict[str, Any]) -> str:
 
 
 def widget_sql(query: dict[str, Any], sql: str) -> str:
-    """What a widget asks of its dataset, as the dashboard puts it together."""
+    """The SQL that the dashboard builds for a widget from its dataset's SQL."""
     fields = ", ".join(f"{field['expression']} AS `{field['name']}`" for field in query["fields"])
     return f"SELECT {fields} FROM ({sql}){'' if query['disaggregated'] else ' GROUP BY ALL'}"
 
 
-def _encoded(encodings: Any) -> set[str]:
+def _encoded_fields(encodings: Any) -> set[str]:
     match encodings:
         case dict():
             own = {encodings["fieldName"]} if "fieldName" in encodings else set()
-            return own.union(*(_encoded(inner) for inner in encodings.values()))
+            return own.union(*(_encoded_fields(inner) for inner in encodings.values()))
         case list():
-            return set().union(*(_encoded(inner) for inner in encodings))
+            return set().union(*(_encoded_fields(inner) for inner in encodings))
         case _:
             return set()
 
 
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _dict_of_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     keys = [key for key, _ in pairs]
     for key in keys:
         if keys.count(key) > 1:

@@ -1,9 +1,9 @@
 """Write the parts of the bundle's files that follow from the code: `python -m tools.bundle.generate`, or `make bundle`.
 
-A part stands between the comments `# generated: PART` and `# end of generated`. The options of a job come from its settings,
-the Spark settings from `CLUSTER_CONF`, the packages from the locks.
+A part is between the comments `# generated: PART` and `# end of generated`. The options of a job come from its
+settings, the Spark settings from `CLUSTER_CONF`, the packages from the locks.
 
-`tests/bundle/resolved_prod.json` is written too: what prod resolves to. A review sees there what a change changes.
+It also writes `tests/bundle/resolved_prod.json`, prod's resolved resources. A review sees the effect of a change there.
 """
 
 import json
@@ -27,20 +27,20 @@ _PART = re.compile(
     r"^(?P<indent> *)# generated: (?P<part>[a-z_ ]+)\n.*?^(?P=indent)# end of generated$", re.MULTILINE | re.DOTALL
 )
 _PLAIN = re.compile(r"[A-Za-z/$0-9][\w./${}-]*")
-_NOT_A_TEXT = re.compile(r"-?[0-9.]+|true|false|yes|no|on|off|null", re.IGNORECASE)
+_NOT_A_STRING = re.compile(r"-?[0-9.]+|true|false|yes|no|on|off|null", re.IGNORECASE)
 
 
 def generated(file: Path) -> str:
-    """The text of a file of the bundle with its generated parts as they must be.
+    """The text of a bundle file with its generated parts up to date.
 
-    Raises `KeyError` for a part or a job that is not known.
+    Raises `KeyError` for an unknown part or job.
     """
     job = file.name.partition(".")[0]
 
     def write(match: re.Match[str]) -> str:
         part, indent = match["part"], match["indent"]
-        what, _, of_job = part.partition(" of ")
-        lines = _WRITERS[what](of_job or job)
+        writer, _, named_job = part.partition(" of ")
+        lines = _WRITERS[writer](named_job or job)
         return "\n".join(f"{indent}{line}" for line in (f"# generated: {part}", *lines, "# end of generated"))
 
     return _PART.sub(write, file.read_text(encoding="utf-8"))
@@ -51,7 +51,7 @@ def bundle_files(root: Path = ROOT) -> list[Path]:
 
 
 def resolved_prod() -> str:
-    """What the target prod resolves to, as JSON with sorted keys."""
+    """The resolved resources of the target prod, as JSON with sorted keys."""
     return f"{json.dumps(resolve(read_sources(ROOT), 'prod').resources, indent=1, sort_keys=True)}\n"
 
 
@@ -102,8 +102,8 @@ def _description(field: FieldInfo, note: str | None) -> str:
 
 
 def _yaml(text: str) -> str:
-    """A text as YAML reads it back: plain where that is the text, else quoted."""
-    is_plain = all(_PLAIN.fullmatch(word) for word in text.split(" ")) and _NOT_A_TEXT.fullmatch(text) is None
+    """Write a text so that YAML reads the same text: plain if possible, otherwise quoted."""
+    is_plain = all(_PLAIN.fullmatch(word) for word in text.split(" ")) and _NOT_A_STRING.fullmatch(text) is None
     return text if text and is_plain else json.dumps(text, ensure_ascii=False)
 
 
@@ -117,7 +117,7 @@ _WRITERS = {
 
 
 def main() -> int:
-    """Write the files that change, and print their names."""
+    """Write the changed files, and print their names."""
     for file in bundle_files():
         text = generated(file)
         if text != file.read_text(encoding="utf-8"):

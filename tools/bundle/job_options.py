@@ -1,4 +1,4 @@
-"""Where the bundle says something of a job's options that the job's settings do not: values, defaults and shared variables."""
+"""What the bundle adds to the options of the jobs' settings: values, other defaults and notes."""
 
 from dataclasses import dataclass, field
 
@@ -18,7 +18,7 @@ from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.simulate.simulate_settings import SimulateSettings
 
 LAPTOP_ONLY = "warehouse"
-"""The option that a cluster has no use for: the tables are in a catalog there."""
+"""The option that the bundle leaves out: on a cluster the tables are in a catalog."""
 _TABLES = {
     "catalog": "${resources.schemas.sessions.catalog_name}",
     "schema": "${resources.schemas.sessions.name}",
@@ -37,9 +37,9 @@ _STREAM_CHECKPOINTS = {"checkpoints": f"{_volume('checkpoints')}/sessionize"}
 class JobOptions:
     """The options of a job as the bundle passes them.
 
-    Every option gets the variable `JOB_OPTION`, which has the default of the settings, but for these: `values` are put in
-    place of a variable, and `defaults` are another default of the variable. `notes` end a variable's description. The job's
-    wheel needs `extras`, and the task the `packages` besides.
+    Every option gets the variable `JOB_OPTION` with the settings' default. Exceptions: `values` replace the variable,
+    and `defaults` replace the variable's default. `notes` are added to the variable's description. The task installs
+    the packages of the wheel's `extras`, and `packages` in addition.
     """
 
     model: type[BaseModel]
@@ -92,7 +92,7 @@ JOBS = {
         packages=("nutter",),
     ),
 }
-"""By job."""
+"""The options of each job, by the job's key."""
 
 
 def variable(job: str, option: str) -> str:
@@ -101,7 +101,7 @@ def variable(job: str, option: str) -> str:
 
 
 def parameters(job: str) -> dict[str, str]:
-    """The parameters of a job: by option the text that the bundle gives, a reference to a variable or a value."""
+    """The parameters of a job: per option a reference to a variable, or a value."""
     options = JOBS[job]
     return {
         option: options.values.get(option, f"${{var.{variable(job, option)}}}")

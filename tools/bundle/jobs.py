@@ -1,4 +1,4 @@
-"""What a job must be here: one run at a time, on a cluster of its own, started at times that exist."""
+"""Checks of the jobs: one run at a time, a cluster of its own, a valid schedule."""
 
 import zoneinfo
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from tools.bundle.sources import Finding, Sources
 from tools.bundle.spark_keys import known_spark_keys
 
 _STREAM = "sessionize"
-_WITH_A_SESSION = {
+_JOBS_WITH_A_SESSION = {
     "backfill",
     "erase_account",
     "inspect_state",
@@ -24,9 +24,9 @@ _WITH_A_SESSION = {
     "workspace_tests",
     _STREAM,
 }
-"""Jobs that take the cluster's Spark session, and check its settings."""
-_BOUNDED = "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage"
-_BOUND = "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB"
+"""Jobs that use the cluster's Spark session, and check its settings."""
+_MEMORY_IS_BOUNDED = "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage"
+_MEMORY_BOUND_MB = "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB"
 _QUARTZ_DAY_FIELDS = slice(3, 6, 2)
 _DAY_OF_WEEK = 5
 _time_zones = cache(zoneinfo.available_timezones)  # reads a folder of hundreds of files
@@ -39,7 +39,7 @@ def job_findings(sources: Sources, target: Resolved) -> Iterator[Finding]:
             *_one_at_a_time(job),
             *_compute(job),
             *_trigger(job),
-            *(_spark_conf(job) if key in _WITH_A_SESSION else ()),
+            *(_spark_conf(job) if key in _JOBS_WITH_A_SESSION else ()),
             *(_stream(job, target) if key == _STREAM else ()),
         ):
             yield Finding(file, f"{key}: {mistake}")
@@ -49,7 +49,7 @@ def job_findings(sources: Sources, target: Resolved) -> Iterator[Finding]:
 
 
 def quartz_mistake(expression: str) -> str | None:
-    """What is wrong with a cron expression as Quartz reads it; croniter knows its fields, but not its rules for days."""
+    """The mistake in a Quartz cron expression, or None. croniter knows Quartz's fields, but not its rules for days."""
     fields = expression.split()
     if len(fields) not in {6, 7}:
         return f"cron {expression!r} has {len(fields)} fields: Quartz wants seconds first, six or seven in all"
@@ -80,8 +80,8 @@ def _compute(job: dict[str, Any]) -> Iterator[str]:
 
 def _tasks(tasks: list[dict[str, Any]], clusters: set[str]) -> Iterator[str]:
     names = [task.get("task_key") for task in tasks]
-    for twice in sorted({str(name) for name in names if names.count(name) > 1}):
-        yield f"task_key {twice} stands there twice"
+    for repeated in sorted({str(name) for name in names if names.count(name) > 1}):
+        yield f"task_key {repeated} stands there twice"
     for task in tasks:
         name = task.get("task_key")
         if not any("whl" in library for library in task.get("libraries", [])):
@@ -133,29 +133,32 @@ def _cron(schedule: dict[str, Any], field: str) -> Iterator[str]:
 
 
 def entry_point_mistakes(job: dict[str, Any]) -> Iterator[str]:
-    """The stream has one task, a notebook: two tasks would share the checkpoint."""
+    """Check that the stream has one task, a notebook: two tasks would share the checkpoint."""
     kinds = [kind for task in job.get("tasks", []) for kind in task if kind.endswith("_task")]
     if kinds != ["notebook_task"]:
         yield f"the tasks are {kinds}: it must be one notebook_task"
 
 
 def real_time_mistakes(job: dict[str, Any]) -> Iterator[str]:
-    """The job refuses its option without the cluster's switch; the switch alone would be on for nothing."""
+    """Check that the option and the cluster's switch agree.
+
+    The job refuses the option without the switch, and the switch alone has no use.
+    """
     mode = next((str(p.get("default")) for p in job.get("parameters", []) if p.get("name") == "mode"), "")
-    wanted = "true" if mode == "real-time" else "false"
+    required = "true" if mode == "real-time" else "false"
     for cluster in job.get("job_clusters", []):
         given = cluster.get("new_cluster", {}).get("spark_conf", {}).get(SWITCH)
-        if given != wanted:
-            yield f"spark_conf {SWITCH} is {given!r}, but with mode {mode} real_time_enabled must be {wanted!r}"
+        if given != required:
+            yield f"spark_conf {SWITCH} is {given!r}, but with mode {mode} real_time_enabled must be {required!r}"
 
 
-def _files(job: dict[str, Any], target: Resolved) -> Iterator[tuple[str, str]]:
+def _inputs_in_checkpoints(job: dict[str, Any], target: Resolved) -> Iterator[tuple[str, str]]:
     volume = target.resources.get("volumes", {}).get("checkpoints", {})
     folder = "/Volumes/" + "/".join(str(volume.get(part)) for part in ("catalog_name", "schema_name", "name"))
     for parameter in job.get("parameters", []):
-        where = str(parameter.get("default"))
-        if parameter.get("name") == "input" and f"{where}/".startswith(f"{folder}/"):
-            yield where, folder
+        value = str(parameter.get("default"))
+        if parameter.get("name") == "input" and f"{value}/".startswith(f"{folder}/"):
+            yield value, folder
 
 
 def _stream(job: dict[str, Any], target: Resolved) -> Iterator[str]:
@@ -165,11 +168,12 @@ def _stream(job: dict[str, Any], target: Resolved) -> Iterator[str]:
     yield from real_time_mistakes(job)
     for cluster in job.get("job_clusters", []):
         conf = cluster.get("new_cluster", {}).get("spark_conf", {})
-        if conf.get(_BOUNDED) != "true" or not conf.get(_BOUND):
-            yield f"spark_conf {_BOUNDED} must be 'true', and {_BOUND} be there: RocksDB would take the machine's memory"
-    for where, folder in _files(job, target):
-        yield f"input {where} is in the volume checkpoints ({folder}): what is cleaned as input would be the checkpoint"
+        if conf.get(_MEMORY_IS_BOUNDED) != "true" or not conf.get(_MEMORY_BOUND_MB):
+            settings = f"{_MEMORY_IS_BOUNDED} must be 'true', and {_MEMORY_BOUND_MB} be there"
+            yield f"spark_conf {settings}: RocksDB would take the machine's memory"
+    for value, folder in _inputs_in_checkpoints(job, target):
+        yield f"input {value} is in the volume checkpoints ({folder}): what is cleaned as input would be the checkpoint"
     is_development = target.settings.get("mode") == "development"
-    explicit = job.get("schedule", {}).get("pause_status") or job.get("continuous", {}).get("pause_status")
-    if is_development and explicit:
-        yield f"pause_status {explicit} would survive development mode, which pauses triggers: leave it out"
+    pause_status = job.get("schedule", {}).get("pause_status") or job.get("continuous", {}).get("pause_status")
+    if is_development and pause_status:
+        yield f"pause_status {pause_status} would survive development mode, which pauses triggers: leave it out"

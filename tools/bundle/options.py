@@ -1,4 +1,4 @@
-"""The parameters of the jobs: that the settings take them, and that a notebook knows that a job runs it."""
+"""Checks of the jobs' parameters: the settings accept them, and a notebook gets the id of its run."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,12 +13,12 @@ from tools.bundle.job_options import JOBS, LAPTOP_ONLY
 from tools.bundle.resolve import Resolved
 from tools.bundle.sources import Finding, Sources
 
-_OF_ONE_TARGET = "output-topic"
-"""The parameter that has the parser's default in prod, and in no other target: a topic belongs to one target alone."""
+_TOPIC_PARAMETER = "output-topic"
+"""The parameter that has the parser's default in prod only: a topic belongs to one target."""
 
 
 def generated_findings(sources: Sources) -> Iterator[Finding]:
-    """Files whose generated parts are not what the settings, the cluster's settings and the locks give."""
+    """Find files whose generated parts do not match the settings, the cluster's settings and the locks."""
     for file in bundle_files(sources.root):
         if generated(file) != file.read_text(encoding="utf-8"):
             yield Finding(f"bundles/{file.name}", "a generated part is not what the code gives: run `make bundle`")
@@ -30,22 +30,22 @@ def option_findings(sources: Sources, target: Resolved) -> Iterator[Finding]:
         if key not in JOBS:
             yield Finding(file, f"{key}: name its settings in tools/bundle/job_options.py")
             continue
-        for mistake in (*_topic(target.target, key, job), *_as_task(job), *value_mistakes(key, job)):
+        for mistake in (*_topic(target.target, key, job), *_run_id_mistakes(job), *value_mistakes(key, job)):
             yield Finding(file, f"{key}: {mistake}")
 
 
-def _given(job: dict[str, Any]) -> dict[str, str]:
+def _defaults(job: dict[str, Any]) -> dict[str, str]:
     return {str(parameter.get("name")): str(parameter.get("default")) for parameter in job.get("parameters", [])}
 
 
 def _topic(target: str, key: str, job: dict[str, Any]) -> Iterator[str]:
-    name, default = _given(job).get(_OF_ONE_TARGET), parameter_defaults(JOBS[key].model).get(_OF_ONE_TARGET)
+    name, default = _defaults(job).get(_TOPIC_PARAMETER), parameter_defaults(JOBS[key].model).get(_TOPIC_PARAMETER)
     if name is not None and (name == default) is not (target == "prod"):
-        yield f"parameter {_OF_ONE_TARGET} is {name!r} in {target}: {default!r} must be prod's, and prod's alone"
+        yield f"parameter {_TOPIC_PARAMETER} is {name!r} in {target}: {default!r} must be prod's, and prod's alone"
 
 
-def _as_task(job: dict[str, Any]) -> Iterator[str]:
-    """A notebook must know that a job runs it: else it shows a chart, stops soon, or hides that its tests failed."""
+def _run_id_mistakes(job: dict[str, Any]) -> Iterator[str]:
+    """Check that a notebook gets the id of its run; without it, it shows a chart, stops soon, or hides failed tests."""
     for task in job.get("tasks", []):
         given = task.get("notebook_task", {}).get("base_parameters", {})
         if "notebook_task" in task and given.get(JOB_RUN_ID) != "{{job.run_id}}":
@@ -53,10 +53,10 @@ def _as_task(job: dict[str, Any]) -> Iterator[str]:
 
 
 def value_mistakes(key: str, job: dict[str, Any]) -> Iterator[str]:
-    """The settings themselves must take what a target gives by default."""
+    """Check that the job's settings accept the default values of its parameters."""
     model = JOBS[key].model
     options = parameter_defaults(model).keys() - {LAPTOP_ONLY}
-    given = {name: text for name, text in _given(job).items() if name in options}
+    given = {name: text for name, text in _defaults(job).items() if name in options}
     try:
         settings = read_settings(model, parameters_to_arguments(model, given))
         parse_kafka_options(getattr(settings, "kafka_option", ()))

@@ -1,4 +1,4 @@
-"""The bundle as a target deploys it: overrides merged, variables and references put in."""
+"""Resolves the bundle for a target: merges the overrides, and replaces variables and references."""
 
 import copy
 import re
@@ -10,12 +10,12 @@ from tools.bundle.sources import Sources
 REFERENCE = re.compile(r"\$\{([a-zA-Z][\w.\-\[\]]*)\}")
 _PERSON = {"userName": "someone@example.com", "short_name": "someone", "id": "1", "displayName": "Someone"}
 _WORKSPACE = ("root_path", "file_path", "resource_path", "artifact_path", "state_path", "host")
-_ROUNDS = 10
+_MAX_ROUNDS = 10
 _PARTS_OF_AN_ID = len(["resources", "KIND", "KEY", "id"])
 
 
 @dataclass(frozen=True, slots=True)
-class Unresolved(Exception):  # noqa: N818 - it is what is raised of a reference
+class Unresolved(Exception):  # noqa: N818 - the name says what the reference is
     """Raised for a reference that leads nowhere."""
 
     reference: str
@@ -26,7 +26,7 @@ class Unresolved(Exception):  # noqa: N818 - it is what is raised of a reference
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What a target deploys: `resources[kind][key]`, and its own settings."""
+    """The resources that a target deploys, as `resources[kind][key]`, and the target's own settings."""
 
     target: str
     resources: dict[str, dict[str, dict[str, Any]]]
@@ -34,9 +34,9 @@ class Resolved:
 
 
 def resolve(sources: Sources, target: str) -> Resolved:
-    """Put a target together as the CLI does.
+    """Resolve a target as the CLI does.
 
-    Raises `Unresolved`.
+    Raises `Unresolved` for a reference that leads nowhere.
     """
     overrides = sources.main["targets"][target]
     resources: dict[str, Any] = {}
@@ -53,14 +53,17 @@ def resolve(sources: Sources, target: str) -> Resolved:
     if overrides.get("mode") == "development":
         for schema in resources.get("schemas", {}).values():
             schema["name"] = f"dev_{_PERSON['short_name']}_{schema['name']}"
-    return Resolved(target, _put_in(resources, context), _put_in(settings, context))
+    return Resolved(target, _replace_references(resources, context), _replace_references(settings, context))
 
 
 def merged(base: Any, override: Any) -> Any:
-    """Maps are merged, all else is replaced; lists, which the CLI would join, stand in no override here."""
+    """Merge maps, and replace all other values.
+
+    Raises `TypeError` for a list in an override, which the CLI would join.
+    """
     if isinstance(base, dict) and isinstance(override, dict):
-        both = {key: merged(base[key], override[key]) for key in base.keys() & override.keys()}
-        return base | override | both
+        common = {key: merged(base[key], override[key]) for key in base.keys() & override.keys()}
+        return base | override | common
     if isinstance(override, list):
         msg = f"the override {override} is a list: the CLI would join it to the other one"
         raise TypeError(msg)
@@ -68,9 +71,9 @@ def merged(base: Any, override: Any) -> Any:
 
 
 def look_up(reference: str, context: dict[str, Any]) -> Any:
-    """What a reference stands for, itself not resolved yet.
+    """The value of a reference; references within the value are not resolved.
 
-    Raises `Unresolved`.
+    Raises `Unresolved` for a reference that leads nowhere.
     """
     value: Any = context
     parts = reference.split(".")
@@ -91,19 +94,19 @@ def _variables(sources: Sources, overrides: dict[str, Any]) -> dict[str, Any]:
     return {**values, **overrides.get("variables", {})}
 
 
-def _put_in(value: Any, context: dict[str, Any]) -> Any:
+def _replace_references(value: Any, context: dict[str, Any]) -> Any:
     match value:
         case dict():
-            return {key: _put_in(inner, context) for key, inner in value.items()}
+            return {key: _replace_references(inner, context) for key, inner in value.items()}
         case list():
-            return [_put_in(inner, context) for inner in value]
+            return [_replace_references(inner, context) for inner in value]
         case str():
-            for _ in range(_ROUNDS):
+            for _ in range(_MAX_ROUNDS):
                 whole = REFERENCE.fullmatch(value)
                 if whole:
                     value = look_up(whole[1], context)
                     if not isinstance(value, str):
-                        return _put_in(value, context)
+                        return _replace_references(value, context)
                 elif REFERENCE.search(value):
                     value = REFERENCE.sub(lambda match: str(look_up(match[1], context)), value)
                 else:

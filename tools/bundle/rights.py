@@ -1,4 +1,4 @@
-"""Who may do what, and where the files live: no right too many, and none too few for the job."""
+"""Checks of grants, permissions and volumes: each principal has exactly the rights that it needs."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -20,7 +20,7 @@ GRANTS: dict[str, dict[str, set[str]]] = {
     "checkpoints": {_RUNNER: _WRITES, _OPERATOR: _READS},
     "landing": {_RUNNER: _WRITES, _COLLECTORS: _WRITES, _OPERATOR: _READS},
 }
-"""Privileges by schema or volume and principal, as they are written."""
+"""Privileges by schema or volume and principal; the principals are unresolved references."""
 _PERMISSIONS = {
     ("service_principal_name", "${var.service_principal}"): "CAN_MANAGE",
     ("group_name", "${var.operators}"): "CAN_MANAGE",
@@ -43,11 +43,11 @@ def right_findings(sources: Sources, target: Resolved) -> Iterator[Finding]:
 
 def _grants(key: str, written: dict[str, Any]) -> Iterator[str]:
     given = {grant.get("principal"): set(grant.get("privileges", ())) for grant in written.get("grants", [])}
-    wanted = GRANTS.get(key, {})
-    for principal in [*wanted, *(given.keys() - wanted.keys())]:
-        have, must = given.get(principal, set()), wanted.get(principal, set())
-        if have != must:
-            yield f"{principal} is granted {sorted(have)}, and needs {sorted(must)}"
+    required = GRANTS.get(key, {})
+    for principal in [*required, *(given.keys() - required.keys())]:
+        granted, needed = given.get(principal, set()), required.get(principal, set())
+        if granted != needed:
+            yield f"{principal} is granted {sorted(granted)}, and needs {sorted(needed)}"
 
 
 def _permissions(sources: Sources, target: str) -> Iterator[Finding]:
@@ -64,14 +64,18 @@ def _permissions(sources: Sources, target: str) -> Iterator[Finding]:
 
 def _volumes(sources: Sources, target: Resolved) -> Iterator[Finding]:
     schema = target.resources.get("schemas", {}).get("sessions", {})
-    home = (schema.get("catalog_name"), schema.get("name"))
-    named: dict[Any, str] = {}
+    own_schema = (schema.get("catalog_name"), schema.get("name"))
+    key_of_name: dict[Any, str] = {}
     for key, volume in target.resources.get("volumes", {}).items():
         file = sources.file_of("volumes", key)
-        if (volume.get("catalog_name"), volume.get("schema_name")) != home:
-            yield Finding(file, f"{key}: the volume must be in the target's own schema, {home[0]}.{home[1]}")
+        if (volume.get("catalog_name"), volume.get("schema_name")) != own_schema:
+            yield Finding(
+                file, f"{key}: the volume must be in the target's own schema, {own_schema[0]}.{own_schema[1]}"
+            )
         if volume.get("volume_type") != "MANAGED":
             yield Finding(file, f"{key}: volume_type must be MANAGED: another target could name the same storage")
-        if volume.get("name") in named:
-            yield Finding(file, f"{key}: the name {volume.get('name')} is that of volume {named[volume.get('name')]}")
-        named[volume.get("name")] = key
+        if volume.get("name") in key_of_name:
+            yield Finding(
+                file, f"{key}: the name {volume.get('name')} is that of volume {key_of_name[volume.get('name')]}"
+            )
+        key_of_name[volume.get("name")] = key

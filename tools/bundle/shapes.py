@@ -1,4 +1,4 @@
-"""Fields, required fields and enums of each resource, as the published models of Databricks have them."""
+"""Checks of each resource's fields, required fields and enums against Databricks' published models."""
 
 import re
 from collections.abc import Iterator
@@ -28,8 +28,8 @@ _OLDEST_RUNTIME = 18
 
 
 def shape_findings(sources: Sources, target: Resolved) -> Iterator[Finding]:
-    for kind, of_kind in target.resources.items():
-        for key, resource in of_kind.items():
+    for kind, by_key in target.resources.items():
+        for key, resource in by_key.items():
             file = sources.file_of(kind, key)
             if kind not in MODELS:
                 yield Finding(file, f"{kind} is not a kind of resource that this bundle has")
@@ -50,7 +50,7 @@ def _grants(file: str, resource: dict[str, Any]) -> Iterator[Finding]:
 
 
 def _runtimes(file: str, job: dict[str, Any]) -> Iterator[Finding]:
-    """The CLI takes any text for a runtime."""
+    """Check the runtime's version: the CLI accepts any text."""
     for cluster in job.get("job_clusters", []):
         version = str(cluster.get("new_cluster", {}).get("spark_version", ""))
         match = _RUNTIME.fullmatch(version)

@@ -1,4 +1,4 @@
-"""The bundle as it is written: its YAML files, read strictly, and what is wrong with them as files."""
+"""The unresolved bundle: its YAML files, read strictly, and the mistakes in their structure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ _PERMISSION_LEVELS = {"CAN_MANAGE", "CAN_VIEW", "CAN_RUN"}
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A mistake, and the file to mend it in."""
+    """A mistake, and the file to fix it in."""
 
     file: str
     mistake: str
@@ -34,7 +34,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The files' contents by path from `root`, and what was found while reading them."""
+    """The files' contents by path from `root`, and the findings while reading them."""
 
     root: Path
     contents: dict[str, dict[str, Any]]
@@ -56,9 +56,10 @@ class Sources:
         }
 
     def resources(self, target: str | None = None) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
-        """Each resource, or those of one target, as file, kind, key and fields, without what `databricks.yml` says of it.
+        """Each resource, or each resource of one target, as file, kind, key and fields.
 
-        A resource that only some targets have stands in its file below those targets.
+        The fields are without the overrides in `databricks.yml`.
+        A resource that only some targets have is listed in its file below these targets.
         """
         for file, content in self.contents.items():
             seen = set()
@@ -68,11 +69,13 @@ class Sources:
                     yield file, kind, key, fields
 
     def file_of(self, kind: str, key: str) -> str:
-        return next((file for file, of, name, _ in self.resources() if (of, name) == (kind, key)), MAIN)
+        return next(
+            (file for file, its_kind, its_key, _ in self.resources() if (its_kind, its_key) == (kind, key)), MAIN
+        )
 
 
 def read_sources(root: Path) -> Sources:
-    """Read `databricks.yml` and what it includes; a file that cannot be read is a finding and is left out."""
+    """Read `databricks.yml` and the files that it includes; an unreadable file becomes a finding."""
     sources = Sources(root, {})
     _read(sources, MAIN)
     for pattern in sources.main.get("include", []):
@@ -92,13 +95,13 @@ def _resources_in(file: str, content: dict[str, Any], target: str | None) -> Ite
     if file != MAIN:
         places += [place for name, place in content.get("targets", {}).items() if target in {None, name}]
     for place in places:
-        for kind, of_kind in place.get("resources", {}).items():
-            for key, fields in of_kind.items():
+        for kind, by_key in place.get("resources", {}).items():
+            for key, fields in by_key.items():
                 yield kind, key, fields
 
 
 def strings(value: Any) -> Iterator[str]:
-    """Every text in a value, however deep."""
+    """Every text in a value, at any depth."""
     match value:
         case str():
             yield value
@@ -112,7 +115,7 @@ def strings(value: Any) -> Iterator[str]:
 
 @cache
 def _parsed(text: str) -> dict[str, Any]:
-    """A text is parsed once, for that is what takes long; nobody changes what comes of it."""
+    """Parse a text, once because parsing is slow; callers must not change the result."""
     parsed: dict[str, Any] = YAML(typ="safe", pure=True).load(text)
     return parsed
 
@@ -150,7 +153,7 @@ def _unknown_keys(sources: Sources) -> Iterator[Finding]:
 
 
 def _same_keys(sources: Sources) -> Iterator[Finding]:
-    """The CLI wants every key once among all resources, whatever their kind."""
+    """Find keys that two resources share: the CLI allows each key once, across all kinds."""
     first: dict[str, str] = {}
     for file, _kind, key, _fields in sources.resources():
         if key in first:
@@ -161,7 +164,7 @@ def _same_keys(sources: Sources) -> Iterator[Finding]:
 
 
 def _misplaced(sources: Sources) -> Iterator[Finding]:
-    """One resource a file, named after it: what the CLI recommends, and what people look for."""
+    """Check that each file holds one resource and is named after it, as the CLI recommends and people expect."""
     for file, content in sources.contents.items():
         for name, target in content.get("targets", {}).items() if file != MAIN else ():
             if name not in sources.targets or target.keys() != {"resources"}:

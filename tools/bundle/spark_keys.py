@@ -1,4 +1,4 @@
-"""The names of Spark's settings, read from the class files of its jars: no JVM is started."""
+"""Reads the names of Spark's settings from the class files of its jars, without a JVM."""
 
 import re
 import struct
@@ -18,7 +18,7 @@ _TEXT, _LONG, _DOUBLE = 1, 5, 6
 
 @cache
 def known_spark_keys() -> frozenset[str]:
-    """Every name that Spark's own settings have; RocksDB's are put together from their last parts."""
+    """The names of all of Spark's settings. The classes hold only the last parts of RocksDB's names: a prefix is added."""
     keys: set[str] = set()
     for name, texts in _classes():
         if "RocksDBConf" in name:
@@ -38,14 +38,14 @@ def _classes() -> Iterator[tuple[str, list[str]]]:
 
 
 def _texts(class_file: bytes) -> Iterator[str]:
-    """The texts in a class file's table of constants (JVM specification, 4.4)."""
-    count, at, number = struct.unpack_from(">H", class_file, 8)[0], 10, 1
+    """The texts in a class file's constant pool (JVM specification, 4.4)."""
+    count, offset, number = struct.unpack_from(">H", class_file, 8)[0], 10, 1
     while number < count:
-        tag = class_file[at]
+        tag = class_file[offset]
         if tag == _TEXT:
-            length = struct.unpack_from(">H", class_file, at + 1)[0]
-            yield class_file[at + 3 : at + 3 + length].decode("utf-8", "replace")
-            at += 3 + length
+            length = struct.unpack_from(">H", class_file, offset + 1)[0]
+            yield class_file[offset + 3 : offset + 3 + length].decode("utf-8", "replace")
+            offset += 3 + length
         else:
-            at += 1 + _SIZES[tag]
+            offset += 1 + _SIZES[tag]
         number += 2 if tag in {_LONG, _DOUBLE} else 1

@@ -1,4 +1,4 @@
-"""That what is deployed is watched: alerts that go off, jobs that start and are told of, and a dashboard of its own tables."""
+"""Checks of the monitoring: alerts go off, jobs start, failures send mails, the dashboard reads its target's tables."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -21,25 +21,28 @@ _THRESHOLDS = {
 }
 RESTART_S = 10 * 60
 ALERT_S = 30 * 60
-_TELLS = {"on_failure"}
-_STREAM_TELLS = _TELLS | {"on_streaming_backlog_exceeded", "on_duration_warning_threshold_exceeded"}
+_MAIL_FIELDS = {"on_failure"}
+_STREAM_MAIL_FIELDS = _MAIL_FIELDS | {"on_streaming_backlog_exceeded", "on_duration_warning_threshold_exceeded"}
 _MONDAY = datetime(2026, 11, 23, tzinfo=UTC)
-_STARTS = 10_000
+_MAX_STARTS = 10_000
 _STREAM = "sessionize"
 
 
 def watch_findings(sources: Sources, target: Resolved) -> Iterator[Finding]:
     schema = target.resources.get("schemas", {}).get("sessions", {})
-    home = (schema.get("catalog_name"), schema.get("name"))
-    written = {(kind, key): fields for _file, kind, key, fields in sources.resources(target.target)}
+    own_schema = (schema.get("catalog_name"), schema.get("name"))
+    unresolved = {(kind, key): fields for _file, kind, key, fields in sources.resources(target.target)}
     for key, alert in target.resources.get("alerts", {}).items():
-        for mistake in (*_alert(alert, home), *_threshold(key, written.get(("alerts", key), {}))):
+        for mistake in (*_alert(alert, own_schema), *_threshold(key, unresolved.get(("alerts", key), {}))):
             yield Finding(sources.file_of("alerts", key), f"{key}: {mistake}")
     for key, dashboard in target.resources.get("dashboards", {}).items():
-        for mistake in _dashboard(dashboard, home):
+        for mistake in _dashboard(dashboard, own_schema):
             yield Finding(sources.file_of("dashboards", key), f"{key}: {mistake}")
     for key, job in target.resources.get("jobs", {}).items():
-        for mistake in (*_told(key, written.get(("jobs", key), {})), *(_stream(job) if key == _STREAM else ())):
+        for mistake in (
+            *_mail_mistakes(key, unresolved.get(("jobs", key), {})),
+            *(_stream(job) if key == _STREAM else ()),
+        ):
             yield Finding(sources.file_of("jobs", key), f"{key}: {mistake}")
     if target.settings.get("mode") != "development":
         yield from _paused(sources, target)
@@ -47,11 +50,11 @@ def watch_findings(sources: Sources, target: Resolved) -> Iterator[Finding]:
 
 @cache
 def longest_pause_s(expression: str) -> float:
-    """The longest time between two starts in eight days, or in the first ten thousand starts; 0 where that is no time."""
+    """The longest time between two starts in eight days, or in the first 10,000 starts; 0 for an invalid expression."""
     try:
         times = croniter(expression, _MONDAY, ret_type=datetime, second_at_beginning=True)
         previous, longest = _MONDAY, timedelta()
-        for _ in range(_STARTS):
+        for _ in range(_MAX_STARTS):
             following = times.get_next(datetime)
             longest, previous = max(longest, following - previous), following
             if following - _MONDAY > timedelta(days=8):
@@ -61,27 +64,27 @@ def longest_pause_s(expression: str) -> float:
     return longest.total_seconds()
 
 
-def _alert(alert: dict[str, Any], home: tuple[Any, Any]) -> Iterator[str]:
+def _alert(alert: dict[str, Any], own_schema: tuple[Any, Any]) -> Iterator[str]:
     operator = alert.get("evaluation", {}).get("comparison_operator")
     if operator != "GREATER_THAN":
-        yield f"comparison_operator {operator} must be GREATER_THAN: it would go off while all is well, and be quiet else"
-    if "`{}`.`{}`.".format(*home) not in alert.get("query_text", ""):
-        yield f"query_text must ask the target's own views, in `{home[0]}`.`{home[1]}`"
+        yield f"comparison_operator {operator} must be GREATER_THAN: it would go off only while all is well"
+    if "`{}`.`{}`.".format(*own_schema) not in alert.get("query_text", ""):
+        yield f"query_text must ask the target's own views, in `{own_schema[0]}`.`{own_schema[1]}`"
     yield from interval_mistakes("quartz_cron_schedule", alert.get("schedule", {}), ALERT_S)
 
 
-def _threshold(key: str, written: dict[str, Any]) -> Iterator[str]:
-    threshold = written.get("evaluation", {}).get("threshold", {}).get("value", {}).get("double_value")
+def _threshold(key: str, unresolved: dict[str, Any]) -> Iterator[str]:
+    threshold = unresolved.get("evaluation", {}).get("threshold", {}).get("value", {}).get("double_value")
     if threshold != _THRESHOLDS.get(key):
         yield f"threshold {threshold} must be {_THRESHOLDS.get(key, 'named in tools/bundle/watching.py')}"
 
 
-def _dashboard(dashboard: dict[str, Any], home: tuple[Any, Any]) -> Iterator[str]:
+def _dashboard(dashboard: dict[str, Any], own_schema: tuple[Any, Any]) -> Iterator[str]:
     given = (dashboard.get("dataset_catalog"), dashboard.get("dataset_schema"))
-    if given != home:
-        yield f"dataset_catalog and dataset_schema are {given}: the target's tables are in {home}"
+    if given != own_schema:
+        yield f"dataset_catalog and dataset_schema are {given}: the target's tables are in {own_schema}"
     if dashboard.get("embed_credentials") is not False:
-        yield "embed_credentials must be false: whoever opens the page would read with the deployer's rights"
+        yield "embed_credentials must be false: every viewer would read with the deployer's rights"
 
 
 def _stream(job: dict[str, Any]) -> Iterator[str]:
@@ -100,10 +103,10 @@ def interval_mistakes(field: str, schedule: dict[str, Any], most_s: int) -> Iter
         yield f"{field} {schedule[field]!r} leaves {pause_s / 60:g} minutes between two starts: at most {most_s // 60}"
 
 
-def _told(key: str, written: dict[str, Any]) -> Iterator[str]:
-    """As it is written, for in dev the list is empty."""
-    for field in sorted(_STREAM_TELLS if key == _STREAM else _TELLS):
-        if written.get("email_notifications", {}).get(field) != "${var.notify_emails}":
+def _mail_mistakes(key: str, unresolved: dict[str, Any]) -> Iterator[str]:
+    """Check the unresolved fields, because dev's list is empty."""
+    for field in sorted(_STREAM_MAIL_FIELDS if key == _STREAM else _MAIL_FIELDS):
+        if unresolved.get("email_notifications", {}).get(field) != "${var.notify_emails}":
             yield f"email_notifications.{field} must be ${{var.notify_emails}}: nobody would hear of it"
 
 
