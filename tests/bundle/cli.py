@@ -1,4 +1,4 @@
-"""The real CLI, in a copy of the project, against a workspace of its own."""
+"""Runs the real CLI in a copy of the project, against a simulated workspace."""
 
 import os
 import shutil
@@ -11,14 +11,14 @@ from tests.bundle.workspace.server import Workspace
 from tools.bundle.sources import ROOT
 
 _FOUND = shutil.which("databricks")
-# What nutter brings into an environment, this one or another, is the CLI of old, which knows no bundles: a script.
+# nutter installs the old CLI, which knows no bundles. It is a script, so a script is not the CLI that these tests need.
 BINARY = None if _FOUND is None or Path(_FOUND).read_bytes().startswith(b"#!") else _FOUND
-_SECONDS = 300
+_TIMEOUT_S = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What the CLI has said, and which requests it made."""
+class Result:
+    """The output of a CLI call, and the requests that it made."""
 
     out: str
     errors: str
@@ -31,62 +31,66 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Cli:
-    """`cli("bundle", "deploy")` must succeed, `cli.refused("bundle", "deploy")` must not; `variables` are in its environment."""
+    """`cli("bundle", "deploy")` asserts success, `cli.refused("bundle", "deploy")` asserts failure.
+
+    `variables` are the bundle variables in its environment.
+    """
 
     project: Path
     workspace: Workspace
     variables: Mapping[str, str] = field(default_factory=lambda: {"on_call": "on-call@studio.example"})
 
-    def __call__(self, *words: str) -> Told:
+    def __call__(self, *words: str) -> Result:
         return self._run(words, succeeds=True)
 
-    def refused(self, *words: str) -> Told:
+    def refused(self, *words: str) -> Result:
         return self._run(words, succeeds=False)
 
-    def _run(self, words: tuple[str, ...], *, succeeds: bool) -> Told:
-        before = len(self.workspace.calls)
-        ran = subprocess.run(
+    def _run(self, words: tuple[str, ...], *, succeeds: bool) -> Result:
+        earlier_calls = len(self.workspace.calls)
+        process = subprocess.run(
             [str(BINARY), *words],
             cwd=self.project,
             env=self._environment(),
-            stdin=subprocess.DEVNULL,  # nobody there to be asked
+            stdin=subprocess.DEVNULL,  # no prompts
             capture_output=True,
             text=True,
-            timeout=_SECONDS,
+            timeout=_TIMEOUT_S,
             check=False,
         )
-        told = Told(ran.stdout, ran.stderr, self.workspace.calls[before:])
-        story = f"{' '.join(words)} -> {ran.returncode}\n{told.everything}\nnot played: {self.workspace.unknown_calls}"
-        assert (ran.returncode == 0) is succeeds, story
-        assert self.workspace.unknown_calls == [], story
-        return told
+        result = Result(process.stdout, process.stderr, self.workspace.calls[earlier_calls:])
+        unknown_calls = self.workspace.unknown_calls
+        report = f"{' '.join(words)} -> {process.returncode}\n{result.everything}\nunknown calls: {unknown_calls}"
+        assert (process.returncode == 0) is succeeds, report
+        assert unknown_calls == [], report
+        return result
 
     def _environment(self) -> dict[str, str]:
-        """Nothing of this machine's own set-up of the CLI plays a part."""
-        kept = {
+        """The environment of a CLI call, without this machine's own CLI settings."""
+        inherited = {
             name: value for name, value in os.environ.items() if not name.startswith(("DATABRICKS_", "BUNDLE_VAR_"))
         }
-        # The project's own tools build the wheel, where they are: no registry is asked.
+        # If the project's build tools are installed, they build the wheel: no call to a registry.
         build = {"BUILD": str(ROOT / ".venv-build/bin")} if (ROOT / ".venv-build/bin/.ready").exists() else {}
-        return kept | build | {
+        return inherited | build | {
             "DATABRICKS_HOST": self.workspace.host,
             "DATABRICKS_TOKEN": "none",
             "DATABRICKS_CONFIG_FILE": str(self.project.parent / "no-profiles"),
-            # The CLI's default since 1.3. Its other engine, terraform, would be downloaded, with a provider.
+            # The CLI's default since 1.3. The other engine, terraform, would need a download.
             "DATABRICKS_BUNDLE_ENGINE": "direct",
             "HOME": str(self.project.parent),
         } | {f"BUNDLE_VAR_{name}": value for name, value in self.variables.items()}  # fmt: skip
 
 
 def copy_project(folder: Path, branch: str = "main") -> Path:
-    """The project's files as git has them, on a branch of a repository of their own, and nothing else."""
-    listed = subprocess.run(
+    """Copy the files that git does not ignore into a new repository, and commit them on `branch`."""
+    listing = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
         cwd=ROOT,
         check=True,
         capture_output=True,
     )
-    for name in listed.stdout.decode().split("\0"):
+    for name in listing.stdout.decode().split("\0"):
         if name and (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)

@@ -1,4 +1,4 @@
-"""The bundle is right: for every target, and in what the checks cannot see."""
+"""The bundle has no mistake for any target, also in matters that the checks cannot see."""
 
 import json
 from collections.abc import Sequence
@@ -21,30 +21,30 @@ from tools.bundle.spark_keys import known_spark_keys
 TARGETS = ("dev", "staging", "prod", "continuous")
 
 
-def test_there_is_no_mistake() -> None:
+def test_the_checks_find_no_mistake() -> None:
     assert findings(ROOT) == []
 
 
-def test_prod_resolves_to_what_was_reviewed() -> None:
-    """A change of what prod deploys shows in the file that `make bundle` writes."""
+def test_prod_resolves_to_the_reviewed_file() -> None:
+    """A change to prod's resources shows in the file that `make bundle` writes."""
     assert RESOLVED.read_text(encoding="utf-8") == resolved_prod()
 
 
-def test_the_targets_are_those_that_the_documents_name() -> None:
+def test_the_bundle_has_the_documented_targets() -> None:
     assert tuple(read_sources(ROOT).targets) == TARGETS
 
 
-def test_every_job_has_its_settings_checked() -> None:
+def test_the_checks_know_the_settings_of_every_job() -> None:
     assert {key for _file, kind, key, _fields in read_sources(ROOT).resources() if kind == "jobs"} == JOBS.keys()
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_made_up_players_are_where_nobody_plays(target: str) -> None:
+def test_only_targets_without_players_have_the_simulator(target: str) -> None:
     jobs = resolve(read_sources(ROOT), target).resources["jobs"]
     assert ("simulate" in jobs) is (target in {"dev", "staging"})
 
 
-def test_the_notebook_is_what_the_job_runs_and_holds_no_output() -> None:
+def test_the_job_runs_a_notebook_without_outputs() -> None:
     job = resolve(read_sources(ROOT), "prod").resources["jobs"]["sessionize"]
     (path,) = (task["notebook_task"]["notebook_path"] for task in job["tasks"])
     assert path == "../notebooks/02_sessionize.ipynb"
@@ -56,7 +56,7 @@ def test_the_notebook_is_what_the_job_runs_and_holds_no_output() -> None:
 
 
 class JobWidgets:
-    """`dbutils.widgets` in a run of the job: what the job gives wins over a widget's default."""
+    """`dbutils.widgets` in a run of the job: the job's parameters override a widget's default."""
 
     def __init__(self, given: dict[str, str]) -> None:
         self._texts = dict(given)
@@ -72,29 +72,29 @@ class JobWidgets:
         return self._texts[name]
 
 
-def played(monkeypatch: pytest.MonkeyPatch) -> list[SessionizeSettings]:
-    """Run the notebook's cells as a task of the job does, and give what the stream was called with."""
+def run_notebook(monkeypatch: pytest.MonkeyPatch) -> list[SessionizeSettings]:
+    """Run the notebook's cells as a task of the job does, and return the settings that it calls the stream with."""
     job = resolve(read_sources(ROOT), "prod").resources["jobs"]["sessionize"]
     given = {parameter["name"]: parameter["default"] for parameter in job["parameters"]}
     given |= job["tasks"][0]["notebook_task"]["base_parameters"]
     monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "18.2")
-    called: list[SessionizeSettings] = []
-    monkeypatch.setattr(sessionize_job, "run_and_print_summary", lambda settings, _say: called.append(settings))
+    calls: list[SessionizeSettings] = []
+    monkeypatch.setattr(sessionize_job, "run_and_print_summary", lambda settings, _print_line: calls.append(settings))
     names: dict[str, Any] = {"dbutils": SimpleNamespace(widgets=JobWidgets(given)), "display": pytest.fail}
     notebook = json.loads((ROOT / "notebooks/02_sessionize.ipynb").read_text(encoding="utf-8"))
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
             exec("".join(cell["source"]), names)
-    return called
+    return calls
 
 
-def test_the_notebook_hands_the_jobs_parameters_to_the_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    (settings,) = played(monkeypatch)
+def test_the_notebook_starts_the_stream_once_with_the_jobs_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+    (settings,) = run_notebook(monkeypatch)
     assert (settings.catalog, settings.schema_name, settings.heartbeat) == ("main", "gaming_sessions_prod", 30_000)
     assert str(settings.checkpoints) == "/Volumes/main/gaming_sessions_prod/checkpoints/sessionize"
 
 
-def test_checkpoint_and_tables_live_in_the_schema_of_their_target() -> None:
+def test_checkpoints_input_and_tables_are_in_the_targets_schema() -> None:
     for target in TARGETS:
         resources = resolve(read_sources(ROOT), target).resources
         schema = resources["schemas"]["sessions"]
@@ -106,7 +106,7 @@ def test_checkpoint_and_tables_live_in_the_schema_of_their_target() -> None:
         assert given["input"].startswith(home)
 
 
-def test_sparks_settings_are_known_by_their_names() -> None:
+def test_the_names_of_sparks_settings_are_known() -> None:
     known = known_spark_keys()
     assert known > CLUSTER_CONF.keys()
     assert "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage" in known
@@ -115,7 +115,7 @@ def test_sparks_settings_are_known_by_their_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("expression", "told"),
+    ("expression", "expected"),
     [
         ("0 0/5 * * * ?", None),
         ("0 20 5 ? * MON-FRI", None),
@@ -130,6 +130,6 @@ def test_sparks_settings_are_known_by_their_names() -> None:
         ("", "0 fields"),
     ],
 )
-def test_cron_as_quartz_reads_it(expression: str, told: str | None) -> None:
+def test_a_cron_expression_is_checked_as_quartz_reads_it(expression: str, expected: str | None) -> None:
     mistake = quartz_mistake(expression)
-    assert mistake is None if told is None else told in str(mistake)
+    assert mistake is None if expected is None else expected in str(mistake)

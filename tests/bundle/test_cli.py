@@ -1,7 +1,7 @@
-"""The bundle through the real CLI, where there is one: validate strictly, deploy, deploy again, run, destroy.
+"""The bundle through the real CLI: validate strictly, deploy, deploy again, run, destroy.
 
-The CLI comes from no package registry. With a `databricks` binary on PATH these tests talk to a workspace of their own on
-127.0.0.1; without one they are skipped, and say so. They deploy with the CLI's default engine, `direct`.
+No package registry has the CLI. With a `databricks` binary on PATH these tests use a simulated workspace on 127.0.0.1;
+without one pytest skips them and reports the reason. They deploy with the CLI's default engine, `direct`.
 """
 
 import copy
@@ -51,31 +51,31 @@ def cli(project: Path, workspace: Workspace) -> Cli:
     return Cli(project, workspace)
 
 
-def only(*names: str) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("target", names, indirect=True)
+def only(*targets: str) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("target", targets, indirect=True)
 
 
 def everything(workspace: Workspace) -> dict[str, Any]:
-    """What a deploy makes, the notes that it takes aside."""
+    """Everything that a deploy creates, except for its own records."""
     assets, catalog = workspace.assets, workspace.catalog
     sources = {path: content for path, content in workspace.tree.files.items() if "/files/" in path}
     parts = (assets.jobs, assets.dashboards, assets.published, assets.alerts, catalog.schemas, catalog.volumes, sources)
     return {str(number): copy.deepcopy(part) for number, part in enumerate((*parts, catalog.grants))}
 
 
-def counts(written: Resolved) -> list[int]:
-    """How many resources of each kind a deploy makes, in the order of `everything`; a dashboard is published too."""
+def counts(resolved: Resolved) -> list[int]:
+    """How many resources of each kind a deploy creates, in the order of `everything`; a dashboard is published too."""
     kinds = ("jobs", "dashboards", "dashboards", "alerts", "schemas", "volumes")
-    return [len(written.resources.get(kind, {})) for kind in kinds]
+    return [len(resolved.resources.get(kind, {})) for kind in kinds]
 
 
-def granted(written: Resolved) -> int:
+def count_grants(resolved: Resolved) -> int:
     """How many resources have grants."""
-    return sum(bool(fields.get("grants")) for of_kind in written.resources.values() for fields in of_kind.values())
+    return sum(bool(fields.get("grants")) for by_key in resolved.resources.values() for fields in by_key.values())
 
 
-def names(written: Resolved) -> set[str]:
-    return {key for of_kind in written.resources.values() for key in of_kind}
+def resource_keys(resolved: Resolved) -> set[str]:
+    return {key for by_key in resolved.resources.values() for key in by_key}
 
 
 def override(project: Path, target: str, **values: Any) -> None:
@@ -84,11 +84,11 @@ def override(project: Path, target: str, **values: Any) -> None:
     file.write_text(json.dumps(values))
 
 
-def test_validate_is_silent(project: Path, workspace: Workspace, target: str) -> None:
-    told = Cli(project, workspace, {})("bundle", "validate", "--strict", "-t", target)
-    assert "Validation OK!" in told.out
-    assert not told.errors
-    assert not any(word in told.out for word in ("Error", "Warning", "Recommendation")), told.out
+def test_validate_reports_nothing(project: Path, workspace: Workspace, target: str) -> None:
+    result = Cli(project, workspace, {})("bundle", "validate", "--strict", "-t", target)
+    assert "Validation OK!" in result.out
+    assert not result.errors
+    assert not any(word in result.out for word in ("Error", "Warning", "Recommendation")), result.out
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
@@ -96,26 +96,26 @@ def test_the_examples_of_the_docs_are_valid(project: Path, example: str) -> None
     values = json.loads(example) | {"warehouse_name": WAREHOUSE["name"]}
     override(project, "prod", **values)
     with served(Workspace(values.get("service_principal", PRINCIPAL))) as workspace:
-        told = Cli(project, workspace)("bundle", "validate", "--strict", "-t", "prod")
-    assert not told.errors
+        result = Cli(project, workspace)("bundle", "validate", "--strict", "-t", "prod")
+    assert not result.errors
 
 
-def test_deploy_again_and_destroy(cli: Cli, target: str, tmp_path: Path) -> None:
+def test_a_second_deploy_changes_nothing_and_destroy_deletes_everything(cli: Cli, target: str, tmp_path: Path) -> None:
     workspace = cli.workspace
     cli("bundle", "deploy", "-t", target)
-    made = everything(workspace)
+    deployed = everything(workspace)
     synced = [file for folder in SYNCED for file in (cli.project / folder).iterdir() if file.is_file()]
-    written = resolve(read_sources(ROOT), target)
-    assert [len(kind) for kind in made.values()] == [*counts(written), len(synced), granted(written)]
+    resolved = resolve(read_sources(ROOT), target)
+    assert [len(kind) for kind in deployed.values()] == [*counts(resolved), len(synced), count_grants(resolved)]
     assert "${" not in json.dumps(list(workspace.assets.jobs.values())), "a reference was not put in"
 
     summary = cli("bundle", "summary", "-t", target).out
-    assert set(re.findall(r"^    (\w+):$", summary, re.MULTILINE)) == names(written)
+    assert set(re.findall(r"^    (\w+):$", summary, re.MULTILINE)) == resource_keys(resolved)
     assert "not deployed" not in summary
 
-    # What a deploy writes whatever has changed: its notes, and the wheel, the same bytes. A clone does not know which files
-    # are there already.
-    notes = (
+    # Every deploy writes its own records, and the same bytes of the wheel. A clone cannot know which files exist
+    # already, so it writes them again.
+    records = (
         "/workspace/mkdirs",
         "/workspace/delete",
         "/state/",
@@ -124,15 +124,15 @@ def test_deploy_again_and_destroy(cli: Cli, target: str, tmp_path: Path) -> None
         "/telemetry-ext",
     )
     clone = Cli(copy_project(tmp_path / "elsewhere/project"), workspace)
-    for again, allowed in ((cli, notes), (clone, (*notes, "/files/"))):
+    for again, allowed in ((cli, records), (clone, (*records, "/files/"))):
         assert NOTHING_TO_DO in again("bundle", "plan", "-t", target).out
-        told = again("bundle", "deploy", "-t", target)
-        sent = [(method, path) for method, path, _ in told.calls if method not in {"GET", "HEAD"}]
+        result = again("bundle", "deploy", "-t", target)
+        sent = [(method, path) for method, path, _ in result.calls if method not in {"GET", "HEAD"}]
         assert [call for call in sent if not any(part in call[1] for part in allowed)] == []
-        assert everything(workspace) == made
+        assert everything(workspace) == deployed
 
     assert "--auto-approve" in cli.refused("bundle", "destroy", "-t", target, *MAY_DELETE[1:]).errors
-    assert everything(workspace) == made
+    assert everything(workspace) == deployed
     cli("bundle", "destroy", "-t", target, *MAY_DELETE)
     assert not any(everything(workspace)[str(number)] for number in range(7))
     assert workspace.tree.files == {}
@@ -140,73 +140,73 @@ def test_deploy_again_and_destroy(cli: Cli, target: str, tmp_path: Path) -> None
 
 
 @only(*FOR_PLAYERS)
-def test_the_players_tables_are_kept(cli: Cli, target: str) -> None:
+def test_no_command_deletes_the_players_tables_by_default(cli: Cli, target: str) -> None:
     cli("bundle", "deploy", "-t", target)
-    made = everything(cli.workspace)
+    deployed = everything(cli.workspace)
     for words in (("destroy",), ("deploy", "--var", "schema=other")):
-        told = cli.refused("bundle", *words, "-t", target, "--auto-approve")
+        result = cli.refused("bundle", *words, "-t", target, "--auto-approve")
         for name in ("schemas.sessions", "volumes.checkpoints", "volumes.landing"):
-            assert f"resources.{name} has lifecycle.prevent_destroy set" in told.errors
-        assert everything(cli.workspace) == made
+            assert f"resources.{name} has lifecycle.prevent_destroy set" in result.errors
+        assert everything(cli.workspace) == deployed
     cli("bundle", "destroy", "-t", target, *MAY_DELETE)
     assert not cli.workspace.catalog.schemas
 
 
 @only("prod")
-def test_another_schema_for_running_tables_is_asked_about(cli: Cli) -> None:
+def test_a_deploy_with_another_schema_needs_approval(cli: Cli) -> None:
     cli("bundle", "deploy", "-t", "prod")
-    made = everything(cli.workspace)
+    deployed = everything(cli.workspace)
     words = ("--var", "schema=other", *MAY_DELETE[1:])
     assert "destructive actions" in cli.refused("bundle", "deploy", "-t", "prod", *words).errors
-    assert everything(cli.workspace) == made
+    assert everything(cli.workspace) == deployed
 
 
 @only(*FOR_PLAYERS)
-def test_a_deploy_for_players_asks_who_hears_of_failures(
+def test_a_deploy_for_players_needs_an_address_for_failures(
     project: Path, workspace: Workspace, target: str, tmp_path: Path
 ) -> None:
-    """A service principal has no mailbox; a person who deploys is told, unless somebody else is named."""
-    told = Cli(project, workspace, {}).refused("bundle", "deploy", "-t", target).errors
-    assert f"nobody would hear of failures, for '{PRINCIPAL}' is no mail address" in told
-    assert "--var on_call=ADDRESS" in told
+    """A service principal has no mailbox. A person who deploys gets the mails unless `on_call` is another address."""
+    errors = Cli(project, workspace, {}).refused("bundle", "deploy", "-t", target).errors
+    assert f"nobody would hear of failures, for '{PRINCIPAL}' is no mail address" in errors
+    assert "--var on_call=ADDRESS" in errors
     assert not workspace.assets.jobs
     for person, variables in ((PERSON, {}), (PRINCIPAL, {"on_call": "o'brien@studio.example"})):
-        with served(Workspace(person)) as theirs:
-            Cli(copy_project(tmp_path / person), theirs, variables)("bundle", "deploy", "-t", target)
+        with served(Workspace(person)) as own_workspace:
+            Cli(copy_project(tmp_path / person), own_workspace, variables)("bundle", "deploy", "-t", target)
         address = variables.get("on_call", PERSON)
-        for job in theirs.assets.jobs.values():
+        for job in own_workspace.assets.jobs.values():
             assert job["settings"]["email_notifications"]["on_failure"] == [address]
-        for alert in theirs.assets.alerts.values():
+        for alert in own_workspace.assets.alerts.values():
             assert alert["evaluation"]["notification"]["subscriptions"] == [{"user_email": address}]
 
 
 @only("staging")
-def test_other_code_has_another_name_and_a_running_job_keeps_its_own(cli: Cli, target: str) -> None:
+def test_changed_code_gets_another_wheel_and_the_old_wheel_stays(cli: Cli, target: str) -> None:
     def wheels() -> set[str]:
         libraries = [library for job in cli.workspace.assets.jobs.values() for task in job["settings"]["tasks"]
                      for library in task["libraries"]]  # fmt: skip
         return {library["whl"] for library in libraries if "whl" in library}
 
     cli("bundle", "deploy", "-t", target)
-    (before,) = wheels()
+    (old_wheel,) = wheels()
     code = cli.project / "lib/sessionization/errors.py"
     code.write_text(code.read_text() + "\n# other code\n")
     cli("bundle", "deploy", "-t", target)
-    (after,) = wheels()
-    assert before != after
-    kept = {path.rpartition("/")[2] for path in cli.workspace.tree.files if path.endswith(".whl")}
-    assert kept == {before.rpartition("/")[2], after.rpartition("/")[2]}
+    (new_wheel,) = wheels()
+    assert old_wheel != new_wheel
+    stored = {path.rpartition("/")[2] for path in cli.workspace.tree.files if path.endswith(".whl")}
+    assert stored == {old_wheel.rpartition("/")[2], new_wheel.rpartition("/")[2]}
     cli("bundle", "destroy", "-t", target, *MAY_DELETE)
     assert cli.workspace.tree.files == {}
 
 
 @only("dev", "prod")
-def test_what_variables_say_reaches_the_workspace(cli: Cli, target: str) -> None:
+def test_variables_reach_the_workspace(cli: Cli, target: str) -> None:
     cli("bundle", "deploy", "-t", target, "--var", "rocksdb_memory_mb=512", "--var", "collectors=game-collectors")
     jobs = [job["settings"] for job in cli.workspace.assets.jobs.values()]
     (cluster,) = next(job["job_clusters"] for job in jobs if "sessionize" in job["name"])
-    bound = "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB"
-    assert cluster["new_cluster"]["spark_conf"][bound] == "512"
+    memory_key = "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB"
+    assert cluster["new_cluster"]["spark_conf"][memory_key] == "512"
     granted = {kind: grants.get("game-collectors") for kind, grants in cli.workspace.catalog.grants.items()}
     assert sorted(map(sorted, filter(None, granted.values()))) == [["READ_VOLUME", "WRITE_VOLUME"], ["USE_SCHEMA"]]
 
@@ -214,29 +214,29 @@ def test_what_variables_say_reaches_the_workspace(cli: Cli, target: str) -> None
 @only("dev", "staging")
 def test_a_run_takes_parameters(cli: Cli, target: str) -> None:
     cli("bundle", "deploy", "-t", target)
-    told = cli("bundle", "run", "sessionize", "-t", target, "--no-wait", "--params", "run-for=1h")
+    result = cli("bundle", "run", "sessionize", "-t", target, "--no-wait", "--params", "run-for=1h")
     [run] = cli.workspace.assets.runs
     assert run["run_name"].endswith(f"sessionize {target}")
     assert run["overriding_parameters"] == {"job_parameters": {"run-for": "1h"}}
-    assert run["run_page_url"] in told.everything
+    assert run["run_page_url"] in result.everything
 
 
 @only("prod", "continuous")
-def test_another_branch_is_refused(tmp_path: Path, workspace: Workspace, target: str) -> None:
+def test_a_deploy_from_another_branch_is_refused(tmp_path: Path, workspace: Workspace, target: str) -> None:
     cli = Cli(copy_project(tmp_path / "project", "feature"), workspace)
-    told = cli.refused("bundle", "deploy", "-t", target).errors
+    errors = cli.refused("bundle", "deploy", "-t", target).errors
     for part in ("not on the right Git branch", "main", "feature"):
-        assert part in told
+        assert part in errors
     assert workspace.tree.files == {}
     cli("bundle", "deploy", "-t", target, "--var", "prod_branch=feature")
 
 
 @only("staging", "prod", "continuous")
-def test_another_identity_is_refused(project: Path, target: str) -> None:
+def test_a_deploy_as_a_person_without_admin_rights_is_refused(project: Path, target: str) -> None:
     with served(Workspace(PERSON, is_admin=False)) as workspace:
-        told = Cli(project, workspace).refused("bundle", "deploy", "-t", target).errors
-        assert PERSON in told
-        assert PRINCIPAL in told
+        errors = Cli(project, workspace).refused("bundle", "deploy", "-t", target).errors
+        assert PERSON in errors
+        assert PRINCIPAL in errors
         assert workspace.tree.files == {}
         assert not workspace.assets.jobs
 
@@ -250,12 +250,12 @@ def test_another_identity_is_refused(project: Path, target: str) -> None:
         (["--var", "warehouse_name=Nowhere"], "failed to resolve warehouse: Nowhere"),
     ],
 )
-def test_a_wrong_variable_is_named(cli: Cli, words: list[str], message: str) -> None:
+def test_the_cli_names_a_wrong_variable(cli: Cli, words: list[str], message: str) -> None:
     assert message in cli.refused("bundle", "validate", "--strict", "-t", "prod", *words).errors
 
 
 @only("dev", "prod")
-def test_what_it_puts_together_can_be_looked_at_before_a_deploy(cli: Cli, target: str) -> None:
+def test_the_checks_read_a_resolved_target_before_a_deploy(cli: Cli, target: str) -> None:
     words = ("bundle", "validate", "-t", target, "-o", "json")
     assert given_mistakes(json.loads(cli(*words).out)) == []
     (mistake,) = given_mistakes(json.loads(cli(*words, "--var", "sessionize_heartbeat=30sec").out))
@@ -266,8 +266,8 @@ def test_what_it_puts_together_can_be_looked_at_before_a_deploy(cli: Cli, target
 @pytest.mark.parametrize(
     "missing", ["notebooks/02_sessionize.ipynb", "jobs/simulate.py", "bundles/session_overview.lvdash.json", "Makefile"]
 )
-def test_a_missing_file_is_named(cli: Cli, missing: str) -> None:
+def test_the_cli_names_a_missing_file(cli: Cli, missing: str) -> None:
     (cli.project / missing).unlink()
-    told = cli.refused("bundle", "deploy", "-t", "dev").errors
-    assert (missing if missing != "Makefile" else "No rule to make target 'wheel'") in told
+    errors = cli.refused("bundle", "deploy", "-t", "dev").errors
+    assert (missing if missing != "Makefile" else "No rule to make target 'wheel'") in errors
     assert not cli.workspace.assets.jobs

@@ -1,4 +1,4 @@
-"""Every query of the dashboard and of the alerts runs on the tables and returns rows."""
+"""Every query of the dashboard and of the alerts runs on the tables, and returns rows."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -32,7 +32,7 @@ SCHEMA = "`main`.`gaming_sessions_prod`."
 
 
 def evening_rows(now: datetime) -> dict[Table, list[dict[str, Any]]]:
-    """A minute of an evening: one session live, one ended, a message in quarantine."""
+    """Rows of a minute of an evening: a live session, an ended session, a quarantined message."""
     began, beat = now - timedelta(minutes=2), now - timedelta(seconds=20)
     session: dict[str, Any] = {"device_id": "d1", "session_id": 1, "platform": "pc", "revision": 0, "started_at": began}
     change = session | {"processed_at": began, "change_date": began.date(), "duration_ms": 0}
@@ -70,7 +70,7 @@ def fill(spark: SparkSession, location: TableLocation, rows: dict[Table, list[di
 
 @pytest.fixture(scope="module")
 def evening(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
-    """The views over a minute of rows of now and a minute of a month ago, whose files are deleted."""
+    """The views over a minute of recent rows, and over a minute of a month ago whose files are deleted."""
     folder = tmp_path_factory.mktemp("warehouse")
     location = TableLocation(folder)
     empty_tables(spark, location, owner="test")
@@ -106,13 +106,13 @@ def test_every_widget_gets_the_columns_that_it_shows(evening: SparkSession, widg
 def test_every_alert_query_returns_the_column_of_its_condition(evening: SparkSession, key: str) -> None:
     text = ALERTS[key]["query_text"]
     assert SCHEMA in text, "an alert names catalog and schema itself"
-    # With an interval of an hour no heartbeat is missed, however slow the tests are.
+    # With an interval of an hour even a slow test misses no heartbeat.
     (row,) = evening.sql(text.replace(SCHEMA, "").replace("'30s'", "'1h'")).collect()
     value = float(row[ALERTS[key]["evaluation"]["source"]["name"]])
-    quiet = {"quarantine_share": 25.0}
+    above_threshold = {"quarantine_share": 25.0}
     assert (
-        value == quiet[key]
-        if key in quiet
+        value == above_threshold[key]
+        if key in above_threshold
         else 0 <= value < ALERTS[key]["evaluation"]["threshold"]["value"]["double_value"]
     )
 
@@ -167,7 +167,7 @@ def create_freshness_view(
         ([(1500, 1, 900), (9, 300, 1_700_000), (8, 1, 1_200)], 4, False),  # an outage; the job has caught up
         ([(3600, 1, 900), (30, 1500, 3_500_000)], 3_500, True),  # the first micro-batch took 25 minutes
         ([(720, 1, 900)], 720, True),  # no commit for 12 minutes: the job is down, or a micro-batch still runs
-        ([(200_000, 1, 900)], 86_400, True),  # no commit for days: the day that the view reads has no row
+        ([(200_000, 1, 900)], 86_400, True),  # no commit for days: the view reads one day, which has no row
         ([(500, 60, 200_000), (200, 60, 90_000), (10, 60, 120_000)], 90, True),  # the job stays behind
         ([(5, 1, None)], 4, False),  # only heartbeats
     ],

@@ -1,4 +1,4 @@
-"""What the CLI takes without a word is told before a deploy."""
+"""`python -m tools.bundle` reports wrong values that the CLI accepts silently."""
 
 import io
 import json
@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from tools.bundle import __main__ as look
+from tools.bundle import __main__ as command
 from tools.bundle.given import given_mistakes
 from tools.bundle.resolve import resolve
 from tools.bundle.sources import ROOT, Sources, read_sources
 
-SECRET_LESS = "kafka.sasl.jaas.config=hunter2"
+SECRET_IN_PLAIN = "kafka.sasl.jaas.config=hunter2"
 
 
 def given(target: str = "prod", **variables: Any) -> dict[str, Any]:
-    """As the CLI puts a target together with such variables."""
+    """A target with these variables, in the form of `databricks bundle validate -o json`."""
     sources = read_sources(ROOT)
     main = json.loads(json.dumps(sources.main))
     main["targets"][target].setdefault("variables", {}).update(variables)
@@ -28,7 +28,7 @@ def given(target: str = "prod", **variables: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("target", ["dev", "staging", "prod", "continuous"])
-def test_nothing_is_told_of_the_defaults(target: str) -> None:
+def test_the_defaults_have_no_mistake(target: str) -> None:
     assert given_mistakes(given(target)) == []
 
 
@@ -37,44 +37,56 @@ REAL_TIME = {"sessionize_mode": "real-time", "sessionize_sink": "kafka", "sessio
 
 
 @pytest.mark.parametrize("more", [{}, REAL_TIME | {"real_time_enabled": "true", "arrow_batch_rows": "1"}])
-def test_nothing_is_told_of_kafka_and_real_time_mode_as_the_docs_have_them(more: dict[str, str]) -> None:
+def test_the_documented_kafka_and_real_time_values_have_no_mistake(more: dict[str, str]) -> None:
     assert given_mistakes(given(**KAFKA | more)) == []
 
 
 @pytest.mark.parametrize(
-    ("variables", "told"),
+    ("variables", "expected"),
     [
         ({"sessionize_heartbeat": "30sec"}, "sessionize: the parameters are refused: --heartbeat '30sec'"),
         ({"sessionize_source": "kafka"}, "--source kafka needs --bootstrap-servers"),
-        (KAFKA | {"sessionize_mode": "real-time"}, "sessionize: the parameters are refused: --mode real-time needs --sink kafka"),
-        (KAFKA | REAL_TIME, "realTimeMode.enabled is 'false', but with mode real-time real_time_enabled must be 'true'"),
-        ({"real_time_enabled": "true"}, "realTimeMode.enabled is 'true', but with mode micro-batch real_time_enabled must be"),
-        ({"sessionize_kafka_option": SECRET_LESS}, "sessionize: the parameters are refused"),
+        (
+            KAFKA | {"sessionize_mode": "real-time"},
+            "sessionize: the parameters are refused: --mode real-time needs --sink kafka",
+        ),
+        (
+            KAFKA | REAL_TIME,
+            "realTimeMode.enabled is 'false', but with mode real-time real_time_enabled must be 'true'",
+        ),
+        (
+            {"real_time_enabled": "true"},
+            "realTimeMode.enabled is 'true', but with mode micro-batch real_time_enabled must be",
+        ),
+        ({"sessionize_kafka_option": SECRET_IN_PLAIN}, "sessionize: the parameters are refused"),
         ({"maintain_days": "many"}, "maintain: the parameters are refused: --days 'many'"),
         ({"restart_schedule": "0 0 * * * ?"}, "sessionize: quartz_cron_expression '0 0 * * * ?' leaves 60 minutes"),
         ({"alert_schedule": "0/5 * * * ?"}, "backlog: cron '0/5 * * * ?' has 5 fields"),
         ({"notify_emails": []}, "prod: nobody hears of a failed run of maintain"),
         ({"alert_subscriptions": []}, "prod: nobody hears of the alerts"),
         ({"keep_tables": False}, "prod: keep_tables must be true"),
-        ({"sessionize_input": "/Volumes/main/games/landing"}, "maintain: it would delete files of /Volumes/main/games/landing"),
+        (
+            {"sessionize_input": "/Volumes/main/games/landing"},
+            "maintain: it would delete files of /Volumes/main/games/landing",
+        ),
     ],
-)  # fmt: skip
-def test_a_wrong_value_is_told(variables: dict[str, Any], told: str) -> None:
+)
+def test_a_wrong_value_is_reported(variables: dict[str, Any], expected: str) -> None:
     found = given_mistakes(given(**variables))
-    assert any(mistake.startswith(told) or told in mistake for mistake in found), found
+    assert any(mistake.startswith(expected) or expected in mistake for mistake in found), found
 
 
 @pytest.mark.parametrize(
-    ("text", "code", "told"),
+    ("text", "code", "expected"),
     [
         (json.dumps(given()), 0, ""),
         (json.dumps(given(sessionize_heartbeat="30sec")), 1, "'30sec'"),
         ("Error: no target\n", 2, "is not what"),
     ],
 )
-def test_it_ends_as_a_shell_expects(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: str, code: int, told: str
+def test_the_exit_code_and_stderr_report_the_result(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: str, code: int, expected: str
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(text))
-    assert look.main() == code
-    assert told in capsys.readouterr().err
+    assert command.main() == code
+    assert expected in capsys.readouterr().err

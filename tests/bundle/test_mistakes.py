@@ -1,4 +1,4 @@
-"""Mistakes that people make in a bundle, each seeded into a copy: the checks must name the file and the mistake."""
+"""Seeds typical mistakes into a copy of the bundle; the checks must name the file and the mistake."""
 
 import shutil
 from pathlib import Path
@@ -31,109 +31,109 @@ MISTAKES = [
     ("unknown field of a variable", SESSIONIZE, "${var.notify_webhooks}", "${var.notify_webhooks.ids}", SESSIONIZE, "${var.notify_webhooks.ids} leads nowhere"),
     ("unknown resource", SESSIONIZE, "${resources.schemas.sessions.name}", "${resources.schemas.session.name}", SESSIONIZE, "${resources.schemas.session.name} leads nowhere"),
     ("unknown field of a resource", LANDING, "${resources.schemas.sessions.name}", "${resources.schemas.sessions.nam}", LANDING, "${resources.schemas.sessions.nam} leads nowhere"),
-    ("unknown word of the bundle", SCHEMA, "${bundle.target}", "${bundle.targt}", SCHEMA, "${bundle.targt} leads nowhere"),
-    ("unknown word of the workspace", MAIN, "runner: ${workspace.current_user.userName}", "runner: ${workspace.current_user.username}", MAIN, "${workspace.current_user.username} leads nowhere"),
+    ("unknown field of bundle", SCHEMA, "${bundle.target}", "${bundle.targt}", SCHEMA, "${bundle.targt} leads nowhere"),
+    ("unknown field of workspace", MAIN, "runner: ${workspace.current_user.userName}", "runner: ${workspace.current_user.username}", MAIN, "${workspace.current_user.username} leads nowhere"),
     ("missing file", SESSIONIZE, "../notebooks/02_sessionize.ipynb", "../notebooks/02_sessionise.ipynb", SESSIONIZE, "02_sessionise.ipynb is not there"),
     ("missing dashboard", "bundles/session_overview.dashboard.yml", "session_overview.lvdash.json", "overview.lvdash.json", "bundles/session_overview.dashboard.yml", "overview.lvdash.json is not there"),
-    ("wheel that nothing builds", SESSIONIZE, "../dist/*.whl", "../wheels/*.whl", SESSIONIZE, "wheels/*.whl is what no artifact"),
+    ("wheel that no artifact builds", SESSIONIZE, "../dist/*.whl", "../wheels/*.whl", SESSIONIZE, "wheels/*.whl is what no artifact"),
     ("cron with minutes first", VARIABLES, "default: 0 0/3 * * * ?", "default: 0/3 * * * ?", SESSIONIZE, "'0/3 * * * ?' has 5 fields"),
     ("cron out of range", VARIABLES, "default: 0 20 5 * * ?", "default: 0 20 25 * * ?", MAINTAIN, "'0 20 25 * * ?' is no time"),
     ("unknown time zone", "bundles/no_data.alert.yml", "timezone_id: UTC", "timezone_id: Utopia", "bundles/no_data.alert.yml", "'Utopia' is no time zone"),
     ("wrong parameter name", SESSIONIZE, "- name: session-timeout", "- name: session-time-out", SESSIONIZE, "a generated part is not what the code gives"),
-    ("parameter left out", SIMULATE, "            - name: seed\n              default: ${var.simulate_seed}\n", "", SIMULATE, "a generated part is not what the code gives"),
-    ("another default", VARIABLES, "default: 30s", "default: 45s", VARIABLES, "a generated part is not what the code gives"),
-    ("option not handed on", LANDS, "{{job.parameters.trigger}}", "{{job.parameters.triger}}", LANDS, "a generated part is not what the code gives"),
+    ("missing parameter", SIMULATE, "            - name: seed\n              default: ${var.simulate_seed}\n", "", SIMULATE, "a generated part is not what the code gives"),
+    ("default other than the settings'", VARIABLES, "default: 30s", "default: 45s", VARIABLES, "a generated part is not what the code gives"),
+    ("argument with a misspelt parameter", LANDS, "{{job.parameters.trigger}}", "{{job.parameters.triger}}", LANDS, "a generated part is not what the code gives"),
     ("checkpoint and tables shared by two targets", SCHEMA, "name: ${var.schema}_${bundle.target}", "name: ${var.schema}", SCHEMA, "targets staging and prod share the tables (schemas.sessions) main.gaming_sessions"),
     ("checkpoint shared by two targets", SESSIONIZE, "default: /Volumes/${resources.volumes.checkpoints.catalog_name}/${resources.volumes.checkpoints.schema_name}/${resources.volumes.checkpoints.name}/sessionize", "default: /Volumes/main/streams/checkpoints", SESSIONIZE, "share the checkpoints of job sessionize /Volumes/main/streams/checkpoints"),
-    ("misspelt spark_conf", SESSIONIZE, "spark.sql.shuffle.partitions", "spark.sql.shuffle.partition", SESSIONIZE, "spark_conf spark.sql.shuffle.partition is no setting of Spark"),
-    ("a setting that the job needs", SESSIONIZE, "              spark.scheduler.mode: FAIR\n", "", SESSIONIZE, "spark_conf spark.scheduler.mode must be 'FAIR'"),
-    ("a setting that maintain needs", MAINTAIN, "              spark.scheduler.mode: FAIR\n", "", MAINTAIN, "spark_conf spark.scheduler.mode must be 'FAIR'"),
-    ("a setting that the workspace's tests need", TESTS, "              spark.scheduler.mode: FAIR\n", "", TESTS, "spark_conf spark.scheduler.mode must be 'FAIR'"),
-    ("bad runtime", VARIABLES, "default: 18.2.x-scala2.13", "default: 18.2-scala", SESSIONIZE, "spark_version '18.2-scala' is not a Databricks Runtime"),
-    ("switch that is on for nothing", SESSIONIZE, "${var.real_time_enabled}", '"true"', SESSIONIZE, "with mode micro-batch real_time_enabled must be 'false'"),
-    ("switch that is not there", SESSIONIZE, "spark.databricks.streaming.realTimeMode.enabled", "spark.databricks.streaming.realTimeMode.enable", SESSIONIZE, "realTimeMode.enable is no setting of Spark"),
-    ("cluster that is not there", SESSIONIZE, "- job_cluster_key: stream", "- job_cluster_key: streams", SESSIONIZE, "job_cluster_key 'stream' is no cluster of the job"),
-    ("a second task", SESSIONIZE, "      tasks:\n", "      tasks:\n        - task_key: again\n          job_cluster_key: stream\n          notebook_task: {notebook_path: ../notebooks/02_sessionize.ipynb}\n", SESSIONIZE, "it must be one notebook_task"),
-    ("players made up in prod", SIMULATE, "\n  staging:\n", "\n  prod:\n", MAIN, "target prod: the job simulate would put its players among those who play"),
-    ("target that is none", SIMULATE, "\n  staging:\n", "\n  stage:\n", SIMULATE, "target stage: here only the resources of a target of databricks.yml may stand"),
-    ("failures that nobody hears of", MAIN, "      notify_emails:\n        - ${var.on_call}\n", "", MAIN, "target prod: nobody hears of a failed run of sessionize"),
-    ("alerts that nobody hears of", MAIN, "      alert_subscriptions:\n        - user_email: ${var.on_call}\n", "", MAIN, "target prod: nobody hears of the alerts"),
-    ("deploy that does not ask who is on call", MAIN, "--silent watched wheel", "--silent wheel", MAIN, "target prod: its build must ask for `watched`"),
-    ("tables that one command deletes", MAIN, "      keep_tables: true\n", "", MAIN, "target prod: keep_tables must be true"),
+    ("misspelt Spark setting", SESSIONIZE, "spark.sql.shuffle.partitions", "spark.sql.shuffle.partition", SESSIONIZE, "spark_conf spark.sql.shuffle.partition is no setting of Spark"),
+    ("missing Spark setting of sessionize", SESSIONIZE, "              spark.scheduler.mode: FAIR\n", "", SESSIONIZE, "spark_conf spark.scheduler.mode must be 'FAIR'"),
+    ("missing Spark setting of maintain", MAINTAIN, "              spark.scheduler.mode: FAIR\n", "", MAINTAIN, "spark_conf spark.scheduler.mode must be 'FAIR'"),
+    ("missing Spark setting of workspace_tests", TESTS, "              spark.scheduler.mode: FAIR\n", "", TESTS, "spark_conf spark.scheduler.mode must be 'FAIR'"),
+    ("invalid runtime", VARIABLES, "default: 18.2.x-scala2.13", "default: 18.2-scala", SESSIONIZE, "spark_version '18.2-scala' is not a Databricks Runtime"),
+    ("real-time switch without real-time mode", SESSIONIZE, "${var.real_time_enabled}", '"true"', SESSIONIZE, "with mode micro-batch real_time_enabled must be 'false'"),
+    ("misspelt real-time switch", SESSIONIZE, "spark.databricks.streaming.realTimeMode.enabled", "spark.databricks.streaming.realTimeMode.enable", SESSIONIZE, "realTimeMode.enable is no setting of Spark"),
+    ("unknown cluster", SESSIONIZE, "- job_cluster_key: stream", "- job_cluster_key: streams", SESSIONIZE, "job_cluster_key 'stream' is no cluster of the job"),
+    ("second task of the stream", SESSIONIZE, "      tasks:\n", "      tasks:\n        - task_key: again\n          job_cluster_key: stream\n          notebook_task: {notebook_path: ../notebooks/02_sessionize.ipynb}\n", SESSIONIZE, "it must be one notebook_task"),
+    ("simulator in prod", SIMULATE, "\n  staging:\n", "\n  prod:\n", MAIN, "target prod: the job simulate would put its players among those who play"),
+    ("unknown target", SIMULATE, "\n  staging:\n", "\n  stage:\n", SIMULATE, "target stage: here only the resources of a target of databricks.yml may stand"),
+    ("no mail address for failures", MAIN, "      notify_emails:\n        - ${var.on_call}\n", "", MAIN, "target prod: nobody hears of a failed run of sessionize"),
+    ("no subscription to alerts", MAIN, "      alert_subscriptions:\n        - user_email: ${var.on_call}\n", "", MAIN, "target prod: nobody hears of the alerts"),
+    ("deploy without a check of on_call", MAIN, "--silent watched wheel", "--silent wheel", MAIN, "target prod: its build must ask for `watched`"),
+    ("tables without protection from deletion", MAIN, "      keep_tables: true\n", "", MAIN, "target prod: keep_tables must be true"),
     ("list in an override", MAIN, "          schedule:\n", "          tasks: []\n          schedule:\n", MAIN, "target dev cannot be put together: the override [] is a list"),
-    ("parameter said beside its variable", MAINTAIN, "default: ${var.maintain_input_retention}", "default: 7d", MAINTAIN, "a generated part is not what the code gives"),
-    ("trigger that stays on in development", MAIN, "# Paused by the mode in dev; no pause_status here, for an explicit one would survive it.\n          schedule:", "schedule:\n            pause_status: UNPAUSED", SESSIONIZE, "would survive development mode"),
-    ("production without an identity", MAIN, "    run_as: &principal\n      service_principal_name: ${var.service_principal}\n", "    run_as: &principal {}\n", MAIN, "target staging: run_as must be a service principal"),
+    ("value in place of a variable", MAINTAIN, "default: ${var.maintain_input_retention}", "default: 7d", MAINTAIN, "a generated part is not what the code gives"),
+    ("unpaused trigger in development", MAIN, "# Development mode pauses the trigger. No pause_status here: an explicit one would override the mode.\n          schedule:", "schedule:\n            pause_status: UNPAUSED", SESSIONIZE, "would survive development mode"),
+    ("production without a service principal", MAIN, "    run_as: &principal\n      service_principal_name: ${var.service_principal}\n", "    run_as: &principal {}\n", MAIN, "target staging: run_as must be a service principal"),
     ("folder that everybody can write", MAIN, "root_path: /Workspace/Users/${var.service_principal}/", "root_path: /Workspace/Shared/", MAIN, "/Workspace/Shared can be written by everybody"),
     ("unknown privilege", SCHEMA, "[USE_SCHEMA, SELECT]", "[USE_SCHEMA, SELECTS]", SCHEMA, "SELECTS"),
-    ("grant to nobody", SCHEMA, "- principal: ${var.reader}\n          privileges", "- privileges", SCHEMA, "needs a principal and privileges"),
-    ("secret in plain", SIMULATE, "spark_env_vars: ${var.simulate_environment}", "spark_env_vars:\n                  KAFKA_PASSWORD: hunter2", SIMULATE, "KAFKA_PASSWORD must be a reference"),
-    ("secret in plain as an option", VARIABLES, 'on Databricks as secret:SCOPE/KEY"\n    default: ""', 'on Databricks as secret:SCOPE/KEY"\n    default: kafka.sasl.jaas.config=hunter2', SESSIONIZE, "is a secret"),
-    ("variable that nothing uses", VARIABLES, "  catalog:\n", "  catalogue:\n    description: where\n    default: main\n  catalog:\n", VARIABLES, "variable catalogue is used nowhere"),
+    ("grant without a principal", SCHEMA, "- principal: ${var.reader}\n          privileges", "- privileges", SCHEMA, "needs a principal and privileges"),
+    ("secret in plain text", SIMULATE, "spark_env_vars: ${var.simulate_environment}", "spark_env_vars:\n                  KAFKA_PASSWORD: hunter2", SIMULATE, "KAFKA_PASSWORD must be a reference"),
+    ("secret in plain text as an option", VARIABLES, 'on Databricks as secret:SCOPE/KEY"\n    default: ""', 'on Databricks as secret:SCOPE/KEY"\n    default: kafka.sasl.jaas.config=hunter2', SESSIONIZE, "is a secret"),
+    ("unused variable", VARIABLES, "  catalog:\n", "  catalogue:\n    description: where\n    default: main\n  catalog:\n", VARIABLES, "variable catalogue is used nowhere"),
     ("widget without its column", DASHBOARD, '"fieldName": "platform"', '"fieldName": "platforms"', DASHBOARD, "shows platforms, which it does not ask for"),
-    ("dataset that is not there", DASHBOARD, '"datasetName": "latency"', '"datasetName": "latencies"', DASHBOARD, "asks the unknown dataset latencies"),
+    ("unknown dataset", DASHBOARD, '"datasetName": "latency"', '"datasetName": "latencies"', DASHBOARD, "asks the unknown dataset latencies"),
     ("same key for two kinds", LANDING, "    landing:", "    checkpoints:", LANDING, "the key checkpoints is used in bundles/checkpoints.volume.yml too"),
-    ("two runs at once", SESSIONIZE, "max_concurrent_runs: 1", "max_concurrent_runs: 2", SESSIONIZE, "max_concurrent_runs must be 1"),
-    ("runs that wait", MAINTAIN, "enabled: false", "enabled: true", MAINTAIN, "queue.enabled must be false"),
+    ("two concurrent runs", SESSIONIZE, "max_concurrent_runs: 1", "max_concurrent_runs: 2", SESSIONIZE, "max_concurrent_runs must be 1"),
+    ("queue for runs", MAINTAIN, "enabled: false", "enabled: true", MAINTAIN, "queue.enabled must be false"),
     ("option without a variable", SESSIONIZE, "default: ${var.sessionize_heartbeat}", "default: 30s", SESSIONIZE, "a generated part is not what the code gives"),
     ("two resources in a file", LANDING, "    landing:", "    arrivals:\n      catalog_name: main\n      schema_name: other\n      name: arrivals\n    landing:", LANDING, "one resource a file, named after it"),
     ("dependency in a continuous job", SESSIONIZE, "- task_key: sessionize\n", "- task_key: sessionize\n          depends_on: [{task_key: sessionize}]\n", SESSIONIZE, "a continuous job allows neither"),
     ("autoscale", SESSIONIZE, "num_workers: ${var.workers}", "autoscale: {min_workers: 1, max_workers: 4}\n            num_workers: ${var.workers}", SESSIONIZE, "no autoscale"),
-    ("task that takes itself for a person", SESSIONIZE, "job-run-id:", "job-run:", SESSIONIZE, "task sessionize: base_parameters must give job-run-id"),
-    ("tests that are not deployed", MAIN, "    - tests/nutter\n", "", TESTS, "is in no folder that goes into the workspace"),
-    ("section that is none", MAIN, "include:", "includes:", MAIN, "includes is not a section of a bundle"),
-    ("alert that is quiet when it matters", BACKLOG, "GREATER_THAN", "LESS_THAN", BACKLOG, "comparison_operator LESS_THAN must be GREATER_THAN"),
+    ("notebook task without the run id", SESSIONIZE, "job-run-id:", "job-run:", SESSIONIZE, "task sessionize: base_parameters must give job-run-id"),
+    ("tests outside the synced folders", MAIN, "    - tests/nutter\n", "", TESTS, "is in no folder that goes into the workspace"),
+    ("unknown section", MAIN, "include:", "includes:", MAIN, "includes is not a section of a bundle"),
+    ("alert with the wrong comparison", BACKLOG, "GREATER_THAN", "LESS_THAN", BACKLOG, "comparison_operator LESS_THAN must be GREATER_THAN"),
     ("threshold of another alert", BACKLOG, "${var.late_events_seconds}", "${var.no_data_seconds}", BACKLOG, "threshold ${var.no_data_seconds} must be ${var.late_events_seconds}"),
-    ("alert on one target's tables", BACKLOG, "${resources.schemas.sessions.name}", "gaming_sessions_prod", BACKLOG, "must ask the target's own views, in `main`.`gaming_sessions_staging`"),
-    ("dashboard of one target's tables", OVERVIEW, "dataset_schema: ${resources.schemas.sessions.name}", "dataset_schema: gaming_sessions_prod", OVERVIEW, "the target's tables are in ('main', 'gaming_sessions_staging')"),
-    ("dashboard of one catalog", OVERVIEW, "dataset_catalog: ${resources.schemas.sessions.catalog_name}", "dataset_catalog: games", OVERVIEW, "the target's tables are in ('main', 'gaming_sessions_prod')"),
-    ("dashboard that lends rights", OVERVIEW, "embed_credentials: false", "embed_credentials: true", OVERVIEW, "embed_credentials must be false"),
+    ("alert with a fixed schema", BACKLOG, "${resources.schemas.sessions.name}", "gaming_sessions_prod", BACKLOG, "must ask the target's own views, in `main`.`gaming_sessions_staging`"),
+    ("dashboard with a fixed schema", OVERVIEW, "dataset_schema: ${resources.schemas.sessions.name}", "dataset_schema: gaming_sessions_prod", OVERVIEW, "the target's tables are in ('main', 'gaming_sessions_staging')"),
+    ("dashboard with a fixed catalog", OVERVIEW, "dataset_catalog: ${resources.schemas.sessions.catalog_name}", "dataset_catalog: games", OVERVIEW, "the target's tables are in ('main', 'gaming_sessions_prod')"),
+    ("dashboard with the deployer's rights", OVERVIEW, "embed_credentials: false", "embed_credentials: true", OVERVIEW, "embed_credentials must be false"),
     ("paused alert", BACKLOG, "timezone_id: UTC", "timezone_id: UTC\n        pause_status: PAUSED", BACKLOG, "schedule is PAUSED in prod"),
     ("paused target", MAIN, "    presets:\n      tags:\n        environment: prod\n", "    presets:\n      trigger_pause_status: PAUSED\n", MAIN, "target prod: trigger_pause_status PAUSED"),
     ("paused stream", MAIN, "pause_status: UNPAUSED", "pause_status: PAUSED", SESSIONIZE, "continuous is PAUSED in continuous"),
-    ("stream that is looked after once a day", VARIABLES, "default: 0 0/3 * * * ?", "default: 0 0 3 * * ?", SESSIONIZE, "leaves 1440 minutes between two starts: at most 10"),
-    ("stream that is looked after on weekdays", VARIABLES, "default: 0 0/3 * * * ?", "default: 0 0/3 * ? * MON-FRI", SESSIONIZE, "minutes between two starts: at most 10"),
-    ("alerts that look once an hour", VARIABLES, "default: 0 0/5 * * * ?", "default: 0 0 * * * ?", BACKLOG, "leaves 60 minutes between two starts: at most 30"),
-    ("stream that is killed every hour", SESSIONIZE, "timeout_seconds: 0", "timeout_seconds: 3600", SESSIONIZE, "timeout_seconds 3600 must be 0"),
-    ("stream that one target kills every hour", MAIN, "        sessionize:\n          schedule:", "        sessionize:\n          timeout_seconds: 3600\n          schedule:", SESSIONIZE, "timeout_seconds 3600 must be 0"),
-    ("task that is killed every hour", SESSIONIZE, "- task_key: sessionize\n", "- task_key: sessionize\n          timeout_seconds: 3600\n", SESSIONIZE, "task sessionize: timeout_seconds must be 0"),
-    ("task without the library", MAINTAIN, "            - whl: ../dist/*.whl\n", "", MAINTAIN, "task maintain: the wheel is missing"),
-    ("package that nobody has tested", MAINTAIN, "orjson==", "orjson>=", MAINTAIN, "a generated part is not what the code gives"),
-    ("package of another version than the lock's", SESSIONIZE, "pydantic==", "pydantic==1.", SESSIONIZE, "a generated part is not what the code gives"),
-    ("package of the producer that is open", SIMULATE, "confluent-kafka==", "confluent-kafka>=", SIMULATE, "a generated part is not what the code gives"),
-    ("package of the tests that is open", TESTS, "nutter==", "nutter>=", TESTS, "a generated part is not what the code gives"),
-    ("package that a package brings", TESTS, "            - pypi: {package: pydantic-core==", "            # - pypi: {package: pydantic-core==", TESTS, "a generated part is not what the code gives"),
-    ("package of the metrics left out", SESSIONIZE, "            - pypi: {package: prometheus-client==", "            # - pypi: {package: prometheus-client==", SESSIONIZE, "a generated part is not what the code gives"),
+    ("stream with a daily schedule", VARIABLES, "default: 0 0/3 * * * ?", "default: 0 0 3 * * ?", SESSIONIZE, "leaves 1440 minutes between two starts: at most 10"),
+    ("stream with a schedule for weekdays only", VARIABLES, "default: 0 0/3 * * * ?", "default: 0 0/3 * ? * MON-FRI", SESSIONIZE, "minutes between two starts: at most 10"),
+    ("alerts with an hourly schedule", VARIABLES, "default: 0 0/5 * * * ?", "default: 0 0 * * * ?", BACKLOG, "leaves 60 minutes between two starts: at most 30"),
+    ("stream with a timeout", SESSIONIZE, "timeout_seconds: 0", "timeout_seconds: 3600", SESSIONIZE, "timeout_seconds 3600 must be 0"),
+    ("stream with a timeout in one target", MAIN, "        sessionize:\n          schedule:", "        sessionize:\n          timeout_seconds: 3600\n          schedule:", SESSIONIZE, "timeout_seconds 3600 must be 0"),
+    ("stream's task with a timeout", SESSIONIZE, "- task_key: sessionize\n", "- task_key: sessionize\n          timeout_seconds: 3600\n", SESSIONIZE, "task sessionize: timeout_seconds must be 0"),
+    ("task without the wheel", MAINTAIN, "            - whl: ../dist/*.whl\n", "", MAINTAIN, "task maintain: the wheel is missing"),
+    ("package without a pinned version", MAINTAIN, "orjson==", "orjson>=", MAINTAIN, "a generated part is not what the code gives"),
+    ("package with another version than in the lock", SESSIONIZE, "pydantic==", "pydantic==1.", SESSIONIZE, "a generated part is not what the code gives"),
+    ("package of the producer without a pinned version", SIMULATE, "confluent-kafka==", "confluent-kafka>=", SIMULATE, "a generated part is not what the code gives"),
+    ("package of the tests without a pinned version", TESTS, "nutter==", "nutter>=", TESTS, "a generated part is not what the code gives"),
+    ("missing indirect package", TESTS, "            - pypi: {package: pydantic-core==", "            # - pypi: {package: pydantic-core==", TESTS, "a generated part is not what the code gives"),
+    ("missing package of the metrics", SESSIONIZE, "            - pypi: {package: prometheus-client==", "            # - pypi: {package: prometheus-client==", SESSIONIZE, "a generated part is not what the code gives"),
     ("shared access mode", SESSIONIZE, "data_security_mode: SINGLE_USER", "data_security_mode: USER_ISOLATION", SESSIONIZE, "data_security_mode must be SINGLE_USER"),
     ("Photon", SESSIONIZE, "runtime_engine: STANDARD", "runtime_engine: PHOTON", SESSIONIZE, "runtime_engine must be STANDARD"),
-    ("memory without a bound", SESSIONIZE, 'boundedMemoryUsage: "true"', 'boundedMemoryUsage: "false"', SESSIONIZE, "boundedMemoryUsage must be 'true'"),
-    ("bound that is not there", SESSIONIZE, "              spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB: ${var.rocksdb_memory_mb}\n", "", SESSIONIZE, "RocksDB would take the machine's memory"),
-    ("two tasks of one name", TESTS, "- task_key: stream", "- task_key: deployment", TESTS, "task_key deployment stands there twice"),
-    ("job that cannot write its tables", SCHEMA, ", SELECT, MODIFY]", ", SELECT]", SCHEMA, "${var.runner} is granted"),
-    ("job that cannot write its checkpoint", CHECKPOINTS, "[READ_VOLUME, WRITE_VOLUME]", "[READ_VOLUME]", CHECKPOINTS, "${var.runner} is granted ['READ_VOLUME'], and needs ['READ_VOLUME', 'WRITE_VOLUME']"),
-    ("readers who write", SCHEMA, "- principal: ${var.reader}\n          privileges: [USE_SCHEMA, SELECT]", "- principal: ${var.reader}\n          privileges: [USE_SCHEMA, SELECT, MODIFY]", SCHEMA, "${var.reader} is granted"),
-    ("operators who see nothing", SCHEMA, "        - principal: ${var.operator}\n          privileges: [USE_SCHEMA, SELECT]\n", "", SCHEMA, "${var.operator} is granted [], and needs"),
-    ("right for all", LANDING, "- principal: ${var.operator}\n", "- principal: account users\n", LANDING, "account users is granted ['READ_VOLUME'], and needs []"),
-    ("readers who manage", MAIN, "level: CAN_VIEW", "level: CAN_MANAGE", MAIN, "${var.readers} has CAN_MANAGE, and needs CAN_VIEW"),
+    ("RocksDB memory without a bound", SESSIONIZE, 'boundedMemoryUsage: "true"', 'boundedMemoryUsage: "false"', SESSIONIZE, "boundedMemoryUsage must be 'true'"),
+    ("missing bound on RocksDB memory", SESSIONIZE, "              spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB: ${var.rocksdb_memory_mb}\n", "", SESSIONIZE, "RocksDB would take the machine's memory"),
+    ("two tasks with the same name", TESTS, "- task_key: stream", "- task_key: deployment", TESTS, "task_key deployment stands there twice"),
+    ("job without write access to its tables", SCHEMA, ", SELECT, MODIFY]", ", SELECT]", SCHEMA, "${var.runner} is granted"),
+    ("job without write access to its checkpoint", CHECKPOINTS, "[READ_VOLUME, WRITE_VOLUME]", "[READ_VOLUME]", CHECKPOINTS, "${var.runner} is granted ['READ_VOLUME'], and needs ['READ_VOLUME', 'WRITE_VOLUME']"),
+    ("readers with write access", SCHEMA, "- principal: ${var.reader}\n          privileges: [USE_SCHEMA, SELECT]", "- principal: ${var.reader}\n          privileges: [USE_SCHEMA, SELECT, MODIFY]", SCHEMA, "${var.reader} is granted"),
+    ("operators without access", SCHEMA, "        - principal: ${var.operator}\n          privileges: [USE_SCHEMA, SELECT]\n", "", SCHEMA, "${var.operator} is granted [], and needs"),
+    ("grant to all account users", LANDING, "- principal: ${var.operator}\n", "- principal: account users\n", LANDING, "account users is granted ['READ_VOLUME'], and needs []"),
+    ("readers with CAN_MANAGE", MAIN, "level: CAN_VIEW", "level: CAN_MANAGE", MAIN, "${var.readers} has CAN_MANAGE, and needs CAN_VIEW"),
     ("permissions of one resource", OVERVIEW, "      embed_credentials", "      permissions: [{level: CAN_EDIT, group_name: users}]\n      embed_credentials", OVERVIEW, "permissions stand in databricks.yml"),
     ("job that runs as a person", MAINTAIN, "      max_concurrent_runs: 1", "      run_as: {user_name: someone@example.com}\n      max_concurrent_runs: 1", MAINTAIN, "run_as stands in databricks.yml"),
     ("input in the checkpoints", VARIABLES, 'must be empty with sessionize_source kafka"\n    default: /Volumes/${resources.volumes.landing.catalog_name}/${resources.volumes.landing.schema_name}/${resources.volumes.landing.name}', 'must be empty"\n    default: /Volumes/${resources.volumes.checkpoints.catalog_name}/${resources.volumes.checkpoints.schema_name}/${resources.volumes.checkpoints.name}', SESSIONIZE, "is in the volume checkpoints"),
     ("input shared by two targets", VARIABLES, 'must be empty with sessionize_source kafka"\n    default: /Volumes/${resources.volumes.landing.catalog_name}/${resources.volumes.landing.schema_name}/${resources.volumes.landing.name}', 'must be empty"\n    default: /Volumes/main/games/landing', SESSIONIZE, "targets staging and prod share the input of job sessionize /Volumes/main/games/landing"),
     ("topic shared by two targets", MAIN, "      output_topic: output_sessions_${bundle.target}\n", "      output_topic: output_sessions_others\n", SESSIONIZE, "targets staging and continuous share the topic of job sessionize output_sessions_others"),
     ("topic of prod in another target", MAIN, "      output_topic: output_sessions_${bundle.target}\n    resources:\n      jobs:\n        sessionize:\n          schedule:", "    resources:\n      jobs:\n        sessionize:\n          schedule:", LANDS, "parameter output-topic is 'output_sessions' in staging: 'output_sessions' must be prod's, and prod's alone"),
-    ("another topic in prod than the usual", VARIABLES, "every other target has one of its own\n    default: output_sessions", "every other target has one of its own\n    default: changes", LANDS, "parameter output-topic is 'changes' in prod"),
-    ("job whose failures nobody hears of", MAINTAIN, "      email_notifications:\n        on_failure: ${var.notify_emails}\n", "", MAINTAIN, "email_notifications.on_failure must be ${var.notify_emails}"),
-    ("backlog that nobody hears of", SESSIONIZE, "        on_streaming_backlog_exceeded: ${var.notify_emails}\n", "", SESSIONIZE, "email_notifications.on_streaming_backlog_exceeded must be"),
+    ("another topic in prod than the default", VARIABLES, "every other target has one of its own\n    default: output_sessions", "every other target has one of its own\n    default: changes", LANDS, "parameter output-topic is 'changes' in prod"),
+    ("job without mails on failure", MAINTAIN, "      email_notifications:\n        on_failure: ${var.notify_emails}\n", "", MAINTAIN, "email_notifications.on_failure must be ${var.notify_emails}"),
+    ("stream without mails on backlog", SESSIONIZE, "        on_streaming_backlog_exceeded: ${var.notify_emails}\n", "", SESSIONIZE, "email_notifications.on_streaming_backlog_exceeded must be"),
     ("volume in another catalog", LANDING, "catalog_name: ${var.catalog}", "catalog_name: games", LANDING, "landing: the volume must be in the target's own schema"),
-    ("volume on storage of others", CHECKPOINTS, "volume_type: MANAGED", "volume_type: EXTERNAL", CHECKPOINTS, "volume_type must be MANAGED"),
-    ("two volumes of one name", LANDING, "name: landing", "name: checkpoints", LANDING, "the name checkpoints is that of volume checkpoints"),
-    ("staging as somebody's own", MAIN, "  staging:\n    mode: production", "  staging:\n    mode: development", MAIN, "target staging: mode development is dev's alone"),
-    ("build that is none", MAIN, "build: make --silent wheel", "build: make --silent wheels", MAIN, "build make --silent wheels: it must be make with targets of the Makefile"),
+    ("external volume", CHECKPOINTS, "volume_type: MANAGED", "volume_type: EXTERNAL", CHECKPOINTS, "volume_type must be MANAGED"),
+    ("two volumes with the same name", LANDING, "name: landing", "name: checkpoints", LANDING, "the name checkpoints is that of volume checkpoints"),
+    ("staging in development mode", MAIN, "  staging:\n    mode: production", "  staging:\n    mode: development", MAIN, "target staging: mode development is dev's alone"),
+    ("build with an unknown Makefile target", MAIN, "build: make --silent wheel", "build: make --silent wheels", MAIN, "build make --silent wheels: it must be make with targets of the Makefile"),
 ]  # fmt: skip
 
 
 @pytest.fixture
-def copied(tmp_path: Path) -> Path:
+def bundle_copy(tmp_path: Path) -> Path:
     for file in (MAIN, "Makefile"):
         shutil.copy(ROOT / file, tmp_path)
     for folder in ("bundles", "notebooks", "jobs", "tests/nutter"):
@@ -141,16 +141,20 @@ def copied(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_copy_has_no_mistake_yet(copied: Path) -> None:
-    assert findings(copied) == []
+def test_the_copy_without_a_seed_has_no_mistake(bundle_copy: Path) -> None:
+    assert findings(bundle_copy) == []
 
 
 @pytest.mark.parametrize(
-    ("file", "right", "wrong", "named", "told"), [m[1:] for m in MISTAKES], ids=[m[0] for m in MISTAKES]
+    ("file", "correct", "wrong", "named_file", "expected"), [m[1:] for m in MISTAKES], ids=[m[0] for m in MISTAKES]
 )
-def test_a_mistake_is_found(copied: Path, file: str, right: str, wrong: str, named: str, told: str) -> None:
-    text = (copied / file).read_text(encoding="utf-8")
-    assert right in text, "the seed does not fit the bundle any more"
-    (copied / file).write_text(text.replace(right, wrong), encoding="utf-8")
-    found = findings(copied)
-    assert any(finding.file == named and told in finding.mistake for finding in found), "\n".join(map(str, found))
+def test_the_checks_find_a_mistake(
+    bundle_copy: Path, file: str, correct: str, wrong: str, named_file: str, expected: str
+) -> None:
+    text = (bundle_copy / file).read_text(encoding="utf-8")
+    assert correct in text, "the seed does not fit the bundle any more"
+    (bundle_copy / file).write_text(text.replace(correct, wrong), encoding="utf-8")
+    found = findings(bundle_copy)
+    assert any(finding.file == named_file and expected in finding.mistake for finding in found), "\n".join(
+        map(str, found)
+    )

@@ -1,4 +1,4 @@
-"""The workspace that the tests play answers as Databricks' own client expects, and as the CLI asks."""
+"""The simulated workspace gives the answers that Databricks' own client and the CLI expect."""
 
 import base64
 import http.client
@@ -35,13 +35,13 @@ def put(client: WorkspaceClient, path: str, content: bytes) -> None:
     client.workspace.import_(path, content=base64.b64encode(content).decode(), format=ImportFormat.AUTO)
 
 
-def test_who_is_asking(client: WorkspaceClient) -> None:
+def test_the_client_sees_its_own_user_and_groups(client: WorkspaceClient) -> None:
     me = client.current_user.me()
     assert me.user_name == PERSON
     assert "session-operators" in {group.display for group in me.groups}
 
 
-def test_files_go_where_folders_are_and_come_back(client: WorkspaceClient) -> None:
+def test_a_file_needs_its_folder_and_can_be_read_back(client: WorkspaceClient) -> None:
     path = f"{HOME}/.bundle/state/resources.json"
     with pytest.raises(NotFound, match="parent folder"):
         put(client, path, b"{}")
@@ -57,11 +57,12 @@ def test_files_go_where_folders_are_and_come_back(client: WorkspaceClient) -> No
         client.workspace.get_status(path)
 
 
-def test_a_file_is_imported_as_the_cli_does_it(workspace: Workspace, client: WorkspaceClient) -> None:
-    """The whole path is one escaped word; a second file of the name is refused: so the deploy's lock is taken."""
+def test_a_file_can_be_imported_in_the_clis_way(workspace: Workspace, client: WorkspaceClient) -> None:
+    """The whole path is one escaped word. A second file of the same name is refused: it is the deploy's lock."""
 
     def post(path: str, overwrite: str) -> int:
-        url = f"{workspace.host}/api/2.0/workspace-files/import-file/{quote(path.lstrip('/'), safe='')}?overwrite={overwrite}"
+        endpoint = f"{workspace.host}/api/2.0/workspace-files/import-file"
+        url = f"{endpoint}/{quote(path.lstrip('/'), safe='')}?overwrite={overwrite}"
         request = urllib.request.Request(url, data=b"\x00lock", method="POST")
         try:
             with urllib.request.urlopen(request) as answer:
@@ -77,7 +78,7 @@ def test_a_file_is_imported_as_the_cli_does_it(workspace: Workspace, client: Wor
     assert client.workspace.get_status(f"{HOME}/02_sessionize").object_type.value == "NOTEBOOK"
 
 
-def test_a_body_may_come_in_pieces(workspace: Workspace, client: WorkspaceClient) -> None:
+def test_a_request_may_have_a_chunked_body(workspace: Workspace, client: WorkspaceClient) -> None:
     connection = http.client.HTTPConnection(workspace.host.removeprefix("http://"))
     path = f"/api/2.0/workspace-files/import-file/{quote(HOME.lstrip('/') + '/big', safe='')}?overwrite=true"
     connection.request("POST", path, body=iter([b"one ", b"two"]), encode_chunked=True)
@@ -87,31 +88,31 @@ def test_a_body_may_come_in_pieces(workspace: Workspace, client: WorkspaceClient
     assert client.workspace.download(f"{HOME}/big").read() == b"one two"
 
 
-def test_a_job_is_made_changed_and_deleted(client: WorkspaceClient) -> None:
-    made = client.jobs.create(
+def test_a_job_can_be_created_changed_and_deleted(client: WorkspaceClient) -> None:
+    created = client.jobs.create(
         name="sessionize",
         max_concurrent_runs=1,
         tasks=[jobs.Task(task_key="t", notebook_task=jobs.NotebookTask(notebook_path="/n"))],
     )
-    settings = client.jobs.get(made.job_id).settings
+    settings = client.jobs.get(created.job_id).settings
     assert (settings.name, settings.tasks[0].task_key, settings.max_concurrent_runs) == ("sessionize", "t", 1)
-    client.jobs.reset(made.job_id, jobs.JobSettings(name="other"))
-    assert not client.jobs.get(made.job_id).settings.tasks
-    client.jobs.update(made.job_id, new_settings=jobs.JobSettings(name="third"))
+    client.jobs.reset(created.job_id, jobs.JobSettings(name="other"))
+    assert not client.jobs.get(created.job_id).settings.tasks
+    client.jobs.update(created.job_id, new_settings=jobs.JobSettings(name="third"))
     assert [job.settings.name for job in client.jobs.list()] == ["third"]
-    client.jobs.delete(made.job_id)
+    client.jobs.delete(created.job_id)
     with pytest.raises(NotFound):
-        client.jobs.get(made.job_id)
+        client.jobs.get(created.job_id)
 
 
-def test_a_run_keeps_its_parameters(workspace: Workspace, client: WorkspaceClient) -> None:
-    made = client.jobs.create(name="sessionize")
-    run_id = client.jobs.run_now(made.job_id, job_parameters={"run-for": "1h"}).run_id
-    assert client.jobs.get_run(run_id).job_id == made.job_id
+def test_a_run_stores_its_parameters(workspace: Workspace, client: WorkspaceClient) -> None:
+    created = client.jobs.create(name="sessionize")
+    run_id = client.jobs.run_now(created.job_id, job_parameters={"run-for": "1h"}).run_id
+    assert client.jobs.get_run(run_id).job_id == created.job_id
     assert workspace.assets.runs[0]["overriding_parameters"] == {"job_parameters": {"run-for": "1h"}}
 
 
-def test_a_volume_needs_its_schema_and_goes_with_it(client: WorkspaceClient) -> None:
+def test_a_volume_needs_its_schema_and_is_deleted_with_it(client: WorkspaceClient) -> None:
     def volume() -> catalog.VolumeInfo:
         return client.volumes.create("main", "games", "checkpoints", catalog.VolumeType.MANAGED)
 
@@ -128,12 +129,12 @@ def test_a_volume_needs_its_schema_and_goes_with_it(client: WorkspaceClient) -> 
         client.files.get_directory_metadata("/Volumes/main/games/checkpoints/sessionize")
 
 
-def test_what_is_there_already_is_not_made_again(client: WorkspaceClient) -> None:
-    """As where an earlier deploy has lost its notes, or another has taken the name, in whatever case."""
-    made = client.schemas.create("games", "main", comment="the first")
+def test_an_existing_schema_or_volume_is_not_created_again(client: WorkspaceClient) -> None:
+    """An earlier deploy may have lost its records, or another may use the name, in upper or lower case."""
+    created = client.schemas.create("games", "main", comment="the first")
     with pytest.raises(BadRequest, match="Schema 'games' already exists"):
         client.schemas.create("Games", "main")
-    assert client.schemas.get("main.games") == made
+    assert client.schemas.get("main.games") == created
     volume = client.volumes.create("main", "games", "landing", catalog.VolumeType.MANAGED)
     client.files.create_directory("/Volumes/main/games/landing/pc_sessions")
     with pytest.raises(BadRequest, match="Volume 'landing' already exists"):
@@ -142,10 +143,10 @@ def test_what_is_there_already_is_not_made_again(client: WorkspaceClient) -> Non
     client.files.get_directory_metadata("/Volumes/main/games/landing/pc_sessions")
     client.schemas.create("games", "other")
     client.schemas.delete("main.games", force=True)
-    assert client.schemas.create("games", "main").schema_id != made.schema_id
+    assert client.schemas.create("games", "main").schema_id != created.schema_id
 
 
-def test_grants_are_added_and_taken(client: WorkspaceClient) -> None:
+def test_grants_can_be_added_and_removed(client: WorkspaceClient) -> None:
     def change(add: list[catalog.Privilege], remove: list[catalog.Privilege]) -> list[str]:
         changed = client.grants.update(
             "schema", "main.games", changes=[catalog.PermissionsChange(principal="readers", add=add, remove=remove)]
@@ -158,24 +159,24 @@ def test_grants_are_added_and_taken(client: WorkspaceClient) -> None:
     assert change([], [everything]) == []
 
 
-def test_a_dashboard_is_published_after_its_newest_draft(client: WorkspaceClient) -> None:
+def test_a_publication_is_newer_than_its_draft(client: WorkspaceClient) -> None:
     content = json.dumps({"datasets": [{"name": "d"}]})
     draft = dashboards.Dashboard(display_name="Sessions", serialized_dashboard=content, parent_path=f"{HOME}/resources")
     with pytest.raises(NotFound):
         client.lakeview.create(draft)
     client.workspace.mkdirs(f"{HOME}/resources")
-    made = client.lakeview.create(draft, dataset_catalog="main", dataset_schema="games")
-    assert json.loads(made.serialized_dashboard)["datasets"] == [{"name": "d", "catalog": "main", "schema": "games"}]
-    published = client.lakeview.publish(made.dashboard_id, embed_credentials=False)
-    assert published.revision_create_time > made.update_time
-    changed = client.lakeview.update(made.dashboard_id, dashboards.Dashboard(display_name="Games"))
-    assert (changed.display_name, changed.etag != made.etag) == ("Games", True)
-    client.lakeview.trash(made.dashboard_id)
+    created = client.lakeview.create(draft, dataset_catalog="main", dataset_schema="games")
+    assert json.loads(created.serialized_dashboard)["datasets"] == [{"name": "d", "catalog": "main", "schema": "games"}]
+    published = client.lakeview.publish(created.dashboard_id, embed_credentials=False)
+    assert published.revision_create_time > created.update_time
+    changed = client.lakeview.update(created.dashboard_id, dashboards.Dashboard(display_name="Games"))
+    assert (changed.display_name, changed.etag != created.etag) == ("Games", True)
+    client.lakeview.trash(created.dashboard_id)
     with pytest.raises(NotFound):
-        client.lakeview.get(made.dashboard_id)
+        client.lakeview.get(created.dashboard_id)
 
 
-def test_an_alert_is_kept_as_it_was_sent(client: WorkspaceClient) -> None:
+def test_an_alert_is_stored_as_sent(client: WorkspaceClient) -> None:
     source = sql.AlertV2OperandColumn(name="age")
     alert = sql.AlertV2(
         display_name="stale",
@@ -184,14 +185,14 @@ def test_an_alert_is_kept_as_it_was_sent(client: WorkspaceClient) -> None:
         schedule=sql.CronSchedule("0 0/5 * * * ?", "UTC"),
         evaluation=sql.AlertV2Evaluation(source, sql.ComparisonOperator.GREATER_THAN),
     )
-    made = client.alerts_v2.create_alert(alert)
-    assert client.alerts_v2.get_alert(made.id).evaluation.source.name == "age"
+    created = client.alerts_v2.create_alert(alert)
+    assert client.alerts_v2.get_alert(created.id).evaluation.source.name == "age"
     alert.display_name = "older"
-    client.alerts_v2.update_alert(made.id, alert, "*")
-    assert client.alerts_v2.get_alert(made.id).display_name == "older"
-    client.alerts_v2.trash_alert(made.id)
+    client.alerts_v2.update_alert(created.id, alert, "*")
+    assert client.alerts_v2.get_alert(created.id).display_name == "older"
+    client.alerts_v2.trash_alert(created.id)
     with pytest.raises(NotFound):
-        client.alerts_v2.get_alert(made.id)
+        client.alerts_v2.get_alert(created.id)
 
 
 def test_a_job_has_one_owner(client: WorkspaceClient) -> None:
@@ -204,7 +205,7 @@ def test_a_job_has_one_owner(client: WorkspaceClient) -> None:
     assert {entry.group_name or entry.user_name for entry in granted} == {PERSON, "readers"}
 
 
-def test_a_home_is_its_persons(client: WorkspaceClient) -> None:
+def test_a_home_folder_belongs_to_its_user(client: WorkspaceClient) -> None:
     folder = client.workspace.get_status(HOME)
     granted = client.permissions.get("directories", str(folder.object_id)).access_control_list
     assert [(entry.user_name, entry.all_permissions[0].permission_level.value) for entry in granted] == [
@@ -212,7 +213,7 @@ def test_a_home_is_its_persons(client: WorkspaceClient) -> None:
     ]
 
 
-def test_in_another_home_only_an_administrator_writes() -> None:
+def test_only_an_administrator_writes_in_another_home() -> None:
     for is_admin in (True, False):
         with served(Workspace(is_admin=is_admin)) as workspace:
             client = WorkspaceClient(host=workspace.host, token="none")
@@ -224,18 +225,18 @@ def test_a_warehouse_is_found_by_its_name(client: WorkspaceClient) -> None:
     assert [warehouse.name for warehouse in client.warehouses.list()] == ["Serverless Starter Warehouse"]
 
 
-def test_what_is_not_played_is_told(workspace: Workspace) -> None:
+def test_an_unknown_request_is_refused_and_recorded(workspace: Workspace) -> None:
     with pytest.raises(urllib.error.HTTPError) as refused:
         urllib.request.urlopen(f"{workspace.host}/api/2.0/pipelines")
     assert refused.value.code == 501
     assert workspace.unknown_calls == [("GET", "/api/2.0/pipelines")]
 
 
-def test_it_listens_on_this_machine_only(workspace: Workspace) -> None:
+def test_the_server_listens_on_this_machine_only(workspace: Workspace) -> None:
     assert workspace.host.startswith("http://127.0.0.1:")
 
 
-def test_a_second_import_of_a_file_is_refused_by_the_client_too(client: WorkspaceClient) -> None:
+def test_the_client_reports_that_a_file_exists_already(client: WorkspaceClient) -> None:
     put(client, f"{HOME}/f.txt", b"1")
     with pytest.raises(ResourceAlreadyExists):
         put(client, f"{HOME}/f.txt", b"2")

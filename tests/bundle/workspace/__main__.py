@@ -1,4 +1,4 @@
-"""Serve a workspace for a person to try the CLI on: `python -m tests.bundle.workspace [PORT]`."""
+"""Serve a simulated workspace to try the CLI by hand: `python -m tests.bundle.workspace [PORT]`."""
 
 import sys
 import threading

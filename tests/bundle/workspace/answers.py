@@ -1,4 +1,4 @@
-"""What a workspace answers with, and what it says when it cannot."""
+"""Requests, answers and errors of a workspace."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request as the handlers see it: `path` holds what the route's `{names}` stand for."""
+    """A request as the handlers see it: `path` holds the values of the route's `{names}`."""
 
     path: Mapping[str, str]
     query: Mapping[str, str]
@@ -17,13 +17,13 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer: JSON, or bytes as they are."""
+    """An answer: a JSON value, or raw bytes."""
 
     body: Any = None
     status: int = 200
 
 
-class Refused(Exception):  # noqa: N818 - an answer, not a mistake
+class Refused(Exception):  # noqa: N818 - an answer, not an error of the program
     """Raised for a request that a workspace answers with an error."""
 
     def __init__(self, status: int, error_code: str, message: str) -> None:
@@ -40,7 +40,10 @@ def missing(message: str) -> Refused:
 
 
 def found(things: Mapping[str, Any], key: str, what: str) -> Any:
-    """Raises `Refused`."""
+    """Return the thing with this key.
+
+    Raises `Refused` if there is none.
+    """
     if key not in things:
         msg = f"{what} '{key}' does not exist."
         raise missing(msg)

@@ -16,7 +16,7 @@ WAREHOUSE = {"id": "0123456789abcdef", "name": "Serverless Starter Warehouse", "
 
 
 class Assets:
-    """What has an id of its own; the settings of a job are kept as they were sent."""
+    """Objects with ids of their own; a job's settings are stored as sent."""
 
     def __init__(self, user_name: str, tree: Tree) -> None:
         self._user = user_name
@@ -214,7 +214,7 @@ class Assets:
 
 
 def _stored(request: Request) -> str:
-    """A dashboard as a workspace keeps it: with the catalog and the schema of its queries written into each dataset."""
+    """A dashboard as a workspace stores it: each dataset contains the catalog and the schema of its queries."""
     content = json.loads(request.json.get("serialized_dashboard") or "{}")
     for dataset in content.get("datasets", []):
         for field in ("catalog", "schema"):
@@ -224,7 +224,7 @@ def _stored(request: Request) -> str:
 
 
 def _strictly_later() -> Iterator[datetime]:
-    """Instants none of which is like another: who published last is told by them."""
+    """Yields strictly increasing instants; comparing them shows which draft was published last."""
     last = datetime.now(UTC)
     while True:
         last = max(datetime.now(UTC), last + timedelta(microseconds=1))

@@ -1,4 +1,4 @@
-"""Unity Catalog: schemas, volumes, and who may do what with them."""
+"""Unity Catalog: schemas, volumes and their grants."""
 
 import time
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ _CATALOG = "/api/2.1/unity-catalog"
 
 
 class Catalog:
-    """One metastore; catalogs exist as soon as somebody names them."""
+    """One metastore; every catalog that a request names exists."""
 
     def __init__(self, user_name: str, tree: Tree) -> None:
         self._user = user_name

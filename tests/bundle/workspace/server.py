@@ -1,4 +1,4 @@
-"""The HTTP server: routes, who is asking, and a record of every call."""
+"""The HTTP server: routes, the caller's identity, and a record of every call."""
 
 import json
 import re
@@ -37,11 +37,11 @@ class Workspace:
 
     @property
     def unknown_calls(self) -> list[tuple[str, str]]:
-        """What was asked for and is not played: the first place to look when a newer CLI fails."""
+        """The requests without a route: the first place to look when a newer CLI fails."""
         return [(method, path) for method, path, status in self.calls if status == 501]
 
     def answer(self, method: str, target: str, body: bytes) -> Answer:
-        """Answer one request; one at a time, so that handlers need no locks."""
+        """Answer one request at a time, so that handlers need no locks."""
         parts = urlsplit(target)
         with self._lock:
             answer = self._answer(method, parts.path, dict(parse_qsl(parts.query, keep_blank_values=True)), body)
@@ -95,9 +95,9 @@ class Workspace:
 
 @contextmanager
 def served(workspace: Workspace, port: int = 0) -> Iterator[Workspace]:
-    """Serve a workspace on 127.0.0.1, at its `host`, until the body is done."""
+    """Serve a workspace on 127.0.0.1, at its `host`, until the `with` block ends."""
 
-    class Conversation(BaseHTTPRequestHandler):
+    class RequestHandler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def _reply(self) -> None:
@@ -115,12 +115,12 @@ def served(workspace: Workspace, port: int = 0) -> Iterator[Workspace]:
         do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = _reply  # noqa: N815 - as http.server calls them
 
         def log_message(self, *_args: Any) -> None:
-            """Stay quiet: `calls` has it all."""
+            """Log nothing: `calls` records every request."""
 
     class Server(ThreadingHTTPServer):
         request_queue_size = 128  # a deploy uploads many files at once
 
-    server = Server(("127.0.0.1", port), Conversation)
+    server = Server(("127.0.0.1", port), RequestHandler)
     workspace.host = f"http://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
@@ -133,7 +133,7 @@ def served(workspace: Workspace, port: int = 0) -> Iterator[Workspace]:
 
 
 def _body(headers: Message, stream: BinaryIO) -> bytes:
-    """The body of a request, whether its length is told at first or piece by piece."""
+    """The body of a request, with a length in the header or in chunks."""
     if "chunked" not in headers.get("Transfer-Encoding", "").lower():
         return stream.read(int(headers.get("Content-Length") or 0))
     pieces = []
@@ -146,7 +146,7 @@ def _body(headers: Message, stream: BinaryIO) -> bytes:
 
 
 def _pattern(path: str) -> re.Pattern[str]:
-    """`{name}` is one part of a path, whatever is escaped in it; `{name...}` is all the rest."""
+    """Compile a route: `{name}` matches one part of a path, with escaped characters; `{name...}` matches the rest."""
     rest = re.sub(r"\\\{(\w+)\\\.\\\.\\\.\\\}", r"(?P<\1>.+)", re.escape(path))
     return re.compile(re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[^/]+)", rest))
 
@@ -154,5 +154,5 @@ def _pattern(path: str) -> re.Pattern[str]:
 def _json(body: bytes) -> Any:
     try:
         return json.loads(body) if body else {}
-    except ValueError:  # a file, not a message
+    except ValueError:  # the body is a file, not JSON
         return {}

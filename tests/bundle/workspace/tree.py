@@ -25,7 +25,9 @@ class Tree:
         return {
             ("GET", "/api/2.0/workspace/get-status"): self._status,
             ("GET", "/api/2.0/workspace/list"): self._list,
-            ("POST", "/api/2.0/workspace/mkdirs"): lambda request: self.make_folder(self._mine(request.json["path"])),
+            ("POST", "/api/2.0/workspace/mkdirs"): lambda request: self.make_folder(
+                self._writable(request.json["path"])
+            ),
             ("POST", "/api/2.0/workspace/import"): self._import,
             ("POST", "/api/2.0/workspace-files/import-file/{path...}"): self._import_file,
             ("GET", "/api/2.0/workspace-files/{path...}"): lambda request: Answer(self._content(request.path["path"])),
@@ -50,7 +52,7 @@ class Tree:
             self._objects.setdefault(str(folder), self._object(str(folder), "DIRECTORY"))
 
     def folder_owner(self, object_id: str) -> str | None:
-        """Whose home a folder is in."""
+        """The owner of the home that contains a folder."""
         for path, known in self._objects.items():
             if str(known["object_id"]) == object_id:
                 return _home_of(path)
@@ -60,12 +62,12 @@ class Tree:
         return self._objects.get(_absolute(path), {}).get("object_type") == "DIRECTORY"
 
     def write(self, path: str, content: bytes, *, overwrite: bool) -> None:
-        """Put a file where its folder is; what looks like a notebook becomes one, and loses its suffix.
+        """Write a file into an existing folder; a notebook's source becomes a notebook without the suffix.
 
-        Raises `Refused` where there is no such folder, in another's home, and for a file that is there and not to be
-        overwritten.
+        Raises `Refused` where the folder does not exist, where it is in another user's home, and for an existing file
+        without `overwrite`.
         """
-        whole = PurePosixPath(self._mine(path))
+        whole = PurePosixPath(self._writable(path))
         if not self.has_folder(str(whole.parent)):
             msg = f"The parent folder ({whole.parent}) does not exist."
             raise missing(msg)
@@ -81,10 +83,10 @@ class Tree:
         for key in [key for key in self._objects if key == path or key.startswith(f"{path}/")]:
             self._remove(key)
 
-    def _mine(self, path: str) -> str:
-        """The absolute path, unless it is in another's home, where only an administrator writes.
+    def _writable(self, path: str) -> str:
+        """The absolute path.
 
-        Raises `Refused`.
+        Raises `Refused` where it is in another user's home, and this user is no administrator.
         """
         whole = _absolute(path)
         owner = _home_of(whole)
@@ -118,10 +120,14 @@ class Tree:
     def _list_folder(self, request: Request) -> Any:
         return {
             "contents": [
-                {"path": child["path"], "name": PurePosixPath(child["path"]).name, "is_directory": child["object_type"] == "DIRECTORY"}
+                {
+                    "path": child["path"],
+                    "name": PurePosixPath(child["path"]).name,
+                    "is_directory": child["object_type"] == "DIRECTORY",
+                }
                 for child in self._children(request.path["path"])
             ]
-        }  # fmt: skip
+        }
 
     def _head_folder(self, request: Request) -> None:
         if not self.has_folder(request.path["path"]):
@@ -148,7 +154,7 @@ class Tree:
         return {"content": base64.b64encode(content).decode()}
 
     def _delete(self, request: Request) -> None:
-        path = self._mine(request.json["path"])
+        path = self._writable(request.json["path"])
         self._known(path)
         children = [key for key in self._objects if key.startswith(f"{path}/")]
         if children and not request.json.get("recursive"):
