@@ -1,4 +1,4 @@
-# The commands of this repository; each sets up what it needs, once.
+# The commands of this repository. Each command sets up its requirements once.
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -28,21 +28,24 @@ UNIT := $(PYTEST) tests --ignore=tests/notebooks -m "not spark and not job and n
 NOTEBOOK_TESTS := $(PYTEST) tests/notebooks
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
-.PHONY: help setup bundle deploy demo demo-kafka sql notebooks notebook-data test test-notebooks test-faults soak bench bench-quick profile watched wheel lint check format lock clean
+.PHONY: help setup bundle deploy demo demo-kafka sql notebooks notebook-data test test-notebooks test-faults soak \
+  bench bench-quick profile watched wheel lint check format lock clean
 
-help: ## show this list
+help: ## list the commands
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
 
-setup: $(READY) ## a virtual environment from the lock, Java if there is none, Spark's jars
+setup: $(READY) ## create a virtual environment from the lock; install Java if missing; fetch Spark's jars
 
-$(READY): pyproject.toml requirements.lock requirements-build.lock requirements-java.lock lib/sessionization/local_engine/jars.lock
+$(READY): pyproject.toml requirements.lock requirements-build.lock requirements-java.lock \
+  lib/sessionization/local_engine/jars.lock
 	@echo "setting up .venv (once; about a minute)"
 	@$(PYTHON) -m venv --clear .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-build.lock
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-build-isolation --require-hashes -r requirements.lock
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-build-isolation --no-deps --editable .
 	@$(BIN)/python -m sessionization.local_engine.java 2> /dev/null || \
-	  { $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-java.lock && $(BIN)/python -m sessionization.local_engine.java; }
+	  { $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-java.lock && \
+	    $(BIN)/python -m sessionization.local_engine.java; }
 	@$(BIN)/python -m sessionization.local_engine.jars spark
 	@touch $@
 
@@ -57,8 +60,9 @@ $(BENCH): $(READY) requirements-bench.lock
 	@touch $@
 
 $(NOTEBOOKS): $(READY) requirements-notebooks.lock
-	@echo "fetching JupyterLab, MLflow, Matplotlib and what tests notebooks (once)"
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-build-isolation --require-hashes -r requirements-notebooks.lock
+	@echo "fetching JupyterLab, MLflow, Matplotlib and the notebooks' test tools (once)"
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-build-isolation --require-hashes \
+	  -r requirements-notebooks.lock
 	@touch $@
 
 $(CLASSES): $(READY)
@@ -67,45 +71,48 @@ $(CLASSES): $(READY)
 	@$(BIN)/python -m tests.faults.archive_classes
 	@touch $@
 
-demo: $(READY) ## simulator and job together for a minute, with a live view
+demo: $(READY) ## run simulator and job together for a minute, with a live view
 	@$(BIN)/python jobs/demo.py --folder $(DEMO)
 
-demo-kafka: $(READY) $(BROKER) ## the same through a Kafka broker of its own
+demo-kafka: $(READY) $(BROKER) ## run the demo through its own Kafka broker
 	@$(BIN)/python jobs/demo.py --folder $(DEMO)-kafka --source kafka
 
-sql: $(READY) ## ask the demo's tables: make sql Q="SELECT * FROM sessions LIMIT 5"
-	@[ -n "$(Q)" ] || { echo 'give a question: make sql Q="SELECT * FROM sessions LIMIT 5"' >&2; exit 2; }
+sql: $(READY) ## query the demo's tables: make sql Q="SELECT * FROM sessions LIMIT 5"
+	@[ -n "$(Q)" ] || { echo 'give a query: make sql Q="SELECT * FROM sessions LIMIT 5"' >&2; exit 2; }
 	@$(BIN)/python jobs/query.py --warehouse $(DEMO)/warehouse --sql "$(Q)"
 
-notebooks: notebook-data ## JupyterLab with the notebooks, and tables to look at
+notebooks: notebook-data ## open the notebooks in JupyterLab, with data in the tables
 	@$(BIN)/python -m jupyterlab --ServerApp.root_dir=notebooks --LabApp.default_url=/lab/tree/01_tour.ipynb $(AS_ROOT)
 
-notebook-data: $(NOTEBOOKS) ## tables and runs for the notebooks, once: an evening through the real job, a small benchmark; four minutes
+notebook-data: $(NOTEBOOKS)
+notebook-data: ## create the notebooks' data, once: an evening through the real job, a small benchmark; four minutes
 	@$(BIN)/python -m sessionization.local.notebook_data
 	@[ -f .bench/mlflow.db ] || $(BIN)/python -m tests.bench --quick --only groups
 
-test: $(READY) $(BROKER) $(NOTEBOOKS) $(CLASSES) ## the tests but for the long ones: those without Spark, then the rest, whole jobs first
+test: $(READY) $(BROKER) $(NOTEBOOKS) $(CLASSES)
+test: ## run all tests except the long ones: first the tests without Spark, then the others, with whole jobs first
 	@$(UNIT)
 	@$(PYTEST) --doctest-modules $(addprefix lib/sessionization/,$(DOCTESTS))
 	@$(PYTEST) tests -m "(spark or job) and not long" $(TWO)
 
-test-notebooks: $(NOTEBOOKS) ## every notebook without a browser and one in it, and nutter's tests
+test-notebooks: $(NOTEBOOKS) ## run every notebook without a browser, one notebook in it, and nutter's tests
 	@$(NOTEBOOK_TESTS)
 
-test-faults: $(READY) $(BROKER) $(NOTEBOOKS) $(CLASSES) ## kill the job at every boundary, and every other fault: make test-faults SEEDS=4 KILLS=50
+test-faults: $(READY) $(BROKER) $(NOTEBOOKS) $(CLASSES)
+test-faults: ## kill the job at every boundary, and cause every other fault: make test-faults SEEDS=4 KILLS=50
 	@$(PYTEST) tests -m long
 	@$(BIN)/python -m tests.faults --seeds $(SEEDS) --kills $(KILLS)
 
 soak: $(READY) $(BROKER) ## hold a load from Kafka: make soak MINUTES=5 RATE=2000 LIVE=50000
 	@$(BIN)/python -m tests.bench.soak --minutes $(MINUTES) --rate $(RATE) --live $(LIVE) --device-groups $(GROUPS)
 
-bench: $(BENCH) ## measure the operator, three times each, some hours: make bench ARGS="--only 500,000 --write"
+bench: $(BENCH) ## measure the operator, three runs each, some hours: make bench ARGS="--only 500,000 --write"
 	@$(BIN)/python -m tests.bench $(ARGS)
 
-bench-quick: $(BENCH) ## the same with small loads, once: three minutes
+bench-quick: $(BENCH) ## measure small loads, one run each: three minutes
 	@$(BIN)/python -m tests.bench --quick $(ARGS)
 
-profile: $(BENCH) ## where a scenario's CPU time goes: make profile S="beats, 100,000 live, 100 groups, noop"
+profile: $(BENCH) ## profile the CPU time of a scenario: make profile S="beats, 100,000 live, 100 groups, noop"
 	@PATH="$(BIN):$$PATH" $(BIN)/python -m tests.bench.profile "$(S)"
 
 $(BUILD)/.ready: requirements-build.lock
@@ -113,43 +120,50 @@ $(BUILD)/.ready: requirements-build.lock
 	@$(BUILD)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-build.lock
 	@touch $@
 
-watched: # databricks.yml asks for it before it deploys for players, and writes who is on call to its input
-	@IFS= read -r on_call || true; case "$$on_call" in ?*@?*) ;; *) echo "nobody would hear of failures, for '$$on_call' is no mail address: say whose it is with --var on_call=ADDRESS, BUNDLE_VAR_on_call or on_call in the file of overrides" >&2; exit 2 ;; esac
+watched: # a deploy for players runs this target (databricks.yml), with the value of on_call on stdin
+	@IFS= read -r on_call || true; \
+	case "$$on_call" in \
+	  ?*@?*) ;; \
+	  *) echo "nobody would hear of failures, for '$$on_call' is no mail address:" \
+	       "say whose it is with --var on_call=ADDRESS, BUNDLE_VAR_on_call or on_call in the file of overrides" >&2; \
+	     exit 2 ;; \
+	esac
 
-bundle: $(READY) ## write the parts of the bundle that follow from settings and locks
+bundle: $(READY) ## write the generated parts of the bundle, from the settings and the locks
 	@$(BIN)/python -m tools.bundle.generate
 
-deploy: $(READY) ## look at what a target is given, then deploy it: make deploy T=prod ARGS="--var on_call=ADDRESS"
+deploy: $(READY) ## check a target's values, then deploy it: make deploy T=prod ARGS="--var on_call=ADDRESS"
 	@databricks bundle validate --strict -t $(T) $(ARGS)
 	@databricks bundle validate -t $(T) $(ARGS) -o json | $(BIN)/python -m tools.bundle
 	@databricks bundle deploy -t $(T) $(ARGS)
 
-wheel: $(BUILD)/.ready ## the library as a wheel in dist/, as the bundle deploys it
+wheel: $(BUILD)/.ready ## build the library's wheel in dist/, as the bundle deploys it
 	@rm -rf dist
 	@SOURCE_DATE_EPOCH=315532800 $(BUILD)/python -m hatchling build --target wheel --directory dist
 
-lint: $(READY) ## format, lint, strict types
+lint: $(READY) ## check the format, lint rules and strict types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 
-check: lint ## lint and unit tests: the gate before a commit
+check: lint ## run lint and the unit tests; do this before a commit
 	@$(UNIT)
 	@$(PYTEST) --doctest-modules $(addprefix lib/sessionization/,$(DOCTESTS))
 
-format: $(READY) ## format, and mend what lint can mend
+format: $(READY) ## format, and apply the automatic fixes of lint
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-lock: $(READY) ## resolve the locks anew from pyproject.toml
+lock: $(READY) ## resolve the locks again from pyproject.toml
 	@for lock in "--group build -o requirements-build.lock" \
 	  "--extra local --extra kafka --extra metrics --group dev -o requirements.lock" \
 	  "--extra java --no-deps -o requirements-java.lock" \
 	  "--group bench --constraints requirements.lock -o requirements-bench.lock" \
-	  "--extra mlflow --extra notebooks --group notebooks --constraints requirements.lock --constraints requirements-bench.lock -o requirements-notebooks.lock"; do \
+	  "--extra mlflow --extra notebooks --group notebooks --constraints requirements.lock \
+	  --constraints requirements-bench.lock -o requirements-notebooks.lock"; do \
 	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --upgrade \
 	    pyproject.toml $$lock; \
 	done
 
-clean: ## remove the environment, the tables of demo and notebooks, and what the benchmarks kept
+clean: ## remove the environment, the tables of demo and notebooks, and the benchmarks' results
 	@rm -rf .venv .venv-build .bench .notebooks build dist $(DEMO) $(DEMO)-kafka
