@@ -88,7 +88,7 @@ def _run_until_caught_up(job: Job) -> bool:
         code = job.terminate()
     finally:
         job.kill_if_running()
-    show(job.said())
+    show(job.output_lines())
     return code == 0
 
 
@@ -97,13 +97,15 @@ def _run_for_some_heartbeats(job: Job) -> bool:
     job.conf = LONG_LIVED
     job.start()
     try:
-        job.wait_until(lambda: "heartbeats" in "".join(job.said()[-1:]), "the first line of progress", poll_s=0.2)
+        job.wait_until(
+            lambda: "heartbeats" in "".join(job.output_lines()[-1:]), "the first line of progress", poll_s=0.2
+        )
         time.sleep(_RUN_FOR_S)
         code = job.terminate()
     finally:
         job.kill_if_running()
     say("sessionize, for some heartbeats")
-    show(job.said())
+    show(job.output_lines())
     return code == 0
 
 

@@ -61,7 +61,7 @@ def _run_all(folder: Path, servers: str, live: int, ended: int) -> bool:
     finally:
         job.kill_if_running()
         landing.kill()
-    show(job.said())
+    show(job.output_lines())
     location = f"--warehouse={job.warehouse}"
     return is_good & run_query(location, "sessions") & run_query(location, "a second `started`")
 

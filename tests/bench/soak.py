@@ -58,7 +58,7 @@ def main() -> int:
             code = job.terminate()
         finally:
             job.kill_if_running()
-        lines = [line.removeprefix("sessionize: ") for line in job.said()[-8:]]
+        lines = [line.removeprefix("sessionize: ") for line in job.output_lines()[-8:]]
         tables = read_tables(job.warehouse)
         for line in (
             *lines,

@@ -1,7 +1,7 @@
 """The session rules a second time: slow, mutable and obvious, written from docs/session-rules.md alone.
 
 `core/session_rules.py` runs in production. The property tests compare it with this model. The two therefore
-share only the types of `core/events.py` and the rules' settings: a misreading in one is found by the other.
+share only the types of `core/events.py` and the rules' settings: the other finds a misreading in one of them.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,45 +12,50 @@ from zlib import crc32
 from sessionization.core.events import Change, ChangeKind, End, EndReason, Event, Platform, Start
 from sessionization.core.session_state import Rules
 
-_SAID_BY_AN_END = (EndReason.REPORTED, EndReason.ORPHANED)
-"""What no later End replaces. A session that is remembered has the latter only where a table told of it (a warm start)."""
+_END_REASONS_OF_AN_END = (EndReason.REPORTED, EndReason.ORPHANED)
+"""The end reasons that no later End replaces. A remembered session is orphaned only if a warm start read it."""
 
 
 @dataclass(slots=True)
 class Session:
-    """A session with a Start; `said` is the newest of its `started` and `ended` changes, and it is live until `ended`."""
+    """A session with a Start. It is live until its `ended` change.
+
+    `newest_change` is its newest `started` or `ended` change.
+    """
 
     started_ms: int
     opened_ms: int
-    said: Change
+    newest_change: Change
     last_beat: int | None = None
     deadline_ms: int = 0
 
     def sort_key(self) -> tuple[int, int]:
-        return self.started_ms, self.said.session_id
+        return self.started_ms, self.newest_change.session_id
 
 
 @dataclass(slots=True)
-class WaitingEnd:
+class PendingEndModel:
+    """An End that waits for its Start until its deadline."""
+
     end: End
     deadline_ms: int
 
 
 @dataclass(slots=True)
 class Device:
-    """What is remembered; `closed` in the order of closing, `waiting` (for their Start) in the order of being seen."""
+    """The remembered sessions and Ends of a device: `closed` in closing order, `pending_ends` in arrival order."""
 
     device_id: str
     live: Session | None = None
     closed: list[Session] = field(default_factory=list)
-    waiting: list[WaitingEnd] = field(default_factory=list)
+    pending_ends: list[PendingEndModel] = field(default_factory=list)
 
     def sessions(self) -> list[Session]:
         return sorted(self.closed + ([self.live] if self.live else []), key=Session.sort_key)
 
 
 class Reference:
-    """All devices at once, and the timer of each grouping key; `micro_batch` is all that ever happens to them."""
+    """All devices, and the timer of each grouping key; only `micro_batch` changes them."""
 
     def __init__(self, rules: Rules, key_of: Callable[[str], str] = lambda device_id: device_id) -> None:
         self.rules = rules
@@ -63,7 +68,7 @@ class Reference:
         self._changes: list[tuple[str, Change]] = []
 
     def micro_batch(self, now_ms: int, events: Iterable[tuple[str, Event]]) -> list[tuple[str, Change]]:
-        """Apply the events of any devices, in any order, fire the timers that are due, and set the next ones."""
+        """Apply the events of any devices, in any order; fire the timers that are due, and set the next ones."""
         self._now_ms, self._changes = now_ms, []
         due = {key for key, timer_ms in self.timers.items() if timer_ms <= now_ms}
         touched = set(due)
@@ -76,7 +81,7 @@ class Reference:
             for device in self._devices(key):
                 if key in due:
                     self._fire(device, key)
-                if not device.sessions() and not device.waiting:
+                if not device.sessions() and not device.pending_ends:
                     del self.remembered[device.device_id]
             self._set_timer(key)
         return self._changes
@@ -86,68 +91,68 @@ class Reference:
 
     def _apply(self, device: Device, event: Event) -> None:
         self.counters["events"] += 1
-        known = [session for session in device.sessions() if session.said.session_id == event.session_id]
-        waiting = [entry for entry in device.waiting if entry.end.session_id == event.session_id]
+        known = [session for session in device.sessions() if session.newest_change.session_id == event.session_id]
+        pending = [entry for entry in device.pending_ends if entry.end.session_id == event.session_id]
         match event:
             case Start() if known:  # S1
                 self.counters["duplicate_start"] += 1
             case Start():
-                self._start(device, event, waiting)
-            case End() if waiting or (known and known[0].said.end_reason in _SAID_BY_AN_END):  # E3
+                self._start(device, event, pending)
+            case End() if pending or (known and known[0].newest_change.end_reason in _END_REASONS_OF_AN_END):  # E3
                 self.counters["duplicate_end"] += 1
             case End() if known:  # E1, E2
-                self._reported(device, known[0], event)
+                self._end_reported(device, known[0], event)
             case End():  # E4
-                device.waiting.append(WaitingEnd(event, self._now_ms + self.rules.late_retention_ms))
-        while len(device.sessions()) + len(device.waiting) > self.rules.max_sessions_per_device:
+                device.pending_ends.append(PendingEndModel(event, self._now_ms + self.rules.late_retention_ms))
+        while len(device.sessions()) + len(device.pending_ends) > self.rules.max_sessions_per_device:
             self.counters["evicted"] += 1
             if device.closed:
                 device.closed.pop(0)
             else:
-                self._orphan(device, device.waiting[0])
+                self._orphan(device, device.pending_ends[0])
 
-    def _start(self, device: Device, start: Start, waiting: list[WaitingEnd]) -> None:
-        account_id = first_known([start.account_id, *(entry.end.account_id for entry in waiting)])
+    def _start(self, device: Device, start: Start, pending: list[PendingEndModel]) -> None:
+        account_id = first_known([start.account_id, *(entry.end.account_id for entry in pending)])
         started = Change(start.session_id, account_id, start.platform, ChangeKind.STARTED, self._now_ms, start.at_ms)
         new = Session(start.at_ms, self._now_ms, started._replace(duration_ms=0))
         earlier = [session for session in device.sessions() if session.sort_key() < new.sort_key()]
         later = [session for session in device.sessions() if session.sort_key() > new.sort_key()]
-        if device.live is not None and device.live not in later and (waiting or not later):  # S2, S4
+        if device.live is not None and device.live not in later and (pending or not later):  # S2, S4
             self._end(device, device.live, EndReason.SUPERSEDED, start.at_ms)
-        self._emit(device, new.said)
-        if waiting:  # S2
-            device.waiting.remove(waiting[0])
-            self._reported(device, new, waiting[0].end)
+        self._emit(device, new.newest_change)
+        if pending:  # S2
+            device.pending_ends.remove(pending[0])
+            self._end_reported(device, new, pending[0].end)
         elif later:  # S3
             self._end(device, new, EndReason.SUPERSEDED, later[0].started_ms)
         else:  # S5
             device.live = new
         for before in earlier[-1:]:  # S6
-            if before.said.end_reason is not None and (before.said.ended_ms or 0) > start.at_ms:
-                self._end(device, before, before.said.end_reason, start.at_ms)
+            if before.newest_change.end_reason is not None and (before.newest_change.ended_ms or 0) > start.at_ms:
+                self._end(device, before, before.newest_change.end_reason, start.at_ms)
 
-    def _reported(self, device: Device, session: Session, end: End) -> None:
-        account_id = first_known([session.said.account_id, end.account_id])
-        session.said = session.said._replace(account_id=account_id, foreground_s=end.foreground_s)
+    def _end_reported(self, device: Device, session: Session, end: End) -> None:
+        account_id = first_known([session.newest_change.account_id, end.account_id])
+        session.newest_change = session.newest_change._replace(account_id=account_id, foreground_s=end.foreground_s)
         self._end(device, session, EndReason.REPORTED, end.at_ms)
 
     def _end(self, device: Device, session: Session, reason: EndReason, at_ms: int) -> None:
         later_ms = [other.started_ms for other in device.sessions() if other.sort_key() > session.sort_key()]
         ended_ms = max(session.started_ms, min([at_ms, *later_ms]))
-        said = session.said._replace(kind=ChangeKind.ENDED, end_reason=reason, ended_ms=ended_ms)
-        if session.said.kind is ChangeKind.ENDED:
-            said = said._replace(revision=said.revision + 1)
+        ended = session.newest_change._replace(kind=ChangeKind.ENDED, end_reason=reason, ended_ms=ended_ms)
+        if session.newest_change.kind is ChangeKind.ENDED:
+            ended = ended._replace(revision=ended.revision + 1)
         else:
             session.deadline_ms = self._now_ms + self.rules.late_retention_ms
             device.closed.append(session)
             device.live = None if device.live is session else device.live
-        session.said = said._replace(duration_ms=ended_ms - session.started_ms)
-        self._emit(device, session.said)
+        session.newest_change = ended._replace(duration_ms=ended_ms - session.started_ms)
+        self._emit(device, session.newest_change)
 
     def _fire(self, device: Device, key: str) -> None:
         now_ms, live = self._now_ms, device.live
-        device.closed = [old for old in device.closed if old.deadline_ms > now_ms]  # T3, of what was closed before
-        for entry in [entry for entry in device.waiting if entry.deadline_ms <= now_ms]:  # T4
+        device.closed = [old for old in device.closed if old.deadline_ms > now_ms]  # T3, before T1 closes one
+        for entry in [entry for entry in device.pending_ends if entry.deadline_ms <= now_ms]:  # T4
             self._orphan(device, entry)
         if live is not None and now_ms - live.opened_ms >= self.rules.session_timeout_ms:  # T1
             self._end(device, live, EndReason.TIMED_OUT, live.started_ms + self.rules.session_timeout_ms)
@@ -156,7 +161,7 @@ class Reference:
             last = opened if live.last_beat is None else live.last_beat
             if newest > last:  # T2
                 live.last_beat = newest
-                beat = live.said._replace(kind=ChangeKind.HEARTBEAT, due_ms=self._instant_ms(key, newest))
+                beat = live.newest_change._replace(kind=ChangeKind.HEARTBEAT, due_ms=self._instant_ms(key, newest))
                 beat = beat._replace(beat=newest - opened, missed_beats=newest - last - 1)
                 self._emit(device, beat._replace(duration_ms=now_ms - live.opened_ms))
 
@@ -166,7 +171,7 @@ class Reference:
         if not devices:
             return
         deadlines_ms = [session.deadline_ms for device in devices for session in device.closed]
-        deadlines_ms += [entry.deadline_ms for device in devices for entry in device.waiting]
+        deadlines_ms += [entry.deadline_ms for device in devices for entry in device.pending_ends]
         instant = self._newest_instant(key, self._now_ms) + 1
         while not any(device.live for device in devices) and self._instant_ms(key, instant) < min(deadlines_ms):
             instant += 1
@@ -178,8 +183,8 @@ class Reference:
     def _newest_instant(self, key: str, at_ms: int) -> int:
         return (at_ms - self._instant_ms(key, 0)) // self.rules.heartbeat_ms
 
-    def _orphan(self, device: Device, entry: WaitingEnd) -> None:
-        device.waiting.remove(entry)
+    def _orphan(self, device: Device, entry: PendingEndModel) -> None:
+        device.pending_ends.remove(entry)
         end = entry.end
         orphan = Change(end.session_id, end.account_id, end.platform, ChangeKind.ENDED, self._now_ms, started_ms=None)
         orphan = orphan._replace(end_reason=EndReason.ORPHANED, ended_ms=end.at_ms, foreground_s=end.foreground_s)
@@ -193,7 +198,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class SessionRow:
-    """One row of the `sessions` table; its end is `orphaned` only where no Start is known."""
+    """One row of the `sessions` table; its end reason is `orphaned` only if no Start is known."""
 
     account_id: str | None
     platform: Platform
@@ -208,20 +213,20 @@ class SessionRow:
 
 
 def session_rows(changes: Iterable[tuple[str, Change]]) -> dict[tuple[str, int], SessionRow]:
-    """The `sessions` table after these changes, in whatever order and however often each of them comes."""
-    of_session: dict[tuple[str, int], list[Change]] = {}
+    """The `sessions` table after these changes, in any order and with any number of repeats."""
+    changes_of: dict[tuple[str, int], list[Change]] = {}
     for device_id, change in changes:
         if change.kind is not ChangeKind.HEARTBEAT:
-            of_session.setdefault((device_id, change.session_id), []).append(change)
-    return {session: _row(its_changes) for session, its_changes in of_session.items()}
+            changes_of.setdefault((device_id, change.session_id), []).append(change)
+    return {session: _row(its_changes) for session, its_changes in changes_of.items()}
 
 
 def _row(changes: list[Change]) -> SessionRow:
     starts = [c for c in changes if c.kind is ChangeKind.STARTED]
-    first_start = sorted(starts, key=lambda c: _nulls_least(c.started_ms, c.account_id, c.platform))[:1]
-    ends = sorted((c for c in changes if c.kind is ChangeKind.ENDED), key=_place_of_end)
-    naming = [*first_start, *ends[-1:]]
-    account_id, platform = first_known(c.account_id for c in naming), naming[0].platform
+    first_start = sorted(starts, key=lambda c: _nulls_first(c.started_ms, c.account_id, c.platform))[:1]
+    ends = sorted((c for c in changes if c.kind is ChangeKind.ENDED), key=_end_sort_key)
+    sources = [*first_start, *ends[-1:]]
+    account_id, platform = first_known(c.account_id for c in sources), sources[0].platform
     started_ms = min((c.started_ms for c in changes if c.started_ms is not None), default=None)
     updated_ms = max(c.processed_ms for c in changes)
     if not ends:
@@ -229,23 +234,23 @@ def _row(changes: list[Change]) -> SessionRow:
     end = ends[-1]
     ended_ms = max(at_ms for at_ms in (end.ended_ms, started_ms) if at_ms is not None)
     duration_ms = None if started_ms is None else ended_ms - started_ms
-    came_late = end.end_reason is EndReason.ORPHANED and started_ms is not None
-    reason = EndReason.REPORTED if came_late else end.end_reason
-    what = (end.foreground_s, reason, end.revision, updated_ms)
-    return SessionRow(account_id, platform, "ended", started_ms, ended_ms, duration_ms, *what)
+    start_came_late = end.end_reason is EndReason.ORPHANED and started_ms is not None
+    reason = EndReason.REPORTED if start_came_late else end.end_reason
+    end_fields = (end.foreground_s, reason, end.revision, updated_ms)
+    return SessionRow(account_id, platform, "ended", started_ms, ended_ms, duration_ms, *end_fields)
 
 
-def _place_of_end(c: Change) -> tuple[object, ...]:
+def _end_sort_key(c: Change) -> tuple[object, ...]:
     strength = (c.end_reason is EndReason.REPORTED, c.end_reason is EndReason.ORPHANED, c.revision)
-    return _nulls_least(*strength, c.ended_ms, c.foreground_s, c.account_id, c.end_reason, c.platform)
+    return _nulls_first(*strength, c.ended_ms, c.foreground_s, c.account_id, c.end_reason, c.platform)
 
 
-def _nulls_least(*values: int | str | None) -> tuple[object, ...]:
+def _nulls_first(*values: int | str | None) -> tuple[object, ...]:
     return tuple((0,) if value is None else (1, value) for value in values)
 
 
 def canonical_place(event: Event) -> tuple[object, ...]:
-    """Where an event comes among those of its device in one micro-batch."""
+    """The sort key of an event among the events of its device in one micro-batch."""
     content = (event.foreground_s if isinstance(event, End) else None, event.account_id)
     nulls_last = [(1,) if value is None else (0, value) for value in content]
     return event.at_ms, isinstance(event, Start), event.session_id, *nulls_last, str(event.platform), event.ingested_ms

@@ -62,12 +62,12 @@ def state_of_reference(reference: Reference) -> dict[str, list[Entry]]:
 def _entries(device: Device) -> list[Entry]:
     entries: list[Entry] = []
     if device.live is not None:
-        entries.append(("live", _identity(device.live.said), device.live.started_ms, device.live.opened_ms))
+        entries.append(("live", _identity(device.live.newest_change), device.live.started_ms, device.live.opened_ms))
     for session in device.closed:
-        change = session.said
+        change = session.newest_change
         end = (change.end_reason, change.revision, change.ended_ms, change.foreground_s)
         entries.append(("closed", _identity(change), session.started_ms, end, session.deadline_ms))
-    for pending in device.waiting:
+    for pending in device.pending_ends:
         end_event = pending.end
         entries.append(("pending", _identity(end_event), end_event.at_ms, end_event.foreground_s, pending.deadline_ms))
     return entries

@@ -27,7 +27,7 @@ def main() -> None:
         try:
             job.start()
             job.wait_until(lambda: last_committed(job.checkpoints / "rollup") >= 0, "a MERGE", poll_s=0.2)
-            assert job.terminate(_ARCHIVED_WITHIN_S) == 0, job.said()
+            assert job.terminate(_ARCHIVED_WITHIN_S) == 0, job.output_lines()
         finally:
             job.kill_if_running()
     size = f"{CLASSES.stat().st_size:,} bytes" if CLASSES.exists() else "no archive: this Java cannot write one"

@@ -124,7 +124,7 @@ class Scene:
     def _kill_engine(self) -> None:
         self.job.kill_engine()
         # PySpark's own server prints a trace before the job's last line.
-        self._engine_deaths.append(Ended(self.job.wait_for_end(), self.job.said()[-1:]))
+        self._engine_deaths.append(Ended(self.job.wait_for_end(), self.job.output_lines()[-1:]))
 
     def play_on(self) -> None:
         """Start the job, and let it read the rest of the evening."""

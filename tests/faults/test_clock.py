@@ -98,7 +98,7 @@ def test_all_sessions_beat_again_after_the_clock_went_back(
         assert min(row["processed_ms"] for row in later_beats[session_id]) <= right_ms + 2 * HEARTBEAT_MS + _RESTART_MS
     all_due = [(session_id, row["due_ms"]) for session_id, rows in later_beats.items() for row in rows]
     assert len(all_due) == len(set(all_due))
-    assert sum("the clock went back by" in line for line in job.said()) == 1
+    assert sum("the clock went back by" in line for line in job.output_lines()) == 1
     entries, timers = entries_and_timers(spark, job.checkpoints)
     assert {session_id for _, session_id, status in entries if status == "live"} == {*old, new} - {ended}
     assert len(timers) == len({key for key, _ in timers})

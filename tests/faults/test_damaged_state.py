@@ -45,10 +45,10 @@ def test_a_damaged_changelog_stops_the_job_with_a_message_and_can_be_repaired(
         for damage in (cut_short, flip_a_byte):
             newest.write_bytes(content)
             damage(newest)
-            line_count = len(job.said())
+            line_count = len(job.output_lines())
             job.start()
             assert job.wait_for_end(within_s=120) == 1
-            lines = [line for line in job.said()[line_count:] if not line.startswith("sessionize: starting")]
+            lines = [line for line in job.output_lines()[line_count:] if not line.startswith("sessionize: starting")]
             assert all(line.startswith("sessionize: ") for line in lines), lines
             assert "query sessionize stopped: the state cannot be loaded: " in lines[-1], lines
             assert "'A file of the state is damaged'" in lines[-1]

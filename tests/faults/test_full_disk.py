@@ -39,21 +39,22 @@ def test_a_full_disk_ends_the_job_and_loses_nothing(small_disk: Path, tmp_path: 
     job.stderr = tmp_path / "stderr.txt"
     try:
         scene.cut(Boundary.AT_RANDOM)
-        line_count = len(job.said())
+        line_count = len(job.output_lines())
         rollup = last_committed(job.checkpoints / "rollup")
         job.start()
         # rollup is the last query to start.
         job.wait_until(lambda: last_committed(job.checkpoints / "rollup") > rollup, "all queries run", poll_s=0.05)
         fill(ballast_file)
         assert job.wait_for_end(within_s=180) == 1
-        assert "No space left on device" in job.said()[-1]
-        assert all(line.startswith("sessionize: ") for line in job.said()[line_count:]), job.said()[line_count:]
+        assert "No space left on device" in job.output_lines()[-1]
+        new_lines = job.output_lines()[line_count:]
+        assert all(line.startswith("sessionize: ") for line in new_lines), new_lines
 
         # The disk is still full: the job does not start, and says so.
-        line_count = len(job.said())
+        line_count = len(job.output_lines())
         job.start()
         assert job.wait_for_end(within_s=180) in (1, 2)
-        assert "No space left on device" in job.said()[-1]
+        assert "No space left on device" in job.output_lines()[-1]
 
         ballast_file.unlink()
         run = scene.end()

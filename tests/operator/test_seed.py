@@ -93,11 +93,11 @@ def entries_of(device: Device) -> list[tuple[str, int, SessionState]]:
     """Convert a device that the end-to-end oracle takes over into state entries."""
     entries: list[tuple[str, int, SessionState]] = []
     if device.live is not None:
-        last = device.live.said
+        last = device.live.newest_change
         live = Live(device.live.started_ms, device.live.opened_ms, last.account_id, last.platform)
         entries.append((device.device_id, last.session_id, live))
     for position, session in enumerate(device.closed):
-        last = session.said
+        last = session.newest_change
         closed_ms = session.deadline_ms - RULES.late_retention_ms
         end = last.ended_ms, last.end_reason, last.revision, last.foreground_s, last.account_id, last.platform
         entries.append((device.device_id, last.session_id, Closed(session.started_ms, *end, closed_ms, position)))

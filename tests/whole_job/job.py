@@ -118,8 +118,10 @@ class Job:
         deadline_s = time.monotonic() + within_s
         while not reached():
             code = self._running().poll()
-            assert code is None, f"the job ended with code {code} before {awaited}: {self.said()[-3:]}"
-            assert time.monotonic() < deadline_s, f"not within {within_s} s: {awaited}; it said {self.said()[-3:]}"
+            assert code is None, f"the job ended with code {code} before {awaited}: {self.output_lines()[-3:]}"
+            assert time.monotonic() < deadline_s, (
+                f"not within {within_s} s: {awaited}; it said {self.output_lines()[-3:]}"
+            )
             time.sleep(poll_s)
 
     def wait_until_done(self, within_s: float = _LONGEST_S) -> None:
@@ -153,7 +155,7 @@ class Job:
         more = self.more
         for _ in range(_STOPS):
             self._running().terminate()
-            assert self.wait_for_end(within_s=_LONGEST_S) == 0, self.said()[-3:]
+            assert self.wait_for_end(within_s=_LONGEST_S) == 0, self.output_lines()[-3:]
             self.more = more
             if _are_at_rest(queries):
                 return
@@ -217,7 +219,7 @@ class Job:
         if self._process is not None:
             self.kill()
 
-    def said(self) -> list[str]:
+    def output_lines(self) -> list[str]:
         return self.stderr.read_text(encoding="utf-8").splitlines() if self.stderr.exists() else []
 
     def _running(self) -> subprocess.Popen[bytes]:

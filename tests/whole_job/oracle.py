@@ -141,7 +141,7 @@ class QuickReference(Reference):
             groups = {group for group, _ in buckets}
             return range(len(groups), len(groups) + len(buckets) + 1)
         devices = self.remembered.values()
-        rows = sum(len(device.closed) + len(device.waiting) + (device.live is not None) for device in devices)
+        rows = sum(len(device.closed) + len(device.pending_ends) + (device.live is not None) for device in devices)
         return range(rows, rows + 1)
 
     def begin_with(self, devices: Iterable[Device], newest_ms: int) -> None:
@@ -257,10 +257,10 @@ def _sessionize(reference: QuickReference, source: Source, oracle: Oracle, batch
 def _entries(reference: Reference) -> set[tuple[str, int, str]]:
     entries = set()
     for device in reference.remembered.values():
-        live = [] if device.live is None else [(device.live.said.session_id, "live")]
-        closed = [(session.said.session_id, "closed") for session in device.closed]
-        waiting = [(entry.end.session_id, "pending_end") for entry in device.waiting]
-        entries |= {(device.device_id, *entry) for entry in (*live, *closed, *waiting)}
+        live = [] if device.live is None else [(device.live.newest_change.session_id, "live")]
+        closed = [(session.newest_change.session_id, "closed") for session in device.closed]
+        pending = [(entry.end.session_id, "pending_end") for entry in device.pending_ends]
+        entries |= {(device.device_id, *entry) for entry in (*live, *closed, *pending)}
     return entries
 
 

@@ -20,8 +20,10 @@ def taken_over(rows: Mapping[tuple[str, int], SessionRow], newest_ms: int, rules
         if row.started_ms is not None and (row.status == "live" or deadline_ms > newest_ms):
             recent[device_id].append(_session(session_id, row, row.started_ms, deadline_ms))
     for device_id, sessions in recent.items():
-        newest_first = sorted(sessions, key=lambda session: (-session.said.processed_ms, session.said.session_id))
-        live = max((session for session in sessions if _is_live(session)), key=Session.sort_key, default=None)
+        newest_first = sorted(
+            sessions, key=lambda session: (-session.newest_change.processed_ms, session.newest_change.session_id)
+        )
+        live = max((session for session in sessions if _is_live(session)), key=Session.place, default=None)
         closed = [session for session in newest_first if not _is_live(session)]
         closed = closed[: rules.max_sessions_per_device - (live is not None)]
         remembered = [session for session in closed if live is None or session.sort_key() < live.sort_key()]
@@ -39,4 +41,4 @@ def _session(session_id: int, row: SessionRow, started_ms: int, deadline_ms: int
 
 
 def _is_live(session: Session) -> bool:
-    return session.said.kind is ChangeKind.STARTED
+    return session.newest_change.kind is ChangeKind.STARTED

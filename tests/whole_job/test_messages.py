@@ -45,7 +45,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> StoppedJob:
     finally:
         job.kill_if_running()
     options = {"input": "input", "warehouse": "warehouse", "checkpoints": "checkpoints"}
-    return StoppedJob(folder, options, Ended(code, job.said()))
+    return StoppedJob(folder, options, Ended(code, job.output_lines()))
 
 
 def start(folder: Path, options: Options) -> Ended:
@@ -186,11 +186,13 @@ def test_a_signal_while_the_engine_starts_stops_the_job(tmp_path: Path) -> None:
     job = Job(tmp_path)
     try:
         job.start()
-        job.wait_until(lambda: any("starting" in line for line in job.said()), "it starts the engine", poll_s=0.05)
+        job.wait_until(
+            lambda: any("starting" in line for line in job.output_lines()), "it starts the engine", poll_s=0.05
+        )
         assert job.terminate() == 0
     finally:
         job.kill_if_running()
-    assert job.said()[-1] == "sessionize: stopped before the queries were started"
+    assert job.output_lines()[-1] == "sessionize: stopped before the queries were started"
 
 
 def test_ctrl_c_stops_as_sigterm_does(stopped: StoppedJob) -> None:

@@ -122,9 +122,13 @@ def test_sessions_taken_over_are_recent_bounded_and_not_later_than_the_live_one(
         ("d", 6): ended(4_000, 9_500),
     }
     found = {device.device_id: device for device in taken_over(rows, 10_000, rules)}
-    assert {name: [session.said.session_id for session in device.closed] for name, device in found.items()} == {
+    closed = {name: [session.newest_change.session_id for session in device.closed] for name, device in found.items()}
+    assert closed == {
         "d": [3, 6], "e": [2, 1], "f": []
     }  # fmt: skip
-    assert {name: device.live.said.session_id for name, device in found.items() if device.live} == {"d": 4, "f": 1}
+    assert {name: device.live.newest_change.session_id for name, device in found.items() if device.live} == {
+        "d": 4,
+        "f": 1,
+    }
     assert found["d"].live is not None
     assert (found["d"].live.opened_ms, found["d"].closed[0].deadline_ms) == (7_200, 10_002)

@@ -18,7 +18,7 @@ _TEXT, _LONG, _DOUBLE = 1, 5, 6
 
 @cache
 def known_spark_keys() -> frozenset[str]:
-    """The names of all of Spark's settings. The classes hold only the last parts of RocksDB's names: a prefix is added."""
+    """The names of all of Spark's settings. RocksDB's names are completed from their last parts."""
     keys: set[str] = set()
     for name, texts in _classes():
         if "RocksDBConf" in name:
