@@ -23,7 +23,7 @@ def taken_over(rows: Mapping[tuple[str, int], SessionRow], newest_ms: int, rules
         newest_first = sorted(
             sessions, key=lambda session: (-session.newest_change.processed_ms, session.newest_change.session_id)
         )
-        live = max((session for session in sessions if _is_live(session)), key=Session.place, default=None)
+        live = max((session for session in sessions if _is_live(session)), key=Session.sort_key, default=None)
         closed = [session for session in newest_first if not _is_live(session)]
         closed = closed[: rules.max_sessions_per_device - (live is not None)]
         remembered = [session for session in closed if live is None or session.sort_key() < live.sort_key()]
