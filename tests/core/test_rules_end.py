@@ -29,6 +29,7 @@ from tests.core.histories import (
     start,
     started,
 )
+from tests.core.test_rules_bounds import ONE
 
 
 def test_e1_the_end_of_the_live_session_is_reported() -> None:
@@ -163,3 +164,9 @@ def test_e4_then_s2_the_session_is_complete_and_the_starts_account_is_preferred(
         emitted=[started(1, NINE, "ben"), ended(1, NINE, TEN, foreground_s=60, account_id="ben")],
         state_after={1: closed(NINE, TEN, foreground_s=60, closed_ms=NOW, account_id="ben")},
     )
+
+
+def test_e4_an_end_after_its_session_was_forgotten_waits_like_an_end_without_a_start() -> None:
+    forgotten = apply({1: live(NINE)}, start(2, TEN), rules=ONE).sessions
+    assert set(forgotten) == {2}
+    assert apply(forgotten, end(1, TEN)).sessions[1] == pending(TEN, seen_ms=NOW)

@@ -91,7 +91,9 @@ class Tables:
         return {row[0]: row[1:] for row in self.query(f"SELECT {day}, {sums} FROM {view} GROUP BY {day}")}
 
 
-def test_long_sessions_are_reported_and_counted_once(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_long_session_and_an_end_a_day_late_are_reported_and_counted_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     long = play_session("long", DURATION_MS, DURATION_MS + HOUR_MS, RULES.heartbeat_ms)
     assert reasons(long) == ["started", "reported"], "live all the time"
     assert [row["beat"] for row in long if row["beat"]] == list(range(1, 360)), "each 30 s, none missing"

@@ -107,7 +107,9 @@ def test_any_order_and_any_repetition_gives_the_reference_table(spark: SparkSess
     assert session_values(spark, location) == expected_values(changes)
 
 
-def test_an_end_that_came_late_is_reported_in_every_merge_order(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_end_after_its_session_was_forgotten_is_reported_in_every_merge_order(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     """One session per order: each merge brings the next change of every session, the last brings the first again."""
     location = TableLocation(tmp_path)
     empty_tables(spark, location, owner="test")

@@ -66,14 +66,16 @@ def merge_folded(sessions: DeltaTable, folded: DataFrame) -> None:
 
 
 def session_columns(folded: dict[str, Column]) -> dict[str, Column]:
-    """The columns of a session's row, without its key, computed from the four folded ones.
+    """The columns of a session's row, without its key (docs/session-rules.md, "A late End", "The `sessions` table").
+
+    They are computed from the four folded columns.
 
     If the Start is known, an orphaned end shows as reported, because the device did report it. `_shown_end`
     retains the original reason and rank, so that an End that came in time still ranks higher.
     """
     started_at, start, end = folded["started_at"], folded["_first_start"], folded["_shown_end"]
     is_over = end.isNotNull()
-    came_late = started_at.isNotNull() & (end["end_reason"] == "orphaned")
+    ended_after_forgetting = started_at.isNotNull() & (end["end_reason"] == "orphaned")
     ended_at = F.when(is_over, F.greatest(end["ended_at"], started_at))
     return folded | {
         "account_id": F.coalesce(start["account_id"], end["account_id"]),
@@ -82,6 +84,6 @@ def session_columns(folded: dict[str, Column]) -> dict[str, Column]:
         "ended_at": ended_at,
         "duration_ms": F.unix_millis(ended_at) - F.unix_millis(started_at),
         "foreground_s": end["foreground_s"],
-        "end_reason": F.when(came_late, "reported").otherwise(end["end_reason"]),
+        "end_reason": F.when(ended_after_forgetting, "reported").otherwise(end["end_reason"]),
         "revision": F.coalesce(end["revision"], F.lit(0)),
     }
