@@ -162,7 +162,7 @@ DAMAGES = {
     "a device remembers a session once": add_entry(
         D1_CLOSED, 2, replace(CLOSED, ended_ms=CLOCK - 30_000, closing_order=7)
     ),
-    "no two entries of a device have the same place": set_entry(D1_CLOSED, closing_order=1),
+    "no two entries of a device have the same place": set_entry(D1_CLOSED, place=1),
     "a device remembers no more than its bound": add_entry(D1_WAITS, 4, replace(WAITING, closing_order=8)),
     "a live session is its device's last": set_entry(D1_CLOSED, started_ms=CLOCK - 5_000, ended_ms=CLOCK - 4_000),
     "the sessions of a device do not overlap": set_entry(D1_CLOSED, ended_ms=CLOCK - 8_999),
