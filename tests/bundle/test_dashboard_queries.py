@@ -48,8 +48,8 @@ def evening_rows(now: datetime) -> dict[Table, list[dict[str, Any]]]:
             change | other | end,
         ],
         SESSIONS: [
-            session | {"status": "live", "updated_at": began},
-            session | other | {"status": "ended", "ended_at": beat, "end_reason": "reported", "updated_at": beat},
+            session | {"status": "live", "updated_at": began, "_part": "live"},
+            session | other | end | {"status": "ended", "updated_at": beat, "_part": began.date().isoformat()},
         ],
         RAW_EVENTS: [message],
         QUARANTINE: [message | {"reason": "malformed_json"}],

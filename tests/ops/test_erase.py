@@ -24,7 +24,7 @@ from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import BACKFILL, QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS, Table
 from tests.checkpoint.test_folder import reopened
 from tests.output.test_sinks import a_change
-from tests.tables.warehouse import empty_tables
+from tests.tables.warehouse import LOOKBACK_MS, empty_tables
 
 pytestmark = pytest.mark.spark
 
@@ -75,7 +75,7 @@ def catch_up(spark: SparkSession, location: TableLocation, checkpoints: Path) ->
     """Do what the query `rollup` does, until it has read everything."""
     rows = location.read(spark.readStream.option("skipChangeCommits", "true"), SESSION_CHANGES)
     merging = rows.where("change != 'heartbeat'").writeStream.foreachBatch(
-        lambda batch, _: rollup.merge(location.delta_table(batch.sparkSession, SESSIONS), batch)
+        lambda batch, _: rollup.merge(location.delta_table(batch.sparkSession, SESSIONS), batch, LOOKBACK_MS)
     )
     query = merging.option("checkpointLocation", str(checkpoints / ROLLUP)).trigger(availableNow=True).start()
     assert query.awaitTermination(120)

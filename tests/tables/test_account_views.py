@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.sql import SparkSession
 
+from sessionization.spark.tables import rollup
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSIONS
 from sessionization.spark.tables.views import create_views
@@ -69,7 +70,7 @@ def played(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, reques
             "started_at": at(session.started_ms), "ended_at": at(session.ended_ms), "updated_at": at(NOON_MS),
         }  # fmt: skip
         rows.append(tuple(values.values()))
-    location.append(spark.createDataFrame(rows, SESSIONS.schema), SESSIONS)
+    location.append(rollup.with_part(spark.createDataFrame(rows, SESSIONS.schema)), SESSIONS)
     create_views(spark, location)
     return played
 

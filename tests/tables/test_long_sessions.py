@@ -20,7 +20,7 @@ from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS
 from sessionization.spark.tables.views import create_views
 from tests.operator.engine import Engine
-from tests.tables.warehouse import empty_tables
+from tests.tables.warehouse import LOOKBACK_MS, empty_tables
 from tests.whole_job.oracle import group_of
 
 pytestmark = pytest.mark.spark
@@ -72,7 +72,7 @@ class Tables:
         values = [tuple(row[name] for name in OUTPUT_SCHEMA.names) for row in changes]
         rows = to_session_changes(self.spark.createDataFrame(values, OUTPUT_SCHEMA).coalesce(1))
         self.location.append(rows, SESSION_CHANGES)
-        rollup.merge(self.location.delta_table(self.spark, SESSIONS), rows.where("change != 'heartbeat'"))
+        rollup.merge(self.location.delta_table(self.spark, SESSIONS), rows.where("change != 'heartbeat'"), LOOKBACK_MS)
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in self.spark.sql(sql).collect()]

@@ -7,9 +7,13 @@ from tempfile import TemporaryDirectory
 
 from pyspark.sql import SparkSession
 
+from sessionization.durations import DAY_MS, HOUR_MS
+from sessionization.spark.tables import rollup
 from sessionization.spark.tables.creation import create_tables
 from sessionization.spark.tables.location import TableLocation
 
+LOOKBACK_MS = rollup.lookback(7 * DAY_MS, 12 * HOUR_MS)
+"""With the default settings."""
 _OWNER = "the owner of the copy"
 
 

@@ -31,6 +31,7 @@ from sessionization.spark.tables import rollup
 from sessionization.spark.tables.conflicts import explain_conflict
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import BACKFILL, RAW_EVENTS, SESSION_CHANGES, SESSIONS, STREAM_PROGRESS
+from sessionization.spark.tables.upgrade import upgrade_sessions
 
 _MOST_LISTED = 20
 _ROW_TYPE = from_arrow_schema(ROW_SCHEMA)
@@ -107,7 +108,7 @@ def backfill(settings: BackfillSettings, say: Say) -> None:
             if clock.goes_on:
                 say("sessions that were live when these days ended are left out: the stream went on")
                 folded = folded.where("_shown_end IS NOT NULL")
-            _merge(spark, location, folded, say)
+            _merge(spark, location, folded, scope, say)
         else:
             _write(spark, location, folded, say)
 
@@ -277,10 +278,12 @@ def _write(spark: SparkSession, location: TableLocation, folded: DataFrame, say:
     say(f"{count.rows:,} sessions are in {BACKFILL.name}")
 
 
-def _merge(spark: SparkSession, location: TableLocation, folded: DataFrame, say: Say) -> None:
+def _merge(spark: SparkSession, location: TableLocation, folded: DataFrame, scope: ReplayScope, say: Say) -> None:
+    upgrade_sessions(spark, location, say)
+    lookback_ms = rollup.lookback(scope.limits.max_event_age_ms, scope.rules.session_timeout_ms)
     sessions = location.delta_table(spark, SESSIONS)
     with explain_conflict(SESSIONS.name):
-        rollup.merge_folded(sessions, folded)
+        rollup.merge_folded(sessions, folded, lookback_ms)
     commit = sessions.history(1).first()
     assert commit is not None
     counts = commit.operationMetrics

@@ -22,7 +22,7 @@ from sessionization.spark.job_context import JobContext
 from sessionization.spark.output.progress_log import ProgressLog
 from sessionization.spark.output.sinks import FIRST_TABLE_BY_QUERY
 from sessionization.spark.tables import views
-from sessionization.spark.tables.creation import create_tables, refuse_missing_tables, take_over
+from sessionization.spark.tables.creation import create_tables, refuse_missing_tables, store_heartbeat, take_over
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.warm_start.initial_state import InitialState, warm_start
 from sessionization.streams import STREAMS
@@ -87,7 +87,7 @@ def _open_tables(context: JobContext) -> tuple[JobContext, ProgressLog, InitialS
     if checkpoint.is_taking_over:
         refuse_missing_tables(spark, location)
     else:
-        create_tables(spark, location, owner=checkpoint.id, may_create=not checkpoint.is_used)
+        create_tables(spark, location, owner=checkpoint.id, may_create=not checkpoint.is_used, say=context.say)
         checkpoint.restore_layout_file()
     since_ms = checkpoint.created_ms if checkpoint.is_warm else 0
     progress_log = ProgressLog(checkpoint.progress_folder, checkpoint.newest_started_batches(), since_ms)
@@ -103,8 +103,9 @@ def _open_tables(context: JobContext) -> tuple[JobContext, ProgressLog, InitialS
     if checkpoint.is_taking_over:
         checkpoint.save_as_warm()
         take_over(spark, location, checkpoint.id)
-        create_tables(spark, location, owner=checkpoint.id, may_create=False)
+        create_tables(spark, location, owner=checkpoint.id, may_create=False, say=context.say)
         checkpoint.restore_layout_file()
+    store_heartbeat(spark, location, context.settings.heartbeat)
     if location.warehouse is None:
         views.create_views(spark, location)
     return replace(context, checkpoint=checkpoint.with_sink(context.settings.sink)), progress_log, initial_state

@@ -21,7 +21,7 @@ from sessionization.spark.engine.session import has_session, job_session
 from sessionization.spark.engine.watchdog import explain_engine_death, watch_for_hang
 from sessionization.spark.input.kafka_source import check_topics, client_options
 from sessionization.spark.output import changes_topic
-from sessionization.spark.output.sinks import COMPACT_EVERY_BATCHES, ROWS_PER_FILE, compact
+from sessionization.spark.output.sinks import COMPACT_EVERY_BATCHES, compact
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES
 from sessionization.stop_signals import stop_after
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 _QUERY = "land_changes"
 
-MAX_CHANGES_PER_MICRO_BATCH = ROWS_PER_FILE
+MAX_CHANGES_PER_MICRO_BATCH = 500_000
 """Bound on the changes that one micro-batch takes: they are held in memory, and written as one file."""
 
 

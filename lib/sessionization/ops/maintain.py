@@ -1,16 +1,17 @@
-"""Compact past days and delete unreferenced files with `OPTIMIZE` and `VACUUM`, while the stream may run."""
+"""Delete old rows and unreferenced files, and compact past days, while the stream may run."""
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, timedelta
 from pathlib import Path
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
-from sessionization.clock import wall_clock_ms
+from sessionization.clock import utc, wall_clock_ms
 from sessionization.durations import DAY_MS, format_duration
 from sessionization.errors import MaintenanceError, SessionizationError
 from sessionization.ops.exclusive_tables import open_tables_exclusively
@@ -23,9 +24,12 @@ from sessionization.spark.tables.conflicts import is_conflict, retry_on_conflict
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import (
     BACKFILL,
+    QUARANTINE,
+    RAW_EVENTS,
     RETENTION_PROPERTIES,
     SESSION_CHANGES,
     SESSIONS,
+    STREAM_PROGRESS,
     TABLES,
     Table,
     retention_ms_of,
@@ -35,20 +39,51 @@ from sessionization.spark.tables.schemas import (
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One SQL statement, and the table that it changes."""
+    """One SQL statement, and the table that it changes. `rows` describes the rows that a `DELETE` deletes."""
 
     table: str
     sql: str
+    rows: str = ""
 
     @property
     def verb(self) -> str:
         return self.sql.partition(" ")[0]
 
 
+@dataclass(frozen=True, slots=True)
+class RowRetention:
+    """How long the rows of the tables stay, in milliseconds."""
+
+    heartbeats_ms: int
+    changes_ms: int
+    messages_ms: int
+
+
+def deletions(location: TableLocation, retention: RowRetention, today: date) -> list[Step]:
+    """The statements that delete whole days of old rows.
+
+    Where a table is partitioned by the columns of a condition, the statement reads no row.
+    """
+
+    def delete(table: Table, day: str, retention_ms: int, rows: str, condition: str = "") -> Step:
+        first_day = today - timedelta(days=-(-retention_ms // DAY_MS))
+        sql = f"DELETE FROM {location.sql_name(table.name)} WHERE {day} < '{first_day}'{condition}"
+        return Step(table.name, sql, f"{rows} before {first_day}")
+
+    changes_ms = retention.changes_ms
+    return [
+        delete(SESSION_CHANGES, "change_date", retention.heartbeats_ms, "heartbeats", " AND change = 'heartbeat'"),
+        delete(SESSION_CHANGES, "change_date", changes_ms, "changes"),
+        delete(RAW_EVENTS, "ingest_date", retention.messages_ms, "messages"),
+        delete(QUARANTINE, "ingest_date", changes_ms, "messages"),
+        delete(STREAM_PROGRESS, "processed_at", changes_ms, "rows"),
+    ]
+
+
 def maintenance_steps(
     location: TableLocation, days: int, retentions_ms: Mapping[str, int], found: Mapping[str, Mapping[str, str]]
 ) -> list[Step]:
-    """The statements in order, table by table.
+    """The statements that compact and clean the tables, in order, table by table.
 
     No `OPTIMIZE` touches the current day, because the stream still writes to it. None touches `sessions` either: the
     stream compacts that table between two of its own MERGEs. If an `OPTIMIZE` and a MERGE change the same files, one of
@@ -81,7 +116,7 @@ def _table_steps(
     if not has_own_retention and any(retention_ms_of(found, key) != retention_ms_of(wanted, key) for key in wanted):
         assignments = ", ".join(f"'{key}' = '{value}'" for key, value in wanted.items())
         yield Step(table.name, f"ALTER TABLE {name} SET TBLPROPERTIES ({assignments})")
-    for day in table.partitioned_by:
+    if day := table.day_column:
         past_days = f"{day} >= date_sub(current_date(), {days}) AND {day} < current_date()"
         yield Step(table.name, f"OPTIMIZE {name} WHERE {past_days}")
     yield Step(table.name, f"VACUUM {name}")
@@ -102,7 +137,10 @@ def maintain(settings: MaintainSettings, say: Say, stop: threading.Event) -> Non
         failures = []
         if settings.checkpoints is not None:
             failures = _protect_backlog(spark, location, settings.checkpoints, retentions_ms, say)
-        todo = maintenance_steps(location, settings.days, retentions_ms, found)
+        retention = RowRetention(settings.heartbeat_retention, settings.change_retention, settings.message_retention)
+        old_rows = deletions(location, retention, utc(wall_clock_ms()).date())
+        todo = [step for step in old_rows if step.table in retentions_ms]
+        todo += maintenance_steps(location, settings.days, retentions_ms, found)
         failures += run_steps(todo, lambda sql: spark.sql(sql).collect(), say, stop)
         if settings.checkpoints is not None and settings.input_retention is not None and not stop.is_set():
             failures += _clear_input(settings.checkpoints, settings.input_retention, say, stop)
@@ -111,7 +149,7 @@ def maintain(settings: MaintainSettings, say: Say, stop: threading.Event) -> Non
         raise MaintenanceError(msg)
 
 
-def run_steps(todo: Iterable[Step], run: Callable[[str], object], say: Say, stop: threading.Event) -> list[str]:
+def run_steps(todo: Iterable[Step], run: Callable[[str], Sequence[Row]], say: Say, stop: threading.Event) -> list[str]:
     """Run the steps until `stop` is set; after an undone step the table's further steps wait for the next run.
 
     A step is put off if other writers change the same files on every attempt. That is not a failure.
@@ -129,7 +167,7 @@ def run_steps(todo: Iterable[Step], run: Callable[[str], object], say: Say, stop
             continue
         description = f"{step.verb} of {step.table}"
         try:
-            retry_on_conflict(run)(step.sql)
+            result = retry_on_conflict(run)(step.sql)
         except (PySparkException, Py4JError) as error:
             cause = root_cause(str(error))
             skipped_tables.add(step.table)
@@ -139,8 +177,15 @@ def run_steps(todo: Iterable[Step], run: Callable[[str], object], say: Say, stop
                 say(f"{description} failed: {cause}")
                 failures.append(f"{description} failed: {cause}")
         else:
-            say(f"{description} is done")
+            say(f"{description} is done{_deleted_rows(step, result)}")
     return failures
+
+
+def _deleted_rows(step: Step, result: Sequence[Row]) -> str:
+    if step.verb != "DELETE":
+        return ""
+    count = result[0][0] if result else -1  # Delta returns -1 where the files have no statistics
+    return f", {f'{count:,} ' if count >= 0 else ''}{step.rows}"
 
 
 def _protect_backlog(

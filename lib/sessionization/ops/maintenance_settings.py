@@ -18,7 +18,7 @@ _SAFE_MS = 7 * DAY_MS
 
 
 class MaintainSettings(TableLocationSettings):
-    """Compact past days, and delete the files that no table refers to any more.
+    """Delete old rows, compact past days, and delete the files that no table refers to any more.
 
     With --input-retention it also deletes input files that the sessionize job has read; their messages are in
     raw_events. Where the tables are in a catalog, the sessionize job may run at the same time. Where they are folders,
@@ -34,6 +34,16 @@ class MaintainSettings(TableLocationSettings):
         description="delete unused files, and the tables' log, when older than this; "
         "a reader that is further behind would miss them. "
         "With --checkpoints what rollup has not read is kept, however old",
+    )
+    heartbeat_retention: Annotated[Duration, Field(ge=DAY_MS)] = Field(
+        7 * DAY_MS, description="delete heartbeats of days that are older than this from session_changes"
+    )
+    change_retention: Annotated[Duration, Field(ge=_SAFE_MS)] = Field(
+        400 * DAY_MS, description="the same for all changes, and for the rows of quarantine and stream_progress"
+    )
+    message_retention: Annotated[Duration, Field(ge=_SAFE_MS)] = Field(
+        30 * DAY_MS,
+        description="the same for the messages in raw_events; the job backfill needs them to compute a day again",
     )
     input_retention: Annotated[Duration, Field(ge=HOUR_MS)] | None = Field(
         None,

@@ -36,7 +36,7 @@ from sessionization.spark.output.keeping_up import KeepingUp
 from sessionization.spark.output.progress import BatchListener, BatchProgress, last_engine_progress
 from sessionization.spark.output.sinks import ArchiveSink, ChangesSink, RollupSink, Sink, SinkContext, StateSize
 from sessionization.spark.output.state_entries import GroupEntryCounts
-from sessionization.spark.tables import schemas
+from sessionization.spark.tables import rollup, schemas
 from sessionization.spark.warm_start.initial_state import NO_INITIAL_STATE, InitialState
 
 SLOW_TRIGGER_MS = 5_000
@@ -110,7 +110,9 @@ class Pipeline:
         self._start_writing(ARCHIVE, self._parsed_messages(self._slow_ms), ArchiveSink(self._sink_context(ARCHIVE)))
 
     def _start_rollup(self) -> None:
-        sink = RollupSink(self._sink_context(ROLLUP), compacts_changes=self._settings.sink != "kafka")
+        settings = self._settings
+        lookback_ms = rollup.lookback(settings.max_event_age, settings.session_timeout)
+        sink = RollupSink(self._sink_context(ROLLUP), lookback_ms, compacts_changes=settings.sink != "kafka")
         self._start_writing(ROLLUP, self._unmerged_changes(), sink)
 
     def _start_sessionize(self, wake: WakeUp | None) -> None:

@@ -38,7 +38,8 @@ from sessionization.spark.tables.schemas import (
 
 _log = logging.getLogger(__name__)
 
-ROWS_PER_FILE = 500_000
+ROWS_PER_TASK = 50_000
+"""A task writes so many rows in about a second. Fewer would make more files than the time is worth."""
 COMPACT_EVERY_BATCHES = 100
 _POSITION = "position"
 _POSITION_BITS = (1 << 33) - 1
@@ -116,10 +117,10 @@ class Sink(ABC):
         notify_listeners(self.context.listeners, progress)
 
     def _append(self, rows: DataFrame, count: int, table: Table, batch_id: int) -> None:
-        """Append the micro-batch's `count` rows once, in as few files as `ROWS_PER_FILE` allows."""
-        files = -(-count // ROWS_PER_FILE)
+        """Append the micro-batch's `count` rows once, with one task and file for each `ROWS_PER_TASK` of them."""
+        tasks = -(-count // ROWS_PER_TASK)
         self.context.location.append_once(
-            rows.coalesce(files), table, writer_id=self.context.writer_id, batch_id=batch_id
+            rows.coalesce(tasks), table, writer_id=self.context.writer_id, batch_id=batch_id
         )
 
     @abstractmethod
@@ -223,6 +224,8 @@ class RollupSink(Sink):
     folder allows only one writer at a time.
     """
 
+    lookback_ms: int
+    """How far apart in event time the messages of one session may lie (`rollup.lookback`)."""
     compacts_changes: bool = True
     live: int | None = field(default=None, init=False)
 
@@ -241,7 +244,7 @@ class RollupSink(Sink):
         assert counts is not None
         counted_ms = wall_clock_ms()
         if counts.rows_in:
-            rollup.merge(self.context.location.delta_table(batch.sparkSession, SESSIONS), batch)
+            rollup.merge(self.context.location.delta_table(batch.sparkSession, SESSIONS), batch, self.lookback_ms)
         committed_ms = wall_clock_ms()
         self._count_live(batch.sparkSession, counts.opened - counts.closed)
         if batch_id % COMPACT_EVERY_BATCHES == COMPACT_EVERY_BATCHES - 1:

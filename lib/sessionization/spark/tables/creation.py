@@ -6,9 +6,11 @@ from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
 from sessionization.errors import CheckpointError, ConfigurationError
+from sessionization.say import Say
 from sessionization.spark.tables.conflicts import retry_on_conflict
 from sessionization.spark.tables.location import OWNER_PROPERTY, TableLocation
-from sessionization.spark.tables.schemas import COMMON_PROPERTIES, LATE_ENDS_PROPERTY, SESSIONS, TABLES, Table
+from sessionization.spark.tables.schemas import COMMON_PROPERTIES, HEARTBEAT_PROPERTY, SESSIONS, TABLES, Table
+from sessionization.spark.tables.upgrade import upgrade_sessions
 
 
 def refuse_missing_tables(spark: SparkSession, location: TableLocation) -> None:
@@ -28,11 +30,13 @@ def take_over(spark: SparkSession, location: TableLocation, owner: str) -> None:
             spark.sql(f"ALTER TABLE {location.sql_name(table.name)} SET TBLPROPERTIES ('{OWNER_PROPERTY}' = '{owner}')")
 
 
-def create_tables(spark: SparkSession, location: TableLocation, *, owner: str, may_create: bool) -> None:
+def create_tables(
+    spark: SparkSession, location: TableLocation, *, owner: str, may_create: bool, say: Say = lambda _line: None
+) -> None:
     """Create the tables that are missing, and check that the others belong to the checkpoint `owner`.
 
-    Updates rows of `sessions` that an earlier version wrote. Creates one new table before the others: if two jobs
-    start at the same moment, only one of them creates it, and the other is refused before it creates any table.
+    Upgrades tables that an earlier version wrote. Creates one new table before the others: if two jobs start at the
+    same moment, only one of them creates it, and the other is refused before it creates any table.
 
     Raises `ConfigurationError` where the tables cannot be created. Raises `CheckpointError` where a table belongs to
     another checkpoint, or is missing although its checkpoint has been used (`may_create` is false).
@@ -46,6 +50,15 @@ def create_tables(spark: SparkSession, location: TableLocation, *, owner: str, m
         checks = [pool.submit(_create_or_check, spark, location, table, owner, may_create) for table in others]
     for check in checks:
         check.result()
+    upgrade_sessions(spark, location, say)
+
+
+@retry_on_conflict
+def store_heartbeat(spark: SparkSession, location: TableLocation, heartbeat_ms: int) -> None:
+    """Store the heartbeat interval in `sessions`, for the views; changes nothing where it is stored already."""
+    if location.properties(spark, SESSIONS).get(HEARTBEAT_PROPERTY) != str(heartbeat_ms):
+        name = location.sql_name(SESSIONS.name)
+        spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('{HEARTBEAT_PROPERTY}' = '{heartbeat_ms}')")
 
 
 def _create_or_check(spark: SparkSession, location: TableLocation, table: Table, owner: str, may_create: bool) -> None:  # noqa: FBT001
@@ -63,25 +76,17 @@ def _create_or_check(spark: SparkSession, location: TableLocation, table: Table,
     )
     location.check_owner(spark, table, owner, advice)
     _add_columns(spark, location, table)
-    if table is SESSIONS:
-        mark_late_ends_reported(spark, location)
-
-
-@retry_on_conflict
-def mark_late_ends_reported(spark: SparkSession, location: TableLocation) -> None:
-    """Update the rows of `sessions` that an earlier version wrote, once; see `schemas.LATE_ENDS_PROPERTY`."""
-    name, value = LATE_ENDS_PROPERTY
-    if location.properties(spark, SESSIONS).get(name) != value:
-        is_late = "end_reason = 'orphaned' AND started_at IS NOT NULL"
-        location.delta_table(spark, SESSIONS).update(is_late, {"end_reason": "'reported'"})
-        spark.sql(f"ALTER TABLE {location.sql_name(SESSIONS.name)} SET TBLPROPERTIES ('{name}' = '{value}')")
 
 
 @retry_on_conflict
 def _add_columns(spark: SparkSession, location: TableLocation, table: Table) -> None:
     """Add the columns that a table of an earlier version lacks, as its last ones; they are null in existing rows."""
     existing_columns = set(location.read(spark.read, table).columns)
-    missing_columns = [column for column in table.columns if column.name not in existing_columns]
+    missing_columns = [
+        column
+        for column in table.columns
+        if column.name not in existing_columns and column.name not in table.partitioned_by
+    ]
     if missing_columns:
         definitions = ", ".join(f"{column.name} {column.type} COMMENT '{column.comment}'" for column in missing_columns)
         spark.sql(f"ALTER TABLE {location.sql_name(table.name)} ADD COLUMNS ({definitions})")

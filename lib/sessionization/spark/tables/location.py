@@ -180,8 +180,9 @@ class TableLocation:
             write.saveAsTable(self.sql_name(table.name))
 
     def overwrite(self, rows: DataFrame, table: Table) -> None:
-        """Replace a table, including its schema, by these rows; create it if needed."""
+        """Replace a table, including its schema and partitions, by these rows in one commit; create it if needed."""
         write = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+        write = write.partitionBy(*table.partitioned_by)
         if self.warehouse is not None:
             write.save(self._folder(table.name))
         else:

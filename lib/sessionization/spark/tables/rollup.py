@@ -1,11 +1,17 @@
 """Folds changes into one row per session. Neither the order of the changes nor repetition alters the result."""
 
+from datetime import date
+
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from sessionization.core.events import EndReason
+from sessionization.durations import DAY_MS
 from sessionization.spark.tables.conflicts import retry_on_conflict
+
+LIVE_PART = "live"
+"""The partition of `sessions` (column `_part`) that holds the live sessions; each ended one is in its day's partition."""
 
 _RANKS = " ".join(f"WHEN '{reason}' THEN {reason.rank}" for reason in EndReason)
 _RANK = f"CASE end_reason {_RANKS} ELSE 0 END"
@@ -35,16 +41,53 @@ def fold_by_session(changes: DataFrame) -> DataFrame:
 
 
 @retry_on_conflict
-def merge(sessions: DeltaTable, changes: DataFrame) -> None:
-    """Merge changes into `sessions`; rows that would stay the same are not rewritten.
+def merge(sessions: DeltaTable, changes: DataFrame, lookback_ms: int) -> None:
+    """Merge changes into `sessions`, as `merge_folded` does.
 
     Retries a few times on a conflict, such as a concurrent deletion of old rows.
     """
-    merge_folded(sessions, fold_by_session(changes))
+    merge_folded(sessions, fold_by_session(changes), lookback_ms)
 
 
-def merge_folded(sessions: DeltaTable, folded: DataFrame) -> None:
-    """Merge rows of `fold_by_session` into `sessions`; rows that would stay the same are not rewritten."""
+def merge_folded(sessions: DeltaTable, folded: DataFrame, lookback_ms: int) -> None:
+    """Merge rows of `fold_by_session` into `sessions`; rows that would stay the same are not rewritten.
+
+    The cost depends on the live sessions and on the days that hold rows of these sessions, not on the table's size.
+
+    Args:
+        sessions: the table.
+        folded: the rows to merge.
+        lookback_ms: the event times of one session lie at most this far apart (`lookback`). An older row of the same
+            session id is taken for another session, and stays as it is.
+    """
+    folded = folded.persist()
+    try:
+        _merge_into_parts(sessions, folded, [LIVE_PART, *_days_with_rows(sessions, folded, lookback_ms)])
+    finally:
+        folded.unpersist()
+
+
+def lookback(max_event_age_ms: int, session_timeout_ms: int) -> int:
+    """How far apart in event time the messages of one session may lie: a valid event is no older, a session no longer."""
+    return max_event_age_ms + session_timeout_ms
+
+
+def _days_with_rows(sessions: DeltaTable, folded: DataFrame, lookback_ms: int) -> list[str]:
+    """The partitions of ended sessions that hold a row of one of the `folded` sessions.
+
+    Reads two columns of the days since the oldest of these sessions, less `lookback_ms`.
+    """
+    oldest = folded.agg(F.min(_day(F.coalesce("started_at", "_shown_end.ended_at")))).collect()[0][0]
+    if oldest is None:
+        return []
+    since = date.fromisoformat(oldest).toordinal() - (1 + -(-lookback_ms // DAY_MS))
+    first_day = date.fromordinal(max(since, 1)).isoformat()
+    ended = sessions.toDF().where((F.col("_part") >= first_day) & (F.col("_part") != LIVE_PART))
+    found = ended.join(folded, ["device_id", "session_id"], "left_semi").select("_part").distinct().collect()
+    return sorted(row["_part"] for row in found)
+
+
+def _merge_into_parts(sessions: DeltaTable, folded: DataFrame, parts: list[str]) -> None:
     merged = {
         "started_at": F.least("t.started_at", "s.started_at"),
         "_first_start": F.least("t._first_start", "s._first_start"),
@@ -56,9 +99,12 @@ def merge_folded(sessions: DeltaTable, folded: DataFrame) -> None:
     for name, value in merged.items():
         is_same &= value.eqNullSafe(F.col(f"t.{name}"))
     keys = {name: F.col(f"s.{name}") for name in ("device_id", "session_id")}
+    is_same_session = F.col("t._part").isin(parts)
+    for name, key in keys.items():
+        is_same_session &= F.col(f"t.{name}") == key
     (
         sessions.alias("t")
-        .merge(folded.alias("s"), "t.device_id = s.device_id AND t.session_id = s.session_id")
+        .merge(folded.alias("s"), is_same_session)
         .whenMatchedUpdate(condition=~is_same, set={**session_columns(merged)})
         .whenNotMatchedInsert(values={**keys, **session_columns(inserted)})
         .execute()
@@ -86,4 +132,19 @@ def session_columns(folded: dict[str, Column]) -> dict[str, Column]:
         "foreground_s": end["foreground_s"],
         "end_reason": F.when(ended_after_forgetting, "reported").otherwise(end["end_reason"]),
         "revision": F.coalesce(end["revision"], F.lit(0)),
+        "_part": _part(is_over, started_at, ended_at),
     }
+
+
+def with_part(rows: DataFrame) -> DataFrame:
+    """Rows of `sessions` with the column `_part`, which earlier versions did not have."""
+    return rows.withColumn("_part", _part(F.col("status") == "ended", F.col("started_at"), F.col("ended_at")))
+
+
+def _part(is_over: Column, started_at: Column, ended_at: Column) -> Column:
+    return F.when(is_over, _day(F.coalesce(started_at, ended_at))).otherwise(LIVE_PART)
+
+
+def _day(instant: Column) -> Column:
+    """The day (UTC) of an instant as text, whatever the session's time zone in Spark."""
+    return F.date_from_unix_date(F.floor(F.unix_millis(instant) / DAY_MS).cast("int")).cast("string")

@@ -38,6 +38,12 @@ class Table:
         return [column.name for column in self.columns]
 
     @property
+    def day_column(self) -> str | None:
+        """The column that partitions the table by day, if there is one."""
+        days = {column.name for column in self.columns if column.type == "date"}
+        return next((name for name in self.partitioned_by if name in days), None)
+
+    @property
     def schema(self) -> StructType:
         """The columns as a schema, all nullable, for rows that Python creates."""
         fields = [StructField(column.name, DataType.fromDDL(column.type)) for column in self.columns]
@@ -115,11 +121,17 @@ SESSION_CHANGES = Table(
         ("never_negative", "duration_ms IS NULL OR duration_ms >= 0"),
         ("beat_when_heartbeat", "(change = 'heartbeat') = (beat IS NOT NULL AND due_at IS NOT NULL)"),
     ),
-    partitioned_by=("change_date",),
+    # Nearly all rows are heartbeats: rollup reads none of their files, and old ones are deleted without being read.
+    partitioned_by=("change_date", "change"),
 )
 
+HEARTBEAT_PROPERTY = "sessionization.heartbeatMs"
+"""Property of `sessions`: how often a live session emits a heartbeat. The view `live_sessions` needs it."""
 LATE_ENDS_PROPERTY = ("sessionization.lateEnds", "reported")
 """Property of `sessions`: its rows show an End that came after its session left the state as reported, not orphaned."""
+
+PART_CONSTRAINT = ("part_of_status", "_part IS NOT NULL AND (status = 'live') = (_part = 'live')")
+"""Constraint of `sessions`. It also refuses the rows of an earlier version of the job, which does not know `_part`."""
 
 SESSIONS = Table(
     "sessions",
@@ -144,12 +156,16 @@ SESSIONS = Table(
             " end_reason: string, platform: string>",
             "internal",
         ),
+        Column("_part", "string", "internal: live, or the day (UTC) of the start, without a Start of the end"),
     ),
     constraints=(
         ("known_status", "status IN ('live', 'ended')"),
         ("end_when_ended", "(status = 'ended') = (ended_at IS NOT NULL)"),
         ("never_negative", "duration_ms IS NULL OR duration_ms >= 0"),
+        PART_CONSTRAINT,
     ),
+    # A MERGE reads the live sessions, and the days that hold one of its sessions.
+    partitioned_by=("_part",),
     # A session that ends changes one row: without these its whole file would be written again.
     properties=(("delta.enableDeletionVectors", "true"), LATE_ENDS_PROPERTY),
 )
@@ -207,5 +223,7 @@ STREAM_PROGRESS = Table(
 
 TABLES = (SESSION_CHANGES, SESSIONS, RAW_EVENTS, QUARANTINE, STREAM_PROGRESS)
 
-BACKFILL = replace(SESSIONS, name="sessions_backfill", comment="Sessions worked out anew by the job backfill")
+BACKFILL = replace(
+    SESSIONS, name="sessions_backfill", comment="Sessions worked out anew by the job backfill", partitioned_by=()
+)
 """Not in `TABLES`: the job backfill, not the stream, creates it."""

@@ -2,15 +2,29 @@
 
 from pyspark.sql import SparkSession
 
+from sessionization.durations import HOUR_MS
 from sessionization.spark.tables.account_views import ACCOUNT_SESSIONS, CONCURRENT_SESSIONS
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import TABLES
+from sessionization.spark.tables.schemas import HEARTBEAT_PROPERTY, SESSIONS, TABLES
 from sessionization.spark.tables.view import View
 
+_SLOWEST_BATCH_MS = 10 * 60_000
+_UNKNOWN_HEARTBEAT_MS = HOUR_MS
+"""The interval that is assumed for tables whose job has not stored it yet."""
+
+# Every live session beats once per interval, or once per micro-batch if that takes longer. So the view reads only the
+# heartbeats of a short time before the newest one, however long the session and the job have been running.
 LIVE_SESSIONS = View(
     "live_sessions",
     "The sessions that are live, with their last heartbeat and its age",
     """
+    WITH newest AS (
+      SELECT max(least(processed_at, current_timestamp())) AS at
+      FROM {stream_progress}
+      WHERE heartbeats > 0 AND processed_at >= current_timestamp() - INTERVAL 7 DAYS
+    ), oldest AS (
+      SELECT coalesce(at - INTERVAL {heartbeat_window_s} SECONDS, TIMESTAMP '1970-01-01') AS at FROM newest
+    )
     SELECT s.device_id, s.session_id, s.account_id, s.platform, s.started_at,
            h.last.beat, h.last.due_at AS last_due_at, h.last.processed_at AS last_heartbeat_at,
            unix_millis(current_timestamp()) - unix_millis(h.last.processed_at) AS heartbeat_age_ms
@@ -19,7 +33,7 @@ LIVE_SESSIONS = View(
       SELECT device_id, session_id, max(struct(processed_at, beat, due_at)) AS last
       FROM {session_changes}
       WHERE change = 'heartbeat'
-        AND change_date >= (SELECT min(to_date(updated_at)) FROM {sessions} WHERE status = 'live')
+        AND change_date >= (SELECT to_date(at) FROM oldest) AND processed_at >= (SELECT at FROM oldest)
       GROUP BY device_id, session_id
     ) h USING (device_id, session_id)
     WHERE s.status = 'live'
@@ -223,11 +237,14 @@ def create_views(spark: SparkSession, location: TableLocation) -> None:
     Without a catalog, each table also gets a session view, so that `SELECT * FROM sessions` works on a laptop.
     """
     tables = {table.name: location.sql_name(table.name) for table in TABLES}
+    stored = location.properties(spark, SESSIONS).get(HEARTBEAT_PROPERTY, "")
+    heartbeat_ms = int(stored) if stored.isdigit() else _UNKNOWN_HEARTBEAT_MS
+    window_s = -(-(4 * heartbeat_ms + _SLOWEST_BATCH_MS) // 1_000)
     if location.warehouse is not None:
         for name, source in tables.items():
             spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS SELECT * FROM {source}")
     for view in VIEWS:
-        body = view.sql.format_map(tables)
+        body = view.sql.format_map(tables | {"heartbeat_window_s": window_s})
         if location.warehouse is not None:
             spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view.name} COMMENT '{view.comment}' AS {body}")
         else:

@@ -19,9 +19,9 @@ from sessionization.spark.job_context import JobContext
 from sessionization.spark.operator.codec import STATE_SCHEMA, pack_seed
 from sessionization.spark.operator.processor import GROUPING_KEY
 from sessionization.spark.tables import rollup
-from sessionization.spark.tables.creation import mark_late_ends_reported
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, SESSIONS
+from sessionization.spark.tables.upgrade import upgrade_sessions
 from sessionization.spark.warm_start import read_position
 
 _SEED_FOLDER = "seed"
@@ -66,7 +66,7 @@ def warm_start(context: JobContext) -> InitialState:
             starts = read_position.next_offsets(context)
             _write_starts(starts_file, starts)
         context.say(_advice(settings.rules))
-        merge_recent_changes(spark, location)
+        merge_recent_changes(context)
         sessions = seed_rows(spark, location, checkpoint)
         sessions.write.mode("overwrite").parquet(str(seed_folder))
     elif settings.source == "kafka" and not _have_started(checkpoint):
@@ -88,15 +88,17 @@ def _advice(rules: Rules) -> str:
     )
 
 
-def merge_recent_changes(spark: SparkSession, location: TableLocation) -> None:
+def merge_recent_changes(context: JobContext) -> None:
     """Bring `sessions` up to date: the previous job may have ended before it merged its last changes."""
+    spark, location, settings = context.spark, context.location, context.settings
+    upgrade_sessions(spark, location, context.say)
     changes = location.read(spark.read, SESSION_CHANGES).where("change != 'heartbeat'")
     since = F.date_sub(F.to_date(F.max("updated_at")), 1).cast("string")
     day = location.read(spark.read, SESSIONS).agg(since).collect()[0][0]
     if day is not None:
         changes = changes.where(F.col("change_date") >= F.lit(day).cast("date"))
-    rollup.merge(location.delta_table(spark, SESSIONS), changes)
-    mark_late_ends_reported(spark, location)
+    lookback_ms = rollup.lookback(settings.max_event_age, settings.session_timeout)
+    rollup.merge(location.delta_table(spark, SESSIONS), changes, lookback_ms)
 
 
 def seed_rows(spark: SparkSession, location: TableLocation, checkpoint: Checkpoint) -> DataFrame:
@@ -122,7 +124,9 @@ def _entries(sessions: DataFrame, now_ms: int, rules: Rules) -> DataFrame:
     """Rows of `device_id`, `session_id` and `STATE_SCHEMA`, for all sessions that would still be in the state."""
     known = sessions.where("started_at IS NOT NULL").withColumn("since_ms", F.unix_millis("updated_at"))
     is_live = F.col("status") == "live"
-    recent = known.where(is_live | (F.col("since_ms") > now_ms - rules.late_retention_ms))
+    # A comparison with the column itself, so that Delta skips the files of older days.
+    is_recent = F.col("updated_at") > F.timestamp_millis(F.lit(now_ms - rules.late_retention_ms))
+    recent = known.where(is_live | is_recent)
     # A closed session later than the live one, or beyond the bound per device, exists only because an entry had
     # left the state before.
     device = Window.partitionBy("device_id")

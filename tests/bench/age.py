@@ -1,0 +1,191 @@
+"""Measure what the age of the tables costs: `python -m tests.bench.age --folder .bench/age --days 1 365`.
+
+Fills a warehouse for each age with the rows that a job would have left, and measures young and old in turn.
+"""
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sessionization.backfill.backfill_job import to_session_rows
+from sessionization.durations import DAY_MS, HOUR_MS
+from sessionization.spark.engine.session import spark_session
+from sessionization.spark.tables import rollup
+from sessionization.spark.tables.creation import create_tables
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import SESSIONS
+from sessionization.spark.tables.views import create_views
+from tests.bench.jobs import say
+
+_SESSION_S = 1_800
+_CHANGES = 2_000
+_LOOKBACK_MS = rollup.lookback(7 * DAY_MS, 12 * HOUR_MS)
+_LATE_DAYS = 3
+_LATE_SHARE = 50
+"""Every fiftieth change belongs to a session that ended `_LATE_DAYS` days ago."""
+
+
+@dataclass
+class Stand:
+    """The tables of a job that ran for `days`: `per_day` sessions a day, each of half an hour, and `live` at the end."""
+
+    spark: SparkSession
+    folder: Path
+    days: int
+    per_day: int
+    live: int
+    now: datetime
+    next_id: int = field(init=False)
+    next_live: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ended = self.days * self.per_day
+        self.next_live, self.next_id = self.ended, self.ended + self.live
+
+    @property
+    def location(self) -> TableLocation:
+        return TableLocation(self.folder)
+
+    def fill(self) -> None:
+        """Write the tables, unless an earlier run has."""
+        done = self.folder / f"filled-{self.now:%Y-%m-%d}-{self.per_day}-{self.live}"
+        if done.exists():
+            return
+        create_tables(self.spark, self.location, owner="bench", may_create=True)
+        began_s = time.monotonic()
+        folded = self._sessions(0, self.ended, is_live=False).unionAll(
+            self._sessions(self.ended, self.ended + self.live, is_live=True)
+        )
+        self.location.append(to_session_rows(folded), SESSIONS)
+        say(f"{self.folder}: {self.ended + self.live:,} sessions in {time.monotonic() - began_s:.0f} s")
+        done.touch()
+
+    def _started_at(self, number: Column) -> Column:
+        """Session `number` starts so that the newest ended one ended just before `now`; live ones started within an hour."""
+        before_s = (F.lit(self.ended) - number) * (86_400 / self.per_day) + _SESSION_S
+        in_live_s = F.pmod(number, F.lit(3_600))
+        ago_s = F.when(number < self.ended, before_s).otherwise(in_live_s)
+        return F.timestamp_millis((F.lit(self.now.timestamp()) * 1_000 - ago_s * 1_000).cast("bigint"))
+
+    def _sessions(self, first: int, after: int, *, is_live: bool) -> DataFrame:
+        """Rows of `rollup.fold_by_session`, in order of their starts."""
+        parts = max(2, (after - first) // self.per_day)
+        number = F.col("id")
+        rows = self.spark.range(first, after, numPartitions=parts).select(
+            _device(number).alias("device_id"), number.alias("session_id"), self._started_at(number).alias("started_at")
+        )
+        account = F.concat(F.lit("account-"), F.substring("device_id", 8, 12))
+        ended_at = F.col("started_at") + F.make_dt_interval(secs=F.lit(_SESSION_S))
+        start = F.struct("started_at", account.alias("account_id"), F.lit("pc").alias("platform"))
+        end = F.struct(
+            F.lit(2).alias("rank"), F.lit(0).alias("revision"), ended_at.alias("ended_at"),
+            F.lit(900).cast("bigint").alias("foreground_s"), account.alias("account_id"),
+            F.lit("reported").alias("end_reason"), F.lit("pc").alias("platform"),
+        )  # fmt: skip
+        return rows.select(
+            "device_id",
+            "session_id",
+            "started_at",
+            start.alias("_first_start"),
+            (F.lit(None).cast(_type_of("_shown_end")) if is_live else end).alias("_shown_end"),
+            (F.col("started_at") if is_live else ended_at).alias("updated_at"),
+        )
+
+    def changes(self) -> DataFrame:
+        """The changes of one micro-batch: half are Starts, half are ends; few of them are of an older session."""
+        half = _CHANGES // 2
+        new = self.spark.range(self.next_id, self.next_id + half).select("id", F.lit("started").alias("change"))
+        over = self.spark.range(self.next_live, self.next_live + half).select("id", F.lit("ended").alias("change"))
+        older = F.when(
+            F.pmod("id", F.lit(_LATE_SHARE)) == 0,
+            F.greatest(F.lit(0), F.lit(self.ended - _LATE_DAYS * self.per_day) - F.col("id") % 1_000),
+        ).otherwise(F.col("id"))
+        over = over.select(older.alias("id"), "change")
+        self.next_id, self.next_live = self.next_id + half, self.next_live + half
+        is_end = F.col("change") == "ended"
+        started_at = self._started_at(F.col("id"))
+        return new.unionAll(over).select(
+            _device(F.col("id")).alias("device_id"),
+            F.col("id").alias("session_id"),
+            F.concat(F.lit("account-"), F.substring(_device(F.col("id")), 8, 12)).alias("account_id"),
+            F.lit("pc").alias("platform"),
+            "change",
+            F.when(is_end, "reported").alias("end_reason"),
+            F.when(is_end & (F.col("id") < self.ended), 1).otherwise(0).alias("revision"),
+            started_at.alias("started_at"),
+            F.when(is_end, started_at + F.make_dt_interval(secs=F.lit(_SESSION_S))).alias("ended_at"),
+            F.when(is_end, F.lit(900).cast("bigint")).alias("foreground_s"),
+            F.lit(self.now).alias("processed_at"),
+        )
+
+    def merge(self) -> None:
+        """What a micro-batch of `rollup` does to `sessions`."""
+        batch = self.changes().persist()
+        batch.count()
+        rollup.merge(self.location.delta_table(self.spark, SESSIONS), batch, _LOOKBACK_MS)
+        batch.unpersist()
+
+    def query(self, sql: str) -> None:
+        """A question of a user."""
+        create_views(self.spark, self.location)
+        self.spark.sql(sql).collect()
+
+
+def _device(number: Column) -> Column:
+    return F.concat(F.lit("device-"), F.substring(F.md5(F.floor(number / 4).cast("string")), 1, 24))
+
+
+def _type_of(column: str) -> str:
+    return next(each.type for each in SESSIONS.columns if each.name == column)
+
+
+MEASURED: dict[str, Callable[[Stand], None]] = {"a MERGE of 2,000 changes": Stand.merge}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.age", description=__doc__)
+    parser.add_argument("--folder", type=Path, default=Path(".bench/age"))
+    parser.add_argument("--days", type=int, nargs="+", default=[1, 30, 365])
+    parser.add_argument("--per-day", type=int, default=274_000)
+    parser.add_argument("--live", type=int, default=100_000)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--only", default="", help="measure only what has this text in its name")
+    options = parser.parse_args()
+    spark = spark_session(options.folder / "engine.log")
+    now = datetime.now(UTC).replace(hour=18, minute=0, second=0, microsecond=0)
+    stands = [
+        Stand(spark, options.folder / f"{days}-days", days, options.per_day, options.live, now) for days in options.days
+    ]
+    for stand in stands:
+        stand.fill()
+    for name, measured in MEASURED.items():
+        if options.only in name:
+            _measure(name, measured, stands, options.repeats)
+    return 0
+
+
+def _measure(name: str, measured: Callable[[Stand], None], stands: list[Stand], repeats: int) -> None:
+    took_s: list[list[float]] = [[] for _ in stands]
+    for repeat in range(repeats + 1):
+        for stand, times in zip(stands, took_s, strict=True):
+            began_s = time.monotonic()
+            measured(stand)
+            if repeat:  # the first one warms up
+                times.append(time.monotonic() - began_s)
+    medians = [statistics.median(times) for times in took_s]
+    for stand, times, median in zip(stands, took_s, medians, strict=True):
+        say(
+            f"{name}: {stand.days} days: {median:.2f} s ({min(times):.2f} to {max(times):.2f}), ratio {median / medians[0]:.2f}"
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
