@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from sessionization.backfill.backfill_job import to_session_rows
 from sessionization.durations import DAY_MS, HOUR_MS
-from sessionization.spark.engine.session import spark_session
+from sessionization.spark.engine.session import GENERATED_CODE_CONF, spark_session
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.creation import create_tables
 from sessionization.spark.tables.location import TableLocation
@@ -160,6 +160,8 @@ def main() -> int:
     parser.add_argument("--only", default="", help="measure only what has this text in its name")
     options = parser.parse_args()
     spark = spark_session(options.folder / "engine.log")
+    for setting, value in GENERATED_CODE_CONF.items():
+        spark.conf.set(setting, value)
     now = datetime.now(UTC).replace(hour=18, minute=0, second=0, microsecond=0)
     stands = [
         Stand(spark, options.folder / f"{days}-days", days, options.per_day, options.live, now) for days in options.days

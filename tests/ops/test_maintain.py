@@ -1,5 +1,6 @@
 """Maintenance on real tables, with the job's own statements: it damages nothing that runs at the same time."""
 
+import itertools
 import json
 import os
 import re
@@ -67,6 +68,46 @@ def test_past_days_become_one_file_each_and_no_row_is_lost(spark: SparkSession, 
     for table in (*TABLES, BACKFILL):
         retentions_ms = {retention_ms_of(location.properties(spark, table), key) for key in RETENTION_PROPERTIES}
         assert retentions_ms == {6 * HOUR_MS if table is STREAM_PROGRESS else 8 * DAY_MS}
+
+
+def test_old_rows_are_deleted_without_being_read_and_a_day_is_compacted_once(
+    spark: SparkSession, settings: MaintainSettings
+) -> None:
+    """The files of old heartbeats are removed beforehand, so reading them would fail."""
+    location = TableLocation(settings.warehouse)
+    empty_tables(spark, location, owner=reopened(settings.checkpoints).id)
+    table, now = settings.warehouse / SESSION_CHANGES.name, datetime.now(UTC)
+    kinds = {"started": {}, "heartbeat": {"beat": 1, "due_at": now}}
+    for age, (kind, values) in itertools.product((0, 1, 1, 8, 401), kinds.items()):
+        at = now - timedelta(days=age)
+        change = values | {
+            "device_id": "d", "session_id": age, "platform": "pc", "change": kind, "revision": 0, "processed_at": at,
+            "change_date": at.date(),
+        }  # fmt: skip
+        row = tuple(map(change.get, SESSION_CHANGES.column_names))
+        location.append(spark.createDataFrame([row], SESSION_CHANGES.schema), SESSION_CHANGES)
+    location.append(
+        spark.range(0, 40, 1, 1).selectExpr(*MESSAGE[:-1], "date_sub(current_date(), CAST(id AS int)) AS ingest_date"),
+        RAW_EVENTS,
+    )
+    for file in table.glob(f"change_date={now.date() - timedelta(days=8)}/change=heartbeat/*.parquet"):
+        file.unlink()
+    lines: list[str] = []
+    ops.maintain(settings, lines.append, threading.Event())
+    rows = location.read(spark.read, SESSION_CHANGES).select("session_id", "change").collect()
+    assert sorted((row.session_id, row.change) for row in rows) == [
+        (0, "heartbeat"), (0, "started"), (1, "heartbeat"), (1, "heartbeat"), (1, "started"), (1, "started"),
+        (8, "started"),
+    ]  # fmt: skip
+    assert location.read(spark.read, RAW_EVENTS).count() == 31
+    assert [line.partition(" before ")[0] for line in lines[:3]] == [
+        "DELETE of session_changes is done, 2 heartbeats",
+        "DELETE of session_changes is done, 1 changes",
+        "DELETE of raw_events is done, 9 messages",
+    ]
+    compacted = set(table.rglob("*.parquet"))
+    ops.maintain(settings, lines.append, threading.Event())
+    assert set(table.rglob("*.parquet")) == compacted
 
 
 def test_the_checkpoint_of_another_job_is_refused(spark: SparkSession, settings: MaintainSettings) -> None:

@@ -3,16 +3,18 @@
 import threading
 from collections import Counter
 from collections.abc import Mapping
+from datetime import date
 
 import pytest
 from delta.exceptions import ConcurrentDeleteReadException
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.sql import Row
 
 from sessionization.command_line import parser
 from sessionization.durations import DAY_MS
 from sessionization.errors import ConfigurationError, MaintenanceError
-from sessionization.ops.maintain import Step, maintenance_steps, run_steps
+from sessionization.ops.maintain import RowRetention, Step, deletions, maintenance_steps, run_steps
 from sessionization.ops.maintenance_settings import MaintainSettings
 from sessionization.spark.tables.conflicts import explain_conflict, is_conflict
 from sessionization.spark.tables.location import TableLocation
@@ -37,6 +39,32 @@ def test_past_days_are_compacted_and_today_is_not() -> None:
             ("quarantine", "ingest_date"),
         )
     ]
+
+
+def test_whole_days_of_old_rows_are_deleted_and_no_row_of_sessions() -> None:
+    retention = RowRetention(heartbeats_ms=7 * DAY_MS, changes_ms=400 * DAY_MS, messages_ms=30 * DAY_MS - 1)
+    steps = deletions(LOCATION, retention, date(2026, 11, 25))
+    assert [(step.sql, step.rows) for step in steps] == [
+        (
+            "DELETE FROM `main`.`games`.`session_changes` WHERE change_date < '2026-11-18' AND change = 'heartbeat'",
+            "heartbeats before 2026-11-18",
+        ),
+        (
+            "DELETE FROM `main`.`games`.`session_changes` WHERE change_date < '2025-10-21'",
+            "changes before 2025-10-21",
+        ),
+        ("DELETE FROM `main`.`games`.`raw_events` WHERE ingest_date < '2026-10-26'", "messages before 2026-10-26"),
+        ("DELETE FROM `main`.`games`.`quarantine` WHERE ingest_date < '2025-10-21'", "messages before 2025-10-21"),
+        ("DELETE FROM `main`.`games`.`stream_progress` WHERE processed_at < '2025-10-21'", "rows before 2025-10-21"),
+    ]
+
+
+@pytest.mark.parametrize(("count", "line"), [(1234, "1,234 heartbeats"), (0, "0 heartbeats"), (-1, "heartbeats")])
+def test_a_deletion_says_how_much_it_deleted(count: int, line: str) -> None:
+    lines: list[str] = []
+    step = Step("session_changes", "DELETE FROM session_changes WHERE old", "heartbeats before 2026-11-18")
+    run_steps([step], lambda _sql: [Row(num_affected_rows=count)], lines.append, threading.Event())
+    assert lines == [f"DELETE of session_changes is done, {line} before 2026-11-18"]
 
 
 def test_sessions_is_not_compacted_since_the_stream_merges_into_it() -> None:
@@ -156,12 +184,13 @@ def test_a_failure_skips_the_rest_of_its_own_table_only(monkeypatch: pytest.Monk
     executed: list[str] = []
     lines: list[str] = []
 
-    def run(sql: str) -> None:
+    def run(sql: str) -> list[Row]:
         executed.append(sql)
         if sql.startswith("OPTIMIZE") and "raw_events" in sql:
             raise PySparkException(message="too many concurrent requests")
         if sql.startswith("VACUUM") and "quarantine" in sql:
             raise ConcurrentDeleteReadException(message="somebody was first")
+        return []
 
     failures = run_steps(planned_steps(), run, lines.append, threading.Event())
     assert failures == ["OPTIMIZE of raw_events failed: too many concurrent requests"]
@@ -174,10 +203,11 @@ def test_a_step_with_a_conflict_is_tried_again(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("tenacity.nap.time.sleep", lambda _s: None)
     tries = Counter[str]()
 
-    def run(sql: str) -> None:
+    def run(sql: str) -> list[Row]:
         tries[sql] += 1
         if sql.startswith("OPTIMIZE") and tries[sql] < 3:
             raise ConcurrentDeleteReadException(message="somebody was first")
+        return []
 
     lines: list[str] = []
     assert run_steps(planned_steps(), run, lines.append, threading.Event()) == []
@@ -199,6 +229,9 @@ def test_a_stop_skips_the_remaining_steps() -> None:
         ("", "one location"),
         ("--warehouse=w", "--warehouse needs --checkpoints"),
         ("--catalog=main --schema=games --days=0", "--days '0' is too small"),
+        ("--catalog=main --schema=games --heartbeat-retention=23h", "--heartbeat-retention '23h' is too small"),
+        ("--catalog=main --schema=games --change-retention=6d", "--change-retention '6d' is too small"),
+        ("--catalog=main --schema=games --message-retention=6d", "--message-retention '6d' is too small"),
         ("--catalog=main --schema=games --input-retention=7d", "--input-retention needs --checkpoints"),
         ("--catalog=main --schema=games --checkpoints=c --input-retention=59m", "--input-retention '59m' is too small"),
     ],

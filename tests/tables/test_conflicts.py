@@ -91,10 +91,8 @@ def test_an_append_is_retried_after_the_settings_of_the_table_change(
 
 @pytest.mark.parametrize("is_retried", [True, False])
 def test_a_merge_is_retried_after_rows_are_deleted(
-    spark: SparkSession, location: TableLocation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_retried: bool
+    spark: SparkSession, location: TableLocation, tmp_path: Path, *, is_retried: bool
 ) -> None:
-    # Otherwise this look would wait for the delayed rows, and the MERGE would begin after the other statement.
-    monkeypatch.setattr(rollup, "_days_with_rows", lambda *_: [])
     concurrent_change, sessions = ConcurrentChange(tmp_path), location.delta_table(spark, SESSIONS)
     rollup.merge(sessions, frame(spark, [a_change(1), a_change(2)]), LOOKBACK_MS)
     ended = a_change(2, kind=ChangeKind.ENDED, ended_ms=T + 1, end_reason=EndReason.REPORTED)

@@ -25,7 +25,7 @@ from sessionization.spark.checkpoint.backlog import describe_backlog, refuse_bac
 from sessionization.spark.checkpoint.folder import read_checkpoint
 from sessionization.spark.checkpoint.folder_lock import lock_folder
 from sessionization.spark.checkpoint.state_layout import StateLayout
-from sessionization.spark.engine.session import job_session
+from sessionization.spark.engine.session import GENERATED_CODE_CONF, job_session
 from sessionization.spark.input.parse import EventTimeLimits
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.conflicts import explain_conflict
@@ -39,8 +39,6 @@ _COMPARED_COLUMNS = (
     "account_id", "platform", "status", "started_at", "ended_at", "duration_ms", "foreground_s", "end_reason",
     "revision",
 )  # fmt: skip
-# A laptop's Spark session turns generated code off, because it does not pay off in small micro-batches.
-_CODEGEN_CONF = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 _EVENTS_PER_TASK = 200_000
 _LEAST_TASKS = 2
 
@@ -95,7 +93,7 @@ def backfill(settings: BackfillSettings, say: Say) -> None:
         if settings.merge and settings.warehouse is not None and settings.checkpoints is not None:
             stack.enter_context(lock_folder(settings.checkpoints, say))
             stack.enter_context(location.lock_for_stream(say))
-        spark = stack.enter_context(job_session(conf=_CODEGEN_CONF))
+        spark = stack.enter_context(job_session(conf=GENERATED_CODE_CONF))
         location.require(spark, (RAW_EVENTS, SESSION_CHANGES, SESSIONS))
         if settings.checkpoints is not None:
             _check_backlog(spark, location, settings, settings.checkpoints, say)

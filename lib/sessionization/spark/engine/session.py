@@ -15,6 +15,7 @@ from sessionization.errors import ConfigurationError
 
 __all__ = [
     "CLUSTER_CONF",
+    "GENERATED_CODE_CONF",
     "STREAM_CONF",
     "has_session",
     "job_session",
@@ -38,6 +39,10 @@ STREAM_CONF = {
     "spark.scheduler.mode": "FAIR",
 }
 
+
+GENERATED_CODE_CONF = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+"""Settings for many rows. A local session turns generated code off, because compiling it takes longer than a small
+micro-batch."""
 
 CLUSTER_CONF = STREAM_CONF | {
     "spark.sql.streaming.stateStore.providerClass": "com.databricks.sql.streaming.state.RocksDBStateStoreProvider",

@@ -52,7 +52,8 @@ def merge(sessions: DeltaTable, changes: DataFrame, lookback_ms: int) -> None:
 def merge_folded(sessions: DeltaTable, folded: DataFrame, lookback_ms: int) -> None:
     """Merge rows of `fold_by_session` into `sessions`; rows that would stay the same are not rewritten.
 
-    The cost depends on the live sessions and on the days that hold rows of these sessions, not on the table's size.
+    Looks for a session's row among the live ones, and in the days since the oldest session of `folded` less
+    `lookback_ms`. The cost depends on these days, not on the age of the table.
 
     Args:
         sessions: the table.
@@ -60,34 +61,9 @@ def merge_folded(sessions: DeltaTable, folded: DataFrame, lookback_ms: int) -> N
         lookback_ms: the event times of one session lie at most this far apart (`lookback`). An older row of the same
             session id is taken for another session, and stays as it is.
     """
-    folded = folded.persist()
-    try:
-        _merge_into_parts(sessions, folded, [LIVE_PART, *_days_with_rows(sessions, folded, lookback_ms)])
-    finally:
-        folded.unpersist()
-
-
-def lookback(max_event_age_ms: int, session_timeout_ms: int) -> int:
-    """How far apart in event time the messages of one session may lie: a valid event is no older, a session no longer."""
-    return max_event_age_ms + session_timeout_ms
-
-
-def _days_with_rows(sessions: DeltaTable, folded: DataFrame, lookback_ms: int) -> list[str]:
-    """The partitions of ended sessions that hold a row of one of the `folded` sessions.
-
-    Reads two columns of the days since the oldest of these sessions, less `lookback_ms`.
-    """
     oldest = folded.agg(F.min(_day(F.coalesce("started_at", "_shown_end.ended_at")))).collect()[0][0]
     if oldest is None:
-        return []
-    since = date.fromisoformat(oldest).toordinal() - (1 + -(-lookback_ms // DAY_MS))
-    first_day = date.fromordinal(max(since, 1)).isoformat()
-    ended = sessions.toDF().where((F.col("_part") >= first_day) & (F.col("_part") != LIVE_PART))
-    found = ended.join(folded, ["device_id", "session_id"], "left_semi").select("_part").distinct().collect()
-    return sorted(row["_part"] for row in found)
-
-
-def _merge_into_parts(sessions: DeltaTable, folded: DataFrame, parts: list[str]) -> None:
+        return
     merged = {
         "started_at": F.least("t.started_at", "s.started_at"),
         "_first_start": F.least("t._first_start", "s._first_start"),
@@ -99,7 +75,7 @@ def _merge_into_parts(sessions: DeltaTable, folded: DataFrame, parts: list[str])
     for name, value in merged.items():
         is_same &= value.eqNullSafe(F.col(f"t.{name}"))
     keys = {name: F.col(f"s.{name}") for name in ("device_id", "session_id")}
-    is_same_session = F.col("t._part").isin(parts)
+    is_same_session = F.col("t._part") >= _first_day(oldest, lookback_ms)  # the live part is greater than any day
     for name, key in keys.items():
         is_same_session &= F.col(f"t.{name}") == key
     (
@@ -109,6 +85,16 @@ def _merge_into_parts(sessions: DeltaTable, folded: DataFrame, parts: list[str])
         .whenNotMatchedInsert(values={**keys, **session_columns(inserted)})
         .execute()
     )
+
+
+def _first_day(oldest: str, lookback_ms: int) -> str:
+    day = date.fromisoformat(oldest).toordinal() - (1 + -(-lookback_ms // DAY_MS))
+    return date.fromordinal(max(day, 1)).isoformat()
+
+
+def lookback(max_event_age_ms: int, session_timeout_ms: int) -> int:
+    """How far apart in event time the messages of one session may lie: a valid event is no older, a session no longer."""
+    return max_event_age_ms + session_timeout_ms
 
 
 def session_columns(folded: dict[str, Column]) -> dict[str, Column]:
