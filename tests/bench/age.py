@@ -130,7 +130,10 @@ class Stand:
         """What a micro-batch of `rollup` does to `sessions`."""
         batch = self.changes().persist()
         batch.count()
-        rollup.merge(self.location.delta_table(self.spark, SESSIONS), batch, _LOOKBACK_MS)
+        oldest_ms = rollup.oldest_event_ms(batch)
+        assert oldest_ms is not None
+        since = rollup.search_since(oldest_ms, _LOOKBACK_MS)
+        rollup.merge(self.location.delta_table(self.spark, SESSIONS), batch, since)
         batch.unpersist()
 
     def query(self, sql: str) -> None:

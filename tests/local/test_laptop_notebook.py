@@ -91,6 +91,7 @@ def test_set_up_does_nothing_in_a_notebook_that_is_run_and_is_refused_elsewhere(
         "from sessionization.local.laptop_notebook import set_up\nset_up(players=True)\ndbutils.notebook.exit('ran')"
     )
     assert run_notebook(write_source_notebook(tmp_path, "n", set_up_again), None, {}) == "ran"
+    pytest.importorskip("IPython", reason="IPython is not installed: make notebooks installs it")
     with pytest.raises(ConfigurationError, match="is for notebooks"):
         set_up()
 

@@ -19,12 +19,11 @@ from sessionization.spark.checkpoint.folder import ROLLUP
 from sessionization.spark.input.parse import EventTimeLimits, parse
 from sessionization.spark.operator.codec import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import ArchiveSink, SinkContext, to_session_changes
-from sessionization.spark.tables import rollup
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import BACKFILL, QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS, Table
 from tests.checkpoint.test_folder import reopened
 from tests.output.test_sinks import a_change
-from tests.tables.warehouse import LOOKBACK_MS, empty_tables
+from tests.tables.warehouse import empty_tables, merge_changes
 
 pytestmark = pytest.mark.spark
 
@@ -75,7 +74,7 @@ def catch_up(spark: SparkSession, location: TableLocation, checkpoints: Path) ->
     """Do what the query `rollup` does, until it has read everything."""
     rows = location.read(spark.readStream.option("skipChangeCommits", "true"), SESSION_CHANGES)
     merging = rows.where("change != 'heartbeat'").writeStream.foreachBatch(
-        lambda batch, _: rollup.merge(location.delta_table(batch.sparkSession, SESSIONS), batch, LOOKBACK_MS)
+        lambda batch, _: merge_changes(location.delta_table(batch.sparkSession, SESSIONS), batch)
     )
     query = merging.option("checkpointLocation", str(checkpoints / ROLLUP)).trigger(availableNow=True).start()
     assert query.awaitTermination(120)

@@ -15,7 +15,7 @@ from sessionization.spark.tables.conflicts import is_conflict
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSIONS
 from tests.tables.test_rollup import T, frame
-from tests.tables.warehouse import LOOKBACK_MS, empty_tables
+from tests.tables.warehouse import LOOKBACK_MS, empty_tables, merge_changes
 
 pytestmark = pytest.mark.spark
 
@@ -74,7 +74,7 @@ def test_an_append_is_retried_after_the_settings_of_the_table_change(
     spark: SparkSession, location: TableLocation, tmp_path: Path, *, is_retried: bool
 ) -> None:
     concurrent_change = ConcurrentChange(tmp_path)
-    rollup.merge(location.delta_table(spark, SESSIONS), frame(spark, [a_change(1)]), LOOKBACK_MS)
+    merge_changes(location.delta_table(spark, SESSIONS), frame(spark, [a_change(1)]))
     delayed = concurrent_change.delayed(
         spark.createDataFrame(location.read(spark.read, SESSIONS).collect(), SESSIONS.schema)
     )
@@ -94,12 +94,12 @@ def test_a_merge_is_retried_after_rows_are_deleted(
     spark: SparkSession, location: TableLocation, tmp_path: Path, *, is_retried: bool
 ) -> None:
     concurrent_change, sessions = ConcurrentChange(tmp_path), location.delta_table(spark, SESSIONS)
-    rollup.merge(sessions, frame(spark, [a_change(1), a_change(2)]), LOOKBACK_MS)
+    merge_changes(sessions, frame(spark, [a_change(1), a_change(2)]))
     ended = a_change(2, kind=ChangeKind.ENDED, ended_ms=T + 1, end_reason=EndReason.REPORTED)
     delayed = concurrent_change.delayed(frame(spark, [ended]))
     merge = rollup.merge if is_retried else rollup.merge.__wrapped__
     error = concurrent_change.do(
-        lambda: merge(sessions, delayed, LOOKBACK_MS),
+        lambda: merge(sessions, delayed, rollup.search_since(T, LOOKBACK_MS)),
         spark,
         f"DELETE FROM {location.sql_name(SESSIONS.name)} WHERE session_id = 1",
     )

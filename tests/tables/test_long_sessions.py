@@ -15,12 +15,11 @@ from sessionization.core.events import End, Event, Platform, Start
 from sessionization.core.session_state import Rules
 from sessionization.spark.operator.codec import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import to_session_changes
-from sessionization.spark.tables import rollup
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS
 from sessionization.spark.tables.views import create_views
 from tests.operator.engine import Engine
-from tests.tables.warehouse import LOOKBACK_MS, empty_tables
+from tests.tables.warehouse import empty_tables, merge_changes
 from tests.whole_job.oracle import group_of
 
 pytestmark = pytest.mark.spark
@@ -72,7 +71,7 @@ class Tables:
         values = [tuple(row[name] for name in OUTPUT_SCHEMA.names) for row in changes]
         rows = to_session_changes(self.spark.createDataFrame(values, OUTPUT_SCHEMA).coalesce(1))
         self.location.append(rows, SESSION_CHANGES)
-        rollup.merge(self.location.delta_table(self.spark, SESSIONS), rows.where("change != 'heartbeat'"), LOOKBACK_MS)
+        merge_changes(self.location.delta_table(self.spark, SESSIONS), rows.where("change != 'heartbeat'"))
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in self.spark.sql(sql).collect()]

@@ -17,7 +17,7 @@ from sessionization.spark.tables.creation import _create, create_tables
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import PART_CONSTRAINT, SESSIONS, TABLES, Table
 from tests.tables.test_rollup import expected_values, frame, session_values
-from tests.tables.warehouse import LOOKBACK_MS, empty_tables
+from tests.tables.warehouse import LOOKBACK_MS, empty_tables, merge_changes
 from tests.whole_job.delta import live_files
 
 pytestmark = pytest.mark.spark
@@ -38,9 +38,7 @@ def location(spark: SparkSession, tmp_path: Path) -> TableLocation:
 
 
 def merge(spark: SparkSession, location: TableLocation, *changes: Change) -> None:
-    rollup.merge(
-        location.delta_table(spark, SESSIONS), frame(spark, [("d", change) for change in changes]), LOOKBACK_MS
-    )
+    merge_changes(location.delta_table(spark, SESSIONS), frame(spark, [("d", change) for change in changes]))
 
 
 def parts(spark: SparkSession, location: TableLocation) -> list[tuple[int, str]]:
@@ -54,13 +52,12 @@ def later(change: Change, by_ms: int) -> Change:
 
 
 def told_again(seed: int) -> list[list[Change]]:
-    """Merges over ten days: sessions begin and end, and their messages come late, twice, or in the wrong order."""
+    """Merges over a week: sessions begin and end, and their messages come late, twice, or in the wrong order."""
     rng = random.Random(seed)
-    merges: list[list[Change]] = [[] for _ in range(12)]
+    merges: list[list[Change]] = [[] for _ in range(5)]
     for session_id in range(60):
         started_ms = NOON - rng.randrange(3 * DAY_MS)
-        day = rng.randrange(4)
-        start = START._replace(session_id=session_id, started_ms=started_ms, processed_ms=NOON + day)
+        start = START._replace(session_id=session_id, started_ms=started_ms, processed_ms=NOON)
         end = start._replace(
             kind=ChangeKind.ENDED,
             end_reason=rng.choice([EndReason.REPORTED, EndReason.TIMED_OUT, EndReason.SUPERSEDED]),
@@ -70,8 +67,8 @@ def told_again(seed: int) -> list[list[Change]]:
         other_start = start._replace(started_ms=started_ms + rng.choice([-1, 1]) * rng.randrange(2 * DAY_MS))
         told = rng.sample([start, end, orphan, other_start], rng.randint(1, 4))
         for position, change in enumerate(told):
-            merges[day + 2 * position].append(later(change, position * DAY_MS))
-        merges[day + 7].append(later(rng.choice(told), 7 * DAY_MS))
+            merges[position].append(later(change, position * DAY_MS))
+        merges[-1].append(later(rng.choice(told), 7 * DAY_MS))
     return merges
 
 
@@ -167,3 +164,18 @@ def _earlier_version() -> Table:
         constraints=tuple(constraint for constraint in SESSIONS.constraints if constraint != PART_CONSTRAINT),
         partitioned_by=(),
     )
+
+
+@pytest.mark.parametrize(
+    ("oldest_ms", "lookback_ms", "since"),
+    [
+        (NOON, 0, "2026-11-19"),
+        (NOON, 1, "2026-11-18"),
+        (NOON, LOOKBACK_MS, "2026-11-11"),
+        (0, 0, "1969-12-31"),
+        (-1, 0, "1969-12-30"),
+        (NOON, 10**15, "0001-01-01"),
+    ],
+)
+def test_the_days_that_a_merge_searches(oldest_ms: int, lookback_ms: int, since: str) -> None:
+    assert rollup.search_since(oldest_ms, lookback_ms) == since

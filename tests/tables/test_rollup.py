@@ -9,12 +9,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.core.events import Change, ChangeKind, EndReason, Platform
-from sessionization.spark.tables import rollup
 from sessionization.spark.tables.creation import create_tables
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import LATE_ENDS_PROPERTY, SESSION_CHANGES, SESSIONS
 from tests.core.reference import session_rows
-from tests.tables.warehouse import LOOKBACK_MS, empty_tables
+from tests.tables.warehouse import empty_tables, merge_changes
 
 pytestmark = pytest.mark.spark
 
@@ -103,7 +102,7 @@ def test_any_order_and_any_repetition_gives_the_reference_table(spark: SparkSess
     changes = random_changes(seed, 120)
     random.Random(seed).shuffle(changes)
     for piece in (changes[:40], changes[20:90], changes[85:], changes[:50]):
-        rollup.merge(sessions, frame(spark, piece), LOOKBACK_MS)
+        merge_changes(sessions, frame(spark, piece))
     assert session_values(spark, location) == expected_values(changes)
 
 
@@ -133,7 +132,7 @@ def test_an_end_after_its_session_was_forgotten_is_reported_in_every_merge_order
         for step in (0, 1, 2, 3, 0)
     ]
     for changes in merges:
-        rollup.merge(sessions, frame(spark, changes), LOOKBACK_MS)
+        merge_changes(sessions, frame(spark, changes))
     found = session_values(spark, location)
     assert found == expected_values([change for changes in merges for change in changes])
     assert [found["d", number][7] for number in range(len(orders))] == ["orphaned", *["reported"] * (len(orders) - 1)]
@@ -154,7 +153,7 @@ def test_rows_of_the_previous_version_are_repaired_at_the_start_and_then_merged_
         for number in (1, 2, 3)
     ]
     changes = [("d", start), ("d", start._replace(session_id=2)), *late]
-    rollup.merge(sessions, frame(spark, changes), LOOKBACK_MS)
+    merge_changes(sessions, frame(spark, changes))
     # Make the rows as the previous version wrote them.
     sessions.update(set={"end_reason": "_shown_end.end_reason"})
     spark.sql(f"ALTER TABLE {location.sql_name('sessions')} UNSET TBLPROPERTIES ('{LATE_ENDS_PROPERTY[0]}')")
@@ -167,7 +166,7 @@ def test_rows_of_the_previous_version_are_repaired_at_the_start_and_then_merged_
     assert sessions.history(1).first().version == repaired_version, "nothing is left to mend"
 
     in_time = ("d", end._replace(end_reason=EndReason.REPORTED, ended_ms=T + 2_000))
-    rollup.merge(sessions, frame(spark, [in_time]), LOOKBACK_MS)
+    merge_changes(sessions, frame(spark, [in_time]))
     assert session_values(spark, location) == expected_values([*changes, in_time])
 
 
@@ -176,10 +175,10 @@ def test_a_merge_that_changes_nothing_rewrites_nothing(spark: SparkSession, tmp_
     empty_tables(spark, location, owner="test")
     sessions = location.delta_table(spark, SESSIONS)
     changes = frame(spark, random_changes(3, 20))
-    rollup.merge(sessions, changes, LOOKBACK_MS)
+    merge_changes(sessions, changes)
     merged = sessions.history(1).first()
     assert int(merged.operationMetrics["numTargetRowsInserted"]) > 0
-    rollup.merge(sessions, changes, LOOKBACK_MS)
+    merge_changes(sessions, changes)
     repeated = sessions.history(1).first()
     written = sum(int(repeated.operationMetrics[f"numTargetRows{kind}"]) for kind in ("Updated", "Inserted", "Deleted"))
     assert repeated.version == merged.version or written == 0

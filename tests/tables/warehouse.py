@@ -5,7 +5,8 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pyspark.sql import SparkSession
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.durations import DAY_MS, HOUR_MS
 from sessionization.spark.tables import rollup
@@ -15,6 +16,13 @@ from sessionization.spark.tables.location import TableLocation
 LOOKBACK_MS = rollup.lookback(7 * DAY_MS, 12 * HOUR_MS)
 """With the default settings."""
 _OWNER = "the owner of the copy"
+
+
+def merge_changes(sessions: DeltaTable, changes: DataFrame) -> None:
+    """Merge changes into `sessions`, as the query `rollup` does."""
+    oldest_ms = rollup.oldest_event_ms(changes)
+    if oldest_ms is not None:
+        rollup.merge(sessions, changes, rollup.search_since(oldest_ms, LOOKBACK_MS))
 
 
 def empty_tables(spark: SparkSession, location: TableLocation, *, owner: str) -> None:

@@ -279,9 +279,10 @@ def _write(spark: SparkSession, location: TableLocation, folded: DataFrame, say:
 def _merge(spark: SparkSession, location: TableLocation, folded: DataFrame, scope: ReplayScope, say: Say) -> None:
     upgrade_sessions(spark, location, say)
     lookback_ms = rollup.lookback(scope.limits.max_event_age_ms, scope.rules.session_timeout_ms)
+    since = rollup.search_since(scope.from_ms - lookback_ms, lookback_ms)
     sessions = location.delta_table(spark, SESSIONS)
     with explain_conflict(SESSIONS.name):
-        rollup.merge_folded(sessions, folded, lookback_ms)
+        rollup.merge_folded(sessions, folded, since)
     commit = sessions.history(1).first()
     assert commit is not None
     counts = commit.operationMetrics

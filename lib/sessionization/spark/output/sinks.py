@@ -67,6 +67,7 @@ _MERGED_COUNTS = (
     "count(*) AS rows_in",
     "count_if(change = 'started') AS opened",
     "count_if(change = 'ended' AND revision = 0 AND end_reason != 'orphaned') AS closed",
+    "min(unix_millis(coalesce(started_at, ended_at))) AS oldest_ms",
     _INGEST_INSTANTS,
 )
 FIRST_TABLE_BY_QUERY = {SESSIONIZE: SESSION_CHANGES, ARCHIVE: RAW_EVENTS}
@@ -258,7 +259,8 @@ class RollupSink(Sink):
         if counts.rows_in:
             if self.live is None or batch_id % COMPACT_EVERY_BATCHES == 0:
                 self._generate_code_for_many_rows(batch.sparkSession)
-            rollup.merge(self.context.location.delta_table(batch.sparkSession, SESSIONS), batch, self.lookback_ms)
+            since = rollup.search_since(counts.oldest_ms, self.lookback_ms)
+            rollup.merge(self.context.location.delta_table(batch.sparkSession, SESSIONS), batch, since)
         committed_ms = wall_clock_ms()
         self._count_live(batch.sparkSession, counts.opened - counts.closed)
         if batch_id % COMPACT_EVERY_BATCHES == COMPACT_EVERY_BATCHES - 1:

@@ -1,6 +1,6 @@
 """Folds changes into one row per session. Neither the order of the changes nor repetition alters the result."""
 
-from datetime import date
+from datetime import date, timedelta
 
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame
@@ -13,6 +13,7 @@ from sessionization.spark.tables.conflicts import retry_on_conflict
 LIVE_PART = "live"
 """The partition of `sessions` (column `_part`) that holds the live sessions; each ended one is in its day's partition."""
 
+_EPOCH = date(1970, 1, 1)
 _RANKS = " ".join(f"WHEN '{reason}' THEN {reason.rank}" for reason in EndReason)
 _RANK = f"CASE end_reason {_RANKS} ELSE 0 END"
 _FIRST_START = ("started_at", "account_id", "platform")
@@ -41,29 +42,20 @@ def fold_by_session(changes: DataFrame) -> DataFrame:
 
 
 @retry_on_conflict
-def merge(sessions: DeltaTable, changes: DataFrame, lookback_ms: int) -> None:
+def merge(sessions: DeltaTable, changes: DataFrame, since: str) -> None:
     """Merge changes into `sessions`, as `merge_folded` does.
 
     Retries a few times on a conflict, such as a concurrent deletion of old rows.
     """
-    merge_folded(sessions, fold_by_session(changes), lookback_ms)
+    merge_folded(sessions, fold_by_session(changes), since)
 
 
-def merge_folded(sessions: DeltaTable, folded: DataFrame, lookback_ms: int) -> None:
+def merge_folded(sessions: DeltaTable, folded: DataFrame, since: str) -> None:
     """Merge rows of `fold_by_session` into `sessions`; rows that would stay the same are not rewritten.
 
-    Looks for a session's row among the live ones, and in the days since the oldest session of `folded` less
-    `lookback_ms`. The cost depends on these days, not on the age of the table.
-
-    Args:
-        sessions: the table.
-        folded: the rows to merge.
-        lookback_ms: the event times of one session lie at most this far apart (`lookback`). An older row of the same
-            session id is taken for another session, and stays as it is.
+    Looks for a session's row among the live ones, and in the days from `since` on (`search_since`). The cost depends on
+    these days, not on the age of the table.
     """
-    oldest = folded.agg(F.min(_day(F.coalesce("started_at", "_shown_end.ended_at")))).collect()[0][0]
-    if oldest is None:
-        return
     merged = {
         "started_at": F.least("t.started_at", "s.started_at"),
         "_first_start": F.least("t._first_start", "s._first_start"),
@@ -75,7 +67,7 @@ def merge_folded(sessions: DeltaTable, folded: DataFrame, lookback_ms: int) -> N
     for name, value in merged.items():
         is_same &= value.eqNullSafe(F.col(f"t.{name}"))
     keys = {name: F.col(f"s.{name}") for name in ("device_id", "session_id")}
-    is_same_session = F.col("t._part") >= _first_day(oldest, lookback_ms)  # the live part is greater than any day
+    is_same_session = F.col("t._part") >= since  # the live part is greater than any day
     for name, key in keys.items():
         is_same_session &= F.col(f"t.{name}") == key
     (
@@ -87,14 +79,25 @@ def merge_folded(sessions: DeltaTable, folded: DataFrame, lookback_ms: int) -> N
     )
 
 
-def _first_day(oldest: str, lookback_ms: int) -> str:
-    day = date.fromisoformat(oldest).toordinal() - (1 + -(-lookback_ms // DAY_MS))
-    return date.fromordinal(max(day, 1)).isoformat()
+def search_since(oldest_ms: int, lookback_ms: int) -> str:
+    """The first day (UTC), as text, that may hold a row of a session whose message has the event time `oldest_ms`.
+
+    The event times of one session lie at most `lookback_ms` apart (`lookback`). An older row of the same session id is
+    taken for another session.
+    """
+    day = oldest_ms // DAY_MS - (1 + -(-lookback_ms // DAY_MS))
+    return (_EPOCH + timedelta(days=max(day, (date.min - _EPOCH).days))).isoformat()
 
 
 def lookback(max_event_age_ms: int, session_timeout_ms: int) -> int:
     """How far apart in event time the messages of one session may lie: a valid event is no older, a session no longer."""
     return max_event_age_ms + session_timeout_ms
+
+
+def oldest_event_ms(changes: DataFrame) -> int | None:
+    """The oldest event time that Starts and ends of sessions show; None without rows."""
+    oldest: int | None = changes.agg(F.min(F.unix_millis(F.coalesce("started_at", "ended_at")))).collect()[0][0]
+    return oldest
 
 
 def session_columns(folded: dict[str, Column]) -> dict[str, Column]:

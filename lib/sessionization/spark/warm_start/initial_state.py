@@ -97,8 +97,9 @@ def merge_recent_changes(context: JobContext) -> None:
     day = location.read(spark.read, SESSIONS).agg(since).collect()[0][0]
     if day is not None:
         changes = changes.where(F.col("change_date") >= F.lit(day).cast("date"))
-    lookback_ms = rollup.lookback(settings.max_event_age, settings.session_timeout)
-    rollup.merge(location.delta_table(spark, SESSIONS), changes, lookback_ms)
+    if (oldest_ms := rollup.oldest_event_ms(changes)) is not None:
+        first_day = rollup.search_since(oldest_ms, rollup.lookback(settings.max_event_age, settings.session_timeout))
+        rollup.merge(location.delta_table(spark, SESSIONS), changes, first_day)
 
 
 def seed_rows(spark: SparkSession, location: TableLocation, checkpoint: Checkpoint) -> DataFrame:
