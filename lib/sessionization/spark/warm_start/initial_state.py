@@ -113,15 +113,15 @@ def seed_rows(spark: SparkSession, location: TableLocation, checkpoint: Checkpoi
     changes = location.read(spark.read, SESSION_CHANGES)
     day = F.lit(changes.agg(F.max("change_date").cast("string")).collect()[0][0]).cast("date")
     newest_ms = changes.where(F.col("change_date") == day).agg(F.unix_millis(F.max("processed_at"))).collect()[0][0]
-    entries = _entries(location.read(spark.read, SESSIONS), newest_ms or 0, rules)
+    remembered = entries(location.read(spark.read, SESSIONS), newest_ms or 0, rules)
     return (
-        entries.withColumn(GROUPING_KEY, checkpoint.layout.grouping_key())
+        remembered.withColumn(GROUPING_KEY, checkpoint.layout.grouping_key())
         .groupBy(GROUPING_KEY)
         .agg(pack_seed(newest_ms or 0).alias("seed"))
     )
 
 
-def _entries(sessions: DataFrame, now_ms: int, rules: Rules) -> DataFrame:
+def entries(sessions: DataFrame, now_ms: int, rules: Rules) -> DataFrame:
     """Rows of `device_id`, `session_id` and `STATE_SCHEMA`, for all sessions that would still be in the state."""
     known = sessions.where("started_at IS NOT NULL").withColumn("since_ms", F.unix_millis("updated_at"))
     is_live = F.col("status") == "live"
