@@ -67,7 +67,7 @@ def test_past_days_become_one_file_each_and_no_row_is_lost(spark: SparkSession, 
     assert f"OPTIMIZE of {QUARANTINE.name} is done" in lines
     for table in (*TABLES, BACKFILL):
         retentions_ms = {retention_ms_of(location.properties(spark, table), key) for key in RETENTION_PROPERTIES}
-        assert retentions_ms == {6 * HOUR_MS if table is STREAM_PROGRESS else 8 * DAY_MS}
+        assert retentions_ms == {6 * HOUR_MS if table in {SESSIONS, STREAM_PROGRESS} else 8 * DAY_MS}
 
 
 def test_old_rows_are_deleted_without_being_read_and_a_day_is_compacted_once(

@@ -21,6 +21,7 @@ from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import BACKFILL, COMMON_PROPERTIES, TABLES, retention_properties
 
 LOCATION = TableLocation(catalog="main", schema="games")
+WITH_OWN_RETENTION = {"sessions", "stream_progress"}
 AS_CREATED = {table.name: dict(COMMON_PROPERTIES) | dict(table.properties) for table in TABLES}
 
 
@@ -87,9 +88,9 @@ def test_another_retention_of_files_and_log_is_set_before_anything_is_deleted() 
     for name, steps in by_table.items():
         verbs = [step.verb for step in steps]
         assert verbs == sorted(verbs), "ALTER, OPTIMIZE, VACUUM"
-        assert ("ALTER" in verbs) is (name != "stream_progress"), "which has a retention of its own"
-    assert by_table["sessions"][0].sql == (
-        "ALTER TABLE `main`.`games`.`sessions` SET TBLPROPERTIES ('delta.logRetentionDuration' = 'interval 337 hours', "
+        assert ("ALTER" in verbs) is (name not in WITH_OWN_RETENTION)
+    assert by_table["quarantine"][0].sql == (
+        "ALTER TABLE `main`.`games`.`quarantine` SET TBLPROPERTIES ('delta.logRetentionDuration' = 'interval 337 hours', "
         "'delta.deletedFileRetentionDuration' = 'interval 337 hours')"
     )
 
@@ -127,8 +128,8 @@ def test_a_table_without_a_known_retention_is_left_alone() -> None:
     ],
 )  # fmt: skip
 def test_a_retention_is_recognized_however_it_is_written(properties: dict[str, str], is_set: bool) -> None:  # noqa: FBT001
-    steps = planned_steps(properties=AS_CREATED | {"sessions": properties})
-    assert [step.table for step in steps if step.verb == "ALTER"] == ["sessions"] * is_set
+    steps = planned_steps(properties=AS_CREATED | {"quarantine": properties})
+    assert [step.table for step in steps if step.verb == "ALTER"] == ["quarantine"] * is_set
 
 
 class DatabricksError(PySparkException):

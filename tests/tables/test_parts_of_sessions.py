@@ -15,7 +15,15 @@ from sessionization.durations import DAY_MS, HOUR_MS
 from sessionization.spark.tables import rollup, upgrade
 from sessionization.spark.tables.creation import _create, create_tables
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import PART_CONSTRAINT, SESSIONS, TABLES, Table
+from sessionization.spark.tables.schemas import (
+    COMMON_PROPERTIES,
+    PART_CONSTRAINT,
+    RETENTION_PROPERTIES,
+    SESSIONS,
+    TABLES,
+    Table,
+    retention_ms_of,
+)
 from tests.tables.test_rollup import expected_values, frame, session_values
 from tests.tables.warehouse import LOOKBACK_MS, empty_tables, merge_changes
 from tests.whole_job.delta import live_files
@@ -152,6 +160,7 @@ def test_a_table_of_an_earlier_version_is_partitioned_once(
     assert detail.partitionColumns == ["_part"]
     assert {f"delta.constraints.{name}" for name, _ in SESSIONS.constraints} <= detail.properties.keys()
     assert detail.description == SESSIONS.comment
+    assert {retention_ms_of(detail.properties, key) for key in RETENTION_PROPERTIES} == {6 * HOUR_MS}
 
     with pytest.raises(Exception, match="part_of_status"):  # an earlier version would leave the part out
         location.append(rows.limit(1).withColumn("_part", F.lit(None).cast("string")), SESSIONS)
@@ -163,6 +172,7 @@ def _earlier_version() -> Table:
         columns=tuple(column for column in SESSIONS.columns if column.name != "_part"),
         constraints=tuple(constraint for constraint in SESSIONS.constraints if constraint != PART_CONSTRAINT),
         partitioned_by=(),
+        properties=(*SESSIONS.properties[:2], *COMMON_PROPERTIES),
     )
 
 

@@ -77,6 +77,12 @@ COMMON_PROPERTIES = (
     ("delta.deletedFileRetentionDuration", "interval 7 days"),
 )
 
+_REWRITTEN_ALL_THE_TIME = (
+    ("delta.logRetentionDuration", "interval 6 hours"),
+    ("delta.deletedFileRetentionDuration", "interval 6 hours"),
+)
+"""For tables with a commit every few seconds, whose history nobody reads: Delta lists and rewrites less."""
+
 _MESSAGE_COLUMNS = (
     Column("stream", "string", "pc_sessions or console_sessions", nullable=False),
     Column("partition", "int", "Kafka partition; null for files"),
@@ -167,7 +173,7 @@ SESSIONS = Table(
     # A MERGE reads the live sessions, and the days that hold one of its sessions.
     partitioned_by=("_part",),
     # A session that ends changes one row: without these its whole file would be written again.
-    properties=(("delta.enableDeletionVectors", "true"), LATE_ENDS_PROPERTY),
+    properties=(("delta.enableDeletionVectors", "true"), LATE_ENDS_PROPERTY, *_REWRITTEN_ALL_THE_TIME),
 )
 
 RAW_EVENTS = Table(
@@ -214,16 +220,16 @@ STREAM_PROGRESS = Table(
             "state_entries", "bigint", "sessionize: sessions remembered: live, closed, and Ends that wait for a Start"
         ),
     ),
-    # The job commits every ten seconds, and nobody reads the history.
-    properties=(
-        ("delta.logRetentionDuration", "interval 6 hours"),
-        ("delta.deletedFileRetentionDuration", "interval 6 hours"),
-    ),
+    properties=_REWRITTEN_ALL_THE_TIME,
 )
 
 TABLES = (SESSION_CHANGES, SESSIONS, RAW_EVENTS, QUARANTINE, STREAM_PROGRESS)
 
 BACKFILL = replace(
-    SESSIONS, name="sessions_backfill", comment="Sessions worked out anew by the job backfill", partitioned_by=()
+    SESSIONS,
+    name="sessions_backfill",
+    comment="Sessions worked out anew by the job backfill",
+    partitioned_by=(),
+    properties=(),
 )
 """Not in `TABLES`: the job backfill, not the stream, creates it."""

@@ -1,32 +1,51 @@
 """Brings a table `sessions` of an earlier version into the form of this version."""
 
+from collections.abc import Mapping
+
 from pyspark.sql import SparkSession
 
 from sessionization.say import Say
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.conflicts import retry_on_conflict
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import LATE_ENDS_PROPERTY, PART_CONSTRAINT, SESSIONS
+from sessionization.spark.tables.schemas import (
+    COMMON_PROPERTIES,
+    LATE_ENDS_PROPERTY,
+    PART_CONSTRAINT,
+    RETENTION_PROPERTIES,
+    SESSIONS,
+    retention_ms_of,
+)
 
 _PARTITIONS = 64
 """Each task sorts the rows of several days, and spills to disk what does not fit into memory."""
 
 
 def upgrade_sessions(spark: SparkSession, location: TableLocation, say: Say) -> None:
-    """Partition the table and update its late ends, where an earlier version wrote it.
+    """Partition the table, update its late ends, and shorten its history, where an earlier version wrote it.
 
     Each step is one commit, and is done again if it was cut off. The job of an earlier version can no longer write a
     table that was upgraded: the constraint on `_part` refuses its rows.
     """
-    _partition(spark, location, say)
-    _mark_late_ends_reported(spark, location)
+    properties = location.properties(spark, SESSIONS)
+    if f"delta.constraints.{PART_CONSTRAINT[0]}" not in properties:
+        _partition(spark, location, say)
+    name, value = LATE_ENDS_PROPERTY
+    if properties.get(name) != value:
+        _mark_late_ends_reported(spark, location)
+    shorter = {key: dict(SESSIONS.properties)[key] for key in RETENTION_PROPERTIES if _is_as_created(properties, key)}
+    if shorter:
+        _set_properties(spark, location, shorter)
+
+
+def _is_as_created(properties: Mapping[str, str], key: str) -> bool:
+    """Whether an earlier version set this retention; one that `maintain --retention` set stays."""
+    return retention_ms_of(properties, key) == retention_ms_of(dict(COMMON_PROPERTIES), key)
 
 
 @retry_on_conflict
 def _partition(spark: SparkSession, location: TableLocation, say: Say) -> None:
     name, condition = PART_CONSTRAINT
-    if f"delta.constraints.{name}" in location.properties(spark, SESSIONS):
-        return
     rows = location.read(spark.read, SESSIONS)
     if "_part" not in rows.columns:
         say("the table sessions is rewritten once, partitioned by day: that takes some seconds for a million sessions")
@@ -37,8 +56,12 @@ def _partition(spark: SparkSession, location: TableLocation, say: Say) -> None:
 @retry_on_conflict
 def _mark_late_ends_reported(spark: SparkSession, location: TableLocation) -> None:
     """Update the rows that show a late End as orphaned, once; see `schemas.LATE_ENDS_PROPERTY`."""
-    name, value = LATE_ENDS_PROPERTY
-    if location.properties(spark, SESSIONS).get(name) != value:
-        is_late = "end_reason = 'orphaned' AND started_at IS NOT NULL"
-        location.delta_table(spark, SESSIONS).update(is_late, {"end_reason": "'reported'"})
-        spark.sql(f"ALTER TABLE {location.sql_name(SESSIONS.name)} SET TBLPROPERTIES ('{name}' = '{value}')")
+    is_late = "end_reason = 'orphaned' AND started_at IS NOT NULL"
+    location.delta_table(spark, SESSIONS).update(is_late, {"end_reason": "'reported'"})
+    _set_properties(spark, location, dict([LATE_ENDS_PROPERTY]))
+
+
+@retry_on_conflict
+def _set_properties(spark: SparkSession, location: TableLocation, properties: Mapping[str, str]) -> None:
+    assignments = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+    spark.sql(f"ALTER TABLE {location.sql_name(SESSIONS.name)} SET TBLPROPERTIES ({assignments})")
