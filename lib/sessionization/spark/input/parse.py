@@ -110,10 +110,12 @@ def _quarantine_reason(limits: EventTimeLimits) -> Column:
 
 
 def _string_or_null(value: Column) -> Column:
+    """The field if it is a JSON string; null for 7 and for objects."""
     return F.when(F.schema_of_variant(value) == "STRING", F.try_variant_get(value, "$", "string"))
 
 
 def _bigint_or_null(field: str) -> Column:
+    """The field if it is a JSON integer of 64 bits; null for "7" and for 7.0."""
     value = F.col(f"_wire.{field}")
     return F.when(F.schema_of_variant(value) == "BIGINT", F.try_variant_get(value, "$", "bigint"))
 
