@@ -1,10 +1,17 @@
-"""All lists of the columns of `session_changes` name the same columns."""
+"""All lists of the columns of `session_changes`, of an event's fields and of the state's fields agree."""
 
 import re
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
-from sessionization.core.events import Change
-from sessionization.spark.operator.codec import OUTPUT_SCHEMA
+import pytest
+
+from sessionization.backfill import plain_reader
+from sessionization.core.events import Change, End, Event, Platform, Start, _sort_key
+from sessionization.ops import account_search, invariants
+from sessionization.spark.input import parse
+from sessionization.spark.operator.codec import OUTPUT_SCHEMA, STATE_SCHEMA
 from sessionization.spark.tables.schemas import SESSION_CHANGES
 from sessionization.spark.tables.views import DEVICE_TIMELINE
 from tests.whole_job.oracle import COLUMNS
@@ -32,3 +39,23 @@ def test_the_timeline_shows_every_column_that_a_reader_needs() -> None:
     shown = DEVICE_TIMELINE.sql.split("FROM (")[0]
     missing = [name for name in NAMES if not re.search(rf"\b{name}\b", shown)]
     assert missing == ["ingested_at", "change_date"]
+
+
+def test_the_erasure_knows_every_field_of_a_message() -> None:
+    assert set(re.findall(r"\w+", account_search._OTHER_KEYS)) == set(parse._WIRE_FIELDS) - {"psnAccountId"}
+
+
+def test_the_backfill_reads_every_column_of_an_event() -> None:
+    assert set(plain_reader._PLAIN_FIELDS) == set(parse.EVENT_COLUMNS) - {"platform", "ingested_ms"}
+
+
+def test_the_invariants_know_every_field_of_the_state() -> None:
+    assert set(STATE_SCHEMA.names) - {"status"} == invariants._ALL_FIELDS
+
+
+@pytest.mark.parametrize("event", [Start(1, 0, Platform.PC, 0), End(1, 0, Platform.PC, 0)], ids=["Start", "End"])
+def test_the_order_of_events_depends_on_every_field(event: Event) -> None:
+    """Otherwise a replay could take two events in another order."""
+    names = [field.name for field in fields(event)]
+    other: dict[str, Any] = dict.fromkeys(names, 9) | {"platform": Platform.CONSOLE, "account_id": "z"}
+    assert [name for name in names if _sort_key(replace(event, **{name: other[name]})) == _sort_key(event)] == []
