@@ -20,7 +20,15 @@ from sessionization.spark.input.parse import EventTimeLimits, parse
 from sessionization.spark.operator.codec import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import ArchiveSink, SinkContext, to_session_changes
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import BACKFILL, QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS, Table
+from sessionization.spark.tables.schemas import (
+    BACKFILL,
+    QUARANTINE,
+    RAW_EVENTS,
+    SESSION_CHANGES,
+    SESSIONS,
+    Table,
+    retention_properties,
+)
 from tests.checkpoint.test_folder import reopened
 from tests.output.test_sinks import a_change
 from tests.tables.warehouse import empty_tables, merge_changes
@@ -193,6 +201,8 @@ def test_an_erasure_removes_an_account_from_tables_and_files_and_leaves_others_u
     monkeypatch.setattr(ops, "StateReader", EmptyFakeState)
     spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
     try:
+        six_hours_later = ", ".join(f"'{name}' = '{value}'" for name, value in retention_properties(0))
+        spark.sql(f"ALTER TABLE {location.sql_name(SESSIONS.name)} SET TBLPROPERTIES ({six_hours_later})")
         properties = {table.name: location.properties(spark, table) for table in TABLES}
         for step in maintenance_steps(location, 1, dict.fromkeys(properties, 0), properties):
             spark.sql(step.sql)
