@@ -14,7 +14,7 @@ from pyspark.sql import Row
 from sessionization.command_line import parser
 from sessionization.durations import DAY_MS
 from sessionization.errors import ConfigurationError, MaintenanceError
-from sessionization.ops.maintain import RowRetention, Step, deletions, maintenance_steps, run_steps
+from sessionization.ops.maintain import Step, deletions, maintenance_steps, run_steps
 from sessionization.ops.maintenance_settings import MaintainSettings
 from sessionization.spark.tables.conflicts import explain_conflict, is_conflict
 from sessionization.spark.tables.location import TableLocation
@@ -43,8 +43,9 @@ def test_past_days_are_compacted_and_today_is_not() -> None:
 
 
 def test_whole_days_of_old_rows_are_deleted_and_no_row_of_sessions() -> None:
-    retention = RowRetention(heartbeats_ms=7 * DAY_MS, changes_ms=400 * DAY_MS, messages_ms=30 * DAY_MS - 1)
-    steps = deletions(LOCATION, retention, date(2026, 11, 25))
+    settings = parser.read_settings(MaintainSettings, ["--catalog=main", "--schema=games"])
+    settings = settings.model_copy(update={"message_retention": 30 * DAY_MS - 1})
+    steps = deletions(LOCATION, settings, date(2026, 11, 25))
     assert [(step.sql, step.rows) for step in steps] == [
         (
             "DELETE FROM `main`.`games`.`session_changes` WHERE change_date < '2026-11-18' AND change = 'heartbeat'",

@@ -59,7 +59,7 @@ def later(change: Change, by_ms: int) -> Change:
     return change._replace(processed_ms=change.processed_ms + by_ms)
 
 
-def told_again(seed: int) -> list[list[Change]]:
+def sent_again(seed: int) -> list[list[Change]]:
     """Merges over a week: sessions begin and end, and their messages come late, twice, or in the wrong order."""
     rng = random.Random(seed)
     merges: list[list[Change]] = [[] for _ in range(5)]
@@ -73,16 +73,16 @@ def told_again(seed: int) -> list[list[Change]]:
         )
         orphan = end._replace(started_ms=None, end_reason=EndReason.ORPHANED, ended_ms=started_ms + 12 * HOUR_MS)
         other_start = start._replace(started_ms=started_ms + rng.choice([-1, 1]) * rng.randrange(2 * DAY_MS))
-        told = rng.sample([start, end, orphan, other_start], rng.randint(1, 4))
-        for position, change in enumerate(told):
+        sent = rng.sample([start, end, orphan, other_start], rng.randint(1, 4))
+        for position, change in enumerate(sent):
             merges[position].append(later(change, position * DAY_MS))
-        merges[-1].append(later(rng.choice(told), 7 * DAY_MS))
+        merges[-1].append(later(rng.choice(sent), 7 * DAY_MS))
     return merges
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
-def test_messages_told_again_after_days_find_their_row(spark: SparkSession, location: TableLocation, seed: int) -> None:
-    merges = [changes for changes in told_again(seed) if changes]
+def test_messages_sent_again_after_days_find_their_row(spark: SparkSession, location: TableLocation, seed: int) -> None:
+    merges = [changes for changes in sent_again(seed) if changes]
     for changes in merges:
         merge(spark, location, *changes)
     assert session_values(spark, location) == expected_values([("d", change) for each in merges for change in each])
@@ -140,7 +140,7 @@ def test_a_table_of_an_earlier_version_is_partitioned_once(
         _create(spark, location, _earlier_version() if table is SESSIONS else table, "test")
     written = TableLocation(tmp_path / "written")
     empty_tables(spark, written, owner="test")
-    changes = [change for changes in told_again(3) for change in changes]
+    changes = [change for changes in sent_again(3) for change in changes]
     merge(spark, written, *changes)
     rows = written.read(spark.read, SESSIONS).drop("_part")
     location.append(rows, SESSIONS)

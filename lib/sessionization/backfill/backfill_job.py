@@ -213,7 +213,7 @@ def verify(sessions: DataFrame, folded: DataFrame, period_ms: tuple[int, int], s
     Raises `DifferenceError` where a session differs.
     """
     begin, end = (F.timestamp_millis(F.lit(ms)) for ms in period_ms)
-    compared = compare_sessions(sessions, to_session_rows(folded), begin, end).persist()
+    compared = compare_sessions(sessions, rollup.to_session_rows(folded), begin, end).persist()
     try:
         count = compared.count()
         different = compared.where("what != ''")
@@ -262,15 +262,8 @@ def compare_sessions(theirs: DataFrame, ours: DataFrame, begin: Column, end: Col
     return both.select("device_id", "session_id", what.alias("what"))
 
 
-def to_session_rows(folded: DataFrame) -> DataFrame:
-    """The columns of `sessions`, computed from folded rows."""
-    folded_columns = {name: F.col(name) for name in ("started_at", "_first_start", "_shown_end", "updated_at")}
-    columns = rollup.session_columns(folded_columns)
-    return folded.select(*(columns.get(name, F.col(name)).alias(name) for name in SESSIONS.column_names))
-
-
 def _write(spark: SparkSession, location: TableLocation, folded: DataFrame, say: Say) -> None:
-    location.overwrite(to_session_rows(folded), BACKFILL)
+    location.overwrite(rollup.to_session_rows(folded), BACKFILL)
     count = spark.sql(f"SELECT count(*) AS rows FROM {location.sql_name(BACKFILL.name)}").first()
     assert count is not None
     say(f"{count.rows:,} sessions are in {BACKFILL.name}")

@@ -21,7 +21,7 @@ from sessionization.spark.engine.session import has_session, job_session
 from sessionization.spark.engine.watchdog import explain_engine_death, watch_for_hang
 from sessionization.spark.input.kafka_source import check_topics, client_options
 from sessionization.spark.output import changes_topic
-from sessionization.spark.output.sinks import COMPACT_EVERY_BATCHES, compact
+from sessionization.spark.output.rollup_sink import COMPACT_EVERY_BATCHES, compact
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES
 from sessionization.stop_signals import stop_after

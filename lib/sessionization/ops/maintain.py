@@ -50,16 +50,7 @@ class Step:
         return self.sql.partition(" ")[0]
 
 
-@dataclass(frozen=True, slots=True)
-class RowRetention:
-    """How long the rows of the tables stay, in milliseconds."""
-
-    heartbeats_ms: int
-    changes_ms: int
-    messages_ms: int
-
-
-def deletions(location: TableLocation, retention: RowRetention, today: date) -> list[Step]:
+def deletions(location: TableLocation, settings: MaintainSettings, today: date) -> list[Step]:
     """The statements that delete whole days of old rows.
 
     Where a table is partitioned by the columns of a condition, the statement reads no row.
@@ -70,11 +61,11 @@ def deletions(location: TableLocation, retention: RowRetention, today: date) -> 
         sql = f"DELETE FROM {location.sql_name(table.name)} WHERE {day} < '{first_day}'{condition}"
         return Step(table.name, sql, f"{rows} before {first_day}")
 
-    changes_ms = retention.changes_ms
+    changes_ms = settings.change_retention
     return [
-        delete(SESSION_CHANGES, "change_date", retention.heartbeats_ms, "heartbeats", " AND change = 'heartbeat'"),
+        delete(SESSION_CHANGES, "change_date", settings.heartbeat_retention, "heartbeats", " AND change = 'heartbeat'"),
         delete(SESSION_CHANGES, "change_date", changes_ms, "changes"),
-        delete(RAW_EVENTS, "ingest_date", retention.messages_ms, "messages"),
+        delete(RAW_EVENTS, "ingest_date", settings.message_retention, "messages"),
         delete(QUARANTINE, "ingest_date", changes_ms, "messages"),
         delete(STREAM_PROGRESS, "processed_at", changes_ms, "rows"),
     ]
@@ -91,7 +82,7 @@ def maintenance_steps(
 
     `VACUUM` takes the age of deletable files from a table property, because not every runtime heeds `RETAIN`. Where the
     property differs, it is set first. The table's log gets the same retention: neither may outlast the other. A table
-    with its own retention (`stream_progress`) retains it.
+    with its own retention (`sessions`, `stream_progress`) retains it.
 
     Args:
         location: where the tables are.
@@ -114,8 +105,7 @@ def _table_steps(
     has_own_retention = any(key in RETENTION_PROPERTIES for key, _ in table.properties)
     wanted = dict(retention_properties(retention_ms))
     if not has_own_retention and any(retention_ms_of(found, key) != retention_ms_of(wanted, key) for key in wanted):
-        assignments = ", ".join(f"'{key}' = '{value}'" for key, value in wanted.items())
-        yield Step(table.name, f"ALTER TABLE {name} SET TBLPROPERTIES ({assignments})")
+        yield Step(table.name, location.set_properties_sql(table, wanted))
     if day := table.day_column:
         past_days = f"{day} >= date_sub(current_date(), {days}) AND {day} < current_date()"
         yield Step(table.name, f"OPTIMIZE {name} WHERE {past_days}")
@@ -137,8 +127,7 @@ def maintain(settings: MaintainSettings, say: Say, stop: threading.Event) -> Non
         failures = []
         if settings.checkpoints is not None:
             failures = _protect_backlog(spark, location, settings.checkpoints, retentions_ms, say)
-        retention = RowRetention(settings.heartbeat_retention, settings.change_retention, settings.message_retention)
-        old_rows = deletions(location, retention, utc(wall_clock_ms()).date())
+        old_rows = deletions(location, settings, utc(wall_clock_ms()).date())
         todo = [step for step in old_rows if step.table in retentions_ms]
         todo += maintenance_steps(location, settings.days, retentions_ms, found)
         failures += run_steps(todo, lambda sql: spark.sql(sql).collect(), say, stop)

@@ -34,7 +34,8 @@ from sessionization.spark.operator.processor import GROUPING_KEY, SessionProcess
 from sessionization.spark.output import changes_topic, real_time
 from sessionization.spark.output.keeping_up import KeepingUp
 from sessionization.spark.output.progress import BatchListener, BatchProgress, last_engine_progress
-from sessionization.spark.output.sinks import ArchiveSink, ChangesSink, RollupSink, Sink, SinkContext, StateSize
+from sessionization.spark.output.rollup_sink import RollupSink
+from sessionization.spark.output.sinks import ArchiveSink, ChangesSink, Sink, SinkContext, StateSize
 from sessionization.spark.output.state_entries import GroupEntryCounts
 from sessionization.spark.tables import rollup, schemas
 from sessionization.spark.warm_start.initial_state import NO_INITIAL_STATE, InitialState

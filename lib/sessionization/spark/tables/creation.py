@@ -27,7 +27,7 @@ def take_over(spark: SparkSession, location: TableLocation, owner: str) -> None:
     """Make `owner` the checkpoint that owns all tables. The previous owner is refused from then on."""
     for table in TABLES:
         if location.owner(spark, table) != owner:
-            spark.sql(f"ALTER TABLE {location.sql_name(table.name)} SET TBLPROPERTIES ('{OWNER_PROPERTY}' = '{owner}')")
+            spark.sql(location.set_properties_sql(table, {OWNER_PROPERTY: owner}))
 
 
 def create_tables(
@@ -57,8 +57,7 @@ def create_tables(
 def store_heartbeat(spark: SparkSession, location: TableLocation, heartbeat_ms: int) -> None:
     """Store the heartbeat interval in `sessions`, for the views; changes nothing where it is stored already."""
     if location.properties(spark, SESSIONS).get(HEARTBEAT_PROPERTY) != str(heartbeat_ms):
-        name = location.sql_name(SESSIONS.name)
-        spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('{HEARTBEAT_PROPERTY}' = '{heartbeat_ms}')")
+        spark.sql(location.set_properties_sql(SESSIONS, {HEARTBEAT_PROPERTY: str(heartbeat_ms)}))
 
 
 def _create_or_check(spark: SparkSession, location: TableLocation, table: Table, owner: str, may_create: bool) -> None:  # noqa: FBT001

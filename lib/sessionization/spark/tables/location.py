@@ -1,7 +1,7 @@
 """The location of the tables: how they are read, appended to and locked there."""
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,6 +94,11 @@ class TableLocation:
         """A table's properties, read from its metadata alone: `DESCRIBE DETAIL` would read the whole log."""
         rows = spark.sql(f"SHOW TBLPROPERTIES {self.sql_name(table.name)}").collect()
         return {row.key: row.value for row in rows}
+
+    def set_properties_sql(self, table: Table, properties: Mapping[str, str]) -> str:
+        """The statement that sets properties of a table; none of them may contain a quote."""
+        assignments = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+        return f"ALTER TABLE {self.sql_name(table.name)} SET TBLPROPERTIES ({assignments})"
 
     def owner(self, spark: SparkSession, table: Table) -> str | None:
         """The checkpoint whose queries write a table; None where something else created the table."""

@@ -9,10 +9,13 @@ from pyspark.sql import functions as F
 from sessionization.core.events import EndReason
 from sessionization.durations import DAY_MS
 from sessionization.spark.tables.conflicts import retry_on_conflict
+from sessionization.spark.tables.schemas import SESSIONS
 
 LIVE_PART = "live"
-"""The partition of `sessions` (column `_part`) that holds the live sessions; each ended one is in its day's partition."""
+"""The value of `_part`, which partitions `sessions`, of live sessions; ended ones have their day."""
 
+OLDEST_EVENT_MS = "min(unix_millis(coalesce(started_at, ended_at)))"
+"""SQL of an aggregate of changes: the oldest event time that Starts and ends of sessions show, for `search_since`."""
 _EPOCH = date(1970, 1, 1)
 _RANKS = " ".join(f"WHEN '{reason}' THEN {reason.rank}" for reason in EndReason)
 _RANK = f"CASE end_reason {_RANKS} ELSE 0 END"
@@ -90,13 +93,13 @@ def search_since(oldest_ms: int, lookback_ms: int) -> str:
 
 
 def lookback(max_event_age_ms: int, session_timeout_ms: int) -> int:
-    """How far apart in event time the messages of one session may lie: a valid event is no older, a session no longer."""
+    """How far apart the event times of one session may lie: a valid event is no older, and a session no longer."""
     return max_event_age_ms + session_timeout_ms
 
 
 def oldest_event_ms(changes: DataFrame) -> int | None:
-    """The oldest event time that Starts and ends of sessions show; None without rows."""
-    oldest: int | None = changes.agg(F.min(F.unix_millis(F.coalesce("started_at", "ended_at")))).collect()[0][0]
+    """`OLDEST_EVENT_MS` of changes; None without rows."""
+    oldest: int | None = changes.selectExpr(OLDEST_EVENT_MS).collect()[0][0]
     return oldest
 
 
@@ -123,6 +126,13 @@ def session_columns(folded: dict[str, Column]) -> dict[str, Column]:
         "revision": F.coalesce(end["revision"], F.lit(0)),
         "_part": _part(is_over, started_at, ended_at),
     }
+
+
+def to_session_rows(folded: DataFrame) -> DataFrame:
+    """The columns of `sessions`, computed from rows of `fold_by_session`."""
+    folded_columns = {name: F.col(name) for name in ("started_at", "_first_start", "_shown_end", "updated_at")}
+    columns = session_columns(folded_columns)
+    return folded.select(*(columns.get(name, F.col(name)).alias(name) for name in SESSIONS.column_names))
 
 
 def with_part(rows: DataFrame) -> DataFrame:

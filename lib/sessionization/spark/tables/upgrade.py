@@ -1,6 +1,6 @@
 """Brings a table `sessions` of an earlier version into the form of this version."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import SparkSession
 
@@ -33,9 +33,8 @@ def upgrade_sessions(spark: SparkSession, location: TableLocation, say: Say) -> 
     name, value = LATE_ENDS_PROPERTY
     if properties.get(name) != value:
         _mark_late_ends_reported(spark, location)
-    shorter = {key: dict(SESSIONS.properties)[key] for key in RETENTION_PROPERTIES if _is_as_created(properties, key)}
-    if shorter:
-        _set_properties(spark, location, shorter)
+    if as_created := [key for key in RETENTION_PROPERTIES if _is_as_created(properties, key)]:
+        _shorten_history(spark, location, as_created)
 
 
 def _is_as_created(properties: Mapping[str, str], key: str) -> bool:
@@ -58,10 +57,10 @@ def _mark_late_ends_reported(spark: SparkSession, location: TableLocation) -> No
     """Update the rows that show a late End as orphaned, once; see `schemas.LATE_ENDS_PROPERTY`."""
     is_late = "end_reason = 'orphaned' AND started_at IS NOT NULL"
     location.delta_table(spark, SESSIONS).update(is_late, {"end_reason": "'reported'"})
-    _set_properties(spark, location, dict([LATE_ENDS_PROPERTY]))
+    spark.sql(location.set_properties_sql(SESSIONS, dict([LATE_ENDS_PROPERTY])))
 
 
 @retry_on_conflict
-def _set_properties(spark: SparkSession, location: TableLocation, properties: Mapping[str, str]) -> None:
-    assignments = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
-    spark.sql(f"ALTER TABLE {location.sql_name(SESSIONS.name)} SET TBLPROPERTIES ({assignments})")
+def _shorten_history(spark: SparkSession, location: TableLocation, keys: Sequence[str]) -> None:
+    wanted = dict(SESSIONS.properties)
+    spark.sql(location.set_properties_sql(SESSIONS, {key: wanted[key] for key in keys}))

@@ -1,0 +1,101 @@
+"""The sink of the query `rollup`: it merges changes into `sessions`, and compacts the tables that the stream writes."""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from sessionization.clock import wall_clock_ms
+from sessionization.spark.engine.error_text import root_cause
+from sessionization.spark.engine.session import GENERATED_CODE_CONF
+from sessionization.spark.output.progress import BatchDetail, BatchProgress, delay_percentiles
+from sessionization.spark.output.sinks import INGEST_INSTANTS, Sink
+from sessionization.spark.tables import rollup
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS, STREAM_PROGRESS, Table
+
+_log = logging.getLogger(__name__)
+
+COMPACT_EVERY_BATCHES = 100
+GENERATE_CODE_ROWS = 200_000
+"""From so many rows in `sessions` on, a MERGE with generated code is faster, on two cores."""
+_MERGED_COUNTS = (
+    "count(*) AS rows_in",
+    "count_if(change = 'started') AS opened",
+    "count_if(change = 'ended' AND revision = 0 AND end_reason != 'orphaned') AS closed",
+    f"{rollup.OLDEST_EVENT_MS} AS oldest_ms",
+    INGEST_INSTANTS,
+)
+
+
+@dataclass
+class RollupSink(Sink):
+    """Merge Starts and ends into `sessions`; after every `COMPACT_EVERY_BATCHES` micro-batches compact the tables.
+
+    This query compacts because nothing waits for it, while a pause of the query that writes `session_changes`
+    would delay heartbeats. Where another job writes `session_changes`, that job compacts it, because a table in a
+    folder allows only one writer at a time.
+    """
+
+    lookback_ms: int
+    """How far apart in event time the messages of one session may lie (`rollup.lookback`)."""
+    compacts_changes: bool = True
+    live: int | None = field(default=None, init=False)
+
+    def _count_live(self, spark: SparkSession, increase: int) -> None:
+        """Update `live`: from the table after the first micro-batch of a run, then from the changes alone."""
+        if self.live is not None:
+            self.live += increase
+            return
+        try:
+            self.live = self.context.location.read(spark.read, SESSIONS).where("status = 'live'").count()
+        except (PySparkException, Py4JError) as error:  # such as a stop; the next micro-batch tries again
+            _log.info("live sessions could not be counted: %s", root_cause(str(error)))
+
+    def _generate_code_for_many_rows(self, spark: SparkSession) -> None:
+        """Let this query, which has a Spark session of its own, generate code once `sessions` is large."""
+        other = {name: value for name, value in GENERATED_CODE_CONF.items() if spark.conf.get(name) != value}
+        if other and self.context.location.read(spark.read, SESSIONS).count() >= GENERATE_CODE_ROWS:
+            for name, value in other.items():
+                spark.conf.set(name, value)
+
+    def write(self, batch: DataFrame, batch_id: int, began_ms: int) -> BatchProgress:
+        counts = batch.selectExpr(*_MERGED_COUNTS).first()
+        assert counts is not None
+        counted_ms = wall_clock_ms()
+        if counts.rows_in:
+            if self.live is None or batch_id % COMPACT_EVERY_BATCHES == 0:
+                self._generate_code_for_many_rows(batch.sparkSession)
+            since = rollup.search_since(counts.oldest_ms, self.lookback_ms)
+            rollup.merge(self.context.location.delta_table(batch.sparkSession, SESSIONS), batch, since)
+        committed_ms = wall_clock_ms()
+        self._count_live(batch.sparkSession, counts.opened - counts.closed)
+        if batch_id % COMPACT_EVERY_BATCHES == COMPACT_EVERY_BATCHES - 1:
+            tables = (SESSIONS, STREAM_PROGRESS)
+            compact(
+                batch.sparkSession,
+                self.context.location,
+                (SESSION_CHANGES, *tables) if self.compacts_changes else tables,
+            )
+        return BatchProgress(
+            query=self.context.query,
+            batch_id=batch_id,
+            processed_ms=began_ms,
+            rows_in=counts.rows_in,
+            batch_ms=committed_ms - began_ms,
+            latency=delay_percentiles(counts.ingested, committed_ms),
+            detail=BatchDetail(live=self.live, write_ms=max(0, committed_ms - counted_ms)),
+        )
+
+
+def compact(spark: SparkSession, location: TableLocation, tables: Iterable[Table]) -> None:
+    """Compact the small files of tables; stops at the first table that another transaction changes meanwhile."""
+    for table in tables:
+        try:
+            location.delta_table(spark, table).optimize().executeCompaction()
+        except (PySparkException, Py4JError) as error:  # such as a DELETE of the same files; a later call tries again
+            _log.warning("compaction of %s was put off: %s", table.name, root_cause(str(error)))
+            return

@@ -1,0 +1,54 @@
+"""The sink of `rollup` generates code for a large table, and the sinks write many rows with several tasks."""
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionization.spark.engine.session import GENERATED_CODE_CONF
+from sessionization.spark.operator.codec import OUTPUT_SCHEMA
+from sessionization.spark.output import rollup_sink, sinks
+from sessionization.spark.output.rollup_sink import RollupSink
+from sessionization.spark.output.sinks import SinkContext, to_session_changes
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import SESSION_CHANGES
+from tests.output.test_sinks import a_change, changes_sink
+from tests.tables.warehouse import LOOKBACK_MS, empty_tables
+from tests.whole_job.delta import live_files
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def location(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> TableLocation:
+    location = TableLocation(tmp_path_factory.mktemp("warehouse"))
+    empty_tables(spark, location, owner="ours")
+    return location
+
+
+def test_a_merge_generates_code_from_the_next_look_on_once_the_table_is_large(
+    spark: SparkSession, location: TableLocation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rollup_sink, "GENERATE_CODE_ROWS", 2)
+    of_the_query = spark.newSession()
+    sink = RollupSink(SinkContext(location, "rollup", "writer"), LOOKBACK_MS)
+
+    def merge(batch_id: int, session_id: int) -> bool:
+        changes = to_session_changes(of_the_query.createDataFrame([a_change(session_id=session_id)], OUTPUT_SCHEMA))
+        sink(changes, batch_id)
+        return all(of_the_query.conf.get(name) == value for name, value in GENERATED_CODE_CONF.items())
+
+    assert [merge(1, 1), merge(2, 2), merge(3, 3), merge(100, 4)] == [False, False, False, True]
+    assert spark.conf.get("spark.sql.codegen.wholeStage") == "false", "the other queries have sessions of their own"
+
+
+def test_many_rows_are_written_by_several_tasks(
+    spark: SparkSession, location: TableLocation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert location.warehouse is not None
+    rows = spark.sparkContext.parallelize([a_change(session_id=number) for number in range(4)], 4)
+    files = []
+    for batch_id, rows_per_task in enumerate((4, 2)):
+        monkeypatch.setattr(sinks, "ROWS_PER_TASK", rows_per_task)
+        before = len(live_files(location.warehouse / SESSION_CHANGES.name))
+        changes_sink(location, [])(spark.createDataFrame(rows, OUTPUT_SCHEMA), batch_id)
+        files.append(len(live_files(location.warehouse / SESSION_CHANGES.name)) - before)
+    assert files == [1, 2]
