@@ -65,12 +65,33 @@ def test_a_changed_pinned_option_is_refused_with_its_name_and_value(
 def test_expected_devices_determine_the_groups_of_a_new_checkpoint_only(tmp_path: Path) -> None:
     requested = replace(FIXED, device_groups=4_000)
     new = open_checkpoint(tmp_path, requested, RULES, retain_device_groups=True)
-    assert new.layout == StateLayout(4_000)
+    assert new.layout.device_groups == 4_000
     larger = replace(FIXED, device_groups=9_000)
-    assert open_checkpoint(tmp_path, larger, RULES, retain_device_groups=True).layout == StateLayout(4_000)
-    assert reopened(tmp_path, fixed=requested).layout == StateLayout(4_000)
+    assert open_checkpoint(tmp_path, larger, RULES, retain_device_groups=True).layout == new.layout
+    assert reopened(tmp_path, fixed=requested).layout == new.layout
     with pytest.raises(CheckpointError, match="--device-groups 4000, not 9000"):
         reopened(tmp_path, fixed=larger)
+
+
+def test_each_new_checkpoint_hashes_its_grouped_devices_with_a_key_of_its_own(tmp_path: Path) -> None:
+    """Otherwise device ids could be chosen so that all of them share a bucket."""
+    grouped = replace(FIXED, device_groups=8)
+    first, second = (reopened(tmp_path / name, fixed=grouped).layout for name in ("first", "second"))
+    assert len({first.hash_key, second.hash_key, ""}) == 3
+    assert reopened(tmp_path / "first", fixed=grouped).layout == read_checkpoint(tmp_path / "first").layout == first
+    assert first.hash_key not in repr(first)
+    assert reopened(tmp_path / "by device").layout == StateLayout()
+
+
+def test_a_checkpoint_without_a_hash_key_stays_without_one(tmp_path: Path) -> None:
+    grouped = replace(FIXED, device_groups=8)
+    reopened(tmp_path, fixed=grouped)
+    file = tmp_path / "layout.json"
+    content = json.loads(file.read_text())
+    del content["hash_key"]
+    file.write_text(json.dumps(content | {"state_version": 1}))
+    assert reopened(tmp_path, fixed=grouped).layout == StateLayout(8)
+    assert json.loads(file.read_text())["state_version"] == 1
 
 
 @pytest.mark.parametrize("groups", [None, 8])
@@ -242,11 +263,11 @@ def test_state_of_a_later_version_is_refused_before_any_file_changes(tmp_path: P
     fixed = replace(FIXED, device_groups=device_groups)
     reopened(tmp_path, fixed=fixed)
     layout = tmp_path / "layout.json"
-    layout.write_text(json.dumps(json.loads(layout.read_text()) | {"state_version": 2}))
+    layout.write_text(json.dumps(json.loads(layout.read_text()) | {"state_version": 3}))
     before = layout.read_bytes()
     for read in (lambda: reopened(tmp_path, SHORTER, fixed), lambda: read_checkpoint(tmp_path)):
         with pytest.raises(
-            CheckpointError, match=r"holds state of version 2, this one knows 1: .* nothing was touched"
+            CheckpointError, match=r"holds state of version 3, this one knows 2: .* nothing was touched"
         ):
             read()
     assert layout.read_bytes() == before

@@ -1,5 +1,7 @@
 """The hash of devices and grouping keys is the same in Python and in Spark."""
 
+from collections import Counter
+
 import pytest
 from pyspark.sql import SparkSession
 
@@ -12,9 +14,23 @@ DEVICES = ["pc-1", "", "Jos\u00e9", "\U0001f3ae", "a" * 256, *(f"d{number}" for 
 
 
 def test_spark_and_python_compute_the_same_hash_and_grouping_key(spark: SparkSession) -> None:
-    layouts = StateLayout(), StateLayout(1), StateLayout(32), StateLayout(1_000_000)
+    counts, keys = (1, 32, 1_000_000), ("", "0123456789abcdef")
+    grouped = [StateLayout(count, key) for count in counts for key in keys]
+    layouts = [StateLayout(), *grouped]
     rows = spark.createDataFrame([(device_id,) for device_id in DEVICES], "device_id string")
-    found = rows.select("device_id", key_hash_column("device_id"), *(layout.grouping_key() for layout in layouts))
-    for device_id, hash_value, *keys in found.collect():
+    columns = [layout.grouping_key() for layout in layouts] + [layout.bucket(64) for layout in grouped]
+    found = rows.select("device_id", key_hash_column("device_id"), *columns)
+    for device_id, hash_value, *places in found.collect():
         assert hash_value == key_hash(device_id)
-        assert keys == [layout.grouping_key_of(device_id) for layout in layouts]
+        expected_keys = [layout.grouping_key_of(device_id) for layout in layouts]
+        assert places == expected_keys + [layout.bucket_of(device_id, 64) for layout in grouped]
+
+
+def test_ids_of_one_bucket_are_spread_over_all_buckets_by_another_key() -> None:
+    """Ids that fill one bucket are found within seconds for a hash without a key."""
+    ids = [f"d{number}" for number in range(40_000)]
+    one_bucket = [device_id for device_id in ids if StateLayout(1).bucket_of(device_id, 64) == 7]
+    keyed = Counter(StateLayout(1, "secret").bucket_of(device_id, 64) for device_id in one_bucket)
+    assert len(one_bucket) > 500
+    assert len(keyed) == 64
+    assert max(keyed.values()) < 5 * len(one_bucket) / 64

@@ -31,6 +31,7 @@ from sessionization.spark.tables.schemas import (
     SESSIONS,
     STREAM_PROGRESS,
     TABLES,
+    UNUSED_FILES_RETENTION_MS,
     retention_ms_of,
 )
 from tests.checkpoint.test_folder import reopened
@@ -174,11 +175,11 @@ def test_maintenance_deletes_no_change_that_rollup_has_not_read(
     ops.maintain(settings, lines.append, threading.Event())
     assert "VACUUM of session_changes is done" in lines
     assert read() == ["unread", "unread too"]
-    assert lines[0] == "rollup is 8 days behind in session_changes: unused files and log are kept for 14d"
+    assert lines[0] == "rollup is 8 days behind in session_changes: unused files and log are kept for 12d"
 
     ops.maintain(settings, lines.append, threading.Event())
     retentions_ms = {retention_ms_of(location.properties(spark, SESSION_CHANGES), key) for key in RETENTION_PROPERTIES}
-    assert retentions_ms == {7 * DAY_MS}
+    assert retentions_ms == {7 * DAY_MS, UNUSED_FILES_RETENTION_MS}
     assert len(list(table.rglob("*.parquet"))) == 1, "what it has read goes"
 
 

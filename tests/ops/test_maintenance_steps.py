@@ -18,7 +18,13 @@ from sessionization.ops.maintain import Step, deletions, maintenance_steps, run_
 from sessionization.ops.maintenance_settings import MaintainSettings
 from sessionization.spark.tables.conflicts import explain_conflict, is_conflict
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import BACKFILL, COMMON_PROPERTIES, TABLES, retention_properties
+from sessionization.spark.tables.schemas import (
+    BACKFILL,
+    COMMON_PROPERTIES,
+    TABLES,
+    UNUSED_FILES_RETENTION_MS,
+    retention_properties,
+)
 
 LOCATION = TableLocation(catalog="main", schema="games")
 WITH_OWN_RETENTION = {"sessions", "stream_progress"}
@@ -26,7 +32,7 @@ AS_CREATED = {table.name: dict(COMMON_PROPERTIES) | dict(table.properties) for t
 
 
 def planned_steps(
-    retention_ms: int = 7 * DAY_MS, properties: Mapping[str, Mapping[str, str]] = AS_CREATED
+    retention_ms: int = UNUSED_FILES_RETENTION_MS, properties: Mapping[str, Mapping[str, str]] = AS_CREATED
 ) -> list[Step]:
     return maintenance_steps(LOCATION, 3, {table.name: retention_ms for table in TABLES}, properties)
 
@@ -97,7 +103,7 @@ def test_another_retention_of_files_and_log_is_set_before_anything_is_deleted() 
 
 
 def test_only_a_table_with_unread_rows_has_a_longer_retention_and_only_while_it_has_them() -> None:
-    longer = {table.name: 7 * DAY_MS for table in TABLES} | {"session_changes": 14 * DAY_MS}
+    longer = {table.name: UNUSED_FILES_RETENTION_MS for table in TABLES} | {"session_changes": 14 * DAY_MS}
     assert [step.table for step in maintenance_steps(LOCATION, 3, longer, AS_CREATED) if step.verb == "ALTER"] == [
         "session_changes"
     ]
@@ -108,23 +114,24 @@ def test_only_a_table_with_unread_rows_has_a_longer_retention_and_only_while_it_
 
 
 def test_the_table_of_the_backfill_is_cleaned_too() -> None:
-    known = {table.name: 7 * DAY_MS for table in (*TABLES, BACKFILL)}
+    known = {table.name: UNUSED_FILES_RETENTION_MS for table in (*TABLES, BACKFILL)}
     steps = maintenance_steps(LOCATION, 3, known, AS_CREATED | {BACKFILL.name: {}})
     assert [step.verb for step in steps if step.table == BACKFILL.name] == ["ALTER", "VACUUM"]
 
 
 def test_a_table_without_a_known_retention_is_left_alone() -> None:
-    known = {table.name: 7 * DAY_MS for table in TABLES if table.name != "session_changes"}
+    known = {table.name: UNUSED_FILES_RETENTION_MS for table in TABLES if table.name != "session_changes"}
     assert {step.table for step in maintenance_steps(LOCATION, 3, known, AS_CREATED)} == known.keys()
 
 
 @pytest.mark.parametrize(
     ("properties", "is_set"),
     [
-        ({"delta.logRetentionDuration": "interval 7 days"}, False),  # files: one week by default
-        ({"delta.logRetentionDuration": "interval 168 hours", "delta.deletedFileRetentionDuration": "INTERVAL 1 WEEK"}, False),
-        ({"delta.deletedFileRetentionDuration": "interval 7 days"}, True),  # the log: 30 days by default
-        ({"delta.logRetentionDuration": "interval 7 days 1 hour"}, True),
+        ({"delta.logRetentionDuration": "interval 7 days"}, True),  # files: one week by default
+        ({"delta.logRetentionDuration": "INTERVAL 1 WEEK", "delta.deletedFileRetentionDuration": "interval 2 days"}, False),
+        ({"delta.logRetentionDuration": "interval 168 hours", "delta.deletedFileRetentionDuration": "interval 48 hours"}, False),
+        ({"delta.deletedFileRetentionDuration": "interval 2 days"}, True),  # the log: 30 days by default
+        ({"delta.logRetentionDuration": "interval 7 days 1 hour", "delta.deletedFileRetentionDuration": "interval 2 days"}, True),
         ({}, True),
     ],
 )  # fmt: skip
@@ -226,7 +233,7 @@ def test_a_stop_skips_the_remaining_steps() -> None:
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        ("--catalog=main --schema=games --retention=6d", "--retention '6d' is too small: write at least 7d"),
+        ("--catalog=main --schema=games --retention=1d", "--retention '1d' is too small: write at least 2d"),
         ("--catalog=main", "go together"),
         ("", "one location"),
         ("--warehouse=w", "--warehouse needs --checkpoints"),

@@ -16,7 +16,6 @@ from sessionization.spark.tables import rollup, upgrade
 from sessionization.spark.tables.creation import _create, create_tables
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import (
-    COMMON_PROPERTIES,
     PART_CONSTRAINT,
     RETENTION_PROPERTIES,
     SESSIONS,
@@ -172,7 +171,7 @@ def _earlier_version() -> Table:
         columns=tuple(column for column in SESSIONS.columns if column.name != "_part"),
         constraints=tuple(constraint for constraint in SESSIONS.constraints if constraint != PART_CONSTRAINT),
         partitioned_by=(),
-        properties=(*SESSIONS.properties[:2], *COMMON_PROPERTIES),
+        properties=(*SESSIONS.properties[:2], *((key, "interval 7 days") for key in RETENTION_PROPERTIES)),
     )
 
 

@@ -4,11 +4,13 @@ Spark's logs say which files each micro-batch read, and its clock. The contract 
 reference implementation of the rules computes the changes.
 """
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import astuple, dataclass, field
 from datetime import UTC, datetime
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -125,9 +127,10 @@ _BUCKETS = 64
 class QuickReference(Reference):
     """A faster reference: it indexes the devices of a grouping key, and skips most work on devices without events."""
 
-    def __init__(self, rules: Rules, groups: int | None) -> None:
-        super().__init__(rules, (lambda device_id: device_id) if groups is None else partial(group_of, groups))
-        self._groups = groups
+    def __init__(self, rules: Rules, groups: int | None, hash_key: str = "") -> None:
+        key_of = (lambda device_id: device_id) if groups is None else partial(group_of, groups, hash_key=hash_key)
+        super().__init__(rules, key_of)
+        self._groups, self._hash_key = groups, hash_key
         self._known: defaultdict[str, dict[str, Device]] = defaultdict(dict)
         self._touched: defaultdict[str, dict[str, Device]] = defaultdict(dict)
 
@@ -137,7 +140,7 @@ class QuickReference(Reference):
         With groups, from one row per group, if all its devices are recent, to one more row for every bucket.
         """
         if self._groups is not None:
-            buckets = {_bucket_of(self._groups, device_id) for device_id in self.remembered}
+            buckets = {_bucket_of(self._groups, self._hash_key, device_id) for device_id in self.remembered}
             groups = {group for group, _ in buckets}
             return range(len(groups), len(groups) + len(buckets) + 1)
         devices = self.remembered.values()
@@ -180,15 +183,21 @@ class QuickReference(Reference):
         super()._set_timer(key)
 
 
-def group_of(groups: int, device_id: str) -> str:
+def group_of(groups: int, device_id: str, hash_key: str = "") -> str:
     """The grouping key of a device with `--device-groups`."""
-    return str(crc32(device_id.encode()) % groups)
+    return str(_device_hash(device_id, hash_key) % groups)
 
 
-def _bucket_of(groups: int, device_id: str) -> tuple[int, int]:
+def _bucket_of(groups: int, hash_key: str, device_id: str) -> tuple[int, int]:
     """The group and the bucket that store a device's sessions with `--device-groups`."""
-    bucket, group = divmod(crc32(device_id.encode()), groups)
+    bucket, group = divmod(_device_hash(device_id, hash_key), groups)
     return group, bucket % _BUCKETS
+
+
+def _device_hash(device_id: str, hash_key: str) -> int:
+    """As docs/state.md describes it; checkpoints of the first versions have no key."""
+    hashed = sha256((hash_key + device_id).encode()).hexdigest() if hash_key else device_id
+    return crc32(hashed.encode())
 
 
 def build_oracle(
@@ -212,7 +221,8 @@ def build_oracle(
     """
     oracle = Oracle(digest, groups)
     source = source or Files()
-    reference = QuickReference(rules, groups)
+    layout = json.loads((checkpoints / "layout.json").read_text(encoding="utf-8"))
+    reference = QuickReference(rules, groups, layout.get("hash_key", ""))
     if former is not None:
         session_rows_before = former.session_rows(former.changes)
         reference.begin_with(taken_over(session_rows_before, former.newest_ms, rules), former.newest_ms)

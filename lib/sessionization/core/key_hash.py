@@ -1,14 +1,16 @@
 """The hash that places devices in groups and buckets, and spreads the timers of grouping keys: CRC-32 of the UTF-8 text.
 
-State is stored by it, so it never changes for a checkpoint. `spark.checkpoint.state_layout.key_hash_column` is the same hash
-as a Spark column; a test compares the two.
+State is stored by it, so it never changes for a checkpoint. Whoever can choose device ids can choose ids of one CRC-32,
+and so fill one bucket. The hash of a device id therefore has a secret key, except in checkpoints of earlier versions.
+`spark.checkpoint.state_layout` has the same hashes as Spark columns; a test compares them.
 """
 
+from hashlib import sha256
 from zlib import crc32
 
 
 def key_hash(key: str) -> int:
-    """The hash of a device id or of a grouping key, from 0 to 2**32 - 1.
+    """The hash of a grouping key, from 0 to 2**32 - 1.
 
     >>> key_hash("pc-1")
     1897812012
@@ -16,11 +18,22 @@ def key_hash(key: str) -> int:
     return crc32(key.encode())
 
 
-def device_group(device_id: str, device_groups: int) -> int:
+def device_hash(device_id: str, hash_key: str) -> int:
+    """The hash of a device id: of its SHA-256 digest with the key before it; without a key of the device id itself.
+
+    >>> device_hash("pc-1", "")
+    1897812012
+    >>> device_hash("pc-1", "0123456789abcdef")
+    3537589781
+    """
+    return key_hash(sha256((hash_key + device_id).encode()).hexdigest() if hash_key else device_id)
+
+
+def device_group(device_hash: int, device_groups: int) -> int:
     """The group of a device: the remainder of its hash."""
-    return key_hash(device_id) % device_groups
+    return device_hash % device_groups
 
 
-def device_bucket(device_id: str, device_groups: int, buckets: int) -> int:
+def device_bucket(device_hash: int, device_groups: int, buckets: int) -> int:
     """The bucket of a device within its group: the quotient of its hash, for the remainder is the same in all of the group."""
-    return key_hash(device_id) // device_groups % buckets
+    return device_hash // device_groups % buckets

@@ -133,8 +133,7 @@ def _entry_checks(context: StateContext) -> dict[str, Column]:
         incomplete |= (status == name) & _any(*lacks_required, *has_others)
     is_at_home = F.col("grouping_key") == context.layout.grouping_key()
     if context.layout.device_groups is not None:
-        own_bucket = F.floor(key_hash_column("device_id") / context.layout.device_groups) % BUCKETS
-        is_at_home &= F.col("bucket").isin(RECENT) | (F.col("bucket") == own_bucket)
+        is_at_home &= F.col("bucket").isin(RECENT) | (F.col("bucket") == context.layout.bucket(BUCKETS))
     return {
         "an entry is live, closed or a pending end": status.isNull() | ~status.isin(*_REQUIRED_FIELDS),
         "an entry has all that its status needs and no more": incomplete,

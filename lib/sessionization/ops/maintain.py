@@ -182,7 +182,7 @@ def _protect_backlog(
 ) -> list[str]:
     """Extend the retention of `session_changes` over the rollup's backlog; skip the table if the backlog is unknown."""
     name = SESSION_CHANGES.name
-    newest_version = location.delta_table(spark, SESSION_CHANGES).history(1).collect()[0].version
+    newest_version = location.newest_version(spark, SESSION_CHANGES)
     merged_ms = (
         location.read(spark.read, SESSIONS).agg(F.unix_millis(F.max("updated_at")).alias("at_ms")).collect()[0].at_ms
     )

@@ -13,8 +13,9 @@ from sessionization.settings.kafka_options import (
     parse_kafka_options,
 )
 from sessionization.settings.table_location_settings import TableLocationSettings
+from sessionization.spark.tables.schemas import UNUSED_FILES_RETENTION_MS
 
-_SAFE_MS = 7 * DAY_MS
+_LEAST_MS = 7 * DAY_MS
 
 
 class MaintainSettings(TableLocationSettings):
@@ -29,19 +30,19 @@ class MaintainSettings(TableLocationSettings):
         None, description="the --checkpoints of the sessionize job: what its queries have not read is kept"
     )
     days: int = Field(3, ge=1, le=10_000, description="compact this many days before today, of tables kept by day")
-    retention: Annotated[Duration, Field(ge=_SAFE_MS)] = Field(
-        _SAFE_MS,
-        description="delete unused files, and the tables' log, when older than this; "
+    retention: Annotated[Duration, Field(ge=UNUSED_FILES_RETENTION_MS)] = Field(
+        UNUSED_FILES_RETENTION_MS,
+        description="delete unused files when older than this, and the tables' log when older than this and 7 days; "
         "a reader that is further behind would miss them. "
         "With --checkpoints what rollup has not read is kept, however old",
     )
     heartbeat_retention: Annotated[Duration, Field(ge=DAY_MS)] = Field(
         7 * DAY_MS, description="delete heartbeats of days that are older than this from session_changes"
     )
-    change_retention: Annotated[Duration, Field(ge=_SAFE_MS)] = Field(
+    change_retention: Annotated[Duration, Field(ge=_LEAST_MS)] = Field(
         400 * DAY_MS, description="the same for all changes, and for the rows of quarantine and stream_progress"
     )
-    message_retention: Annotated[Duration, Field(ge=_SAFE_MS)] = Field(
+    message_retention: Annotated[Duration, Field(ge=_LEAST_MS)] = Field(
         30 * DAY_MS,
         description="the same for the messages in raw_events; the job backfill needs them to compute a day again",
     )

@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 from sessionization.core.session_state import RulesInForce
+from sessionization.spark.checkpoint.backlog import first_unread_version
 from sessionization.spark.checkpoint.folder import ARCHIVE, QUERIES, ROLLUP, SESSIONIZE
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.engine.session import use_scheduler_pool
@@ -113,7 +114,12 @@ class Pipeline:
     def _start_rollup(self) -> None:
         settings = self._settings
         lookback_ms = rollup.lookback(settings.max_event_age, settings.session_timeout)
-        sink = RollupSink(self._sink_context(ROLLUP), lookback_ms, compacts_changes=settings.sink != "kafka")
+        sink = RollupSink(
+            self._sink_context(ROLLUP),
+            lookback_ms,
+            compacts_changes=settings.sink != "kafka",
+            first_unread=partial(first_unread_version, self._checkpoint.folder),
+        )
         self._start_writing(ROLLUP, self._unmerged_changes(), sink)
 
     def _start_sessionize(self, wake: WakeUp | None) -> None:
@@ -150,6 +156,8 @@ class Pipeline:
 
     def _unmerged_changes(self) -> DataFrame:
         reader = self._spark.readStream.option("skipChangeCommits", "true")
+        if (version := self._initial_state.changes_version) is not None:
+            reader = reader.option("startingVersion", version)  # the engine heeds it in a new checkpoint alone
         return self._context.location.read(reader, schemas.SESSION_CHANGES).where("change != 'heartbeat'")
 
     def _publisher(self) -> Callable[[DataFrame], None] | None:

@@ -99,6 +99,21 @@ def has_unmerged_changes(checkpoints: Path, has_append_since: Callable[[int], bo
     return reads_first_snapshot or has_append_since(version)
 
 
+def first_unread_version(checkpoints: Path) -> int | None:
+    """Return the first version of `session_changes` that the rollup has not read, as far as it has committed.
+
+    None before its first commit, and while it reads the table as it was at its first start. Raises `CheckpointError`
+    where the checkpoint cannot be read.
+    """
+    query = checkpoints / ROLLUP
+    with _as_checkpoint_error(checkpoints):
+        batch_id = newest_committed_batch(query)
+        if batch_id < 0:
+            return None
+        position = read_started_batch(query, batch_id).sources[0]
+        return None if position["isStartingVersion"] else int(position["reservoirVersion"])
+
+
 def retention_covering_backlog_ms(retention_ms: int, behind_ms: int) -> int:
     """Return how long to retain the files and the log of `session_changes`: a multiple of `retention_ms`.
 

@@ -1,15 +1,14 @@
-"""The layout file, which lies next to Spark's own logs in a checkpoint folder, and the changes that it allows."""
+"""A checkpoint folder: Spark's own logs, a layout file next to them, and the changes that these allow."""
 
 import json
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
-from uuid import uuid4
+from typing import Self
 
 from sessionization.clock import wall_clock_ms
-from sessionization.core.session_state import Rules, RulesInForce
+from sessionization.core.session_state import Rules
 from sessionization.errors import CheckpointError, ConfigurationError
-from sessionization.files import write_atomically
+from sessionization.spark.checkpoint.layout_file import LAYOUT_FILE, SINK_TABLES, StoredLayout, unreadable_layout
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.checkpoint.spark_logs import (
     newest_committed_batch,
@@ -17,36 +16,24 @@ from sessionization.spark.checkpoint.spark_logs import (
     read_started_batch,
     remove_partial_first_entry,
 )
-from sessionization.spark.checkpoint.state_layout import StateLayout
 
-LAYOUT_FILE = "layout.json"
 SESSIONIZE = "sessionize"
 ARCHIVE = "archive"
 ROLLUP = "rollup"
 QUERIES = (SESSIONIZE, ARCHIVE, ROLLUP)
-SINK_TABLES = "tables"
-_STATE_VERSION = 1
-"""The version of the state's layout. A field added at the end leaves it as it is (docs/state.md)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint(StoredLayout):
     """A checkpoint folder that is safe to use with the given settings."""
 
     folder: Path
-    id: str
-    created_ms: int
-    pinned: PinnedSettings
-    in_force: RulesInForce
-    layout: StateLayout
     is_used: bool
-    is_warm: bool = False
-    """True if this checkpoint was, or will be, seeded from another checkpoint's tables.
 
-    Stored right before the tables are taken over.
-    """
-    sink: str = SINK_TABLES
-    """The `--sink` of the newest micro-batch's changes; the tables, if an older version wrote the checkpoint."""
+    @classmethod
+    def with_layout(cls, folder: Path, stored: StoredLayout) -> Self:
+        layout = {field.name: getattr(stored, field.name) for field in fields(StoredLayout)}
+        return cls(folder=folder, is_used=_is_used(folder), **layout)
 
     @property
     def is_taking_over(self) -> bool:
@@ -106,7 +93,7 @@ class Checkpoint:
         try:
             found = json.loads(file.read_bytes())["id"] if file.exists() else None
         except (OSError, ValueError, LookupError, TypeError) as error:
-            raise _not_readable(file, error) from error
+            raise unreadable_layout(self.folder, error) from error
         if found == self.id:
             return
         if self.is_used:
@@ -114,7 +101,7 @@ class Checkpoint:
                 f"--checkpoints {self.folder} was {self.id} and is now {found}: restore it, and start one job at a time"
             )
             raise CheckpointError(msg)
-        _save(self)
+        self.write(self.folder)
 
     def save_as_warm(self) -> None:
         """Store that this checkpoint is seeded from the tables' sessions.
@@ -125,7 +112,7 @@ class Checkpoint:
 
         Raises `ConfigurationError` where the folder cannot be written.
         """
-        _save(self)
+        self.write(self.folder)
 
     def with_sink(self, sink: str) -> "Checkpoint":
         """Send the changes of future micro-batches to `sink`, and store that; called after all other checks.
@@ -148,7 +135,7 @@ class Checkpoint:
             )
             raise CheckpointError(msg)
         changed = replace(self, sink=sink)
-        _save(changed)
+        changed.write(self.folder)
         return changed
 
     def writer_id(self, query: str) -> str:
@@ -180,12 +167,9 @@ def open_checkpoint(
         msg = f"--checkpoints {folder} holds queries but no {LAYOUT_FILE}: restore that file, or give a new folder"
         raise CheckpointError(msg)
     if stored_layout is None:
-        layout = StateLayout(pinned.device_groups)
-        checkpoint = Checkpoint(
-            folder, uuid4().hex, wall_clock_ms(), pinned, RulesInForce(rules), layout, is_used=False
-        )
+        checkpoint = Checkpoint.with_layout(folder, StoredLayout.new(pinned, rules))
     else:
-        checkpoint = _parse_layout(folder, stored_layout)
+        checkpoint = Checkpoint.with_layout(folder, StoredLayout.parse(folder, stored_layout))
         if retain_device_groups:
             pinned = replace(pinned, device_groups=checkpoint.pinned.device_groups)
         if checkpoint.sink == SINK_TABLES:  # no replay can involve the old topic, so another is allowed
@@ -199,7 +183,7 @@ def open_checkpoint(
         checkpoint = replace(checkpoint, in_force=checkpoint.in_force.change_to(rules, last_ms))
     for query in QUERIES:
         remove_partial_first_entry(folder / query)
-    _save(checkpoint)
+    checkpoint.write(folder)
     return replace(checkpoint, is_warm=True) if warm and not checkpoint.is_used else checkpoint
 
 
@@ -212,43 +196,13 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     folder = folder.absolute()
     file = folder / LAYOUT_FILE
     try:
-        layout = file.read_bytes()
+        content = file.read_bytes()
     except FileNotFoundError as error:
         msg = f"--checkpoints {folder} holds no {LAYOUT_FILE}: give the folder that the sessionize job was given"
         raise CheckpointError(msg) from error
     except OSError as error:
-        raise _not_readable(file, error) from error
-    return _parse_layout(folder, layout)
-
-
-def _parse_layout(folder: Path, layout: bytes) -> Checkpoint:
-    """Read a checkpoint from the bytes of its layout file; raises `CheckpointError` where that is impossible."""
-    try:
-        return _from_layout(folder, json.loads(layout))
-    except (ValueError, LookupError, TypeError) as error:
-        raise _not_readable(folder / LAYOUT_FILE, error) from error
-
-
-def _from_layout(folder: Path, layout: dict[str, Any]) -> Checkpoint:
-    pinned = PinnedSettings(**layout["fixed"])
-    _refuse_other_state_version(folder, layout, pinned)
-    previous = Rules(**layout["previous_rules"]) if layout["previous_rules"] else None
-    return Checkpoint(
-        folder=folder,
-        id=str(layout["id"]),
-        created_ms=int(layout.get("begun_ms", 0)),
-        pinned=pinned,
-        in_force=RulesInForce(Rules(**layout["rules"]), previous, layout["previous_until_ms"]),
-        layout=StateLayout(pinned.device_groups),
-        is_used=_is_used(folder),
-        is_warm=bool(layout.get("is_warm")),
-        sink=str(layout.get("sink", SINK_TABLES)),
-    )
-
-
-def _not_readable(file: Path, error: Exception) -> CheckpointError:
-    msg = f"{file} is not readable ({error}): restore it from a backup; without it the checkpoint cannot be checked"
-    return CheckpointError(msg)
+        raise unreadable_layout(folder, error) from error
+    return Checkpoint.with_layout(folder, StoredLayout.parse(folder, content))
 
 
 def _refuse_other_settings(folder: Path, stored: PinnedSettings, wanted: PinnedSettings) -> None:
@@ -261,20 +215,6 @@ def _refuse_other_settings(folder: Path, stored: PinnedSettings, wanted: PinnedS
             raise CheckpointError(msg)
 
 
-def _refuse_other_state_version(folder: Path, layout: dict[str, Any], stored: PinnedSettings) -> None:
-    """Refuse state that this version would misread: of a later version, or device groups without a version."""
-    version = layout.get("state_version", 0 if stored.device_groups is not None else _STATE_VERSION)
-    if version == _STATE_VERSION:
-        return
-    other_version = f"state of version {version}, this one knows {_STATE_VERSION}"
-    found = "device groups as no version since lays them out" if version == 0 else other_version
-    msg = (
-        f"--checkpoints {folder} holds {found}: deploy the version that created it, or begin a new folder with "
-        "--from-sessions; nothing was touched"
-    )
-    raise CheckpointError(msg)
-
-
 def _last_micro_batch_ms(query: Path) -> int | None:
     """Return the clock of the newest started micro-batch; None before the first."""
     batch_id = newest_started_batch(query)
@@ -283,33 +223,3 @@ def _last_micro_batch_ms(query: Path) -> int | None:
 
 def _is_used(folder: Path) -> bool:
     return any(newest_started_batch(folder / query) >= 0 for query in QUERIES)
-
-
-def _save(checkpoint: Checkpoint) -> None:
-    """Write the layout file; raises `ConfigurationError` where the folder cannot be written."""
-    in_force = checkpoint.in_force
-    # Defaults are left out: an older version rejects newer options, but behaves as their defaults say.
-    defaults = {field.name: field.default for field in fields(PinnedSettings)}
-    pinned = {name: value for name, value in asdict(checkpoint.pinned).items() if value != defaults[name]}
-    content = {
-        "id": checkpoint.id,
-        "begun_ms": checkpoint.created_ms,
-        "state_version": _STATE_VERSION,
-        "is_warm": checkpoint.is_warm,
-        "fixed": pinned,
-        "rules": asdict(in_force.rules),
-        "previous_rules": asdict(in_force.previous) if in_force.previous is not None else None,
-        "previous_until_ms": in_force.previous_until_ms,
-    }
-    if checkpoint.sink == SINK_TABLES:
-        pinned.pop("output_topic", None)
-    else:
-        content["sink"] = checkpoint.sink
-    try:
-        write_atomically(checkpoint.folder / LAYOUT_FILE, json.dumps(content, indent=2))
-    except OSError as error:
-        msg = (
-            f"--checkpoints {checkpoint.folder} cannot be written ({error.strerror}): "
-            "give a folder that this user can write"
-        )
-        raise ConfigurationError(msg) from error

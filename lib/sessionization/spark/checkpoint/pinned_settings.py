@@ -57,7 +57,7 @@ def explain_ignored_devices(settings: SessionizeSettings, checkpoints: Path, lay
     """Explain that `--expected-devices` is ignored if the checkpoint has another layout; otherwise return None."""
     devices = settings.expected_devices
     wanted = StateLayout(device_groups_for(devices))
-    if devices is None or wanted == layout:
+    if devices is None or wanted.device_groups == layout.device_groups:
         return None
     return (
         f"--expected-devices {devices} is ignored: --checkpoints {checkpoints} keeps its state {layout}, not {wanted}; "

@@ -1,11 +1,11 @@
 """The layout of the operator's state: one device per grouping key, or a group of devices."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from sessionization.core.key_hash import device_group
+from sessionization.core.key_hash import device_bucket, device_group, device_hash
 
 _DEVICES_PER_GROUP = 4_000
 _MIN_GROUPED_DEVICES = 2_000
@@ -16,10 +16,12 @@ _MIN_GROUPS = 32
 class StateLayout:
     """The devices under one grouping key: one device, or with `device_groups` all devices of one hash group.
 
-    The layout of a checkpoint never changes (docs/adr/0003-device-grouping.md).
+    The layout of a checkpoint never changes (docs/adr/0003-device-grouping.md). `hash_key` is the secret key of the hash
+    that places devices in groups and buckets; a checkpoint of an earlier version has none.
     """
 
     device_groups: int | None = None
+    hash_key: str = field(default="", repr=False)
 
     def __str__(self) -> str:
         return "by device" if self.device_groups is None else f"in {self.device_groups:,} device groups"
@@ -28,11 +30,29 @@ class StateLayout:
         """Return the grouping key of an event as text, from the column `device_id`."""
         if self.device_groups is None:
             return F.col("device_id")
-        return (key_hash_column("device_id") % self.device_groups).cast("string")
+        return (self._device_hash() % self.device_groups).cast("string")
 
     def grouping_key_of(self, device_id: str) -> str:
         """Return the grouping key of a device, as `grouping_key` computes it."""
-        return device_id if self.device_groups is None else str(device_group(device_id, self.device_groups))
+        if self.device_groups is None:
+            return device_id
+        return str(device_group(device_hash(device_id, self.hash_key), self.device_groups))
+
+    def bucket(self, buckets: int) -> Column:
+        """Return the bucket of a device within its group, from the column `device_id`."""
+        assert self.device_groups is not None
+        return F.floor(self._device_hash() / self.device_groups) % buckets
+
+    def bucket_of(self, device_id: str, buckets: int) -> int:
+        """Return the bucket of a device within its group, as `bucket` computes it."""
+        assert self.device_groups is not None
+        return device_bucket(device_hash(device_id, self.hash_key), self.device_groups, buckets)
+
+    def _device_hash(self) -> Column:
+        """Return `core.key_hash.device_hash` of the column `device_id`."""
+        if not self.hash_key:
+            return key_hash_column("device_id")
+        return F.crc32(F.sha2(F.concat(F.lit(self.hash_key), F.col("device_id")).cast("binary"), 256).cast("binary"))
 
 
 def key_hash_column(column: str) -> Column:

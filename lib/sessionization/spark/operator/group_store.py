@@ -7,8 +7,8 @@ import orjson
 from pyspark.sql.streaming import StatefulProcessorHandle
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from sessionization.core.key_hash import device_bucket
 from sessionization.core.session_state import Sessions
+from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.operator.codec import decode_entries, encode_entries, has_live, live_if_only_beating
 from sessionization.spark.operator.session_store import (
     STATE_NAME,
@@ -47,8 +47,8 @@ class GroupStore(SessionStore):
     a live session, so an event seldom reads other buckets to set the timer.
     """
 
-    def __init__(self, handle: StatefulProcessorHandle, device_groups: int) -> None:
-        self._device_groups = device_groups
+    def __init__(self, handle: StatefulProcessorHandle, layout: StateLayout) -> None:
+        self._layout = layout
         self._buckets = handle.getMapState(STATE_NAME, StructType([_BUCKET]), _BUCKET_VALUE)
         self.select_key("")
 
@@ -163,8 +163,7 @@ class GroupStore(SessionStore):
         self._buckets.updateValue((bucket,), (orjson.dumps(devices).decode(),))
 
     def _bucket_of(self, device_id: str) -> int:
-        """Return a device's bucket: the hash's remainder picks the group, so its quotient picks the bucket."""
-        return device_bucket(device_id, self._device_groups, BUCKETS)
+        return self._layout.bucket_of(device_id, BUCKETS)
 
 
 def _parse_bucket(key: str, text: str) -> dict[str, Any]:

@@ -216,7 +216,7 @@ class SessionProcessor(StatefulProcessor):
 
 
 def _open_store(layout: StateLayout, handle: StatefulProcessorHandle) -> SessionStore:
-    return DeviceStore(handle) if layout.device_groups is None else GroupStore(handle, layout.device_groups)
+    return DeviceStore(handle) if layout.device_groups is None else GroupStore(handle, layout)
 
 
 def _reduce_garbage_collection() -> None:

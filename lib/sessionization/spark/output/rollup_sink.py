@@ -1,7 +1,7 @@
 """The sink of the query `rollup`: it merges changes into `sessions`, and compacts the tables that the stream writes."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from py4j.protocol import Py4JError
@@ -9,13 +9,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.clock import wall_clock_ms
+from sessionization.errors import CheckpointError
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.engine.session import GENERATED_CODE_CONF
 from sessionization.spark.output.progress import BatchDetail, BatchProgress, delay_percentiles
 from sessionization.spark.output.sinks import INGEST_INSTANTS, Sink
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS, STREAM_PROGRESS, Table
+from sessionization.spark.tables.log_cleanup import delete_old_log_entries
+from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS, STREAM_PROGRESS, TABLES, Table
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +45,8 @@ class RollupSink(Sink):
     lookback_ms: int
     """How far apart in event time the messages of one session may lie (`rollup.lookback`)."""
     compacts_changes: bool = True
+    first_unread: Callable[[], int | None] = lambda: None
+    """The first version of `session_changes` that this query may still read; None if that is not known."""
     live: int | None = field(default=None, init=False)
 
     def _count_live(self, spark: SparkSession, increase: int) -> None:
@@ -74,12 +78,7 @@ class RollupSink(Sink):
         committed_ms = wall_clock_ms()
         self._count_live(batch.sparkSession, counts.opened - counts.closed)
         if batch_id % COMPACT_EVERY_BATCHES == COMPACT_EVERY_BATCHES - 1:
-            tables = (SESSIONS, STREAM_PROGRESS)
-            compact(
-                batch.sparkSession,
-                self.context.location,
-                (SESSION_CHANGES, *tables) if self.compacts_changes else tables,
-            )
+            self._maintain(batch.sparkSession)
         return BatchProgress(
             query=self.context.query,
             batch_id=batch_id,
@@ -89,6 +88,17 @@ class RollupSink(Sink):
             latency=delay_percentiles(counts.ingested, committed_ms),
             detail=BatchDetail(live=self.live, write_ms=max(0, committed_ms - counted_ms)),
         )
+
+    def _maintain(self, spark: SparkSession) -> None:
+        """Compact the tables that the stream writes all the time, and clean up the logs of all."""
+        location, tables = self.context.location, (SESSIONS, STREAM_PROGRESS)
+        compact(spark, location, (SESSION_CHANGES, *tables) if self.compacts_changes else tables)
+        try:
+            first_unread = self.first_unread()
+        except CheckpointError as error:
+            _log.warning("the logs were not cleaned up: %s", error)
+            return
+        delete_old_log_entries(spark, location, TABLES, first_unread)
 
 
 def compact(spark: SparkSession, location: TableLocation, tables: Iterable[Table]) -> None:

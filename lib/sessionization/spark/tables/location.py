@@ -4,11 +4,13 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Protocol, Self
 
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamReader
 
 from sessionization.errors import CheckpointError, ConfigurationError
@@ -167,13 +169,30 @@ class TableLocation:
         written = ((row.userMetadata or "").rpartition(" ") for row in commits)
         return max((int(batch_id) for writer, _, batch_id in written if writer == writer_id), default=-1)
 
+    def newest_version(self, spark: SparkSession, table: Table) -> int:
+        return int(self.delta_table(spark, table).history(1).collect()[0].version)
+
     def has_append_since(self, spark: SparkSession, table: Table, version: int) -> bool:
         """Whether that version of a table or a later one appended rows; also true for too many versions to check."""
-        delta_table = self.delta_table(spark, table)
-        newest = delta_table.history(1).collect()[0].version
-        count = min(newest - version + 1, _MAX_COMMITS_READ)
-        commits = delta_table.history(count).select("operation").collect() if count > 0 else []
+        count = min(self.newest_version(spark, table) - version + 1, _MAX_COMMITS_READ)
+        commits = self.delta_table(spark, table).history(count).select("operation").collect() if count > 0 else []
         return len(commits) == _MAX_COMMITS_READ or any(commit.operation in _APPEND_OPERATIONS for commit in commits)
+
+    def last_append_ms(self, spark: SparkSession, table: Table) -> int | None:
+        """When rows were appended last; None where the newest commits contain no append."""
+        commits = self.delta_table(spark, table).history(_MAX_COMMITS_READ)
+        appends = commits.where(F.col("operation").isin(*_APPEND_OPERATIONS))
+        last_ms: int | None = appends.agg(F.unix_millis(F.max("timestamp"))).collect()[0][0]
+        return last_ms
+
+    def days(self, spark: SparkSession, table: Table) -> tuple[date, date] | None:
+        """The first and the last day of a table that is partitioned by day; None without rows.
+
+        Delta answers from the table's log, and reads no row, as long as the query has no condition.
+        """
+        assert table.day_column is not None
+        day = self.read(spark.read, table).agg(F.min(table.day_column), F.max(table.day_column)).collect()[0]
+        return None if day[0] is None else (day[0], day[1])
 
     @retry_on_conflict
     def append(self, rows: DataFrame, table: Table, **options: str) -> None:

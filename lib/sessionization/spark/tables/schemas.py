@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql.types import DataType, StructField, StructType
 
-from sessionization.durations import HOUR_MS
+from sessionization.durations import DAY_MS, HOUR_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +56,18 @@ _HOURS = {"hour": 1, "day": 24, "week": 7 * 24}
 _DEFAULT_INTERVALS = dict(zip(RETENTION_PROPERTIES, ("interval 30 days", "interval 1 week"), strict=True))
 
 
-def retention_properties(retention_ms: int) -> list[tuple[str, str]]:
-    """The properties that retain a table's log and unused files for this long, rounded up to whole hours."""
-    return [(key, f"interval {-(-retention_ms // HOUR_MS)} hours") for key in RETENTION_PROPERTIES]
+UNUSED_FILES_RETENTION_MS = 2 * DAY_MS
+"""How long files stay that a compaction has replaced. The log names each of them until then, at each of its checkpoints."""
+_LOG_RETENTION_MS = 7 * DAY_MS
+
+
+def retention_properties(unused_files_ms: int) -> list[tuple[str, str]]:
+    """The properties that retain a table's unused files for this long, and its log no shorter; in whole hours."""
+    retentions_ms = (max(unused_files_ms, _LOG_RETENTION_MS), unused_files_ms)
+    return [
+        (key, f"interval {-(-retention_ms // HOUR_MS)} hours")
+        for key, retention_ms in zip(RETENTION_PROPERTIES, retentions_ms, strict=True)
+    ]
 
 
 def retention_ms_of(properties: Mapping[str, str], key: str) -> int | None:
@@ -71,10 +80,9 @@ _AUTO_COMPACT = ("delta.autoOptimize.autoCompact", "true")
 COMMON_PROPERTIES = (
     # The job commits once per second: a log checkpoint every ten commits would cost one second in ten.
     ("delta.checkpointInterval", "100"),
-    # Every commit lists the log: a month of it would be millions of files. The rollup reads the log of
-    # session_changes.
-    ("delta.logRetentionDuration", "interval 7 days"),
-    ("delta.deletedFileRetentionDuration", "interval 7 days"),
+    # Every commit may list the log, and writes the unused files into its checkpoints. The rollup reads the log and
+    # the files of session_changes.
+    *retention_properties(UNUSED_FILES_RETENTION_MS),
 )
 
 _REWRITTEN_ALL_THE_TIME = (

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import SparkSession
 
+from sessionization.durations import DAY_MS
 from sessionization.say import Say
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.conflicts import retry_on_conflict
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import (
-    COMMON_PROPERTIES,
     LATE_ENDS_PROPERTY,
     PART_CONSTRAINT,
     RETENTION_PROPERTIES,
@@ -17,6 +17,7 @@ from sessionization.spark.tables.schemas import (
     retention_ms_of,
 )
 
+_EARLIER_RETENTION_MS = 7 * DAY_MS
 _PARTITIONS = 64
 """Each task sorts the rows of several days, and spills to disk what does not fit into memory."""
 
@@ -38,8 +39,8 @@ def upgrade_sessions(spark: SparkSession, location: TableLocation, say: Say) -> 
 
 
 def _is_as_created(properties: Mapping[str, str], key: str) -> bool:
-    """Whether an earlier version set this retention; one that `maintain --retention` set stays."""
-    return retention_ms_of(properties, key) == retention_ms_of(dict(COMMON_PROPERTIES), key)
+    """Whether an earlier version set this retention; another one that `maintain --retention` set stays."""
+    return retention_ms_of(properties, key) == _EARLIER_RETENTION_MS
 
 
 @retry_on_conflict

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from sessionization.core.session_state import Rules
-from sessionization.durations import format_duration
+from sessionization.durations import DAY_MS, MINUTE_MS, format_duration
 from sessionization.errors import CheckpointError
 from sessionization.files import write_atomically
 from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE, Checkpoint
@@ -26,14 +26,23 @@ from sessionization.spark.warm_start import read_position
 
 _SEED_FOLDER = "seed"
 _STARTS_FILE = "starts.json"
+_LONG_MICRO_BATCH_MS = 5 * MINUTE_MS
 
 
 @dataclass(frozen=True, slots=True)
 class InitialState:
-    """The seed of a checkpoint: sessions by grouping key (`codec.pack_seed`), and the first topic offsets to read."""
+    """What the queries of a checkpoint begin with.
+
+    Attributes:
+        sessions: the seed of the state, by grouping key (`codec.pack_seed`).
+        start_offsets: the first topic offsets to read.
+        changes_version: the version of `session_changes` up to which `sessions` shows all changes. Without it the
+            rollup begins with the whole table.
+    """
 
     sessions: DataFrame | None = None
     start_offsets: Offsets | None = None
+    changes_version: int | None = None
 
 
 NO_INITIAL_STATE = InitialState()
@@ -45,8 +54,9 @@ def warm_start(context: JobContext) -> InitialState:
     Creates the state once, before any query has started a micro-batch, and stores it, because a repeated start
     must use the same sessions and offsets. A later start that finds the first micro-batch of `sessionize`
     committed removes the sessions. The offsets stay stored, but are not used once both reading queries have
-    started. Messages that `archive` reads from then on are new to both queries. Prints once how to find the events
-    that only `archive` had read.
+    started. Messages that `archive` reads from then on are new to both queries. The version is not stored: a start
+    that was cut off before the rollup began reads the whole table. Prints once how to find the events that only
+    `archive` had read.
 
     Raises `ConfigurationError` where the input folder holds files whose messages the tables have, or where the
     topics do not reach as far as the tables. With `--sink kafka`, also raises it where the topic holds changes
@@ -57,6 +67,7 @@ def warm_start(context: JobContext) -> InitialState:
         return NO_INITIAL_STATE
     seed_folder, starts_file = checkpoint.folder / _SEED_FOLDER, checkpoint.folder / _STARTS_FILE
     starts: Offsets | None = None
+    changes_version: int | None = None
     if not checkpoint.is_used:
         if settings.sink == "kafka":
             read_position.refuse_unlanded_changes(context)
@@ -66,16 +77,16 @@ def warm_start(context: JobContext) -> InitialState:
             starts = read_position.next_offsets(context)
             _write_starts(starts_file, starts)
         context.say(_advice(settings.rules))
-        merge_recent_changes(context)
-        sessions = seed_rows(spark, location, checkpoint)
-        sessions.write.mode("overwrite").parquet(str(seed_folder))
+        changes_version = merge_recent_changes(context)
+        seed_rows(spark, location, checkpoint).write.mode("overwrite").parquet(str(seed_folder))
     elif settings.source == "kafka" and not _have_started(checkpoint):
         starts = _read_starts(starts_file)
         if starts is not None:
             starts = read_position.with_new_partitions(context, starts)
     if newest_committed_batch(checkpoint.folder / SESSIONIZE) >= 0:
         shutil.rmtree(seed_folder, ignore_errors=True)
-    return InitialState(spark.read.parquet(str(seed_folder)) if seed_folder.exists() else None, starts)
+    sessions = spark.read.parquet(str(seed_folder)) if seed_folder.exists() else None
+    return InitialState(sessions, starts, changes_version)
 
 
 def _advice(rules: Rules) -> str:
@@ -88,18 +99,48 @@ def _advice(rules: Rules) -> str:
     )
 
 
-def merge_recent_changes(context: JobContext) -> None:
-    """Bring `sessions` up to date: the previous job may have ended before it merged its last changes."""
+def merge_recent_changes(context: JobContext) -> int:
+    """Bring `sessions` up to date: the previous job may have ended before it merged its last changes.
+
+    Returns:
+        A version of `session_changes` whose changes, and all earlier ones, are merged.
+    """
     spark, location, settings = context.spark, context.location, context.settings
     upgrade_sessions(spark, location, context.say)
+    version = location.newest_version(spark, SESSION_CHANGES)
+    days = location.days(spark, SESSION_CHANGES)
+    if days is None:
+        return version
+    lookback_ms = rollup.lookback(settings.max_event_age, settings.session_timeout)
+    # A session that was changed on the newest day lies in these parts.
+    recent_parts = F.col("_part") >= rollup.search_since((days[1] - rollup.EPOCH).days * DAY_MS, lookback_ms)
+    merged_until = F.date_sub(F.to_date(F.max("updated_at")), 1)
+    merged_day = location.read(spark.read, SESSIONS).where(recent_parts).agg(merged_until).collect()[0][0]
     changes = location.read(spark.read, SESSION_CHANGES).where("change != 'heartbeat'")
-    since = F.date_sub(F.to_date(F.max("updated_at")), 1).cast("string")
-    day = location.read(spark.read, SESSIONS).agg(since).collect()[0][0]
-    if day is not None:
-        changes = changes.where(F.col("change_date") >= F.lit(day).cast("date"))
+    if merged_day is not None:
+        changes = changes.where(F.col("change_date") >= F.lit(merged_day))
     if (oldest_ms := rollup.oldest_event_ms(changes)) is not None:
-        first_day = rollup.search_since(oldest_ms, rollup.lookback(settings.max_event_age, settings.session_timeout))
+        first_day = rollup.search_since(oldest_ms, lookback_ms)
         rollup.merge(location.delta_table(spark, SESSIONS), changes, first_day)
+    return version
+
+
+def newest_clock_ms(spark: SparkSession, location: TableLocation) -> int:
+    """The clock of the newest micro-batch whose changes are in `session_changes`; 0 without one.
+
+    Looks among the rows shortly before the last append, and only if none is there in the whole last day.
+    """
+    days = location.days(spark, SESSION_CHANGES)
+    if days is None:
+        return 0
+    last_day = location.read(spark.read, SESSION_CHANGES).where(F.col("change_date") == F.lit(days[1]))
+    appended_ms = location.last_append_ms(spark, SESSION_CHANGES)
+    newest = F.unix_millis(F.max("processed_at"))
+    newest_ms: int | None = None
+    if appended_ms is not None:
+        since = F.timestamp_millis(F.lit(appended_ms - _LONG_MICRO_BATCH_MS))
+        newest_ms = last_day.where(F.col("processed_at") >= since).agg(newest).collect()[0][0]
+    return newest_ms or last_day.agg(newest).collect()[0][0] or 0
 
 
 def seed_rows(spark: SparkSession, location: TableLocation, checkpoint: Checkpoint) -> DataFrame:
@@ -110,14 +151,12 @@ def seed_rows(spark: SparkSession, location: TableLocation, checkpoint: Checkpoi
         change.
     """
     rules = checkpoint.in_force.rules
-    changes = location.read(spark.read, SESSION_CHANGES)
-    day = F.lit(changes.agg(F.max("change_date").cast("string")).collect()[0][0]).cast("date")
-    newest_ms = changes.where(F.col("change_date") == day).agg(F.unix_millis(F.max("processed_at"))).collect()[0][0]
-    remembered = entries(location.read(spark.read, SESSIONS), newest_ms or 0, rules)
+    newest_ms = newest_clock_ms(spark, location)
+    remembered = entries(location.read(spark.read, SESSIONS), newest_ms, rules)
     return (
         remembered.withColumn(GROUPING_KEY, checkpoint.layout.grouping_key())
         .groupBy(GROUPING_KEY)
-        .agg(pack_seed(newest_ms or 0).alias("seed"))
+        .agg(pack_seed(newest_ms).alias("seed"))
     )
 
 

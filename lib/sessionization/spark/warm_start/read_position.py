@@ -4,9 +4,10 @@ Everything here comes from the tables, and nothing is changed.
 """
 
 import os
+from datetime import timedelta
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionization.clock import utc
@@ -82,22 +83,21 @@ def next_offsets(context: JobContext) -> Offsets | None:
     Raises `ConfigurationError` where a partition does not reach as far as `raw_events`: the offsets then
     belong to other brokers or to another topic.
     """
-    raw = context.location.read(context.spark.read, RAW_EVENTS).where("partition IS NOT NULL")
-    oldest = F.unix_millis(F.min("ingested_at"))
-    rows = raw.groupBy("stream", "partition").agg(F.max("offset").alias("last"), oldest.alias("oldest_ms")).collect()
-    if not rows:
+    spark, location = context.spark, context.location
+    oldest_ms = _oldest_ingest_ms(spark, location, "partition IS NOT NULL")
+    if oldest_ms is None:
         return None
-    topic_range = _read_input_range(context, min(row.oldest_ms for row in rows))
+    topic_range = _read_input_range(context, oldest_ms)
     starts = topic_range.since
-    for row in sorted(rows):
-        if topic_range.ends.get(row.stream, {}).get(row.partition, 0) <= row.last:
+    for (stream, partition), last in sorted(_last_offsets(spark, location, topic_range.ends).items()):
+        if topic_range.ends.get(stream, {}).get(partition, 0) <= last:
             msg = (
-                f"--from-sessions: partition {row.partition} of {row.stream} does not reach offset {row.last}, but "
+                f"--from-sessions: partition {partition} of {stream} does not reach offset {last}, but "
                 f"{RAW_EVENTS.name} has the message: give the brokers that have it; if the topic was made anew, "
                 "begin with a new --checkpoints folder and an empty location for the tables"
             )
             raise ConfigurationError(msg)
-        starts[row.stream][row.partition] = row.last + 1
+        starts[stream][partition] = last + 1
     return starts
 
 
@@ -125,13 +125,33 @@ def _files_already_read(spark: SparkSession, files: list[Path], location: TableL
     path = F.regexp_extract("file", "[^/]+/[^/]+$", 0)
     # try_url_decode decodes form data, in which a plus means a space.
     unescaped = F.try_url_decode(F.regexp_replace(path, r"\+", "%2B"))
-    read = (
-        location.read(spark.read, RAW_EVENTS)
-        .where("file IS NOT NULL")
-        .select(F.coalesce(unescaped, path).alias("file"))
-        .distinct()
-    )
+    names = location.read(spark.read, RAW_EVENTS).where("file IS NOT NULL").select("file").distinct()
+    read = names.select(F.coalesce(unescaped, path).alias("file"))
     return [path_by_name[row.file] for row in read.join(present, "file", "semi").orderBy("file").collect()]
+
+
+def _last_offsets(spark: SparkSession, location: TableLocation, topics: Offsets) -> dict[tuple[str, int], int]:
+    """The last offset in `raw_events` of each partition, by stream and partition.
+
+    Reads the last two days. Reads earlier days where one of the partitions of `topics` has no message in the last two.
+    Otherwise only the files of earlier days that hold a later offset, which a wrong clock of a producer can cause.
+    """
+    days = location.days(spark, RAW_EVENTS)
+    if days is None:
+        return {}
+    messages = location.read(spark.read, RAW_EVENTS).where("partition IS NOT NULL")
+    is_recent = F.col("ingest_date") >= F.lit(days[1] - timedelta(days=1))
+
+    def last_by_partition(rows: DataFrame) -> dict[tuple[str, int], int]:
+        last = rows.groupBy("stream", "partition").agg(F.max("offset").alias("last")).collect()
+        return {(row.stream, row.partition): row.last for row in last}
+
+    recent = last_by_partition(messages.where(is_recent))
+    earlier_rows = messages.where(~is_recent)
+    if {(topic, partition) for topic, partitions in topics.items() for partition in partitions} <= recent.keys():
+        earlier_rows = earlier_rows.where(F.col("offset") > min(recent.values()))
+    earlier = last_by_partition(earlier_rows)
+    return {key: max(recent.get(key, -1), earlier.get(key, -1)) for key in recent | earlier}
 
 
 def _oldest_known_ms(spark: SparkSession, location: TableLocation) -> int:
@@ -140,13 +160,25 @@ def _oldest_known_ms(spark: SparkSession, location: TableLocation) -> int:
     That is the ingest time of its oldest row from a file. Without such rows, it is just after the newest ingest
     time in `session_changes`.
     """
-    file_rows = location.read(spark.read, RAW_EVENTS).where("file IS NOT NULL")
-    oldest_ms = file_rows.agg(F.unix_millis(F.min("ingested_at"))).collect()[0][0]
+    oldest_ms = _oldest_ingest_ms(spark, location, "file IS NOT NULL")
     if oldest_ms is not None:
-        return int(oldest_ms)
-    changes = location.read(spark.read, SESSION_CHANGES)
+        return oldest_ms
+    changes = location.read(spark.read, SESSION_CHANGES).where("change != 'heartbeat'")
     newest_ms = changes.agg(F.unix_millis(F.max("ingested_at"))).collect()[0][0]
     return 0 if newest_ms is None else int(newest_ms) + 1
+
+
+def _oldest_ingest_ms(spark: SparkSession, location: TableLocation, condition: str) -> int | None:
+    """The oldest ingest time of rows of `raw_events` that meet a condition; None without such rows."""
+    days = location.days(spark, RAW_EVENTS)
+    if days is None:
+        return None
+    rows = location.read(spark.read, RAW_EVENTS).where(condition)
+    oldest = F.unix_millis(F.min("ingested_at"))
+    oldest_ms: int | None = rows.where(F.col("ingest_date") == F.lit(days[0])).agg(oldest).collect()[0][0]
+    if oldest_ms is None:  # the first day has only messages of another kind of source
+        oldest_ms = rows.agg(oldest).collect()[0][0]
+    return oldest_ms
 
 
 def _some_names(names: list[str]) -> str:

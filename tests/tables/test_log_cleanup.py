@@ -1,0 +1,97 @@
+"""The logs of tables in folders stay short, and a table stays readable, also for the rollup that is behind."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionization.clock import wall_clock_ms
+from sessionization.durations import MINUTE_MS
+from sessionization.spark.checkpoint.backlog import first_unread_version
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.log_cleanup import FOLDER_LOG_RETENTION_MS, delete_old_log_entries
+from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, Table
+
+pytestmark = pytest.mark.spark
+
+COMMITS = 12
+YOUNG = 10
+"""The first version that is not older than the retention."""
+
+
+@pytest.fixture(scope="module")
+def template(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table with a checkpoint of the log every three commits; only the last entries are young."""
+    folder = tmp_path_factory.mktemp("table")
+    for version in range(COMMITS):
+        rows = spark.range(1).withColumnRenamed("id", "number")
+        if version == 0:
+            rows.writeTo(f"delta.`{folder}`").using("delta").tableProperty("delta.checkpointInterval", "3").create()
+        else:
+            rows.write.format("delta").mode("append").save(str(folder))
+    youngest_ms = wall_clock_ms() - FOLDER_LOG_RETENTION_MS - 2 * MINUTE_MS
+    for file in (folder / "_delta_log").iterdir():
+        if file.name[:20].isdigit() and (version := int(file.name[:20])) < YOUNG:
+            os.utime(file, ns=((youngest_ms - (YOUNG - version) * 5 * MINUTE_MS) * 1_000_000,) * 2)
+    return folder
+
+
+@pytest.fixture(params=[SESSION_CHANGES, RAW_EVENTS], ids=lambda table: table.name)
+def table(request: pytest.FixtureRequest) -> Table:
+    return request.param
+
+
+@pytest.fixture
+def location(template: Path, tmp_path: Path, table: Table) -> TableLocation:
+    shutil.copytree(template, tmp_path / table.name)
+    return TableLocation(tmp_path)
+
+
+def versions(location: TableLocation, table: Table) -> list[int]:
+    assert location.warehouse is not None
+    return sorted(int(file.stem) for file in (location.warehouse / table.name / "_delta_log").glob("*.json"))
+
+
+def is_whole(spark: SparkSession, location: TableLocation, table: Table) -> bool:
+    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    return location.read(spark.read, table).count() == COMMITS
+
+
+def test_old_entries_are_deleted_up_to_a_checkpoint(spark: SparkSession, location: TableLocation, table: Table) -> None:
+    assert versions(location, table)[0] == 0
+    delete_old_log_entries(spark, location, [table], first_unread=COMMITS + 1)
+    assert versions(location, table)[0] in {8, 9, 10}
+    assert is_whole(spark, location, table)
+
+
+def test_what_the_rollup_may_still_read_stays(spark: SparkSession, location: TableLocation, table: Table) -> None:
+    delete_old_log_entries(spark, location, [table], first_unread=5)
+    first = versions(location, table)[0]
+    assert first == 3 if table is SESSION_CHANGES else first > 5
+    delete_old_log_entries(spark, location, [table], first_unread=None)
+    assert (versions(location, table)[0] == 3) is (table is SESSION_CHANGES)
+    assert is_whole(spark, location, table)
+
+
+def test_a_log_that_cannot_be_cleaned_up_ends_no_query(spark: SparkSession, tmp_path: Path) -> None:
+    delete_old_log_entries(spark, TableLocation(tmp_path / "nowhere"), [RAW_EVENTS], first_unread=None)
+    delete_old_log_entries(spark, TableLocation(catalog="main", schema="games"), [RAW_EVENTS], first_unread=None)
+
+
+@pytest.mark.parametrize(
+    ("committed", "in_snapshot", "expected"),
+    [(None, "false", None), (0, "true", None), (0, "false", 40), (1, "false", 41)],
+)
+def test_the_rollup_has_read_what_it_has_committed(
+    tmp_path: Path, committed: int | None, in_snapshot: str, expected: int | None
+) -> None:
+    for log in ("offsets", "commits"):
+        (tmp_path / "rollup" / log).mkdir(parents=True)
+    for batch_id in range(3):
+        position = f'{{"reservoirVersion":{40 + batch_id},"isStartingVersion":{in_snapshot}}}'
+        (tmp_path / "rollup" / "offsets" / str(batch_id)).write_text(f'v1\n{{"batchTimestampMs":1}}\n{position}\n')
+        if committed is not None and batch_id <= committed:
+            (tmp_path / "rollup" / "commits" / str(batch_id)).write_text("v1\n{}")
+    assert first_unread_version(tmp_path) == expected
