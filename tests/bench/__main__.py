@@ -23,7 +23,7 @@ from tests.bench.scenario import Result, Scenario
 from tests.bench.scenarios import QUICK, SCALING, WHOLE
 
 _ROOT = Path(__file__).parents[2]
-_PAGE = _ROOT / "docs" / "benchmarks.md"
+_PAGE = _ROOT / "docs" / "benchmarks" / "operator.md"
 _STORE = _ROOT / ".bench"
 _RUNS = _STORE / "runs.jsonl"
 _Side = tuple[list[Path], list[str]]
@@ -80,7 +80,7 @@ def _options() -> argparse.Namespace:
         help="'name=value ...': run every scenario in turn with these Spark settings as well",
     )
     parser.add_argument("--count-calls", action="store_true", help="count the calls to the state, which costs time")
-    parser.add_argument("--write", action="store_true", help="put the results into docs/benchmarks.md")
+    parser.add_argument("--write", action="store_true", help="put the results into docs/benchmarks/operator.md")
     parser.add_argument("--tell", type=Path, help="run nothing, and report stored runs (.bench/runs.jsonl)")
     return parser.parse_args()
 
@@ -152,7 +152,7 @@ def _report(titles: Sequence[str], results: report.Results, *, write: bool) -> N
     """Print the results and store them in MLflow; `write` also puts them, with charts, into the documentation."""
     text = "\n".join(["\n\n".join(titles), "", *report.tables(results), *report.ratios(results)])
     sys.stdout.write(f"{text}\n")
-    pictures = list(draw(results, _PAGE.with_suffix("") if write else _STORE))
+    pictures = list(draw(results, _PAGE.parent if write else _STORE))
     if write:
         shown = "\n".join(f"![{file.stem}]({file.relative_to(_PAGE.parent)})" for file in pictures)
         _PAGE.write_text(report.Page.of(_PAGE).with_results(f"{text}\n\n{shown}"), encoding="utf-8")

@@ -51,3 +51,12 @@ def test_no_file_installs_the_project_by_name_from_a_package_index() -> None:
     found = [str(file) for file in files if by_name.search(file.read_text(encoding="utf-8"))]
     assert found == []
     assert by_name.search("pip install -q " + "'sessionization[kafka]'")
+
+
+def test_the_pages_stay_short_enough_to_be_read() -> None:
+    words = {page.name: len(page.read_text(encoding="utf-8").split()) for page in PAGES if is_page_of_the_manual(page)}
+    assert sum(words.values()) < 25_000, f"say it once, and link to it: {words}"
+
+
+def is_page_of_the_manual(page: Path) -> bool:
+    return page == ROOT / "README.md" or page.parent == ROOT / "docs"
