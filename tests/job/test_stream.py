@@ -93,7 +93,7 @@ class Job:
         if self.owner != checkpoint.id:  # a second check of its own tables would take seconds
             create_tables(self.spark, self.location, owner=checkpoint.id, may_create=not checkpoint.is_used)
             self.owner = checkpoint.id
-        pipeline = Pipeline(context, lambda _: None, (report,), initial_state)
+        self.context, self.pipeline = context, (pipeline := Pipeline(context, lambda _: None, (report,), initial_state))
         try:
             pipeline.start(threading.Event(), names or QUERIES)
             yield pipeline.queries

@@ -5,22 +5,17 @@ calls the operator only for keys with an event or a due timer, so such a key is 
 timer. The job therefore restarts the query, and passes the operator one row without an event for every key.
 """
 
-import math
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from py4j.protocol import Py4JError, Py4JNetworkError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sessionization.clock import wall_clock_ms
-from sessionization.errors import CheckpointError, StreamError
-from sessionization.job.shutdown import wait_until_idle
+from sessionization.job.query_restart import explain_failed_restart, restart_query
 from sessionization.spark.checkpoint.folder import QUERIES, SESSIONIZE, Checkpoint
 from sessionization.spark.checkpoint.spark_logs import read_started_batch, started_batches
-from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.input.ticks import WakeUp, next_tick
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.output.progress import BatchProgress
@@ -97,28 +92,18 @@ def restart_and_wake(context: JobContext, pipeline: Pipeline, step: ClockStep, s
     reports the cause. Also does nothing once `stop` is set, because the next start of the job finds the greater
     clock in the offset log. Raises `StreamError` where a query cannot be restarted.
     """
-    queries = pipeline.queries
-    if not all(query.isActive for query in queries.values()):
+    if not all(query.isActive for query in pipeline.queries.values()):
         return
     names = ", ".join(step.queries)
     context.say(f"the clock went back by {step.by_ms // 1_000:,} s: {names} starts again, so that all sessions beat")
-    try:
+
+    def wake_up() -> WakeUp | None:
+        return wake_up_all_keys(context.spark, context.checkpoint) if name == SESSIONIZE else None
+
+    with explain_failed_restart("the clock went back"):
         for name in step.queries:
-            wait_until_idle(queries[name], math.inf, stop)
-            if stop.is_set():
+            if not restart_query(pipeline, name, stop, wake_up):
                 return
-            queries[name].stop()
-            wake = wake_up_all_keys(context.spark, context.checkpoint) if name == SESSIONIZE else None
-            pipeline.start_query(name, wake)
-    except Py4JNetworkError:
-        raise
-    except (PySparkException, Py4JError, CheckpointError) as error:
-        cause = root_cause(str(error))
-        msg = (
-            f"a query cannot be started again after the clock went back ({cause}): "
-            "start the job again with the same options"
-        )
-        raise StreamError(msg) from error
 
 
 def wake_up_all_keys(spark: SparkSession, checkpoint: Checkpoint) -> WakeUp:

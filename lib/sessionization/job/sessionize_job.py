@@ -14,6 +14,7 @@ from sessionization.clock import wall_clock_ms
 from sessionization.databricks import on_databricks
 from sessionization.errors import StreamError
 from sessionization.job.clock_step import ClockStepDetector, restart_and_wake
+from sessionization.job.file_log_limit import FileLogLimit
 from sessionization.job.preparation import (
     check_folders,
     open_job_checkpoint,
@@ -107,14 +108,17 @@ def _run(context: JobContext, stop: threading.Event, callbacks: JobCallbacks) ->
         with plain_errors("the queries cannot be started"):
             pipeline.start(stop)
 
-        def check_clock() -> None:
+        file_logs = FileLogLimit(context, pipeline, stop)
+
+        def check() -> None:
             if not context.is_real_time and (step := clock.take()) is not None:
                 restart_and_wake(context, pipeline, step, stop)
+            file_logs.check()
 
         try:
             with stop_after(stop, context.settings.run_for):
                 callbacks.started(context.spark, context.location)
-                monitor_queries(pipeline.queries, stop, check_clock, _progress_reporter(context, totals, callbacks))
+                monitor_queries(pipeline.queries, stop, check, _progress_reporter(context, totals, callbacks))
         finally:
             causes = _stop(context, pipeline)
     if causes:

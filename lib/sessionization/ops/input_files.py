@@ -5,21 +5,16 @@ logs of Spark's file source list which micro-batch took which file. An unknown f
 """
 
 import json
-import re
 import threading
 from collections.abc import Container, Iterator
 from pathlib import Path
-from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from sessionization.errors import CheckpointError
+from sessionization.spark.checkpoint.file_source_log import committed_files
 from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE
 from sessionization.spark.checkpoint.layout_file import LAYOUT_FILE
-from sessionization.spark.checkpoint.spark_logs import StartedBatch, newest_committed_batch, read_started_batch
 from sessionization.spark.input.source import input_files
 
-_VERSION = "v1"
-_LOG_FILE = re.compile(r"(\d+)(\.compact)?")
 _SECOND_MS = 1_000
 
 
@@ -46,13 +41,9 @@ def delete_read_files(checkpoints: Path, retention_ms: int, now_ms: int, stop: t
             return 0
         old = dict(_older_than(now_ms - retention_ms, Path(layout["input"])))
         for query in (SESSIONIZE, ARCHIVE):
-            committed_files = _committed_files(checkpoints / query, old.keys())
+            taken_ms = _committed_files(checkpoints / query, old.keys())
             # One second of tolerance: not every file system stores milliseconds.
-            old = {
-                file: ms
-                for file, ms in old.items()
-                if file in committed_files and ms <= committed_files[file] + _SECOND_MS
-            }
+            old = {file: ms for file, ms in old.items() if file in taken_ms and ms <= taken_ms[file] + _SECOND_MS}
         return _delete(old, stop)
     except OSError as error:
         msg = f"{error.filename or checkpoints} cannot be read or deleted ({error.strerror}): see to its permissions"
@@ -81,38 +72,8 @@ def _delete(files: dict[Path, int], stop: threading.Event) -> int:
 
 def _committed_files(query: Path, candidates: Container[Path]) -> dict[Path, int]:
     """The `candidates` that the query's committed micro-batches took, with their modification times at that moment."""
-    committed = newest_committed_batch(query)
-    if committed < 0:
-        return {}
-    source_number, last_batch = _file_source(read_started_batch(query, committed))
-    committed_files: dict[Path, int] = {}
-    for entry in _log_entries(query / "sources" / str(source_number)):
-        file = Path(unquote(urlsplit(entry["path"]).path))
-        if entry["batchId"] <= last_batch and file in candidates:
-            committed_files[file] = max(int(entry["timestamp"]), committed_files.get(file, 0))
-    return committed_files
-
-
-def _file_source(batch: StartedBatch) -> tuple[int, int]:
-    """The number of the source that reads files, and the last entry of its log that a micro-batch took, or -1."""
-    for number, offset in enumerate(batch.sources):
-        if isinstance(offset, dict) and "logOffset" in offset:
-            return number, int(offset["logOffset"])
-    return 0, -1
-
-
-def _log_entries(log: Path) -> Iterator[dict[str, Any]]:
-    """The entries of a file source's log: those in the newest compacted file, and in all later files."""
-    log_files = [
-        (int(match[1]), match[2], entry) for entry in log.iterdir() if (match := _LOG_FILE.fullmatch(entry.name))
-    ]
-    compacted = max((number for number, is_compact, _ in log_files if is_compact), default=-1)
-    for number, is_compact, file in log_files:
-        if number < compacted or (number == compacted and not is_compact):
-            continue
-        with file.open(encoding="utf-8") as lines:
-            version = next(lines, "").strip()
-            if version != _VERSION:
-                msg = f"{file.name} of the file log is {version!r}"
-                raise ValueError(msg)
-            yield from (json.loads(line) for line in lines if line.strip())
+    modified_ms: dict[Path, int] = {}
+    for file in committed_files(query):
+        if file.path in candidates:
+            modified_ms[file.path] = max(file.modified_ms, modified_ms.get(file.path, 0))
+    return modified_ms

@@ -20,14 +20,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
+from sessionization.clock import wall_clock_ms
 from sessionization.core.session_state import RulesInForce
+from sessionization.errors import CheckpointError
 from sessionization.spark.checkpoint.backlog import first_unread_version
+from sessionization.spark.checkpoint.file_source_log import LARGE_LOG_BYTES, forget_deleted_files, log_bytes
 from sessionization.spark.checkpoint.folder import ARCHIVE, QUERIES, ROLLUP, SESSIONIZE
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.engine.session import use_scheduler_pool
 from sessionization.spark.input.kafka_source import client_options
 from sessionization.spark.input.parse import EventTimeLimits, parse, valid_events
-from sessionization.spark.input.source import read_messages
+from sessionization.spark.input.source import input_files, read_messages
 from sessionization.spark.input.ticks import WakeUp, rewind_tick_source, tick_stream
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.operator.codec import PACKED_OUTPUT_SCHEMA, pack_event, unpack_rows
@@ -184,8 +187,18 @@ class Pipeline:
 
     def _start_writer(self, name: str, writer: DataStreamWriter) -> None:
         use_scheduler_pool(self._spark, name)
+        self._forget_deleted_files(name)
         folder = self._checkpoint.query_folder(name)
         self.queries[name] = writer.queryName(name).option("checkpointLocation", folder).start()
+
+    def _forget_deleted_files(self, name: str) -> None:
+        """Shorten the query's log of files where it is large; a failure is printed, and the query starts all the same."""
+        query, folder = self._checkpoint.folder / name, self._settings.input
+        try:
+            if folder is not None and log_bytes(query) > LARGE_LOG_BYTES:
+                forget_deleted_files(query, set(input_files(folder)), wall_clock_ms())
+        except CheckpointError as error:
+            self._context.say(f"{error}: it grows on")
 
 
 def sessionize(

@@ -1,0 +1,47 @@
+"""Bounds the logs of the file sources: a query whose log is large starts again without the entries of deleted files."""
+
+import threading
+import time
+
+from sessionization.job.query_restart import explain_failed_restart, restart_query
+from sessionization.spark.checkpoint.file_source_log import LARGE_LOG_BYTES, log_bytes
+from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE
+from sessionization.spark.job_context import JobContext
+from sessionization.spark.pipeline import Pipeline
+
+_CHECK_EVERY_S = 60
+_GROWTH = 2
+
+
+class FileLogLimit:
+    """Restarts a query that reads files when its log has doubled since the last restart, from `LARGE_LOG_BYTES` on.
+
+    The log of a job whose input is never deleted grows on; the restarts then become rarer and rarer.
+    """
+
+    def __init__(self, context: JobContext, pipeline: Pipeline, stop: threading.Event) -> None:
+        self._context, self._pipeline, self._stop = context, pipeline, stop
+        self._limit_bytes = dict.fromkeys((SESSIONIZE, ARCHIVE), LARGE_LOG_BYTES)
+        self._next_check_s = 0.0
+
+    def check(self) -> None:
+        """Look at the logs once a minute; raises `StreamError` where a query cannot be started again."""
+        if self._context.settings.input is None or time.monotonic() < self._next_check_s:
+            return
+        self._next_check_s = time.monotonic() + _CHECK_EVERY_S
+        for name, limit in self._limit_bytes.items():
+            if log_bytes(self._context.checkpoint.folder / name) > limit:
+                self._restart(name)
+
+    def _restart(self, name: str) -> None:
+        folder = self._context.checkpoint.folder / name
+        before = log_bytes(folder)
+        if not self._pipeline.queries[name].isActive:
+            return
+        with explain_failed_restart("its log of files grew large"):
+            if not restart_query(self._pipeline, name, self._stop):
+                return
+        after = log_bytes(folder)
+        self._limit_bytes[name] = max(LARGE_LOG_BYTES, _GROWTH * after)
+        advice = "" if after < before else ": delete input files that were read (`maintain --input-retention`)"
+        self._context.say(f"query {name} has started again; its log of files has {after:,} of {before:,} bytes{advice}")

@@ -1,0 +1,138 @@
+"""The log of Spark's file source in a query's checkpoint: which of its micro-batches took which file.
+
+Spark never removes an entry. It holds all of them in memory, and writes all of them again every tenth micro-batch that
+takes a file. So entries of deleted files are removed here, while the query is stopped.
+"""
+
+import json
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from sessionization.durations import HOUR_MS
+from sessionization.errors import CheckpointError
+from sessionization.files import write_atomically
+from sessionization.spark.checkpoint.spark_logs import StartedBatch, newest_committed_batch, read_started_batch
+
+LARGE_LOG_BYTES = 4 * 1024 * 1024
+"""Some thirty thousand entries, which Spark reads and writes in a tenth of a second."""
+_RECENT_MS = HOUR_MS
+_VERSION = "v1"
+_LOG_FILE = re.compile(r"(\d+)(\.compact)?")
+
+
+@dataclass(frozen=True, slots=True)
+class TakenFile:
+    """A file that the source took: its modification time then, and the entry of the source's log that has it."""
+
+    path: Path
+    modified_ms: int
+    number: int
+
+
+def committed_files(query: Path) -> Iterator[TakenFile]:
+    """The files that committed micro-batches of a query took.
+
+    Raises `ValueError`, `LookupError`, `TypeError` or `OSError` where the log has another form or cannot be read, and
+    `CheckpointError` as `spark_logs` does.
+    """
+    source_log, last_committed = _source_log(query)
+    if source_log is None:
+        return
+    log_files = [
+        (int(match[1]), match[2], entry) for entry in source_log.iterdir() if (match := _LOG_FILE.fullmatch(entry.name))
+    ]
+    compacted = max((number for number, is_compact, _ in log_files if is_compact), default=-1)
+    for number, is_compact, file in log_files:
+        if number < compacted or (number == compacted and not is_compact):
+            continue
+        for taken in map(_parse_entry, _read_lines(file)):
+            if taken.number <= last_committed:
+                yield taken
+
+
+def log_bytes(query: Path) -> int:
+    """The size of the newest compacted file of a query's file source, which has nearly all entries; 0 without one."""
+    compacted = _newest_compacted(query)
+    return 0 if compacted is None else compacted.stat().st_size
+
+
+def forget_deleted_files(query: Path, present: Collection[Path], now_ms: int) -> int:
+    """Remove the entries of files that no longer exist; the query must not run.
+
+    Another file of the same name would be taken again. So an entry stays for an hour after the file's modification
+    time. All entries of a folder stay that holds none of the files that were taken from it: a folder on a lost mount is
+    empty too. So do the entries of an uncommitted micro-batch.
+
+    Args:
+        query: the checkpoint of the query.
+        present: the files in the input folder.
+        now_ms: the current time.
+
+    Returns:
+        How many entries were removed.
+
+    Raises `CheckpointError` where the log has another form or cannot be written; nothing is changed then.
+    """
+    try:
+        compacted = _newest_compacted(query)
+        if compacted is None:
+            return 0
+        _, last_committed = _source_log(query)
+        lines = list(_read_lines(compacted))
+        taken = [_parse_entry(line) for line in lines]
+        folders = {file.path.parent for file in taken if file.path in present}
+        remaining = [
+            line
+            for line, file in zip(lines, taken, strict=True)
+            if file.path in present
+            or file.path.parent not in folders
+            or file.number > last_committed
+            or file.modified_ms > now_ms - _RECENT_MS
+        ]
+        if len(remaining) < len(lines):
+            compacted.with_name(f".{compacted.name}.crc").unlink(missing_ok=True)  # the checksum of the former content
+            write_atomically(compacted, "\n".join([_VERSION, *remaining]))
+        return len(lines) - len(remaining)
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        msg = f"{query}: the log of the files that were read is not of a form known here ({error})"
+        raise CheckpointError(msg) from error
+
+
+def _source_log(query: Path) -> tuple[Path | None, int]:
+    """The folder of the source's log, and its last entry that a committed micro-batch took; -1 before the first."""
+    committed = newest_committed_batch(query)
+    if committed < 0:
+        return None, -1
+    number, last_committed = _file_source(read_started_batch(query, committed))
+    return query / "sources" / str(number), last_committed
+
+
+def _file_source(batch: StartedBatch) -> tuple[int, int]:
+    """The number of the source that reads files, and the last entry of its log that a micro-batch took, or -1."""
+    for number, offset in enumerate(batch.sources):
+        if isinstance(offset, dict) and "logOffset" in offset:
+            return number, int(offset["logOffset"])
+    return 0, -1
+
+
+def _newest_compacted(query: Path) -> Path | None:
+    files = [file for file in query.glob("sources/*/*.compact") if _LOG_FILE.fullmatch(file.name)]
+    return max(files, key=lambda file: int(file.stem), default=None)
+
+
+def _read_lines(file: Path) -> Iterator[str]:
+    with file.open(encoding="utf-8") as lines:
+        version = next(lines, "").strip()
+        if version != _VERSION:
+            msg = f"{file.name} of the file log is {version!r}"
+            raise ValueError(msg)
+        yield from (line.rstrip("\n") for line in lines if line.strip())
+
+
+def _parse_entry(line: str) -> TakenFile:
+    entry: dict[str, Any] = json.loads(line)
+    return TakenFile(Path(unquote(urlsplit(entry["path"]).path)), int(entry["timestamp"]), int(entry["batchId"]))

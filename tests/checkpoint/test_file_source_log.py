@@ -1,0 +1,74 @@
+"""The log of the file source forgets deleted files, and no other."""
+
+from pathlib import Path
+
+import pytest
+
+from sessionization.durations import HOUR_MS
+from sessionization.errors import CheckpointError
+from sessionization.spark.checkpoint.file_source_log import committed_files, forget_deleted_files, log_bytes
+from sessionization.spark.input.source import input_files
+from tests.ops.test_input_files import NOW_MS, OLD_MS, Job
+from tests.ops.test_input_files import job as job  # noqa: PLC0414 - a fixture
+
+
+def forget(job: Job, now_ms: int = NOW_MS) -> int:
+    return forget_deleted_files(job.checkpoints / "archive", set(input_files(job.input)), now_ms)
+
+
+def names(job: Job) -> list[str]:
+    return sorted(file.path.name for file in committed_files(job.checkpoints / "archive"))
+
+
+def test_entries_of_deleted_files_are_removed(job: Job) -> None:
+    present, deleted = job.file("pc_sessions/a ä%20.json"), job.input / "pc_sessions" / "b.json"
+    job.query(
+        "archive", {"9.compact": [(3, present), (4, deleted)], "10": [(10, deleted.with_name("c.json"))]}, read_to=10
+    )
+    checksum = job.checkpoints / "archive" / "sources" / "0" / ".9.compact.crc"
+    checksum.touch()
+    before = log_bytes(job.checkpoints / "archive")
+    assert forget(job) == 1
+    assert names(job) == ["a ä%20.json", "c.json"], "what is not compacted yet stays"
+    assert 0 < log_bytes(job.checkpoints / "archive") < before
+    assert not checksum.exists()
+    assert forget(job) == 0
+
+
+def test_an_entry_of_an_uncommitted_micro_batch_stays(job: Job) -> None:
+    job.file("pc_sessions/a.json")
+    missing = job.input / "pc_sessions" / "b.json"
+    job.query("archive", {"9.compact": [(3, missing.with_name("a.json")), (9, missing)]}, read_to=8, started=1)
+    assert forget(job) == 0
+
+
+def test_a_young_entry_stays_since_its_file_may_be_out_of_sight_for_a_moment(job: Job) -> None:
+    present = job.file("pc_sessions/a.json")
+    job.query("archive", {"9.compact": [(3, present), (4, present.with_name("b.json"))]})
+    assert forget(job, OLD_MS + HOUR_MS - 1) == 0
+    assert forget(job, OLD_MS + HOUR_MS) == 1
+
+
+def test_an_empty_folder_may_be_a_lost_mount(job: Job) -> None:
+    present, lost = job.file("pc_sessions/a.json"), job.input / "console_sessions" / "b.json"
+    job.query("archive", {"9.compact": [(3, present), (4, lost)]})
+    lost.parent.mkdir()
+    assert forget(job) == 0
+    job.file("console_sessions/new.json")  # the log does not name it: another disk may be mounted there
+    assert forget(job) == 0
+
+
+@pytest.mark.parametrize("text", ["v2\n", "v1\nnonsense", 'v1\n{"path":"file:///a"}'])
+def test_a_log_of_another_form_is_not_changed(job: Job, text: str) -> None:
+    job.query("archive", {"9.compact": []})
+    log = job.checkpoints / "archive" / "sources" / "0" / "9.compact"
+    log.write_text(text)
+    with pytest.raises(CheckpointError, match="is not of a form known here"):
+        forget(job)
+    assert log.read_text() == text
+
+
+def test_without_a_log_there_is_nothing_to_forget(job: Job) -> None:
+    assert (forget(job), log_bytes(job.checkpoints / "archive")) == (0, 0)
+    job.query("archive", {"0": [(0, Path("/a.json"))]})
+    assert (forget(job), log_bytes(job.checkpoints / "archive")) == (0, 0)
