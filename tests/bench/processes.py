@@ -1,6 +1,7 @@
 """CPU time and memory of this process and its descendants, by kind."""
 
 import os
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -68,3 +69,13 @@ def _lines(pid: int | str, name: str) -> list[str]:
         return Path(f"/proc/{pid}/{name}").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return []
+
+
+def cpu_by_thread_name(
+    before: dict[tuple[str, int, int], float], after: dict[tuple[str, int, int], float]
+) -> dict[str, float]:
+    """The CPU seconds that threads used between two readings, by their names without numbers; the largest first."""
+    used = Counter[str]()
+    for thread, cpu_s in after.items():
+        used[re.sub(r"[-#.:\d]*\d$", "", thread[0])] += cpu_s - before.get(thread, 0.0)
+    return {name: cpu_s for name, cpu_s in used.most_common() if cpu_s > 0}

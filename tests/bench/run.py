@@ -5,7 +5,6 @@ Prints a line when the measurement begins, and the result as JSON in the last li
 
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -101,7 +100,7 @@ def run_scenario(scenario: Scenario, folder: Path, conf: Sequence[str] = ()) -> 
             break
     result.seconds = (_end_ms(fresh[-1]) - began_ms) / 1_000
     result.cpu_s = {kind: used - cpu[kind] for kind, used in processes.cpu_s().items()}
-    result.threads_s = _cpu_by_thread_name(threads, processes.threads_cpu_s())
+    result.threads_s = processes.cpu_by_thread_name(threads, processes.threads_cpu_s())
     result.peak_mb = dict(memory_mb)
     if calls_before is not None:
         result.calls = count_calls() - calls_before
@@ -258,15 +257,6 @@ def _add_tick(result: Result, tick: Any) -> None:
     observed = tick["observedMetrics"].get("changes")
     if observed is not None and observed["processed_ms"] is not None:
         _add_changes(result, observed.asDict(), observed["processed_ms"] + took_ms)
-
-
-def _cpu_by_thread_name(
-    before: dict[tuple[str, int, int], float], after: dict[tuple[str, int, int], float]
-) -> dict[str, float]:
-    used = Counter[str]()
-    for thread, cpu_s in after.items():
-        used[re.sub(r"[-#.:\d]*\d$", "", thread[0])] += cpu_s - before.get(thread, 0.0)
-    return {name: cpu_s for name, cpu_s in used.most_common() if cpu_s > 0}
 
 
 def _add_rows(result: Result, progress: Iterable[BatchProgress], rows: DataFrame) -> None:

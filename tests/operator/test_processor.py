@@ -15,7 +15,7 @@ from sessionization.spark.operator.codec import OUTPUT_SCHEMA, decode_entry, enc
 from sessionization.spark.operator.session_store import STATE_NAME
 from tests.core.reference import Reference
 from tests.operator.engine import Engine
-from tests.whole_job.oracle import group_of
+from tests.whole_job.grouping import group_of
 
 RULES = Rules(heartbeat_ms=1_000, session_timeout_ms=5_000, late_retention_ms=2_000, max_sessions_per_device=4)
 GRID = grid_for_key("d", RULES.heartbeat_ms)

@@ -20,7 +20,7 @@ from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS
 from sessionization.spark.tables.views import create_views
 from tests.operator.engine import Engine
 from tests.tables.warehouse import empty_tables, merge_changes
-from tests.whole_job.oracle import group_of
+from tests.whole_job.grouping import group_of
 
 pytestmark = pytest.mark.spark
 

@@ -10,15 +10,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import astuple, dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 from sessionization.core.events import Change, ChangeKind, Event
 from sessionization.core.session_state import Rules
 from tests.core.reference import Device, Reference, SessionRow, session_rows
 from tests.whole_job.checkpoints import Batch, batches_of, path_of
+from tests.whole_job.grouping import bucket_of, group_of
 from tests.whole_job.messages import Files, Source
 from tests.whole_job.taken_over import taken_over
 from tests.whole_job.wire import read
@@ -121,9 +120,6 @@ class Oracle:
         )  # fmt: skip
 
 
-_BUCKETS = 64
-
-
 class QuickReference(Reference):
     """A faster reference: it indexes the devices of a grouping key, and skips most work on devices without events."""
 
@@ -140,7 +136,7 @@ class QuickReference(Reference):
         With groups, from one row per group, if all its devices are recent, to one more row for every bucket.
         """
         if self._groups is not None:
-            buckets = {_bucket_of(self._groups, self._hash_key, device_id) for device_id in self.remembered}
+            buckets = {bucket_of(self._groups, device_id, self._hash_key) for device_id in self.remembered}
             groups = {group for group, _ in buckets}
             return range(len(groups), len(groups) + len(buckets) + 1)
         devices = self.remembered.values()
@@ -181,23 +177,6 @@ class QuickReference(Reference):
         live = next((device for device in devices_of_key.values() if device.live), None)
         self._touched[key] = devices_of_key if live is None else {live.device_id: live}
         super()._set_timer(key)
-
-
-def group_of(groups: int, device_id: str, hash_key: str = "") -> str:
-    """The grouping key of a device with `--device-groups`."""
-    return str(_device_hash(device_id, hash_key) % groups)
-
-
-def _bucket_of(groups: int, hash_key: str, device_id: str) -> tuple[int, int]:
-    """The group and the bucket that store a device's sessions with `--device-groups`."""
-    bucket, group = divmod(_device_hash(device_id, hash_key), groups)
-    return group, bucket % _BUCKETS
-
-
-def _device_hash(device_id: str, hash_key: str) -> int:
-    """As docs/state.md describes it; checkpoints of the first versions have no key."""
-    hashed = sha256((hash_key + device_id).encode()).hexdigest() if hash_key else device_id
-    return crc32(hashed.encode())
 
 
 def build_oracle(

@@ -1,0 +1,106 @@
+"""The layout file of a checkpoint: what it stores, and which one is refused."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sessionization.errors import CheckpointError
+from sessionization.spark.checkpoint.folder import open_checkpoint, read_checkpoint
+from sessionization.spark.checkpoint.state_layout import StateLayout
+from tests.checkpoint.test_folder import FIXED, RULES, SHORTER, begin_micro_batch, reopened
+
+
+def test_each_new_checkpoint_hashes_its_grouped_devices_with_a_key_of_its_own(tmp_path: Path) -> None:
+    """Otherwise device ids could be chosen so that all of them share a bucket."""
+    grouped = replace(FIXED, device_groups=8)
+    first, second = (reopened(tmp_path / name, fixed=grouped).layout for name in ("first", "second"))
+    assert len({first.hash_key, second.hash_key, ""}) == 3
+    assert reopened(tmp_path / "first", fixed=grouped).layout == read_checkpoint(tmp_path / "first").layout == first
+    assert first.hash_key not in repr(first)
+    assert reopened(tmp_path / "by device").layout == StateLayout()
+
+
+def test_a_checkpoint_without_a_hash_key_stays_without_one(tmp_path: Path) -> None:
+    grouped = replace(FIXED, device_groups=8)
+    reopened(tmp_path, fixed=grouped)
+    file = tmp_path / "layout.json"
+    content = json.loads(file.read_text())
+    del content["hash_key"]
+    file.write_text(json.dumps(content | {"state_version": 1}))
+    assert reopened(tmp_path, fixed=grouped).layout == StateLayout(8)
+    assert json.loads(file.read_text())["state_version"] == 1
+
+
+@pytest.mark.parametrize("groups", [None, 8])
+def test_device_groups_in_a_layout_file_without_a_version_are_refused(tmp_path: Path, groups: int | None) -> None:
+    """Their buckets were computed differently, so sessions would be missed. One device per key is stored as before."""
+    fixed = replace(FIXED, device_groups=groups)
+    reopened(tmp_path, fixed=fixed)
+    layout = tmp_path / "layout.json"
+    layout.write_text(json.dumps({k: v for k, v in json.loads(layout.read_text()).items() if k != "state_version"}))
+    before = layout.read_text()
+    if groups is None:
+        reopened(tmp_path, fixed=fixed)
+        return
+    with pytest.raises(CheckpointError, match="holds device groups as no version since lays them out"):
+        reopened(tmp_path, fixed=fixed)
+    assert layout.read_text() == before
+
+
+def test_a_truncated_layout_file_is_refused(tmp_path: Path) -> None:
+    reopened(tmp_path)
+    (tmp_path / "layout.json").write_text("{")
+    with pytest.raises(CheckpointError, match="restore it from a backup"):
+        reopened(tmp_path)
+
+
+def test_of_two_starts_on_a_new_folder_the_owner_of_the_tables_gets_it(tmp_path: Path) -> None:
+    first = reopened(tmp_path)
+    (tmp_path / "layout.json").unlink()  # the second start read the folder before the first one wrote
+    second = reopened(tmp_path, SHORTER)
+    first.restore_layout_file()
+    again = reopened(tmp_path)
+    assert (again.id, again.created_ms, again.pinned) == (first.id, first.created_ms, FIXED)
+    assert again.id != second.id
+
+
+def test_the_layout_file_of_this_checkpoint_is_not_written_again(tmp_path: Path) -> None:
+    first = reopened(tmp_path)
+    before = (tmp_path / "layout.json").stat()
+    first.restore_layout_file()
+    assert (tmp_path / "layout.json").stat() == before
+
+
+def test_a_used_folder_with_the_layout_file_of_another_checkpoint_is_refused(tmp_path: Path) -> None:
+    reopened(tmp_path)
+    begin_micro_batch(tmp_path, 0, 1_000)
+    used = reopened(tmp_path)
+    file = tmp_path / "layout.json"
+    file.write_text(file.read_text().replace(used.id, "theirs"))
+    with pytest.raises(CheckpointError, match=f"was {used.id} and is now theirs"):
+        used.restore_layout_file()
+
+
+@pytest.mark.parametrize("device_groups", [None, 8])
+def test_state_of_a_later_version_is_refused_before_any_file_changes(tmp_path: Path, device_groups: int | None) -> None:
+    fixed = replace(FIXED, device_groups=device_groups)
+    reopened(tmp_path, fixed=fixed)
+    layout = tmp_path / "layout.json"
+    layout.write_text(json.dumps(json.loads(layout.read_text()) | {"state_version": 3}))
+    before = layout.read_bytes()
+    for read in (lambda: reopened(tmp_path, SHORTER, fixed), lambda: read_checkpoint(tmp_path)):
+        with pytest.raises(
+            CheckpointError, match=r"holds state of version 3, this one knows 2: .* nothing was touched"
+        ):
+            read()
+    assert layout.read_bytes() == before
+
+
+def test_default_values_are_not_written_so_that_older_versions_can_read_the_file(tmp_path: Path) -> None:
+    open_checkpoint(tmp_path / "as-usual", FIXED, RULES)
+    assert "mode" not in json.loads((tmp_path / "as-usual" / "layout.json").read_text())["fixed"]
+    other = replace(FIXED, mode="real-time")
+    open_checkpoint(tmp_path / "other", other, RULES)
+    assert read_checkpoint(tmp_path / "other").pinned == other
