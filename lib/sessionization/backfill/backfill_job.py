@@ -2,20 +2,24 @@
 
 import contextlib
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
+import pyarrow as pa  # type: ignore[import-untyped]
+from pyspark import SparkFiles
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from sessionization.backfill.backfill_settings import BackfillSettings
 from sessionization.backfill.columns import ROW_SCHEMA, ArrowReplay
-from sessionization.backfill.micro_batch_clock import MicroBatchClock, build_clock
+from sessionization.backfill.micro_batch_clock import StoredClock
 from sessionization.backfill.plain_reader import read_events
-from sessionization.clock import wall_clock_ms
+from sessionization.backfill.stream_clock import stream_clock
+from sessionization.clock import day_start_ms, wall_clock_ms
 from sessionization.core.session_state import Rules
 from sessionization.durations import DAY_MS
 from sessionization.errors import CheckpointError, DifferenceError
@@ -30,7 +34,7 @@ from sessionization.spark.input.parse import EventTimeLimits
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.conflicts import explain_conflict
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import BACKFILL, RAW_EVENTS, SESSION_CHANGES, SESSIONS, STREAM_PROGRESS
+from sessionization.spark.tables.schemas import BACKFILL, RAW_EVENTS, SESSION_CHANGES, SESSIONS
 from sessionization.spark.tables.upgrade import upgrade_sessions
 
 _MOST_LISTED = 20
@@ -67,11 +71,16 @@ class ReplayScope:
         memory_ms = rules.session_timeout_ms + rules.late_retention_ms + 2 * rules.heartbeat_ms
         return min(self.from_ms, max(DAY_MS, 4 * memory_ms))
 
+    @property
+    def read_from_ms(self) -> int:
+        """The first ingest time of the messages that are read."""
+        return self.from_ms - self.lead_ms
+
 
 def replay_scope(settings: BackfillSettings, now_ms: int) -> ReplayScope:
     """The scope from the settings and the checkpoint's rules; raises `CheckpointError` where that cannot be read."""
-    from_ms = 0 if settings.first_day is None else _day_start_ms(settings.first_day)
-    to_ms = now_ms if settings.last_day is None else _day_start_ms(settings.last_day + timedelta(days=1))
+    from_ms = 0 if settings.first_day is None else day_start_ms(settings.first_day)
+    to_ms = now_ms if settings.last_day is None else day_start_ms(settings.last_day + timedelta(days=1))
     if settings.checkpoints is None:
         fields = SessionizeSettings.model_fields
         limits = EventTimeLimits(fields["max_clock_skew"].default, fields["max_event_age"].default)
@@ -97,9 +106,10 @@ def backfill(settings: BackfillSettings, say: Say) -> None:
         location.require(spark, (RAW_EVENTS, SESSION_CHANGES, SESSIONS))
         if settings.checkpoints is not None:
             _check_backlog(spark, location, settings, settings.checkpoints, say)
-        clock = stream_clock(spark, location, scope)
-        say(f"{len(clock.took):,} micro-batches of the stream are known in that time")
-        folded = replay_sessions(spark, location, scope, clock)
+        stored_clock = stack.enter_context(stream_clock(spark, location, scope.read_from_ms, scope.to_ms))
+        clock = stored_clock.clock
+        say(f"{stored_clock.micro_batches:,} micro-batches of the stream are known in that time")
+        folded = replay_sessions(spark, location, scope, stored_clock)
         if settings.verify:
             verify(location.read(spark.read, SESSIONS), folded, (scope.from_ms, clock.until_ms), say)
         elif settings.merge:
@@ -133,48 +143,9 @@ def _check_backlog(
             say(f"{backlog}: the newest rows may differ for that")
 
 
-def stream_clock(spark: SparkSession, location: TableLocation, scope: ReplayScope) -> MicroBatchClock:
-    """The clock of the stream's micro-batches up to the end of the scope, as far as its tables record them."""
-    begin_ms, end_ms = scope.from_ms - scope.lead_ms, scope.to_ms + DAY_MS
-
-    def within(instant: str) -> Column:
-        return F.col(instant).between(F.timestamp_millis(F.lit(begin_ms)), F.timestamp_millis(F.lit(end_ms)))
-
-    changing_batches = (
-        location.read(spark.read, SESSION_CHANGES)
-        .where(F.col("change_date") >= F.to_date(F.timestamp_millis(F.lit(begin_ms))))
-        .where(within("processed_at") & (F.col("change") != "heartbeat") & F.col("ingested_at").isNotNull())
-        .groupBy(F.unix_millis("processed_at").alias("at"))
-        .agg(F.min(F.unix_millis("ingested_at")).alias("oldest"), F.max(F.unix_millis("ingested_at")).alias("newest"))
-        .toPandas()
-    )
-    progress = location.read(spark.read, STREAM_PROGRESS).where("query = 'sessionize'")
-    batches = (
-        progress.where(within("processed_at")).select(F.unix_millis("processed_at").alias("at"), "rows_in").toPandas()
-    )
-    at = F.unix_millis("processed_at")
-    progress_bounds = progress.agg(
-        F.min(F.when(F.col("started") > 0, at)).alias("first_ms"), F.max(at).alias("newest_ms")
-    ).first()
-    assert progress_bounds is not None
-    last_ms = int(max([*changing_batches["at"], *batches["at"]], default=wall_clock_ms()))
-    until_ms = min(scope.to_ms, last_ms)
-    return build_clock(
-        (changing_batches["at"], changing_batches["oldest"], changing_batches["newest"]),
-        (batches["at"], batches["rows_in"]),
-        until_ms=until_ms,
-        is_whole=bool(len(changing_batches))
-        and progress_bounds.first_ms is not None
-        and int(changing_batches["at"].min()) <= progress_bounds.first_ms,
-        goes_on=max(last_ms, progress_bounds.newest_ms or 0) > until_ms,
-    )
-
-
-def replay_sessions(
-    spark: SparkSession, location: TableLocation, scope: ReplayScope, clock: MicroBatchClock
-) -> DataFrame:
+def replay_sessions(spark: SparkSession, location: TableLocation, scope: ReplayScope, clock: StoredClock) -> DataFrame:
     """The sessions of the scope, with the columns of `rollup.fold_by_session`."""
-    begin = F.timestamp_millis(F.lit(scope.from_ms - scope.lead_ms))
+    begin = F.timestamp_millis(F.lit(scope.read_from_ms))
     raw = location.read(spark.read, RAW_EVENTS).where(
         (F.col("ingest_date") >= F.to_date(begin))
         & (F.col("ingested_at") >= begin)
@@ -182,11 +153,14 @@ def replay_sessions(
     )
     events = read_events(raw, scope.limits)
     tasks = max(_LEAST_TASKS, math.ceil(raw.count() / _EVENTS_PER_TASK))
-    arrow_replay = ArrowReplay(scope.rules, clock, scope.layout, scope.from_ms)
+
+    def replay(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return ArrowReplay(scope.rules, clock.load(SparkFiles.get), scope.layout, scope.from_ms)(batches)
+
     rows = (
         events.repartition(tasks, "device_id")
         .sortWithinPartitions("device_id", "ingested_ms", "event_ms", "is_start", "session_id")
-        .mapInArrow(lambda batches: arrow_replay(batches), _ROW_TYPE)  # noqa: PLW0108 - Spark takes functions only
+        .mapInArrow(replay, _ROW_TYPE)
     )
     start = F.struct(
         F.timestamp_millis("start_ms").alias("started_at"),
@@ -288,7 +262,3 @@ def _as_text(column: str) -> Column:
 
 def _timestamp(name: str) -> Column:
     return F.timestamp_millis(f"{name}_ms").alias(f"{name}_at")
-
-
-def _day_start_ms(day: date) -> int:
-    return int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp() * 1_000)

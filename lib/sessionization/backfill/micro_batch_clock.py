@@ -1,6 +1,8 @@
 """The clock of replayed micro-batches: from the stream's tables where they record it, and regular elsewhere."""
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -9,6 +11,7 @@ Instants = NDArray[np.int64]
 """UTC milliseconds."""
 
 _NEVER_MS = 1 << 62
+_COLUMNS = ("known", "took", "up_to")
 EVERY_MS = 1_000
 """How often a simulated stream has a micro-batch."""
 
@@ -64,13 +67,14 @@ class MicroBatchClock:
         return np.where(ingested_ms < self.from_ms, np.minimum(self.all_at_or_after(ingested_ms), clock), clock)
 
 
+Changed = tuple[ArrayLike, ArrayLike, ArrayLike]
+"""For each micro-batch with changes: its clock, and the oldest and newest ingest time of their messages."""
+Known = tuple[ArrayLike, ArrayLike]
+"""For each micro-batch: its clock, and how many events it took."""
+
+
 def build_clock(
-    changed: tuple[ArrayLike, ArrayLike, ArrayLike],
-    known: tuple[ArrayLike, ArrayLike],
-    *,
-    until_ms: int,
-    is_whole: bool = True,
-    goes_on: bool = False,
+    changed: Changed, known: Known, *, until_ms: int, is_whole: bool = True, goes_on: bool = False
 ) -> MicroBatchClock:
     """A clock from rows of the stream's tables, in any order.
 
@@ -78,25 +82,111 @@ def build_clock(
     micro-batch with events after its ingest time, unless a micro-batch is known to start with later messages.
 
     Args:
-        changed: for each micro-batch with changes: its clock, and the oldest and newest ingest time of their messages.
-        known: for each micro-batch: its clock, and how many events it took.
+        changed: the micro-batches with changes.
+        known: all micro-batches that are known.
         until_ms: the clock of the last micro-batch.
         is_whole: whether the first micro-batch here is the stream's first; it then took all older messages.
         goes_on: as in `MicroBatchClock`.
     """
+    part = _clock_part(changed, known, _NEVER_MS)
+    return MicroBatchClock(
+        until_ms,
+        known=part.known if len(np.asarray(known[0])) else _no_instants(),
+        took=part.took,
+        up_to=np.maximum.accumulate(part.up_to) if len(part.up_to) else part.up_to,
+        from_ms=0 if is_whole or not len(np.asarray(changed[0])) else part.oldest_ms,
+        goes_on=goes_on,
+    )
+
+
+@dataclass(frozen=True)
+class _ClockPart:
+    """The instants of some micro-batches; `oldest_ms` is the oldest ingest time of these and all later ones."""
+
+    known: Instants
+    took: Instants
+    up_to: Instants
+    oldest_ms: int
+
+
+def _clock_part(changed: Changed, known: Known, later_oldest_ms: int) -> _ClockPart:
+    """The part of a clock, before later micro-batches whose messages are no older than `later_oldest_ms`."""
     changed_ms, oldest_ms, newest_ms = (np.asarray(values, np.int64) for values in changed)
     known_ms, events = (np.asarray(values, np.int64) for values in known)
     took_ms = np.unique(np.concatenate([changed_ms, known_ms[events > 0]]))
     least_ms, most_ms = np.full(len(took_ms) + 1, _NEVER_MS), np.zeros(len(took_ms), np.int64)
     position = np.searchsorted(took_ms, changed_ms)
     least_ms[position], most_ms[position] = oldest_ms, newest_ms
+    least_ms[-1] = later_oldest_ms
     later_ms = np.minimum.accumulate(least_ms[::-1])[::-1][1:]
-    up_to_ms = np.maximum(most_ms, np.minimum(took_ms, later_ms - 1))
-    return MicroBatchClock(
-        until_ms,
-        known=np.unique(np.concatenate([known_ms, changed_ms])) if len(known_ms) else known_ms,
+    return _ClockPart(
+        known=np.unique(np.concatenate([known_ms, changed_ms])),
         took=took_ms,
-        up_to=np.maximum.accumulate(up_to_ms) if len(up_to_ms) else up_to_ms,
-        from_ms=0 if is_whole or not len(oldest_ms) else int(oldest_ms.min()),
-        goes_on=goes_on,
+        up_to=np.maximum(most_ms, np.minimum(took_ms, later_ms - 1)),
+        oldest_ms=int(least_ms.min()),
     )
+
+
+@dataclass(frozen=True)
+class StoredClock:
+    """A clock whose instants are in files, of eight bytes an instant. It is small, so that it can be sent to tasks."""
+
+    clock: MicroBatchClock
+    """The clock without instants."""
+    micro_batches: int
+    names: dict[str, str]
+    """The name of the file of each column of instants in `MicroBatchClock`."""
+
+    def load(self, path_of: Callable[[str], str]) -> MicroBatchClock:
+        """The clock, mapped into memory; `path_of` returns where a file of that name is."""
+        known, took, up_to = (_map_instants(path_of(self.names[column])) for column in _COLUMNS)
+        return replace(self.clock, known=known, took=took, up_to=up_to)
+
+
+class ClockBuilder:
+    """Builds a clock of any length with the instants of one part, such as a day, in memory at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._parts = self._micro_batches = 0
+        self._oldest_ms = self._first_changed_ms = _NEVER_MS
+        self._has_known = False
+
+    def add_earlier(self, changed: Changed, known: Known) -> None:
+        """Add micro-batches that are earlier than all that were added before; arguments as in `build_clock`."""
+        part = _clock_part(changed, known, self._oldest_ms)
+        self._oldest_ms = part.oldest_ms
+        self._first_changed_ms = min([self._first_changed_ms, *np.asarray(changed[0], np.int64).tolist()])
+        self._has_known |= len(np.asarray(known[0])) > 0
+        self._micro_batches += len(part.took)
+        for column in _COLUMNS:
+            getattr(part, column).tofile(self._part(column, self._parts))
+        self._parts += 1
+
+    @property
+    def first_changed_ms(self) -> int | None:
+        """The clock of the first micro-batch with changes; None without one."""
+        return None if self._first_changed_ms == _NEVER_MS else self._first_changed_ms
+
+    def build(self, *, until_ms: int, is_whole: bool, goes_on: bool) -> StoredClock:
+        """Join the parts; arguments as in `build_clock`. The files are in the folder of this builder."""
+        from_ms = 0 if is_whole or self._oldest_ms == _NEVER_MS else self._oldest_ms
+        names = {column: f"{self._folder.name}-{column}" for column in _COLUMNS}
+        newest_ms = 0
+        for column, name in names.items():
+            with (self._folder / name).open("wb") as joined:
+                for number in reversed(range(self._parts if column != "known" or self._has_known else 0)):
+                    instants = np.fromfile(self._part(column, number), np.int64)
+                    if column == "up_to" and len(instants):
+                        instants = np.maximum.accumulate(np.maximum(instants, newest_ms))
+                        newest_ms = int(instants[-1])
+                    instants.tofile(joined)
+        return StoredClock(MicroBatchClock(until_ms, from_ms=from_ms, goes_on=goes_on), self._micro_batches, names)
+
+    def _part(self, column: str, number: int) -> Path:
+        return self._folder / f"{column}.{number}"
+
+
+def _map_instants(path: str) -> Instants:
+    # An empty file cannot be mapped.
+    return np.memmap(path, np.int64, "r") if Path(path).stat().st_size else _no_instants()

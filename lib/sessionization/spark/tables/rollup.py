@@ -16,7 +16,7 @@ LIVE_PART = "live"
 
 OLDEST_EVENT_MS = "min(unix_millis(coalesce(started_at, ended_at)))"
 """SQL of an aggregate of changes: the oldest event time that Starts and ends of sessions show, for `search_since`."""
-EPOCH = date(1970, 1, 1)
+_EPOCH = date(1970, 1, 1)
 _RANKS = " ".join(f"WHEN '{reason}' THEN {reason.rank}" for reason in EndReason)
 _RANK = f"CASE end_reason {_RANKS} ELSE 0 END"
 _FIRST_START = ("started_at", "account_id", "platform")
@@ -89,7 +89,7 @@ def search_since(oldest_ms: int, lookback_ms: int) -> str:
     taken for another session.
     """
     day = oldest_ms // DAY_MS - (1 + -(-lookback_ms // DAY_MS))
-    return (EPOCH + timedelta(days=max(day, (date.min - EPOCH).days))).isoformat()
+    return (_EPOCH + timedelta(days=max(day, (date.min - _EPOCH).days))).isoformat()
 
 
 def lookback(max_event_age_ms: int, session_timeout_ms: int) -> int:

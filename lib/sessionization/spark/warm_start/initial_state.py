@@ -8,8 +8,9 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
+from sessionization.clock import day_start_ms
 from sessionization.core.session_state import Rules
-from sessionization.durations import DAY_MS, MINUTE_MS, format_duration
+from sessionization.durations import MINUTE_MS, format_duration
 from sessionization.errors import CheckpointError
 from sessionization.files import write_atomically
 from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE, Checkpoint
@@ -113,7 +114,7 @@ def merge_recent_changes(context: JobContext) -> int:
         return version
     lookback_ms = rollup.lookback(settings.max_event_age, settings.session_timeout)
     # A session that was changed on the newest day lies in these parts.
-    recent_parts = F.col("_part") >= rollup.search_since((days[1] - rollup.EPOCH).days * DAY_MS, lookback_ms)
+    recent_parts = F.col("_part") >= rollup.search_since(day_start_ms(days[1]), lookback_ms)
     merged_until = F.date_sub(F.to_date(F.max("updated_at")), 1)
     merged_day = location.read(spark.read, SESSIONS).where(recent_parts).agg(merged_until).collect()[0][0]
     changes = location.read(spark.read, SESSION_CHANGES).where("change != 'heartbeat'")
