@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
+from hashlib import md5
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -148,7 +149,9 @@ class Stand:
 
     def query(self, sql: str) -> None:
         """A question of a user, to the views of this stand."""
-        self.spark.sql(sql.format(now=f"TIMESTAMP '{self.now:%Y-%m-%d %H:%M:%S}'")).collect()
+        device = md5(str(self.ended // 4 - 1).encode(), usedforsecurity=False).hexdigest()[:24]
+        now = f"TIMESTAMP '{self.now:%Y-%m-%d %H:%M:%S}'"
+        assert self.spark.sql(sql.format(now=now, device=f"'device-{device}'")).collect()
 
 
 def _device(number: Column) -> Column:
@@ -168,9 +171,9 @@ QUESTIONS = {
         "WHERE started_at >= {now} - INTERVAL 1 DAY GROUP BY ALL"
     ),
     "one device in the last week": (
-        "SELECT * FROM sessions WHERE device_id = 'device-0' AND started_at >= {now} - INTERVAL 7 DAYS"
+        "SELECT * FROM sessions WHERE device_id = {device} AND started_at >= {now} - INTERVAL 7 DAYS"
     ),
-    "one device, ever": "SELECT * FROM sessions WHERE device_id = 'device-0'",
+    "one device, ever": "SELECT * FROM sessions WHERE device_id = {device}",
 }
 MEASURED: dict[str, Callable[[Stand], None]] = {
     "a MERGE of 2,000 changes": Stand.merge,
