@@ -14,7 +14,7 @@ from sessionization.durations import DAY_MS
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES, STREAM_PROGRESS
 
-_AT = F.unix_millis("processed_at")
+_AT = "unix_millis(processed_at)"
 
 
 @contextlib.contextmanager
@@ -25,10 +25,10 @@ def stream_clock(spark: SparkSession, location: TableLocation, from_ms: int, to_
     """
     changes = location.read(spark.read, SESSION_CHANGES).where("change != 'heartbeat' AND ingested_at IS NOT NULL")
     progress = location.read(spark.read, STREAM_PROGRESS).where("query = 'sessionize'")
-    bounds = progress.agg(
-        F.min(F.when(F.col("started") > 0, _AT)).alias("first_start_ms"),
-        F.min(_AT).alias("oldest_ms"),
-        F.max(_AT).alias("newest_ms"),
+    bounds = progress.selectExpr(
+        f"min(CASE WHEN started > 0 THEN {_AT} END) AS first_start_ms",
+        f"min({_AT}) AS oldest_ms",
+        f"max({_AT}) AS newest_ms",
     ).first()
     assert bounds is not None
     first_ms, last_ms = _recorded_days(spark, location, bounds.oldest_ms, bounds.newest_ms)
@@ -39,7 +39,7 @@ def stream_clock(spark: SparkSession, location: TableLocation, from_ms: int, to_
         for day in range(last_ms // DAY_MS, first_ms // DAY_MS - 1, -1):
             begin_ms, end_ms = max(day * DAY_MS, from_ms), min((day + 1) * DAY_MS - 1, to_ms + DAY_MS)
             changed = _changing_batches(changes, begin_ms, end_ms).toPandas()
-            known = progress.where(_within(begin_ms, end_ms)).select(_AT.alias("at"), "rows_in").toPandas()
+            known = progress.where(_within(begin_ms, end_ms)).selectExpr(f"{_AT} AS at", "rows_in").toPandas()
             builder.add_earlier((changed["at"], changed["oldest"], changed["newest"]), (known["at"], known["rows_in"]))
             if newest_read_ms is None and len(changed) + len(known):
                 newest_read_ms = int(max([*changed["at"], *known["at"]]))
@@ -73,7 +73,7 @@ def _changing_batches(changes: DataFrame, begin_ms: int, end_ms: int) -> DataFra
     ingested = F.unix_millis("ingested_at")
     return (
         changes.where(F.col("change_date").between(first_day, last_day) & _within(begin_ms, end_ms))
-        .groupBy(_AT.alias("at"))
+        .groupBy(F.expr(_AT).alias("at"))
         .agg(F.min(ingested).alias("oldest"), F.max(ingested).alias("newest"))
     )
 
