@@ -197,8 +197,8 @@ class Pipeline:
         try:
             if folder is not None and log_bytes(query) > LARGE_LOG_BYTES:
                 forget_deleted_files(query, set(input_files(folder)), wall_clock_ms())
-        except CheckpointError as error:
-            self._context.say(f"{error}: it grows on")
+        except (CheckpointError, OSError) as error:
+            self._context.say(f"query {name}: its log of files was not shortened: {error}")
 
 
 def sessionize(

@@ -56,8 +56,11 @@ def committed_files(query: Path) -> Iterator[TakenFile]:
 
 def log_bytes(query: Path) -> int:
     """The size of the newest compacted file of a query's file source, which has nearly all entries; 0 without one."""
-    compacted = _newest_compacted(query)
-    return 0 if compacted is None else compacted.stat().st_size
+    try:
+        compacted = _newest_compacted(query)
+        return 0 if compacted is None else compacted.stat().st_size
+    except OSError:  # Spark has just removed it, or the disk is gone, which the query itself notices
+        return 0
 
 
 def forget_deleted_files(query: Path, present: Collection[Path], now_ms: int) -> int:

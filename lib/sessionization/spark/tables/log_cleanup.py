@@ -50,7 +50,7 @@ def delete_old_log_entries(
                 retention_ms = _retention_from_version(folder / "_delta_log", first_unread)
             if retention_ms is not None:
                 _clean_up(spark, folder, retention_ms)
-        except (PySparkException, Py4JError, OSError) as error:
+        except (PySparkException, Py4JError, OSError, TypeError) as error:  # TypeError: a Delta without this class
             _log.warning("the log of %s was not cleaned up: %s", table.name, root_cause(str(error)))
             return
 
