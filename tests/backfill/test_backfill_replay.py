@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from sessionization.backfill.micro_batch_clock import ClockBuilder, MicroBatchClock, build_clock
 from sessionization.backfill.replay import FoldedSession, fold_changes, replay
+from sessionization.backfill.stream_clock import spans
 from sessionization.core.events import ChangeKind, Event
 from sessionization.core.heartbeat_grid import grid_for_key
 from sessionization.core.session_state import Rules
+from sessionization.durations import DAY_MS
 from tests.core.driver import Driver
 from tests.core.histories import start
 from tests.core.random_histories import Batch, History, histories, law_settings, rules_that_forget_nothing, small_rules
@@ -148,3 +150,21 @@ def test_a_clock_built_day_by_day_is_the_clock_of_all_days(tmp_path: Path, seed:
     assert (loaded.from_ms, loaded.until_ms, loaded.goes_on) == (whole.from_ms, whole.until_ms, whole.goes_on)
     assert stored.micro_batches == len(whole.took)
     assert builder.first_changed_ms == (min(changed_ms) if len(changed_ms) else None)
+
+
+@pytest.mark.parametrize(
+    ("micro_batches", "expected"),
+    [
+        ({}, [(5, 10 * DAY_MS)]),
+        ({3: 90_000}, [(5, 10 * DAY_MS)]),
+        (
+            {9: 90_000, 7: 90_000, 6: 10, 3: 200_000, 0: 200_000},
+            [(7 * DAY_MS, 10 * DAY_MS), (3 * DAY_MS, 7 * DAY_MS - 1), (5, 3 * DAY_MS - 1)],
+        ),
+        ({12: 200_000, 2: 200_000}, [(2 * DAY_MS, 10 * DAY_MS), (5, 2 * DAY_MS - 1)]),
+    ],
+)
+def test_the_time_of_a_stream_is_divided_by_its_micro_batches(
+    micro_batches: dict[int, int], expected: list[tuple[int, int]]
+) -> None:
+    assert list(spans(5, 10 * DAY_MS, micro_batches)) == expected

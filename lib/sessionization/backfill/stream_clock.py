@@ -2,42 +2,39 @@
 
 import contextlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from sessionization.backfill.micro_batch_clock import ClockBuilder, StoredClock
-from sessionization.clock import day_start_ms, wall_clock_ms
+from sessionization.clock import wall_clock_ms
 from sessionization.durations import DAY_MS
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES, STREAM_PROGRESS
 
 _AT = "unix_millis(processed_at)"
+_MICRO_BATCHES_AT_ONCE = 100_000
+"""A little more than a day with one per second."""
 
 
 @contextlib.contextmanager
 def stream_clock(spark: SparkSession, location: TableLocation, from_ms: int, to_ms: int) -> Iterator[StoredClock]:
     """The clock of the micro-batches from `from_ms` to a day after `to_ms`, as far as the tables record them.
 
-    The driver holds the micro-batches of one day at a time. Its files are sent to the tasks, and exist while the body runs.
+    The driver holds the micro-batches of a day or so at a time. The clock's files are sent to the tasks, and exist while the
+    body runs.
     """
     changes = location.read(spark.read, SESSION_CHANGES).where("change != 'heartbeat' AND ingested_at IS NOT NULL")
     progress = location.read(spark.read, STREAM_PROGRESS).where("query = 'sessionize'")
-    bounds = progress.selectExpr(
-        f"min(CASE WHEN started > 0 THEN {_AT} END) AS first_start_ms",
-        f"min({_AT}) AS oldest_ms",
-        f"max({_AT}) AS newest_ms",
-    ).first()
-    assert bounds is not None
-    first_ms, last_ms = _recorded_days(spark, location, bounds.oldest_ms, bounds.newest_ms)
-    first_ms, last_ms = max(first_ms, from_ms), min(last_ms, to_ms + DAY_MS)
+    recorded = _recorded_days(progress)
+    newest_recorded_ms = max((day.newest_ms for day in recorded), default=0)
+    first_start_ms = min((day.first_start_ms for day in recorded if day.first_start_ms is not None), default=None)
     newest_read_ms = None
     with tempfile.TemporaryDirectory(prefix="clock-") as folder:
         builder = ClockBuilder(Path(folder))
-        for day in range(last_ms // DAY_MS, first_ms // DAY_MS - 1, -1):
-            begin_ms, end_ms = max(day * DAY_MS, from_ms), min((day + 1) * DAY_MS - 1, to_ms + DAY_MS)
+        for begin_ms, end_ms in spans(from_ms, to_ms + DAY_MS, {day.day: day.micro_batches for day in recorded}):
             changed = _changing_batches(changes, begin_ms, end_ms).toPandas()
             known = progress.where(_within(begin_ms, end_ms)).selectExpr(f"{_AT} AS at", "rows_in").toPandas()
             builder.add_earlier((changed["at"], changed["oldest"], changed["newest"]), (known["at"], known["rows_in"]))
@@ -48,24 +45,39 @@ def stream_clock(spark: SparkSession, location: TableLocation, from_ms: int, to_
         first_changed_ms = builder.first_changed_ms
         clock = builder.build(
             until_ms=until_ms,
-            is_whole=first_changed_ms is not None
-            and bounds.first_start_ms is not None
-            and first_changed_ms <= bounds.first_start_ms,
-            goes_on=max(newest_ms, bounds.newest_ms or 0) > until_ms,
+            is_whole=first_changed_ms is not None and first_start_ms is not None and first_changed_ms <= first_start_ms,
+            goes_on=max(newest_ms, newest_recorded_ms) > until_ms,
         )
         for name in clock.names.values():
             spark.sparkContext.addFile(str(Path(folder) / name))
         yield clock
 
 
-def _recorded_days(
-    spark: SparkSession, location: TableLocation, oldest_ms: int | None, newest_ms: int | None
-) -> tuple[int, int]:
-    """The first and the last instant of the days that the tables record; the last is before the first without rows."""
-    instants = [instant_ms for instant_ms in (oldest_ms, newest_ms) if instant_ms is not None]
-    if (days := location.days(spark, SESSION_CHANGES)) is not None:
-        instants += map(day_start_ms, days)
-    return min(instants, default=DAY_MS), max(instants, default=0)
+def spans(begin_ms: int, end_ms: int, micro_batches: Mapping[int, int]) -> Iterator[tuple[int, int]]:
+    """Divide a time into spans of whole days, each with some hundred thousand micro-batches at most, the latest first.
+
+    Args:
+        begin_ms: the first instant.
+        end_ms: the last instant.
+        micro_batches: the number of micro-batches, by day since the epoch; other days have none.
+    """
+    count = 0
+    for day in sorted(micro_batches, reverse=True):
+        count += micro_batches[day]
+        if count >= _MICRO_BATCHES_AT_ONCE and begin_ms < day * DAY_MS <= end_ms:
+            yield day * DAY_MS, end_ms
+            end_ms, count = day * DAY_MS - 1, 0
+    yield begin_ms, end_ms
+
+
+def _recorded_days(progress: DataFrame) -> list[Row]:
+    """The days of `stream_progress`, with `day` since the epoch, `micro_batches`, `first_start_ms` and `newest_ms`."""
+    days = progress.groupBy(F.expr(f"CAST(floor({_AT} / {DAY_MS}) AS bigint)").alias("day")).agg(
+        F.expr("count(*) AS micro_batches"),
+        F.expr(f"min(CASE WHEN started > 0 THEN {_AT} END) AS first_start_ms"),
+        F.expr(f"max({_AT}) AS newest_ms"),
+    )
+    return days.collect()
 
 
 def _changing_batches(changes: DataFrame, begin_ms: int, end_ms: int) -> DataFrame:
