@@ -83,6 +83,7 @@ class Oracle:
     tables: dict[str, Rows] = field(default_factory=lambda: {name: Rows() for name in COLUMNS})
     changes: dict[int, list[tuple[str, Change]]] = field(default_factory=dict)
     newest_ms: int = 0
+    taken_over_ms: int = -1
     measured: dict[tuple[str, int], Measured] = field(default_factory=dict)
     entries: set[tuple[str, int, str]] = field(default_factory=set)
     timers: dict[str, int] = field(default_factory=dict)
@@ -210,6 +211,7 @@ def build_oracle(
         oracle.files[query] = [path_of(uri) for batch in batches if batch.is_committed for uri in batch.files]
         play(source, oracle, batches)
     if former is not None:
+        oracle.taken_over_ms = former.newest_ms
         oracle.add_former(former)
     return oracle
 
