@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 
 from sessionization.backfill.columns import ROW_SCHEMA, ArrowReplay
-from sessionization.backfill.micro_batch_clock import MicroBatchClock, build_clock
+from sessionization.backfill.micro_batch_clock import MicroBatchClock
 from sessionization.backfill.replay import FoldedSession
 from sessionization.core.events import End, Event, Platform, Start
 from sessionization.core.session_state import Rules
+from tests.backfill.clocks import build_clock
 from tests.backfill.test_backfill_replay import any_rules, merge_equal_clocks, session_row
 from tests.core.driver import Driver
 from tests.core.random_histories import Batch, History, histories, law_settings

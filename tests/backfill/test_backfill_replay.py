@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessionization.backfill.micro_batch_clock import ClockBuilder, MicroBatchClock, build_clock
+from sessionization.backfill.micro_batch_clock import ClockBuilder, MicroBatchClock
 from sessionization.backfill.replay import FoldedSession, fold_changes, replay
 from sessionization.backfill.stream_clock import spans
 from sessionization.core.events import ChangeKind, Event
 from sessionization.core.heartbeat_grid import grid_for_key
 from sessionization.core.session_state import Rules
 from sessionization.durations import DAY_MS
+from tests.backfill.clocks import build_clock
 from tests.core.driver import Driver
 from tests.core.histories import start
 from tests.core.random_histories import Batch, History, histories, law_settings, rules_that_forget_nothing, small_rules

@@ -73,32 +73,6 @@ Known = tuple[ArrayLike, ArrayLike]
 """For each micro-batch: its clock, and how many events it took."""
 
 
-def build_clock(
-    changed: Changed, known: Known, *, until_ms: int, is_whole: bool = True, goes_on: bool = False
-) -> MicroBatchClock:
-    """A clock from rows of the stream's tables, in any order.
-
-    The tables do not record which micro-batch took a message that changed nothing. The clock assigns it to the first
-    micro-batch with events after its ingest time, unless a micro-batch is known to start with later messages.
-
-    Args:
-        changed: the micro-batches with changes.
-        known: all micro-batches that are known.
-        until_ms: the clock of the last micro-batch.
-        is_whole: whether the first micro-batch here is the stream's first; it then took all older messages.
-        goes_on: as in `MicroBatchClock`.
-    """
-    part = _clock_part(changed, known, _NEVER_MS)
-    return MicroBatchClock(
-        until_ms,
-        known=part.known if len(np.asarray(known[0])) else _no_instants(),
-        took=part.took,
-        up_to=np.maximum.accumulate(part.up_to) if len(part.up_to) else part.up_to,
-        from_ms=0 if is_whole or not len(np.asarray(changed[0])) else part.oldest_ms,
-        goes_on=goes_on,
-    )
-
-
 @dataclass(frozen=True)
 class _ClockPart:
     """The instants of some micro-batches; `oldest_ms` is the oldest ingest time of these and all later ones."""
@@ -144,7 +118,11 @@ class StoredClock:
 
 
 class ClockBuilder:
-    """Builds a clock of any length with the instants of one part, such as a day, in memory at a time."""
+    """Builds a clock from rows of the stream's tables, with those of one part, such as a day, in memory at a time.
+
+    The tables do not record which micro-batch took a message that changed nothing. The clock assigns it to the first
+    micro-batch with events after its ingest time, unless a micro-batch is known to start with later messages.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -153,7 +131,7 @@ class ClockBuilder:
         self._has_known = False
 
     def add_earlier(self, changed: Changed, known: Known) -> None:
-        """Add micro-batches that are earlier than all that were added before; arguments as in `build_clock`."""
+        """Add micro-batches, in any order, that are earlier than all that were added before."""
         part = _clock_part(changed, known, self._oldest_ms)
         self._oldest_ms = part.oldest_ms
         self._first_changed_ms = min([self._first_changed_ms, *np.asarray(changed[0], np.int64).tolist()])
@@ -169,7 +147,13 @@ class ClockBuilder:
         return None if self._first_changed_ms == _NEVER_MS else self._first_changed_ms
 
     def build(self, *, until_ms: int, is_whole: bool, goes_on: bool) -> StoredClock:
-        """Join the parts; arguments as in `build_clock`. The files are in the folder of this builder."""
+        """Join the parts, in files in the folder of this builder.
+
+        Args:
+            until_ms: the clock of the last micro-batch.
+            is_whole: whether the first micro-batch here is the stream's first; it then took all older messages.
+            goes_on: as in `MicroBatchClock`.
+        """
         from_ms = 0 if is_whole or self._oldest_ms == _NEVER_MS else self._oldest_ms
         names = {column: f"{self._folder.name}-{column}" for column in _COLUMNS}
         newest_ms = 0

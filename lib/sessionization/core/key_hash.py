@@ -1,6 +1,6 @@
 """The hash that places devices in groups and buckets, and spreads the timers of grouping keys: CRC-32 of the UTF-8 text.
 
-State is stored by it, so it never changes for a checkpoint. Whoever can choose device ids can choose ids of one CRC-32,
+State is stored by it, so it never changes for a checkpoint. A sender who chooses device ids can choose ids of one CRC-32,
 and so fill one bucket. The hash of a device id therefore has a secret key, except in checkpoints of earlier versions.
 `spark.checkpoint.state_layout` has the same hashes as Spark columns; a test compares them.
 """

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -96,13 +97,10 @@ def restart_and_wake(context: JobContext, pipeline: Pipeline, step: ClockStep, s
         return
     names = ", ".join(step.queries)
     context.say(f"the clock went back by {step.by_ms // 1_000:,} s: {names} starts again, so that all sessions beat")
-
-    def wake_up() -> WakeUp | None:
-        return wake_up_all_keys(context.spark, context.checkpoint) if name == SESSIONIZE else None
-
+    wake = partial(wake_up_all_keys, context.spark, context.checkpoint)
     with explain_failed_restart("the clock went back"):
         for name in step.queries:
-            if not restart_query(pipeline, name, stop, wake_up):
+            if not restart_query(pipeline, name, stop, wake if name == SESSIONIZE else None):
                 return
 
 

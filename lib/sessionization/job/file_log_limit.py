@@ -30,18 +30,17 @@ class FileLogLimit:
             return
         self._next_check_s = time.monotonic() + _CHECK_EVERY_S
         for name, limit in self._limit_bytes.items():
-            if log_bytes(self._context.checkpoint.folder / name) > limit:
-                self._restart(name)
+            size = log_bytes(self._context.checkpoint.folder / name)
+            if size > limit:
+                self._restart(name, size)
 
-    def _restart(self, name: str) -> None:
-        folder = self._context.checkpoint.folder / name
-        before = log_bytes(folder)
+    def _restart(self, name: str, before: int) -> None:
         if not self._pipeline.queries[name].isActive:
             return
         with explain_failed_restart("its log of files grew large"):
             if not restart_query(self._pipeline, name, self._stop):
                 return
-        after = log_bytes(folder)
+        after = log_bytes(self._context.checkpoint.folder / name)
         self._limit_bytes[name] = max(LARGE_LOG_BYTES, _GROWTH * after)
         advice = "" if after < before else ": delete input files that were read (`maintain --input-retention`)"
         self._context.say(f"query {name} has started again; its log of files has {after:,} of {before:,} bytes{advice}")

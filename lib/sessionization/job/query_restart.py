@@ -16,7 +16,7 @@ from sessionization.spark.pipeline import Pipeline
 
 
 def restart_query(
-    pipeline: Pipeline, name: str, stop: threading.Event, wake: Callable[[], WakeUp | None] = lambda: None
+    pipeline: Pipeline, name: str, stop: threading.Event, wake: Callable[[], WakeUp] | None = None
 ) -> bool:
     """Wait for the query's running micro-batch, stop it, and start it; False once `stop` is set.
 
@@ -27,7 +27,7 @@ def restart_query(
     if stop.is_set():
         return False
     query.stop()
-    pipeline.start_query(name, wake())
+    pipeline.start_query(name, None if wake is None else wake())
     return True
 
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -12,7 +12,7 @@ from sessionization.clock import wall_clock_ms
 from sessionization.errors import CheckpointError
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.engine.session import GENERATED_CODE_CONF
-from sessionization.spark.output.progress import BatchDetail, BatchProgress, delay_percentiles
+from sessionization.spark.output.progress import BatchDetail, BatchProgress
 from sessionization.spark.output.sinks import INGEST_INSTANTS, Sink
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.location import TableLocation
@@ -79,13 +79,8 @@ class RollupSink(Sink):
         self._count_live(batch.sparkSession, counts.opened - counts.closed)
         if batch_id % COMPACT_EVERY_BATCHES == COMPACT_EVERY_BATCHES - 1:
             self._maintain(batch.sparkSession)
-        return BatchProgress(
-            query=self.context.query,
-            batch_id=batch_id,
-            processed_ms=began_ms,
-            rows_in=counts.rows_in,
-            batch_ms=committed_ms - began_ms,
-            latency=delay_percentiles(counts.ingested, committed_ms),
+        return replace(
+            self._progress(counts, batch_id, began_ms, committed_ms),
             detail=BatchDetail(live=self.live, write_ms=max(0, committed_ms - counted_ms)),
         )
 

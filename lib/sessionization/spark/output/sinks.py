@@ -2,9 +2,9 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 
 from sessionization.clock import wall_clock_ms
 from sessionization.core.events import EndReason
@@ -103,6 +103,17 @@ class Sink(ABC):
             rows.coalesce(tasks), table, writer_id=self.context.writer_id, batch_id=batch_id
         )
 
+    def _progress(self, counts: Row, batch_id: int, processed_ms: int, committed_ms: int) -> BatchProgress:
+        """What every query reports of a micro-batch, from its columns `rows_in` and `ingested`."""
+        return BatchProgress(
+            query=self.context.query,
+            batch_id=batch_id,
+            processed_ms=processed_ms,
+            rows_in=counts.rows_in,
+            batch_ms=committed_ms - processed_ms,
+            latency=delay_percentiles(counts.ingested, committed_ms),
+        )
+
     @abstractmethod
     def write(self, batch: DataFrame, batch_id: int, began_ms: int) -> BatchProgress:
         """Write the rows and return their counts and delays; `began_ms` replaces the clock of an empty micro-batch."""
@@ -139,13 +150,8 @@ class ChangesSink(Sink):
         state_entries = (
             state.rows if self.entry_counts is None else self.entry_counts.after(processed_ms, counts.entries)
         )
-        return BatchProgress(
-            query=self.context.query,
-            batch_id=batch_id,
-            processed_ms=processed_ms,
-            rows_in=counts.rows_in,
-            batch_ms=committed_ms - processed_ms,
-            latency=delay_percentiles(counts.ingested, committed_ms),
+        return replace(
+            self._progress(counts, batch_id, processed_ms, committed_ms),
             lateness=lateness,
             started=counts.started,
             heartbeats=counts.heartbeat,
@@ -183,13 +189,8 @@ class ArchiveSink(Sink):
             if count:
                 self._append(rows.select(*table.column_names), count, table, batch_id)
         committed_ms = wall_clock_ms()
-        return BatchProgress(
-            query=self.context.query,
-            batch_id=batch_id,
-            processed_ms=began_ms,
-            rows_in=counts.rows_in,
-            batch_ms=committed_ms - began_ms,
-            latency=delay_percentiles(counts.ingested, committed_ms),
+        return replace(
+            self._progress(counts, batch_id, began_ms, committed_ms),
             quarantined=counts.quarantined,
             detail=BatchDetail(write_ms=max(0, committed_ms - counted_ms)),
         )
