@@ -1,7 +1,7 @@
 """The wheel's version: the release and a hash of what the wheel is made of, so that other code never has the same name.
 
-Hatch runs this page at every build (`tool.hatch.version` in pyproject.toml). A cluster installs a wheel by its path: under one
-name for all versions, a worker that comes later would bring other code into a job that runs.
+Hatch runs this page at every build (`tool.hatch.version` in pyproject.toml). A cluster installs a wheel by its path:
+under one name for all versions, a worker that comes later would bring other code into a job that runs.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """The errors of this package.
 
-Exit code 2: correct an option, a folder or the set-up, and start again. 1: it failed while working; start again once the
-cause is gone. 0: stopped before it began.
+Exit code 2: correct an option, a folder or the set-up, and start again. 1: it failed while working; start again once
+the cause is gone. 0: stopped before it began.
 """
 
 from typing import ClassVar
@@ -11,8 +11,8 @@ class SessionizationError(Exception):
     """Raised when a job cannot continue; the message is one line: the problem, the value and the next step.
 
     The base class of every error that this package raises on purpose, except in Spark's Python workers (`RuntimeError`,
-    reported by a `StreamError`) and in validators of settings (`ValueError`, which becomes a `ConfigurationError`). A job
-    exits with the error's `exit_code`.
+    reported by a `StreamError`) and in validators of settings (`ValueError`, which becomes a `ConfigurationError`). A
+    job exits with the error's `exit_code`.
     """
 
     exit_code: ClassVar[int] = 2
@@ -23,7 +23,7 @@ class SessionizationError(Exception):
 
 
 class ConfigurationError(SessionizationError):
-    """Raised when a setting, option or folder cannot be used, or the engine, the brokers or the tables refuse the start."""
+    """Raised when a setting, option or folder cannot be used, or the engine, brokers or tables refuse the start."""
 
 
 class SetupError(SessionizationError):

@@ -26,8 +26,9 @@ RULES = Rules()
 
 EVENTS = pa.schema(
     [
-        ("device_id", pa.string()), ("session_id", pa.int64()), ("is_start", pa.bool_()), ("event_ms", pa.int64()),
-        ("foreground_s", pa.int64()), ("account_id", pa.string()), ("platform", pa.string()), ("ingested_ms", pa.int64()),
+        ("device_id", pa.string()), ("session_id", pa.int64()), ("is_start", pa.bool_()),
+        ("event_ms", pa.int64()), ("foreground_s", pa.int64()), ("account_id", pa.string()),
+        ("platform", pa.string()), ("ingested_ms", pa.int64()),
     ]
 )  # fmt: skip
 

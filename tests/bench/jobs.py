@@ -21,7 +21,8 @@ QUESTIONS = {
     "sessions": "SELECT status, end_reason, count(*) AS sessions FROM sessions GROUP BY ALL ORDER BY 1, 2",
     "a second `started`": "SELECT count(*) AS doubled FROM (SELECT 1 FROM session_changes WHERE change = 'started' "
     "GROUP BY device_id, session_id HAVING count(*) > 1)",
-    "account_sessions": "SELECT count(*) AS sittings, sum(sessions) AS sessions, sum(duration_ms) FROM account_sessions",
+    "account_sessions": "SELECT count(*) AS sittings, sum(sessions) AS sessions, sum(duration_ms) "
+    "FROM account_sessions",
     "concurrent_sessions": "SELECT platform, count(*) AS minutes, max(peak) FROM concurrent_sessions GROUP BY ALL",
 }
 

@@ -168,7 +168,9 @@ def _durations(job: Job) -> Iterator[str]:
             if last is not None:
                 cycle_ms.append(clock_ms - last)
             last = clock_ms
-        yield f"{query}: {len(offsets)} micro-batches, {_spread(took_ms)} long, {_spread(cycle_ms)} from one to the next"
+        yield (
+            f"{query}: {len(offsets)} micro-batches, {_spread(took_ms)} long, {_spread(cycle_ms)} from one to the next"
+        )
 
 
 def _delays(tables: Tables, began_ms: float) -> Iterator[str]:

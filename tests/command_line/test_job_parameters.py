@@ -50,7 +50,8 @@ class JobWidgets:
 
 def test_every_option_is_a_parameter_with_its_default() -> None:
     assert parameter_defaults(Options) == {
-        "source": "files", "run-for": "", "kafka-option": "", "schema": "", "dry": "false", "fast": "true", "output": "",
+        "source": "files", "run-for": "", "kafka-option": "", "schema": "", "dry": "false", "fast": "true",
+        "output": "",
     }  # fmt: skip
 
 

@@ -213,4 +213,4 @@ def test_jars_are_stored_in_the_python_environment_and_fetched_once(
 
 
 def test_every_pinned_jar_has_a_hash() -> None:
-    assert all(len(jar.sha256) == 64 for jar_set in ("spark", "broker") for jar in pinned_jars(jar_set))  # type: ignore[arg-type]
+    assert all(len(jar.sha256) == 64 for jar_set in ("spark", "broker") for jar in pinned_jars(jar_set))

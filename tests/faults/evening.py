@@ -51,7 +51,8 @@ def report_lines(seed: int, groups: int | None, run: Run, found: Sequence[str]) 
         cuts = [cut for cut in run.cuts if cut.boundary is boundary]
         yield f"  {boundary:22}{len(cuts):6}{_count(cuts, 'reached'):9}{_count(cuts, 'is_exact'):19}"
     stages = Counter(cut.stage for cut in run.cuts)
-    yield f"  left of sessionize's micro-batch: {', '.join(f'{stage} {count}' for stage, count in stages.most_common())}"
+    left = ", ".join(f"{stage} {count}" for stage, count in stages.most_common())
+    yield f"  left of sessionize's micro-batch: {left}"
     if ups_s:
         yield f"  start to first commit: median {median(ups_s):.1f} s, longest {max(ups_s):.1f} s ({len(ups_s)} starts)"
     yield f"  rows: {', '.join(f'{name} {len(rows):,}' for name, rows in run.actual.items())}"

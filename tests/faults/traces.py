@@ -123,10 +123,11 @@ class Traces:
         """The files of `sessions` that no version names: a MERGE has written them and not committed."""
         try:
             # os.listdir takes half the time of pathlib.
-            found = [name for name in os.listdir(self._sessions) if name.endswith(".parquet") and name[0] != "."]  # noqa: PTH208
+            names = os.listdir(self._sessions)  # noqa: PTH208
         except FileNotFoundError:
             return set()
-        return set(found) - self._tables["sessions"].files()
+        found = {name for name in names if name.endswith(".parquet") and name[0] != "."}
+        return found - self._tables["sessions"].files()
 
     def _changelogs(self, batch_id: int) -> list[bool]:
         """For each state partition, whether it has committed a micro-batch."""

@@ -82,7 +82,11 @@ def test_a_notebook_gets_its_arguments_and_a_namespace_of_its_own(tmp_path: Path
         "dbutils.widgets.text('who', 'nobody', 'who')",
         "dbutils.notebook.exit(dbutils.widgets.get('who'))",
     )
-    parent = "found = dbutils.notebook.run('./child', 60, {'who': 'me'})\nassert 'word' not in globals()\ndbutils.notebook.exit(found)"
+    parent = (
+        "found = dbutils.notebook.run('./child', 60, {'who': 'me'})\n"
+        "assert 'word' not in globals()\n"
+        "dbutils.notebook.exit(found)"
+    )
     assert run_notebook(write_source_notebook(tmp_path, "parent", parent), None, {}) == "me"
 
 

@@ -73,7 +73,8 @@ def test_without_kafka_there_is_no_backlog_and_without_rows_no_skew() -> None:
 
 def test_every_micro_batch_is_recorded_once_in_order_with_the_engines_progress_if_it_came(lines: list[str]) -> None:
     session, received = Session(), Taken()
-    with monitor_with(session, [RecordConsumer("a list", received, lines.append)], lines.append) as add:  # type: ignore[arg-type]
+    consumer = RecordConsumer("a list", received, lines.append)
+    with monitor_with(session, [consumer], lines.append) as add:  # type: ignore[arg-type]
         session.hears(engine(0))  # the sink has not reported it yet
         for batch_id in range(5):
             add(sessionize_progress(batch_id))
@@ -148,7 +149,8 @@ def test_a_consumer_that_fails_is_reported_once_and_tried_again(lines: list[str]
 
 def test_engine_progress_in_an_unknown_form_is_a_failure_of_the_consumer_only(lines: list[str]) -> None:
     session, received = Session(), Taken()
-    with monitor_with(session, [RecordConsumer("a list", received, lines.append)], lines.append) as add:  # type: ignore[arg-type]
+    consumer = RecordConsumer("a list", received, lines.append)
+    with monitor_with(session, [consumer], lines.append) as add:  # type: ignore[arg-type]
         add(sessionize_progress(0))
         session.hears(SimpleNamespace(name="sessionize", batchId=0))
     assert received.records == []
@@ -172,7 +174,8 @@ def test_the_batch_log_of_a_cluster_is_its_stderr(capfd: pytest.CaptureFixture[s
 
 
 def test_a_batch_log_that_cannot_be_written_is_reported(tmp_path: Path, lines: list[str]) -> None:
-    with monitor_batches(Session(), tmp_path / "nowhere" / "batches.log", None, lines.append) as add:  # type: ignore[arg-type]
+    log = tmp_path / "nowhere" / "batches.log"
+    with monitor_batches(Session(), log, None, lines.append) as add:  # type: ignore[arg-type]
         add(sessionize_progress())
     assert len(lines) == 1
     assert "No such file or directory" in lines[0]

@@ -104,7 +104,7 @@ def test_every_metric_is_served_under_its_name() -> None:
 
 
 def test_the_port_answers_only_at_its_address() -> None:
-    settings = SessionizeSettings(input="in", warehouse="w", checkpoints="c", metrics_port=9464)  # type: ignore[arg-type]
+    settings = SessionizeSettings(input="in", warehouse="w", checkpoints="c", metrics_port=9464)
     assert settings.metrics_at == ("127.0.0.1", 9464)
     with serve_metrics("127.0.0.1", 0, Metrics()) as port:
         assert "# " in get(port) or not get(port)
@@ -164,7 +164,8 @@ def test_the_library_is_not_needed_without_metrics() -> None:
 def test_a_port_in_use_is_reported_and_the_stream_goes_on(tmp_path: Path, lines: list[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as occupied:
         port = occupied.getsockname()[1]
-        with monitor_batches(Session(), tmp_path / "batches.log", ("127.0.0.1", port), lines.append) as add:  # type: ignore[arg-type]
+        log, at = tmp_path / "batches.log", ("127.0.0.1", port)
+        with monitor_batches(Session(), log, at, lines.append) as add:  # type: ignore[arg-type]
             add(sessionize_progress())
     assert lines == [
         f"--metrics-port {port} of 127.0.0.1 cannot be served (Address already in use): the stream goes on without"

@@ -51,8 +51,9 @@ def lab(folder: Path, demo: Path, work: Path) -> Iterator[Lab]:
         probe.bind(("127.0.0.1", 0))
         jupyter = Lab(probe.getsockname()[1], secrets.token_hex(16))
     command = [
-        sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--ServerApp.root_dir={folder}", "--ServerApp.ip=127.0.0.1",
-        f"--ServerApp.port={jupyter.port}", "--ServerApp.port_retries=0", f"--IdentityProvider.token={jupyter.token}",
+        sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--ServerApp.root_dir={folder}",
+        "--ServerApp.ip=127.0.0.1", f"--ServerApp.port={jupyter.port}", "--ServerApp.port_retries=0",
+        f"--IdentityProvider.token={jupyter.token}",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate", "--LabApp.extension_manager=readonly",
     ]  # fmt: skip
     for name, values in _SETTINGS.items():

@@ -31,7 +31,8 @@ def settings(folder: Path, **changed: Any) -> SessionizeSettings:
 
 def progress(batch_id: int, lateness: Percentiles = NONE) -> BatchProgress:
     return BatchProgress(
-        "sessionize", batch_id, 1_800_000_000_000 + 1_000 * batch_id, 10 + batch_id, 70, NONE, lateness, heartbeats=3, state_rows=5, state_bytes=4_096
+        "sessionize", batch_id, 1_800_000_000_000 + 1_000 * batch_id, 10 + batch_id, 70, NONE, lateness,
+        heartbeats=3, state_rows=5, state_bytes=4_096,
     )  # fmt: skip
 
 
@@ -191,7 +192,10 @@ def test_values_of_kafka_options_are_not_logged(tmp_path: Path) -> None:
 
 
 def test_mlflow_is_not_imported_with_the_job() -> None:
-    code = "import sys, sessionization.job.sessionize_job, sessionization.notebook.run_in_notebook; sys.exit('mlflow' in sys.modules)"
+    code = (
+        "import sys, sessionization.job.sessionize_job, sessionization.notebook.run_in_notebook; "
+        "sys.exit('mlflow' in sys.modules)"
+    )
     path = str(Path(__file__).parents[2] / "lib")
     assert subprocess.run([sys.executable, "-c", code], check=False, env={"PYTHONPATH": path}).returncode == 0
 

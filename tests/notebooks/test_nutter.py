@@ -18,7 +18,8 @@ pytest.importorskip("runtime.nutterfixture", reason="nutter is not installed: ma
 ROOT = Path(__file__).parents[2]
 TESTS = {
     "test_stream": (
-        "1_starts_and_stops", "2_tables_match", "3_session_opens", "4_session_beats", "5_session_ends", "6_replay_changes_nothing",
+        "1_starts_and_stops", "2_tables_match", "3_session_opens", "4_session_beats", "5_session_ends",
+        "6_replay_changes_nothing",
     ),
     "test_deployment": ("1_tables_exist", "2_tables_match", "3_views_answer", "4_permissions"),
     "test_broken": ("holds", "plain_assertion", "schema_assertion"),

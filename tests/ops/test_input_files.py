@@ -87,7 +87,8 @@ def test_only_visible_json_files_of_the_streams_are_input_files(job: Job) -> Non
 def test_an_old_folder_named_like_a_file_refuses_no_start_and_is_not_deleted(job: Job) -> None:
     folder = job.file("pc_sessions/folder.json/a.json").parent
     os.utime(folder, ns=(OLD_MS * 1_000_000,) * 2)
-    refuse_files_already_read(None, job.input, TableLocation(job.checkpoints))  # type: ignore[arg-type] # no table is read
+    location = TableLocation(job.checkpoints)
+    refuse_files_already_read(None, job.input, location)  # type: ignore[arg-type] # no table is read
     for query in ("sessionize", "archive"):
         job.query(query, {"0": [(0, folder)]})
     assert job.delete() == 0

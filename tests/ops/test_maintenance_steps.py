@@ -97,7 +97,8 @@ def test_another_retention_of_files_and_log_is_set_before_anything_is_deleted() 
         assert verbs == sorted(verbs), "ALTER, OPTIMIZE, VACUUM"
         assert ("ALTER" in verbs) is (name not in WITH_OWN_RETENTION)
     assert by_table["quarantine"][0].sql == (
-        "ALTER TABLE `main`.`games`.`quarantine` SET TBLPROPERTIES ('delta.logRetentionDuration' = 'interval 337 hours', "
+        "ALTER TABLE `main`.`games`.`quarantine` SET TBLPROPERTIES "
+        "('delta.logRetentionDuration' = 'interval 337 hours', "
         "'delta.deletedFileRetentionDuration' = 'interval 337 hours')"
     )
 
@@ -128,14 +129,32 @@ def test_a_table_without_a_known_retention_is_left_alone() -> None:
     ("properties", "is_set"),
     [
         ({"delta.logRetentionDuration": "interval 7 days"}, True),  # files: one week by default
-        ({"delta.logRetentionDuration": "INTERVAL 1 WEEK", "delta.deletedFileRetentionDuration": "interval 2 days"}, False),
-        ({"delta.logRetentionDuration": "interval 168 hours", "delta.deletedFileRetentionDuration": "interval 48 hours"}, False),
+        (
+            {"delta.logRetentionDuration": "INTERVAL 1 WEEK", "delta.deletedFileRetentionDuration": "interval 2 days"},
+            False,
+        ),
+        (
+            {
+                "delta.logRetentionDuration": "interval 168 hours",
+                "delta.deletedFileRetentionDuration": "interval 48 hours",
+            },
+            False,
+        ),
         ({"delta.deletedFileRetentionDuration": "interval 2 days"}, True),  # the log: 30 days by default
-        ({"delta.logRetentionDuration": "interval 7 days 1 hour", "delta.deletedFileRetentionDuration": "interval 2 days"}, True),
+        (
+            {
+                "delta.logRetentionDuration": "interval 7 days 1 hour",
+                "delta.deletedFileRetentionDuration": "interval 2 days",
+            },
+            True,
+        ),
         ({}, True),
     ],
-)  # fmt: skip
-def test_a_retention_is_recognized_however_it_is_written(properties: dict[str, str], is_set: bool) -> None:  # noqa: FBT001
+)
+def test_a_retention_is_recognized_however_it_is_written(
+    properties: dict[str, str],
+    is_set: bool,  # noqa: FBT001
+) -> None:
     steps = planned_steps(properties=AS_CREATED | {"quarantine": properties})
     assert [step.table for step in steps if step.verb == "ALTER"] == ["quarantine"] * is_set
 
@@ -157,9 +176,11 @@ class DatabricksError(PySparkException):
         ConcurrentDeleteReadException(message="a file that was read is gone"),
         DatabricksError("DELTA_CONCURRENT_APPEND.WITHOUT_HINT", "a conflict"),
         DatabricksError("DELTA_METADATA_CHANGED", "a conflict"),
-        Py4JError("An error occurred:\n: io.delta.exceptions.ConcurrentAppendException: [DELTA_CONCURRENT_APPEND.X] files"),
+        Py4JError(
+            "An error occurred:\n: io.delta.exceptions.ConcurrentAppendException: [DELTA_CONCURRENT_APPEND.X] files"
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_concurrent_change_is_a_conflict(error: Exception) -> None:
     assert is_conflict(error)
 

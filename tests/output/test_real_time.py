@@ -37,11 +37,19 @@ class Cluster:
         (None, {SWITCH: "true"}, "which Databricks alone has: run it there (docs/deploy.md)"),
         ("17.2", {SWITCH: "true"}, "which Databricks Runtime has from 17.3 on, not 17.2: choose a newer spark_version"),
         ("client.5.1", {}, "which Databricks Runtime has from 17.3 on, not client.5.1: choose a newer spark_version"),
-        ("18.2", {}, f"which this cluster has not switched on: start it with {SWITCH}=true (real_time_enabled in the bundle)"),
-        ("18.2", {SWITCH: "false"}, f"which this cluster has not switched on: start it with {SWITCH}=true (real_time_enabled in the bundle)"),
+        (
+            "18.2",
+            {},
+            f"which this cluster has not switched on: start it with {SWITCH}=true (real_time_enabled in the bundle)",
+        ),
+        (
+            "18.2",
+            {SWITCH: "false"},
+            f"which this cluster has not switched on: start it with {SWITCH}=true (real_time_enabled in the bundle)",
+        ),
         ("9.1", {SWITCH: "true"}, "which Databricks Runtime has from 17.3 on, not 9.1: choose a newer spark_version"),
     ],
-)  # fmt: skip
+)
 def test_the_error_names_the_missing_requirement(
     monkeypatch: pytest.MonkeyPatch, runtime: str | None, conf: dict[str, str], missing: str
 ) -> None:
@@ -87,7 +95,12 @@ def engine_progress(batch_id: int, name: str = "sessionize", **more: Any) -> Sim
 def test_a_batch_is_stored_and_reported_with_the_values_that_the_engine_knows() -> None:
     session, calls = Session(), []
     listeners = [lambda one: calls.append(("report", one))]
-    with report_engine_batches(session, lambda one: calls.append(("store", one)), listeners, StateLayout()):  # type: ignore[arg-type]
+    with report_engine_batches(
+        session,  # type: ignore[arg-type]
+        lambda one: calls.append(("store", one)),
+        listeners,
+        StateLayout(),
+    ):
         session.hears(engine_progress(3, "archive"))
         session.hears(engine_progress(3))
         session.hears(engine_progress(4, stateOperators=[], durationMs={}))
@@ -103,9 +116,15 @@ def test_a_batch_is_stored_and_reported_with_the_values_that_the_engine_knows() 
 def test_the_monitor_reports_a_batch_with_the_engines_progress_if_it_listens_last() -> None:
     session, taken = Session(), Taken()
     lines: list[str] = []
+    consumer = RecordConsumer("a list", taken, lines.append)
     with (
-        report_engine_batches(session, lambda _: None, [lambda progress: add(progress)], StateLayout()),  # type: ignore[arg-type] # noqa: PLW0108 - not there yet
-        monitor_with(session, [RecordConsumer("a list", taken, lines.append)], lines.append) as add,  # type: ignore[arg-type]
+        report_engine_batches(
+            session,  # type: ignore[arg-type]
+            lambda _: None,
+            [lambda progress: add(progress)],  # noqa: PLW0108 - not there yet
+            StateLayout(),
+        ),
+        monitor_with(session, [consumer], lines.append) as add,  # type: ignore[arg-type]
     ):
         for batch_id in range(2):
             session.hears(engine_progress(batch_id))

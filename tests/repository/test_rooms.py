@@ -28,15 +28,15 @@ LAYERS = (
     ("command_line", "core"),
     ("",),
 )
-"""Rooms from top to bottom, below `sessionization.`; "" is the modules that lie directly there. docs/architecture.md draws them.
+"""Rooms from top to bottom, below `sessionization.`; "" is the modules that lie directly there.
 
-Rooms of one layer do not import each other.
+docs/architecture.md draws them. Rooms of one layer do not import each other.
 """
 _RANK = {room: -number for number, layer in enumerate(LAYERS) for room in layer}
 
 
 def imports(source: str) -> Iterator[str]:
-    """What a module imports of the library, also within functions, as dotted names that may end with a name of a module."""
+    """What a module imports of the library, also in functions, as dotted names that may end with a name of a module."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == PACKAGE:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
@@ -80,7 +80,7 @@ def pointing_up(imported: dict[str, set[str]]) -> list[str]:
 
 
 def in_a_circle(imported: dict[str, set[str]]) -> list[str]:
-    """Modules that import each other, directly or by others: what is left when modules without imports are taken away."""
+    """Modules that import each other, directly or by others: what is left when modules without imports are removed."""
     left = {module: set(others) for module, others in imported.items()}
     while leaves := {module for module, others in left.items() if not others & left.keys()}:
         left = {module: others for module, others in left.items() if module not in leaves}

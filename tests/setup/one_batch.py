@@ -17,7 +17,12 @@ class Counter(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._count = handle.getValueState("count", "n long")
 
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: ARG002, N802, N803
+    def handleInputRows(  # noqa: N802
+        self,
+        key: Any,
+        rows: Iterator[Row],
+        timerValues: Any,  # noqa: ARG002, N803
+    ) -> Iterator[Row]:
         self._count.update((sum(1 for _ in rows),))
         yield Row(key=key[0], n=self._count.get()[0])
 

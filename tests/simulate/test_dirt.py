@@ -44,7 +44,9 @@ def read_strictly(line: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def reason_of(line: bytes, device_field: str, ingested_ms: int = NOW_MS) -> str | None:  # noqa: PLR0911 - one return a reason
+def reason_of(  # noqa: PLR0911 - one return a reason
+    line: bytes, device_field: str, ingested_ms: int = NOW_MS
+) -> str | None:
     """Returns the contract's first quarantine reason that applies, or None for a valid event."""
     fields = read_strictly(line)
     device = (fields or {}).get(device_field)

@@ -112,8 +112,8 @@ def test_sessions_of_an_account_that_overlap_or_touch_are_merged(
     spark: SparkSession, played: list[PlayedSession]
 ) -> None:
     rows = spark.sql(
-        """SELECT account_id, unix_millis(started_at) AS started_ms, unix_millis(ended_at) AS ended_ms, duration_ms, status,
-                  sessions, devices, platforms
+        """SELECT account_id, unix_millis(started_at) AS started_ms, unix_millis(ended_at) AS ended_ms, duration_ms,
+                  status, sessions, devices, platforms
            FROM account_sessions"""
     ).collect()
     found = sorted(

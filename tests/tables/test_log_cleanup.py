@@ -87,7 +87,8 @@ def test_a_delta_without_this_clean_up_ends_no_query(tmp_path: Path, caplog: pyt
         def __getattr__(self, name: str) -> "Package":
             return self
 
-    delete_old_log_entries(Package(), TableLocation(tmp_path), [RAW_EVENTS], first_unread=None)  # type: ignore[arg-type]
+    location = TableLocation(tmp_path)
+    delete_old_log_entries(Package(), location, [RAW_EVENTS], first_unread=None)  # type: ignore[arg-type]
     assert "the log of raw_events was not cleaned up: 'Package' object is not callable" in caplog.text
 
 

@@ -24,7 +24,8 @@ def run_warm_start(folder: Path) -> InitialState:
     )
     checkpoint = open_checkpoint(folder, PinnedSettings.of(settings, "tables"), settings.rules, warm=True)
     checkpoint.save_as_warm()
-    return warm_start(JobContext(None, settings, checkpoint, TableLocation(settings.warehouse)))  # type: ignore[arg-type]
+    location = TableLocation(settings.warehouse)
+    return warm_start(JobContext(None, settings, checkpoint, location))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,8 @@ class ArrowReplay:
             [
                 start["device_id"], start["session_id"], start["event_ms"],
                 start["event_ms"], account_id, start["platform"],
-                pa.repeat(pa.scalar(EndReason.REPORTED.rank, pa.int32()), count), pa.repeat(pa.scalar(0, pa.int32()), count),
+                pa.repeat(pa.scalar(EndReason.REPORTED.rank, pa.int32()), count),
+                pa.repeat(pa.scalar(0, pa.int32()), count),
                 end["event_ms"], end["foreground_s"], pc.coalesce(account_id, end["account_id"]),
                 pa.repeat(pa.scalar("reported", pa.string()), count), start["platform"],
                 pa.array(now_ms[starts + 1], pa.int64()),

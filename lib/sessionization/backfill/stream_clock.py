@@ -23,8 +23,8 @@ _MICRO_BATCHES_AT_ONCE = 100_000
 def stream_clock(spark: SparkSession, location: TableLocation, from_ms: int, to_ms: int) -> Iterator[StoredClock]:
     """The clock of the micro-batches from `from_ms` to a day after `to_ms`, as far as the tables record them.
 
-    The driver holds the micro-batches of a day or so at a time. The clock's files are sent to the tasks, and exist while the
-    body runs.
+    The driver holds the micro-batches of a day or so at a time. The clock's files are sent to the tasks, and exist
+    while the body runs.
     """
     changes = location.read(spark.read, SESSION_CHANGES).where("change != 'heartbeat' AND ingested_at IS NOT NULL")
     progress = location.read(spark.read, STREAM_PROGRESS).where("query = 'sessionize'")

@@ -1,8 +1,8 @@
-"""The hash that places devices in groups and buckets, and spreads the timers of grouping keys: CRC-32 of the UTF-8 text.
+"""The hash that places devices in groups and buckets, and spreads the timers of grouping keys: CRC-32 of UTF-8 text.
 
-State is stored by it, so it never changes for a checkpoint. A sender who chooses device ids can choose ids of one CRC-32,
-and so fill one bucket. The hash of a device id therefore has a secret key, except in checkpoints of earlier versions.
-`spark.checkpoint.state_layout` has the same hashes as Spark columns; a test compares them.
+State is stored by it, so it never changes for a checkpoint. A sender who chooses device ids can choose ids of one
+CRC-32, and so fill one bucket. The hash of a device id therefore has a secret key, except in checkpoints of earlier
+versions. `spark.checkpoint.state_layout` has the same hashes as Spark columns; a test compares them.
 """
 
 from hashlib import sha256
@@ -35,5 +35,5 @@ def device_group(device_hash: int, device_groups: int) -> int:
 
 
 def device_bucket(device_hash: int, device_groups: int, buckets: int) -> int:
-    """The bucket of a device within its group: the quotient of its hash, for the remainder is the same in all of the group."""
+    """The bucket of a device in its group: the quotient of its hash, for the remainder is the same in all the group."""
     return device_hash // device_groups % buckets

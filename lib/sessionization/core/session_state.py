@@ -60,8 +60,8 @@ class Live:
 class Closed:
     """A session that is over, remembered until `closed_ms + late_retention` to recognise late and repeated events.
 
-    `closing_order` orders a device's closed sessions and pending Ends by when they became so. The bound on a device's entries
-    uses it to choose the entry to evict.
+    `closing_order` orders a device's closed sessions and pending Ends by when they became so. The bound on a device's
+    entries uses it to choose the entry to evict.
     """
 
     started_ms: int

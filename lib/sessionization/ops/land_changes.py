@@ -75,8 +75,8 @@ def _refuse_other_topic(checkpoints: Path, output_topic: str) -> None:
     topics_read = [name for source in sources for name in source or ()]
     if topics_read and output_topic not in topics_read:
         msg = (
-            f"--checkpoints {checkpoints} was created with --output-topic {', '.join(topics_read)}, not {output_topic}: "
-            "give the same again, or a new --checkpoints folder"
+            f"--checkpoints {checkpoints} was created with --output-topic {', '.join(topics_read)}, "
+            f"not {output_topic}: give the same again, or a new --checkpoints folder"
         )
         raise CheckpointError(msg)
 

@@ -99,8 +99,8 @@ def _refuse_unfinished(folder: Path, partitions: int) -> None:
             raise CheckpointError(msg)
         return
     msg = (
-        f"--checkpoints {folder}: micro-batch {newest} is started and not committed: start the job, let it run for a minute, "
-        "stop it gracefully (SIGTERM, or --run-for 1m), and try again"
+        f"--checkpoints {folder}: micro-batch {newest} is started and not committed: start the job, let it run for a "
+        "minute, stop it gracefully (SIGTERM, or --run-for 1m), and try again"
     )
     raise CheckpointError(msg)
 

@@ -171,11 +171,14 @@ class SessionizeSettings(BaseModel):
                 "--sink kafka, or leave --mode out"
             )
         elif self.sink != "kafka":
-            msg = "--mode real-time needs --sink kafka, because it writes to no Delta table: add that, or leave --mode out"
+            msg = (
+                "--mode real-time needs --sink kafka, because it writes to no Delta table: add that, "
+                "or leave --mode out"
+            )
         elif self.trigger < SHORTEST_REAL_TIME_MS:
             msg = (
-                f"--mode real-time needs a --trigger of 5s or more, not {format_duration(self.trigger)}: it is how long a "
-                "batch lasts; write --trigger 5m, or leave --mode out"
+                f"--mode real-time needs a --trigger of 5s or more, not {format_duration(self.trigger)}: it is how "
+                "long a batch lasts; write --trigger 5m, or leave --mode out"
             )
         elif self.from_sessions:
             msg = (

@@ -67,7 +67,8 @@ class Pipeline:
         Args:
             context: the session, settings, checkpoint and tables of this start of the job.
             store_row: stores a micro-batch's row of `stream_progress`, before the engine commits the micro-batch.
-            listeners: are called after that. In real-time mode `real_time.report_engine_batches` calls both for sessionize.
+            listeners: are called after that. In real-time mode `real_time.report_engine_batches` calls both for
+                sessionize.
             initial_state: what a warm start begins with.
         """
         self._context, self._store_row, self._listeners = context, store_row, listeners
@@ -141,7 +142,7 @@ class Pipeline:
         self._start_writing(SESSIONIZE, self._changes(wake), sink)
 
     def _parsed_messages(self, every_ms: int | None) -> DataFrame:
-        """Parse the messages; a micro-batch takes at most the messages of a trigger of `every_ms`, None for no bound."""
+        """Parse the messages; a micro-batch takes at most those of a trigger of `every_ms`, None for no bound."""
         settings = self._settings
         max_offsets = None if every_ms is None else settings.max_offsets_per_trigger * every_ms // self._pace_ms
         created_ms, starts = self._checkpoint.created_ms, self._initial_state.start_offsets
@@ -192,7 +193,7 @@ class Pipeline:
         self.queries[name] = writer.queryName(name).option("checkpointLocation", folder).start()
 
     def _forget_deleted_files(self, name: str) -> None:
-        """Shorten the query's log of files where it is large; a failure is printed, and the query starts all the same."""
+        """Shorten the query's log of files if it is large; a failure is printed, and the query starts all the same."""
         query, folder = self._checkpoint.folder / name, self._settings.input
         try:
             if folder is not None and log_bytes(query) > LARGE_LOG_BYTES:
@@ -212,8 +213,8 @@ def sessionize(
 
     Args:
         events: rows of `parse.EVENT_COLUMNS`.
-        ticks: `tick_stream`. It makes Spark plan micro-batches without input, and its rows, keys without an event, wake up the
-            operator. None in real-time mode, where a batch always runs.
+        ticks: `tick_stream`. It makes Spark plan micro-batches without input, and its rows, keys without an event, wake
+            up the operator. None in real-time mode, where a batch always runs.
         sessions: what is remembered before the first micro-batch, by grouping key (`codec.pack_seed`).
 
     Returns:

@@ -16,8 +16,8 @@ _MIN_GROUPS = 32
 class StateLayout:
     """The devices under one grouping key: one device, or with `device_groups` all devices of one hash group.
 
-    The layout of a checkpoint never changes (docs/adr/0003-device-grouping.md). `hash_key` is the secret key of the hash
-    that places devices in groups and buckets; a checkpoint of an earlier version has none.
+    The layout of a checkpoint never changes (docs/adr/0003-device-grouping.md). `hash_key` is the secret key of the
+    hash that places devices in groups and buckets; a checkpoint of an earlier version has none.
     """
 
     device_groups: int | None = None

@@ -77,8 +77,8 @@ OUTPUT_SCHEMA = StructType(
 )
 """A row of the operator: a change (`change` not null), the counts of a device's events, or both.
 
-A row may instead hold the number of `entries` of a device group; `device_id` is then the group. Columns of a change stand
-before `processed_ms`, counts after it. `output_rows` returns the same order.
+A row may instead hold the number of `entries` of a device group; `device_id` is then the group. Columns of a change
+stand before `processed_ms`, counts after it. `output_rows` returns the same order.
 """
 
 PACKED_OUTPUT_SCHEMA = StructType([StructField(field.name, ArrayType(field.dataType)) for field in OUTPUT_SCHEMA])
@@ -115,7 +115,8 @@ def decode_entry(value: StateValue) -> SessionState:
     """Read a value of `STATE_SCHEMA`; raises `ValueError` for one that this version did not write."""
     try:
         (
-            status, platform, account_id, started_ms, opened_ms, ended_ms, reason, revision, foreground_s, since_ms, closing_order
+            status, platform, account_id, started_ms, opened_ms, ended_ms, reason, revision,
+            foreground_s, since_ms, closing_order,
         ) = value  # fmt: skip
         match status:
             case "live":

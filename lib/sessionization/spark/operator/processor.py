@@ -60,7 +60,12 @@ class SessionProcessor(StatefulProcessor):
         self._handle = handle
         self._store = _open_store(self.layout, handle)
 
-    def handleInitialState(self, key: GroupingKey, initialState: Any, timerValues: TimerValues) -> None:  # noqa: N802, N803
+    def handleInitialState(  # noqa: N802
+        self,
+        key: GroupingKey,
+        initialState: Any,  # noqa: N803
+        timerValues: TimerValues,  # noqa: N803
+    ) -> None:
         """Store a grouping key's sessions from before this checkpoint.
 
         The seed is a row whose last column is `codec.pack_seed`. The timer is set for the first instant after the
@@ -77,10 +82,15 @@ class SessionProcessor(StatefulProcessor):
         if timer_ms is not None:
             self._handle.registerTimer(timer_ms)
 
-    def handleInputRows(self, key: GroupingKey, rows: Iterator[Any], timerValues: TimerValues) -> Iterator[Row]:  # noqa: N802, N803
+    def handleInputRows(  # noqa: N802
+        self,
+        key: GroupingKey,
+        rows: Iterator[Any],
+        timerValues: TimerValues,  # noqa: N803
+    ) -> Iterator[Row]:
         """Apply a grouping key's events of one micro-batch: rows whose last column is `codec.pack_event`.
 
-        A row without an event is a wake-up (`ticks.WakeUp`): after the clock went back, every key with a timer gets one.
+        A row without an event is a wake-up (`ticks.WakeUp`): after the clock went back, each key with a timer gets one.
         """
         now_ms = self._clock(timerValues)
         rules = self.in_force.at(now_ms)

@@ -33,7 +33,9 @@ class DueSessions:
 
 
 class SessionStore(ABC):
-    """The state under the selected grouping key, by device. A device without sessions is missing from what a read returns.
+    """The state under the selected grouping key, by device.
+
+    A device without sessions is missing from what a read returns.
 
     The order of calls for a key: `select_key`, the reads, `save` for each changed device, `flush`.
     """
@@ -64,7 +66,7 @@ class SessionStore(ABC):
 
     @abstractmethod
     def has_other_live_device(self, device_ids: Collection[str]) -> bool:
-        """Return whether another loaded device has a live session. False also means: not known, because it is not loaded."""
+        """Return whether another loaded device has a live session. False also means: not known, as it is not loaded."""
 
     @abstractmethod
     def save(self, device_id: str, loaded: Sessions, updated: Sessions) -> None:

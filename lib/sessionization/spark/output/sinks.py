@@ -62,8 +62,8 @@ class StateSize:
 class SinkContext:
     """Where a query's sink writes and reports.
 
-    `writer_id` identifies the query's appends. `store_row` stores the row of `stream_progress` before the engine commits the
-    micro-batch, so a kill loses no row. The `listeners` are called after that.
+    `writer_id` identifies the query's appends. `store_row` stores the row of `stream_progress` before the engine
+    commits the micro-batch, so a kill loses no row. The `listeners` are called after that.
     """
 
     location: TableLocation

@@ -68,7 +68,8 @@ ACCOUNT_SESSIONS = View(
     )
     SELECT account_id, min(started_at) AS started_at,
            CASE WHEN count(*) = count(ended_at) THEN max(ended_at) END AS ended_at,
-           CASE WHEN count(*) = count(ended_at) THEN unix_millis(max(ended_at)) - unix_millis(min(started_at)) END AS duration_ms,
+           CASE WHEN count(*) = count(ended_at) THEN unix_millis(max(ended_at)) - unix_millis(min(started_at)) END
+             AS duration_ms,
            CASE WHEN count(*) = count(ended_at) THEN 'ended' ELSE 'live' END AS status,
            count(*) AS sessions, count(DISTINCT device_id) AS devices,
            array_sort(collect_set(platform)) AS platforms

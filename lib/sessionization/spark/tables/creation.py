@@ -60,7 +60,13 @@ def store_heartbeat(spark: SparkSession, location: TableLocation, heartbeat_ms: 
         spark.sql(location.set_properties_sql(SESSIONS, {HEARTBEAT_PROPERTY: str(heartbeat_ms)}))
 
 
-def _create_or_check(spark: SparkSession, location: TableLocation, table: Table, owner: str, may_create: bool) -> None:  # noqa: FBT001
+def _create_or_check(
+    spark: SparkSession,
+    location: TableLocation,
+    table: Table,
+    owner: str,
+    may_create: bool,  # noqa: FBT001
+) -> None:
     if not location.exists(spark, table):
         if not may_create:
             msg = (

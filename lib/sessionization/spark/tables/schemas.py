@@ -57,7 +57,7 @@ _DEFAULT_INTERVALS = dict(zip(RETENTION_PROPERTIES, ("interval 30 days", "interv
 
 
 UNUSED_FILES_RETENTION_MS = 2 * DAY_MS
-"""How long files stay that a compaction has replaced. The log names each of them until then, at each of its checkpoints."""
+"""How long files stay that a compaction has replaced. The log names each of them until then, at each checkpoint."""
 _LOG_RETENTION_MS = 7 * DAY_MS
 
 

@@ -168,7 +168,8 @@ FRESHNESS = View(
       WHERE processed_at >= current_timestamp() - INTERVAL 1 DAY
     ), done AS (
       SELECT query, max(done_ms) AS last_done_ms,
-             min(latency_p99_ms) FILTER (WHERE unix_millis(current_timestamp()) - done_ms <= 600000) AS least_latency_ms,
+             min(latency_p99_ms) FILTER (WHERE unix_millis(current_timestamp()) - done_ms <= 600000)
+               AS least_latency_ms,
              max(processed_at) AS last_batch_at,
              max(processed_at) FILTER (WHERE rows_in > 0) AS last_rows_at,
              max(processed_at) FILTER (WHERE heartbeats > 0) AS last_heartbeat_at,
@@ -187,7 +188,8 @@ FRESHNESS = View(
     ), ages AS (
       SELECT *, unix_millis(current_timestamp()) - last_done_ms AS age_ms,
              unix_millis(current_timestamp()) - since_ms AS waits_ms,
-             unix_millis(current_timestamp()) - max(if(query = 'sessionize', last_done_ms, NULL)) OVER () AS sessionize_age_ms
+             unix_millis(current_timestamp()) - max(if(query = 'sessionize', last_done_ms, NULL)) OVER ()
+               AS sessionize_age_ms
       FROM VALUES ('sessionize'), ('archive'), ('rollup') AS queries(query)
       LEFT JOIN done USING (query)
       LEFT JOIN waiting USING (query)
