@@ -125,3 +125,17 @@ def test_without_a_usable_java_the_error_lists_each_java_found(tmp_path: Path, m
         raised.value
     )
     assert f"{homes[2]}: lacks the module jdk.incubator.vector)" in str(raised.value)
+
+
+def test_a_java_with_options_that_it_refuses_is_not_called_too_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusal = """echo "Picked up JAVA_TOOL_OPTIONS: -XX:+Wrong
+Unrecognized VM option 'Wrong'
+Error: Could not create the Java Virtual Machine." >&2
+exit 1"""
+    home = install_java(tmp_path / "17", refusal)
+    set_path(monkeypatch, home)
+    with pytest.raises(SetupError) as raised:
+        java_home()
+    assert f"{home}: does not start (Unrecognized VM option 'Wrong'))" in str(raised.value)

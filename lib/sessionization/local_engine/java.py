@@ -103,7 +103,9 @@ def _rejection_reason(home: Path) -> str | None:
         return f"lacks the module {_MODULE}"
     version = re.search(r"^java\.base@(\d+)", result.stdout, re.MULTILINE)
     if version is None:
-        return "too old"
+        lines = [line for line in result.stderr.splitlines() if not line.startswith("Picked up ")]
+        is_too_old = not lines or _ADD_MODULE_OPTION in lines[0] or result.returncode == 0
+        return "too old" if is_too_old else f"does not start ({lines[0]})"  # as with a wrong JAVA_TOOL_OPTIONS
     return None if int(version[1]) in SUPPORTED_JAVA else f"Java {version[1]}"
 
 
