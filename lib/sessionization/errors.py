@@ -31,7 +31,10 @@ class SetupError(SessionizationError):
 
 
 class CheckpointError(SessionizationError):
-    """Raised when a checkpoint does not belong to the settings or to the tables."""
+    """Raised when a checkpoint cannot be used as asked.
+
+    It belongs to other settings or tables, cannot be read or written, or has unfinished work.
+    """
 
 
 class StreamError(SessionizationError):
@@ -49,7 +52,7 @@ class DeliveryError(SessionizationError):
     exit_code = 1
 
 
-class MaintenanceError(SessionizationError):
+class IncompleteWorkError(SessionizationError):
     """Raised when a job's work on the tables is incomplete: steps failed, or another writer changed a table meanwhile.
 
     The message names the cause of each failure.

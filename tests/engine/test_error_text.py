@@ -44,7 +44,7 @@ def test_a_known_cause_has_its_own_remedy_and_any_other_cause_the_general_one() 
     lost = "org.apache.kafka.clients.consumer.OffsetOutOfRangeException: Fetch position 810 is out of range"
     assert remedy_for([lost, lost]).startswith("the brokers have deleted messages that were not read yet: if")
     assert remedy_for(["java.io.IOException: No space left on device"]).startswith("nothing is lost: make room")
-    assert remedy_for(["RuntimeError: no"]).startswith("nothing is lost: mend the cause")
+    assert remedy_for(["RuntimeError: no"]).startswith("nothing is lost: fix the cause")
 
 
 def test_the_cause_of_a_damaged_state_says_that_the_state_cannot_be_loaded() -> None:

@@ -13,7 +13,7 @@ from pyspark.sql import Row
 
 from sessionization.command_line import parser
 from sessionization.durations import DAY_MS
-from sessionization.errors import ConfigurationError, MaintenanceError
+from sessionization.errors import ConfigurationError, IncompleteWorkError
 from sessionization.ops.maintain import Step, deletions, maintenance_steps, run_steps
 from sessionization.ops.maintenance_settings import MaintainSettings
 from sessionization.spark.tables.conflicts import explain_conflict, is_conflict
@@ -200,7 +200,7 @@ def test_a_word_in_the_message_makes_no_conflict(error: Exception) -> None:
 
 def test_a_job_without_retries_explains_a_conflict() -> None:
     message = r"somebody changed sessions meanwhile \(a file is gone\): stop the sessionize job, and run this again"
-    with pytest.raises(MaintenanceError, match=f"^{message}$"), explain_conflict("sessions"):
+    with pytest.raises(IncompleteWorkError, match=f"^{message}$"), explain_conflict("sessions"):
         raise ConcurrentDeleteReadException(message="a file is gone")
 
 

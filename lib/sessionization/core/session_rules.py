@@ -152,7 +152,7 @@ class _Device:
                 self._put_closed(end.session_id, reported)
             case Closed() | PendingEnd():  # E3
                 self._duplicate_end += 1
-            case None:  # E4
+            case None:  # E4, unknown or forgotten: see "A late End" in docs/session-rules.md
                 self._sessions[end.session_id] = PendingEnd(
                     end.at_ms, end.foreground_s, end.account_id, end.platform, self._now_ms, self._next_closing_order()
                 )

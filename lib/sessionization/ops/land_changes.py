@@ -155,6 +155,6 @@ def wait_and_stop(
     if failure is not None:
         msg = (
             f"the query stopped: {root_cause(str(failure))}; nothing is lost: "
-            "mend the cause, start again with the same options"
+            "fix the cause, start again with the same options"
         )
         raise StreamError(msg)

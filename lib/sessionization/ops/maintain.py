@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from sessionization.clock import utc, wall_clock_ms
 from sessionization.durations import DAY_MS, format_duration
-from sessionization.errors import MaintenanceError, SessionizationError
+from sessionization.errors import IncompleteWorkError, SessionizationError
 from sessionization.ops.exclusive_tables import open_tables_exclusively
 from sessionization.ops.input_files import delete_read_files
 from sessionization.ops.maintenance_settings import MaintainSettings
@@ -118,7 +118,7 @@ def maintain(settings: MaintainSettings, say: Say, stop: threading.Event) -> Non
     Given a checkpoint, the rows of `session_changes` that the rollup has not read are protected from deletion.
 
     Raises `ConfigurationError` when the tables do not exist, `CheckpointError` as `open_tables_exclusively` does, and
-    `MaintenanceError` at the end when a step failed.
+    `IncompleteWorkError` at the end when a step failed.
     """
     with open_tables_exclusively(settings, TABLES, say, stop) as (spark, location):
         tables = (*TABLES, BACKFILL) if location.exists(spark, BACKFILL) else TABLES
@@ -134,8 +134,8 @@ def maintain(settings: MaintainSettings, say: Say, stop: threading.Event) -> Non
         if settings.checkpoints is not None and settings.input_retention is not None and not stop.is_set():
             failures += _clear_input(settings.checkpoints, settings.input_retention, say, stop)
     if failures:
-        msg = f"not all is done: {'; '.join(failures)}: mend the cause, the next run does what this one could not"
-        raise MaintenanceError(msg)
+        msg = f"not all is done: {'; '.join(failures)}: fix the cause, the next run does what this one could not"
+        raise IncompleteWorkError(msg)
 
 
 def run_steps(todo: Iterable[Step], run: Callable[[str], Sequence[Row]], say: Say, stop: threading.Event) -> list[str]:

@@ -123,7 +123,7 @@ def _repartition(spark: SparkSession, folder: Path, partitions: int) -> None:
         manager.repartition(readable_path(str(folder / SESSIONIZE)), partitions)
     except (PySparkException, Py4JError) as error:
         msg = (
-            f"the repartitioning was cut off ({root_cause(str(error))}): mend the cause, and run this again with "
+            f"the repartitioning was cut off ({root_cause(str(error))}): fix the cause, and run this again with "
             f"--partitions {partitions}; the stream cannot start before that"
         )
         raise StateError(msg) from error

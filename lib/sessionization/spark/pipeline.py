@@ -7,7 +7,8 @@
 
 With `--sink kafka` the changes go to a topic, and jobs/land_changes.py appends them to session_changes.
 
-Each query has a checkpoint of its own: a slow MERGE never delays a heartbeat, and a bad message never reaches state.
+Each query has its own checkpoint, so a slow MERGE delays no heartbeat. `sessionize` drops invalid messages, so none
+reaches state.
 """
 
 import contextlib
@@ -46,8 +47,8 @@ from sessionization.spark.warm_start.initial_state import NO_INITIAL_STATE, Init
 
 SLOW_TRIGGER_MS = 5_000
 """`raw_events`, `quarantine` and `sessions` are brought up to date this often, or every trigger if that is longer."""
-REAL_TIME_PACE_MS = 1_000
-"""The pace of archive and rollup in real-time mode, where `--trigger` is the length of a batch."""
+_REAL_TIME_OFFSETS_PERIOD_MS = 1_000
+"""For how long `--max-offsets-per-trigger` bounds the messages in real-time mode; elsewhere for one `--trigger`."""
 _HEAD_START_S = 15
 """How long archive and rollup wait at most for the first micro-batch of sessionize."""
 
@@ -74,8 +75,8 @@ class Pipeline:
         self._context, self._store_row, self._listeners = context, store_row, listeners
         self._initial_state = initial_state
         self._spark, self._settings, self._checkpoint = context.spark, context.settings, context.checkpoint
-        self._pace_ms = REAL_TIME_PACE_MS if context.is_real_time else context.settings.trigger
-        self._slow_ms = max(self._pace_ms, SLOW_TRIGGER_MS)
+        self._offsets_period_ms = _REAL_TIME_OFFSETS_PERIOD_MS if context.is_real_time else context.settings.trigger
+        self._slow_ms = max(self._offsets_period_ms, SLOW_TRIGGER_MS)
         self._brokers = client_options(context.spark, context.settings) if context.settings.sink == "kafka" else {}
         groups = context.checkpoint.layout.device_groups
         self._entry_counts = None if groups is None else GroupEntryCounts(context.settings.heartbeat)
@@ -101,9 +102,9 @@ class Pipeline:
             raise
 
     def start_query(self, name: str, wake: WakeUp | None = None) -> None:
-        """Start one query; `sessionize` then calls the operator for the keys of `wake`, without an event.
+        """Start one query. With `wake`, `sessionize` re-checks these keys although no event came.
 
-        Raises `KeyError` for an unknown name.
+        That is needed after the clock was set back. Raises `KeyError` for an unknown name.
         """
         start_by_name: dict[str, Callable[[], None]] = {
             ARCHIVE: self._start_archive,
@@ -113,7 +114,7 @@ class Pipeline:
         start_by_name[name]()
 
     def _start_archive(self) -> None:
-        self._start_writing(ARCHIVE, self._parsed_messages(self._slow_ms), ArchiveSink(self._sink_context(ARCHIVE)))
+        self._start_with_sink(ARCHIVE, self._parsed_messages(self._slow_ms), ArchiveSink(self._sink_context(ARCHIVE)))
 
     def _start_rollup(self) -> None:
         settings = self._settings
@@ -124,12 +125,14 @@ class Pipeline:
             compacts_changes=settings.sink != "kafka",
             first_unread=partial(first_unread_version, self._checkpoint.folder),
         )
-        self._start_writing(ROLLUP, self._unmerged_changes(), sink)
+        self._start_with_sink(ROLLUP, self._unmerged_changes(), sink)
 
     def _start_sessionize(self, wake: WakeUp | None) -> None:
         if self._context.is_real_time:
             topic, batch_ms = self._settings.output_topic, self._settings.trigger
-            self._start_writer(SESSIONIZE, real_time.topic_writer(self._changes(None), self._brokers, topic, batch_ms))
+            self._start_with_writer(
+                SESSIONIZE, real_time.topic_writer(self._changes(None), self._brokers, topic, batch_ms)
+            )
             return
         rewind_tick_source(self._checkpoint.folder / SESSIONIZE)
         sink = ChangesSink(
@@ -139,12 +142,14 @@ class Pipeline:
             entry_counts=self._entry_counts,
             keeping_up=self._keeping_up,
         )
-        self._start_writing(SESSIONIZE, self._changes(wake), sink)
+        self._start_with_sink(SESSIONIZE, self._changes(wake), sink)
 
     def _parsed_messages(self, every_ms: int | None) -> DataFrame:
         """Parse the messages; a micro-batch takes at most those of a trigger of `every_ms`, None for no bound."""
         settings = self._settings
-        max_offsets = None if every_ms is None else settings.max_offsets_per_trigger * every_ms // self._pace_ms
+        max_offsets = (
+            None if every_ms is None else settings.max_offsets_per_trigger * every_ms // self._offsets_period_ms
+        )
         created_ms, starts = self._checkpoint.created_ms, self._initial_state.start_offsets
         rows = read_messages(self._spark, settings, created_ms, max_offsets, starts)
         return parse(rows, EventTimeLimits(settings.max_clock_skew, settings.max_event_age))
@@ -152,7 +157,7 @@ class Pipeline:
     def _changes(self, wake: WakeUp | None) -> DataFrame:
         # A real-time batch has no bound but its duration, and needs no ticks.
         is_real_time = self._context.is_real_time
-        events = valid_events(self._parsed_messages(None if is_real_time else self._pace_ms))
+        events = valid_events(self._parsed_messages(None if is_real_time else self._offsets_period_ms))
         ticks = None if is_real_time else tick_stream(self._spark, wake)
         return sessionize(
             events, ticks, self._checkpoint.layout, self._checkpoint.in_force, self._initial_state.sessions
@@ -180,13 +185,13 @@ class Pipeline:
         operator = last["stateOperators"][0]
         return StateSize(operator["numRowsTotal"], operator["memoryUsedBytes"])
 
-    def _start_writing(self, name: str, rows: DataFrame, sink: Sink) -> None:
+    def _start_with_sink(self, name: str, rows: DataFrame, sink: Sink) -> None:
         trigger_ms = self._settings.trigger if name == SESSIONIZE else self._slow_ms
-        self._start_writer(
+        self._start_with_writer(
             name, rows.writeStream.foreachBatch(sink).trigger(processingTime=f"{trigger_ms} milliseconds")
         )
 
-    def _start_writer(self, name: str, writer: DataStreamWriter) -> None:
+    def _start_with_writer(self, name: str, writer: DataStreamWriter) -> None:
         use_scheduler_pool(self._spark, name)
         self._forget_deleted_files(name)
         folder = self._checkpoint.query_folder(name)

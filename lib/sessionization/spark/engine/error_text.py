@@ -41,7 +41,7 @@ _REMEDIES = (
         "see docs/runbook.md, 'A file of the state is damaged'",
     ),
 )
-_START_AGAIN = "nothing is lost: mend the cause, start again with the same options"
+_START_AGAIN = "nothing is lost: fix the cause, start again with the same options"
 
 
 def root_cause(text: str) -> str:

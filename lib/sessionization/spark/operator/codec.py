@@ -32,7 +32,8 @@ STATE_SCHEMA = StructType(
         StructField("place", LongType()),
     ]
 )
-"""A state entry. `since_ms` is when it was closed or seen. A field that a status does not have is null.
+"""A state entry. A field that a status does not have is null. `since_ms` is when it was closed or seen, and `place`
+is the core's `closing_order`: its rank by when the device's entries were closed or seen.
 
 A later version adds fields at the end only, because `decode_entries` reads them by position.
 """

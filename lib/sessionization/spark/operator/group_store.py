@@ -95,7 +95,7 @@ class GroupStore(SessionStore):
             (device_id, rows) for device_id, rows in self._loaded_devices() if device_id not in device_ids
         )
 
-    def has_other_live_device(self, device_ids: Collection[str]) -> bool:
+    def knows_other_live_device(self, device_ids: Collection[str]) -> bool:
         return any(device_id not in device_ids and has_live(rows) for device_id, rows in self._loaded_devices())
 
     def save(self, device_id: str, loaded: Sessions, updated: Sessions) -> None:

@@ -52,8 +52,10 @@ class SessionProcessor(StatefulProcessor):
     layout: StateLayout
     in_force: RulesInForce
     _now_ms: int | None = field(default=None, init=False)
-    _registered_ms: dict[str, int | None] = field(default_factory=dict, init=False)
+    _timers_set_ms: dict[str, int | None] = field(default_factory=dict, init=False)
+    """The timers set in this micro-batch, by grouping key; None for a key whose timer was deleted."""
     _fired_keys: set[str] = field(default_factory=set, init=False)
+    """The grouping keys whose timer has fired in this micro-batch."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         _reduce_garbage_collection()
@@ -68,10 +70,10 @@ class SessionProcessor(StatefulProcessor):
     ) -> None:
         """Store a grouping key's sessions from before this checkpoint.
 
-        The seed is a row whose last column is `codec.pack_seed`. The timer is set for the first instant after the
-        emitted ones, which may already be due.
+        The last column of the row holds the key's sessions from the old checkpoint (`codec.pack_seed`). The timer is
+        set for the first grid instant after the last heartbeat already written. It may already be due.
         """
-        rules = self.in_force.at(self._clock(timerValues))
+        rules = self.in_force.at(self._enter_micro_batch(timerValues))
         after_ms, devices = unpack_seed(initialState[-1])
         self._store.select_key(key[0])
         for device_id, sessions in devices.items():
@@ -92,7 +94,7 @@ class SessionProcessor(StatefulProcessor):
 
         A row without an event is a wake-up (`ticks.WakeUp`): after the clock went back, each key with a timer gets one.
         """
-        now_ms = self._clock(timerValues)
+        now_ms = self._enter_micro_batch(timerValues)
         rules = self.in_force.at(now_ms)
         events: defaultdict[str, list[Event]] = defaultdict(list)
         is_woken = False
@@ -129,7 +131,7 @@ class SessionProcessor(StatefulProcessor):
         A timer that was set under older rules may still exist next to the one set under today's rules. If both are
         due at once, the earlier one stands for both.
         """
-        now_ms = self._clock(timerValues)
+        now_ms = self._enter_micro_batch(timerValues)
         if key[0] in self._fired_keys:
             return
         self._fired_keys.add(key[0])
@@ -146,22 +148,22 @@ class SessionProcessor(StatefulProcessor):
         timer_ms: int | None = grid.after(now_ms)
         if not due.beating and not any_live(updated):  # the earliest deadline of all entries
             timer_ms = self._timer_ms(key, updated | self._store.read_others(due.devices), now_ms)
-        self._move_timer(key, self._registered_ms.get(key[0]), timer_ms)
+        self._move_timer(key, self._timers_set_ms.get(key[0]), timer_ms)
         yield from pack_rows(output)
         yield from pack_heartbeats(due.beating, firing)
 
     def close(self) -> None:
         pass
 
-    def _clock(self, timer_values: TimerValues) -> int:
-        """Return the micro-batch's clock; a new one means a new micro-batch, in which no timer was set or has fired.
+    def _enter_micro_batch(self, timer_values: TimerValues) -> int:
+        """Return the micro-batch's clock; if it is new, so is the micro-batch: no timer was set or has fired in it.
 
         Spark makes a new processor for every task. An engine that reuses one (as in tests) works too.
         """
         now_ms = timer_values.getCurrentProcessingTimeInMs()
         if now_ms != self._now_ms:
             self._now_ms = now_ms
-            self._registered_ms.clear()
+            self._timers_set_ms.clear()
             self._fired_keys.clear()
         return now_ms
 
@@ -179,11 +181,11 @@ class SessionProcessor(StatefulProcessor):
         """Move the timer if the change of these devices requires it.
 
         One live session anywhere determines the timer: it is the next grid instant. The other devices are
-        therefore read only if none of them is known to be live, and these devices were not live before or are not
-        live now.
+        therefore read only if the store knows of no live session among them, and these devices had none before or
+        have none now.
         """
         self._store.flush()
-        if self._store.has_other_live_device(updated) or (any_live(loaded) and any_live(updated)):
+        if self._store.knows_other_live_device(updated) or (any_live(loaded) and any_live(updated)):
             return
         others = self._store.read_others(updated)
         loaded, updated = loaded | others, updated | others
@@ -208,7 +210,7 @@ class SessionProcessor(StatefulProcessor):
                 self._handle.deleteTimer(timer_ms)
         if wanted_ms is not None and wanted_ms not in existing_ms:
             self._handle.registerTimer(wanted_ms)
-        self._registered_ms[key[0]] = wanted_ms
+        self._timers_set_ms[key[0]] = wanted_ms
 
     def _timer_ms(self, key: GroupingKey, devices: Devices, now_ms: int) -> int | None:
         rules = self.in_force.at(now_ms)
@@ -222,7 +224,7 @@ class SessionProcessor(StatefulProcessor):
             self._handle.deleteTimer(from_ms)
         if to_ms is not None:
             self._handle.registerTimer(to_ms)
-        self._registered_ms[key[0]] = to_ms
+        self._timers_set_ms[key[0]] = to_ms
 
 
 def _open_store(layout: StateLayout, handle: StatefulProcessorHandle) -> SessionStore:

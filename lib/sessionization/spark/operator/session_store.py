@@ -24,10 +24,12 @@ _SESSION_ID = StructField("session_id", LongType())
 
 @dataclass(slots=True)
 class DueSessions:
-    """The result of `read_due`: devices that need the rules, and live sessions of others, which can only beat."""
+    """The result of `read_due`, for the two ways to handle a device: by the rules, or by a heartbeat alone."""
 
     devices: Devices
+    """The devices whose sessions the rules must see, because one may time out or be forgotten."""
     beating: list[tuple[str, StoredEntry]] = field(default_factory=list)
+    """The live sessions of all other devices, with their device id: each gets a heartbeat and nothing else."""
     other_entries: int = 0
     """The number of entries of devices that are not in `devices`."""
 
@@ -65,8 +67,8 @@ class SessionStore(ABC):
         """Read the sessions of all devices except these."""
 
     @abstractmethod
-    def has_other_live_device(self, device_ids: Collection[str]) -> bool:
-        """Return whether another loaded device has a live session. False also means: not known, as it is not loaded."""
+    def knows_other_live_device(self, device_ids: Collection[str]) -> bool:
+        """Return whether a loaded device, other than these, has a live session; one that is not loaded may have one."""
 
     @abstractmethod
     def save(self, device_id: str, loaded: Sessions, updated: Sessions) -> None:
@@ -103,7 +105,7 @@ class DeviceStore(SessionStore):
     def read_others(self, device_ids: Collection[str]) -> Devices:  # noqa: ARG002
         return {}
 
-    def has_other_live_device(self, device_ids: Collection[str]) -> bool:  # noqa: ARG002
+    def knows_other_live_device(self, device_ids: Collection[str]) -> bool:  # noqa: ARG002
         return False
 
     def save(self, device_id: str, loaded: Sessions, updated: Sessions) -> None:  # noqa: ARG002

@@ -18,7 +18,7 @@ from delta.exceptions import (
 from pyspark.errors import PySparkException
 from tenacity import before_sleep_log, retry, retry_if_exception, stop_after_attempt, wait_random_exponential
 
-from sessionization.errors import MaintenanceError
+from sessionization.errors import IncompleteWorkError
 from sessionization.spark.engine.error_text import root_cause
 
 _log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ def is_conflict(error: BaseException) -> bool:
 
 @contextmanager
 def explain_conflict(target: str) -> Iterator[None]:
-    """Raises `MaintenanceError` where another transaction changed `target` while the body ran."""
+    """Raises `IncompleteWorkError` where another transaction changed `target` while the body ran."""
     try:
         yield
     except PySparkException as error:
@@ -61,7 +61,7 @@ def explain_conflict(target: str) -> Iterator[None]:
             f"somebody changed {target} meanwhile ({root_cause(str(error))}): "
             "stop the sessionize job, and run this again"
         )
-        raise MaintenanceError(msg) from error
+        raise IncompleteWorkError(msg) from error
 
 
 retry_on_conflict = retry(
