@@ -1,7 +1,7 @@
 """Write the parts of the bundle's files that follow from the code: `python -m tools.bundle.generate`, or `make bundle`.
 
-A part is between the comments `# generated: PART` and `# end of generated`. The options of a job come from its
-settings, the Spark settings from `CLUSTER_CONF`, the packages from the locks.
+A part is between the comments `# generated: PART (make bundle; do not edit)` and `# end of generated`. The options of
+a job come from its settings, the Spark settings from `CLUSTER_CONF`, the packages from the locks.
 
 It also writes `tests/bundle/resolved_prod.json`, prod's resolved resources. A review sees the effect of a change there.
 """
@@ -24,8 +24,10 @@ from tools.bundle.sources import ROOT, read_sources
 RESOLVED = ROOT / "tests/bundle/resolved_prod.json"
 
 _PART = re.compile(
-    r"^(?P<indent> *)# generated: (?P<part>[a-z_ ]+)\n.*?^(?P=indent)# end of generated$", re.MULTILINE | re.DOTALL
+    r"^(?P<indent> *)# generated: (?P<part>[a-z_ ]+?)(?: \([^\n]*\))?\n.*?^(?P=indent)# end of generated$",
+    re.MULTILINE | re.DOTALL,
 )
+_HOW_TO_CHANGE = "make bundle; do not edit"
 _PLAIN = re.compile(r"[A-Za-z/$0-9][\w./${}-]*")
 _NOT_A_STRING = re.compile(r"-?[0-9.]+|true|false|yes|no|on|off|null", re.IGNORECASE)
 
@@ -41,7 +43,8 @@ def generated(file: Path) -> str:
         part, indent = match["part"], match["indent"]
         writer, _, named_job = part.partition(" of ")
         lines = _WRITERS[writer](named_job or job)
-        return "\n".join(f"{indent}{line}" for line in (f"# generated: {part}", *lines, "# end of generated"))
+        begin, end = f"# generated: {part} ({_HOW_TO_CHANGE})", "# end of generated"
+        return "\n".join(f"{indent}{line}" for line in (begin, *lines, end))
 
     return _PART.sub(write, file.read_text(encoding="utf-8"))
 

@@ -34,21 +34,24 @@ class MaintainSettings(TableLocationSettings):
         UNUSED_FILES_RETENTION_MS,
         description="delete unused files when older than this, and the tables' log when older than this and 7 days; "
         "a reader that is further behind would miss them. "
-        "With --checkpoints what rollup has not read is kept, however old",
+        "Given the job's checkpoints, what rollup has not read is kept, however old",
     )
     heartbeat_retention: Annotated[Duration, Field(ge=DAY_MS)] = Field(
         7 * DAY_MS, description="delete heartbeats of days that are older than this from session_changes"
     )
     change_retention: Annotated[Duration, Field(ge=_LEAST_MS)] = Field(
-        400 * DAY_MS, description="the same for all changes, and for the rows of quarantine and stream_progress"
+        400 * DAY_MS,
+        description="delete rows of days that are older than this from session_changes, quarantine and stream_progress",
     )
     message_retention: Annotated[Duration, Field(ge=_LEAST_MS)] = Field(
         30 * DAY_MS,
-        description="the same for the messages in raw_events; the job backfill needs them to compute a day again",
+        description="delete messages of days that are older than this from raw_events; "
+        "the job backfill needs them to compute a day again",
     )
     input_retention: Annotated[Duration, Field(ge=HOUR_MS)] | None = Field(
         None,
-        description="delete input files older than this that both queries are through with; without it, none",
+        description="delete input files older than this that both sessionize and archive have fully read; "
+        "without it, none",
     )
 
     @model_validator(mode="after")
@@ -57,7 +60,7 @@ class MaintainSettings(TableLocationSettings):
             msg = "--warehouse needs --checkpoints: the job must not run while folders are changed"
             raise ValueError(msg)
         if self.input_retention is not None and self.checkpoints is None:
-            msg = "--input-retention needs --checkpoints: they show which input files the job is through with"
+            msg = "--input-retention needs --checkpoints: they show which input files the job has fully read"
             raise ValueError(msg)
         return self
 
@@ -140,7 +143,7 @@ class LandChangesSettings(TableLocationSettings):
 
     bootstrap_servers: str | None = Field(
         None,
-        description="brokers of that topic, separated by commas",
+        description="brokers of the topic that the sessionize job writes changes to, separated by commas",
         json_schema_extra={"metavar": "HOST:PORT"},
     )
     output_topic: str = Field(

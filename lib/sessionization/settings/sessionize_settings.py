@@ -63,19 +63,19 @@ class SessionizeSettings(BaseModel):
     # Output.
     sink: Literal["tables", "kafka"] = Field(
         "tables",
-        description="where changes go: session_changes, or with --source kafka the topic --output-topic, from where "
-        "jobs/land_changes.py brings them into session_changes",
+        description="where changes go: tables means session_changes, kafka (needs source kafka) means the output "
+        "topic, from which the job land_changes copies them into session_changes",
     )
     output_topic: str = Field(
         OUTPUT_TOPIC,
-        description="with --sink kafka: the topic that changes go to, on the same brokers; "
+        description="with sink kafka: the topic that changes go to, on the same brokers; "
         "no job with other tables may use it",
         json_schema_extra={"metavar": "TOPIC"},
     )
     mode: Literal["micro-batch", "real-time"] = Field(
         "micro-batch",
         description="how the sessionize query runs; real-time sends a change as soon as it is known, on Databricks, "
-        "with --source kafka and --sink kafka",
+        "with source kafka and sink kafka",
     )
     # Location of tables and checkpoints.
     warehouse: Path | None = Field(None, description="folder of the Delta tables, on a laptop")
@@ -106,7 +106,7 @@ class SessionizeSettings(BaseModel):
     trigger: PositiveDuration = Field(
         1_000,
         description="how often the sessionize query plans a micro-batch; "
-        "with --mode real-time how long a batch lasts, 5s or more",
+        "in mode real-time how long a batch lasts, 5s or more",
     )
     device_groups: int | None = Field(
         None,
@@ -118,7 +118,7 @@ class SessionizeSettings(BaseModel):
         None,
         ge=1,
         le=1_000_000_000,
-        description="in place of --device-groups: how many devices to expect with a session that is live or still "
+        description="in place of device groups: how many devices to expect with a session that is live or still "
         "remembered; a new checkpoint computes its groups from this number, an old one retains its groups",
     )
     from_sessions: bool = Field(
@@ -138,12 +138,12 @@ class SessionizeSettings(BaseModel):
         None,
         ge=1,
         le=65_535,
-        description="serve metrics for Prometheus at /metrics on this port of --metrics-host; needs the extra metrics",
+        description="serve metrics for Prometheus at /metrics on this port; needs the extra metrics",
     )
     metrics_host: str = Field(
         "127.0.0.1",
         min_length=1,
-        description="address that --metrics-port listens on; 0.0.0.0 is every interface",
+        description="address that serves the metrics; 0.0.0.0 is every interface",
         json_schema_extra={"metavar": "ADDRESS"},
     )
     run_for: PositiveDuration | None = Field(

@@ -42,18 +42,18 @@ class SimulateSettings(BaseModel):
     sink: Literal["files", "kafka"] = Field("files", description="where the messages go")
     output: Path | None = Field(
         None,
-        description="with --sink files: folder to write into, the --input of the sessionize job; made if missing",
+        description="with sink files: folder to write into, the input of the sessionize job; made if missing",
         json_schema_extra={"metavar": "DIR"},
     )
     bootstrap_servers: str | None = Field(
         None,
-        description="with --sink kafka: brokers to begin with, separated by commas; the topics pc_sessions and "
+        description="with sink kafka: brokers to begin with, separated by commas; the topics pc_sessions and "
         "console_sessions must exist",
         json_schema_extra={"metavar": "HOST:PORT"},
     )
     kafka_option: tuple[str, ...] = Field(
         (),
-        description="with --sink kafka: an option of librdkafka, such as security.protocol=SASL_SSL; may be given "
+        description="with sink kafka: an option of librdkafka, such as security.protocol=SASL_SSL; may be given "
         "several times; a secret is given as env:NAME of an environment variable",
         json_schema_extra={"metavar": "KEY=VALUE", "repeatable": True},
     )
@@ -66,21 +66,21 @@ class SimulateSettings(BaseModel):
         le=10_000_000,
         allow_inf_nan=False,
         description="valid events per second of simulated time, before dirt: the mean of an evening that rises and "
-        "falls smoothly, or with --live a constant",
+        "falls smoothly, or a constant where a number of live sessions is given",
         json_schema_extra={"metavar": "EVENTS"},
     )
     live: int | None = Field(
         None, ge=1, le=20_000_000, description="live sessions to hold; they all open in the first file"
     )
     duration: Duration | None = Field(
-        None, ge=100, description="how much time to simulate; without it, 10m, or as long as --events takes"
+        None, ge=100, description="how much time to simulate; without it, 10m, or as long as the given messages take"
     )
     events: int | None = Field(None, ge=1, description="stop after exactly this many messages, dirt included")
     pace: Pace = Field(
         REAL_TIME,
         description="how fast simulated time passes; at real-time event times follow the wall clock, faster the "
         "evening lies in the past and ends now, so that no event is in the future (the job quarantines what is older "
-        "than its --max-event-age)",
+        "than its bound on the age of events)",
     )
     session_length: Duration | None = Field(
         None,
@@ -110,7 +110,7 @@ class SimulateSettings(BaseModel):
         1_000,
         ge=10,
         description="write a file per stream this often; of the wall clock's time, at pace max of simulated time; "
-        "with --sink kafka the evening is thought out in such steps, and messages are sent when they are due",
+        "with sink kafka the evening is thought out in such steps, and messages are sent when they are due",
     )
 
     @field_validator("kafka_option")
