@@ -165,6 +165,23 @@ def test_a_table_of_an_earlier_version_is_partitioned_once(
         location.append(rows.limit(1).withColumn("_part", F.lit(None).cast("string")), SESSIONS)
 
 
+@pytest.mark.parametrize(
+    ("days", "hours_afterwards"), [((7, 7), [6, 6]), ((9, 7), [9 * 24, 6]), ((7, 3), [7 * 24, 3 * 24])]
+)
+def test_a_retention_that_maintain_has_set_stays(
+    spark: SparkSession, tmp_path: Path, days: tuple[int, int], hours_afterwards: list[int]
+) -> None:
+    location = TableLocation(tmp_path)
+    empty_tables(spark, location, owner="test")
+    found = {key: f"interval {count} days" for key, count in zip(RETENTION_PROPERTIES, days, strict=True)}
+    spark.sql(location.set_properties_sql(SESSIONS, found))
+    upgrade.upgrade_tables(spark, location, print, (SESSIONS,))
+    properties = location.properties(spark, SESSIONS)
+    assert [retention_ms_of(properties, key) for key in RETENTION_PROPERTIES] == [
+        hours * HOUR_MS for hours in hours_afterwards
+    ]
+
+
 def _earlier_version() -> Table:
     return replace(
         SESSIONS,

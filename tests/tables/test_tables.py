@@ -8,9 +8,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.errors import CheckpointError
+from sessionization.spark.tables import views
 from sessionization.spark.tables.creation import _create, create_tables
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import STREAM_PROGRESS, TABLES
+from sessionization.spark.tables.upgrade import _add_columns
+from sessionization.spark.tables.view import View
 from sessionization.spark.tables.views import VIEWS, create_views
 
 pytestmark = pytest.mark.spark
@@ -75,3 +78,23 @@ def test_a_table_of_an_earlier_version_gets_its_missing_columns(spark: SparkSess
     found = location.read(spark.read, STREAM_PROGRESS)
     assert found.columns == STREAM_PROGRESS.column_names
     assert sorted(found.select(added.name).collect(), key=str) == [(7,), (None,), (None,)]
+
+
+@pytest.mark.parametrize("comment", ['the game\'s "version"', r"a folder: C:\new\'"])
+def test_a_column_that_is_added_has_its_comment_whatever_that_says(
+    spark: SparkSession, tmp_path: Path, comment: str
+) -> None:
+    *earlier_columns, added = STREAM_PROGRESS.columns
+    location = TableLocation(tmp_path)
+    _create(spark, location, replace(STREAM_PROGRESS, columns=tuple(earlier_columns)), "ours")
+    _add_columns(spark, location, replace(STREAM_PROGRESS, columns=(*earlier_columns, replace(added, comment=comment))))
+    described = spark.sql(f"DESCRIBE TABLE {location.sql_name(STREAM_PROGRESS.name)}").collect()
+    assert {row.col_name: row.comment for row in described}[added.name] == comment
+
+
+def test_the_comment_of_a_view_may_have_an_apostrophe(
+    spark: SparkSession, location: TableLocation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views, "VIEWS", (View("a_view", "a device's sessions", "SELECT device_id FROM {sessions}"),))
+    create_views(spark, location)
+    assert spark.table("a_view").columns == ["device_id"]

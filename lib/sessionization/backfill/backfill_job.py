@@ -35,7 +35,7 @@ from sessionization.spark.tables import rollup
 from sessionization.spark.tables.conflicts import explain_conflict
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import BACKFILL, RAW_EVENTS, SESSION_CHANGES, SESSIONS
-from sessionization.spark.tables.upgrade import upgrade_sessions
+from sessionization.spark.tables.upgrade import upgrade_tables
 
 _MOST_LISTED = 20
 _ROW_TYPE = from_arrow_schema(ROW_SCHEMA)
@@ -95,7 +95,7 @@ def backfill(settings: BackfillSettings, say: Say) -> None:
 
     Raises `ConfigurationError` when the tables do not exist. For a merge, raises `CheckpointError` when the job runs on
     folders, when the checkpoint does not own the tables, or as `refuse_backlog` does. Raises `DifferenceError` when
-    `--verify` finds a difference, and `MaintenanceError` when another program changed `sessions` meanwhile.
+    `--verify` finds a difference, and `IncompleteWorkError` when another program changed `sessions` meanwhile.
     """
     location, scope = TableLocation.of(settings), replay_scope(settings, wall_clock_ms())
     with contextlib.ExitStack() as stack:
@@ -244,7 +244,7 @@ def _write(spark: SparkSession, location: TableLocation, folded: DataFrame, say:
 
 
 def _merge(spark: SparkSession, location: TableLocation, folded: DataFrame, scope: ReplayScope, say: Say) -> None:
-    upgrade_sessions(spark, location, say)
+    upgrade_tables(spark, location, say, (SESSIONS,))
     lookback_ms = rollup.lookback(scope.limits.max_event_age_ms, scope.rules.session_timeout_ms)
     since = rollup.search_since(scope.from_ms - lookback_ms, lookback_ms)
     sessions = location.delta_table(spark, SESSIONS)

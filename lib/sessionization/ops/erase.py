@@ -36,6 +36,7 @@ from sessionization.spark.tables.schemas import (
     Table,
     retention_ms_of,
 )
+from sessionization.spark.tables.upgrade import upgrade_tables
 
 _MESSAGE_TABLES = (RAW_EVENTS, QUARANTINE)
 _REQUIRED_TABLES = (SESSION_CHANGES, SESSIONS, *_MESSAGE_TABLES)
@@ -82,7 +83,7 @@ def erase(settings: EraseSettings, say: Say) -> Receipt:
     checkpoint is locked meanwhile.
 
     Raises `ConfigurationError` without an account, without tables or where the key cannot be used, `CheckpointError` as
-    `open_tables_exclusively` and `refuse_backlog` do, and `MaintenanceError` where another program changed a table.
+    `open_tables_exclusively` and `refuse_backlog` do, and `IncompleteWorkError` where another program changed a table.
     """
     if not settings.account:
         msg = "--account is missing: give it, as in --account TEXT"
@@ -94,6 +95,7 @@ def erase(settings: EraseSettings, say: Say) -> Receipt:
             refuse_backlog(settings.checkpoints, partial(location.has_append_since, spark, SESSION_CHANGES))
         receipt = Receipt(hashes, _iso(wall_clock_ms()))
         with explain_conflict("a table"):
+            upgrade_tables(spark, location, say, _REQUIRED_TABLES)
             account_sessions = _find_sessions(spark, location, accounts)
             _Erasure(spark, location, receipt, say).erase(accounts, account_sessions)
         if settings.checkpoints is not None and (settings.checkpoints / SESSIONIZE / "state").is_dir():

@@ -10,7 +10,7 @@ from sessionization.say import Say
 from sessionization.spark.tables.conflicts import retry_on_conflict
 from sessionization.spark.tables.location import OWNER_PROPERTY, TableLocation
 from sessionization.spark.tables.schemas import COMMON_PROPERTIES, HEARTBEAT_PROPERTY, SESSIONS, TABLES, Table
-from sessionization.spark.tables.upgrade import upgrade_sessions
+from sessionization.spark.tables.upgrade import upgrade_tables
 
 
 def refuse_missing_tables(spark: SparkSession, location: TableLocation) -> None:
@@ -50,7 +50,7 @@ def create_tables(
         checks = [pool.submit(_create_or_check, spark, location, table, owner, may_create) for table in others]
     for check in checks:
         check.result()
-    upgrade_sessions(spark, location, say)
+    upgrade_tables(spark, location, say)
 
 
 @retry_on_conflict
@@ -80,21 +80,6 @@ def _create_or_check(
         "the tables"
     )
     location.check_owner(spark, table, owner, advice)
-    _add_columns(spark, location, table)
-
-
-@retry_on_conflict
-def _add_columns(spark: SparkSession, location: TableLocation, table: Table) -> None:
-    """Add the columns that a table of an earlier version lacks, as its last ones; they are null in existing rows."""
-    existing_columns = set(location.read(spark.read, table).columns)
-    missing_columns = [
-        column
-        for column in table.columns
-        if column.name not in existing_columns and column.name not in table.partitioned_by
-    ]
-    if missing_columns:
-        definitions = ", ".join(f"{column.name} {column.type} COMMENT '{column.comment}'" for column in missing_columns)
-        spark.sql(f"ALTER TABLE {location.sql_name(table.name)} ADD COLUMNS ({definitions})")
 
 
 def _create(spark: SparkSession, location: TableLocation, table: Table, owner: str) -> None:

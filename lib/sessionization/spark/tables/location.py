@@ -220,5 +220,10 @@ class TableLocation:
         return Path(self._folder(table.name), "_delta_log").is_dir()
 
 
+def quoted_text(text: str) -> str:
+    """A text as a literal of Spark SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
 def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"

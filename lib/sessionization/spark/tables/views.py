@@ -4,7 +4,7 @@ from pyspark.sql import SparkSession
 
 from sessionization.durations import HOUR_MS
 from sessionization.spark.tables.account_views import ACCOUNT_SESSIONS, CONCURRENT_SESSIONS
-from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.location import TableLocation, quoted_text
 from sessionization.spark.tables.schemas import HEARTBEAT_PROPERTY, SESSIONS, TABLES
 from sessionization.spark.tables.view import View
 
@@ -246,8 +246,9 @@ def create_views(spark: SparkSession, location: TableLocation) -> None:
         for name, source in tables.items():
             spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS SELECT * FROM {source}")
     for view in VIEWS:
+        comment = quoted_text(view.comment)
         body = view.sql.format_map(tables | {"heartbeat_window_s": window_s})
         if location.warehouse is not None:
-            spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view.name} COMMENT '{view.comment}' AS {body}")
+            spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view.name} COMMENT {comment} AS {body}")
         else:
-            spark.sql(f"CREATE OR REPLACE VIEW {location.sql_name(view.name)} COMMENT '{view.comment}' AS {body}")
+            spark.sql(f"CREATE OR REPLACE VIEW {location.sql_name(view.name)} COMMENT {comment} AS {body}")

@@ -1,0 +1,56 @@
+"""A warm start over the tables of an earlier version, which lack a column that this version reads."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionization.spark.operator.codec import OUTPUT_SCHEMA
+from sessionization.spark.output.changes_topic import changes_not_in_table
+from sessionization.spark.output.sinks import to_session_changes
+from sessionization.spark.tables.creation import _create
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS
+from sessionization.spark.warm_start.initial_state import warm_start
+from tests.tables.warehouse import empty_tables
+from tests.warm_start.test_bounded_reads import NOW_MS, at, context
+
+pytestmark = pytest.mark.spark
+
+NEW_COLUMN = "foreground_s"
+
+
+@pytest.fixture
+def location(spark: SparkSession, tmp_path: Path) -> TableLocation:
+    """Tables of a version without `NEW_COLUMN`, with one Start that is not merged yet."""
+    location = TableLocation(tmp_path / "warehouse")
+    empty_tables(spark, location, owner="theirs")
+    for table in (SESSION_CHANGES, SESSIONS):
+        shutil.rmtree(tmp_path / "warehouse" / table.name)
+        columns = tuple(column for column in table.columns if column.name != NEW_COLUMN)
+        _create(spark, location, replace(table, columns=columns), "theirs")
+    location.append(
+        to_session_changes(spark.createDataFrame([at(NOW_MS, 1)], OUTPUT_SCHEMA)).drop(NEW_COLUMN), SESSION_CHANGES
+    )
+    return location
+
+
+def test_a_warm_start_adds_the_missing_columns_before_it_reads_them(
+    spark: SparkSession, tmp_path: Path, location: TableLocation
+) -> None:
+    (tmp_path / "input").mkdir()
+    state = warm_start(context(spark, location, input=tmp_path / "input"))
+    assert state.sessions is not None
+    assert [row.grouping_key for row in state.sessions.collect()] == ["pc-1"]
+    for table in (SESSION_CHANGES, SESSIONS):
+        rows = location.read(spark.read, table).select("device_id", NEW_COLUMN).collect()
+        assert rows == [("pc-1", None)]
+
+
+def test_a_change_is_found_in_a_table_that_lacks_a_column(spark: SparkSession, location: TableLocation) -> None:
+    changes = [at(NOW_MS, 1), at(NOW_MS, 1, foreground_s=5), at(NOW_MS, 2)]
+    rows = to_session_changes(spark.createDataFrame(changes, OUTPUT_SCHEMA))
+    missing = changes_not_in_table(location.read(spark.read, SESSION_CHANGES), rows)
+    assert sorted(missing.select("session_id", NEW_COLUMN).collect(), key=str) == [(1, 5), (2, None)]
