@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from hashlib import md5
 from pathlib import Path
@@ -69,6 +69,10 @@ class Stand:
         self.location.append(rollup.to_session_rows(folded), SESSIONS)
         say(f"{self.folder}: {self.ended + self.live:,} sessions in {time.monotonic() - began_s:.0f} s")
         done.touch()
+
+    def sessions_of_days(self, days: int) -> DataFrame:
+        """The ended sessions of the newest days, as rows of `rollup.fold_by_session`."""
+        return self._sessions(max(0, self.ended - days * self.per_day), self.ended, is_live=False)
 
     def _started_at(self, number: Column) -> Column:
         """The start of a session: the newest ended one ended just before `now`, live ones began within an hour."""
@@ -183,24 +187,35 @@ MEASURED: dict[str, Callable[[Stand], None]] = {
 } | {f"question: {name}": partial(Stand.query, sql=sql) for name, sql in QUESTIONS.items()}
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.age", description=__doc__)
+def stand_parser(prog: str, description: str | None) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=prog, description=description)
     parser.add_argument("--folder", type=Path, default=Path(".bench/age"))
     parser.add_argument("--days", type=int, nargs="+", default=[1, 30, 365])
     parser.add_argument("--per-day", type=int, default=274_000)
     parser.add_argument("--live", type=int, default=100_000)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--only", default="", help="measure only what has this text in its name")
-    options = parser.parse_args()
+    return parser
+
+
+def filled_stands(options: argparse.Namespace) -> list[Stand]:
+    """A stand for each age, in one Spark session with generated code."""
     spark = spark_session(options.folder / "engine.log")
     for setting, value in GENERATED_CODE_CONF.items():
         spark.conf.set(setting, value)
-    now = datetime.now(UTC).replace(hour=18, minute=0, second=0, microsecond=0)
+    now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
     stands = [
         Stand(spark, options.folder / f"{days}-days", days, options.per_day, options.live, now) for days in options.days
     ]
     for stand in stands:
         stand.fill()
+    return stands
+
+
+def main() -> int:
+    parser = stand_parser("python -m tests.bench.age", __doc__)
+    parser.add_argument("--only", default="", help="measure only what has this text in its name")
+    options = parser.parse_args()
+    stands = filled_stands(options)
     for name, measured in MEASURED.items():
         if options.only in name:
             _measure(name, measured, stands, options.repeats)
