@@ -250,7 +250,7 @@ def damage_sessions(streamed: StreamedEvening, bad: str) -> None:
         },
     )  # fmt: skip
     nothing = dict.fromkeys(("ended_at", "duration_ms", "foreground_s", "end_reason", "_shown_end"), F.expr("NULL"))
-    endless = {"status": F.lit("live"), "revision": F.lit(0), "updated_at": F.col("started_at")}
+    endless = {"status": F.lit("live"), "_part": F.lit("live"), "revision": F.lit(0), "updated_at": F.col("started_at")}
     sessions.update(F.expr(f"end_reason = 'timed_out' AND {bad}"), nothing | endless)
     sessions.delete(f"end_reason = 'superseded' AND {bad}")
     copies = streamed.location.read(streamed.spark.read, SESSIONS).where(bad)
