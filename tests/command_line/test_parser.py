@@ -1,5 +1,6 @@
 """The command line that all jobs share: help, values, and one-line errors."""
 
+import logging
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -190,3 +191,17 @@ def test_run_does_not_catch_a_programming_error() -> None:
 
     with pytest.raises(KeyError):
         parser.run(main, "job")
+
+
+def test_a_warning_of_the_log_has_the_name_of_the_job(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+
+    def main() -> int:
+        logging.getLogger("sessionization.part").warning("a log was not cleaned up")
+        return 0
+
+    with pytest.raises(SystemExit):
+        parser.run(main, "job")
+    assert capsys.readouterr().err == "job: a log was not cleaned up\n"

@@ -6,6 +6,7 @@ wrong value with many lines. With click this module decides all of that.
 """
 
 import contextlib
+import logging
 import os
 import stat
 import sys
@@ -98,8 +99,11 @@ def read_settings(model: type[M], argv: Sequence[str], prog: str = "") -> M:
 def run(main: Callable[[], int], prog: str) -> None:
     """Exit with the result of `main`. An error that a person can correct becomes one line on stderr and its exit code.
 
+    Warnings of the log go to stderr too, with the job's name, unless the process has a log of its own.
+
     After success on Databricks it returns instead, because Databricks may treat any exit of a task as a failure.
     """
+    logging.basicConfig(format=f"{prog}: %(message)s")
     try:
         code = main()
     except SessionizationError as error:
