@@ -9,6 +9,7 @@ It also writes `tests/bundle/resolved_prod.json`, prod's resolved resources. A r
 import json
 import re
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +28,8 @@ _PART = re.compile(
     r"^(?P<indent> *)# generated: (?P<part>[a-z_ ]+?)(?: \([^\n]*\))?\n.*?^(?P=indent)# end of generated$",
     re.MULTILINE | re.DOTALL,
 )
+_LONGEST_LINE = 118
+"""Of a variable, which the file indents by two more."""
 _HOW_TO_CHANGE = "make bundle; do not edit"
 _PLAIN = re.compile(r"[A-Za-z/$0-9][\w./${}-]*")
 _NOT_A_STRING = re.compile(r"-?[0-9.]+|true|false|yes|no|on|off|null", re.IGNORECASE)
@@ -91,7 +94,7 @@ def _variables(job: str) -> Iterator[str]:
         if option in options.values or option == LAPTOP_ONLY:
             continue
         yield f"{variable(job, option)}:"
-        yield f"  description: {_yaml(_description(field, options.notes.get(option)))}"
+        yield from _folded("description", _description(field, options.notes.get(option)))
         yield f"  default: {_yaml(defaults[option])}"
 
 
@@ -102,6 +105,18 @@ def _description(field: FieldInfo, note: str | None) -> str:
     if isinstance(extra, dict) and extra.get("repeatable"):
         texts.append("several are separated by spaces")
     return "; ".join([*texts, *([note] if note else [])])
+
+
+def _folded(key: str, text: str) -> Iterator[str]:
+    """A key of a variable with its text, in several lines where one would be too long."""
+    line = f"  {key}: {_yaml(text)}"
+    if len(line) <= _LONGEST_LINE:
+        yield line
+    else:
+        yield f"  {key}: >-"
+        yield from textwrap.wrap(
+            text, _LONGEST_LINE, initial_indent=" " * 4, subsequent_indent=" " * 4, break_on_hyphens=False
+        )
 
 
 def _yaml(text: str) -> str:
