@@ -35,5 +35,5 @@ def device_group(device_hash: int, device_groups: int) -> int:
 
 
 def device_bucket(device_hash: int, device_groups: int, buckets: int) -> int:
-    """The bucket of a device in its group: the quotient of its hash, for the remainder is the same in all the group."""
+    """The bucket of a device in its group: the quotient of its hash, because all of the group share the remainder."""
     return device_hash // device_groups % buckets

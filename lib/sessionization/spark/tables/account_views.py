@@ -55,7 +55,7 @@ ACCOUNT_SESSIONS = View(
       SELECT account_id, device_id, session_id, platform, started_at, ended_at,
              coalesce(ended_at, TIMESTAMP '9999-12-31 00:00:00') AS until_at
       FROM {sessions} WHERE account_id IS NOT NULL AND started_at IS NOT NULL
-    ), beside AS (
+    ), with_previous_end AS (
       SELECT *, max(until_at) OVER (
                   PARTITION BY account_id ORDER BY started_at, device_id, session_id
                   ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before_until_at
@@ -64,7 +64,7 @@ ACCOUNT_SESSIONS = View(
       SELECT *, count_if(before_until_at IS NULL OR started_at > before_until_at) OVER (
                   PARTITION BY account_id ORDER BY started_at, device_id, session_id
                   ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS number
-      FROM beside
+      FROM with_previous_end
     )
     SELECT account_id, min(started_at) AS started_at,
            CASE WHEN count(*) = count(ended_at) THEN max(ended_at) END AS ended_at,

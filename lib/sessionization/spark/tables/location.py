@@ -98,8 +98,8 @@ class TableLocation:
         return {row.key: row.value for row in rows}
 
     def set_properties_sql(self, table: Table, properties: Mapping[str, str]) -> str:
-        """The statement that sets properties of a table; none of them may contain a quote."""
-        assignments = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+        """The statement that sets properties of a table."""
+        assignments = ", ".join(f"{quoted_text(name)} = {quoted_text(value)}" for name, value in properties.items())
         return f"ALTER TABLE {self.sql_name(table.name)} SET TBLPROPERTIES ({assignments})"
 
     def owner(self, spark: SparkSession, table: Table) -> str | None:
