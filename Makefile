@@ -19,12 +19,13 @@ RATE ?= 2000
 LIVE ?= 50000
 GROUPS ?= 512
 T ?= dev
-TWO := -n 2 --dist loadfile --no-loadscope-reorder
+# More processes than cores where whole jobs run: a job waits for its clock a quarter of the time.
+IN_PARALLEL := --dist loadfile --no-loadscope-reorder
 PYTEST := $(BIN)/python -m pytest -q
 DOCTESTS := local/notebook_cells.py core durations.py optional_packages.py ops/account_search.py simulate/malformed.py \
   command_line/job_parameters.py
 # The notebooks' tests need packages that `make setup` does not install.
-UNIT := $(PYTEST) tests --ignore=tests/notebooks -m "not spark and not job and not long" $(TWO)
+UNIT := $(PYTEST) tests --ignore=tests/notebooks -m "not spark and not job and not long" -n 2 $(IN_PARALLEL)
 NOTEBOOK_TESTS := $(PYTEST) tests/notebooks
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
@@ -93,7 +94,7 @@ test: $(READY) $(BROKER) $(NOTEBOOKS) $(CLASSES)
 test: ## run all tests except the long ones: first the tests without Spark, then the others, with whole jobs first
 	@$(UNIT)
 	@$(PYTEST) --doctest-modules $(addprefix lib/sessionization/,$(DOCTESTS))
-	@$(PYTEST) tests -m "(spark or job) and not long" $(TWO)
+	@$(PYTEST) tests -m "(spark or job) and not long" -n 3 $(IN_PARALLEL)
 
 test-notebooks: $(NOTEBOOKS) ## run every notebook without a browser, one notebook in it, and nutter's tests
 	@$(NOTEBOOK_TESTS)

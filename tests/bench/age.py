@@ -28,6 +28,7 @@ from sessionization.spark.warm_start.initial_state import entries
 from tests.bench.jobs import say
 from tests.tables.warehouse import merge_changes
 
+DEVICE_PREFIX = "device-"
 _SESSION_S = 1_800
 _CHANGES = 2_000
 _LATE_DAYS = 3
@@ -159,7 +160,7 @@ class Stand:
 
 
 def _device(number: Column) -> Column:
-    return F.concat(F.lit("device-"), F.substring(F.md5(F.floor(number / 4).cast("string")), 1, 24))
+    return F.concat(F.lit(DEVICE_PREFIX), F.substring(F.md5(F.floor(number / 4).cast("string")), 1, 24))
 
 
 def _type_of(column: str) -> str:

@@ -1,4 +1,7 @@
-"""Hold a load from Kafka for some minutes and report its cost: `python -m tests.bench.soak --minutes 5`."""
+"""Hold a load from Kafka for some minutes and report its cost: `python -m tests.bench.soak --minutes 5`.
+
+With `--aged-tables` the job writes into a copy of old tables, as `tests.bench.age` makes them.
+"""
 
 import argparse
 import json
@@ -15,7 +18,9 @@ from statistics import median
 
 from sessionization.core.session_state import Rules
 from sessionization.local.broker import Broker
+from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.streams import STREAMS
+from tests.bench import aged_tables
 from tests.bench.scenario import LONG_LIVED
 from tests.whole_job.accounts import unaccounted
 from tests.whole_job.delta import live_files
@@ -43,9 +48,11 @@ def main() -> int:
     parser.add_argument("--device-groups", type=int, help="as the job's option")
     parser.add_argument("--conf", action="append", default=[], help="a setting of Spark, name=value; may be repeated")
     parser.add_argument("--warm-up-s", type=float, default=60, help="not counted in the figures")
+    parser.add_argument("--aged-tables", type=Path, help="a warehouse of tests.bench.age, such as .bench/age/365-days")
     options = parser.parse_args()
     os.environ.setdefault("JAVA_TOOL_OPTIONS", "-Dfile.encoding=UTF-8")  # without the options for short test runs
-    folder = Path(tempfile.mkdtemp(prefix="soak-"))
+    # Files can be linked only within a file system.
+    folder = Path(tempfile.mkdtemp(prefix="soak-", dir=options.aged_tables and options.aged_tables.parent))
     grouping = () if options.device_groups is None else (f"--device-groups={options.device_groups}",)
     with Broker(folder / "broker") as broker:
         broker.create_topics(dict.fromkeys(STREAMS, PARTITIONS))
@@ -53,19 +60,22 @@ def main() -> int:
         job = Job(folder, f"--trigger={options.trigger}", *grouping, topics=topics)
         job.conf = LONG_LIVED | {"spark.driver.memory": "4g"} | dict(setting.split("=", 1) for setting in options.conf)
         sys.stdout.write(f"in {folder}\n")
+        if options.aged_tables is not None:
+            aged_tables.copy_for(job, options.aged_tables, _settings(job, topics, options.device_groups))
         try:
             samples, began_ms = _play(job, broker, options)
             code = job.terminate()
         finally:
             job.kill_if_running()
         lines = [line.removeprefix("sessionize: ") for line in job.output_lines()[-8:]]
-        tables = read_tables(job.warehouse)
+        tables = read_tables(job.warehouse, None if options.aged_tables is None else aged_tables.ONLY_NEW_ROWS)
         for line in (
             *lines,
             *_report(samples),
             *_state(tables, began_ms),
             *_durations(job),
             *_delays(tables, began_ms),
+            _slowest_merges(tables, began_ms),
         ):
             sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
@@ -80,6 +90,17 @@ def main() -> int:
         return 1
     shutil.rmtree(folder)
     return 0
+
+
+def _settings(job: Job, topics: Topics, device_groups: int | None) -> SessionizeSettings:
+    """The settings of a job that a checkpoint pins, as this job will have them."""
+    return SessionizeSettings(
+        source="kafka",
+        bootstrap_servers=topics.bootstrap_servers,
+        warehouse=job.warehouse,
+        checkpoints=job.checkpoints,
+        device_groups=device_groups,
+    )
 
 
 def _play(job: Job, broker: Broker, options: argparse.Namespace) -> tuple[Samples, float]:
@@ -189,6 +210,13 @@ def _delays(tables: Tables, began_ms: float) -> Iterator[str]:
             if since_ms is not None and (change == "heartbeat") is is_beat
         ]
         yield f"{name}: {_spread(delays)}, {len(delays):,} rows"
+
+
+def _slowest_merges(tables: Tables, began_ms: float) -> str:
+    """The slowest message of each micro-batch of rollup after the warm-up: from ingest until `sessions` shows it."""
+    rows = tables["stream_progress"].of("query", "processed_ms", "latency_max_ms")
+    slowest_ms = [ms for query, clock_ms, ms in rows if query == "rollup" and clock_ms >= began_ms and ms is not None]
+    return f"event to sessions, slowest of each micro-batch: {_spread(slowest_ms)}"
 
 
 def _spread(values: Sequence[float]) -> str:

@@ -232,11 +232,9 @@ def test_a_failing_micro_batch_stops_the_query_with_its_cause(spark: SparkSessio
         wait_for(lambda: job.count(change="started") == 1, "the event of the failed micro-batch")
 
 
-@pytest.mark.parametrize("device_groups", [4])
-def test_devices_with_the_same_session_id_stay_separate_in_device_groups(
-    spark: SparkSession, tmp_path: Path, device_groups: int
-) -> None:
-    job = Job(spark, tmp_path, device_groups=device_groups)
+@pytest.mark.long
+def test_devices_with_the_same_session_id_stay_separate_in_device_groups(spark: SparkSession, tmp_path: Path) -> None:
+    job = Job(spark, tmp_path, device_groups=4)
     with job.running(SESSIONIZE):
         job.send(*(message(1, "Start", f"d{number}") for number in range(20)))
         wait_for(lambda: job.count(change="heartbeat") >= 40, "heartbeats of all twenty devices")

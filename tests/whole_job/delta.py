@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow.parquet import ParquetFile
+import pyarrow.parquet as pq
 
 from tests.whole_job.deletion_vectors import deleted_rows
 
@@ -38,8 +38,8 @@ class Stored:
             yield from zip(*(column.to_pylist() for column in part.columns), strict=True)
 
 
-def read_table(table: Path) -> Stored:
-    """A table's rows, without its internal columns."""
+def read_table(table: Path, only: pc.Expression | None = None) -> Stored:
+    """A table's rows, without its internal columns; those for which `only` is true, where it is given."""
     fields: list[dict[str, Any]] = []
     for action in _actions(table):
         if "metaData" in action:
@@ -48,11 +48,13 @@ def read_table(table: Path) -> Stored:
     parts = [
         _normalized(_rows_of_file(table, file), file["partitionValues"], names) for file in live_files(table).values()
     ]
+    if only is not None:
+        parts = [part.filter(only) for part in parts]
     return Stored(pa.concat_tables(parts, promote_options="default") if parts else pa.table({}))
 
 
 def _rows_of_file(table: Path, file: dict[str, Any]) -> pa.Table:
-    content = ParquetFile(table / unquote(file["path"])).read()
+    content = pq.ParquetFile(table / unquote(file["path"])).read()
     if file.get("deletionVector") is None:
         return content
     is_present = np.ones(content.num_rows, dtype=bool)
@@ -96,7 +98,32 @@ def live_files(table: Path) -> dict[str, dict[str, Any]]:
 
 
 def _actions(table: Path) -> Iterator[dict[str, Any]]:
-    """The log from its first entry on; Delta retains entries for days."""
-    for version, path in enumerate(sorted((table / "_delta_log").glob("*.json"))):
-        assert int(path.stem) == version
-        yield from map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    """The log from its first entry on, or from a checkpoint of the log if older entries were cleaned up."""
+    log = table / "_delta_log"
+    entries = {int(path.stem): path for path in log.glob("*.json")}
+    first = min(entries, default=0)
+    if first > 0:
+        first = min(
+            version
+            for path in log.glob("*.checkpoint.parquet")
+            if (version := int(path.name.partition(".")[0])) + 1 >= first
+        )
+        yield from _actions_of_checkpoint(log / f"{first:020}.checkpoint.parquet")
+        first += 1
+    for version in range(first, max(entries, default=-1) + 1):
+        yield from map(json.loads, entries[version].read_text(encoding="utf-8").splitlines())
+
+
+def _actions_of_checkpoint(path: Path) -> Iterator[dict[str, Any]]:
+    """The metadata and the files in a checkpoint of the log, in the form of the log's entries."""
+    for part in pq.read_table(path, columns=["metaData", "add"]).to_batches(max_chunksize=_CHUNK):
+        for row in part.to_pylist(maps_as_pydicts="strict"):
+            if (metadata := row["metaData"]) is not None:
+                yield {"metaData": metadata}
+            if (file := row["add"]) is not None:
+                vector = file.get("deletionVector")
+                yield {"add": file | {"deletionVector": vector and _without_null(vector)}}
+
+
+def _without_null(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}

@@ -2,8 +2,10 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+import pyarrow.compute as pc
 
 from tests.whole_job.checkpoints import batches_of
 from tests.whole_job.delta import Stored, read_table
@@ -17,9 +19,9 @@ _EXACT_UP_TO = 5_000
 _NAMED_AT_MOST = 3
 
 
-def read_tables(warehouse: Path) -> Tables:
-    """Read all rows of all tables, without the internal columns."""
-    return {name: read_table(warehouse / name) for name in COLUMNS}
+def read_tables(warehouse: Path, only: Mapping[str, pc.Expression] | None = None) -> Tables:
+    """Read all tables, without the internal columns; of those named in `only` the rows that fulfil a condition."""
+    return {name: read_table(warehouse / name, (only or {}).get(name)) for name in COLUMNS}
 
 
 def differences(oracle: Oracle, actual: Tables, checkpoints: Path) -> list[str]:

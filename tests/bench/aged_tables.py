@@ -1,0 +1,45 @@
+"""Tables of `tests.bench.age` as the tables of a new job, which a soak then compares with the oracle."""
+
+import multiprocessing
+import os
+import shutil
+from pathlib import Path
+
+import pyarrow.compute as pc
+
+from sessionization.core.session_state import Rules
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.checkpoint.folder import open_checkpoint
+from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
+from sessionization.spark.engine.session import spark_session
+from sessionization.spark.tables.creation import take_over
+from sessionization.spark.tables.location import TableLocation
+from tests.bench.age import DEVICE_PREFIX
+from tests.whole_job.job import Job
+
+ONLY_NEW_ROWS = {"sessions": ~pc.starts_with(pc.field("device_id"), DEVICE_PREFIX)}
+"""The rows that were not in the aged tables."""
+
+
+def copy_for(job: Job, aged: Path, settings: SessionizeSettings) -> None:
+    """Copy the tables, and make the job's new checkpoint their owner. The data files are hard links.
+
+    The job does not know the sessions that are live there: they only make its MERGE slower.
+    """
+    shutil.copytree(aged, job.warehouse, copy_function=_copy, ignore=shutil.ignore_patterns("filled-*", "job"))
+    location = TableLocation.of(settings)
+    checkpoint = open_checkpoint(job.checkpoints, PinnedSettings.of(settings, str(location)), Rules())
+    # In a process of its own, so that its engine ends before the job starts.
+    process = multiprocessing.get_context("spawn").Process(target=_take_over, args=(location, checkpoint.id, aged))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+
+
+def _copy(source: str, target: str) -> None:
+    """Delta rewrites some files of its log in place, and never a data file."""
+    (shutil.copy2 if "_delta_log" in source else os.link)(source, target)
+
+
+def _take_over(location: TableLocation, owner: str, log_folder: Path) -> None:
+    take_over(spark_session(log_folder / "take-over.log"), location, owner)
