@@ -19,7 +19,6 @@ RATE ?= 2000
 LIVE ?= 50000
 GROUPS ?= 512
 T ?= dev
-# More processes than cores where whole jobs run: a job waits for its clock a quarter of the time.
 IN_PARALLEL := --dist loadfile --no-loadscope-reorder
 PYTEST := $(BIN)/python -m pytest -q
 DOCTESTS := local/notebook_cells.py core durations.py optional_packages.py ops/account_search.py simulate/malformed.py \
@@ -94,7 +93,7 @@ test: $(READY) $(BROKER) $(NOTEBOOKS) $(CLASSES)
 test: ## run all tests except the long ones: first the tests without Spark, then the others, with whole jobs first
 	@$(UNIT)
 	@$(PYTEST) --doctest-modules $(addprefix lib/sessionization/,$(DOCTESTS))
-	@$(PYTEST) tests -m "(spark or job) and not long" -n 3 $(IN_PARALLEL)
+	@$(PYTEST) tests -m "(spark or job) and not long" -n 2 $(IN_PARALLEL)
 
 test-notebooks: $(NOTEBOOKS) ## run every notebook without a browser, one notebook in it, and nutter's tests
 	@$(NOTEBOOK_TESTS)

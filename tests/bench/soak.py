@@ -76,6 +76,7 @@ def main() -> int:
             *_durations(job),
             *_delays(tables, began_ms),
             _slowest_merges(tables, began_ms),
+            *_sizes(job),
         ):
             sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
@@ -217,6 +218,19 @@ def _slowest_merges(tables: Tables, began_ms: float) -> str:
     rows = tables["stream_progress"].of("query", "processed_ms", "latency_max_ms")
     slowest_ms = [ms for query, clock_ms, ms in rows if query == "rollup" and clock_ms >= began_ms and ms is not None]
     return f"event to sessions, slowest of each micro-batch: {_spread(slowest_ms)}"
+
+
+def _sizes(job: Job) -> Iterator[str]:
+    """The size of each table, of `session_changes` by kind of change."""
+    sums: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for table in COLUMNS:
+        for file in live_files(job.warehouse / table).values():
+            kind = file["partitionValues"].get("change")
+            name = table if kind is None else f"{table}, {kind}"
+            sums[name][0] += file["size"]
+            sums[name][1] += json.loads(file["stats"])["numRecords"]
+    for name, (size, rows) in sums.items():
+        yield f"{name}: {size / _MB:,.0f} MB, {rows:,} rows, {size / max(rows, 1):.0f} bytes each"
 
 
 def _spread(values: Sequence[float]) -> str:

@@ -12,7 +12,7 @@ from tests.job.in_process import job_running
 from tests.job.test_stream import Job, message
 from tests.whole_job.state import entries_and_timers
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 HEARTBEAT_MS = 3_000
 FIRST_DEVICES = ("d1", "d2", "d3", "d4")

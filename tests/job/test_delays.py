@@ -6,7 +6,6 @@ import pytest
 
 from sessionization.job.delays import DelayHistogram, Delays, RunDelays
 from sessionization.spark.output.progress import SAMPLE_SIZE, DelaySample
-from sessionization.spark.output.state_entries import GroupEntryCounts
 from tests.monitor.monitored import sessionize_progress
 
 
@@ -46,11 +45,3 @@ def test_a_large_micro_batch_outweighs_a_small_one() -> None:
     histogram.add(sample_of([100] * 1_000))
     assert histogram.percentile(0.99) == pytest.approx(100, rel=0.01)
     assert histogram.percentile(1.0) == pytest.approx(10_000, rel=0.01)
-
-
-def test_entries_are_the_sum_of_each_groups_newest_count() -> None:
-    entries = GroupEntryCounts(1_000)
-    assert entries.after(0, [("0", 5)]) is None
-    assert entries.after(1_000, [("1", 7)]) is None
-    assert entries.after(1_001, []) == 12
-    assert entries.after(2_000, [("0", 0)]) == 7

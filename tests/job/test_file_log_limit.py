@@ -20,7 +20,7 @@ from sessionization.spark.input import source
 from sessionization.spark.tables.schemas import RAW_EVENTS
 from tests.job.test_stream import Job, message, wait_for
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 FILES = 6
 

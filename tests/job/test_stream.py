@@ -146,6 +146,7 @@ def state_row_count(query: StreamingQuery) -> int | None:
     return operators[0]["numRowsTotal"] if operators else None
 
 
+@pytest.mark.long
 def test_a_session_survives_restarts_and_leaves_no_state(spark: SparkSession, tmp_path: Path) -> None:
     job = Job(spark, tmp_path)
     with job.running(SESSIONIZE):

@@ -107,6 +107,7 @@ def test_a_killed_broker_restarts_at_its_address_with_its_records(broker: Broker
     assert first_record(broker, "survives").value() == b"before"
 
 
+@pytest.mark.long
 @pytest.mark.skipif(
     sys.platform != "linux", reason="on other systems a broker ends with its parent only if Python exits normally"
 )
@@ -129,6 +130,7 @@ def test_a_broker_ends_with_the_process_that_started_it_and_the_next_broker_can_
             os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.long
 def test_a_broker_that_finds_its_port_in_use_starts_with_other_ports(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

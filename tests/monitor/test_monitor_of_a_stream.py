@@ -82,6 +82,7 @@ def test_the_monitor_records_every_micro_batch_and_consumers_that_hang_or_fail_s
     ]
 
 
+@pytest.mark.long
 def test_the_count_of_live_sessions_continues_from_the_table_after_a_restart(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -19,6 +19,9 @@ from tests.tables.warehouse import LOOKBACK_MS, empty_tables, merge_changes
 
 pytestmark = pytest.mark.spark
 
+WITHOUT_RETRY = pytest.param(False, marks=pytest.mark.long)
+"""Shows that the test causes a conflict."""
+
 DEADLINE_S = 120
 
 
@@ -69,7 +72,7 @@ class ConcurrentChange:
             return running.exception(DEADLINE_S)
 
 
-@pytest.mark.parametrize("is_retried", [True, False])
+@pytest.mark.parametrize("is_retried", [True, WITHOUT_RETRY])
 def test_an_append_is_retried_after_the_settings_of_the_table_change(
     spark: SparkSession, location: TableLocation, tmp_path: Path, *, is_retried: bool
 ) -> None:
@@ -89,7 +92,7 @@ def test_an_append_is_retried_after_the_settings_of_the_table_change(
     assert location.read(spark.read, SESSIONS).count() == (2 if is_retried else 1)
 
 
-@pytest.mark.parametrize("is_retried", [True, False])
+@pytest.mark.parametrize("is_retried", [True, WITHOUT_RETRY])
 def test_a_merge_is_retried_after_rows_are_deleted(
     spark: SparkSession, location: TableLocation, tmp_path: Path, *, is_retried: bool
 ) -> None:

@@ -1,4 +1,4 @@
-"""From Kafka to the tables with a real producer, broker and job; broker and job are killed and started again."""
+"""From Kafka to the tables with a real producer, broker and job. Broker and job are killed and started again."""
 
 import os
 import signal
@@ -53,8 +53,9 @@ class Run:
     tables: Tables
 
 
-@pytest.fixture(scope="module")
-def run(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Run:
+@pytest.fixture(scope="module", params=[False, pytest.param(True, marks=pytest.mark.long)], ids=["broker", "both"])
+def run(request: pytest.FixtureRequest, broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run in which the broker is killed, or the broker and then the job."""
     topics = Topics(broker.bootstrap_servers, PARTITIONS)
     job = Job(tmp_path_factory.mktemp("kafka"), *OPTIONS, topics=topics)
     sessionize = job.checkpoints / "sessionize"
@@ -72,9 +73,10 @@ def run(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Run:
             broker.start()
             os.kill(producing.pid, signal.SIGCONT)
             wait_for_micro_batches(2)
-            job.kill()
-            job.start()
-            wait_for_micro_batches(2)
+            if request.param:
+                job.kill()
+                job.start()
+                wait_for_micro_batches(2)
         _produce_broken(broker)
         job.wait_until_done()
         assert job.terminate() == 0

@@ -3,15 +3,22 @@
 import contextlib
 import io
 import json
+import os
 import runpy
 import shutil
+import signal
 import socket
 import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
+from tests.job.test_stream import DEADLINE_S
 from tests.whole_job.checkpoints import last_committed
 from tests.whole_job.job import ENTRY, Ended, Job, run_to_end
 from tests.whole_job.tables import read_tables
@@ -31,21 +38,39 @@ class StoppedJob:
 
 
 @pytest.fixture(scope="module")
-def stopped(tmp_path_factory: pytest.TempPathFactory) -> StoppedJob:
-    """A job that Ctrl-C stopped after each query had committed a micro-batch."""
+def stopped(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> StoppedJob:
+    """A job in this process that SIGINT stopped after each query had committed a micro-batch."""
     folder = tmp_path_factory.mktemp("rest")
+    (folder / "input").mkdir()
     (folder / "other").mkdir()
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    job = Job(folder, f"--metrics-port={port}")
-    try:
-        job.start()
-        job.wait_until(lambda: last_committed(job.checkpoints / "rollup") >= 0, "a micro-batch", poll_s=0.2)
-        code = job.interrupt()
-    finally:
-        job.kill_if_running()
     options = {"input": "input", "warehouse": "warehouse", "checkpoints": "checkpoints"}
-    return StoppedJob(folder, options, Ended(code, job.output_lines()))
+    with interrupted_after(lambda: last_committed(folder / "checkpoints" / "rollup") >= 0):
+        ended = start(folder, options | {"metrics-port": str(port), "mlflow": "off"})
+    return StoppedJob(folder, options, ended)
+
+
+@contextlib.contextmanager
+def interrupted_after(condition: Callable[[], bool]) -> Iterator[None]:
+    """Send SIGINT to this process once the condition holds while the body, a running job, handles that signal."""
+    assert threading.current_thread() is threading.main_thread(), "only the main thread can handle a signal"
+    is_over = threading.Event()
+
+    def interrupt() -> None:
+        deadline_s = time.monotonic() + DEADLINE_S
+        while not is_over.wait(0.2):
+            if condition() or time.monotonic() > deadline_s:
+                os.kill(os.getpid(), signal.SIGINT)
+                return
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
 
 
 def start(folder: Path, options: Options) -> Ended:
@@ -174,7 +199,6 @@ def test_a_checkpoint_without_a_readable_layout_is_refused(stopped: StoppedJob, 
     assert "restore " in line
 
 
-@pytest.mark.usefixtures("spark")
 def test_tables_of_another_checkpoint_are_refused(stopped: StoppedJob) -> None:
     owner = json.loads((stopped.folder / "checkpoints" / "layout.json").read_bytes())["id"]
     line = refusal_after_start(start(stopped.folder, stopped.options | {"checkpoints": "another"}))
@@ -195,8 +219,25 @@ def test_a_signal_while_the_engine_starts_stops_the_job(tmp_path: Path) -> None:
     assert job.output_lines()[-1] == "sessionize: stopped before the queries were started"
 
 
-def test_ctrl_c_stops_as_sigterm_does(stopped: StoppedJob) -> None:
+def assert_stopped_by_ctrl_c(ended: Ended) -> None:
     """Spark installs its own handler, which would cancel running work and end the job within a micro-batch."""
-    assert stopped.ended.code == 0
-    assert "sessionize: stopping: finishing the micro-batches that have begun" in stopped.ended.lines
-    assert stopped.ended.lines[-1].startswith("sessionize: event-to-table latency")
+    assert ended.code == 0
+    assert "sessionize: stopping: finishing the micro-batches that have begun" in ended.lines
+    assert ended.lines[-1].startswith("sessionize: event-to-table latency")
+
+
+def test_ctrl_c_stops_as_sigterm_does(stopped: StoppedJob) -> None:
+    assert_stopped_by_ctrl_c(stopped.ended)
+
+
+@pytest.mark.long
+def test_ctrl_c_in_a_terminal_stops_the_job_and_all_of_its_processes(tmp_path: Path) -> None:
+    """A terminal sends SIGINT to the engine and to its Python workers too."""
+    job = Job(tmp_path)
+    try:
+        job.start()
+        job.wait_until(lambda: last_committed(job.checkpoints / "rollup") >= 0, "a micro-batch", poll_s=0.2)
+        code = job.interrupt()
+    finally:
+        job.kill_if_running()
+    assert_stopped_by_ctrl_c(Ended(code, job.output_lines()))

@@ -79,7 +79,7 @@ class Pipeline:
         self._slow_ms = max(self._offsets_period_ms, SLOW_TRIGGER_MS)
         self._brokers = client_options(context.spark, context.settings) if context.settings.sink == "kafka" else {}
         groups = context.checkpoint.layout.device_groups
-        self._entry_counts = None if groups is None else GroupEntryCounts(context.settings.heartbeat)
+        self._entry_counts = None if groups is None else GroupEntryCounts(context.settings.heartbeat, context.say)
         self._keeping_up = KeepingUp(context.settings.heartbeat, context.checkpoint.layout, context.say)
         self.queries: dict[str, StreamingQuery] = {}
         """The queries that were started, by name."""
