@@ -219,11 +219,12 @@ def main() -> int:
     stands = filled_stands(options)
     for name, measured in MEASURED.items():
         if options.only in name:
-            _measure(name, measured, stands, options.repeats)
+            measure(name, measured, stands, options.repeats)
     return 0
 
 
-def _measure(name: str, measured: Callable[[Stand], None], stands: list[Stand], repeats: int) -> None:
+def measure(name: str, measured: Callable[[Stand], None], stands: list[Stand], repeats: int) -> None:
+    """Print the median seconds in young and old tables in turn, and its ratio to that in the youngest."""
     took_s: list[list[float]] = [[] for _ in stands]
     for repeat in range(repeats + 1):
         for stand, times in zip(stands, took_s, strict=True):

@@ -1,9 +1,11 @@
 """Measure what the age of the tables costs a job: `python -m tests.bench.aged_job --folder .bench/age --days 4 365`.
 
 Adds rows of the other tables to the warehouses of `tests.bench.age`. In young and old tables in turn it measures a warm
-start and a restart up to the first heartbeat, the micro-batches of each query, a stop, and `maintain`.
+start and a restart up to the first heartbeat, the micro-batches of each query, a stop, `maintain`, and then the queries
+of the dashboard.
 """
 
+import json
 import os
 import shutil
 import statistics
@@ -13,16 +15,18 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, STREAM_PROGRESS, Table
-from tests.bench.age import Stand, filled_stands, stand_parser
+from tests.bench.age import Stand, filled_stands, measure, stand_parser
 from tests.bench.jobs import run_timed, say
 from tests.bench.scenario import LONG_LIVED
 from tests.whole_job.job import ROOT, Job
+from tools.bundle.dashboards import dataset_sql
 
 CHANGE_DAYS, HEARTBEAT_DAYS, MESSAGE_DAYS = 401, 8, 31
 """A day more than `maintain` retains: it deletes the oldest day, as it does every night."""
@@ -34,6 +38,8 @@ _GROUPS = 64
 _RUN_S = 60
 _LOAD = ("--rate=50", "--live=200", f"--duration={_RUN_S}s")
 _FIRST_BEAT_S = 600
+
+_DASHBOARD = ROOT / "bundles" / "session_overview.lvdash.json"
 
 Times = dict[str, list[float]]
 
@@ -193,6 +199,10 @@ def _batches(stand: Stand, since: datetime) -> Iterator[tuple[str, float]]:
         yield row.query, row.batch_ms
 
 
+def _ask(stand: Stand, sql: str) -> None:
+    stand.spark.sql(sql).collect()
+
+
 def main() -> int:
     options = stand_parser("python -m tests.bench.aged_job", __doc__).parse_args()
     os.environ.setdefault("JAVA_TOOL_OPTIONS", "-Dfile.encoding=UTF-8")  # without the options for short test runs
@@ -212,6 +222,8 @@ def main() -> int:
             median = statistics.median(times[name])
             each = ", ".join(f"{seconds:.1f}" for seconds in times[name])
             say(f"{name}: {stand.days} days: {median:.1f} s ({each}), ratio {median / statistics.median(young):.2f}")
+    for dataset in json.loads(_DASHBOARD.read_text(encoding="utf-8"))["datasets"]:
+        measure(f"dashboard: {dataset['name']}", partial(_ask, sql=dataset_sql(dataset)), stands, options.repeats)
     return 0
 
 
