@@ -1,4 +1,4 @@
-"""The sink of `rollup` generates code for a large table, and the sinks write many rows with several tasks."""
+"""The sink of `rollup` counts live sessions and generates code for a large table; many rows are written in parallel."""
 
 import pytest
 from pyspark.sql import SparkSession
@@ -10,7 +10,7 @@ from sessionization.spark.output.rollup_sink import RollupSink
 from sessionization.spark.output.sinks import SinkContext, to_session_changes
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES
-from tests.output.test_sinks import a_change, changes_sink
+from tests.output.test_sinks import NOW_MS, a_change, changes_sink
 from tests.tables.warehouse import LOOKBACK_MS, empty_tables
 from tests.whole_job.delta import live_files
 
@@ -38,6 +38,21 @@ def test_a_merge_generates_code_from_the_next_look_on_once_the_table_is_large(
 
     assert [merge(1, 1), merge(2, 2), merge(3, 3), merge(100, 4)] == [False, False, False, True]
     assert spark.conf.get("spark.sql.codegen.wholeStage") == "false", "the other queries have sessions of their own"
+
+
+def test_live_sessions_are_counted_in_the_table_after_a_restart_and_then_by_the_changes(
+    spark: SparkSession, location: TableLocation
+) -> None:
+    end = a_change(session_id=2, change="ended", ended_ms=NOW_MS, end_reason="reported")
+    live = []
+    for batch_id, rows in enumerate(
+        ([a_change(session_id=1), a_change(session_id=2)], [a_change(session_id=3)], [end])
+    ):
+        if batch_id < 2:  # the job starts, and starts again
+            sink = RollupSink(SinkContext(location, "rollup", "writer"), LOOKBACK_MS)
+        sink(to_session_changes(spark.createDataFrame(rows, OUTPUT_SCHEMA)), batch_id)
+        live.append(sink.live)
+    assert live == [2, 3, 2]
 
 
 def test_many_rows_are_written_by_several_tasks(
