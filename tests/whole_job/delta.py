@@ -45,11 +45,12 @@ def read_table(table: Path, only: pc.Expression | None = None) -> Stored:
         if "metaData" in action:
             fields = json.loads(action["metaData"]["schemaString"])["fields"]
     names = [field["name"] for field in fields if not field["name"].startswith("_")]
-    parts = [
-        _normalized(_rows_of_file(table, file), file["partitionValues"], names) for file in live_files(table).values()
-    ]
-    if only is not None:
-        parts = [part.filter(only) for part in parts]
+
+    def part(file: dict[str, Any]) -> pa.Table:
+        rows = _normalized(_rows_of_file(table, file), file["partitionValues"], names)
+        return rows if only is None else rows.filter(only)
+
+    parts = [part(file) for file in live_files(table).values()]
     return Stored(pa.concat_tables(parts, promote_options="default") if parts else pa.table({}))
 
 

@@ -53,14 +53,19 @@ def stopped(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> St
 
 @contextlib.contextmanager
 def interrupted_after(condition: Callable[[], bool]) -> Iterator[None]:
-    """Send SIGINT to this process once the condition holds while the body, a running job, handles that signal."""
+    """Send SIGINT to this process once the condition holds while the body, a running job, handles that signal.
+
+    Fails if the condition does not hold in time, or before the body ends.
+    """
     assert threading.current_thread() is threading.main_thread(), "only the main thread can handle a signal"
-    is_over = threading.Event()
+    is_over, has_held = threading.Event(), threading.Event()
 
     def interrupt() -> None:
         deadline_s = time.monotonic() + DEADLINE_S
         while not is_over.wait(0.2):
-            if condition() or time.monotonic() > deadline_s:
+            if condition():
+                has_held.set()
+            if has_held.is_set() or time.monotonic() > deadline_s:
                 os.kill(os.getpid(), signal.SIGINT)
                 return
 
@@ -71,6 +76,7 @@ def interrupted_after(condition: Callable[[], bool]) -> Iterator[None]:
     finally:
         is_over.set()
         thread.join()
+    assert has_held.is_set(), "the condition did not hold while the job ran"
 
 
 def start(folder: Path, options: Options) -> Ended:
