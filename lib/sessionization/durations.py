@@ -1,7 +1,7 @@
-"""Durations as people write them: `500ms`, `30s`, `30m`, `12h`, `7d`."""
+"""Durations as people write them: `500ms`, `30s`, `30m`, `12h`, `7d`, and from one to another: `5s-1m`."""
 
 import re
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
@@ -59,6 +59,55 @@ def _validate(value: object) -> object:
     except ConfigurationError as error:
         raise ValueError(str(error)) from error
 
+
+class DurationRange(NamedTuple):
+    """From the shortest to the longest duration, in milliseconds."""
+
+    shortest_ms: int
+    longest_ms: int
+
+
+def parse_duration_range(text: str) -> DurationRange:
+    """Read two durations from the shorter to the longer one, or one that is both.
+
+    Raises `ConfigurationError` when `text` is neither.
+
+    >>> parse_duration_range("5s-1m")
+    DurationRange(shortest_ms=5000, longest_ms=60000)
+    """
+    shortest, is_range, longest = text.partition("-")
+    found = DurationRange(parse_duration_ms(shortest), parse_duration_ms(longest if is_range else shortest))
+    if not 0 < found.shortest_ms <= found.longest_ms:
+        msg = f"{text!r} is not a range of durations: write the shorter one first, such as 5s-1m, or one above 0s"
+        raise ConfigurationError(msg)
+    return found
+
+
+def format_duration_range(durations: DurationRange) -> str:
+    """Write a range as `parse_duration_range` reads it.
+
+    >>> format_duration_range(DurationRange(5_000, 60_000)), format_duration_range(DurationRange(5_000, 5_000))
+    ('5s-1m', '5s')
+    """
+    return "-".join(dict.fromkeys(map(format_duration, durations)))
+
+
+def _validate_range(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return parse_duration_range(value)
+    except ConfigurationError as error:
+        raise ValueError(str(error)) from error
+
+
+PaceRange = Annotated[
+    DurationRange,
+    BeforeValidator(_validate_range),
+    PlainSerializer(format_duration_range, return_type=str),
+    WithJsonSchema({"type": "string", "format": "duration-range", "examples": ["5s-1m", "30s"]}),
+]
+"""A pydantic field of a `DurationRange` that is read and written as text such as `5s-1m`."""
 
 Duration = Annotated[
     int,

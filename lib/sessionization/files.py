@@ -1,8 +1,11 @@
-"""Files that are written completely or not at all, and folders on a dead mount."""
+"""Files that are written completely or not at all, folders on a dead mount, and folders on a local disk."""
 
 import errno
 import os
 from pathlib import Path
+
+_MOUNTS = Path("/proc/self/mountinfo")
+_OF_ONE_MACHINE = {"btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"}
 
 
 def write_atomically(file: Path, text: str) -> None:
@@ -33,3 +36,23 @@ def is_reachable_folder(path: Path) -> bool:
         if is_dead_mount(error):
             return False
         raise
+
+
+def is_on_local_disk(folder: Path) -> bool:
+    """Whether a folder is on a file system of this machine alone; false if that is not known (other than Linux).
+
+    Source: proc_pid_mountinfo(5).
+    """
+    resolved = folder.resolve()
+    found: tuple[int, str] | None = None
+    try:
+        mounts = _MOUNTS.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return False
+    for mount in mounts:
+        fields, _, source = mount.partition(" - ")
+        mount_point = Path(fields.split()[4].encode().decode("unicode_escape"))
+        depth = len(mount_point.parts)
+        if resolved.is_relative_to(mount_point) and (found is None or depth >= found[0]):
+            found = depth, source.split()[0]
+    return found is not None and found[1] in _OF_ONE_MACHINE

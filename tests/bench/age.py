@@ -4,6 +4,7 @@ Fills a warehouse for each age with the rows that a job would have left, and mea
 """
 
 import argparse
+import math
 import statistics
 import sys
 import time
@@ -64,8 +65,13 @@ class Stand:
             return
         create_tables(self.spark, self.location, owner="bench", may_create=True)
         began_s = time.monotonic()
-        folded = self._sessions(0, self.ended, is_live=False).unionAll(
-            self._sessions(self.ended, self.ended + self.live, is_live=True)
+        last_day = self._first_started_at((self.now - timedelta(seconds=_SESSION_S)).replace(hour=0, minute=0))
+        first_day_after = last_day - (self.days - 1) * self.per_day
+        folded = (
+            self._sessions(0, first_day_after)
+            .unionAll(self._sessions(first_day_after, last_day, tasks=self.days - 1))
+            .unionAll(self._sessions(last_day, self.ended))
+            .unionAll(self._sessions(self.ended, self.ended + self.live, is_live=True))
         )
         self.location.append(rollup.to_session_rows(folded), SESSIONS)
         say(f"{self.folder}: {self.ended + self.live:,} sessions in {time.monotonic() - began_s:.0f} s")
@@ -73,20 +79,24 @@ class Stand:
 
     def sessions_of_days(self, days: int) -> DataFrame:
         """The ended sessions of the newest days, as rows of `rollup.fold_by_session`."""
-        return self._sessions(max(0, self.ended - days * self.per_day), self.ended, is_live=False)
+        return self._sessions(max(0, self.ended - days * self.per_day), self.ended, tasks=days)
 
     def _started_at(self, number: Column) -> Column:
         """The start of a session: the newest ended one ended just before `now`, live ones began within an hour."""
         before_s = (F.lit(self.ended) - number) * (86_400 / self.per_day) + _SESSION_S
         in_live_s = F.pmod(number, F.lit(3_600))
         ago_s = F.when(number < self.ended, before_s).otherwise(in_live_s)
-        return F.timestamp_millis((F.lit(self.now.timestamp()) * 1_000 - ago_s * 1_000).cast("bigint"))
+        return F.timestamp_millis(F.round(F.lit(self.now.timestamp()) * 1_000 - ago_s * 1_000).cast("bigint"))
 
-    def _sessions(self, first: int, after: int, *, is_live: bool) -> DataFrame:
-        """Rows of `rollup.fold_by_session`, in order of their starts."""
-        parts = max(2, (after - first) // self.per_day)
+    def _first_started_at(self, instant: datetime) -> int:
+        """The first ended session that did not start before an instant."""
+        ago_s = (self.now - instant).total_seconds() - _SESSION_S
+        return self.ended - math.floor(ago_s * self.per_day / 86_400)
+
+    def _sessions(self, first: int, after: int, *, tasks: int = 1, is_live: bool = False) -> DataFrame:
+        """Rows of `rollup.fold_by_session`, in order of their starts. A task writes a file for each day of its rows."""
         number = F.col("id")
-        rows = self.spark.range(first, after, numPartitions=parts).select(
+        rows = self.spark.range(first, after, numPartitions=max(1, tasks)).select(
             _device(number).alias("device_id"), number.alias("session_id"), self._started_at(number).alias("started_at")
         )
         account = F.concat(F.lit("account-"), F.substring("device_id", 8, 12))

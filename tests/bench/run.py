@@ -34,6 +34,7 @@ from sessionization.spark.engine.session import STREAM_CONF
 from sessionization.spark.input.ticks import tick_stream
 from sessionization.spark.output.progress import BatchProgress
 from sessionization.spark.output.sinks import ChangesSink, SinkContext, StateSize
+from sessionization.spark.tables.batch_writer import BatchWriter
 from sessionization.spark.tables.creation import create_tables
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES
@@ -216,7 +217,8 @@ def _start_query(
     if scenario.sink == "delta":
         location = TableLocation(folder / "warehouse")
         create_tables(spark, location, owner="bench", may_create=True)
-        sink = ChangesSink(SinkContext(location, "sessionize", "bench", listeners=(progress.append,)), StateSize)
+        writer = BatchWriter(location, "bench", is_exclusive=True)
+        sink = ChangesSink(SinkContext("sessionize", writer, listeners=(progress.append,)), StateSize)
         writer = changes.writeStream.foreachBatch(sink)
     else:
         # The yardstick has the same column names.

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from sessionization import files
 from sessionization.errors import CheckpointError, ConfigurationError, StoppedError
 from sessionization.spark.checkpoint import folder_lock
 from sessionization.spark.checkpoint.folder_lock import lock_folder
@@ -114,3 +115,34 @@ def test_a_folder_of_a_volume_is_created_and_not_locked(tmp_path: Path, monkeypa
     folder = tmp_path / "main" / "games" / "checkpoints"
     with lock_folder(folder, print), lock_folder(folder, print, wait_s=0):
         assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("folder", "is_local"),
+    [("/data/a", True), ("/data/with space/a", False), ("/home/user", False), ("/", True)],
+)
+def test_only_file_systems_of_one_machine_count_as_a_local_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, *, is_local: bool
+) -> None:
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(
+        "27 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n"
+        "30 27 0:40 / /home rw shared:1 - nfs4 server:/home rw\n"
+        "31 27 0:41 / /data/with\\040space rw - fuse.s3fs s3fs rw\n"
+    )
+    monkeypatch.setattr(files, "_MOUNTS", mounts)
+    assert files.is_on_local_disk(Path(folder)) is is_local
+
+
+def test_where_the_mounts_are_not_known_no_disk_counts_as_local(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_MOUNTS", Path("/nowhere/mountinfo"))
+    assert not files.is_on_local_disk(Path("/"))
+
+
+def test_a_lock_on_storage_of_several_machines_is_not_exclusive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for is_local in (True, False):
+        monkeypatch.setattr(folder_lock, "is_on_local_disk", lambda _folder, is_local=is_local: is_local)
+        with lock_folder(tmp_path, expect_no_line) as is_exclusive:
+            assert is_exclusive is is_local

@@ -115,15 +115,18 @@ def test_all_queries_restart_unless_the_job_is_stopping(tmp_path: Path, *, is_st
     (tmp_path / SESSIONIZE / "offsets").mkdir(parents=True)
     checkpoint: Any = SimpleNamespace(folder=tmp_path, layout=StateLayout(2))
     queries: Any = {name: idle_query() for name in QUERIES}
-    restarted, messages, stop = [], [], threading.Event()
+    restarted, messages, ended, stop = [], [], [], threading.Event()
     if is_stopped:
         stop.set()
     step = ClockStep(20_000, QUERIES)
-    pipeline: Any = SimpleNamespace(queries=queries, start_query=lambda *call: restarted.append(call))
+    pipeline: Any = SimpleNamespace(
+        queries=queries, start_query=lambda *call: restarted.append(call), end_rests=ended.extend
+    )
     context: Any = SimpleNamespace(spark=None, checkpoint=checkpoint, say=messages.append)
     restart_and_wake(context, pipeline, step, stop)
     wakes = [WakeUp(0, ("0", "1")), None, None]
     assert restarted == list(zip(started, wakes, strict=False))
+    assert ended == (started or [SESSIONIZE])
     assert [query.isActive for query in queries.values()] == [is_stopped] * 3
     assert messages[0].startswith("the clock went back by 20 s: ")
 

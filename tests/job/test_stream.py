@@ -98,12 +98,14 @@ class Job:
             pipeline.start(threading.Event(), names or QUERIES)
             yield pipeline.queries
         finally:
+            pipeline.end_rests()
             for query in pipeline.queries.values():
                 query.stop()
 
     def stop(self, queries: dict[str, StreamingQuery]) -> list[str]:
         """Stop as the job does, between two micro-batches where possible; return the lines that it reported."""
         lines: list[str] = []
+        self.pipeline.end_rests()
         has_append_since = partial(self.location.has_append_since, self.spark, SESSION_CHANGES)
         assert shutdown.stop_queries(queries, self.settings.checkpoints, has_append_since, lines.append) == []
         return lines

@@ -19,6 +19,7 @@ from sessionization.spark.checkpoint.folder import ROLLUP
 from sessionization.spark.input.parse import EventTimeLimits, parse
 from sessionization.spark.operator.codec import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import ArchiveSink, SinkContext, to_session_changes
+from sessionization.spark.tables.batch_writer import BatchWriter
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import (
     BACKFILL,
@@ -94,7 +95,7 @@ def location(spark: SparkSession, tmp_path: Path) -> TableLocation:
     empty_tables(spark, location, owner=reopened(tmp_path / "checkpoints").id)
     rows = [("pc_sessions", None, None, "f", AT, value, AT.date()) for value in ANN_MESSAGES + OTHER_MESSAGES]
     messages = spark.createDataFrame(rows, RAW_EVENTS.schema)
-    archive = ArchiveSink(SinkContext(location, "archive", "writer"))
+    archive = ArchiveSink(SinkContext("archive", BatchWriter(location, "writer")))
     archive(parse(messages, EventTimeLimits(1_000, 1_000)), 0)
     changes = to_session_changes(spark.createDataFrame(CHANGES, OUTPUT_SCHEMA))
     location.append(changes, SESSION_CHANGES)

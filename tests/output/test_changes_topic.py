@@ -23,6 +23,7 @@ from sessionization.spark.job_context import JobContext
 from sessionization.spark.operator.codec import OUTPUT_SCHEMA
 from sessionization.spark.output import changes_topic
 from sessionization.spark.output.sinks import ChangesSink, SinkContext, StateSize, to_session_changes
+from sessionization.spark.tables.batch_writer import BatchWriter
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES
 from sessionization.spark.warm_start.initial_state import warm_start
@@ -72,16 +73,16 @@ def test_changes_through_the_topic_with_kills_equal_changes_appended_directly(
     spark: SparkSession, tmp_path: Path, servers: dict[str, str]
 ) -> None:
     direct, landed = create_empty_tables(spark, tmp_path / "direct"), create_empty_tables(spark, tmp_path / "landed")
-    direct_sink = ChangesSink(SinkContext(direct, "sessionize", "w"), StateSize)
+    direct_sink = ChangesSink(SinkContext("sessionize", BatchWriter(direct, "w")), StateSize)
     publish = partial(changes_topic.publish, options=servers, output_topic=TOPIC)
-    topic_sink = ChangesSink(SinkContext(landed, "sessionize", "w"), StateSize, publish)
+    topic_sink = ChangesSink(SinkContext("sessionize", BatchWriter(landed, "w")), StateSize, publish)
 
     def cut_off(changes: DataFrame) -> None:
         publish(changes.where("abs(hash(device_id)) % 3 = 0"))
         msg = "killed"
         raise RuntimeError(msg)
 
-    killed_sink = ChangesSink(SinkContext(landed, "sessionize", "w"), StateSize, cut_off)
+    killed_sink = ChangesSink(SinkContext("sessionize", BatchWriter(landed, "w")), StateSize, cut_off)
 
     def landing_from(checkpoints: Path) -> Any:
         return Landing(landed, servers, TOPIC, checkpoints, trigger_ms=200).start(spark)
@@ -142,7 +143,7 @@ def test_records_that_are_no_valid_change_are_skipped_and_logged(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     location = create_empty_tables(spark, tmp_path)
-    sink = ChangesSink(SinkContext(location, "sessionize", "w"), StateSize)
+    sink = ChangesSink(SinkContext("sessionize", BatchWriter(location, "w")), StateSize)
     messages: list[DataFrame] = []
     sink.publish = lambda rows: messages.append(changes_topic.to_messages(rows).localCheckpoint())
     sink(micro_batch(spark, 0), 0)

@@ -8,6 +8,7 @@ from sessionization.spark.operator.codec import OUTPUT_SCHEMA
 from sessionization.spark.output import rollup_sink, sinks
 from sessionization.spark.output.rollup_sink import RollupSink
 from sessionization.spark.output.sinks import SinkContext, to_session_changes
+from sessionization.spark.tables.batch_writer import BatchWriter
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES
 from tests.output.test_sinks import NOW_MS, a_change, changes_sink
@@ -29,7 +30,7 @@ def test_a_merge_generates_code_from_the_next_look_on_once_the_table_is_large(
 ) -> None:
     monkeypatch.setattr(rollup_sink, "GENERATE_CODE_ROWS", 2)
     of_the_query = spark.newSession()
-    sink = RollupSink(SinkContext(location, "rollup", "writer"), LOOKBACK_MS)
+    sink = RollupSink(SinkContext("rollup", BatchWriter(location, "writer")), LOOKBACK_MS)
 
     def merge(batch_id: int, session_id: int) -> bool:
         changes = to_session_changes(of_the_query.createDataFrame([a_change(session_id=session_id)], OUTPUT_SCHEMA))
@@ -49,7 +50,7 @@ def test_live_sessions_are_counted_in_the_table_after_a_restart_and_then_by_the_
         ([a_change(session_id=1), a_change(session_id=2)], [a_change(session_id=3)], [end])
     ):
         if batch_id < 2:  # the job starts, and starts again
-            sink = RollupSink(SinkContext(location, "rollup", "writer"), LOOKBACK_MS)
+            sink = RollupSink(SinkContext("rollup", BatchWriter(location, "writer")), LOOKBACK_MS)
         sink(to_session_changes(spark.createDataFrame(rows, OUTPUT_SCHEMA)), batch_id)
         live.append(sink.live)
     assert live == [2, 3, 2]

@@ -5,6 +5,7 @@ from pyspark.sql import SparkSession
 
 from sessionization.spark.operator.codec import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import ArchiveSink, ChangesSink, SinkContext, StateSize
+from sessionization.spark.tables.batch_writer import BatchWriter, newest_appended_batch
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, STREAM_PROGRESS
 from tests.tables.warehouse import empty_tables
@@ -31,7 +32,7 @@ def a_change(**changes: object) -> tuple:
 
 
 def changes_sink(location: TableLocation, reports: list, writer: str = "writer") -> ChangesSink:
-    return ChangesSink(SinkContext(location, "sessionize", writer, listeners=(reports.append,)), StateSize)
+    return ChangesSink(SinkContext("sessionize", BatchWriter(location, writer), listeners=(reports.append,)), StateSize)
 
 
 def test_a_repeated_micro_batch_is_written_once(spark: SparkSession, location: TableLocation) -> None:
@@ -60,9 +61,9 @@ def test_a_table_names_the_newest_micro_batch_of_each_writer(spark: SparkSession
     for batch_id in (9, 10):
         changes_sink(location, [], "its writer")(batch, batch_id)
     location.delta_table(spark, SESSION_CHANGES).optimize().executeCompaction()
-    assert location.newest_appended_batch(spark, SESSION_CHANGES, "its writer") == 10
-    assert location.newest_appended_batch(spark, SESSION_CHANGES, "its") == -1
-    assert location.newest_appended_batch(spark, STREAM_PROGRESS, "its writer") == -1
+    assert newest_appended_batch(location, spark, SESSION_CHANGES, "its writer") == 10
+    assert newest_appended_batch(location, spark, SESSION_CHANGES, "its") == -1
+    assert newest_appended_batch(location, spark, STREAM_PROGRESS, "its writer") == -1
 
 
 def test_a_repeated_micro_batch_of_messages_is_written_once(spark: SparkSession, location: TableLocation) -> None:
@@ -71,7 +72,7 @@ def test_a_repeated_micro_batch_of_messages_is_written_once(spark: SparkSession,
         " current_timestamp() AS ingested_at, X'FF' AS value, current_date() AS ingest_date, 'malformed_json' AS reason"
     )
     for _ in range(2):
-        ArchiveSink(SinkContext(location, "archive", "writer"))(batch, 5)
+        ArchiveSink(SinkContext("archive", BatchWriter(location, "writer")))(batch, 5)
     assert [bytes(row.value) for row in location.read(spark.read, RAW_EVENTS).collect()] == [b"\xff"]
 
 

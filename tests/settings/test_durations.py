@@ -3,7 +3,7 @@
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from sessionization.durations import Duration, format_duration, parse_duration_ms
+from sessionization.durations import Duration, PaceRange, format_duration, parse_duration_ms
 from sessionization.errors import ConfigurationError
 
 
@@ -49,3 +49,23 @@ def test_a_field_takes_text_or_milliseconds_and_is_dumped_as_text() -> None:
     assert Beat(every=30_000).model_dump() == {"every": "30s"}
     with pytest.raises(ValidationError, match="'abc' is not a duration"):
         Beat.model_validate({"every": "abc"})
+
+
+class Paced(BaseModel):
+    every: PaceRange
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "written"),
+    [("5s-1m", (5_000, 60_000), "5s-1m"), ("30s", (30_000, 30_000), "30s"), ("1m-60s", (60_000, 60_000), "1m")],
+)
+def test_a_range_is_read_and_written_back(text: str, expected: tuple[int, int], written: str) -> None:
+    paced = Paced.model_validate({"every": text})
+    assert paced.every == expected
+    assert paced.model_dump() == {"every": written}
+
+
+@pytest.mark.parametrize("text", ["1m-5s", "0s", "0s-5s", "5s-", "-5s", "5s-1m-2m", "soon"])
+def test_what_is_no_range_is_refused(text: str) -> None:
+    with pytest.raises(ValidationError, match=r"is not a (range of durations|duration): write "):
+        Paced.model_validate({"every": text})

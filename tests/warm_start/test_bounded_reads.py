@@ -14,6 +14,7 @@ from sessionization.spark.input.topic_offsets import Offsets, TopicRange
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.operator.codec import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import ChangesSink, SinkContext, StateSize
+from sessionization.spark.tables.batch_writer import BatchWriter
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, SESSIONS, Table
 from sessionization.spark.warm_start import read_position
@@ -45,7 +46,7 @@ def context(spark: SparkSession, location: TableLocation, **options: object) -> 
 
 def append_changes(spark: SparkSession, location: TableLocation, batch_id: int, *changes: tuple) -> None:
     rows = spark.createDataFrame(list(changes), OUTPUT_SCHEMA)
-    ChangesSink(SinkContext(location, "sessionize", "theirs"), StateSize)(rows, batch_id)
+    ChangesSink(SinkContext("sessionize", BatchWriter(location, "theirs")), StateSize)(rows, batch_id)
 
 
 def at(ms: int, session_id: int, **changes: object) -> tuple:

@@ -20,6 +20,7 @@ from sessionization.spark.input.topic_offsets import EARLIEST, TopicRange
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.operator.codec import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import ChangesSink, SinkContext, StateSize
+from sessionization.spark.tables.batch_writer import BatchWriter
 from sessionization.spark.tables.creation import create_tables
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import RAW_EVENTS, SESSIONS
@@ -148,7 +149,7 @@ def first_start(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
     location, folder = TableLocation(tmp_path_factory.mktemp("warehouse")), tmp_path_factory.mktemp("checkpoints")
     empty_tables(spark, location, owner="theirs")
     start = spark.createDataFrame([a_change(device_id="pc-1")], OUTPUT_SCHEMA)
-    ChangesSink(SinkContext(location, "sessionize", "theirs"), StateSize)(start, 0)
+    ChangesSink(SinkContext("sessionize", BatchWriter(location, "theirs")), StateSize)(start, 0)
     archive_offset(spark, location, 7)
     warm_started(spark, location, folder, 0, 1)
     archive_offset(spark, location, 8)

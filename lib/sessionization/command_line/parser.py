@@ -29,7 +29,14 @@ M = TypeVar("M", bound=BaseModel)
 _Schema = Mapping[str, Any]
 
 _CONTEXT = {"max_content_width": 100, "allow_extra_args": True}
-_METAVARS = {"duration": "DURATION", "path": "PATH", "integer": "N", "number": "X", "array": "A,B,..."}
+_METAVARS = {
+    "duration": "DURATION",
+    "duration-range": "DURATION[-DURATION]",
+    "path": "PATH",
+    "integer": "N",
+    "number": "X",
+    "array": "A,B,...",
+}
 _BOUNDS = {
     "greater_than_equal": ("ge", "too small", "at least"),
     "greater_than": ("gt", "too small", "more than"),

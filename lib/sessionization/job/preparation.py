@@ -5,6 +5,7 @@ import os
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from sessionization.spark.job_context import JobContext
 from sessionization.spark.output.progress_log import ProgressLog
 from sessionization.spark.output.sinks import FIRST_TABLE_BY_QUERY
 from sessionization.spark.tables import views
+from sessionization.spark.tables.batch_writer import newest_appended_batch
 from sessionization.spark.tables.creation import create_tables, refuse_missing_tables, store_heartbeat, take_over
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.warm_start.initial_state import InitialState, warm_start
@@ -91,13 +93,14 @@ def _open_tables(context: JobContext) -> tuple[JobContext, ProgressLog, InitialS
         checkpoint.restore_layout_file()
     since_ms = checkpoint.created_ms if checkpoint.is_warm else 0
     progress_log = ProgressLog(checkpoint.progress_folder, checkpoint.newest_started_batches(), since_ms)
-    checkpoint.refuse_if_older_than(progress_log.open(spark, location))
-    checkpoint.refuse_if_older_than(
-        {
-            query: location.newest_appended_batch(spark, table, checkpoint.writer_id(query))
+    with ThreadPoolExecutor() as pool:
+        with_row = pool.submit(progress_log.open, spark, location)
+        appended = {
+            query: pool.submit(newest_appended_batch, location, spark, table, checkpoint.writer_id(query))
             for query, table in FIRST_TABLE_BY_QUERY.items()
         }
-    )
+    checkpoint.refuse_if_older_than(with_row.result())
+    checkpoint.refuse_if_older_than({query: batch.result() for query, batch in appended.items()})
     with plain_errors("--from-sessions: the sessions to begin with cannot be read"):
         initial_state = warm_start(context)
     if checkpoint.is_taking_over:

@@ -23,6 +23,7 @@ def restart_query(
     `wake` is called while the query is stopped.
     """
     query = pipeline.queries[name]
+    pipeline.end_rests([name])
     wait_until_idle(query, math.inf, stop)
     if stop.is_set():
         return False

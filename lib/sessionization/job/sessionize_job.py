@@ -73,7 +73,7 @@ def run(settings: SessionizeSettings, stop: threading.Event, callbacks: JobCallb
     location, say = TableLocation.of(settings), callbacks.say
     check_folders(settings)
     check_metrics_package(settings.metrics_port)
-    with lock_folder(settings.checkpoints, say, stop), location.lock_for_stream(say, stop):
+    with lock_folder(settings.checkpoints, say, stop), location.lock_for_stream(say, stop) as is_exclusive:
         checkpoint = open_job_checkpoint(settings, location)
         engine_log = checkpoint.engine_log
         say(f"starting; tables in {location}, checkpoints in {checkpoint.folder}, state {checkpoint.layout}")
@@ -85,7 +85,7 @@ def run(settings: SessionizeSettings, stop: threading.Event, callbacks: JobCallb
                 spark = stack.enter_context(job_session(engine_log))
             stack.enter_context(watchdog.watch_for_hang(spark, engine_log, stop, say, is_ours=is_ours))
             track = stack.enter_context(track_in_mlflow(settings, location, checkpoint.id, say))
-            context = JobContext(spark, settings, checkpoint, location, say)
+            context = JobContext(spark, settings, checkpoint, location, say, is_exclusive)
             return _run(context, stop, replace(callbacks, listeners=(track, *callbacks.listeners)))
 
 
@@ -159,6 +159,7 @@ def _progress_reporter(context: JobContext, totals: RunningTotals, callbacks: Jo
 
 def _stop(context: JobContext, pipeline: Pipeline) -> list[str]:
     """Stop the queries. Returns why queries had ended on their own."""
+    pipeline.end_rests()
     has_append_since = partial(context.location.has_append_since, context.spark, SESSION_CHANGES)
     folder, is_real_time = context.checkpoint.folder, context.is_real_time
     return stop_queries(pipeline.queries, folder, has_append_since, context.say, is_real_time=is_real_time)

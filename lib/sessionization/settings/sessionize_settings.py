@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from sessionization.core.session_state import Rules
-from sessionization.durations import DAY_MS, HOUR_MS, MINUTE_MS, Duration, format_duration
+from sessionization.durations import DAY_MS, HOUR_MS, MINUTE_MS, Duration, DurationRange, PaceRange, format_duration
 from sessionization.settings.kafka_options import (
     OUTPUT_TOPIC,
     check_client_options,
@@ -107,6 +107,15 @@ class SessionizeSettings(BaseModel):
         1_000,
         description="how often the sessionize query plans a micro-batch; "
         "in mode real-time how long a batch lasts, 5s or more",
+    )
+    archive_every: PaceRange = Field(
+        DurationRange(5_000, MINUTE_MS),
+        description="the time from one micro-batch of the archive query to the next: the shortest and the longest; in "
+        "between, as much as lets it take a tenth of the time; one duration is a fixed time",
+    )
+    rollup_every: PaceRange = Field(
+        DurationRange(2_000, MINUTE_MS),
+        description="as archive-every, for the rollup query and three tenths of the time",
     )
     device_groups: int | None = Field(
         None,

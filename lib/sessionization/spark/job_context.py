@@ -19,6 +19,8 @@ class JobContext:
     checkpoint: Checkpoint
     location: TableLocation
     say: Say = lambda _line: None
+    is_exclusive: bool = False
+    """Whether a lock of the operating system excludes every other driver that writes these tables."""
 
     @property
     def is_real_time(self) -> bool:

@@ -27,6 +27,7 @@ from sessionization.errors import CheckpointError
 from sessionization.spark.checkpoint.backlog import first_unread_version
 from sessionization.spark.checkpoint.file_source_log import LARGE_LOG_BYTES, forget_deleted_files, log_bytes
 from sessionization.spark.checkpoint.folder import ARCHIVE, QUERIES, ROLLUP, SESSIONIZE
+from sessionization.spark.checkpoint.spark_logs import interrupted_batch
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.engine.session import use_scheduler_pool
 from sessionization.spark.input.kafka_source import client_options
@@ -39,16 +40,18 @@ from sessionization.spark.operator.processor import GROUPING_KEY, SessionProcess
 from sessionization.spark.output import changes_topic, real_time
 from sessionization.spark.output.keeping_up import KeepingUp
 from sessionization.spark.output.progress import BatchListener, BatchProgress, last_engine_progress
+from sessionization.spark.output.query_pace import QueryPace
 from sessionization.spark.output.rollup_sink import RollupSink
 from sessionization.spark.output.sinks import ArchiveSink, ChangesSink, Sink, SinkContext, StateSize
 from sessionization.spark.output.state_entries import GroupEntryCounts
 from sessionization.spark.tables import rollup, schemas
+from sessionization.spark.tables.batch_writer import BatchWriter
 from sessionization.spark.warm_start.initial_state import NO_INITIAL_STATE, InitialState
 
-SLOW_TRIGGER_MS = 5_000
-"""`raw_events`, `quarantine` and `sessions` are brought up to date this often, or every trigger if that is longer."""
 _REAL_TIME_OFFSETS_PERIOD_MS = 1_000
 """For how long `--max-offsets-per-trigger` bounds the messages in real-time mode; elsewhere for one `--trigger`."""
+_SHARES = {ROLLUP: 0.3, ARCHIVE: 0.1}
+"""The share of the time that a query may take: `sessions` are wanted sooner than messages as they came."""
 _HEAD_START_S = 15
 """How long archive and rollup wait at most for the first micro-batch of sessionize."""
 
@@ -76,7 +79,8 @@ class Pipeline:
         self._initial_state = initial_state
         self._spark, self._settings, self._checkpoint = context.spark, context.settings, context.checkpoint
         self._offsets_period_ms = _REAL_TIME_OFFSETS_PERIOD_MS if context.is_real_time else context.settings.trigger
-        self._slow_ms = max(self._offsets_period_ms, SLOW_TRIGGER_MS)
+        self._every = {ARCHIVE: context.settings.archive_every, ROLLUP: context.settings.rollup_every}
+        self._paces: dict[str, QueryPace] = {}
         self._brokers = client_options(context.spark, context.settings) if context.settings.sink == "kafka" else {}
         groups = context.checkpoint.layout.device_groups
         self._entry_counts = None if groups is None else GroupEntryCounts(context.settings.heartbeat, context.say)
@@ -96,6 +100,7 @@ class Pipeline:
                 if name == SESSIONIZE and names[-1] != SESSIONIZE:
                     _wait_for_first_micro_batch(self.queries[name], stop)
         except BaseException:  # on a cluster a query that was started would outlive this job
+            self.end_rests()
             for query in self.queries.values():
                 with contextlib.suppress(Exception):
                     query.stop()
@@ -113,8 +118,15 @@ class Pipeline:
         }
         start_by_name[name]()
 
+    def end_rests(self, names: Sequence[str] = QUERIES) -> None:
+        """Let queries that are started not rest any more (`QueryPace`), because they are to stop."""
+        for name in names:
+            if name in self._paces:
+                self._paces[name].end()
+
     def _start_archive(self) -> None:
-        self._start_with_sink(ARCHIVE, self._parsed_messages(self._slow_ms), ArchiveSink(self._sink_context(ARCHIVE)))
+        every_ms = max(self._offsets_period_ms, self._every[ARCHIVE].shortest_ms)
+        self._start_with_sink(ARCHIVE, self._parsed_messages(every_ms), ArchiveSink(self._sink_context(ARCHIVE)))
 
     def _start_rollup(self) -> None:
         settings = self._settings
@@ -175,8 +187,12 @@ class Pipeline:
         return partial(changes_topic.publish, options=self._brokers, output_topic=self._settings.output_topic)
 
     def _sink_context(self, name: str) -> SinkContext:
-        writer_id = self._checkpoint.writer_id(name)
-        return SinkContext(self._context.location, name, writer_id, self._store_row, self._listeners)
+        context, checkpoint = self._context, self._checkpoint
+        interrupted = interrupted_batch(checkpoint.folder / name)
+        writer = BatchWriter(context.location, checkpoint.writer_id(name), context.is_exclusive, interrupted)
+        if name in self._every:
+            self._paces[name] = QueryPace(self._every[name], _SHARES[name])
+        return SinkContext(name, writer, self._store_row, self._listeners, self._paces.get(name))
 
     def _state_size(self) -> StateSize:
         last = last_engine_progress(self.queries.get(SESSIONIZE))
@@ -186,7 +202,7 @@ class Pipeline:
         return StateSize(operator["numRowsTotal"], operator["memoryUsedBytes"])
 
     def _start_with_sink(self, name: str, rows: DataFrame, sink: Sink) -> None:
-        trigger_ms = self._settings.trigger if name == SESSIONIZE else self._slow_ms
+        trigger_ms = self._every[name].shortest_ms if name in self._every else self._settings.trigger
         self._start_with_writer(
             name, rows.writeStream.foreachBatch(sink).trigger(processingTime=f"{trigger_ms} milliseconds")
         )

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from sessionization.errors import CheckpointError, ConfigurationError, StoppedError
+from sessionization.files import is_on_local_disk
 from sessionization.say import Say
 
 _VOLUMES = Path("/Volumes")
@@ -44,14 +45,16 @@ def lock_folder(
     stop: threading.Event | None = None,
     wait_s: float = _WAIT_S,
     locked_as: LockRole = CHECKPOINT,
-) -> Iterator[None]:
+) -> Iterator[bool]:
     """Lock the folder while the body runs; create the folder if it is missing.
+
+    Yields whether the lock excludes every other job: on storage that several machines share it may not.
 
     The operating system holds the lock, and frees it when this process and the engine that it started have both
     ended, in whatever way. An engine may outlive its job by a moment, and must not overlap the next job. A locked
     folder is therefore tried again for `wait_s`.
 
-    A folder of a Databricks volume is created but not locked.
+    A folder of a Databricks volume is created but not locked, nor is one on a file system without locks.
 
     Raises `CheckpointError` when another job holds the lock all that time, `StoppedError` when `stop` is set
     before that, and `ConfigurationError` when the folder cannot be used.
@@ -65,20 +68,22 @@ def lock_folder(
         msg = f"{locked_as.option} {folder} cannot be used ({error.strerror}): give a folder that this user can write"
         raise ConfigurationError(msg) from error
     if file is None:  # a volume has neither locks nor appending; the job's max_concurrent_runs replaces the lock
-        yield
+        yield False
         return
     with file:
-        _acquire(file, f"{locked_as.option} {folder}", say, stop or threading.Event(), wait_s)
+        is_exclusive = _acquire(file, f"{locked_as.option} {folder}", say, stop or threading.Event(), wait_s)
+        is_exclusive = is_exclusive and is_on_local_disk(folder)
         os.set_inheritable(file.fileno(), True)  # by the engine
         _write_owner(file)
         try:
-            yield
+            yield is_exclusive
         finally:
             with suppress(OSError):  # a file system without locks has nothing to release
                 fcntl.flock(file, fcntl.LOCK_UN)  # also for the engine, which a notebook reuses in its next run
 
 
-def _acquire(file: IO[str], locked: str, say: Say, stop: threading.Event, wait_s: float) -> None:
+def _acquire(file: IO[str], locked: str, say: Say, stop: threading.Event, wait_s: float) -> bool:
+    """Wait for the lock; False where the file system has no locks."""
     deadline_s = time.monotonic() + wait_s
     has_reported = False
     while True:
@@ -100,9 +105,9 @@ def _acquire(file: IO[str], locked: str, say: Say, stop: threading.Event, wait_s
                 raise StoppedError(msg) from None
         except OSError as error:
             say(f"{locked} cannot be locked ({error.strerror}): see to it that no second job uses it")
-            return
+            return False
         else:
-            return
+            return True
 
 
 def _write_owner(file: IO[str]) -> None:

@@ -28,6 +28,14 @@ class StartedBatch:
     sources: tuple[Any, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class InterruptedBatch:
+    """A micro-batch that Spark began and did not commit: a table may have its rows, and the next start repeats it."""
+
+    batch_id: int
+    began_ms: int
+
+
 def newest_started_batch(query: Path) -> int:
     """Return the newest started micro-batch of a query, -1 before the first."""
     return max(_batch_ids(query / "offsets"), default=-1)
@@ -51,6 +59,14 @@ def newest_committed_batch(query: Path) -> int:
 def has_unfinished_batch(query: Path) -> bool:
     """Return whether a stopped query has an uncommitted micro-batch, which the next start repeats."""
     return newest_started_batch(query) != newest_committed_batch(query)
+
+
+def interrupted_batch(query: Path) -> InterruptedBatch | None:
+    """Return the micro-batch that a stopped query did not commit; None if there is none."""
+    if not has_unfinished_batch(query):
+        return None
+    batch_id = newest_started_batch(query)
+    return InterruptedBatch(batch_id, read_started_batch(query, batch_id).clock_ms)
 
 
 def read_started_batch(query: Path, batch_id: int) -> StartedBatch:

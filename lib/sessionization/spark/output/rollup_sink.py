@@ -29,6 +29,7 @@ _MERGED_COUNTS = (
     "count_if(change = 'started') AS opened",
     "count_if(change = 'ended' AND revision = 0 AND end_reason != 'orphaned') AS closed",
     f"{rollup.OLDEST_EVENT_MS} AS oldest_ms",
+    "unix_millis(max(processed_at)) AS newest_ms",
     INGEST_INSTANTS,
 )
 
@@ -81,7 +82,7 @@ class RollupSink(Sink):
             self._maintain(batch.sparkSession)
         return replace(
             self._progress(counts, batch_id, began_ms, committed_ms),
-            detail=BatchDetail(live=self.live, write_ms=max(0, committed_ms - counted_ms)),
+            detail=BatchDetail(live=self.live, write_ms=max(0, committed_ms - counted_ms), newest_ms=counts.newest_ms),
         )
 
     def _maintain(self, spark: SparkSession) -> None:

@@ -1,5 +1,6 @@
 """The sinks that append the micro-batches of a query. Every table takes a repeated append once."""
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +22,9 @@ from sessionization.spark.output.progress import (
     notify_listeners,
     sample_delays,
 )
+from sessionization.spark.output.query_pace import QueryPace
 from sessionization.spark.output.state_entries import GroupEntryCounts
+from sessionization.spark.tables.batch_writer import BatchWriter
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import QUARANTINE, RAW_EVENTS, SESSION_CHANGES, Table
 
@@ -45,7 +48,12 @@ _CHANGE_COUNTS = (
     f"max(({_POSITION} & {_POSITION_BITS}) + 1) AS largest_partition",
 )
 INGEST_INSTANTS = f"{delay_instants('unix_millis(ingested_at)')} AS ingested"
-_MESSAGE_COUNTS = ("count(*) AS rows_in", "count(reason) AS quarantined", INGEST_INSTANTS)
+_MESSAGE_COUNTS = (
+    "count(*) AS rows_in",
+    "count(reason) AS quarantined",
+    "unix_millis(max(ingested_at)) AS newest_ms",
+    INGEST_INSTANTS,
+)
 FIRST_TABLE_BY_QUERY = {SESSIONIZE: SESSION_CHANGES, ARCHIVE: RAW_EVENTS}
 """The table that each query appends to first. A checkpoint that fits has started every micro-batch in that table."""
 
@@ -62,15 +70,20 @@ class StateSize:
 class SinkContext:
     """Where a query's sink writes and reports.
 
-    `writer_id` identifies the query's appends. `store_row` stores the row of `stream_progress` before the engine
-    commits the micro-batch, so a kill loses no row. The `listeners` are called after that.
+    `writer` appends the query's micro-batches. `store_row` stores the row of `stream_progress` before the engine
+    commits the micro-batch, so a kill loses no row. The `listeners` are called after that. With a `pace` the query then
+    rests, and the engine commits the micro-batch after the rest.
     """
 
-    location: TableLocation
     query: str
-    writer_id: str
+    writer: BatchWriter
     store_row: Callable[[BatchProgress], None] = lambda _progress: None
     listeners: Sequence[BatchListener] = ()
+    pace: QueryPace | None = None
+
+    @property
+    def location(self) -> TableLocation:
+        return self.writer.location
 
 
 @dataclass
@@ -84,7 +97,7 @@ class Sink(ABC):
     context: SinkContext
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        began_ms = wall_clock_ms()
+        began_ms, began_s = wall_clock_ms(), time.monotonic()
         batch = batch.persist()
         try:
             progress = self.write(batch, batch_id, began_ms)
@@ -95,13 +108,14 @@ class Sink(ABC):
         finally:
             batch.unpersist()
         notify_listeners(self.context.listeners, progress)
+        if self.context.pace is not None:
+            newest_ms = progress.detail.newest_ms
+            self.context.pace.rest(began_s, 0 if newest_ms is None else (began_ms - newest_ms) / 1_000)
 
     def _append(self, rows: DataFrame, count: int, table: Table, batch_id: int) -> None:
         """Append the micro-batch's `count` rows once, with one task and file for each `ROWS_PER_TASK` of them."""
         tasks = -(-count // ROWS_PER_TASK)
-        self.context.location.append_once(
-            rows.coalesce(tasks), table, writer_id=self.context.writer_id, batch_id=batch_id
-        )
+        self.context.writer.append(rows.coalesce(tasks), table, batch_id)
 
     def _progress(self, counts: Row, batch_id: int, processed_ms: int, committed_ms: int) -> BatchProgress:
         """What every query reports of a micro-batch, from its columns `rows_in` and `ingested`."""
@@ -192,7 +206,7 @@ class ArchiveSink(Sink):
         return replace(
             self._progress(counts, batch_id, began_ms, committed_ms),
             quarantined=counts.quarantined,
-            detail=BatchDetail(write_ms=max(0, committed_ms - counted_ms)),
+            detail=BatchDetail(write_ms=max(0, committed_ms - counted_ms), newest_ms=counts.newest_ms),
         )
 
 

@@ -142,32 +142,24 @@ class TableLocation:
             yield
 
     @contextmanager
-    def lock_for_stream(self, say: Say, stop: threading.Event | None = None) -> Iterator[None]:
+    def lock_for_stream(self, say: Say, stop: threading.Event | None = None) -> Iterator[bool]:
         """Lock tables that are folders against any other sessionize job, whatever its checkpoint, while the body runs.
 
-        A hung job does not notice that a warm start took over its tables. Raises the errors of `lock_folder`.
+        A hung job does not notice that a warm start took over its tables. Yields whether the lock excludes every other
+        job: not for tables in a catalog, in a volume, or on storage of several machines. Raises the errors of
+        `lock_folder`.
         """
         if self.warehouse is None:
-            yield
+            yield False
             return
-        with folder_lock.lock_folder(self.warehouse, say, stop, locked_as=folder_lock.STREAM):
-            yield
+        with folder_lock.lock_folder(self.warehouse, say, stop, locked_as=folder_lock.STREAM) as is_exclusive:
+            yield is_exclusive
 
     def read(self, reader: DataFrameReader | DataStreamReader, table: Table) -> DataFrame:
         """Read a table as a batch (`spark.read`) or as a stream (`spark.readStream`)."""
         if self.warehouse is not None:
             return reader.format("delta").load(self._folder(table.name))
         return reader.table(self.sql_name(table.name))
-
-    def append_once(self, rows: DataFrame, table: Table, *, writer_id: str, batch_id: int) -> None:
-        """Append a micro-batch's rows; a second call for the same writer and micro-batch appends nothing."""
-        self.append(rows, table, txnAppId=writer_id, txnVersion=str(batch_id), userMetadata=f"{writer_id} {batch_id}")
-
-    def newest_appended_batch(self, spark: SparkSession, table: Table, writer_id: str) -> int:
-        """The newest micro-batch that a writer has appended; -1 where the newest commits contain none."""
-        commits = self.delta_table(spark, table).history(_MAX_COMMITS_READ).select("userMetadata").collect()
-        written = ((row.userMetadata or "").rpartition(" ") for row in commits)
-        return max((int(batch_id) for writer, _, batch_id in written if writer == writer_id), default=-1)
 
     def newest_version(self, spark: SparkSession, table: Table) -> int:
         return int(self.delta_table(spark, table).history(1).collect()[0].version)

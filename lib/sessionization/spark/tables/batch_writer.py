@@ -1,0 +1,76 @@
+"""Appends micro-batches to tables, each one once (docs/adr/0029-appends-without-a-look-up.md)."""
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from sessionization.clock import utc
+from sessionization.errors import CheckpointError
+from sessionization.spark.checkpoint.spark_logs import InterruptedBatch
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import Table
+
+_MAX_COMMITS_READ = 100
+
+
+@dataclass(frozen=True, slots=True)
+class BatchWriter:
+    """Appends the micro-batches of one query.
+
+    Each commit names its writer and micro-batch. The `interrupted` micro-batch may be in a table already: it is looked
+    up in the table's history. Any other is new, as long as a lock excludes every other driver. Without such a lock
+    Delta looks up every micro-batch (`txnAppId`), and rebuilds the state of the table's log for that each time.
+    """
+
+    location: TableLocation
+    id: str
+    is_exclusive: bool = False
+    """Whether a lock of the operating system excludes every other driver that writes these tables."""
+    interrupted: InterruptedBatch | None = None
+
+    def append(self, rows: DataFrame, table: Table, batch_id: int) -> None:
+        """Append a micro-batch's rows; a second call for the same table and micro-batch appends nothing.
+
+        Raises `CheckpointError` where the table's history does not tell whether it has the interrupted micro-batch.
+        """
+        name = f"{self.id} {batch_id}"
+        if self._has_interrupted(rows.sparkSession, table, batch_id):
+            return
+        look_up = {} if self.is_exclusive else {"txnAppId": self.id, "txnVersion": str(batch_id)}
+        self.location.append(rows, table, userMetadata=name, **look_up)
+
+    def _has_interrupted(self, spark: SparkSession, table: Table, batch_id: int) -> bool:
+        if self.interrupted is None or batch_id > self.interrupted.batch_id:
+            return False
+        newest = newest_appended_batch(self.location, spark, table, self.id)
+        if newest < 0:  # none of the newest commits
+            commits = _commits(self.location, spark, table, None)
+            newest = _newest_batch(commits, self.id)
+            if newest < 0 and not _reaches_back_to(commits[-1], self.interrupted.began_ms):
+                msg = (
+                    f"micro-batch {batch_id} began at {utc(self.interrupted.began_ms)} and was interrupted, but the "
+                    f"history of {table.name} begins at {commits[-1].timestamp}, so nobody knows whether its rows are "
+                    "in the table: give a new --checkpoints folder, with --from-sessions"
+                )
+                raise CheckpointError(msg)
+        return newest >= batch_id
+
+
+def newest_appended_batch(location: TableLocation, spark: SparkSession, table: Table, writer_id: str) -> int:
+    """The newest micro-batch that a writer has appended; -1 where the newest commits contain none."""
+    return _newest_batch(_commits(location, spark, table, _MAX_COMMITS_READ), writer_id)
+
+
+def _commits(location: TableLocation, spark: SparkSession, table: Table, limit: int | None) -> list[Row]:
+    """The newest commits of a table, or all that its log still has, from the newest on."""
+    history = location.delta_table(spark, table).history(*(() if limit is None else (limit,)))
+    return history.select("version", "timestamp", "userMetadata").collect()
+
+
+def _newest_batch(commits: list[Row], writer_id: str) -> int:
+    written = ((row.userMetadata or "").rpartition(" ") for row in commits)
+    return max((int(batch_id) for writer, _, batch_id in written if writer == writer_id), default=-1)
+
+
+def _reaches_back_to(oldest: Row, instant_ms: int) -> bool:
+    return bool(oldest.version == 0 or oldest.timestamp.timestamp() * 1_000 <= instant_ms)
