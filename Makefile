@@ -66,8 +66,7 @@ $(NOTEBOOKS): $(READY) requirements-notebooks.lock
 	@touch $@
 
 $(CLASSES): $(READY)
-	@echo "archiving the classes of Spark, so that the tests' engines start faster (once; two minutes)"
-	@rm -f .venv/classes.jsa
+	@echo "archiving the classes of Spark, so that engines start faster (once; two minutes)"
 	@$(BIN)/python -m tests.faults.archive_classes
 	@touch $@
 

@@ -15,11 +15,10 @@ if TYPE_CHECKING:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     """Yields a session with two cores and two shuffle partitions; jobs called in this process run in it too."""
     # Imported here, since the tests without Spark must not import PySpark.
-    from sessionization.local_engine.local_session import local_session
+    from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS, local_session
     from sessionization.spark.engine import session as session_module
-    from tests.jvm import JVM_OPTIONS
 
-    os.environ.setdefault("JAVA_TOOL_OPTIONS", JVM_OPTIONS)
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", SHORT_LIVED_JVM_OPTIONS)
     conf = {"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2"}
     session = local_session(tmp_path_factory.mktemp("spark") / "engine.log", session_module.STREAM_CONF | conf)
     with pytest.MonkeyPatch.context() as patch:

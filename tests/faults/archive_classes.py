@@ -7,8 +7,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from sessionization.local_engine.class_archive import ARCHIVE
 from tests.faults.harness import EVENING, FILES_PER_START, OPTIONS
-from tests.jvm import CLASSES
 from tests.whole_job.checkpoints import last_committed
 from tests.whole_job.evening import Evening
 from tests.whole_job.job import Job
@@ -21,8 +21,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         evening = Evening(folder / "staging", seed=1, duration="240s", **EVENING)
+        ARCHIVE.unlink(missing_ok=True)
         job = Job(folder, *OPTIONS)
-        job.jvm = (f'"-XX:ArchiveClassesAtExit={CLASSES}"', "-Xlog:disable")
+        job.jvm = (f'"-XX:ArchiveClassesAtExit={ARCHIVE}"', "-Xlog:disable")
         evening.release(job.input, FILES_PER_START)
         try:
             job.start()
@@ -30,8 +31,8 @@ def main() -> None:
             assert job.terminate(_ARCHIVED_WITHIN_S) == 0, job.output_lines()
         finally:
             job.kill_if_running()
-    size = f"{CLASSES.stat().st_size:,} bytes" if CLASSES.exists() else "no archive: this Java cannot write one"
-    sys.stderr.write(f"{CLASSES.name}: {size}\n")
+    size = f"{ARCHIVE.stat().st_size:,} bytes" if ARCHIVE.exists() else "no archive: this Java cannot write one"
+    sys.stderr.write(f"{ARCHIVE.name}: {size}\n")
 
 
 if __name__ == "__main__":

@@ -85,6 +85,10 @@ class Scene:
         self.job = Job(folder, *OPTIONS, *grouping, entry=entry)
         self.traces = Traces(self.job)
 
+    def release(self, files: int) -> None:
+        """Move the next files of the evening into the input folder."""
+        self._evening.release(self.job.input, files)
+
     def cut(self, boundary: Boundary) -> None:
         """Start the job, and kill it at a boundary, or when the time to reach it is over.
 
@@ -128,6 +132,11 @@ class Scene:
 
     def play_on(self) -> None:
         """Start the job, and let it read the rest of the evening."""
+        self.job.start()
+        self.play_rest()
+
+    def play_rest(self) -> None:
+        """Let the running job read the rest of the evening."""
         step = max(2, len(self._evening) // 10)
         next_s = time.monotonic() + _RELEASE_S
 
@@ -138,7 +147,6 @@ class Scene:
                 next_s = time.monotonic() + _RELEASE_S
             return not len(self._evening)
 
-        self.job.start()
         self.job.wait_until(released, "the end of the evening")
         self.job.wait_until_done()
         time.sleep(self._rng.uniform(1, 3))

@@ -57,8 +57,9 @@ class _TableLog:
             self._read += 1
             for line in Path(self._versions.path(self._read)).read_text(encoding="utf-8").splitlines():
                 match json.loads(line):
-                    case {"txn": {"appId": writer, "version": batch_id}}:
-                        self._batches[writer.rpartition("/")[2]] = batch_id
+                    case {"commitInfo": {"userMetadata": str(name)}}:
+                        writer, _, batch_id = name.rpartition(" ")
+                        self._batches[writer.rpartition("/")[2]] = int(batch_id)
                     case {"add": {"path": path}}:
                         self._files.add(path)
 

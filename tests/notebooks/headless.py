@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.jvm import JVM_OPTIONS
+from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
@@ -72,7 +72,7 @@ def environment(folder: Path, widgets: Mapping[str, str]) -> dict[str, str]:
     paths = (str(ROOT / "lib"), os.environ.get("PYTHONPATH", ""))
     return os.environ | {
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-        "JAVA_TOOL_OPTIONS": JVM_OPTIONS,
+        "JAVA_TOOL_OPTIONS": SHORT_LIVED_JVM_OPTIONS,
         "SESSIONIZATION_NOTEBOOKS": str(folder),
         "SESSIONIZATION_WIDGETS": json.dumps(dict(widgets)),
         # Ignore the configuration and the history of the user who runs the tests.

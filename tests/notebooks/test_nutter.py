@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.jvm import JVM_OPTIONS
+from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS
 
 pytestmark = pytest.mark.job
 
@@ -41,7 +41,7 @@ def nutter(cwd: Path, pattern: str, /, **parameters: Path | str) -> tuple[int, s
     }
     environment |= {
         "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "lib"))),
-        "JAVA_TOOL_OPTIONS": JVM_OPTIONS,
+        "JAVA_TOOL_OPTIONS": SHORT_LIVED_JVM_OPTIONS,
         "MLFLOW_TRACKING_URI": f"sqlite:///{cwd / 'mlflow.db'}",
     }
     done = subprocess.run(

@@ -15,7 +15,7 @@ import pyspark
 from sessionization.local.child_process import end_with_this_process
 from sessionization.local_engine.jars import jar_paths
 from sessionization.local_engine.java import java_home
-from tests.jvm import JVM_OPTIONS
+from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS
 from tests.whole_job.job import ROOT
 
 _SPARK = Path(pyspark.__file__).parent
@@ -116,7 +116,7 @@ class Cluster:
 def _launch(log: Path, main_class: str, *arguments: str) -> subprocess.Popen[bytes]:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     spark_environment = {
-        "JAVA_TOOL_OPTIONS": JVM_OPTIONS,
+        "JAVA_TOOL_OPTIONS": SHORT_LIVED_JVM_OPTIONS,
         "JAVA_HOME": str(java_home()),
         "SPARK_HOME": str(_SPARK),
         "SPARK_LOCAL_IP": "127.0.0.1",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tests.jvm import JVM_OPTIONS
+from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS
 from tests.whole_job.checkpoints import committed_files, committed_offsets, last_committed, last_started, merged_before
 from tests.whole_job.topics import Topics
 
@@ -45,7 +45,7 @@ def command(*options: str, entry: Sequence[str | Path] = (ENTRY,)) -> list[str]:
 def environment(**given: str) -> dict[str, str]:
     """The environment of a job: this process's, without its Spark variables, and with the given ones."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
-    return {"JAVA_TOOL_OPTIONS": JVM_OPTIONS, **inherited, "PYTHONPATH": str(ROOT / "lib"), **given}
+    return {"JAVA_TOOL_OPTIONS": SHORT_LIVED_JVM_OPTIONS, **inherited, "PYTHONPATH": str(ROOT / "lib"), **given}
 
 
 def run_to_end(

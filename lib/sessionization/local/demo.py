@@ -22,6 +22,7 @@ from sessionization.job.sessionize_job import JobCallbacks, run
 from sessionization.job.summary import Summary, summary_lines
 from sessionization.job.totals import RunningTotals
 from sessionization.local.broker import Broker
+from sessionization.local_engine.class_archive import archive_classes
 from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.tables.location import TableLocation
@@ -96,7 +97,7 @@ def demo(folder: Path, simulate: Path, source: Source) -> None:
 
     `simulate` is the simulator's script. The tables stay in `folder`/warehouse; a second demo continues with them.
     """
-    with _prepared_source(source, folder) as (sink_options, source_settings):
+    with archive_classes(), _prepared_source(source, folder) as (sink_options, source_settings):
         _run_demo(folder, [simulate, *sink_options], source_settings)
 
 

@@ -15,6 +15,7 @@ from py4j.java_gateway import java_import
 from pyspark import java_gateway
 from pyspark.sql import SparkSession
 
+from sessionization.local_engine.class_archive import archive_options
 from sessionization.local_engine.jars import jar_paths
 from sessionization.local_engine.java import java_home
 from sessionization.stop_signals import preserve_interrupt_handler
@@ -41,7 +42,9 @@ def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
     jars = os.pathsep.join(str(path) for path in jar_paths("spark"))
     log4j = Path(str(files("sessionization.local_engine") / "log4j2.properties")).as_uri()
     # Spark matches an error's text with a recursive regular expression, which needs a large stack for a long text.
-    java_options = f'-Xss4m "-Dlog4j2.configurationFile={log4j}" "-Dsessionization.log={log_file.absolute()}"'
+    java_options = (
+        f'-Xss4m "-Dlog4j2.configurationFile={log4j}" "-Dsessionization.log={log_file.absolute()}" {archive_options()}'
+    )
     settings = {
         "spark.master": "local[*]",
         "spark.driver.bindAddress": "127.0.0.1",
