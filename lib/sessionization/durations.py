@@ -1,6 +1,7 @@
 """Durations as people write them: `500ms`, `30s`, `30m`, `12h`, `7d`, and from one to another: `5s-1m`."""
 
 import re
+from collections.abc import Callable
 from typing import Annotated, NamedTuple
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
@@ -50,16 +51,6 @@ def format_duration(duration_ms: int) -> str:
     raise ConfigurationError(msg)
 
 
-def _validate(value: object) -> object:
-    """Return milliseconds unchanged, so that a settings object can be built from another one's fields."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return parse_duration_ms(value)
-    except ConfigurationError as error:
-        raise ValueError(str(error)) from error
-
-
 class DurationRange(NamedTuple):
     """From the shortest to the longest duration, in milliseconds."""
 
@@ -92,18 +83,23 @@ def format_duration_range(durations: DurationRange) -> str:
     return "-".join(dict.fromkeys(map(format_duration, durations)))
 
 
-def _validate_range(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    try:
-        return parse_duration_range(value)
-    except ConfigurationError as error:
-        raise ValueError(str(error)) from error
+def _text_parsed_by(parse: Callable[[str], object]) -> BeforeValidator:
+    """Parse text; return another value unchanged, so that settings can be built from another object's fields."""
+
+    def validate(value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        try:
+            return parse(value)
+        except ConfigurationError as error:
+            raise ValueError(str(error)) from error
+
+    return BeforeValidator(validate)
 
 
 PaceRange = Annotated[
     DurationRange,
-    BeforeValidator(_validate_range),
+    _text_parsed_by(parse_duration_range),
     PlainSerializer(format_duration_range, return_type=str),
     WithJsonSchema({"type": "string", "format": "duration-range", "examples": ["5s-1m", "30s"]}),
 ]
@@ -111,7 +107,7 @@ PaceRange = Annotated[
 
 Duration = Annotated[
     int,
-    BeforeValidator(_validate),
+    _text_parsed_by(parse_duration_ms),
     PlainSerializer(format_duration, return_type=str),
     WithJsonSchema({"type": "string", "format": "duration", "examples": ["500ms", "30s", "30m", "12h", "7d"]}),
 ]

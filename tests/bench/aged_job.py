@@ -23,9 +23,9 @@ from pyspark.sql import functions as F
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, STREAM_PROGRESS, Table
 from tests.bench.age import Stand, filled_stands, measure, stand_parser
-from tests.bench.jobs import run_timed, say
+from tests.bench.jobs import SIMULATE, run_timed, say
 from tests.bench.scenario import LONG_LIVED
-from tests.whole_job.job import ROOT, Job
+from tests.whole_job.job import ROOT, Job, command, environment
 from tools.bundle.dashboards import dataset_sql
 
 CHANGE_DAYS, HEARTBEAT_DAYS, MESSAGE_DAYS = 401, 8, 31
@@ -186,9 +186,8 @@ def _stop(job: Job) -> float:
 
 def _send(job: Job) -> None:
     """Play messages to the job in real time."""
-    command = [sys.executable, str(ROOT / "jobs" / "simulate.py"), f"--output={job.input}", *_LOAD]
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "lib")}
-    subprocess.run(command, env=environment, stderr=subprocess.DEVNULL, check=True)
+    words = command(f"--output={job.input}", *_LOAD, entry=(SIMULATE,))
+    subprocess.run(words, env=environment(), stderr=subprocess.DEVNULL, check=True)
 
 
 def _batches(stand: Stand, since: datetime) -> Iterator[tuple[str, float]]:

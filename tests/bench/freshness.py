@@ -15,10 +15,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.bench.jobs import say
+from tests.bench.jobs import SIMULATE, say
 from tests.bench.scenario import Delays
 from tests.whole_job.delta import read_table
-from tests.whole_job.job import ROOT, Job
+from tests.whole_job.job import ROOT, Job, command, environment
 
 _DELAYS = {
     "event to session_changes": ("sessionize", "latency", "rows_in"),
@@ -51,9 +51,9 @@ def _run(folder: Path, library: Path, options: argparse.Namespace, job_options: 
     job = Job(folder, *job_options)
     job.library = library
     load = (f"--live={options.live}", f"--rate={options.rate}", f"--duration={options.to_s + 30}s")
-    words = [sys.executable, str(ROOT / "jobs" / "simulate.py"), f"--output={job.input}", *load]
+    words = command(f"--output={job.input}", *load, entry=(SIMULATE,))
     os.environ.setdefault("JAVA_TOOL_OPTIONS", "-Dfile.encoding=UTF-8")  # without the options for short test runs
-    simulator = subprocess.Popen(words, env=os.environ | {"PYTHONPATH": str(ROOT / "lib")}, stderr=subprocess.DEVNULL)
+    simulator = subprocess.Popen(words, env=environment(), stderr=subprocess.DEVNULL)
     try:
         job.start()
         time.sleep(options.to_s)
@@ -71,9 +71,13 @@ def _report(rows: list[dict[str, Any]], options: argparse.Namespace) -> None:
     rows = [row for row in rows if first <= row["processed_ms"] <= last]
     for name, (query, delay, weight) in _DELAYS.items():
         of_query = [row for row in rows if row["query"] == query and row[weight] and row[f"{delay}_p50_ms"] is not None]
-        halves = [Delays.of((row[f"{delay}_{share}_ms"], row[weight]) for row in of_query) for share in ("p50", "p99")]
-        if halves[0] is not None and halves[1] is not None:
-            say(f"  {name}: p50 {halves[0].p50_ms:,} ms, p99 {halves[1].p99_ms:,} ms")
+        if of_query:
+            by_p50, by_p99 = (
+                Delays.of((row[f"{delay}_{share}_ms"], row[weight]) for row in of_query) for share in ("p50", "p99")
+            )
+            assert by_p50 is not None
+            assert by_p99 is not None
+            say(f"  {name}: p50 {by_p50.p50_ms:,} ms, p99 {by_p99.p99_ms:,} ms")
     for query in ("sessionize", "archive", "rollup"):
         took = [row["batch_ms"] for row in rows if row["query"] == query and row["rows_in"]]
         if took:

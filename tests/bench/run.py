@@ -217,8 +217,10 @@ def _start_query(
     if scenario.sink == "delta":
         location = TableLocation(folder / "warehouse")
         create_tables(spark, location, owner="bench", may_create=True)
-        writer = BatchWriter(location, "bench", is_exclusive=True)
-        sink = ChangesSink(SinkContext("sessionize", writer, listeners=(progress.append,)), StateSize)
+        context = SinkContext(
+            "sessionize", BatchWriter(location, "bench", is_exclusive=True), listeners=(progress.append,)
+        )
+        sink = ChangesSink(context, StateSize)
         writer = changes.writeStream.foreachBatch(sink)
     else:
         # The yardstick has the same column names.

@@ -21,10 +21,11 @@ from sessionization.local.broker import Broker
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.streams import STREAMS
 from tests.bench import aged_tables
+from tests.bench.jobs import SIMULATE
 from tests.bench.scenario import LONG_LIVED
 from tests.whole_job.accounts import unaccounted
 from tests.whole_job.delta import live_files
-from tests.whole_job.job import ROOT, Job, processes_of_session
+from tests.whole_job.job import Job, command, environment, processes_of_session
 from tests.whole_job.oracle import COLUMNS, build_oracle
 from tests.whole_job.tables import Tables, differences, read_tables
 from tests.whole_job.topics import Topics
@@ -110,13 +111,13 @@ def _play(job: Job, broker: Broker, options: argparse.Namespace) -> tuple[Sample
     job.wait_until((job.checkpoints / "archive" / "commits" / "0").exists, "the archive", poll_s=0.2)
     seconds = options.warm_up_s + options.minutes * 60
     simulator = subprocess.Popen(
-        [
-            *(sys.executable, str(ROOT / "jobs" / "simulate.py"), "--sink=kafka"),
-            f"--bootstrap-servers={broker.bootstrap_servers}",
+        command(
+            *("--sink=kafka", f"--bootstrap-servers={broker.bootstrap_servers}"),
             *(f"--rate={options.rate}", f"--live={options.live}", f"--dirt={options.dirt}"),
             f"--duration={round(seconds)}s",
-        ],
-        env=os.environ | {"PYTHONPATH": str(ROOT / "lib")},
+            entry=(SIMULATE,),
+        ),
+        env=environment(),
     )
     samples: Samples = defaultdict(list)
     warm_s = time.monotonic() + options.warm_up_s

@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from sessionization.local_engine.class_archive import ARCHIVE
+from sessionization.local_engine.class_archive import ARCHIVE, options_to_write
 from tests.faults.harness import EVENING, FILES_PER_START, OPTIONS
 from tests.whole_job.checkpoints import last_committed
 from tests.whole_job.evening import Evening
@@ -23,7 +23,7 @@ def main() -> None:
         evening = Evening(folder / "staging", seed=1, duration="240s", **EVENING)
         ARCHIVE.unlink(missing_ok=True)
         job = Job(folder, *OPTIONS)
-        job.jvm = (f'"-XX:ArchiveClassesAtExit={ARCHIVE}"', "-Xlog:disable")
+        job.jvm = (options_to_write(ARCHIVE),)
         evening.release(job.input, FILES_PER_START)
         try:
             job.start()

@@ -26,19 +26,23 @@ def archive_options() -> str:
     return f'"-XX:SharedArchiveFile={ARCHIVE}" -Xshare:auto {_SILENT}' if ARCHIVE.is_file() else ""
 
 
+def options_to_write(archive: Path) -> str:
+    """The options of a JVM that writes an archive as it ends."""
+    return f'"-XX:ArchiveClassesAtExit={archive}" {_SILENT}'
+
+
 @contextlib.contextmanager
 def archive_classes() -> Iterator[None]:
     """If there is no archive, let the engine that starts in the body write one: the engine ends after the body.
 
-    A failure leaves no archive, as a Java that cannot write one.
+    If that fails, or this Java cannot write one, there is no archive.
     """
     if ARCHIVE.is_file() or not os.access(ARCHIVE.parent, os.W_OK):
         yield
         return
     with tempfile.TemporaryDirectory(dir=ARCHIVE.parent) as folder:
         new = Path(folder) / ARCHIVE.name
-        options = os.environ.get("SPARK_SUBMIT_OPTS", "")
-        os.environ["SPARK_SUBMIT_OPTS"] = f'{options} "-XX:ArchiveClassesAtExit={new}" {_SILENT}'
+        os.environ["SPARK_SUBMIT_OPTS"] = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {options_to_write(new)}"
         yield
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             _end_engine()

@@ -66,7 +66,7 @@ class Checkpoint(StoredLayout):
         """Check that the checkpoint knows the newest micro-batch that the tables hold (`written`, by query).
 
         Raises `CheckpointError` otherwise: the queries would use the tables' batch numbers again, and their rows
-        would be dropped as repeats. The rollup is exempt, because its MERGE accepts repeats.
+        would be dropped as repeats, or be there twice. The rollup is exempt, because its MERGE accepts repeats.
         """
         for query, known in self.newest_started_batches().items():
             batch_id = written.get(query, -1)
@@ -139,7 +139,7 @@ class Checkpoint(StoredLayout):
         return changed
 
     def writer_id(self, query: str) -> str:
-        """Return the application id of a query's appends: with it Delta takes each append once."""
+        """Return the application id of a query's appends: a table takes each of them once (`BatchWriter`)."""
         return f"sessionization/{self.id}/{query}"
 
 

@@ -71,12 +71,11 @@ def lock_folder(
         yield False
         return
     with file:
-        is_exclusive = _acquire(file, f"{locked_as.option} {folder}", say, stop or threading.Event(), wait_s)
-        is_exclusive = is_exclusive and is_on_local_disk(folder)
+        is_locked = _acquire(file, f"{locked_as.option} {folder}", say, stop or threading.Event(), wait_s)
         os.set_inheritable(file.fileno(), True)  # by the engine
         _write_owner(file)
         try:
-            yield is_exclusive
+            yield is_locked and is_on_local_disk(folder)
         finally:
             with suppress(OSError):  # a file system without locks has nothing to release
                 fcntl.flock(file, fcntl.LOCK_UN)  # also for the engine, which a notebook reuses in its next run

@@ -1,4 +1,4 @@
-"""The sinks that append the micro-batches of a query. Every table takes a repeated append once."""
+"""The sinks that append the micro-batches of a query. A repeated micro-batch is appended once (`BatchWriter`)."""
 
 import time
 from abc import ABC, abstractmethod

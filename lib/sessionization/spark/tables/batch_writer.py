@@ -7,10 +7,8 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from sessionization.clock import utc
 from sessionization.errors import CheckpointError
 from sessionization.spark.checkpoint.spark_logs import InterruptedBatch
-from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.location import MAX_COMMITS_READ, TableLocation
 from sessionization.spark.tables.schemas import Table
-
-_MAX_COMMITS_READ = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +56,7 @@ class BatchWriter:
 
 def newest_appended_batch(location: TableLocation, spark: SparkSession, table: Table, writer_id: str) -> int:
     """The newest micro-batch that a writer has appended; -1 where the newest commits contain none."""
-    return _newest_batch(_commits(location, spark, table, _MAX_COMMITS_READ), writer_id)
+    return _newest_batch(_commits(location, spark, table, MAX_COMMITS_READ), writer_id)
 
 
 def _commits(location: TableLocation, spark: SparkSession, table: Table, limit: int | None) -> list[Row]:

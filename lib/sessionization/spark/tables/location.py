@@ -23,7 +23,8 @@ from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, SES
 OWNER_PROPERTY = "sessionization.checkpoint"
 """Table property that names the checkpoint whose queries write the table."""
 
-_MAX_COMMITS_READ = 100
+MAX_COMMITS_READ = 100
+"""How many of the newest commits a look-up in the history of a table reads at first."""
 _APPEND_OPERATIONS = ("WRITE", "STREAMING UPDATE")
 _ONE_TABLE_PER_QUERY = (SESSION_CHANGES, SESSIONS, RAW_EVENTS)
 
@@ -166,13 +167,13 @@ class TableLocation:
 
     def has_append_since(self, spark: SparkSession, table: Table, version: int) -> bool:
         """Whether that version of a table or a later one appended rows; also true for too many versions to check."""
-        count = min(self.newest_version(spark, table) - version + 1, _MAX_COMMITS_READ)
+        count = min(self.newest_version(spark, table) - version + 1, MAX_COMMITS_READ)
         commits = self.delta_table(spark, table).history(count).select("operation").collect() if count > 0 else []
-        return len(commits) == _MAX_COMMITS_READ or any(commit.operation in _APPEND_OPERATIONS for commit in commits)
+        return len(commits) == MAX_COMMITS_READ or any(commit.operation in _APPEND_OPERATIONS for commit in commits)
 
     def last_append_ms(self, spark: SparkSession, table: Table) -> int | None:
         """When rows were appended last; None where the newest commits contain no append."""
-        commits = self.delta_table(spark, table).history(_MAX_COMMITS_READ)
+        commits = self.delta_table(spark, table).history(MAX_COMMITS_READ)
         appends = commits.where(F.col("operation").isin(*_APPEND_OPERATIONS))
         last_ms: int | None = appends.agg(F.unix_millis(F.max("timestamp"))).collect()[0][0]
         return last_ms
