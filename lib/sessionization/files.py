@@ -2,9 +2,11 @@
 
 import errno
 import os
+import re
 from pathlib import Path
 
 _MOUNTS = Path("/proc/self/mountinfo")
+_ESCAPED_BYTE = re.compile(rb"\\([0-7]{3})")
 _OF_ONE_MACHINE = {"btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"}
 
 
@@ -46,13 +48,17 @@ def is_on_local_disk(folder: Path) -> bool:
     resolved = folder.resolve()
     found: tuple[int, str] | None = None
     try:
-        mounts = _MOUNTS.read_text(encoding="utf-8").splitlines()
+        mounts = _MOUNTS.read_bytes().removesuffix(b"\n").split(b"\n")
     except OSError:
         return False
     for mount in mounts:
-        fields, _, source = mount.partition(" - ")
-        mount_point = Path(fields.split()[4].encode().decode("unicode_escape"))
+        fields, _, source = mount.partition(b" - ")
+        mount_point = Path(os.fsdecode(_ESCAPED_BYTE.sub(_unescape, fields.split(b" ")[4])))
         depth = len(mount_point.parts)
         if resolved.is_relative_to(mount_point) and (found is None or depth >= found[0]):
-            found = depth, source.split()[0]
+            found = depth, source.split(b" ")[0].decode()
     return found is not None and found[1] in _OF_ONE_MACHINE
+
+
+def _unescape(byte: re.Match[bytes]) -> bytes:
+    return bytes([int(byte[1], base=8)])

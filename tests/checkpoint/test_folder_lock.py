@@ -119,16 +119,27 @@ def test_a_folder_of_a_volume_is_created_and_not_locked(tmp_path: Path, monkeypa
 
 @pytest.mark.parametrize(
     ("folder", "is_local"),
-    [("/data/a", True), ("/data/with space/a", False), ("/home/user", False), ("/", True)],
+    [
+        ("/data/a", True),
+        ("/data/with space/a", False),
+        ("/home/user", False),
+        ("/", True),
+        ("/mnt/spéléo/a", False),
+        (os.fsdecode(b"/mnt/caf\xe9/a"), False),
+        ("/mnt/one\u2028line/a", False),
+    ],
 )
 def test_only_file_systems_of_one_machine_count_as_a_local_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, *, is_local: bool
 ) -> None:
     mounts = tmp_path / "mountinfo"
-    mounts.write_text(
-        "27 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n"
-        "30 27 0:40 / /home rw shared:1 - nfs4 server:/home rw\n"
-        "31 27 0:41 / /data/with\\040space rw - fuse.s3fs s3fs rw\n"
+    mounts.write_bytes(
+        b"27 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n"
+        b"30 27 0:40 / /home rw shared:1 - nfs4 server:/home rw\n"
+        b"31 27 0:41 / /data/with\\040space rw - fuse.s3fs s3fs rw\n"
+        b"32 27 0:42 / /mnt/sp\xc3\xa9l\xc3\xa9o rw - nfs4 server:/mnt rw\n"
+        b"33 27 0:43 / /mnt/caf\xe9 rw - nfs4 server:/mnt rw\n"
+        b"34 27 0:44 / /mnt/one\xe2\x80\xa8line rw - nfs4 server:/mnt rw\n"
     )
     monkeypatch.setattr(files, "_MOUNTS", mounts)
     assert files.is_on_local_disk(Path(folder)) is is_local

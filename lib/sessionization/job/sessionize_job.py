@@ -85,7 +85,8 @@ def run(settings: SessionizeSettings, stop: threading.Event, callbacks: JobCallb
                 spark = stack.enter_context(job_session(engine_log))
             stack.enter_context(watchdog.watch_for_hang(spark, engine_log, stop, say, is_ours=is_ours))
             track = stack.enter_context(track_in_mlflow(settings, location, checkpoint.id, say))
-            context = JobContext(spark, settings, checkpoint, location, say, is_exclusive)
+            # An engine from before the lock does not hold it, and may outlive this job.
+            context = JobContext(spark, settings, checkpoint, location, say, is_exclusive and is_ours)
             return _run(context, stop, replace(callbacks, listeners=(track, *callbacks.listeners)))
 
 

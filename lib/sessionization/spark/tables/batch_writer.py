@@ -29,7 +29,8 @@ class BatchWriter:
     def append(self, rows: DataFrame, table: Table, batch_id: int) -> None:
         """Append a micro-batch's rows; a second call for the same table and micro-batch appends nothing.
 
-        Raises `CheckpointError` where the table's history does not tell whether it has the interrupted micro-batch.
+        Raises `CheckpointError` if only the table's history could tell whether it has the interrupted micro-batch, and
+        that is too short.
         """
         name = f"{self.id} {batch_id}"
         if self._has_interrupted(rows.sparkSession, table, batch_id):
@@ -44,11 +45,13 @@ class BatchWriter:
         if newest < 0:  # none of the newest commits
             commits = _commits(self.location, spark, table, None)
             newest = _newest_batch(commits, self.id)
-            if newest < 0 and not _reaches_back_to(commits[-1], self.interrupted.began_ms):
+            oldest = commits[-1]
+            is_known = newest >= 0 or _reaches_back_to(oldest, self.interrupted.began_ms)
+            if self.is_exclusive and not is_known:
                 msg = (
-                    f"micro-batch {batch_id} began at {utc(self.interrupted.began_ms)} and was interrupted, but the "
-                    f"history of {table.name} begins at {commits[-1].timestamp}, so nobody knows whether its rows are "
-                    "in the table: give a new --checkpoints folder, with --from-sessions"
+                    f"{table.name} may or may not have the rows of micro-batch {batch_id}, which was interrupted: it "
+                    f"began at {utc(self.interrupted.began_ms)}, and the table's history begins only at "
+                    f"{utc(_written_ms(oldest))}: give a new --checkpoints folder, with --from-sessions"
                 )
                 raise CheckpointError(msg)
         return newest >= batch_id
@@ -71,4 +74,8 @@ def _newest_batch(commits: list[Row], writer_id: str) -> int:
 
 
 def _reaches_back_to(oldest: Row, instant_ms: int) -> bool:
-    return bool(oldest.version == 0 or oldest.timestamp.timestamp() * 1_000 <= instant_ms)
+    return bool(oldest.version == 0 or _written_ms(oldest) <= instant_ms)
+
+
+def _written_ms(commit: Row) -> int:
+    return int(commit.timestamp.timestamp() * 1_000)

@@ -14,11 +14,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamReader
 
 from sessionization.errors import CheckpointError, ConfigurationError
+from sessionization.files import is_on_local_disk
 from sessionization.say import Say
 from sessionization.spark.checkpoint import folder_lock
 from sessionization.spark.checkpoint.folder import read_checkpoint
 from sessionization.spark.tables.conflicts import retry_on_conflict
-from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, SESSIONS, Table
+from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, SESSIONS, TABLES, Table
 
 OWNER_PROPERTY = "sessionization.checkpoint"
 """Table property that names the checkpoint whose queries write the table."""
@@ -154,7 +155,8 @@ class TableLocation:
             yield False
             return
         with folder_lock.lock_folder(self.warehouse, say, stop, locked_as=folder_lock.STREAM) as is_exclusive:
-            yield is_exclusive
+            folders = (Path(self._folder(table.name)) for table in TABLES)  # one may be a mount of its own
+            yield is_exclusive and all(map(is_on_local_disk, folders))
 
     def read(self, reader: DataFrameReader | DataStreamReader, table: Table) -> DataFrame:
         """Read a table as a batch (`spark.read`) or as a stream (`spark.readStream`)."""
