@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from sessionization.local_engine.class_archive import ARCHIVE, options_to_write
+from sessionization.local_engine.class_archive import archive_file, new_archive, options_to_write
 from tests.faults.harness import EVENING, FILES_PER_START, OPTIONS
 from tests.whole_job.checkpoints import last_committed
 from tests.whole_job.evening import Evening
@@ -18,12 +18,11 @@ _ARCHIVED_WITHIN_S = 300
 
 def main() -> None:
     """Let a job's queries write each of their tables; its JVM writes the archive as it ends."""
-    with tempfile.TemporaryDirectory() as temporary:
+    with tempfile.TemporaryDirectory() as temporary, new_archive() as archive:
         folder = Path(temporary)
         evening = Evening(folder / "staging", seed=1, duration="240s", **EVENING)
-        ARCHIVE.unlink(missing_ok=True)
         job = Job(folder, *OPTIONS)
-        job.jvm = (options_to_write(ARCHIVE),)
+        job.jvm = (options_to_write(archive),)
         evening.release(job.input, FILES_PER_START)
         try:
             job.start()
@@ -31,8 +30,9 @@ def main() -> None:
             assert job.terminate(_ARCHIVED_WITHIN_S) == 0, job.output_lines()
         finally:
             job.kill_if_running()
-    size = f"{ARCHIVE.stat().st_size:,} bytes" if ARCHIVE.exists() else "no archive: this Java cannot write one"
-    sys.stderr.write(f"{ARCHIVE.name}: {size}\n")
+    written = archive_file()
+    size = f"{written.stat().st_size:,} bytes" if written.exists() else "no archive: this Java cannot write one"
+    sys.stderr.write(f"{written.name}: {size}\n")
 
 
 if __name__ == "__main__":

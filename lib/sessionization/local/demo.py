@@ -97,7 +97,7 @@ def demo(folder: Path, simulate: Path, source: Source) -> None:
 
     `simulate` is the simulator's script. The tables stay in `folder`/warehouse; a second demo continues with them.
     """
-    with archive_classes(), _prepared_source(source, folder) as (sink_options, source_settings):
+    with archive_classes(Console().print), _prepared_source(source, folder) as (sink_options, source_settings):
         _run_demo(folder, [simulate, *sink_options], source_settings)
 
 

@@ -1,58 +1,107 @@
 """An archive of the classes that Spark and Delta load: a JVM starts with about a third less CPU time.
 
-The JVM ignores an archive of another Java or of other jars. Source: "Class Data Sharing" in the JDK's description of
-the command `java`.
+Each Java and each set of jars has an archive of its own, because a JVM ignores that of another. Source: "Class Data
+Sharing" in the JDK's description of the command `java`.
 """
 
 import contextlib
+import hashlib
 import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from pyspark import SparkContext
+from pyspark import __version__ as spark_version
 
-ARCHIVE = Path(sys.prefix) / "share" / "sessionization" / "classes.jsa"
+from sessionization.local_engine.java import java_home
+from sessionization.say import Say
+
+FOLDER = Path(sys.prefix) / "share" / "sessionization"
+_SUBMIT_OPTIONS = "SPARK_SUBMIT_OPTS"
+_WRITE_OPTION = "-XX:ArchiveClassesAtExit="
 _SILENT = "-Xlog:disable -Xlog:all=error:stderr"
 """Otherwise the JVM warns of each class that it cannot archive, and of an archive that it ignores."""
 _WRITTEN_WITHIN_S = 120
 
 
+def archive_file() -> Path:
+    """The file of the archive for this Java and these jars, which may be missing."""
+    release = java_home() / "release"
+    java = release.read_text(encoding="utf-8") if release.is_file() else ""
+    jars = (files("sessionization.local_engine") / "jars.lock").read_text(encoding="utf-8")
+    parts = "\n".join((spark_version, jars, str(java_home()), java))
+    return FOLDER / f"classes-{hashlib.sha256(parts.encode()).hexdigest()[:16]}.jsa"
+
+
 def archive_options() -> str:
-    """The JVM's options to use the archive; empty without one."""
-    return f'"-XX:SharedArchiveFile={ARCHIVE}" -Xshare:auto {_SILENT}' if ARCHIVE.is_file() else ""
+    """The JVM's options to use the archive; empty without one, and where the JVM is to write one."""
+    if _WRITE_OPTION in os.environ.get(_SUBMIT_OPTIONS, "") or not archive_file().is_file():
+        return ""
+    return f'"-XX:SharedArchiveFile={archive_file()}" -Xshare:auto {_SILENT}'
 
 
 def options_to_write(archive: Path) -> str:
     """The options of a JVM that writes an archive as it ends."""
-    return f'"-XX:ArchiveClassesAtExit={archive}" {_SILENT}'
+    return f'"{_WRITE_OPTION}{archive}" {_SILENT}'
 
 
 @contextlib.contextmanager
-def archive_classes() -> Iterator[None]:
+def new_archive() -> Iterator[Path]:
+    """Yield a file for a JVM to write an archive to. If the body leaves the file, it replaces all earlier archives."""
+    with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
+        file = Path(folder) / archive_file().name
+        yield file
+        if file.is_file():
+            with file.open("rb") as written:
+                os.fsync(written.fileno())
+            for earlier in FOLDER.glob("classes*.jsa"):
+                earlier.unlink(missing_ok=True)
+            file.replace(archive_file())
+
+
+@contextlib.contextmanager
+def archive_classes(say: Say) -> Iterator[None]:
     """If there is no archive, let the engine that starts in the body write one: the engine ends after the body.
 
     If that fails, or this Java cannot write one, there is no archive.
     """
-    if ARCHIVE.is_file() or not os.access(ARCHIVE.parent, os.W_OK):
+    if archive_file().is_file() or not os.access(FOLDER, os.W_OK):
         yield
         return
-    with tempfile.TemporaryDirectory(dir=ARCHIVE.parent) as folder:
-        new = Path(folder) / ARCHIVE.name
-        os.environ["SPARK_SUBMIT_OPTS"] = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {options_to_write(new)}"
+    with new_archive() as file, _environment(_SUBMIT_OPTIONS, options_to_write(file)):
         yield
-        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            _end_engine()
-            new.replace(ARCHIVE)
+        say("archiving the classes of Spark, so that the next demo starts faster (once)")
+        if not _end_engine():
+            file.unlink(missing_ok=True)
 
 
-def _end_engine() -> None:
-    """End the JVM of this process, as PySpark does when Python exits, and wait for that."""
+@contextlib.contextmanager
+def _environment(name: str, added: str) -> Iterator[None]:
+    """Add words to a variable of the environment while the body runs."""
+    before = os.environ.get(name)
+    os.environ[name] = f"{before or ''} {added}"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
+def _end_engine() -> bool:
+    """End the JVM of this process, as PySpark does when Python exits, and wait for that. True if it ended well."""
     gateway: Any = SparkContext._gateway  # noqa: SLF001 - PySpark offers no other way
-    if gateway is not None:
+    if gateway is None:
+        return False
+    try:
         gateway.shutdown()
         gateway.proc.stdin.close()
-        gateway.proc.wait(_WRITTEN_WITHIN_S)
+        return bool(gateway.proc.wait(_WRITTEN_WITHIN_S) == 0)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
