@@ -8,6 +8,7 @@ from typing import Any
 from croniter import croniter
 from croniter.croniter import CroniterError
 
+from sessionization.durations import parse_duration_range
 from tools.bundle.resolve import Resolved
 from tools.bundle.sources import Finding, Sources
 
@@ -26,6 +27,7 @@ _STREAM_MAIL_FIELDS = _MAIL_FIELDS | {"on_streaming_backlog_exceeded", "on_durat
 _MONDAY = datetime(2026, 11, 23, tzinfo=UTC)
 _MAX_STARTS = 10_000
 _STREAM = "sessionize"
+_PACES = ("archive-every", "rollup-every")
 
 
 def watch_findings(sources: Sources, target: Resolved) -> Iterator[Finding]:
@@ -35,6 +37,8 @@ def watch_findings(sources: Sources, target: Resolved) -> Iterator[Finding]:
     for key, alert in target.resources.get("alerts", {}).items():
         for mistake in (*_alert(alert, own_schema), *_threshold(key, unresolved.get(("alerts", key), {}))):
             yield Finding(sources.file_of("alerts", key), f"{key}: {mistake}")
+    for mistake in _pace(target):
+        yield Finding(sources.file_of("jobs", _STREAM), f"{_STREAM}: {mistake}")
     for key, dashboard in target.resources.get("dashboards", {}).items():
         for mistake in _dashboard(dashboard, own_schema):
             yield Finding(sources.file_of("dashboards", key), f"{key}: {mistake}")
@@ -77,6 +81,17 @@ def _threshold(key: str, unresolved: dict[str, Any]) -> Iterator[str]:
     threshold = unresolved.get("evaluation", {}).get("threshold", {}).get("value", {}).get("double_value")
     if threshold != _THRESHOLDS.get(key):
         yield f"threshold {threshold} must be {_THRESHOLDS.get(key, 'named in tools/bundle/watching.py')}"
+
+
+def _pace(target: Resolved) -> Iterator[str]:
+    """A query that rests as long as it may must not make the alert `backlog` go off."""
+    job, alert = (target.resources.get(kind, {}).get(key) for kind, key in (("jobs", _STREAM), ("alerts", "backlog")))
+    if job is None or alert is None:
+        return
+    limit_s = float(alert["evaluation"]["threshold"]["value"]["double_value"])
+    for parameter in job.get("parameters", []):
+        if parameter["name"] in _PACES and 2 * parse_duration_range(parameter["default"]).longest_ms > 1_000 * limit_s:
+            yield f"{parameter['name']} {parameter['default']} is above half of late_events_seconds, {limit_s:g}"
 
 
 def _dashboard(dashboard: dict[str, Any], own_schema: tuple[Any, Any]) -> Iterator[str]:

@@ -109,13 +109,13 @@ class SessionizeSettings(BaseModel):
         "in mode real-time how long a batch lasts, 5s or more",
     )
     archive_every: PaceRange = Field(
-        DurationRange(5_000, MINUTE_MS),
-        description="the time from one micro-batch of the archive query to the next: the shortest and the longest; in "
-        "between, as much as lets it take a tenth of the time; one duration is a fixed time",
+        DurationRange(5_000, 30_000),
+        description="the time from one micro-batch of the archive query to the next, from the shortest to the longest: "
+        "ten times what a micro-batch takes, so that it uses a tenth of the time; one duration is a fixed time",
     )
     rollup_every: PaceRange = Field(
-        DurationRange(2_000, MINUTE_MS),
-        description="as archive-every, for the rollup query and three tenths of the time",
+        DurationRange(2_000, 30_000),
+        description="as archive-every, for the rollup query, which uses three tenths of the time",
     )
     device_groups: int | None = Field(
         None,
