@@ -9,13 +9,7 @@ from pathlib import Path
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.listener import (
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-    StreamingQueryListener,
-    StreamingQueryProgress,
-)
+from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryProgress
 
 from sessionization.errors import ConfigurationError
 from sessionization.monitor.batch_log import BatchLog
@@ -23,6 +17,7 @@ from sessionization.monitor.metrics import PATH, Metrics
 from sessionization.monitor.record_consumer import RecordConsumer
 from sessionization.optional_packages import how_to_install
 from sessionization.say import Say
+from sessionization.spark.output.engine_listener import EngineListener
 from sessionization.spark.output.progress import BatchProgress
 
 MOST_UNPAIRED = 10
@@ -30,7 +25,7 @@ MOST_UNPAIRED = 10
 LAST_REPORT_WITHIN_S = 1.0
 
 
-class BatchMonitor(StreamingQueryListener):
+class BatchMonitor(EngineListener):
     """Pairs a sink's counts with the engine's report of the same micro-batch, and sends both to the outlets.
 
     The engine's report comes later and on another thread. The engine drops reports when it has too many to send. So
@@ -61,12 +56,6 @@ class BatchMonitor(StreamingQueryListener):
                 self._send(unpaired, batch_id, None)
             self._send(unpaired, engine.batchId, engine)
             self._paired.notify_all()
-
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        """Do nothing: there is no micro-batch yet."""
-
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """Do nothing: the job itself reports it."""
 
     def close(self) -> None:
         """Wait up to `LAST_REPORT_WITHIN_S` for the engine's last reports, then send the rest without them."""

@@ -8,18 +8,13 @@ from datetime import datetime
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import DataStreamWriter
-from pyspark.sql.streaming.listener import (
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-    StreamingQueryListener,
-    StreamingQueryProgress,
-)
+from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryProgress
 
 from sessionization.errors import ConfigurationError
 from sessionization.spark.checkpoint.folder import SESSIONIZE
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.output import changes_topic
+from sessionization.spark.output.engine_listener import EngineListener
 from sessionization.spark.output.progress import (
     BatchDetail,
     BatchListener,
@@ -88,7 +83,7 @@ def report_engine_batches(
             spark.streams.removeListener(listener)
 
 
-class _EngineBatchReporter(StreamingQueryListener):
+class _EngineBatchReporter(EngineListener):
     def __init__(
         self, store_row: Callable[[BatchProgress], None], listeners: Iterable[BatchListener], layout: StateLayout
     ) -> None:
@@ -99,12 +94,6 @@ class _EngineBatchReporter(StreamingQueryListener):
             progress = _batch_progress(event.progress, self._layout)
             self._store_row(progress)
             notify_listeners(self._listeners, progress)
-
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        """Do nothing: there is no batch yet."""
-
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """Do nothing: the job itself reports it."""
 
 
 def _batch_progress(engine: StreamingQueryProgress, layout: StateLayout) -> BatchProgress:
