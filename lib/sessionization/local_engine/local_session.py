@@ -76,7 +76,7 @@ def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
         "spark.python.unix.domain.socket.enabled": "true",
-        # The default one renames a file by way of Hadoop's FileContext, which starts eight processes `readlink` each time.
+        # The default one renames by Hadoop's FileContext, which starts eight processes `readlink` for each file.
         "spark.sql.streaming.checkpointFileManagerClass": (
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
         ),
