@@ -46,7 +46,7 @@ def is_on_local_disk(folder: Path) -> bool:
     Source: proc_pid_mountinfo(5).
     """
     resolved = folder.resolve()
-    found: tuple[int, str] | None = None
+    found: list[tuple[int, str]] = []
     try:
         mounts = _MOUNTS.read_bytes().removesuffix(b"\n").split(b"\n")
     except OSError:
@@ -54,10 +54,12 @@ def is_on_local_disk(folder: Path) -> bool:
     for mount in mounts:
         fields, _, source = mount.partition(b" - ")
         mount_point = Path(os.fsdecode(_ESCAPED_BYTE.sub(_unescape, fields.split(b" ")[4])))
-        depth = len(mount_point.parts)
-        if resolved.is_relative_to(mount_point) and (found is None or depth >= found[0]):
-            found = depth, source.split(b" ")[0].decode()
-    return found is not None and found[1] in _OF_ONE_MACHINE
+        if resolved.is_relative_to(mount_point):
+            found.append((len(mount_point.parts), source.split(b" ")[0].decode()))
+    if not found:
+        return False
+    deepest, newest = max(reversed(found), key=lambda mount: mount[0]), found[-1]  # the newest may cover the deepest
+    return deepest[1] in _OF_ONE_MACHINE and newest[1] in _OF_ONE_MACHINE
 
 
 def _unescape(byte: re.Match[bytes]) -> bytes:

@@ -127,6 +127,8 @@ def test_a_folder_of_a_volume_is_created_and_not_locked(tmp_path: Path, monkeypa
         ("/mnt/spéléo/a", False),
         (os.fsdecode(b"/mnt/caf\xe9/a"), False),
         ("/mnt/one\u2028line/a", False),
+        ("/covered/a", False),
+        ("/cache", True),
     ],
 )
 def test_only_file_systems_of_one_machine_count_as_a_local_disk(
@@ -139,6 +141,10 @@ def test_only_file_systems_of_one_machine_count_as_a_local_disk(
         b"31 27 0:41 / /data/with\\040space rw - fuse.s3fs s3fs rw\n"
         b"32 27 0:42 / /mnt/sp\xc3\xa9l\xc3\xa9o rw - nfs4 server:/mnt rw\n"
         b"33 27 0:43 / /mnt/caf\xe9 rw - nfs4 server:/mnt rw\n"
+        b"35 27 254:1 / /covered/a rw - ext4 /dev/vdb rw\n"
+        b"36 27 0:45 / /covered rw - nfs4 server:/covered rw\n"
+        b"37 27 0:46 / /cache rw - nfs4 server:/cache rw\n"
+        b"38 37 254:2 / /cache rw - ext4 /dev/vdc rw\n"
         b"34 27 0:44 / /mnt/one\xe2\x80\xa8line rw - nfs4 server:/mnt rw\n"
     )
     monkeypatch.setattr(files, "_MOUNTS", mounts)

@@ -3,11 +3,12 @@
 import json
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.listener import StreamingQueryProgress
+from pyspark.sql.streaming.listener import SourceProgress, StreamingQueryProgress
 
 from sessionization.spark.output.engine_listener import EngineListener, parse_report
 
@@ -47,7 +48,12 @@ def test_a_listener_gets_the_reports_that_the_query_has(spark: SparkSession, tmp
     assert received == {batch_id: expected[batch_id] for batch_id in received}
 
 
-def test_a_rate_that_the_engine_omits_is_0() -> None:
+@pytest.mark.parametrize("is_older", [False, True], ids=["4.2", "the PySpark of Databricks Runtime 18.0"])
+def test_offsets_are_json_and_a_rate_that_the_engine_omits_is_0(
+    monkeypatch: pytest.MonkeyPatch, *, is_older: bool
+) -> None:
+    if is_older:
+        monkeypatch.setattr(SourceProgress, "fromJson", lambda source: SimpleNamespace(**_with_texts(source)))
     source = {"description": "a", "startOffset": None, "endOffset": {"a": 1}, "latestOffset": "2", "numInputRows": 3}
     report = {
         "id": "7e5b3a4c-0000-0000-0000-000000000000",
@@ -65,3 +71,7 @@ def test_a_rate_that_the_engine_omits_is_0() -> None:
     parsed = parse_report(json.dumps(report))
     assert (parsed.processedRowsPerSecond, parsed.sources[0].inputRowsPerSecond) == (0, 0)
     assert (parsed.sources[0].endOffset, parsed.sources[0].latestOffset) == ('{"a": 1}', "2")
+
+
+def _with_texts(source: dict[str, Any]) -> dict[str, Any]:
+    return source | {name: str(value) for name, value in source.items() if name.endswith("Offset")}

@@ -10,6 +10,7 @@ from pyspark.sql import Row, SparkSession
 
 from sessionization.errors import CheckpointError
 from sessionization.spark.checkpoint.spark_logs import InterruptedBatch
+from sessionization.spark.engine.error_text import remedy_for
 from sessionization.spark.tables import batch_writer
 from sessionization.spark.tables.batch_writer import BatchWriter
 from sessionization.spark.tables.location import TableLocation
@@ -61,14 +62,11 @@ def test_a_history_without_the_writer_counts_if_it_covers_the_micro_batch(write:
     assert write(a_commit(9, T + 2, "theirs 7"), oldest) == [{"userMetadata": "ours 7"}]
 
 
-def test_a_history_that_begins_later_than_the_micro_batch_is_an_error(write: Write) -> None:
-    with pytest.raises(CheckpointError, match=r"stream_progress may or may not have .*--from-sessions"):
-        write(a_commit(9, T + 2), a_commit(8, T + 1))
-
-
-def test_without_a_lock_delta_decides_where_the_history_is_too_short(write: Write) -> None:
-    appends = write(a_commit(9, T + 2), a_commit(8, T + 1), is_exclusive=False)
-    assert appends == [{"userMetadata": "ours 7", "txnAppId": "ours", "txnVersion": "7"}]
+@pytest.mark.parametrize("is_exclusive", [True, False])
+def test_a_history_that_begins_later_than_the_micro_batch_is_an_error(write: Write, *, is_exclusive: bool) -> None:
+    with pytest.raises(CheckpointError, match=r"stream_progress may or may not have .*--from-sessions") as raised:
+        write(a_commit(9, T + 2), a_commit(8, T + 1), is_exclusive=is_exclusive)
+    assert "The checkpoint is lost" in remedy_for([str(raised.value)])
 
 
 def test_without_a_lock_delta_looks_up_a_new_micro_batch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from croniter import croniter
 from croniter.croniter import CroniterError
 
 from sessionization.durations import parse_duration_range
+from sessionization.errors import ConfigurationError
 from tools.bundle.resolve import Resolved
 from tools.bundle.sources import Finding, Sources
 
@@ -88,10 +89,15 @@ def _pace(target: Resolved) -> Iterator[str]:
     job, alert = (target.resources.get(kind, {}).get(key) for kind, key in (("jobs", _STREAM), ("alerts", "backlog")))
     if job is None or alert is None:
         return
-    limit_s = float(alert["evaluation"]["threshold"]["value"]["double_value"])
-    for parameter in job.get("parameters", []):
-        if parameter["name"] in _PACES and 2 * parse_duration_range(parameter["default"]).longest_ms > 1_000 * limit_s:
-            yield f"{parameter['name']} {parameter['default']} is above half of late_events_seconds, {limit_s:g}"
+    limit_s = alert.get("evaluation", {}).get("threshold", {}).get("value", {}).get("double_value")
+    paces = {parameter["name"]: parameter["default"] for parameter in job.get("parameters", [])}
+    for name in _PACES if limit_s is not None else ():
+        try:
+            longest_ms = parse_duration_range(paces[name]).longest_ms
+        except (KeyError, ConfigurationError):  # another check reports it
+            continue
+        if 2 * longest_ms > 1_000 * float(limit_s):
+            yield f"{name} {paces[name]} is above half of late_events_seconds, {float(limit_s):g}"
 
 
 def _dashboard(dashboard: dict[str, Any], own_schema: tuple[Any, Any]) -> Iterator[str]:

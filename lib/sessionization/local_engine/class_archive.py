@@ -73,11 +73,15 @@ def archive_classes(say: Say) -> Iterator[None]:
     if archive_file().is_file() or not os.access(FOLDER, os.W_OK):
         yield
         return
-    with new_archive() as file, _environment(_SUBMIT_OPTIONS, options_to_write(file)):
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(new_archive())
+        stack.enter_context(_environment(_SUBMIT_OPTIONS, options_to_write(file)))
         yield
         say("archiving the classes of Spark, so that the next demo starts faster (once)")
-        if not _end_engine():
-            file.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # a full disk must not fail the demo
+            if not _end_engine():
+                file.unlink(missing_ok=True)
+            stack.close()
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryProgress,
 )
 
+_OFFSETS = ("startOffset", "endOffset", "latestOffset")
 _RATES = dict.fromkeys(("inputRowsPerSecond", "processedRowsPerSecond"), 0.0)
 
 
@@ -45,8 +46,14 @@ class _TextReceiver(JStreamingQueryListener):
 
 
 def parse_report(text: str) -> StreamingQueryProgress:
-    """Parse a report. A rate that the engine omits, after its clock was set back, is 0."""
+    """Parse a report, with offsets as JSON. A rate that the engine omits, after its clock was set back, is 0."""
     report = json.loads(text)
-    return StreamingQueryProgress.fromJson(
-        _RATES | report | {"sources": [_RATES | source for source in report["sources"]]}
-    )
+    sources = [
+        _RATES | source | {name: _as_text(source.get(name)) for name in _OFFSETS} for source in report["sources"]
+    ]
+    return StreamingQueryProgress.fromJson(_RATES | report | {"sources": sources})
+
+
+def _as_text(offset: Any) -> str:
+    """An offset as JSON; Databricks Runtime 18.0 would write it in Python's way."""
+    return offset if isinstance(offset, str) else json.dumps(offset)

@@ -27,14 +27,13 @@ class QueryPace:
 
         Args:
             began_s: when this micro-batch began, on the monotonic clock.
-            newest_age_s: the age of its newest row then. A row older than the time between two micro-batches was not
-                the newest that there was: a bound cut the micro-batch short, and more rows wait.
+            newest_age_s: the age of its newest row. Beyond the longest time between two micro-batches, more rows wait.
         """
         took_s = time.monotonic() - began_s
         shortest_s, longest_s = self._every_s
         every_s = min(max(min(took_s, self._took_before_s) / self._share, shortest_s), longest_s)
         self._took_before_s = took_s
-        if newest_age_s <= every_s:
+        if newest_age_s <= longest_s:
             self._is_over.wait(max(0.0, every_s - took_s))
 
     def end(self) -> None:

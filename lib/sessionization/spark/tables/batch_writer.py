@@ -29,8 +29,8 @@ class BatchWriter:
     def append(self, rows: DataFrame, table: Table, batch_id: int) -> None:
         """Append a micro-batch's rows; a second call for the same table and micro-batch appends nothing.
 
-        Raises `CheckpointError` if only the table's history could tell whether it has the interrupted micro-batch, and
-        that is too short.
+        Raises `CheckpointError` where the table's history does not tell whether it has the interrupted micro-batch.
+        This holds without a lock too: the start before may have had one, and have appended without `txnAppId`.
         """
         name = f"{self.id} {batch_id}"
         if self._has_interrupted(rows.sparkSession, table, batch_id):
@@ -47,7 +47,7 @@ class BatchWriter:
             newest = _newest_batch(commits, self.id)
             oldest = commits[-1]
             is_known = newest >= 0 or _reaches_back_to(oldest, self.interrupted.began_ms)
-            if self.is_exclusive and not is_known:
+            if not is_known:
                 msg = (
                     f"{table.name} may or may not have the rows of micro-batch {batch_id}, which was interrupted: it "
                     f"began at {utc(self.interrupted.began_ms)}, and the table's history begins only at "

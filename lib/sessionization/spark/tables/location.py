@@ -155,8 +155,8 @@ class TableLocation:
             yield False
             return
         with folder_lock.lock_folder(self.warehouse, say, stop, locked_as=folder_lock.STREAM) as is_exclusive:
-            folders = (Path(self._folder(table.name)) for table in TABLES)  # one may be a mount of its own
-            yield is_exclusive and all(map(is_on_local_disk, folders))
+            logs = (Path(self._folder(table.name)) / "_delta_log" for table in TABLES)  # each may be a mount of its own
+            yield is_exclusive and all(map(is_on_local_disk, logs))
 
     def read(self, reader: DataFrameReader | DataStreamReader, table: Table) -> DataFrame:
         """Read a table as a batch (`spark.read`) or as a stream (`spark.readStream`)."""
