@@ -1,7 +1,7 @@
 """An archive of the classes that Spark and Delta load: a JVM starts with about a third less CPU time.
 
-Each Java and each set of jars has an archive of its own, because a JVM ignores that of another. Source: "Class Data
-Sharing" in the JDK's description of the command `java`.
+The file's name says for which Java and jars it is, because a JVM ignores any other. A new archive replaces the old one.
+Source: "Class Data Sharing" in the JDK's description of the command `java`.
 """
 
 import contextlib
@@ -40,9 +40,10 @@ def archive_file() -> Path:
 
 def archive_options() -> str:
     """The JVM's options to use the archive; empty without one, and where the JVM is to write one."""
-    if _WRITE_OPTION in os.environ.get(_SUBMIT_OPTIONS, "") or not archive_file().is_file():
+    archive = archive_file()
+    if _WRITE_OPTION in os.environ.get(_SUBMIT_OPTIONS, "") or not archive.is_file():
         return ""
-    return f'"-XX:SharedArchiveFile={archive_file()}" -Xshare:auto {_SILENT}'
+    return f'"-XX:SharedArchiveFile={archive}" -Xshare:auto {_SILENT}'
 
 
 def options_to_write(archive: Path) -> str:

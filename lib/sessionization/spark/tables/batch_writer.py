@@ -46,8 +46,7 @@ class BatchWriter:
             commits = _commits(self.location, spark, table, None)
             newest = _newest_batch(commits, self.id)
             oldest = commits[-1]
-            is_known = newest >= 0 or _reaches_back_to(oldest, self.interrupted.began_ms)
-            if not is_known:
+            if newest < 0 and not _reaches_back_to(oldest, self.interrupted.began_ms):
                 msg = (
                     f"{table.name} may or may not have the rows of micro-batch {batch_id}, which was interrupted: it "
                     f"began at {utc(self.interrupted.began_ms)}, and the table's history begins only at "

@@ -25,7 +25,7 @@ OWNER_PROPERTY = "sessionization.checkpoint"
 """Table property that names the checkpoint whose queries write the table."""
 
 MAX_COMMITS_READ = 100
-"""How many of the newest commits a look-up in the history of a table reads at first."""
+"""A look-up in a table's history reads this many of its newest commits; an interrupted micro-batch may need all."""
 _APPEND_OPERATIONS = ("WRITE", "STREAMING UPDATE")
 _ONE_TABLE_PER_QUERY = (SESSION_CHANGES, SESSIONS, RAW_EVENTS)
 
