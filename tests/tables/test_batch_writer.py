@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from sessionization.errors import CheckpointError
 from sessionization.spark.checkpoint.spark_logs import InterruptedBatch
@@ -19,6 +19,7 @@ from tests.tables.warehouse import empty_tables
 
 T = 1_763_726_400_000
 ROWS: Any = SimpleNamespace(sparkSession=None)
+LOOKED_UP = {"userMetadata": "ours 7", "txnAppId": "ours", "txnVersion": "7"}
 Write = Callable[..., list[dict[str, str]]]
 
 
@@ -45,7 +46,7 @@ def write(monkeypatch: pytest.MonkeyPatch) -> Write:
 
 
 def test_an_interrupted_micro_batch_is_appended_where_the_newest_one_in_the_table_is_older(write: Write) -> None:
-    assert write(a_commit(9, T + 1), a_commit(8, T - 1, "ours 6")) == [{"userMetadata": "ours 7"}]
+    assert write(a_commit(9, T + 1), a_commit(8, T - 1, "ours 6")) == [LOOKED_UP]
 
 
 def test_an_interrupted_micro_batch_that_the_table_has_is_not_appended_again(write: Write) -> None:
@@ -59,7 +60,7 @@ def test_a_micro_batch_that_the_table_has_is_found_behind_hundreds_of_other_comm
 
 @pytest.mark.parametrize("oldest", [a_commit(8, T), a_commit(0, T + 1)], ids=["before its begin", "whole"])
 def test_a_history_without_the_writer_counts_if_it_covers_the_micro_batch(write: Write, oldest: Row) -> None:
-    assert write(a_commit(9, T + 2, "theirs 7"), oldest) == [{"userMetadata": "ours 7"}]
+    assert write(a_commit(9, T + 2, "theirs 7"), oldest) == [LOOKED_UP]
 
 
 @pytest.mark.parametrize("is_exclusive", [True, False])
@@ -80,6 +81,11 @@ def test_a_new_micro_batch_is_not_looked_up(write: Write) -> None:
     assert write(batch_id=8) == [{"userMetadata": "ours 8"}]  # without any commit the look-up would fail
 
 
+def a_row(spark: SparkSession) -> DataFrame:
+    values = {"query": "archive", "batch_id": 0, "rows_in": 1, "processed_at": datetime.fromtimestamp(T / 1_000, UTC)}
+    return spark.createDataFrame([tuple(map(values.get, STREAM_PROGRESS.column_names))], STREAM_PROGRESS.schema)
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize("is_exclusive", [True, False])
 def test_a_real_table_takes_a_repeated_micro_batch_once(
@@ -88,9 +94,7 @@ def test_a_real_table_takes_a_repeated_micro_batch_once(
     location = TableLocation(tmp_path_factory.mktemp("warehouse"))
     empty_tables(spark, location, owner="ours")
     first = BatchWriter(location, "ours", is_exclusive=is_exclusive)
-    values = {"query": "archive", "batch_id": 0, "rows_in": 1, "processed_at": datetime.fromtimestamp(T / 1_000, UTC)}
-    row = tuple(values.get(name) for name in STREAM_PROGRESS.column_names)
-    rows = spark.createDataFrame([row], STREAM_PROGRESS.schema)
+    rows = a_row(spark)
     for batch_id in (0, 1):
         first.append(rows, STREAM_PROGRESS, batch_id)
     location.delta_table(spark, STREAM_PROGRESS).optimize().executeCompaction()
@@ -100,3 +104,19 @@ def test_a_real_table_takes_a_repeated_micro_batch_once(
     for batch_id in (1, 2):
         restarted.append(rows, STREAM_PROGRESS, batch_id)
     assert location.read(spark.read, STREAM_PROGRESS).count() == 3
+
+
+@pytest.mark.spark
+def test_a_driver_that_hung_without_a_lock_does_not_append_what_the_next_one_has_repeated(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    location = TableLocation(tmp_path_factory.mktemp("warehouse"))
+    empty_tables(spark, location, owner="ours")
+    rows = a_row(spark)
+    hung = BatchWriter(location, "ours")
+    hung.append(rows, STREAM_PROGRESS, 0)
+    BatchWriter(location, "ours", is_exclusive=True, interrupted=InterruptedBatch(1, T)).append(
+        rows, STREAM_PROGRESS, 1
+    )
+    hung.append(rows, STREAM_PROGRESS, 1)
+    assert location.read(spark.read, STREAM_PROGRESS).count() == 2

@@ -16,8 +16,9 @@ class BatchWriter:
     """Appends the micro-batches of one query.
 
     Each commit names its writer and micro-batch. The `interrupted` micro-batch may be in a table already: it is looked
-    up in the table's history. Any other is new, as long as a lock excludes every other driver. Without such a lock
-    Delta looks up every micro-batch (`txnAppId`), and rebuilds the state of the table's log for that each time.
+    up in the table's history, and by Delta (`txnAppId`): the start before may have had no lock, and its driver may
+    still run. Any other is new, as long as a lock excludes every other driver. Without such a lock Delta looks up
+    every micro-batch, and rebuilds the state of the table's log for that each time.
     """
 
     location: TableLocation
@@ -33,23 +34,23 @@ class BatchWriter:
         This holds without a lock too: the start before may have had one, and have appended without `txnAppId`.
         """
         name = f"{self.id} {batch_id}"
-        if self._has_interrupted(rows.sparkSession, table, batch_id):
+        interrupted = self.interrupted if self.interrupted and batch_id <= self.interrupted.batch_id else None
+        if interrupted is not None and self._has(interrupted, rows.sparkSession, table, batch_id):
             return
-        look_up = {} if self.is_exclusive else {"txnAppId": self.id, "txnVersion": str(batch_id)}
+        is_new = self.is_exclusive and interrupted is None
+        look_up = {} if is_new else {"txnAppId": self.id, "txnVersion": str(batch_id)}
         self.location.append(rows, table, userMetadata=name, **look_up)
 
-    def _has_interrupted(self, spark: SparkSession, table: Table, batch_id: int) -> bool:
-        if self.interrupted is None or batch_id > self.interrupted.batch_id:
-            return False
+    def _has(self, interrupted: InterruptedBatch, spark: SparkSession, table: Table, batch_id: int) -> bool:
         newest = newest_appended_batch(self.location, spark, table, self.id)
         if newest < 0:  # none of the newest commits
             commits = _commits(self.location, spark, table, None)
             newest = _newest_batch(commits, self.id)
             oldest = commits[-1]
-            if newest < 0 and not _reaches_back_to(oldest, self.interrupted.began_ms):
+            if newest < 0 and not _reaches_back_to(oldest, interrupted.began_ms):
                 msg = (
                     f"{table.name} may or may not have the rows of micro-batch {batch_id}, which was interrupted: it "
-                    f"began at {utc(self.interrupted.began_ms)}, and the table's history begins only at "
+                    f"began at {utc(interrupted.began_ms)}, and the table's history begins only at "
                     f"{utc(_written_ms(oldest))}: give a new --checkpoints folder, with --from-sessions"
                 )
                 raise CheckpointError(msg)
