@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 _MOUNTS = Path("/proc/self/mountinfo")
-_ESCAPED_BYTE = re.compile(rb"\\([0-7]{3})")
-_OF_ONE_MACHINE = {"btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"}
+_MOUNT_ID = re.compile(rb"^mnt_id:\s*(\d+)$", re.MULTILINE)
+_OF_ONE_MACHINE = {b"btrfs", b"ext2", b"ext3", b"ext4", b"f2fs", b"overlay", b"tmpfs", b"xfs", b"zfs"}
 
 
 def write_atomically(file: Path, text: str) -> None:
@@ -43,24 +43,24 @@ def is_reachable_folder(path: Path) -> bool:
 def is_on_local_disk(folder: Path) -> bool:
     """Whether a folder is on a file system of this machine alone; false if that is not known (other than Linux).
 
-    Source: proc_pid_mountinfo(5).
+    A folder that does not exist is where its nearest parent is. Source: proc_pid_fdinfo(5), proc_pid_mountinfo(5).
     """
-    resolved = folder.resolve()
-    found: list[tuple[int, str]] = []
     try:
-        mounts = _MOUNTS.read_bytes().removesuffix(b"\n").split(b"\n")
+        existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        mount_id = _mount_id(existing)
+        mounts = _MOUNTS.read_bytes().split(b"\n")
     except OSError:
         return False
-    for mount in mounts:
-        fields, _, source = mount.partition(b" - ")
-        mount_point = Path(os.fsdecode(_ESCAPED_BYTE.sub(_unescape, fields.split(b" ")[4])))
-        if resolved.is_relative_to(mount_point):
-            found.append((len(mount_point.parts), source.split(b" ")[0].decode()))
-    if not found:
-        return False
-    deepest, newest = max(reversed(found), key=lambda mount: mount[0]), found[-1]  # the newest may cover the deepest
-    return deepest[1] in _OF_ONE_MACHINE and newest[1] in _OF_ONE_MACHINE
+    parts = (mount.partition(b" - ") for mount in mounts)
+    kinds = (kind.split(b" ")[0] for mount, _, kind in parts if mount.split(b" ")[0] == mount_id)
+    return next(kinds, b"") in _OF_ONE_MACHINE
 
 
-def _unescape(byte: re.Match[bytes]) -> bytes:
-    return bytes([int(byte[1], base=8)])
+def _mount_id(folder: Path) -> bytes:
+    """The id of the mount that a folder is on; empty where the system does not tell."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        found = _MOUNT_ID.search(Path(f"/proc/self/fdinfo/{descriptor}").read_bytes())
+    finally:
+        os.close(descriptor)
+    return found[1] if found else b""

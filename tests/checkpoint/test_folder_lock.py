@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -117,38 +118,23 @@ def test_a_folder_of_a_volume_is_created_and_not_locked(tmp_path: Path, monkeypa
         assert list(folder.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("folder", "is_local"),
-    [
-        ("/data/a", True),
-        ("/data/with space/a", False),
-        ("/home/user", False),
-        ("/", True),
-        ("/mnt/spéléo/a", False),
-        (os.fsdecode(b"/mnt/caf\xe9/a"), False),
-        ("/mnt/one\u2028line/a", False),
-        ("/covered/a", False),
-        ("/cache", True),
-    ],
-)
+@pytest.mark.parametrize(("kind", "is_local"), [("ext4", True), ("tmpfs", True), ("nfs4", False), ("fuse.s3fs", False)])
 def test_only_file_systems_of_one_machine_count_as_a_local_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, *, is_local: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, *, is_local: bool
 ) -> None:
     mounts = tmp_path / "mountinfo"
-    mounts.write_bytes(
-        b"27 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n"
-        b"30 27 0:40 / /home rw shared:1 - nfs4 server:/home rw\n"
-        b"31 27 0:41 / /data/with\\040space rw - fuse.s3fs s3fs rw\n"
-        b"32 27 0:42 / /mnt/sp\xc3\xa9l\xc3\xa9o rw - nfs4 server:/mnt rw\n"
-        b"33 27 0:43 / /mnt/caf\xe9 rw - nfs4 server:/mnt rw\n"
-        b"35 27 254:1 / /covered/a rw - ext4 /dev/vdb rw\n"
-        b"36 27 0:45 / /covered rw - nfs4 server:/covered rw\n"
-        b"37 27 0:46 / /cache rw - nfs4 server:/cache rw\n"
-        b"38 37 254:2 / /cache rw - ext4 /dev/vdc rw\n"
-        b"34 27 0:44 / /mnt/one\xe2\x80\xa8line rw - nfs4 server:/mnt rw\n"
-    )
+    mounts.write_bytes(re.sub(rb" - \S+ ", f" - {kind} ".encode(), files._MOUNTS.read_bytes()))
     monkeypatch.setattr(files, "_MOUNTS", mounts)
-    assert files.is_on_local_disk(Path(folder)) is is_local
+    assert files.is_on_local_disk(tmp_path) is is_local
+    assert files.is_on_local_disk(tmp_path / "new" / "folder") is is_local
+
+
+@pytest.mark.skipif(not Path("/proc/self/mountinfo").exists(), reason="no Linux")
+def test_each_mount_has_a_kind_of_its_own() -> None:
+    kinds = {fields[4]: fields[-3] for fields in map(str.split, Path("/proc/self/mountinfo").read_text().splitlines())}
+    found = {mount: files.is_on_local_disk(Path(mount)) for mount in kinds if Path(mount).is_dir()}
+    assert found["/proc"] is False
+    assert found == {mount: kinds[mount].encode() in files._OF_ONE_MACHINE for mount in found}
 
 
 def test_where_the_mounts_are_not_known_no_disk_counts_as_local(monkeypatch: pytest.MonkeyPatch) -> None:
