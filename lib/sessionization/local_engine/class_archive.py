@@ -1,6 +1,7 @@
 """An archive of the classes that Spark and Delta load: a JVM starts with about a third less CPU time.
 
-The file's name says for which Java and jars it is, because a JVM ignores any other. A new archive replaces the old one.
+A JVM ignores an archive that another Java made, or for other jars, so the file's name says which Java and jars it is
+for. A new archive replaces all others.
 Source: "Class Data Sharing" in the JDK's description of the command `java`.
 """
 
@@ -8,20 +9,20 @@ import contextlib
 import hashlib
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import pyspark
 from pyspark import SparkContext
-from pyspark import __version__ as spark_version
 
+from sessionization.local_engine import FOLDER
+from sessionization.local_engine.jars import jar_paths
 from sessionization.local_engine.java import java_home
 from sessionization.say import Say
 
-FOLDER = Path(sys.prefix) / "share" / "sessionization"
+_SPARK_JARS = Path(pyspark.__file__).parent / "jars"
 _SUBMIT_OPTIONS = "SPARK_SUBMIT_OPTS"
 _WRITE_OPTION = "-XX:ArchiveClassesAtExit="
 _SILENT = "-Xlog:disable -Xlog:all=error:stderr"
@@ -31,11 +32,12 @@ _WRITTEN_WITHIN_S = 120
 
 def archive_file() -> Path:
     """The file of the archive for this Java and these jars, which may be missing."""
-    release = java_home() / "release"
-    java = release.read_text(encoding="utf-8") if release.is_file() else ""
-    jars = (files("sessionization.local_engine") / "jars.lock").read_text(encoding="utf-8")
-    parts = "\n".join((spark_version, jars, str(java_home()), java))
-    return FOLDER / f"classes-{hashlib.sha256(parts.encode()).hexdigest()[:16]}.jsa"
+    home, digest = java_home(), hashlib.sha256()
+    for file in (home / "release", home / "bin" / "java"):
+        digest.update(file.read_bytes() if file.is_file() else b"")
+    for jar in (*sorted(_SPARK_JARS.glob("*.jar")), *jar_paths("spark")):
+        digest.update(f"{jar} {jar.stat().st_size} {jar.stat().st_mtime_ns}\n".encode())
+    return FOLDER / f"classes-{digest.hexdigest()[:16]}.jsa"
 
 
 def archive_options() -> str:
@@ -53,16 +55,24 @@ def options_to_write(archive: Path) -> str:
 
 @contextlib.contextmanager
 def new_archive() -> Iterator[Path]:
-    """Yield a file for a JVM to write an archive to. If the body leaves the file, it replaces all earlier archives."""
+    """Yield a file for a JVM to write an archive to. If the body leaves the file, it replaces all earlier archives.
+
+    A full disk leaves no archive, and is no error.
+    """
     with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
         file = Path(folder) / archive_file().name
         yield file
-        if file.is_file():
-            with file.open("rb") as written:
-                os.fsync(written.fileno())
-            for earlier in FOLDER.glob("classes*.jsa"):
-                earlier.unlink(missing_ok=True)
-            file.replace(archive_file())
+        with contextlib.suppress(OSError):
+            if file.is_file():
+                _publish(file)
+
+
+def _publish(file: Path) -> None:
+    with file.open("rb") as written:
+        os.fsync(written.fileno())
+    for earlier in FOLDER.glob("classes*.jsa"):
+        earlier.unlink(missing_ok=True)
+    file.replace(archive_file())
 
 
 @contextlib.contextmanager
@@ -74,19 +84,15 @@ def archive_classes(say: Say) -> Iterator[None]:
     if archive_file().is_file() or not os.access(FOLDER, os.W_OK):
         yield
         return
-    with contextlib.ExitStack() as stack:
-        file = stack.enter_context(new_archive())
-        stack.enter_context(_environment(_SUBMIT_OPTIONS, options_to_write(file)))
+    with new_archive() as file, _added_to_environment(_SUBMIT_OPTIONS, options_to_write(file)):
         yield
-        say("archiving the classes of Spark, so that the next demo starts faster (once)")
-        with contextlib.suppress(OSError):  # a full disk must not fail the demo
-            if not _end_engine():
-                file.unlink(missing_ok=True)
-            stack.close()
+        say("archiving the classes of Spark, so that the next demo starts faster")
+        if not _end_engine():
+            file.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
-def _environment(name: str, added: str) -> Iterator[None]:
+def _added_to_environment(name: str, added: str) -> Iterator[None]:
     """Add words to a variable of the environment while the body runs."""
     before = os.environ.get(name)
     os.environ[name] = f"{before or ''} {added}"
