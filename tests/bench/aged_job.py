@@ -23,9 +23,9 @@ from pyspark.sql import functions as F
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, STREAM_PROGRESS, Table
 from tests.bench.age import Stand, filled_stands, measure, stand_parser
-from tests.bench.jobs import SIMULATE, run_timed, say
+from tests.bench.jobs import run_timed, say
 from tests.bench.scenario import LONG_LIVED
-from tests.whole_job.job import ROOT, Job, command, environment
+from tests.whole_job.job import ROOT, SIMULATE, Job, command, environment
 from tools.bundle.dashboards import dataset_sql
 
 CHANGE_DAYS, HEARTBEAT_DAYS, MESSAGE_DAYS = 401, 8, 31

@@ -15,10 +15,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.bench.jobs import SIMULATE, say
+from tests.bench.jobs import say
 from tests.bench.scenario import Delays
 from tests.whole_job.delta import read_table
-from tests.whole_job.job import ROOT, Job, command, environment
+from tests.whole_job.job import ROOT, SIMULATE, Job, command, environment
 
 _DELAYS = {
     "event to session_changes": ("sessionize", "latency", "rows_in"),
@@ -71,12 +71,10 @@ def _report(rows: list[dict[str, Any]], options: argparse.Namespace) -> None:
     rows = [row for row in rows if first <= row["processed_ms"] <= last]
     for name, (query, delay, weight) in _DELAYS.items():
         of_query = [row for row in rows if row["query"] == query and row[weight] and row[f"{delay}_p50_ms"] is not None]
-        if of_query:
-            by_p50, by_p99 = (
-                Delays.of((row[f"{delay}_{share}_ms"], row[weight]) for row in of_query) for share in ("p50", "p99")
-            )
-            assert by_p50 is not None
-            assert by_p99 is not None
+        by_p50, by_p99 = (
+            Delays.of((row[f"{delay}_{share}_ms"], row[weight]) for row in of_query) for share in ("p50", "p99")
+        )
+        if by_p50 and by_p99:
             say(f"  {name}: p50 {by_p50.p50_ms:,} ms, p99 {by_p99.p99_ms:,} ms")
     for query in ("sessionize", "archive", "rollup"):
         took = [row["batch_ms"] for row in rows if row["query"] == query and row["rows_in"]]

@@ -14,7 +14,6 @@ from tests.bench.scenario import LONG_LIVED
 from tests.whole_job.delta import read_table
 from tests.whole_job.job import ROOT, Job, environment
 
-SIMULATE = ROOT / "jobs" / "simulate.py"
 _RUN_FOR_S = 75
 CATCH_UP_S = 1_200
 _SHOWN_LINES = 8

@@ -21,11 +21,10 @@ from sessionization.local.broker import Broker
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.streams import STREAMS
 from tests.bench import aged_tables
-from tests.bench.jobs import SIMULATE
 from tests.bench.scenario import LONG_LIVED
 from tests.whole_job.accounts import unaccounted
 from tests.whole_job.delta import live_files
-from tests.whole_job.job import Job, command, environment, processes_of_session
+from tests.whole_job.job import SIMULATE, Job, command, environment, processes_of_session
 from tests.whole_job.oracle import COLUMNS, build_oracle
 from tests.whole_job.tables import Tables, differences, read_tables
 from tests.whole_job.topics import Topics

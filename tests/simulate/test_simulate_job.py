@@ -11,12 +11,11 @@ import pytest
 
 from sessionization.errors import ConfigurationError
 from tests.simulate.simulated import contents, play
-
-ROOT = Path(__file__).parents[2]
+from tests.whole_job.job import ROOT, SIMULATE
 
 
 def command(*options: str) -> list[str]:
-    return [sys.executable, str(ROOT / "jobs" / "simulate.py"), *options]
+    return [sys.executable, str(SIMULATE), *options]
 
 
 def environment() -> dict[str, str]:

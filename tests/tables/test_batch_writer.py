@@ -65,7 +65,7 @@ def test_a_history_without_the_writer_counts_if_it_covers_the_micro_batch(write:
 
 @pytest.mark.parametrize("is_exclusive", [True, False])
 def test_a_history_that_begins_later_than_the_micro_batch_is_an_error(write: Write, *, is_exclusive: bool) -> None:
-    with pytest.raises(CheckpointError, match=r"stream_progress may or may not have .*--from-sessions") as raised:
+    with pytest.raises(CheckpointError, match="stream_progress may or may not have") as raised:
         write(a_commit(9, T + 2), a_commit(8, T + 1), is_exclusive=is_exclusive)
     assert "The checkpoint is lost" in remedy_for([str(raised.value)])
 

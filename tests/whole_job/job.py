@@ -16,6 +16,7 @@ from tests.whole_job.topics import Topics
 
 ROOT = Path(__file__).parents[2]
 ENTRY = ROOT / "jobs" / "sessionize.py"
+SIMULATE = ROOT / "jobs" / "simulate.py"
 _POLL_S = 0.005
 _LONGEST_S = 300
 _STOP_S = 60

@@ -18,7 +18,7 @@ from sessionization.local.broker import Broker
 from sessionization.streams import STREAMS
 from tests.whole_job import checkpoints
 from tests.whole_job.accounts import unaccounted
-from tests.whole_job.job import ROOT, Job
+from tests.whole_job.job import ROOT, SIMULATE, Job
 from tests.whole_job.oracle import Oracle, build_oracle
 from tests.whole_job.state import entries_and_timers
 from tests.whole_job.tables import Tables, differences, read_tables
@@ -91,7 +91,7 @@ def run(request: pytest.FixtureRequest, broker: Broker, tmp_path_factory: pytest
 def simulator(broker: Broker) -> Iterator[subprocess.Popen[bytes]]:
     """Run the simulator in the background until the body ends."""
     options = ("--sink=kafka", f"--bootstrap-servers={broker.bootstrap_servers}", *EVENING)
-    command = [sys.executable, str(ROOT / "jobs" / "simulate.py"), *options]
+    command = [sys.executable, str(SIMULATE), *options]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "lib")}
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE) as process:
         try:

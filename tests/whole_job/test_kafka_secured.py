@@ -14,7 +14,7 @@ from confluent_kafka.cimpl import TopicPartition
 
 from sessionization.local.broker import Broker
 from sessionization.streams import STREAMS
-from tests.whole_job.job import ROOT, run_to_end
+from tests.whole_job.job import ROOT, SIMULATE, run_to_end
 from tests.whole_job.tables import read_tables
 
 pytestmark = [pytest.mark.job, pytest.mark.long]
@@ -44,7 +44,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         admin = AdminClient(servers | CLIENT_OPTIONS | {"sasl.password": PASSWORD})
         for created in admin.create_topics([NewTopic(topic, 1, replication_factor=1) for topic in STREAMS]).values():
             created.result(30)
-        simulator = [sys.executable, str(ROOT / "jobs" / "simulate.py"), "--sink=kafka"]
+        simulator = [sys.executable, str(SIMULATE), "--sink=kafka"]
         evening = ["--live=20", "--rate=20", "--dirt=0", "--duration=15s"]
         variables = {"PYTHONPATH": str(ROOT / "lib"), "STUDIO_PASSWORD": PASSWORD}
         subprocess.run(

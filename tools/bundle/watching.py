@@ -78,18 +78,25 @@ def _alert(alert: dict[str, Any], own_schema: tuple[Any, Any]) -> Iterator[str]:
     yield from interval_mistakes("quartz_cron_schedule", alert.get("schedule", {}), ALERT_S)
 
 
+def _threshold_value(alert: dict[str, Any]) -> Any:
+    return alert.get("evaluation", {}).get("threshold", {}).get("value", {}).get("double_value")
+
+
 def _threshold(key: str, unresolved: dict[str, Any]) -> Iterator[str]:
-    threshold = unresolved.get("evaluation", {}).get("threshold", {}).get("value", {}).get("double_value")
+    threshold = _threshold_value(unresolved)
     if threshold != _THRESHOLDS.get(key):
         yield f"threshold {threshold} must be {_THRESHOLDS.get(key, 'named in tools/bundle/watching.py')}"
 
 
 def _pace(target: Resolved) -> Iterator[str]:
-    """A query that rests as long as it may must not make the alert `backlog` go off."""
+    """A query that rests as long as it may must not make the alert `backlog` go off.
+
+    An event waits for the rest, and then for the micro-batch, which may take as long.
+    """
     job, alert = (target.resources.get(kind, {}).get(key) for kind, key in (("jobs", _STREAM), ("alerts", "backlog")))
     if job is None or alert is None:
         return
-    limit_s = alert.get("evaluation", {}).get("threshold", {}).get("value", {}).get("double_value")
+    limit_s = _threshold_value(alert)
     paces = {parameter["name"]: parameter["default"] for parameter in job.get("parameters", [])}
     for name in _PACES if limit_s is not None else ():
         try:

@@ -110,8 +110,8 @@ class SessionizeSettings(BaseModel):
     )
     archive_every: PaceRange = Field(
         DurationRange(5_000, 30_000),
-        description="the time from one micro-batch of the archive query to the next, from the shortest to the longest: "
-        "ten times what a micro-batch takes, so that it uses a tenth of the time; one duration is a fixed time",
+        description="the time from one micro-batch of the archive query to the next, shortest and longest; "
+        "between them it is ten times what a micro-batch takes: a tenth of the time; one duration is a fixed time",
     )
     rollup_every: PaceRange = Field(
         DurationRange(2_000, 30_000),

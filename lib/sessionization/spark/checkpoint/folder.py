@@ -66,7 +66,7 @@ class Checkpoint(StoredLayout):
         """Check that the checkpoint knows the newest micro-batch that the tables hold (`written`, by query).
 
         Raises `CheckpointError` otherwise: the queries would use the tables' batch numbers again, and their rows
-        would be dropped as repeats, or be there twice. The rollup is exempt, because its MERGE accepts repeats.
+        would be lost or doubled. The rollup is exempt, because its MERGE accepts repeats.
         """
         for query, known in self.newest_started_batches().items():
             batch_id = written.get(query, -1)

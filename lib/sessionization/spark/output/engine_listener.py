@@ -1,12 +1,13 @@
 """The base of listeners for the engine's reports on micro-batches."""
 
 import json
-from types import SimpleNamespace
+from functools import cached_property
 from typing import Any
 
 from pyspark import SparkContext
 from pyspark.sql.streaming.listener import (
     JStreamingQueryListener,
+    QueryProgressEvent,
     QueryStartedEvent,
     QueryTerminatedEvent,
     StreamingQueryListener,
@@ -30,19 +31,16 @@ class EngineListener(StreamingQueryListener):
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         """Do nothing: the job itself reports it."""
 
-    @property
+    @cached_property
     def _jlistener(self) -> Any:
         """What PySpark registers in the JVM. PySpark offers no public way to get the text."""
-        if not hasattr(self, "_jlistenerobj"):
-            jvm: Any = SparkContext._jvm  # noqa: SLF001 - as PySpark's own property
-            self._jlistenerobj = jvm.PythonStreamingQueryListenerWrapper(_TextReceiver(self))
-        return self._jlistenerobj
+        jvm: Any = SparkContext._jvm  # noqa: SLF001 - as PySpark's own property
+        return jvm.PythonStreamingQueryListenerWrapper(_TextReceiver(self))
 
 
 class _TextReceiver(JStreamingQueryListener):
     def onQueryProgress(self, jevent: Any) -> None:  # noqa: N802 - Spark's name
-        event: Any = SimpleNamespace(progress=parse_report(jevent.progress().json()))
-        self.pylistener.onQueryProgress(event)
+        self.pylistener.onQueryProgress(QueryProgressEvent(parse_report(jevent.progress().json())))
 
 
 def parse_report(text: str) -> StreamingQueryProgress:

@@ -51,7 +51,7 @@ class BatchWriter:
                 msg = (
                     f"{table.name} may or may not have the rows of micro-batch {batch_id}, which was interrupted: it "
                     f"began at {utc(interrupted.began_ms)}, and the table's history begins only at "
-                    f"{utc(_written_ms(oldest))}: give a new --checkpoints folder, with --from-sessions"
+                    f"{utc(_written_ms(oldest))}"
                 )
                 raise CheckpointError(msg)
         return newest >= batch_id
