@@ -25,7 +25,10 @@ from sessionization.local.broker import Broker
 from sessionization.local_engine.class_archive import archive_classes
 from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS
 from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.checkpoint.folder import SESSIONIZE
+from sessionization.spark.output.progress import BatchProgress
 from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import SESSION_CHANGES
 from sessionization.spark.tables.views import create_views
 from sessionization.streams import STREAMS
 
@@ -33,11 +36,12 @@ SECONDS = 60
 _SHOWN_CHANGES = 10
 _REFRESH_S = 2.0
 
-LATEST_CHANGES = f"""
+_LATEST_CHANGES = """
 SELECT date_format(processed_at, 'HH:mm:ss') AS at, platform, device_id, session_id, change, end_reason, beat,
        cast(duration_ms / 1000 AS int) AS seconds
-FROM session_changes WHERE change_date >= current_date() - 1
-ORDER BY processed_at DESC, change DESC LIMIT {_SHOWN_CHANGES}
+FROM {session_changes}
+WHERE change_date >= current_date() - 1 AND processed_at >= current_timestamp() - INTERVAL 5 MINUTES
+ORDER BY processed_at DESC, change DESC LIMIT {shown}
 """
 
 QUERIES = (
@@ -65,6 +69,14 @@ class DemoView:
     totals: RunningTotals = field(default_factory=RunningTotals)
     notes: deque[str] = field(default_factory=lambda: deque(maxlen=3))
     latest: list[Row] = field(default_factory=list)
+    is_behind: threading.Event = field(default_factory=threading.Event)
+    """Set when there are changes that `latest` may lack."""
+
+    def add(self, progress: BatchProgress) -> None:
+        """Count a micro-batch."""
+        self.totals.add(progress)
+        if progress.query == SESSIONIZE:
+            self.is_behind.set()
 
     def __rich__(self) -> Group:
         totals, last = self.totals.snapshot()
@@ -135,29 +147,35 @@ def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[s
             console.print(line, markup=False)
 
     def started(spark: SparkSession, location: TableLocation) -> None:
-        create_views(spark, location)
-        running.set()
-        threading.Thread(target=_refresh, args=(spark, view, running), daemon=True).start()
+        if console.is_terminal:
+            running.set()
+            query = _LATEST_CHANGES.format(
+                session_changes=location.sql_name(SESSION_CHANGES.name), shown=_SHOWN_CHANGES
+            )
+            threading.Thread(target=_refresh, args=(spark, query, view, running), daemon=True).start()
 
-    def stopped(spark: SparkSession, _location: TableLocation) -> None:
+    def stopped(spark: SparkSession, location: TableLocation) -> None:
         running.clear()
+        create_views(spark, location)
         answers.extend((question, query, _rows(spark.sql(query))) for question, query in QUERIES)
 
     evening = ("--live", "300", "--rate", "20", "--duration", f"{SECONDS + 30}s", "--dirt", "0.1")
     simulation = subprocess.Popen([sys.executable, *simulator, *evening], stderr=subprocess.DEVNULL)
     try:
         with Live(view, console=console, refresh_per_second=4, transient=True):
-            summary = run(settings, stop, JobCallbacks(say, (view.totals.add,), started, stopped))
+            summary = run(settings, stop, JobCallbacks(say, (view.add,), started, stopped))
     finally:
         simulation.terminate()
         simulation.wait()
     _show(console, settings, summary, answers)
 
 
-def _refresh(spark: SparkSession, view: DemoView, running: threading.Event) -> None:
+def _refresh(spark: SparkSession, query: str, view: DemoView, running: threading.Event) -> None:
+    """Show the newest changes after each micro-batch, because a query takes seconds of the job's cores."""
     while running.is_set():
-        view.latest = _rows(spark.sql(LATEST_CHANGES))
-        threading.Event().wait(_REFRESH_S)
+        if view.is_behind.wait(_REFRESH_S):
+            view.is_behind.clear()
+            view.latest = _rows(spark.sql(query))
 
 
 def _rows(frame: DataFrame) -> list[Row]:
