@@ -20,7 +20,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
 
     os.environ.setdefault("JAVA_TOOL_OPTIONS", SHORT_LIVED_JVM_OPTIONS)
     conf = {"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2"}
-    session = local_session(tmp_path_factory.mktemp("spark") / "engine.log", session_module.STREAM_CONF | conf)
+    session = local_session(tmp_path_factory.mktemp("spark") / "engine.log", session_module.OPEN_SOURCE_CONF | conf)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(session_module, "spark_session", lambda _log: session)
         yield session

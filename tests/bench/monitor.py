@@ -22,7 +22,7 @@ from sessionization.monitor.metrics import Metrics
 from sessionization.monitor.record_consumer import RecordConsumer
 from sessionization.spark import pipeline
 from sessionization.spark.checkpoint.state_layout import StateLayout
-from sessionization.spark.engine.session import STREAM_CONF
+from sessionization.spark.engine.session import OPEN_SOURCE_CONF
 from sessionization.spark.input.ticks import tick_stream
 from sessionization.spark.output.progress import BatchProgress, Percentiles
 from tests.bench import load, processes
@@ -45,7 +45,7 @@ def main() -> int:
     extra_ms = []
     with tempfile.TemporaryDirectory(prefix="monitor-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        spark = local_session(folder / "engine.log", STREAM_CONF)
+        spark = local_session(folder / "engine.log", OPEN_SOURCE_CONF)
         for round_ in range(options.rounds + 1):
             without, watched = (
                 _cpu_ms(spark, folder / f"{round_}-{is_watched}", options.micro_batches, is_watched=is_watched)

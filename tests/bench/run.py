@@ -30,7 +30,7 @@ from sessionization.local_engine.jars import jar_paths
 from sessionization.local_engine.local_session import local_session
 from sessionization.spark import pipeline
 from sessionization.spark.checkpoint.state_layout import StateLayout
-from sessionization.spark.engine.session import STREAM_CONF
+from sessionization.spark.engine.session import OPEN_SOURCE_CONF
 from sessionization.spark.input.ticks import tick_stream
 from sessionization.spark.output.progress import BatchProgress
 from sessionization.spark.output.sinks import ChangesSink, SinkContext, StateSize
@@ -182,7 +182,7 @@ def _session(scenario: Scenario, folder: Path, conf: dict[str, str]) -> SparkSes
     }
     options = " ".join(f"--conf {name}={value}" for name, value in settings.items())
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"{options} pyspark-shell"
-    return local_session(folder / "engine.log", STREAM_CONF | conf)
+    return local_session(folder / "engine.log", OPEN_SOURCE_CONF | conf)
 
 
 def _compiled(classes: Path) -> Path:

@@ -1,10 +1,11 @@
-"""The Spark session of a cluster: the job sets what it can, and every other setting must have the right value."""
+"""The session of a caller: the job sets what it can, and every other setting must have the right value."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 from py4j.protocol import Py4JNetworkError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -12,17 +13,18 @@ from sessionization.errors import ConfigurationError
 from sessionization.spark.engine import session
 from sessionization.spark.engine.session import (
     CLUSTER_CONF,
+    OPEN_SOURCE_CONF,
     STREAM_CONF,
     job_session,
     spark_session,
     use_scheduler_pool,
 )
 
-READ_ONLY = "spark.scheduler.mode"
+READ_ONLY, EXTENSIONS = "spark.scheduler.mode", "spark.sql.extensions"
 
 
 class Conf:
-    """The settings of a cluster; `READ_ONLY` cannot change while the cluster runs."""
+    """The settings of a session; `READ_ONLY` and `EXTENSIONS` cannot change while it runs."""
 
     def __init__(self, **values: str) -> None:
         self.values = values
@@ -31,7 +33,7 @@ class Conf:
         return self.values.get(name, default)
 
     def set(self, name: str, value: str) -> None:
-        if name == READ_ONLY:
+        if name in {READ_ONLY, EXTENSIONS}:
             msg = "CANNOT_MODIFY_CONFIG"
             raise PySparkException(msg)
         self.values[name] = value
@@ -66,14 +68,37 @@ def test_a_cluster_with_the_settings_of_the_bundle_is_accepted(conf: Conf) -> No
     assert CLUSTER_CONF.items() > STREAM_CONF.items()
 
 
-@pytest.mark.parametrize(("found", "problem"), [({}, "does not set it"), ({READ_ONLY: "FIFO"}, "has it as FIFO")])
+@pytest.mark.parametrize(("found", "problem"), [({}, "is not set"), ({READ_ONLY: "FIFO"}, "is set to FIFO")])
 def test_a_wrong_setting_that_a_running_cluster_cannot_change_is_an_error(
     conf: Conf, found: dict[str, str], problem: str
 ) -> None:
     conf.values.update(found)
     with pytest.raises(
-        ConfigurationError, match=f"must have {READ_ONLY}=FAIR but {problem}.*bundles/sessionize.job.yml"
+        ConfigurationError, match=f"lacks settings .*: {READ_ONLY}=FAIR {problem}: .*bundles/sessionize.job.yml"
     ):
+        spark_session(Path("unused"))
+
+
+@pytest.fixture
+def callers_conf(monkeypatch: pytest.MonkeyPatch) -> Conf:
+    """The settings of a session that a notebook has made, elsewhere than on Databricks."""
+    conf = Conf(**{"spark.master": "spark://theirs:7077", READ_ONLY: "FAIR"})
+    monkeypatch.setattr(SparkContext, "_active_spark_context", object())
+    monkeypatch.setattr(SparkSession, "builder", Cluster(conf))
+    return conf
+
+
+def test_a_callers_session_keeps_its_settings_and_gets_those_of_the_job(callers_conf: Conf) -> None:
+    callers_conf.values[EXTENSIONS] = f"theirs,{OPEN_SOURCE_CONF[EXTENSIONS]}"
+    theirs = dict(callers_conf.values)
+    assert spark_session(Path("unused")).conf is callers_conf
+    assert callers_conf.values == OPEN_SOURCE_CONF | theirs
+
+
+def test_every_setting_that_a_callers_session_lacks_is_named(callers_conf: Conf) -> None:
+    callers_conf.values[READ_ONLY] = "FIFO"
+    message = f"{READ_ONLY}=FAIR is set to FIFO; {EXTENSIONS}=io.delta.* is not set: .*--conf NAME=VALUE"
+    with pytest.raises(ConfigurationError, match=message):
         spark_session(Path("unused"))
 
 

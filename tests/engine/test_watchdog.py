@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -16,7 +15,7 @@ from pyspark import SparkContext
 
 from sessionization.spark.engine import watchdog
 
-LOG = Path("engine.log")
+LOG = "engine.log"
 DEADLINE_S = 10
 
 
@@ -125,7 +124,6 @@ def test_an_engine_that_has_died_is_not_reported_as_hung(process: "subprocess.Po
 
 FROZEN_JOB = """
 import sys, threading, time
-from pathlib import Path
 from types import SimpleNamespace
 from sessionization.spark.engine import watchdog
 watchdog._ASK_EVERY_S, watchdog._SILENT_S = 0.2, 1
@@ -133,7 +131,7 @@ stop = threading.Event()
 stop.set()
 lines = []
 spark = SimpleNamespace(_jvm=SimpleNamespace(System=SimpleNamespace(currentTimeMillis=lambda: time.sleep(0.1))))
-with watchdog.watch_for_hang(spark, Path("engine.log"), stop, lines.append, is_ours=True):
+with watchdog.watch_for_hang(spark, "engine.log", stop, lines.append, is_ours=True):
     print("begun", flush=True)
     sys.stdin.readline()
     time.sleep(0.6)

@@ -39,7 +39,7 @@ def test_an_error_becomes_a_stream_error_if_the_jvm_has_ended(
 ) -> None:
     with subprocess.Popen([sys.executable, "-c", command], stdin=subprocess.PIPE) as engine:
         monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=engine))
-        with pytest.raises(expected), explain_engine_death(tmp_path / "engine.log"):
+        with pytest.raises(expected), explain_engine_death("engine.log"):
             raise ConfigurationError
         engine.kill()
 

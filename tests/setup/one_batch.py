@@ -9,6 +9,7 @@ from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from sessionization.local_engine.local_session import local_session
+from sessionization.spark.engine.session import OPEN_SOURCE_CONF
 
 
 class Counter(StatefulProcessor):
@@ -31,7 +32,7 @@ class Counter(StatefulProcessor):
 
 
 def main(folder: Path) -> None:
-    spark = local_session(folder / "engine.log", {"spark.sql.shuffle.partitions": "1"})
+    spark = local_session(folder / "engine.log", OPEN_SOURCE_CONF | {"spark.sql.shuffle.partitions": "1"})
     spark.range(6).selectExpr("id % 2 AS key").write.format("delta").save(str(folder / "from"))
     counted = (
         spark.readStream.format("delta")

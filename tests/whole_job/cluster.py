@@ -10,15 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
-import pyspark
-
 from sessionization.local.child_process import end_with_this_process
 from sessionization.local_engine.jars import jar_paths
 from sessionization.local_engine.java import java_home
 from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS
-from tests.whole_job.job import ROOT
+from tests.whole_job.job import ROOT, SPARK
 
-_SPARK = Path(pyspark.__file__).parent
 _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 _MASTER_AT = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED = "Successfully registered with master"
@@ -49,13 +46,10 @@ class Cluster:
         self.stop()
 
     @property
-    def conf(self) -> dict[str, str]:
-        """The Spark configuration of a job that runs on this cluster."""
-        return {
-            "spark.master": self.url,
-            "spark.executor.memory": f"{_MEMORY_MB}m",
-            "spark.executor.extraClassPath": os.pathsep.join(map(str, jar_paths("spark"))),
-        }
+    def submit(self) -> tuple[str, ...]:
+        """The options of spark-submit for a job that runs on this cluster."""
+        jars = ",".join(map(str, jar_paths("spark")))
+        return (f"--master={self.url}", f"--executor-memory={_MEMORY_MB}m", f"--jars={jars}")
 
     def executors(self) -> dict[int, int]:
         """The process ids of the live executors, each with the process id of its worker."""
@@ -118,7 +112,7 @@ def _launch(log: Path, main_class: str, *arguments: str) -> subprocess.Popen[byt
     spark_environment = {
         "JAVA_TOOL_OPTIONS": SHORT_LIVED_JVM_OPTIONS,
         "JAVA_HOME": str(java_home()),
-        "SPARK_HOME": str(_SPARK),
+        "SPARK_HOME": str(SPARK),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_MASTER_HOST": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
@@ -127,7 +121,7 @@ def _launch(log: Path, main_class: str, *arguments: str) -> subprocess.Popen[byt
     }
     with log.open("ab") as output:
         return subprocess.Popen(
-            [str(_SPARK / "bin" / "spark-class"), main_class, "--host", "127.0.0.1", *arguments],
+            [str(SPARK / "bin" / "spark-class"), main_class, "--host", "127.0.0.1", *arguments],
             env=inherited | spark_environment,
             stdin=subprocess.DEVNULL,
             stdout=output,

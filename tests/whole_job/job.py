@@ -1,5 +1,6 @@
 """The sessionize job as a child process that a test can wait for, stop and kill, with all of its processes."""
 
+import json
 import os
 import signal
 import subprocess
@@ -10,6 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import pyspark
+
+from sessionization.local_engine.java import java_home
 from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS
 from tests.whole_job.checkpoints import committed_files, committed_offsets, last_committed, last_started, merged_before
 from tests.whole_job.topics import Topics
@@ -17,6 +21,7 @@ from tests.whole_job.topics import Topics
 ROOT = Path(__file__).parents[2]
 ENTRY = ROOT / "jobs" / "sessionize.py"
 SIMULATE = ROOT / "jobs" / "simulate.py"
+SPARK = Path(pyspark.__file__).parent
 _POLL_S = 0.005
 _LONGEST_S = 300
 _STOP_S = 60
@@ -65,8 +70,9 @@ class Job:
     """A folder with an input, a warehouse and checkpoints, and the job that runs on them again and again.
 
     It reads from the folder's input, or from Kafka topics. `entry` is the script that is run, with its first arguments.
-    The next start takes `jvm`, options of the engine's Java; `conf`, settings of Spark; and `more`, options of the job
-    that replace those of the same name. `library` is the folder from which it imports the library.
+    The next start takes `jvm`, options of the engine's Java; `conf`, settings of Spark; `submit`, options of
+    spark-submit, which then starts the job; and `more`, options of the job that replace those of the same name.
+    `library` is the folder from which it imports the library.
     """
 
     def __init__(
@@ -82,6 +88,7 @@ class Job:
         self.stderr = folder / "stderr.txt"
         self.jvm: tuple[str, ...] = ()
         self.conf: dict[str, str] = {}
+        self.submit: tuple[str, ...] = ()
         self.more: tuple[str, ...] = ()
         self.library = ROOT / "lib"
         self._folder = folder
@@ -95,14 +102,20 @@ class Job:
         source = ("--input", self.input) if self.topics is None else self.topics.options
         replaced = {word.partition("=")[0] for word in self.more}
         options = (*(word for word in self._options if word.partition("=")[0] not in replaced), *self.more)
-        settings = [f"--conf {name}={value}" for name, value in (_RETAIN_LOGS | self.conf).items()]
-        spark = {"PYSPARK_SUBMIT_ARGS": " ".join((*settings, "pyspark-shell")), "SPARK_SUBMIT_OPTS": " ".join(self.jvm)}
+        settings = [f"--conf={name}={value}" for name, value in (_RETAIN_LOGS | self.conf).items()]
+        words = command(*map(str, (*source, *folders)), "--mlflow=off", *options, entry=self._entry)
+        if self.submit:
+            spark = {"PYSPARK_PYTHON": sys.executable, "JAVA_HOME": str(java_home())}
+            words = [str(SPARK / "bin" / "spark-submit"), *self.submit, *settings, *words[1:]]
+        else:
+            spark = {"PYSPARK_SUBMIT_ARGS": " ".join((*settings, "pyspark-shell"))}
         with self.stderr.open("ab") as output:
             self._process = subprocess.Popen(
-                command(*map(str, (*source, *folders)), "--mlflow=off", *options, entry=self._entry),
-                env=environment(PYTHONPATH=str(self.library), **spark),
+                words,
+                env=environment(PYTHONPATH=str(self.library), SPARK_SUBMIT_OPTS=" ".join(self.jvm), **spark),
                 cwd=self._folder,
                 stdin=subprocess.DEVNULL,
+                stdout=output if self.submit else None,  # where spark-submit puts both outputs of the job
                 stderr=output,
                 start_new_session=True,
             )
@@ -191,7 +204,11 @@ class Job:
 
     def terminate(self, death_s: float = _DEATH_S) -> int:
         """SIGTERM the job's own process, as a service manager does, and return its exit code within a minute."""
-        self._running().terminate()
+        if self.submit:  # the process that was started is the engine
+            owner = json.loads((self.checkpoints / "lock").read_text(encoding="utf-8"))
+            os.kill(owner["pid"], signal.SIGTERM)
+        else:
+            self._running().terminate()
         return self.wait_for_end(death_s)
 
     def interrupt(self) -> int:

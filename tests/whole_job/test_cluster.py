@@ -1,4 +1,4 @@
-"""Two executors with their own JVM and Python workers: one is killed, then a whole worker with the other."""
+"""A job that spark-submit sends to a cluster of two executors: one is killed, then a whole worker with the other."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         job.wait_until(lambda: checkpoints.last_started(sessionize) > newest, "a micro-batch is started")
 
     with Cluster(folder / "machines") as cluster:
-        job.conf = cluster.conf
+        job.submit, job.conf = cluster.submit, {"spark.sql.shuffle.partitions": "2", "spark.log.level": "WARN"}
         try:
             evening.release(job.input, len(evening) // 3)
             job.start()

@@ -34,7 +34,7 @@ from sessionization.spark.checkpoint.folder_lock import lock_folder
 from sessionization.spark.checkpoint.pinned_settings import explain_ignored_devices
 from sessionization.spark.engine import watchdog
 from sessionization.spark.engine.error_text import remedy_for, root_cause
-from sessionization.spark.engine.session import has_session, job_session
+from sessionization.spark.engine.session import describe_log, has_session, job_session
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.output import real_time
 from sessionization.spark.output.progress import BatchListener
@@ -75,18 +75,18 @@ def run(settings: SessionizeSettings, stop: threading.Event, callbacks: JobCallb
     check_metrics_package(settings.metrics_port)
     with lock_folder(settings.checkpoints, say, stop), location.lock_for_stream(say, stop) as is_exclusive:
         checkpoint = open_job_checkpoint(settings, location)
-        engine_log = checkpoint.engine_log
+        engine_log, log_place = checkpoint.engine_log, describe_log(checkpoint.engine_log)
         say(f"starting; tables in {location}, checkpoints in {checkpoint.folder}, state {checkpoint.layout}")
         if (ignored := explain_ignored_devices(settings, checkpoint.folder, checkpoint.layout)) is not None:
             say(ignored)
-        with watchdog.explain_engine_death(engine_log), contextlib.ExitStack() as stack:
+        with watchdog.explain_engine_death(log_place), contextlib.ExitStack() as stack:
             is_ours = not has_session()
-            with plain_errors(f"Spark cannot be started (see {engine_log.with_suffix('.out')})"):
+            with plain_errors(f"Spark cannot be started (see {log_place})"):
                 spark = stack.enter_context(job_session(engine_log))
-            stack.enter_context(watchdog.watch_for_hang(spark, engine_log, stop, say, is_ours=is_ours))
+            stack.enter_context(watchdog.watch_for_hang(spark, log_place, stop, say, is_ours=is_ours))
             track = stack.enter_context(track_in_mlflow(settings, location, checkpoint.id, say))
             # An engine from before the lock does not hold it, and may outlive this job.
-            context = JobContext(spark, settings, checkpoint, location, say, is_exclusive and is_ours)
+            context = JobContext(spark, settings, checkpoint, location, say, is_exclusive and is_ours, log_place)
             return _run(context, stop, replace(callbacks, listeners=(track, *callbacks.listeners)))
 
 
@@ -167,8 +167,7 @@ def _stop(context: JobContext, pipeline: Pipeline) -> list[str]:
 
 
 def _failure_message(context: JobContext, causes: list[str]) -> str:
-    log = "the cluster's log" if on_databricks() else str(context.checkpoint.engine_log)
-    return f"{'; '.join(causes)}: {remedy_for(causes)} (details: {log})"
+    return f"{'; '.join(causes)}: {remedy_for(causes)} (details: {context.log_place})"
 
 
 def _count_live(context: JobContext, callbacks: JobCallbacks) -> int | None:

@@ -1,6 +1,5 @@
 """A local Spark session with Delta. Its JVM writes nothing to the terminal and ignores the signals that stop a job."""
 
-import logging
 import os
 import signal
 import subprocess
@@ -56,8 +55,6 @@ def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
         "spark.sql.warehouse.dir": str(log_file.absolute().with_name("spark-warehouse")),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         # A laptop's table logs are small: one task per core reads them faster than Delta's default of 50.
         "spark.databricks.delta.snapshotPartitions": "2",
         # By default VACUUM lists the files of every table in 10,000 tasks.
@@ -80,15 +77,10 @@ def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
         "spark.sql.streaming.checkpointFileManagerClass": (
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
         ),
-        "spark.sql.streaming.stateStore.providerClass": (
-            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-        ),
     }
     # Spark uses these to start its Python workers and to find Java.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["JAVA_HOME"] = str(java_home())
-    for engine_logger in ("SQLQueryContextLogger", "py4j"):
-        logging.getLogger(engine_logger).setLevel(logging.CRITICAL + 1)
     builder = SparkSession.builder.appName("sessionize")
     submit_args = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
     settings = {name: value for name, value in settings.items() if f" {name}=" not in submit_args} | conf

@@ -21,6 +21,8 @@ class JobContext:
     say: Say = lambda _line: None
     is_exclusive: bool = False
     """Whether a lock of the operating system excludes every other driver that writes these tables."""
+    log_place: str = "the driver's log"
+    """Where the engine logs, for messages."""
 
     @property
     def is_real_time(self) -> bool:

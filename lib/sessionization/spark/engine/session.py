@@ -1,12 +1,19 @@
-"""The Spark session: the cluster's session on Databricks, a local one elsewhere."""
+"""The Spark session: the caller's, or a local one where there is none.
+
+A caller is Databricks, `spark-submit`, the shell `pyspark`, or a program that has made a session. Its session has its
+own master, memory and other settings. The job adds those that its results depend on.
+"""
 
 import contextlib
+import logging
+import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from py4j.protocol import Py4JError
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -16,7 +23,9 @@ from sessionization.errors import ConfigurationError
 __all__ = [
     "CLUSTER_CONF",
     "GENERATED_CODE_CONF",
+    "OPEN_SOURCE_CONF",
     "STREAM_CONF",
+    "describe_log",
     "has_session",
     "job_session",
     "on_databricks",
@@ -47,24 +56,45 @@ micro-batch."""
 CLUSTER_CONF = STREAM_CONF | {
     "spark.sql.streaming.stateStore.providerClass": "com.databricks.sql.streaming.state.RocksDBStateStoreProvider",
 }
-"""The settings of a cluster. `bundles/sessionize.job.yml` has them, because some cannot be set while it runs."""
+"""The settings on Databricks. `bundles/sessionize.job.yml` has them, because some cannot be set while Spark runs."""
+
+_LOGGERS_OF_ERRORS = ("SQLQueryContextLogger", "py4j")
+"""They log each error of the engine that a caller gets as an exception."""
+_EXTENSIONS = "spark.sql.extensions"
+OPEN_SOURCE_CONF = STREAM_CONF | {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    _EXTENSIONS: "io.delta.sql.DeltaSparkSessionExtension",
+}
+"""The settings anywhere else."""
 
 
 def spark_session(log_file: Path) -> SparkSession:
     """Return the session in which the queries run, with the settings on which their results depend.
 
     Args:
-        log_file: the log of a local engine; not used on Databricks, where the cluster logs.
+        log_file: the log of a local engine; not used where the session is the caller's.
 
-    Raises `ConfigurationError` for a cluster that lacks a setting, if that cannot be set while the cluster runs.
+    Raises `ConfigurationError` for a caller's session that lacks settings which cannot be set while Spark runs.
     """
     if on_databricks():
-        spark = SparkSession.builder.getOrCreate()
-        _apply_cluster_conf(spark)
-        return spark
+        remedy = (
+            "put all of spark_conf in bundles/sessionize.job.yml into the cluster's Spark configuration, "
+            "and restart the cluster"
+        )
+        return _with_conf(SparkSession.builder.getOrCreate(), CLUSTER_CONF, remedy)
+    for logger in _LOGGERS_OF_ERRORS:
+        logging.getLogger(logger).setLevel(logging.CRITICAL + 1)
+    if SparkContext._active_spark_context is None and _is_submitted():  # noqa: SLF001 - not public
+        return _submitted_session()
+    if has_session():
+        remedy = "give them to the program that starts the session, as --conf NAME=VALUE, and restart it"
+        return _with_conf(SparkSession.builder.getOrCreate(), OPEN_SOURCE_CONF, remedy)
     from sessionization.local_engine.local_session import local_session
 
-    return local_session(log_file, STREAM_CONF)
+    return local_session(log_file, OPEN_SOURCE_CONF)
 
 
 @contextlib.contextmanager
@@ -94,8 +124,13 @@ def job_session(log_file: Path | None = None, conf: Mapping[str, str] | None = N
 
 
 def has_session() -> bool:
-    """Whether this process already has a Spark session, a notebook's or the cluster's, which a job must not stop."""
-    return on_databricks() or SparkContext._active_spark_context is not None  # noqa: SLF001 - not public
+    """Whether the Spark session is the caller's, which a job must not stop."""
+    return on_databricks() or SparkContext._active_spark_context is not None or _is_submitted()  # noqa: SLF001 - not public
+
+
+def describe_log(log_file: Path) -> str:
+    """Where the engine logs, for messages; to be called before the session starts."""
+    return "the driver's log" if has_session() else f"{log_file} and {log_file.with_suffix('.out')}"
 
 
 def use_scheduler_pool(spark: SparkSession, pool: str) -> None:
@@ -107,18 +142,32 @@ def use_scheduler_pool(spark: SparkSession, pool: str) -> None:
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
 
 
-def _apply_cluster_conf(spark: SparkSession) -> None:
-    for name, value in CLUSTER_CONF.items():
-        if spark.conf.get(name, None) == value:
+def _is_submitted() -> bool:
+    """Whether `spark-submit` or `pyspark` has started this process, with a JVM that has the caller's settings."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _submitted_session() -> SparkSession:
+    """Start the session in the JVM of `spark-submit`, with the caller's settings."""
+    SparkContext._ensure_initialized()  # noqa: SLF001 - connects to the JVM; SparkConf then has the caller's settings
+    others = (SparkConf().get(_EXTENSIONS) or "").split(",")
+    extensions = dict.fromkeys(filter(None, (*others, OPEN_SOURCE_CONF[_EXTENSIONS])))
+    conf: dict[str, Any] = OPEN_SOURCE_CONF | {_EXTENSIONS: ",".join(extensions)}
+    return SparkSession.builder.config(map=conf).getOrCreate()
+
+
+def _with_conf(spark: SparkSession, conf: Mapping[str, str], remedy: str) -> SparkSession:
+    """Set these settings in a session that runs; raises `ConfigurationError` for those that cannot be set there."""
+    mistakes = []
+    for name, value in conf.items():
+        found = spark.conf.get(name, None)
+        if found is not None and value in found.split(","):
             continue
         try:
             spark.conf.set(name, value)
-        except PySparkException as error:
-            found = spark.conf.get(name, None)
-            difference = "does not set it" if found is None else f"has it as {found}"
-            msg = (
-                f"the cluster must have {name}={value} but {difference}, and it cannot be set while the cluster runs: "
-                "put it into the cluster's Spark configuration (bundles/sessionize.job.yml has it all), "
-                "and restart the cluster"
-            )
-            raise ConfigurationError(msg) from error
+        except PySparkException:
+            mistakes.append(f"{name}={value} " + ("is not set" if found is None else f"is set to {found}"))
+    if mistakes:
+        msg = f"the Spark session lacks settings that cannot be set while it runs: {'; '.join(mistakes)}: {remedy}"
+        raise ConfigurationError(msg)
+    return spark

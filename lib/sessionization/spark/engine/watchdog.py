@@ -4,14 +4,12 @@ import contextlib
 import subprocess
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JNetworkError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from sessionization.databricks import on_databricks
 from sessionization.errors import StreamError
 from sessionization.say import Say
 
@@ -25,10 +23,10 @@ A stop may take about as long. It must end before a supervisor kills the process
 
 
 @contextlib.contextmanager
-def explain_engine_death(log: Path) -> Iterator[None]:
+def explain_engine_death(log_place: str) -> Iterator[None]:
     """Report in one line that the engine has died, whichever call in the body fails because of it.
 
-    Raises `StreamError`.
+    `log_place` is the text of `describe_log`. Raises `StreamError`.
     """
     try:
         yield
@@ -37,7 +35,7 @@ def explain_engine_death(log: Path) -> Iterator[None]:
             raise
         msg = (
             "the engine has died (was it killed, or out of memory? "
-            f"see the end of {log} and {log.with_suffix('.out')});"
+            f"see the end of {log_place});"
             " nothing is lost: start again with the same options"
         )
         raise StreamError(msg) from error
@@ -54,7 +52,9 @@ def _has_ended() -> bool:
 
 
 @contextlib.contextmanager
-def watch_for_hang(spark: SparkSession, log: Path, stop: threading.Event, say: Say, *, is_ours: bool) -> Iterator[None]:
+def watch_for_hang(
+    spark: SparkSession, log_place: str, stop: threading.Event, say: Say, *, is_ours: bool
+) -> Iterator[None]:
     """Report that the engine has not answered for a minute; once `stop` is set, kill it if it is local and `is_ours`.
 
     Any call to a hung JVM blocks, also the calls for the progress line and for a stop, so a separate thread polls it.
@@ -83,7 +83,6 @@ def watch_for_hang(spark: SparkSession, log: Path, stop: threading.Event, say: S
             known_answers, silent_s = answers, 0.0 if answers > known_answers else silent_s + _ASK_EVERY_S
             hangs = silent_s >= _SILENT_S
             if hangs and not is_reported:
-                log_place = "the cluster's log" if on_databricks() else log
                 say(
                     f"the engine has not answered for {_SILENT_S} s (see {log_place}): "
                     "stop the job if that goes on, and start it again"
