@@ -102,6 +102,24 @@ def test_every_setting_that_a_callers_session_lacks_is_named(callers_conf: Conf)
         spark_session(Path("unused"))
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "spark.sql.shuffle.partitions is missing: give the number"),
+        ({"spark.sql.catalog.spark_catalog": "theirs"}, "spark.sql.catalog.spark_catalog=theirs is not Delta's"),
+    ],
+)
+def test_a_submitted_job_names_the_setting_that_the_caller_must_choose(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], message: str
+) -> None:
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+    monkeypatch.setattr(SparkContext, "_ensure_initialized", lambda: None)
+    monkeypatch.setattr(session, "SparkConf", lambda: given)
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    with pytest.raises(ConfigurationError, match=message):
+        spark_session(Path("unused"))
+
+
 def test_a_session_without_a_spark_context_stays_in_the_default_pool() -> None:
     use_scheduler_pool(Cluster(Conf()), "sessionize")  # type: ignore[arg-type]
 

@@ -173,7 +173,8 @@ class QuickReference(Reference):
 
     def _set_timer(self, key: str) -> None:
         devices_of_key = self._known[key]
-        for device_id in self._touched[key].keys() - self.remembered.keys():
+        # A difference of the two dictionaries would visit every remembered device, for each key.
+        for device_id in [device_id for device_id in self._touched[key] if device_id not in self.remembered]:
             del devices_of_key[device_id]
         live = next((device for device in devices_of_key.values() if device.live), None)
         self._touched[key] = devices_of_key if live is None else {live.device_id: live}

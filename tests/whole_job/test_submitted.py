@@ -29,7 +29,7 @@ CALLERS_CONF = {
 def test_a_submitted_job_keeps_the_callers_settings_and_writes_the_tables_of_the_reference(tmp_path: Path) -> None:
     evening = Evening(tmp_path / "staging", events=200, rate=20, session_length="10s", dirt=0.2, file_interval="2s")
     job = Job(tmp_path, "--heartbeat=5s")
-    job.submit = ("--master=local[2]", "--name=ours", f"--jars={','.join(map(str, jar_paths('spark')))}")
+    job.submit = ("--master=local[2]", f"--jars={','.join(map(str, jar_paths('spark')))}")
     job.conf = CALLERS_CONF
     evening.release(job.input)
     try:

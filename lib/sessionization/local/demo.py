@@ -73,7 +73,7 @@ class DemoView:
     """Set when there are changes that `latest` may lack."""
 
     def add(self, progress: BatchProgress) -> None:
-        """Count a micro-batch."""
+        """Count a micro-batch, and note that `latest` may lack its changes."""
         self.totals.add(progress)
         if progress.query == SESSIONIZE:
             self.is_behind.set()
@@ -171,7 +171,7 @@ def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[s
 
 
 def _refresh(spark: SparkSession, query: str, view: DemoView, running: threading.Event) -> None:
-    """Show the newest changes after each micro-batch, because a query takes seconds of the job's cores."""
+    """Query the newest changes once a micro-batch; more often would take cores from the job."""
     while running.is_set():
         if view.is_behind.wait(_REFRESH_S):
             view.is_behind.clear()

@@ -70,9 +70,9 @@ def new_archive() -> Iterator[Path]:
 def _publish(file: Path) -> None:
     with file.open("rb") as written:
         os.fsync(written.fileno())
-    for earlier in FOLDER.glob("classes*.jsa"):
-        earlier.unlink(missing_ok=True)
-    file.replace(archive_file())
+    archive = file.replace(archive_file())
+    for other in set(FOLDER.glob("classes*.jsa")) - {archive}:
+        other.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -108,7 +108,7 @@ def _added_to_environment(name: str, added: str) -> Iterator[None]:
 def _end_engine() -> bool:
     """End the JVM of this process, as PySpark does when Python exits, and wait for that. True if it ended well."""
     gateway: Any = SparkContext._gateway  # noqa: SLF001 - PySpark offers no other way
-    if gateway is None:
+    if gateway is None or gateway.proc is None:  # not started, or another program's
         return False
     try:
         gateway.shutdown()

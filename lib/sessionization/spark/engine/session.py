@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
@@ -19,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from sessionization.databricks import on_databricks
 from sessionization.errors import ConfigurationError
+from sessionization.stop_signals import preserve_interrupt_handler
 
 __all__ = [
     "CLUSTER_CONF",
@@ -28,7 +30,6 @@ __all__ = [
     "describe_log",
     "has_session",
     "job_session",
-    "on_databricks",
     "spark_session",
     "use_scheduler_pool",
 ]
@@ -58,14 +59,14 @@ CLUSTER_CONF = STREAM_CONF | {
 }
 """The settings on Databricks. `bundles/sessionize.job.yml` has them, because some cannot be set while Spark runs."""
 
-_LOGGERS_OF_ERRORS = ("SQLQueryContextLogger", "py4j")
-"""They log each error of the engine that a caller gets as an exception."""
 _EXTENSIONS = "spark.sql.extensions"
+_CATALOG = "spark.sql.catalog.spark_catalog"
+_PARTITIONS = "spark.sql.shuffle.partitions"
 OPEN_SOURCE_CONF = STREAM_CONF | {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    _CATALOG: "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     _EXTENSIONS: "io.delta.sql.DeltaSparkSessionExtension",
 }
 """The settings anywhere else."""
@@ -85,25 +86,24 @@ def spark_session(log_file: Path) -> SparkSession:
             "and restart the cluster"
         )
         return _with_conf(SparkSession.builder.getOrCreate(), CLUSTER_CONF, remedy)
-    for logger in _LOGGERS_OF_ERRORS:
-        logging.getLogger(logger).setLevel(logging.CRITICAL + 1)
-    if SparkContext._active_spark_context is None and _is_submitted():  # noqa: SLF001 - not public
+    if SparkContext._active_spark_context is not None:  # noqa: SLF001 - not public
+        remedy = "set them where the session is created (--conf NAME=VALUE), next to other extensions that are there"
+        return _with_delta(_with_conf(SparkSession.builder.getOrCreate(), OPEN_SOURCE_CONF, remedy))
+    if _is_submitted():
         return _submitted_session()
-    if has_session():
-        remedy = "give them to the program that starts the session, as --conf NAME=VALUE, and restart it"
-        return _with_conf(SparkSession.builder.getOrCreate(), OPEN_SOURCE_CONF, remedy)
     from sessionization.local_engine.local_session import local_session
 
+    _silence_errors()
     return local_session(log_file, OPEN_SOURCE_CONF)
 
 
 @contextlib.contextmanager
 def job_session(log_file: Path | None = None, conf: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
-    """Yield the session of a job, and stop it at the end; a session that this process had before is left running.
+    """Yield the session of a job, and stop it at the end unless it is the caller's (`has_session`).
 
     Args:
         log_file: as in `spark_session`; without one, a local engine's log is deleted when the job ends.
-        conf: additional settings by name; they are set only in a session that starts here.
+        conf: additional settings by name; they are not set in a caller's session.
 
     Raises `ConfigurationError` as `spark_session` does.
     """
@@ -124,7 +124,7 @@ def job_session(log_file: Path | None = None, conf: Mapping[str, str] | None = N
 
 
 def has_session() -> bool:
-    """Whether the Spark session is the caller's, which a job must not stop."""
+    """Whether the Spark session is the caller's, or will be (spark-submit), so that a job must not stop it."""
     return on_databricks() or SparkContext._active_spark_context is not None or _is_submitted()  # noqa: SLF001 - not public
 
 
@@ -148,12 +148,42 @@ def _is_submitted() -> bool:
 
 
 def _submitted_session() -> SparkSession:
-    """Start the session in the JVM of `spark-submit`, with the caller's settings."""
+    """Start the session in the JVM of `spark-submit`, with the caller's settings.
+
+    Raises `ConfigurationError` where the caller has chosen another catalog, or no number of state partitions.
+    """
     SparkContext._ensure_initialized()  # noqa: SLF001 - connects to the JVM; SparkConf then has the caller's settings
-    others = (SparkConf().get(_EXTENSIONS) or "").split(",")
-    extensions = dict.fromkeys(filter(None, (*others, OPEN_SOURCE_CONF[_EXTENSIONS])))
+    given = SparkConf()
+    if (catalog := given.get(_CATALOG)) not in {None, OPEN_SOURCE_CONF[_CATALOG]}:
+        msg = f"--conf {_CATALOG}={catalog} is not Delta's: leave it out, or give {OPEN_SOURCE_CONF[_CATALOG]}"
+        raise ConfigurationError(msg)
+    if given.get(_PARTITIONS) is None:
+        msg = f"--conf {_PARTITIONS} is missing: give the number of the cluster's cores; a checkpoint keeps it for good"
+        raise ConfigurationError(msg)
+    extensions = dict.fromkeys(filter(None, (*_words(given.get(_EXTENSIONS) or ""), OPEN_SOURCE_CONF[_EXTENSIONS])))
     conf: dict[str, Any] = OPEN_SOURCE_CONF | {_EXTENSIONS: ",".join(extensions)}
-    return SparkSession.builder.config(map=conf).getOrCreate()
+    _silence_errors()
+    with preserve_interrupt_handler():
+        return _with_delta(SparkSession.builder.config(map=conf).getOrCreate())
+
+
+def _with_delta(spark: SparkSession) -> SparkSession:
+    """Raises `ConfigurationError` for a session without Delta's classes; Spark only warns of a missing extension."""
+    jvm: Any = getattr(spark, "_jvm", None)  # Spark Connect has none
+    if jvm is not None and not isinstance(jvm.io.delta.tables.DeltaTable, JavaClass):
+        msg = "the Spark session lacks Delta's jars: start it with --jars, as docs/deploy.md shows for a Spark cluster"
+        raise ConfigurationError(msg)
+    return spark
+
+
+def _silence_errors() -> None:
+    """Silence the loggers of errors that a caller gets as exceptions."""
+    for logger in ("SQLQueryContextLogger", "py4j"):
+        logging.getLogger(logger).setLevel(logging.CRITICAL + 1)
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",")]
 
 
 def _with_conf(spark: SparkSession, conf: Mapping[str, str], remedy: str) -> SparkSession:
@@ -161,7 +191,7 @@ def _with_conf(spark: SparkSession, conf: Mapping[str, str], remedy: str) -> Spa
     mistakes = []
     for name, value in conf.items():
         found = spark.conf.get(name, None)
-        if found is not None and value in found.split(","):
+        if found is not None and value in _words(found):
             continue
         try:
             spark.conf.set(name, value)
