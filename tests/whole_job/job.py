@@ -168,7 +168,7 @@ class Job:
         queries = [self.checkpoints / name for name in names]
         more = self.more
         for _ in range(_STOPS):
-            self._running().terminate()
+            self._send_sigterm()
             assert self.wait_for_end(within_s=_LONGEST_S) == 0, self.output_lines()[-3:]
             self.more = more
             if _are_at_rest(queries):
@@ -204,12 +204,15 @@ class Job:
 
     def terminate(self, death_s: float = _DEATH_S) -> int:
         """SIGTERM the job's own process, as a service manager does, and return its exit code within a minute."""
+        self._send_sigterm()
+        return self.wait_for_end(death_s)
+
+    def _send_sigterm(self) -> None:
         if self.submit:  # the process that was started is the engine
             owner = json.loads((self.checkpoints / "lock").read_text(encoding="utf-8"))
             os.kill(owner["pid"], signal.SIGTERM)
         else:
             self._running().terminate()
-        return self.wait_for_end(death_s)
 
     def interrupt(self) -> int:
         """SIGINT the whole process group, as Ctrl-C in a terminal does, and return its exit code within a minute."""

@@ -86,7 +86,7 @@ def spark_session(log_file: Path) -> SparkSession:
             "and restart the cluster"
         )
         return _with_conf(SparkSession.builder.getOrCreate(), CLUSTER_CONF, remedy)
-    if SparkContext._active_spark_context is not None:  # noqa: SLF001 - not public
+    if _has_context():
         remedy = "set them where the session is created (--conf NAME=VALUE), next to other extensions that are there"
         return _with_delta(_with_conf(SparkSession.builder.getOrCreate(), OPEN_SOURCE_CONF, remedy))
     if _is_submitted():
@@ -125,7 +125,7 @@ def job_session(log_file: Path | None = None, conf: Mapping[str, str] | None = N
 
 def has_session() -> bool:
     """Whether the Spark session is the caller's, or will be (spark-submit), so that a job must not stop it."""
-    return on_databricks() or SparkContext._active_spark_context is not None or _is_submitted()  # noqa: SLF001 - not public
+    return on_databricks() or _has_context() or _is_submitted()
 
 
 def describe_log(log_file: Path) -> str:
@@ -140,6 +140,11 @@ def use_scheduler_pool(spark: SparkSession, pool: str) -> None:
     """
     with contextlib.suppress(PySparkException):
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
+
+
+def _has_context() -> bool:
+    """Whether this process has a Spark context already."""
+    return SparkContext._active_spark_context is not None  # noqa: SLF001 - not public
 
 
 def _is_submitted() -> bool:

@@ -34,9 +34,8 @@ def explain_engine_death(log_place: str) -> Iterator[None]:
         if not isinstance(error, (Py4JNetworkError, ConnectionRefusedError, ConnectionResetError)) and not _has_ended():
             raise
         msg = (
-            "the engine has died (was it killed, or out of memory? "
-            f"see the end of {log_place});"
-            " nothing is lost: start again with the same options"
+            f"the engine has died (was it killed, or out of memory? see the end of {log_place}); "
+            "nothing is lost: start again with the same options"
         )
         raise StreamError(msg) from error
 
