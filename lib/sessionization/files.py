@@ -3,21 +3,44 @@
 import errno
 import os
 import re
+import shutil
 from pathlib import Path
 
+_CANNOT_RENAME = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM}
 _MOUNTS = Path("/proc/self/mountinfo")
 _MOUNT_ID = re.compile(rb"^mnt_id:\s*(\d+)$", re.MULTILINE)
 _OF_ONE_MACHINE = {b"btrfs", b"ext2", b"ext3", b"ext4", b"f2fs", b"overlay", b"tmpfs", b"xfs", b"zfs"}
 
 
-def write_atomically(file: Path, text: str) -> None:
-    """Write a file completely or not at all, even if the process is killed or power is lost; raises `OSError`."""
+def write_atomically(file: Path, text: str, *, may_copy: bool = True) -> None:
+    """Write a file completely or not at all, even if the process is killed or power is lost; raises `OSError`.
+
+    `may_copy` is that of `rename_or_copy`; without it the write fails where the mount cannot rename.
+    """
     temporary = file.with_name(f".{file.name}.tmp")
     with temporary.open("w", encoding="utf-8") as out:
         out.write(text)
         out.flush()
         os.fsync(out.fileno())
-    temporary.replace(file)
+    if may_copy:
+        rename_or_copy(temporary, file)
+    else:
+        temporary.replace(file)
+
+
+def rename_or_copy(complete: Path, file: Path) -> None:
+    """Give a complete file its name; on a mount that cannot rename, copy it, and delete it afterwards.
+
+    A Databricks volume may be such a mount. It stores a file when it is closed, so a copy appears at once there; only
+    after a kill in between it may be incomplete, and the complete file is still next to it. Raises `OSError`.
+    """
+    try:
+        complete.replace(file)
+    except OSError as error:
+        if error.errno not in _CANNOT_RENAME:
+            raise
+        shutil.copyfile(complete, file)
+        complete.unlink()
 
 
 def is_dead_mount(error: OSError) -> bool:

@@ -39,7 +39,10 @@ _LATE_SHARE = 50
 
 @dataclass
 class Stand:
-    """The tables of a job that ran for `days`: `per_day` sessions of half an hour a day, and `live` ones at the end."""
+    """The tables of a job that ran for `days`: `per_day` sessions of half an hour a day, and `live` ones at the end.
+
+    `now` is that end; tables that an earlier run has filled keep theirs.
+    """
 
     spark: SparkSession
     folder: Path
@@ -53,6 +56,12 @@ class Stand:
     def __post_init__(self) -> None:
         self.ended = self.days * self.per_day
         self.next_live, self.next_id = self.ended, self.ended + self.live
+        if self._filled.exists():
+            self.now = datetime.fromisoformat(self._filled.read_text(encoding="utf-8"))
+
+    @property
+    def _filled(self) -> Path:
+        return self.folder / f"filled-{self.per_day}-{self.live}"
 
     @property
     def location(self) -> TableLocation:
@@ -60,8 +69,7 @@ class Stand:
 
     def fill(self) -> None:
         """Write the tables, unless an earlier run has."""
-        done = self.folder / f"filled-{self.now:%Y-%m-%d}-{self.per_day}-{self.live}"
-        if done.exists():
+        if self._filled.exists():
             return
         create_tables(self.spark, self.location, owner="bench", may_create=True)
         began_s = time.monotonic()
@@ -75,7 +83,7 @@ class Stand:
         )
         self.location.append(rollup.to_session_rows(folded), SESSIONS)
         say(f"{self.folder}: {self.ended + self.live:,} sessions in {time.monotonic() - began_s:.0f} s")
-        done.touch()
+        self._filled.write_text(self.now.isoformat(), encoding="utf-8")
 
     def sessions_of_days(self, days: int) -> DataFrame:
         """The ended sessions of the newest days, as rows of `rollup.fold_by_session`."""

@@ -1,8 +1,8 @@
 """Measure what the age of the tables costs a job: `python -m tests.bench.aged_job --folder .bench/age --days 4 365`.
 
 Adds rows of the other tables to the warehouses of `tests.bench.age`. In young and old tables in turn it measures a warm
-start and a restart up to the first heartbeat, the micro-batches of each query, a stop, `maintain`, and then the queries
-of the dashboard.
+start and a restart up to the first heartbeat, the micro-batches of each query, a stop, a restart whose logs have the
+names of all input files, `maintain`, and then the queries of the dashboard.
 """
 
 import json
@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -35,6 +36,8 @@ _CHANGES_SHARE, _MESSAGES_SHARE = 20, 20
 _HEARTBEATS_PER_DAY = 300_000
 _PROGRESS_PER_DAY = 3_000
 _GROUPS = 64
+_FILES_PER_DAY = 17_280  # one every ten seconds for each of two streams
+_MOST_FILES = 1_000_000
 _RUN_S = 60
 _LOAD = ("--rate=50", "--live=200", f"--duration={_RUN_S}s")
 _FIRST_BEAT_S = 600
@@ -46,7 +49,7 @@ Times = dict[str, list[float]]
 
 def fill_history(stand: Stand) -> None:
     """Write rows of the other tables, unless an earlier run has."""
-    done = stand.folder / f"history-{stand.now:%Y-%m-%d}"
+    done = stand.folder / "history"
     if done.exists():
         return
     began_s = time.monotonic()
@@ -155,6 +158,11 @@ def measure_job(stand: Stand, times: Times) -> None:
         began = datetime.now(UTC)
         _send(job)
         times["stop"].append(_stop(job))
+        names = min(_MOST_FILES, stand.days * _FILES_PER_DAY)
+        for query in ("sessionize", "archive"):
+            _add_deleted_files(job.checkpoints / query, names)
+        times[f"restart with the names of at most {_MOST_FILES:,} deleted files"].append(_start(job))
+        times["stop after it"].append(_stop(job))
     finally:
         job.kill_if_running()
     for query, batch_ms in _batches(stand, began):
@@ -182,6 +190,17 @@ def _stop(job: Job) -> float:
     code = job.terminate()
     assert code == 0, job.output_lines()[-3:]
     return time.monotonic() - began_s
+
+
+def _add_deleted_files(query: Path, count: int) -> None:
+    """Add the names of files to the log of a stopped query's file source, as if it had taken them days ago."""
+    newest = max(query.glob("sources/*/*.compact"), key=lambda file: int(file.stem))
+    newest.with_name(f".{newest.name}.crc").unlink(missing_ok=True)
+    parent = json.loads(newest.read_text(encoding="utf-8").splitlines()[1])["path"].rpartition("/")[0]
+    with newest.open("a", encoding="utf-8") as log:
+        for number in range(count):
+            name = f"{parent}/{number:012}.json"
+            log.write("\n" + json.dumps({"path": name, "timestamp": number, "batchId": 0}, separators=(",", ":")))
 
 
 def _send(job: Job) -> None:

@@ -26,7 +26,9 @@ def copy_for(job: Job, aged: Path, settings: SessionizeSettings) -> None:
 
     The job does not know the sessions that are live there: they only make its MERGE slower.
     """
-    shutil.copytree(aged, job.warehouse, copy_function=_copy, ignore=shutil.ignore_patterns("filled-*", "job"))
+    shutil.copytree(
+        aged, job.warehouse, copy_function=_copy, ignore=shutil.ignore_patterns("filled-*", "history", "job")
+    )
     location = TableLocation.of(settings)
     checkpoint = open_checkpoint(job.checkpoints, PinnedSettings.of(settings, str(location)), Rules())
     # In a process of its own, so that its engine ends before the job starts.

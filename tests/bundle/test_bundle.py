@@ -9,7 +9,7 @@ import pytest
 
 from sessionization.job import sessionize_job
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.engine.session import CLUSTER_CONF
+from sessionization.spark.engine.session import DATABRICKS_CONF
 from tools.bundle.checks import findings
 from tools.bundle.generate import RESOLVED, resolved_prod
 from tools.bundle.job_options import JOBS
@@ -79,7 +79,7 @@ def run_notebook(monkeypatch: pytest.MonkeyPatch) -> list[SessionizeSettings]:
     given |= job["tasks"][0]["notebook_task"]["base_parameters"]
     monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "18.2")
     calls: list[SessionizeSettings] = []
-    monkeypatch.setattr(sessionize_job, "run_and_print_summary", lambda settings, _print_line: calls.append(settings))
+    monkeypatch.setattr(sessionize_job, "run_and_print_summary", lambda settings, *_say: calls.append(settings))
     names: dict[str, Any] = {"dbutils": SimpleNamespace(widgets=JobWidgets(given)), "display": pytest.fail}
     notebook = json.loads((ROOT / "notebooks/02_sessionize.ipynb").read_text(encoding="utf-8"))
     for cell in notebook["cells"]:
@@ -108,7 +108,7 @@ def test_checkpoints_input_and_tables_are_in_the_targets_schema() -> None:
 
 def test_the_names_of_sparks_settings_are_known() -> None:
     known = known_spark_keys()
-    assert known > CLUSTER_CONF.keys()
+    assert known > DATABRICKS_CONF.keys()
     assert "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage" in known
     assert "spark.sql.streaming.stateStore.rocksdb.boundedMemory" not in known
     assert "spark.sql.shuffle.partition" not in known

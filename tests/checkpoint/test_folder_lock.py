@@ -26,6 +26,9 @@ with lock_folder(Path(sys.argv[1]), print):
 """
 
 
+on_linux = pytest.mark.skipif(not Path("/proc/self/mountinfo").exists(), reason="mounts are read from Linux")
+
+
 def expect_no_line(line: str) -> None:
     raise AssertionError(line)
 
@@ -118,6 +121,7 @@ def test_a_folder_of_a_volume_is_created_and_not_locked(tmp_path: Path, monkeypa
         assert list(folder.iterdir()) == []
 
 
+@on_linux
 @pytest.mark.parametrize(("kind", "is_local"), [("ext4", True), ("tmpfs", True), ("nfs4", False), ("fuse.s3fs", False)])
 def test_only_file_systems_of_one_machine_count_as_a_local_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, *, is_local: bool
@@ -129,7 +133,7 @@ def test_only_file_systems_of_one_machine_count_as_a_local_disk(
     assert files.is_on_local_disk(tmp_path / "new" / "folder") is is_local
 
 
-@pytest.mark.skipif(not Path("/proc/self/mountinfo").exists(), reason="no Linux")
+@on_linux
 def test_each_mount_has_a_kind_of_its_own() -> None:
     kinds = {fields[4]: fields[-3] for fields in map(str.split, Path("/proc/self/mountinfo").read_text().splitlines())}
     found = {mount: files.is_on_local_disk(Path(mount)) for mount in kinds if Path(mount).is_dir()}

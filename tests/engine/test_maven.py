@@ -204,7 +204,7 @@ def test_jars_are_stored_in_the_python_environment_and_fetched_once(
 ) -> None:
     thing = jars.Jar("org.example", "thing", "1.0", SHA256_OF_CONTENT)
     monkeypatch.setattr(jars, "pinned_jars", lambda _: [thing])
-    monkeypatch.setattr(jars, "FOLDER", tmp_path)
+    monkeypatch.setattr(jars, "ENGINE_FOLDER", tmp_path)
     with serving() as mirror:
         monkeypatch.setenv("MAVEN_MIRROR_URL", f"http://{mirror.host}")
         first, again = jar_paths("spark"), jar_paths("spark")

@@ -12,15 +12,15 @@ from pyspark.sql import SparkSession
 from sessionization.errors import ConfigurationError
 from sessionization.spark.engine import session
 from sessionization.spark.engine.session import (
-    CLUSTER_CONF,
+    DATABRICKS_CONF,
     OPEN_SOURCE_CONF,
-    STREAM_CONF,
     job_session,
     spark_session,
     use_scheduler_pool,
 )
 
 READ_ONLY, EXTENSIONS = "spark.scheduler.mode", "spark.sql.extensions"
+CATALOG = "spark.sql.catalog.spark_catalog"
 
 
 class Conf:
@@ -37,6 +37,9 @@ class Conf:
             msg = "CANNOT_MODIFY_CONFIG"
             raise PySparkException(msg)
         self.values[name] = value
+
+    def unset(self, name: str) -> None:
+        del self.values[name]
 
 
 class Cluster:
@@ -63,9 +66,8 @@ def conf(monkeypatch: pytest.MonkeyPatch) -> Conf:
 def test_a_cluster_with_the_settings_of_the_bundle_is_accepted(conf: Conf) -> None:
     conf.values[READ_ONLY] = "FAIR"
     assert spark_session(Path("unused")).conf is conf
-    assert conf.values == CLUSTER_CONF
-    assert CLUSTER_CONF["spark.sql.streaming.stateStore.providerClass"].startswith("com.databricks.")
-    assert CLUSTER_CONF.items() > STREAM_CONF.items()
+    assert conf.values == DATABRICKS_CONF
+    assert DATABRICKS_CONF["spark.sql.streaming.stateStore.providerClass"].startswith("com.databricks.")
 
 
 @pytest.mark.parametrize(("found", "problem"), [({}, "is not set"), ({READ_ONLY: "FIFO"}, "is set to FIFO")])
@@ -95,11 +97,26 @@ def test_a_callers_session_keeps_its_settings_and_gets_those_of_the_job(callers_
     assert callers_conf.values == OPEN_SOURCE_CONF | theirs
 
 
-def test_every_setting_that_a_callers_session_lacks_is_named(callers_conf: Conf) -> None:
-    callers_conf.values[READ_ONLY] = "FIFO"
+def test_every_setting_that_a_callers_session_lacks_is_named_and_none_is_changed(callers_conf: Conf) -> None:
+    callers_conf.values |= {READ_ONLY: "FIFO", "spark.sql.session.timeZone": "Asia/Tokyo"}
+    theirs = dict(callers_conf.values)
     message = f"{READ_ONLY}=FAIR is set to FIFO; {EXTENSIONS}=io.delta.* is not set: .*--conf NAME=VALUE"
     with pytest.raises(ConfigurationError, match=message):
         spark_session(Path("unused"))
+    assert callers_conf.values == theirs
+
+
+@pytest.mark.parametrize(("found", "is_replaced"), [("builtin", True), ("theirs", False)])
+def test_another_catalog_is_replaced_only_where_nobody_has_chosen_it(
+    callers_conf: Conf, found: str, *, is_replaced: bool
+) -> None:
+    callers_conf.values |= {EXTENSIONS: OPEN_SOURCE_CONF[EXTENSIONS], CATALOG: found}
+    if is_replaced:
+        spark_session(Path("unused"))
+        assert callers_conf.values[CATALOG] == OPEN_SOURCE_CONF[CATALOG]
+    else:
+        with pytest.raises(ConfigurationError, match=f"{CATALOG}=org.* is set to theirs: "):
+            spark_session(Path("unused"))
 
 
 @pytest.mark.parametrize(
@@ -148,7 +165,7 @@ def test_a_job_configures_and_stops_only_a_session_that_it_started(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, whose: str, log: str | None
 ) -> None:
     engine, is_own = Engine(), whose == "the job's own"
-    monkeypatch.setattr(session, "has_session", lambda: not is_own)
+    monkeypatch.setattr(session, "is_callers_session", lambda: not is_own)
     monkeypatch.setattr(session, "spark_session", engine.started)
 
     def run_failing_job() -> None:

@@ -19,7 +19,7 @@ _this_start = uuid.uuid4().hex
 
 def _not_idempotent(writer: BatchWriter, rows: DataFrame, table: Table, batch_id: int) -> None:
     """A writer with a new id at each start: a table accepts a repeated micro-batch again."""
-    _append(replace(writer, id=f"{_this_start}/{writer.id}"), rows, table, batch_id)
+    _append(replace(writer, writer_id=f"{_this_start}/{writer.writer_id}"), rows, table, batch_id)
 
 
 def _dropping(writer: BatchWriter, rows: DataFrame, table: Table, batch_id: int) -> None:

@@ -226,3 +226,13 @@ def test_a_run_with_a_job_run_id_prints_a_summary_and_any_other_run_shows_pictur
     monkeypatch.setattr(live_view, "run_and_show", lambda *_: calls.append("run_and_show"))
     run_in_notebook.run_in_notebook(settings("1m"), widgets, pytest.fail, pytest.fail)
     assert calls == [called]
+
+
+def test_a_tasks_progress_lines_go_to_the_log_of_the_process_and_not_into_the_cell(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    widgets = LaptopWidgets({JOB_RUN_ID: "8712"})
+    widgets.text(JOB_RUN_ID, "")
+    monkeypatch.setattr(runs, "run_and_print_summary", lambda _settings, _say, say_progress: say_progress("12 events"))
+    run_in_notebook.run_in_notebook(settings("1m"), widgets, pytest.fail, pytest.fail)
+    assert capfd.readouterr().err == "12 events\n"

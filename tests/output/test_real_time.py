@@ -59,7 +59,7 @@ def test_the_error_names_the_missing_requirement(
     assert str(refused.value) == NEEDS + missing + OR_NOT
 
 
-@pytest.mark.parametrize("runtime", ["17.3", "18.0", "18.2", "20.1"])
+@pytest.mark.parametrize("runtime", ["17.3", "18.0", "18.2", "19.x", "20.1"])
 def test_a_cluster_with_the_runtime_and_the_switch_is_accepted(monkeypatch: pytest.MonkeyPatch, runtime: str) -> None:
     set_cluster(monkeypatch, runtime, {SWITCH: "true"})
     check_runtime()

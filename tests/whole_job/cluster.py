@@ -46,7 +46,7 @@ class Cluster:
         self.stop()
 
     @property
-    def submit(self) -> tuple[str, ...]:
+    def submit_options(self) -> tuple[str, ...]:
         """The options of spark-submit for a job that runs on this cluster."""
         jars = ",".join(map(str, jar_paths("spark")))
         return (f"--master={self.url}", f"--executor-memory={_MEMORY_MB}m", f"--jars={jars}")

@@ -70,7 +70,7 @@ class Job:
     """A folder with an input, a warehouse and checkpoints, and the job that runs on them again and again.
 
     It reads from the folder's input, or from Kafka topics. `entry` is the script that is run, with its first arguments.
-    The next start takes `jvm`, options of the engine's Java; `conf`, settings of Spark; `submit`, options of
+    The next start takes `jvm`, options of the engine's Java; `conf`, settings of Spark; `submit_options`, options of
     spark-submit, which then starts the job; and `more`, options of the job that replace those of the same name.
     `library` is the folder from which it imports the library.
     """
@@ -88,7 +88,7 @@ class Job:
         self.stderr = folder / "stderr.txt"
         self.jvm: tuple[str, ...] = ()
         self.conf: dict[str, str] = {}
-        self.submit: tuple[str, ...] = ()
+        self.submit_options: tuple[str, ...] = ()
         self.more: tuple[str, ...] = ()
         self.library = ROOT / "lib"
         self._folder = folder
@@ -104,9 +104,9 @@ class Job:
         options = (*(word for word in self._options if word.partition("=")[0] not in replaced), *self.more)
         settings = [f"--conf={name}={value}" for name, value in (_RETAIN_LOGS | self.conf).items()]
         words = command(*map(str, (*source, *folders)), "--mlflow=off", *options, entry=self._entry)
-        if self.submit:
+        if self.submit_options:
             spark = {"PYSPARK_PYTHON": sys.executable, "JAVA_HOME": str(java_home())}
-            words = [str(SPARK / "bin" / "spark-submit"), *self.submit, *settings, *words[1:]]
+            words = [str(SPARK / "bin" / "spark-submit"), *self.submit_options, *settings, *words[1:]]
         else:
             spark = {"PYSPARK_SUBMIT_ARGS": " ".join((*settings, "pyspark-shell"))}
         with self.stderr.open("ab") as output:
@@ -115,7 +115,7 @@ class Job:
                 env=environment(PYTHONPATH=str(self.library), SPARK_SUBMIT_OPTS=" ".join(self.jvm), **spark),
                 cwd=self._folder,
                 stdin=subprocess.DEVNULL,
-                stdout=output if self.submit else None,  # where spark-submit puts both outputs of the job
+                stdout=output if self.submit_options else None,  # where spark-submit puts both outputs of the job
                 stderr=output,
                 start_new_session=True,
             )
@@ -208,7 +208,7 @@ class Job:
         return self.wait_for_end(death_s)
 
     def _send_sigterm(self) -> None:
-        if self.submit:  # the process that was started is the engine
+        if self.submit_options:  # the process that was started is the engine
             owner = json.loads((self.checkpoints / "lock").read_text(encoding="utf-8"))
             os.kill(owner["pid"], signal.SIGTERM)
         else:
@@ -217,6 +217,11 @@ class Job:
     def interrupt(self) -> int:
         """SIGINT the whole process group, as Ctrl-C in a terminal does, and return its exit code within a minute."""
         os.killpg(self._running().pid, signal.SIGINT)
+        return self.wait_for_end()
+
+    def terminate_leader(self) -> int:
+        """SIGTERM the process that was started, which under spark-submit is the engine, and return its exit code."""
+        self._running().terminate()
         return self.wait_for_end()
 
     def kill_engine(self) -> None:

@@ -51,7 +51,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         job.wait_until(lambda: checkpoints.last_started(sessionize) > newest, "a micro-batch is started")
 
     with Cluster(folder / "machines") as cluster:
-        job.submit, job.conf = cluster.submit, {"spark.sql.shuffle.partitions": "2", "spark.log.level": "WARN"}
+        job.submit_options = cluster.submit_options
+        job.conf = {"spark.sql.shuffle.partitions": "2", "spark.log.level": "WARN"}
         try:
             evening.release(job.input, len(evening) // 3)
             job.start()

@@ -1,11 +1,14 @@
 """The job under spark-submit: the session is the caller's, and the tables are those of a job with its own session."""
 
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from sessionization.core.session_state import Rules
 from sessionization.local_engine.jars import jar_paths
+from tests.whole_job.checkpoints import last_committed, last_started
 from tests.whole_job.evening import Evening
 from tests.whole_job.job import Job
 from tests.whole_job.oracle import build_oracle
@@ -14,8 +17,11 @@ from tests.whole_job.tables import differences, read_tables
 pytestmark = pytest.mark.job
 
 RULES = Rules(heartbeat_ms=5_000)
+STATE_PARTITIONS = (os.cpu_count() or 2) + 1  # a local session would take one per core
+CALLERS_EXTENSION = "studio.Extension"  # Spark warns that it cannot load it, by its name
 CALLERS_CONF = {
-    "spark.sql.shuffle.partitions": "3",
+    "spark.sql.shuffle.partitions": str(STATE_PARTITIONS),
+    "spark.sql.extensions": CALLERS_EXTENSION,
     "spark.ui.enabled": "false",
     "spark.log.level": "WARN",
     # For a quick test, as a local session has them.
@@ -26,18 +32,35 @@ CALLERS_CONF = {
 }
 
 
-def test_a_submitted_job_keeps_the_callers_settings_and_writes_the_tables_of_the_reference(tmp_path: Path) -> None:
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Job]:
+    """A job under spark-submit, with an evening in its input."""
     evening = Evening(tmp_path / "staging", events=200, rate=20, session_length="10s", dirt=0.2, file_interval="2s")
     job = Job(tmp_path, "--heartbeat=5s")
-    job.submit = ("--master=local[2]", f"--jars={','.join(map(str, jar_paths('spark')))}")
+    job.submit_options = ("--master=local[2]", f"--jars={','.join(map(str, jar_paths('spark')))}")
     job.conf = CALLERS_CONF
     evening.release(job.input)
-    try:
-        job.start()
-        job.wait_until_done()
-        assert job.terminate() == 0, job.output_lines()[-3:]
-    finally:
-        job.kill_if_running()
-    assert len(list((job.checkpoints / "sessionize" / "state" / "0").glob("[0-9]*"))) == 3
-    tables = read_tables(job.warehouse)
-    assert differences(build_oracle(job.checkpoints, RULES), tables, job.checkpoints) == []
+    yield job
+    job.kill_if_running()
+
+
+def test_a_submitted_job_keeps_the_callers_settings_and_writes_the_tables_of_the_reference(job: Job) -> None:
+    job.run_until_done()
+    assert len(list((job.checkpoints / "sessionize" / "state" / "0").glob("[0-9]*"))) == STATE_PARTITIONS
+    assert any(CALLERS_EXTENSION in line for line in job.output_lines())
+    assert differences(build_oracle(job.checkpoints, RULES), read_tables(job.warehouse), job.checkpoints) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("stop", "code"), [(Job.terminate_leader, 143), (Job.interrupt, 130)])
+def test_a_stop_that_ends_spark_at_once_loses_and_doubles_nothing(
+    job: Job, stop: Callable[[Job], int], code: int
+) -> None:
+    sessionize = job.checkpoints / "sessionize"
+    job.start()
+    job.wait_until(lambda: last_committed(sessionize) >= 0, "a micro-batch is committed")
+    newest = last_committed(sessionize)
+    job.wait_until(lambda: last_started(sessionize) > newest, "another one is started")
+    assert stop(job) == code
+    job.run_until_done()
+    assert differences(build_oracle(job.checkpoints, RULES), read_tables(job.warehouse), job.checkpoints) == []

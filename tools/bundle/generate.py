@@ -1,7 +1,7 @@
 """Write the parts of the bundle's files that follow from the code: `python -m tools.bundle.generate`, or `make bundle`.
 
 A part is between the comments `# generated: PART (make bundle; do not edit)` and `# end of generated`. The options of
-a job come from its settings, the Spark settings from `CLUSTER_CONF`, the packages from the locks.
+a job come from its settings, the Spark settings from `DATABRICKS_CONF`, the packages from the locks.
 
 It also writes `tests/bundle/resolved_prod.json`, prod's resolved resources. A review sees the effect of a change there.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 from pydantic.fields import FieldInfo
 
 from sessionization.command_line.job_parameters import option_name, parameter_defaults
-from sessionization.spark.engine.session import CLUSTER_CONF
+from sessionization.spark.engine.session import DATABRICKS_CONF
 from tools.bundle.job_options import JOBS, LAPTOP_ONLY, parameters, reference, variable
 from tools.bundle.pins import locked, needed_by_the_wheel
 from tools.bundle.resolve import resolve
@@ -75,7 +75,7 @@ def _arguments(job: str) -> Iterator[str]:
 
 
 def _spark_conf(_job: str) -> Iterator[str]:
-    for name, value in CLUSTER_CONF.items():
+    for name, value in DATABRICKS_CONF.items():
         yield f"{name}: {_yaml(value)}"
 
 

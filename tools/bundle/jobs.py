@@ -7,7 +7,7 @@ from typing import Any
 
 from croniter import croniter
 
-from sessionization.spark.engine.session import CLUSTER_CONF
+from sessionization.spark.engine.session import DATABRICKS_CONF
 from sessionization.spark.output.real_time import SWITCH
 from tools.bundle.resolve import Resolved
 from tools.bundle.sources import Finding, Sources
@@ -112,7 +112,7 @@ def _cluster(cluster: dict[str, Any]) -> Iterator[str]:
 def _spark_conf(job: dict[str, Any]) -> Iterator[str]:
     for cluster in job.get("job_clusters", []):
         conf = cluster.get("new_cluster", {}).get("spark_conf", {})
-        for name, value in CLUSTER_CONF.items():
+        for name, value in DATABRICKS_CONF.items():
             if conf.get(name) != value:
                 yield f"spark_conf {name} must be {value!r}, not {conf.get(name)!r}: the job checks it at its start"
 

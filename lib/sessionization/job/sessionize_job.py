@@ -34,7 +34,7 @@ from sessionization.spark.checkpoint.folder_lock import lock_folder
 from sessionization.spark.checkpoint.pinned_settings import explain_ignored_devices
 from sessionization.spark.engine import watchdog
 from sessionization.spark.engine.error_text import remedy_for, root_cause
-from sessionization.spark.engine.session import describe_log, has_session, job_session
+from sessionization.spark.engine.session import describe_log, is_callers_session, job_session
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.output import real_time
 from sessionization.spark.output.progress import BatchListener
@@ -80,7 +80,7 @@ def run(settings: SessionizeSettings, stop: threading.Event, callbacks: JobCallb
         if (ignored := explain_ignored_devices(settings, checkpoint.folder, checkpoint.layout)) is not None:
             say(ignored)
         with watchdog.explain_engine_death(log_place), contextlib.ExitStack() as stack:
-            is_ours = not has_session()
+            is_ours = not is_callers_session()
             with plain_errors(f"Spark cannot be started (see {log_place})"):
                 spark = stack.enter_context(job_session(engine_log))
             stack.enter_context(watchdog.watch_for_hang(spark, log_place, stop, say, is_ours=is_ours))
@@ -90,10 +90,13 @@ def run(settings: SessionizeSettings, stop: threading.Event, callbacks: JobCallb
             return _run(context, stop, replace(callbacks, listeners=(track, *callbacks.listeners)))
 
 
-def run_and_print_summary(settings: SessionizeSettings, say: Say) -> None:
-    """Run until SIGTERM or Ctrl-C, and print progress and summary; the scheduled job and its notebook call this."""
+def run_and_print_summary(settings: SessionizeSettings, say: Say, say_progress: Say | None = None) -> None:
+    """Run until SIGTERM or Ctrl-C, and print progress and summary; the scheduled job and its notebook call this.
+
+    `say_progress` is as in `JobCallbacks`.
+    """
     with stop_on_signals() as stop:
-        summary = run(settings, stop, JobCallbacks(say))
+        summary = run(settings, stop, JobCallbacks(say, say_progress=say_progress))
     for line in summary_lines(summary):
         say(line)
 

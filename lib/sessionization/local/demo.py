@@ -33,15 +33,14 @@ from sessionization.spark.tables.views import create_views
 from sessionization.streams import STREAMS
 
 SECONDS = 60
-_SHOWN_CHANGES = 10
-_REFRESH_S = 2.0
+_POLL_S = 2.0
 
 _LATEST_CHANGES = """
 SELECT date_format(processed_at, 'HH:mm:ss') AS at, platform, device_id, session_id, change, end_reason, beat,
        cast(duration_ms / 1000 AS int) AS seconds
 FROM {session_changes}
 WHERE change_date >= current_date() - 1 AND processed_at >= current_timestamp() - INTERVAL 5 MINUTES
-ORDER BY processed_at DESC, change DESC LIMIT {shown}
+ORDER BY processed_at DESC, change DESC LIMIT 10
 """
 
 QUERIES = (
@@ -149,9 +148,7 @@ def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[s
     def started(spark: SparkSession, location: TableLocation) -> None:
         if console.is_terminal:
             running.set()
-            query = _LATEST_CHANGES.format(
-                session_changes=location.sql_name(SESSION_CHANGES.name), shown=_SHOWN_CHANGES
-            )
+            query = _LATEST_CHANGES.format(session_changes=location.sql_name(SESSION_CHANGES.name))
             threading.Thread(target=_refresh, args=(spark, query, view, running), daemon=True).start()
 
     def stopped(spark: SparkSession, location: TableLocation) -> None:
@@ -173,7 +170,7 @@ def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[s
 def _refresh(spark: SparkSession, query: str, view: DemoView, running: threading.Event) -> None:
     """Query the newest changes once a micro-batch; more often would take cores from the job."""
     while running.is_set():
-        if view.is_behind.wait(_REFRESH_S):
+        if view.is_behind.wait(_POLL_S):
             view.is_behind.clear()
             view.latest = _rows(spark.sql(query))
 

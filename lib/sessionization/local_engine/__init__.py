@@ -3,5 +3,5 @@
 import sys
 from pathlib import Path
 
-FOLDER = Path(sys.prefix) / "share" / "sessionization"
+ENGINE_FOLDER = Path(sys.prefix) / "share" / "sessionization"
 """Jars, the launcher of the wheel's Java, and the archive of classes; the folder may belong to another user."""

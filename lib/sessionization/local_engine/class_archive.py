@@ -17,7 +17,7 @@ from typing import Any
 import pyspark
 from pyspark import SparkContext
 
-from sessionization.local_engine import FOLDER
+from sessionization.local_engine import ENGINE_FOLDER
 from sessionization.local_engine.jars import jar_paths
 from sessionization.local_engine.java import java_home
 from sessionization.say import Say
@@ -37,7 +37,7 @@ def archive_file() -> Path:
         digest.update(file.read_bytes() if file.is_file() else b"")
     for jar in (*sorted(_SPARK_JARS.glob("*.jar")), *jar_paths("spark")):
         digest.update(f"{jar} {jar.stat().st_size} {jar.stat().st_mtime_ns}\n".encode())
-    return FOLDER / f"classes-{digest.hexdigest()[:16]}.jsa"
+    return ENGINE_FOLDER / f"classes-{digest.hexdigest()[:16]}.jsa"
 
 
 def archive_options() -> str:
@@ -59,7 +59,7 @@ def new_archive() -> Iterator[Path]:
 
     A full disk leaves no archive, and is no error.
     """
-    with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
+    with tempfile.TemporaryDirectory(dir=ENGINE_FOLDER) as folder:
         file = Path(folder) / archive_file().name
         yield file
         with contextlib.suppress(OSError):
@@ -71,7 +71,7 @@ def _publish(file: Path) -> None:
     with file.open("rb") as written:
         os.fsync(written.fileno())
     archive = file.replace(archive_file())
-    for other in set(FOLDER.glob("classes*.jsa")) - {archive}:
+    for other in set(ENGINE_FOLDER.glob("classes*.jsa")) - {archive}:
         other.unlink(missing_ok=True)
 
 
@@ -81,7 +81,7 @@ def archive_classes(say: Say) -> Iterator[None]:
 
     If that fails, or this Java cannot write one, there is no archive.
     """
-    if archive_file().is_file() or not os.access(FOLDER, os.W_OK):
+    if archive_file().is_file() or not os.access(ENGINE_FOLDER, os.W_OK):
         yield
         return
     with new_archive() as file, _added_to_environment(_SUBMIT_OPTIONS, options_to_write(file)):

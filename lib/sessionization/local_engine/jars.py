@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from sessionization.command_line.parser import run
-from sessionization.local_engine import FOLDER
+from sessionization.local_engine import ENGINE_FOLDER
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def jar_paths(jar_set: JarSet) -> list[Path]:
     Raises `SetupError` when a jar cannot be downloaded or does not have the pinned hash.
     """
     jars = pinned_jars(jar_set)
-    folder = FOLDER / "jars" / jar_set
+    folder = ENGINE_FOLDER / "jars" / jar_set
     paths = [folder / jar.file_name for jar in jars]
     if all(path.is_file() for path in paths):  # needs no write access: the folder may belong to another user
         return paths

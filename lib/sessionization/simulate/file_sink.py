@@ -4,6 +4,7 @@ from pathlib import Path
 
 from sessionization.clock import utc
 from sessionization.errors import ConfigurationError
+from sessionization.files import rename_or_copy
 from sessionization.simulate import message_text
 from sessionization.simulate.fleet import Fleet
 from sessionization.simulate.message_schedule import Messages
@@ -55,7 +56,7 @@ class FileSink:
             try:
                 with hidden.open("xb") as file:
                     file.writelines(message_text.chunks(messages_of_stream, self._fleet, stream.device_field))
-                hidden.rename(path)
+                rename_or_copy(hidden, path)
             except OSError as error:
                 if not isinstance(error, FileExistsError):
                     hidden.unlink(missing_ok=True)

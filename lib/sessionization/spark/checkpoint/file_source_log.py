@@ -98,7 +98,8 @@ def forget_deleted_files(query: Path, present: Collection[Path], now_ms: int) ->
         ]
         if len(remaining) < len(lines):
             compacted.with_name(f".{compacted.name}.crc").unlink(missing_ok=True)  # the checksum of the former content
-            write_atomically(compacted, "\n".join([_VERSION, *remaining]))
+            # An incomplete log would let the query read files again.
+            write_atomically(compacted, "\n".join([_VERSION, *remaining]), may_copy=False)
         return len(lines) - len(remaining)
     except (OSError, ValueError, LookupError, TypeError) as error:
         msg = f"{query}: the log of the files that were read is not of a form known here ({error})"

@@ -23,18 +23,17 @@ from sessionization.errors import ConfigurationError
 from sessionization.stop_signals import preserve_interrupt_handler
 
 __all__ = [
-    "CLUSTER_CONF",
+    "DATABRICKS_CONF",
     "GENERATED_CODE_CONF",
     "OPEN_SOURCE_CONF",
-    "STREAM_CONF",
     "describe_log",
-    "has_session",
+    "is_callers_session",
     "job_session",
     "spark_session",
     "use_scheduler_pool",
 ]
 
-STREAM_CONF = {
+_STREAM_CONF = {
     "spark.sql.session.timeZone": "UTC",
     # One value of a repeated field counts, no matter which; by default the message would be malformed.
     "spark.sql.variant.allowDuplicateKeys": "true",
@@ -54,15 +53,17 @@ GENERATED_CODE_CONF = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codege
 """Settings for many rows. A local session turns generated code off, because compiling it takes longer than a small
 micro-batch."""
 
-CLUSTER_CONF = STREAM_CONF | {
+DATABRICKS_CONF = _STREAM_CONF | {
     "spark.sql.streaming.stateStore.providerClass": "com.databricks.sql.streaming.state.RocksDBStateStoreProvider",
 }
 """The settings on Databricks. `bundles/sessionize.job.yml` has them, because some cannot be set while Spark runs."""
 
 _EXTENSIONS = "spark.sql.extensions"
 _CATALOG = "spark.sql.catalog.spark_catalog"
+_NO_CATALOG = {None, "builtin"}
+"""The values of `_CATALOG` where nobody has chosen one."""
 _PARTITIONS = "spark.sql.shuffle.partitions"
-OPEN_SOURCE_CONF = STREAM_CONF | {
+OPEN_SOURCE_CONF = _STREAM_CONF | {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
@@ -85,7 +86,7 @@ def spark_session(log_file: Path) -> SparkSession:
             "put all of spark_conf in bundles/sessionize.job.yml into the cluster's Spark configuration, "
             "and restart the cluster"
         )
-        return _with_conf(SparkSession.builder.getOrCreate(), CLUSTER_CONF, remedy)
+        return _with_conf(SparkSession.builder.getOrCreate(), DATABRICKS_CONF, remedy)
     if _has_context():
         remedy = "set them where the session is created (--conf NAME=VALUE), next to other extensions that are there"
         return _with_delta(_with_conf(SparkSession.builder.getOrCreate(), OPEN_SOURCE_CONF, remedy))
@@ -99,7 +100,7 @@ def spark_session(log_file: Path) -> SparkSession:
 
 @contextlib.contextmanager
 def job_session(log_file: Path | None = None, conf: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
-    """Yield the session of a job, and stop it at the end unless it is the caller's (`has_session`).
+    """Yield the session of a job, and stop it at the end unless it is the caller's (`is_callers_session`).
 
     Args:
         log_file: as in `spark_session`; without one, a local engine's log is deleted when the job ends.
@@ -110,7 +111,7 @@ def job_session(log_file: Path | None = None, conf: Mapping[str, str] | None = N
     with contextlib.ExitStack() as stack:
         if log_file is None:
             log_file = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "engine.log"
-        is_ours = not has_session()
+        is_ours = not is_callers_session()
         spark = spark_session(log_file)
         try:
             if is_ours:
@@ -123,14 +124,14 @@ def job_session(log_file: Path | None = None, conf: Mapping[str, str] | None = N
                     spark.stop()
 
 
-def has_session() -> bool:
+def is_callers_session() -> bool:
     """Whether the Spark session is the caller's, or will be (spark-submit), so that a job must not stop it."""
     return on_databricks() or _has_context() or _is_submitted()
 
 
 def describe_log(log_file: Path) -> str:
     """Where the engine logs, for messages; to be called before the session starts."""
-    return "the driver's log" if has_session() else f"{log_file} and {log_file.with_suffix('.out')}"
+    return "the driver's log" if is_callers_session() else f"{log_file} and {log_file.with_suffix('.out')}"
 
 
 def use_scheduler_pool(spark: SparkSession, pool: str) -> None:
@@ -159,11 +160,14 @@ def _submitted_session() -> SparkSession:
     """
     SparkContext._ensure_initialized()  # noqa: SLF001 - connects to the JVM; SparkConf then has the caller's settings
     given = SparkConf()
-    if (catalog := given.get(_CATALOG)) not in {None, OPEN_SOURCE_CONF[_CATALOG]}:
+    if (catalog := given.get(_CATALOG)) not in _NO_CATALOG | {OPEN_SOURCE_CONF[_CATALOG]}:
         msg = f"--conf {_CATALOG}={catalog} is not Delta's: leave it out, or give {OPEN_SOURCE_CONF[_CATALOG]}"
         raise ConfigurationError(msg)
     if given.get(_PARTITIONS) is None:
-        msg = f"--conf {_PARTITIONS} is missing: give the number of the cluster's cores; a checkpoint keeps it for good"
+        msg = (
+            f"--conf {_PARTITIONS} is missing: give the number of the cluster's cores; a checkpoint keeps it for good "
+            "(without spark-submit: unset PYSPARK_GATEWAY_PORT, which a shell of pyspark has set)"
+        )
         raise ConfigurationError(msg)
     extensions = dict.fromkeys(filter(None, (*_words(given.get(_EXTENSIONS) or ""), OPEN_SOURCE_CONF[_EXTENSIONS])))
     conf: dict[str, Any] = OPEN_SOURCE_CONF | {_EXTENSIONS: ",".join(extensions)}
@@ -176,7 +180,7 @@ def _with_delta(spark: SparkSession) -> SparkSession:
     """Raises `ConfigurationError` for a session without Delta's classes; Spark only warns of a missing extension."""
     jvm: Any = getattr(spark, "_jvm", None)  # Spark Connect has none
     if jvm is not None and not isinstance(jvm.io.delta.tables.DeltaTable, JavaClass):
-        msg = "the Spark session lacks Delta's jars: start it with --jars, as docs/deploy.md shows for a Spark cluster"
+        msg = "the Spark session lacks Delta's jars: start it with --jars, as docs/cluster.md shows"
         raise ConfigurationError(msg)
     return spark
 
@@ -192,17 +196,36 @@ def _words(text: str) -> list[str]:
 
 
 def _with_conf(spark: SparkSession, conf: Mapping[str, str], remedy: str) -> SparkSession:
-    """Set these settings in a session that runs; raises `ConfigurationError` for those that cannot be set there."""
-    mistakes = []
+    """Set these settings in a session that runs.
+
+    Raises `ConfigurationError`, and changes nothing, where some cannot be set there.
+    """
+    before, mistakes = {}, []
     for name, value in conf.items():
         found = spark.conf.get(name, None)
         if found is not None and value in _words(found):
             continue
-        try:
-            spark.conf.set(name, value)
-        except PySparkException:
+        if _try_to_set(spark, name, found, value):
+            before[name] = found
+        else:
             mistakes.append(f"{name}={value} " + ("is not set" if found is None else f"is set to {found}"))
-    if mistakes:
-        msg = f"the Spark session lacks settings that cannot be set while it runs: {'; '.join(mistakes)}: {remedy}"
-        raise ConfigurationError(msg)
-    return spark
+    if not mistakes:
+        return spark
+    for name, found in before.items():
+        if found is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, found)
+    msg = f"the Spark session lacks settings that cannot be set while it runs: {'; '.join(mistakes)}: {remedy}"
+    raise ConfigurationError(msg)
+
+
+def _try_to_set(spark: SparkSession, name: str, found: str | None, value: str) -> bool:
+    """Set it, unless Spark cannot change it while it runs, or the caller has chosen another catalog."""
+    if name == _CATALOG and found not in _NO_CATALOG:
+        return False
+    try:
+        spark.conf.set(name, value)
+    except PySparkException:
+        return False
+    return True

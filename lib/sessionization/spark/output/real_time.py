@@ -47,9 +47,9 @@ def check_runtime() -> None:
 
 
 def _version(runtime: str) -> tuple[int, int]:
-    """The first two numbers of a runtime's version; (0, 0) for serverless, whose versions begin with a word."""
-    match = re.match(r"(\d+)\.(\d+)", runtime)
-    return (int(match[1]), int(match[2])) if match else (0, 0)
+    """The first two numbers of a runtime's version, as in 18.2 or 19.x; (0, 0) for serverless, as in client.5."""
+    match = re.match(r"(\d+)\.(\d*)", runtime)
+    return (int(match[1]), int(match[2] or 0)) if match else (0, 0)
 
 
 def topic_writer(output: DataFrame, options: Mapping[str, str], output_topic: str, batch_ms: int) -> DataStreamWriter:

@@ -15,14 +15,16 @@ from sessionization.spark.tables.schemas import Table
 class BatchWriter:
     """Appends the micro-batches of one query.
 
-    Each commit names its writer and micro-batch. The `interrupted` micro-batch may be in a table already: it is looked
-    up in the table's history, and by Delta (`txnAppId`): the start before may have had no lock, and its driver may
-    still run. Any other is new, as long as a lock excludes every other driver. Without such a lock Delta looks up
-    every micro-batch, and rebuilds the state of the table's log for that each time.
+    Each commit names its writer and micro-batch.
+
+    - The `interrupted` micro-batch may be in a table already. This class looks it up in the table's history. Delta
+      looks it up once more (`txnAppId`), because the start before may have had no lock, and its driver may still run.
+    - Any other micro-batch is new, as long as a lock excludes every other driver.
+    - Without such a lock Delta looks up every micro-batch. For that it rebuilds the state of the table's log each time.
     """
 
     location: TableLocation
-    id: str
+    writer_id: str
     is_exclusive: bool = False
     """Whether a lock of the operating system excludes every other driver that writes these tables."""
     interrupted: InterruptedBatch | None = None
@@ -33,19 +35,19 @@ class BatchWriter:
         Raises `CheckpointError` where the table's history does not tell whether it has the interrupted micro-batch.
         This holds without a lock too: the start before may have had one, and have appended without `txnAppId`.
         """
-        name = f"{self.id} {batch_id}"
+        name = f"{self.writer_id} {batch_id}"
         interrupted = self.interrupted if self.interrupted and batch_id <= self.interrupted.batch_id else None
-        if interrupted is not None and self._has(interrupted, rows.sparkSession, table, batch_id):
+        if interrupted is not None and self._is_written(interrupted, rows.sparkSession, table, batch_id):
             return
         is_new = self.is_exclusive and interrupted is None
-        look_up = {} if is_new else {"txnAppId": self.id, "txnVersion": str(batch_id)}
+        look_up = {} if is_new else {"txnAppId": self.writer_id, "txnVersion": str(batch_id)}
         self.location.append(rows, table, userMetadata=name, **look_up)
 
-    def _has(self, interrupted: InterruptedBatch, spark: SparkSession, table: Table, batch_id: int) -> bool:
-        newest = newest_appended_batch(self.location, spark, table, self.id)
+    def _is_written(self, interrupted: InterruptedBatch, spark: SparkSession, table: Table, batch_id: int) -> bool:
+        newest = newest_appended_batch(self.location, spark, table, self.writer_id)
         if newest < 0:  # none of the newest commits
             commits = _commits(self.location, spark, table, None)
-            newest = _newest_batch(commits, self.id)
+            newest = _newest_batch(commits, self.writer_id)
             oldest = commits[-1]
             if newest < 0 and not _reaches_back_to(oldest, interrupted.began_ms):
                 msg = (
