@@ -28,11 +28,16 @@ def write_atomically(file: Path, text: str, *, may_copy: bool = True) -> None:
         temporary.replace(file)
 
 
-def rename_or_copy(complete: Path, file: Path) -> None:
+def rename_or_copy(complete: Path, file: Path) -> bool:
     """Give a complete file its name; on a mount that cannot rename, copy it, and delete it afterwards.
 
     A Databricks volume may be such a mount. It stores a file when it is closed, so a copy appears at once there; only
-    after a kill in between it may be incomplete, and the complete file is still next to it. Raises `OSError`.
+    after a kill in between it may be incomplete, and the complete file is still next to it.
+
+    Returns:
+        Whether the mount can rename.
+
+    Raises `OSError`.
     """
     try:
         complete.replace(file)
@@ -41,6 +46,8 @@ def rename_or_copy(complete: Path, file: Path) -> None:
             raise
         shutil.copyfile(complete, file)
         complete.unlink()
+        return False
+    return True
 
 
 def is_dead_mount(error: OSError) -> bool:

@@ -14,6 +14,7 @@ _FOUND = shutil.which("databricks")
 # nutter installs the old CLI, which knows no bundles. It is a script, so a script is not the CLI that these tests need.
 BINARY = None if _FOUND is None or Path(_FOUND).read_bytes().startswith(b"#!") else _FOUND
 _TIMEOUT_S = 300
+_REQUIRED = {"catalog": "main", "node_type": "m6gd.xlarge"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class Cli:
             # The CLI's default since 1.3. The other engine, terraform, would need a download.
             "DATABRICKS_BUNDLE_ENGINE": "direct",
             "HOME": str(self.project.parent),
-        } | {f"BUNDLE_VAR_{name}": value for name, value in self.variables.items()}  # fmt: skip
+        } | {f"BUNDLE_VAR_{name}": value for name, value in (_REQUIRED | dict(self.variables)).items()}  # fmt: skip
 
 
 def copy_project(folder: Path, branch: str = "main") -> Path:

@@ -90,8 +90,8 @@ def run_notebook(monkeypatch: pytest.MonkeyPatch) -> list[SessionizeSettings]:
 
 def test_the_notebook_starts_the_stream_once_with_the_jobs_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
     (settings,) = run_notebook(monkeypatch)
-    assert (settings.catalog, settings.schema_name, settings.heartbeat) == ("main", "gaming_sessions_prod", 30_000)
-    assert str(settings.checkpoints) == "/Volumes/main/gaming_sessions_prod/checkpoints/sessionize"
+    assert (settings.catalog, settings.schema_name, settings.heartbeat) == ("catalog", "gaming_sessions_prod", 30_000)
+    assert str(settings.checkpoints) == "/Volumes/catalog/gaming_sessions_prod/checkpoints/sessionize"
 
 
 def test_checkpoints_input_and_tables_are_in_the_targets_schema() -> None:

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from sessionization.core.events import Change, ChangeKind, EndReason, Platform
 from sessionization.durations import DAY_MS, HOUR_MS
 from sessionization.spark.tables import rollup, upgrade
-from sessionization.spark.tables.creation import _create, create_tables
+from sessionization.spark.tables.creation import create_table, create_tables
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import (
     PART_CONSTRAINT,
@@ -136,7 +136,7 @@ def test_a_table_of_an_earlier_version_is_partitioned_once(
 ) -> None:
     location = TableLocation(tmp_path)
     for table in TABLES:
-        _create(spark, location, _earlier_version() if table is SESSIONS else table, "test")
+        create_table(spark, location, _earlier_version() if table is SESSIONS else table, "test")
     written = TableLocation(tmp_path / "written")
     empty_tables(spark, written, owner="test")
     changes = [change for changes in sent_again(3) for change in changes]

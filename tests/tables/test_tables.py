@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from sessionization.errors import CheckpointError
 from sessionization.spark.tables import views
-from sessionization.spark.tables.creation import _create, create_tables
+from sessionization.spark.tables.creation import create_table, create_tables
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import STREAM_PROGRESS, TABLES
 from sessionization.spark.tables.upgrade import _add_columns
@@ -34,7 +34,7 @@ def test_tables_of_another_checkpoint_are_refused(spark: SparkSession, location:
 def test_of_two_starts_one_creates_every_table_and_the_other_none(spark: SparkSession, tmp_path: Path) -> None:
     location = TableLocation(tmp_path)
     first, *others = TABLES
-    _create(spark, location, first, "ours")  # the catalog decides which start is first
+    create_table(spark, location, first, "ours")  # the catalog decides which start is first
     with pytest.raises(CheckpointError, match="written by another checkpoint"):
         create_tables(spark, location, owner="theirs", may_create=True)
     assert not any(location.exists(spark, table) for table in others)
@@ -63,7 +63,7 @@ def test_every_view_can_be_read(spark: SparkSession, location: TableLocation) ->
 def test_a_table_of_an_earlier_version_gets_its_missing_columns(spark: SparkSession, tmp_path: Path) -> None:
     location, added = TableLocation(tmp_path / "ware house"), STREAM_PROGRESS.columns[-1]
     earlier_table = replace(STREAM_PROGRESS, columns=STREAM_PROGRESS.columns[:-1])
-    _create(spark, location, earlier_table, "ours")
+    create_table(spark, location, earlier_table, "ours")
     values = {"query": "archive", "batch_id": 1, "processed_at": datetime.now(UTC), "rows_in": 0}
     location.append(
         spark.createDataFrame([tuple(map(values.get, earlier_table.column_names))], earlier_table.schema), earlier_table
@@ -86,7 +86,7 @@ def test_a_column_that_is_added_has_its_comment_whatever_that_says(
 ) -> None:
     *earlier_columns, added = STREAM_PROGRESS.columns
     location = TableLocation(tmp_path)
-    _create(spark, location, replace(STREAM_PROGRESS, columns=tuple(earlier_columns)), "ours")
+    create_table(spark, location, replace(STREAM_PROGRESS, columns=tuple(earlier_columns)), "ours")
     _add_columns(spark, location, replace(STREAM_PROGRESS, columns=(*earlier_columns, replace(added, comment=comment))))
     described = spark.sql(f"DESCRIBE TABLE {location.sql_name(STREAM_PROGRESS.name)}").collect()
     assert {row.col_name: row.comment for row in described}[added.name] == comment

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from sessionization.spark.operator.codec import OUTPUT_SCHEMA
 from sessionization.spark.output.changes_topic import changes_not_in_table
 from sessionization.spark.output.sinks import to_session_changes
-from sessionization.spark.tables.creation import _create
+from sessionization.spark.tables.creation import create_table
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS
 from sessionization.spark.warm_start.initial_state import warm_start
@@ -30,7 +30,7 @@ def location(spark: SparkSession, tmp_path: Path) -> TableLocation:
     for table in (SESSION_CHANGES, SESSIONS):
         shutil.rmtree(tmp_path / "warehouse" / table.name)
         columns = tuple(column for column in table.columns if column.name != NEW_COLUMN)
-        _create(spark, location, replace(table, columns=columns), "theirs")
+        create_table(spark, location, replace(table, columns=columns), "theirs")
     location.append(
         to_session_changes(spark.createDataFrame([at(NOW_MS, 1)], OUTPUT_SCHEMA)).drop(NEW_COLUMN), SESSION_CHANGES
     )

@@ -92,7 +92,7 @@ JOBS = {
         packages=("nutter",),
     ),
 }
-"""The options of each job, by the job's key."""
+"""The options of each job, by the job's key; `preflight` has those of `sessionize`, with the same values."""
 
 
 def variable(job: str, option: str) -> str:
@@ -113,3 +113,6 @@ def parameters(job: str) -> dict[str, str]:
 def reference(option: str) -> str:
     """How a task refers to a parameter of its job; names with a dash are quoted."""
     return f"{{{{job.parameters.{f'`{option}`' if '-' in option else option}}}}}"
+
+
+JOBS["preflight"] = JobOptions(SessionizeSettings, values=parameters("sessionize"))

@@ -20,6 +20,7 @@ _JOBS_WITH_A_SESSION = {
     "inspect_state",
     "land_changes",
     "maintain",
+    "preflight",
     "rescale_state",
     "workspace_tests",
     _STREAM,

@@ -87,8 +87,9 @@ def look_up(reference: str, context: dict[str, Any]) -> Any:
 
 
 def _variables(sources: Sources, overrides: dict[str, Any]) -> dict[str, Any]:
+    """The value of each variable. One without a default, which a deploy must give, has its name for a value."""
     values: dict[str, Any] = {
-        name: definition["default"] if "default" in definition else f"<looked up: {definition.get('lookup')}>"
+        name: f"<looked up: {definition['lookup']}>" if "lookup" in definition else definition.get("default", name)
         for name, definition in sources.variables().items()
     }
     return {**values, **overrides.get("variables", {})}

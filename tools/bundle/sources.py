@@ -18,6 +18,8 @@ _TARGET_KEYS = {
     "mode", "default", "presets", "git", "workspace", "run_as", "permissions", "variables", "resources", "artifacts",
 }  # fmt: skip
 _VARIABLE_KEYS = {"description", "default", "type", "lookup"}
+_MUST_BE_GIVEN = {"catalog", "node_type"}
+"""Variables without a default. The CLI refuses a deploy that does not set them."""
 _PERMISSION_LEVELS = {"CAN_MANAGE", "CAN_VIEW", "CAN_RUN"}
 
 
@@ -131,6 +133,14 @@ def _read(sources: Sources, file: str) -> None:
         sources.contents[file] = content
 
 
+def _mistakes_in_value(file: str, name: str, definition: dict[str, Any]) -> Iterator[Finding]:
+    if name in _MUST_BE_GIVEN:
+        if "default" in definition:
+            yield Finding(file, f"variable {name}: no default is right on every cloud and in every workspace")
+    elif ("default" in definition) == ("lookup" in definition):
+        yield Finding(file, f"variable {name} needs a default or a lookup: without it every deploy must set it")
+
+
 def _unknown_keys(sources: Sources) -> Iterator[Finding]:
     for file, content in sources.contents.items():
         for key in content.keys() - _KEYS:
@@ -140,8 +150,7 @@ def _unknown_keys(sources: Sources) -> Iterator[Finding]:
                 yield Finding(file, f"variable {name}: {key} is not a field of a variable")
             if "description" not in definition:
                 yield Finding(file, f"variable {name} has no description")
-            if ("default" in definition) == ("lookup" in definition):
-                yield Finding(file, f"variable {name} needs a default or a lookup: without it every target must set it")
+            yield from _mistakes_in_value(file, name, definition)
     for name, target in sources.main.get("targets", {}).items():
         for key in target.keys() - _TARGET_KEYS:
             yield Finding(MAIN, f"target {name}: {key} is not a field of a target")

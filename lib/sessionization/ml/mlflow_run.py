@@ -45,8 +45,7 @@ class MlflowRun:
 
     def __init__(self, settings: SessionizeSettings, location: TableLocation, checkpoint_id: str) -> None:
         self._settings, self._location, self._checkpoint_id = settings, location, checkpoint_id
-        _check_writable(store_uri())
-        self._client = MlflowClient(tracking_uri=store_uri())
+        self._client = _client()
         self._run_id = ""
 
     def begin(self) -> None:
@@ -90,6 +89,16 @@ def metrics_of(progress: BatchProgress) -> Iterator[Metric]:
     for name, value in progress.row().items():
         if name not in _NOT_METRICS and value is not None:
             yield Metric(f"{progress.query}.{name}", float(value), progress.processed_ms, progress.batch_id)
+
+
+def open_experiment(name: str) -> None:
+    """Create the experiment of `--mlflow` if it is missing; raises `MlflowException` where it cannot be used."""
+    _experiment_id(_client(), name)
+
+
+def _client() -> MlflowClient:
+    _check_writable(store_uri())
+    return MlflowClient(tracking_uri=store_uri())
 
 
 def parameters_of(settings: SessionizeSettings) -> dict[str, str]:

@@ -74,7 +74,7 @@ def _create_or_check(
                 "bring the table back, or start with a new --checkpoints folder and an empty location for the tables"
             )
             raise CheckpointError(msg)
-        _create(spark, location, table, owner)
+        create_table(spark, location, table, owner)
     advice = (
         "a second one would double every row; give that checkpoint's folder as --checkpoints, or another location for "
         "the tables"
@@ -82,7 +82,8 @@ def _create_or_check(
     location.check_owner(spark, table, owner, advice)
 
 
-def _create(spark: SparkSession, location: TableLocation, table: Table, owner: str) -> None:
+def create_table(spark: SparkSession, location: TableLocation, table: Table, owner: str) -> None:
+    """Create a table, unless it exists; `owner` is the checkpoint whose queries will write it."""
     builder = DeltaTable.createIfNotExists(spark).comment(table.comment).property(OWNER_PROPERTY, owner)
     if location.warehouse is not None:
         builder = builder.location(str(location.warehouse.absolute() / table.name))

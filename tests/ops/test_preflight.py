@@ -1,0 +1,190 @@
+"""The preflight says of each thing that the job needs whether it is there, and leaves nothing behind."""
+
+import errno
+import os
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from sessionization.errors import ConfigurationError
+from sessionization.ops import preflight as module
+from sessionization.ops.preflight import preflight
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.tables.location import TableLocation
+
+pytestmark = pytest.mark.spark
+
+CHECKS = ["storage", "lock", "input", "engine", "tables", "stream", "MLflow"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder in which a job would find its input, and in which its checkpoint already is."""
+    (tmp_path / "input" / "pc_sessions").mkdir(parents=True)
+    (tmp_path / "input" / "pc_sessions" / "1.json").touch()
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "layout.json").write_text("{}", encoding="utf-8")
+    return tmp_path
+
+
+def settings(folder: Path, **given: Any) -> SessionizeSettings:
+    source = {} if "bootstrap_servers" in given else {"input": folder / "input"}
+    places = {"warehouse": folder / "warehouse", "checkpoints": folder / "checkpoints"}
+    return SessionizeSettings(**{**source, **places, "mlflow": "off", **given})
+
+
+def run(settings: SessionizeSettings) -> dict[str, tuple[bool, str]]:
+    """By check whether it passed, and its line. The preflight fails exactly if a check does."""
+    lines: list[str] = []
+    failure = None
+    try:
+        preflight(settings, lines.append)
+    except ConfigurationError as error:
+        failure = str(error)
+    found = {}
+    for line in lines:
+        verdict, _, rest = line.partition(" ")
+        name, _, text = rest.strip().partition(": ")
+        if verdict in {"ok", "FAILED"}:
+            found[name] = (verdict == "ok", text)
+    failed = [name for name, (is_ok, _) in found.items() if not is_ok]
+    assert failure == (
+        f"{', '.join(failed)} failed: do what the lines above say, and run this again" if failed else None
+    )
+    return found
+
+
+def failures(found: dict[str, tuple[bool, str]]) -> dict[str, str]:
+    return {name: text for name, (is_ok, text) in found.items() if not is_ok}
+
+
+def skip_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_check_stream", lambda *_: "not tried")
+
+
+def test_all_is_well_and_nothing_is_left_behind(spark: SparkSession, folder: Path) -> None:
+    found = run(settings(folder))
+    assert list(found) == CHECKS
+    assert failures(found) == {}
+    assert found["lock"][1] == "a second job is refused"
+    assert found["input"][1] == "pc_sessions has 1 files, console_sessions is missing so far"
+    assert found["stream"][1].endswith("the state has the live session")
+    assert sorted(file.name for file in folder.rglob("*") if file.is_file()) == ["1.json", "layout.json"]
+
+
+def test_a_second_preflight_cleans_up_after_one_that_was_killed(
+    spark: SparkSession,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (folder / "checkpoints" / "preflight" / "sessionize").mkdir(parents=True)
+    (folder / "warehouse" / "preflight" / "_delta_log").mkdir(parents=True)
+    skip_stream(monkeypatch)
+    assert failures(run(settings(folder))) == {}
+    assert not (folder / "checkpoints" / "preflight").exists()
+    assert not (folder / "warehouse" / "preflight").exists()
+
+
+def test_checkpoints_that_cannot_be_written_are_named(spark: SparkSession, folder: Path) -> None:
+    found = failures(run(settings(folder, checkpoints=folder / "input" / "pc_sessions" / "1.json")))
+    assert list(found) == ["storage", "lock", "stream"]
+    assert "1.json" in found["storage"]
+    assert found["storage"].endswith("(Not a directory): give a place that this user can write")
+
+
+def test_an_input_that_does_not_exist_is_named(
+    spark: SparkSession,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    skip_stream(monkeypatch)
+    found = failures(run(settings(folder, input=folder / "nowhere")))
+    assert found == {"input": f"{folder}/nowhere cannot be used (No such file or directory): give a place that exists"}
+
+
+def test_tables_that_cannot_be_written_are_named(
+    spark: SparkSession,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    skip_stream(monkeypatch)
+    found = failures(run(settings(folder, warehouse=folder / "input" / "pc_sessions" / "1.json")))
+    assert list(found) == ["tables"]
+    assert "1.json" in found["tables"]
+
+
+def test_brokers_that_do_not_answer_are_named(
+    spark: SparkSession,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    skip_stream(monkeypatch)
+    found = failures(run(settings(folder, source="kafka", bootstrap_servers="127.0.0.1:9")))
+    assert list(found) == ["topics"]
+    assert found["topics"].startswith("--bootstrap-servers 127.0.0.1:9 does not answer within")
+
+
+def test_a_delta_that_ignores_transaction_ids_is_refused(
+    spark: SparkSession,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    append = TableLocation.append
+
+    def without_options(self: TableLocation, rows: DataFrame, table: Any, **_: str) -> None:
+        append(self, rows, table)
+
+    skip_stream(monkeypatch)
+    monkeypatch.setattr(TableLocation, "append", without_options)
+    found = failures(run(settings(folder)))
+    assert list(found) == ["tables"]
+    assert found["tables"].startswith("a micro-batch that was appended twice left 2 rows")
+
+
+def test_a_timer_that_never_fires_is_a_failure(
+    spark: SparkSession,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_HEARTBEAT_MS", 3_600_000)
+    monkeypatch.setattr(module, "_STREAM_S", 5)
+    found = failures(run(settings(folder)))
+    assert found == {"stream": "the trial query failed (no heartbeat within 5 s): see the engine's log"}
+
+
+def test_storage_without_locks_is_no_failure_and_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def not_implemented(*_: object) -> NoReturn:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr("fcntl.flock", not_implemented)
+    assert module._check_lock(folder / "checkpoints").startswith("this storage has no locks: ")
+
+
+def test_storage_that_cannot_rename_is_no_failure_and_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def not_implemented(*_: object) -> NoReturn:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(Path, "replace", not_implemented)
+    assert module._check_storage(folder / "checkpoints" / "preflight").endswith("cannot rename, so files are copied")
+
+
+def test_storage_that_reads_what_was_there_before_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "read_text", lambda *_args, **_options: "1" + "x" * module._BYTES)
+    with pytest.raises(ConfigurationError, match="does not hold what was just written"):
+        module._check_storage(folder / "checkpoints" / "preflight")
+
+
+@pytest.mark.parametrize(
+    ("experiment", "message"), [("auto", None), ("games", "--mlflow games: MLflow is not installed")]
+)
+def test_mlflow_must_be_installed_only_where_an_experiment_is_named(
+    monkeypatch: pytest.MonkeyPatch, experiment: str, message: str | None
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    if message is None:
+        assert module._check_mlflow(experiment) == "not installed, so no run is stored"
+    else:
+        with pytest.raises(ConfigurationError, match=message):
+            module._check_mlflow(experiment)
