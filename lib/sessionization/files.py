@@ -6,7 +6,7 @@ import re
 import shutil
 from pathlib import Path
 
-_CANNOT_RENAME = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM}
+_CANNOT_RENAME = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 _MOUNTS = Path("/proc/self/mountinfo")
 _MOUNT_ID = re.compile(rb"^mnt_id:\s*(\d+)$", re.MULTILINE)
 _OF_ONE_MACHINE = {b"btrfs", b"ext2", b"ext3", b"ext4", b"f2fs", b"overlay", b"tmpfs", b"xfs", b"zfs"}
@@ -15,7 +15,8 @@ _OF_ONE_MACHINE = {b"btrfs", b"ext2", b"ext3", b"ext4", b"f2fs", b"overlay", b"t
 def write_atomically(file: Path, text: str, *, may_copy: bool = True) -> None:
     """Write a file completely or not at all, even if the process is killed or power is lost; raises `OSError`.
 
-    `may_copy` is that of `rename_or_copy`; without it the write fails where the mount cannot rename.
+    Where the mount cannot rename, that holds for no file: it is copied (`rename_or_copy`), or with `may_copy` false not
+    written.
     """
     temporary = file.with_name(f".{file.name}.tmp")
     with temporary.open("w", encoding="utf-8") as out:
@@ -31,8 +32,8 @@ def write_atomically(file: Path, text: str, *, may_copy: bool = True) -> None:
 def rename_or_copy(complete: Path, file: Path) -> bool:
     """Give a complete file its name; on a mount that cannot rename, copy it, and delete it afterwards.
 
-    A Databricks volume may be such a mount. It stores a file when it is closed, so a copy appears at once there; only
-    after a kill in between it may be incomplete, and the complete file is still next to it.
+    A Databricks volume may be such a mount. It stores a file when it is closed, so a copy appears at once there.
+    After a kill or a failure in between, the copy may be incomplete; the complete file is still next to it.
 
     Returns:
         Whether the mount can rename.
@@ -44,7 +45,10 @@ def rename_or_copy(complete: Path, file: Path) -> bool:
     except OSError as error:
         if error.errno not in _CANNOT_RENAME:
             raise
-        shutil.copyfile(complete, file)
+        with complete.open("rb") as source, file.open("wb") as target:
+            shutil.copyfileobj(source, target)
+            target.flush()
+            os.fsync(target.fileno())
         complete.unlink()
         return False
     return True

@@ -79,19 +79,19 @@ def test_a_second_preflight_cleans_up_after_one_that_was_killed(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    (folder / "checkpoints" / "preflight" / "sessionize").mkdir(parents=True)
-    (folder / "warehouse" / "preflight" / "_delta_log").mkdir(parents=True)
+    (folder / "checkpoints" / module._FOLDER / "sessionize").mkdir(parents=True)
+    (folder / "warehouse" / module._FOLDER / "_delta_log").mkdir(parents=True)
     skip_stream(monkeypatch)
     assert failures(run(settings(folder))) == {}
-    assert not (folder / "checkpoints" / "preflight").exists()
-    assert not (folder / "warehouse" / "preflight").exists()
+    assert not (folder / "checkpoints" / module._FOLDER).exists()
+    assert not (folder / "warehouse" / module._FOLDER).exists()
 
 
 def test_checkpoints_that_cannot_be_written_are_named(spark: SparkSession, folder: Path) -> None:
     found = failures(run(settings(folder, checkpoints=folder / "input" / "pc_sessions" / "1.json")))
     assert list(found) == ["storage", "lock", "stream"]
     assert "1.json" in found["storage"]
-    assert found["storage"].endswith("(Not a directory): give a place that this user can write")
+    assert found["storage"].endswith("(Not a directory): see to its space and its rights")
 
 
 def test_an_input_that_does_not_exist_is_named(
@@ -151,7 +151,9 @@ def test_a_timer_that_never_fires_is_a_failure(
     monkeypatch.setattr(module, "_HEARTBEAT_MS", 3_600_000)
     monkeypatch.setattr(module, "_STREAM_S", 5)
     found = failures(run(settings(folder)))
-    assert found == {"stream": "the trial query failed (no heartbeat within 5 s): see the engine's log"}
+    assert found == {
+        "stream": "the trial query failed (no heartbeat within 5 s): fix the cause; without a heartbeat free some cores"
+    }
 
 
 def test_storage_without_locks_is_no_failure_and_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,3 +190,19 @@ def test_mlflow_must_be_installed_only_where_an_experiment_is_named(
     else:
         with pytest.raises(ConfigurationError, match=message):
             module._check_mlflow(experiment)
+
+
+def test_a_store_of_mlflow_that_does_not_answer_is_a_warning_and_the_other_checks_run() -> None:
+    def fail() -> NoReturn:
+        msg = "no module sqlalchemy"
+        raise ImportError(msg)
+
+    lines: list[str] = []
+    checks = module._Checks(lines.append)
+    checks.run("MLflow", fail, is_needed=False)
+    checks.run("engine", fail)
+    assert lines == [
+        "warning  MLflow: ImportError: no module sqlalchemy; the job runs without",
+        "FAILED   engine: ImportError: no module sqlalchemy",
+    ]
+    assert checks.failed == ["engine"]

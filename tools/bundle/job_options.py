@@ -115,4 +115,4 @@ def reference(option: str) -> str:
     return f"{{{{job.parameters.{f'`{option}`' if '-' in option else option}}}}}"
 
 
-JOBS["preflight"] = JobOptions(SessionizeSettings, values=parameters("sessionize"))
+JOBS["preflight"] = JobOptions(SessionizeSettings, values=parameters("sessionize"), extras=("metrics",))

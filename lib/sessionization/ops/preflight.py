@@ -1,7 +1,8 @@
 """Checks, in the place where the sessionize job will run, what it needs: storage, lock, tables, state, topics, MLflow.
 
-The checks write below `<checkpoints>/preflight` and into a table `preflight` beside the job's tables, and delete both.
-They may run beside the job.
+The checks write into a folder in `--checkpoints` and into a table beside the job's tables, both named
+`sessionization_preflight`, and delete both, also those that a killed run has left. A missing warehouse folder and a
+missing MLflow experiment stay. The checks may run beside the job, where cores are free, but one run at a time.
 """
 
 import contextlib
@@ -26,8 +27,10 @@ from sessionization.core.session_state import Rules, RulesInForce
 from sessionization.durations import DAY_MS
 from sessionization.errors import CheckpointError, ConfigurationError, SessionizationError, StreamError
 from sessionization.files import rename_or_copy, write_atomically
+from sessionization.job.shutdown import stop_query, wait_until_idle
 from sessionization.ml import configure_mlflow_import
 from sessionization.ml.run_names import AUTO, OFF
+from sessionization.monitor.batch_monitor import check_metrics_package
 from sessionization.ops.state_reader import StateReader
 from sessionization.optional_packages import how_to_install
 from sessionization.say import Say
@@ -49,11 +52,13 @@ from sessionization.spark.tables.schemas import Column, Table
 from sessionization.streams import PC_STREAM, STREAMS
 
 T = TypeVar("T")
-_FOLDER = "preflight"
-_TABLE = Table("preflight", "Written and dropped by jobs/preflight.py", (Column("number", "bigint", "a row"),))
+_FOLDER = "sessionization_preflight"
+_TABLE = Table(_FOLDER, "Written and dropped by jobs/preflight.py", (Column("number", "bigint", "a row"),))
 _DEVICE = "preflight"
 _HEARTBEAT_MS = 1_000
 _STREAM_S = 180
+_STOP_S = 30
+_POLL_S = 0.2
 _BYTES = 1024 * 1024
 
 
@@ -68,6 +73,8 @@ def preflight(settings: SessionizeSettings, say: Say) -> None:
         checks.run("lock", partial(_check_lock, folder))
         if settings.input is not None:
             checks.run("input", partial(_check_input, settings.input))
+        if settings.metrics_port is not None:
+            checks.run("metrics", partial(check_metrics_package, settings.metrics_port), lambda _: "can be served")
         with contextlib.ExitStack() as stack:
             spark = checks.run("engine", lambda: stack.enter_context(job_session()), lambda spark: spark.version)
             if spark is not None:
@@ -76,12 +83,12 @@ def preflight(settings: SessionizeSettings, say: Say) -> None:
                 if settings.source == "kafka":
                     checks.run("topics", partial(_check_topics, spark, settings))
                 checks.run("tables", partial(_check_tables, spark, TableLocation.of(settings)))
-                checks.run("stream", partial(_check_stream, spark, folder))
-                checks.run("MLflow", partial(_check_mlflow, settings.mlflow))
+                checks.run("stream", partial(_check_stream, spark, folder, say))
+                checks.run("MLflow", partial(_check_mlflow, settings.mlflow), is_needed=False)
     if checks.failed:
         msg = f"{', '.join(checks.failed)} failed: do what the lines above say, and run this again"
         raise ConfigurationError(msg)
-    say("all is well: start jobs/sessionize.py with the same options")
+    say("all is well here: jobs/sessionize.py checks the rest, such as an older checkpoint, when it starts")
 
 
 @dataclass
@@ -91,21 +98,26 @@ class _Checks:
     say: Say
     failed: list[str] = field(default_factory=list)
 
-    def run(self, name: str, check: Callable[[], T], describe: Callable[[T], str] = str) -> T | None:
-        """The result of a check; None where it has failed."""
+    def run(
+        self, name: str, check: Callable[[], T], describe: Callable[[T], str] = str, *, is_needed: bool = True
+    ) -> T | None:
+        """The result of a check; None where it has failed. The job runs without what is not needed."""
         try:
             result = check()
         except SessionizationError as error:
             cause = str(error)
         except OSError as error:
-            cause = f"{error.filename} cannot be used ({error.strerror}): give a place that this user can write"
+            cause = f"{error.filename or name} cannot be used ({error.strerror}): see to its space and its rights"
         except (PySparkException, Py4JError) as error:
             cause = root_cause(str(error))
+        except Exception as error:  # noqa: BLE001 - the other checks must run
+            cause = f"{type(error).__name__}: {error}"
         else:
             self.say(f"ok       {name}: {describe(result)}")
             return result
-        self.failed.append(name)
-        self.say(f"FAILED   {name}: {cause}")
+        if is_needed:
+            self.failed.append(name)
+        self.say(f"FAILED   {name}: {cause}" if is_needed else f"warning  {name}: {cause}; the job runs without")
         return None
 
 
@@ -178,13 +190,12 @@ def _check_tables(spark: SparkSession, location: TableLocation) -> str:
     if location.warehouse is not None:
         location.warehouse.mkdir(parents=True, exist_ok=True)
     _drop(spark, location)
-    try:
+    with contextlib.ExitStack() as stack:
+        stack.callback(_drop, spark, location)
         create_table(spark, location, _TABLE, owner=_FOLDER)
         for _ in range(2):
             location.append(spark.range(1).toDF("number"), _TABLE, txnAppId=_FOLDER, txnVersion="0")
         count = location.read(spark.read, _TABLE).count()
-    finally:
-        _drop(spark, location)
     if count != 1:
         msg = f"a micro-batch that was appended twice left {count} rows: this Delta ignores txnAppId; use a newer one"
         raise ConfigurationError(msg)
@@ -198,7 +209,7 @@ def _drop(spark: SparkSession, location: TableLocation) -> None:
         spark.sql(f"DROP TABLE IF EXISTS {location.sql_name(_TABLE.name)}")
 
 
-def _check_stream(spark: SparkSession, folder: Path) -> str:
+def _check_stream(spark: SparkSession, folder: Path, say: Say) -> str:
     """Open a session, wait until its timer has made a heartbeat, and read it back from the state."""
     began_s = time.monotonic()
     _write_start(folder / "input" / PC_STREAM)
@@ -213,19 +224,18 @@ def _check_stream(spark: SparkSession, folder: Path) -> str:
     changes = sessionize(events, tick_stream(spark), StateLayout(), rules)
     query = (
         changes.writeStream.foreachBatch(count_beats)
+        .queryName(_FOLDER)
         .option("checkpointLocation", str((folder / SESSIONIZE).absolute()))
         .start()
     )
-    try:
-        while beats == 0 and time.monotonic() < began_s + _STREAM_S:
-            if query.awaitTermination(1):
-                break
-        cause = query.exception()
-    finally:
-        query.stop()
+    while query.isActive and beats == 0 and time.monotonic() < began_s + _STREAM_S:
+        time.sleep(_POLL_S)
+    cause = query.exception()
+    wait_until_idle(query, time.monotonic() + _STOP_S)
+    stop_query(query, say)
     if cause is not None or beats == 0:
         why = f"no heartbeat within {_STREAM_S} s" if cause is None else root_cause(str(cause))
-        msg = f"the trial query failed ({why}): see the engine's log"
+        msg = f"the trial query failed ({why}): fix the cause; without a heartbeat free some cores"
         raise StreamError(msg)
     [entry] = StateReader(spark, folder).sessions().collect()
     return f"a timer fired after {time.monotonic() - began_s:.0f} s; the state has the {entry.status} session"
@@ -254,6 +264,6 @@ def _check_mlflow(experiment: str) -> str:
     try:
         open_experiment(experiment)
     except MlflowException as error:
-        msg = f"--mlflow {experiment} cannot be used ({root_cause(str(error))}): give another one, or --mlflow off"
+        msg = f"--mlflow {experiment} cannot be used ({root_cause(str(error))})"
         raise ConfigurationError(msg) from error
     return f"the experiment of --mlflow {experiment} can be used"

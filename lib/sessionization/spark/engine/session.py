@@ -89,7 +89,7 @@ def spark_session(log_file: Path) -> SparkSession:
         return _with_conf(SparkSession.builder.getOrCreate(), DATABRICKS_CONF, remedy)
     if _has_context():
         remedy = "set them where the session is created (--conf NAME=VALUE), next to other extensions that are there"
-        return _with_delta(_with_conf(SparkSession.builder.getOrCreate(), OPEN_SOURCE_CONF, remedy))
+        return _with_conf(_with_delta(SparkSession.builder.getOrCreate()), OPEN_SOURCE_CONF, remedy)
     if _is_submitted():
         return _submitted_session()
     from sessionization.local_engine.local_session import local_session
@@ -165,8 +165,8 @@ def _submitted_session() -> SparkSession:
         raise ConfigurationError(msg)
     if given.get(_PARTITIONS) is None:
         msg = (
-            f"--conf {_PARTITIONS} is missing: give the number of the cluster's cores; a checkpoint keeps it for good "
-            "(without spark-submit: unset PYSPARK_GATEWAY_PORT, which a shell of pyspark has set)"
+            f"--conf {_PARTITIONS} is missing: give the number of the cluster's cores; only rescale_state changes it "
+            "later (without spark-submit: unset PYSPARK_GATEWAY_PORT, which a shell of pyspark has set)"
         )
         raise ConfigurationError(msg)
     extensions = dict.fromkeys(filter(None, (*_words(given.get(_EXTENSIONS) or ""), OPEN_SOURCE_CONF[_EXTENSIONS])))
