@@ -76,7 +76,7 @@ def preflight(settings: SessionizeSettings, say: Say) -> None:
         if settings.metrics_port is not None:
             checks.run("metrics", partial(check_metrics_package, settings.metrics_port), lambda _: "can be served")
         with contextlib.ExitStack() as stack:
-            spark = checks.run("engine", lambda: stack.enter_context(job_session()), lambda spark: spark.version)
+            spark = checks.run("engine", lambda: stack.enter_context(job_session()), _describe_engine)
             if spark is not None:
                 if settings.mode == "real-time":
                     checks.run("mode", real_time.check_runtime, lambda _: "Real-Time Mode is switched on")
@@ -89,6 +89,10 @@ def preflight(settings: SessionizeSettings, say: Say) -> None:
         msg = f"{', '.join(checks.failed)} failed: do what the lines above say, and run this again"
         raise ConfigurationError(msg)
     say("all is well here: jobs/sessionize.py checks the rest, such as an older checkpoint, when it starts")
+
+
+def _describe_engine(spark: SparkSession) -> str:
+    return f"Spark {spark.version}"
 
 
 @dataclass
