@@ -10,6 +10,7 @@ import pytest
 from sessionization.job import sessionize_job
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.engine.session import DATABRICKS_CONF
+from tests.bundle.prod import RESOURCES
 from tools.bundle.checks import findings
 from tools.bundle.generate import RESOLVED, resolved_prod
 from tools.bundle.job_options import JOBS
@@ -45,7 +46,7 @@ def test_only_targets_without_players_have_the_simulator(target: str) -> None:
 
 
 def test_the_job_runs_a_notebook_without_outputs() -> None:
-    job = resolve(read_sources(ROOT), "prod").resources["jobs"]["sessionize"]
+    job = RESOURCES["jobs"]["sessionize"]
     (path,) = (task["notebook_task"]["notebook_path"] for task in job["tasks"])
     assert path == "../notebooks/02_sessionize.ipynb"
     notebook = json.loads((ROOT / "notebooks/02_sessionize.ipynb").read_text(encoding="utf-8"))
@@ -74,7 +75,7 @@ class JobWidgets:
 
 def run_notebook(monkeypatch: pytest.MonkeyPatch) -> list[SessionizeSettings]:
     """Run the notebook's cells as a task of the job does, and return the settings that it calls the stream with."""
-    job = resolve(read_sources(ROOT), "prod").resources["jobs"]["sessionize"]
+    job = RESOURCES["jobs"]["sessionize"]
     given = {parameter["name"]: parameter["default"] for parameter in job["parameters"]}
     given |= job["tasks"][0]["notebook_task"]["base_parameters"]
     monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "18.2")

@@ -19,16 +19,14 @@ from sessionization.spark.tables.schemas import (
     Table,
 )
 from sessionization.spark.tables.views import FRESHNESS, create_views
+from tests.bundle.prod import ALERTS, SCHEMA
 from tests.tables.warehouse import empty_tables
 from tools.bundle.dashboards import dataset_sql, widget_sql, widgets
-from tools.bundle.resolve import resolve
-from tools.bundle.sources import ROOT, read_sources
+from tools.bundle.sources import ROOT
 
 pytestmark = pytest.mark.spark
 
 DASHBOARD = json.loads((ROOT / "bundles/session_overview.lvdash.json").read_text(encoding="utf-8"))
-ALERTS = resolve(read_sources(ROOT), "prod").resources["alerts"]
-SCHEMA = "`main`.`gaming_sessions_prod`."
 
 
 def evening_rows(now: datetime) -> dict[Table, list[dict[str, Any]]]:

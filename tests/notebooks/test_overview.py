@@ -9,14 +9,12 @@ from pyspark.sql import SparkSession
 
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.views import create_views
+from tests.bundle.prod import ALERTS, SCHEMA
 from tools.bundle.dashboards import dataset_sql, widget_sql, widgets
-from tools.bundle.resolve import resolve
-from tools.bundle.sources import ROOT, read_sources
+from tools.bundle.sources import ROOT
 
 DASHBOARD = json.loads((ROOT / "bundles/session_overview.lvdash.json").read_text(encoding="utf-8"))
 DATASETS = {dataset["name"]: dataset_sql(dataset) for dataset in DASHBOARD["datasets"]}
-ALERTS = resolve(read_sources(ROOT), "prod").resources["alerts"]
-SCHEMA = "`main`.`gaming_sessions_prod`."
 
 
 pytestmark = [pytest.mark.job, pytest.mark.long]

@@ -5,12 +5,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pyspark.sql import SparkSession
 
-from tools.bundle.resolve import resolve
-from tools.bundle.sources import ROOT, read_sources
+from tests.bundle.prod import ALERTS, SCHEMA
 
 pytestmark = pytest.mark.spark
 
-ALERT = resolve(read_sources(ROOT), "prod").resources["alerts"]["state_growth"]
+ALERT = ALERTS["state_growth"]
 DAY = timedelta(days=1)
 
 
@@ -21,9 +20,7 @@ def growth_of_state(
     progress = [(query, now - ago, state_entries) for ago, state_entries in rows]
     frame = spark.createDataFrame(progress, "query string, processed_at timestamp, state_entries bigint")
     frame.createOrReplaceTempView("progress_of_state")
-    [row] = spark.sql(
-        ALERT["query_text"].replace("`main`.`gaming_sessions_prod`.stream_progress", "progress_of_state")
-    ).collect()
+    [row] = spark.sql(ALERT["query_text"].replace(f"{SCHEMA}stream_progress", "progress_of_state")).collect()
     return row.growth
 
 
@@ -42,7 +39,7 @@ def test_state_is_compared_with_the_same_hour_of_the_day_before(spark: SparkSess
     assert growth_of_state(spark, (DAY, 10_000), (moment, 99_000), query="archive") in {None, 1}
 
 
-LATE = resolve(read_sources(ROOT), "prod").resources["alerts"]["late_heartbeats"]
+LATE = ALERTS["late_heartbeats"]
 
 
 def intervals_late(spark: SparkSession, *batches: tuple[int, int, int | None]) -> float:
@@ -54,7 +51,7 @@ def intervals_late(spark: SparkSession, *batches: tuple[int, int, int | None]) -
     ]
     columns = "query string, processed_at timestamp, batch_ms bigint, heartbeats bigint, lateness_p99_ms bigint"
     spark.createDataFrame(rows, columns).createOrReplaceTempView("progress_of_beats")
-    query = LATE["query_text"].replace("`main`.`gaming_sessions_prod`.stream_progress", "progress_of_beats")
+    query = LATE["query_text"].replace(f"{SCHEMA}stream_progress", "progress_of_beats")
     return float(spark.sql(query).collect()[0].intervals_late)
 
 
