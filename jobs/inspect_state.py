@@ -1,22 +1,16 @@
 """Show the state of the sessionize job, and check it: `python jobs/inspect_state.py --help`."""
 
-import sys
-
-from sessionization.command_line.parser import parse_settings, run
+from sessionization.command_line.parser import parse_settings, run, say_on_stdout
 from sessionization.ops.maintenance_settings import InspectSettings
 
 PROG = "inspect_state"
-
-
-def say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
 
 
 def main() -> int:
     settings = parse_settings(InspectSettings, None, PROG)
     from sessionization.ops.inspect_state import inspect_state
 
-    inspect_state(settings, say)
+    inspect_state(settings, say_on_stdout)
     return 0
 
 

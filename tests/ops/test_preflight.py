@@ -60,8 +60,14 @@ def failures(found: dict[str, tuple[bool, str]]) -> dict[str, str]:
     return {name: text for name, (is_ok, text) in found.items() if not is_ok}
 
 
-def skip_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def without_stream(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves out the trial query, which takes longest."""
     monkeypatch.setattr(module, "_check_stream", lambda *_: "not tried")
+
+
+def not_implemented(*_: object) -> NoReturn:
+    raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
 
 def test_all_is_well_and_nothing_is_left_behind(spark: SparkSession, folder: Path) -> None:
@@ -74,14 +80,10 @@ def test_all_is_well_and_nothing_is_left_behind(spark: SparkSession, folder: Pat
     assert sorted(file.name for file in folder.rglob("*") if file.is_file()) == ["1.json", "layout.json"]
 
 
-def test_a_second_preflight_cleans_up_after_one_that_was_killed(
-    spark: SparkSession,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.mark.usefixtures("without_stream")
+def test_a_second_preflight_cleans_up_after_one_that_was_killed(folder: Path) -> None:
     (folder / "checkpoints" / module._FOLDER / "sessionize").mkdir(parents=True)
     (folder / "warehouse" / module._FOLDER / "_delta_log").mkdir(parents=True)
-    skip_stream(monkeypatch)
     assert failures(run(settings(folder))) == {}
     assert not (folder / "checkpoints" / module._FOLDER).exists()
     assert not (folder / "warehouse" / module._FOLDER).exists()
@@ -94,49 +96,33 @@ def test_checkpoints_that_cannot_be_written_are_named(spark: SparkSession, folde
     assert found["storage"].endswith("(Not a directory): see to its space and its rights")
 
 
-def test_an_input_that_does_not_exist_is_named(
-    spark: SparkSession,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    skip_stream(monkeypatch)
+@pytest.mark.usefixtures("without_stream")
+def test_an_input_that_does_not_exist_is_named(folder: Path) -> None:
     found = failures(run(settings(folder, input=folder / "nowhere")))
     assert found == {"input": f"{folder}/nowhere cannot be used (No such file or directory): give a place that exists"}
 
 
-def test_tables_that_cannot_be_written_are_named(
-    spark: SparkSession,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    skip_stream(monkeypatch)
+@pytest.mark.usefixtures("without_stream")
+def test_tables_that_cannot_be_written_are_named(folder: Path) -> None:
     found = failures(run(settings(folder, warehouse=folder / "input" / "pc_sessions" / "1.json")))
     assert list(found) == ["tables"]
     assert "1.json" in found["tables"]
 
 
-def test_brokers_that_do_not_answer_are_named(
-    spark: SparkSession,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    skip_stream(monkeypatch)
+@pytest.mark.usefixtures("without_stream")
+def test_brokers_that_do_not_answer_are_named(folder: Path) -> None:
     found = failures(run(settings(folder, source="kafka", bootstrap_servers="127.0.0.1:9")))
     assert list(found) == ["topics"]
     assert found["topics"].startswith("--bootstrap-servers 127.0.0.1:9 does not answer within")
 
 
-def test_a_delta_that_ignores_transaction_ids_is_refused(
-    spark: SparkSession,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.mark.usefixtures("without_stream")
+def test_a_delta_that_ignores_transaction_ids_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     append = TableLocation.append
 
     def without_options(self: TableLocation, rows: DataFrame, table: Any, **_: str) -> None:
         append(self, rows, table)
 
-    skip_stream(monkeypatch)
     monkeypatch.setattr(TableLocation, "append", without_options)
     found = failures(run(settings(folder)))
     assert list(found) == ["tables"]
@@ -157,17 +143,11 @@ def test_a_timer_that_never_fires_is_a_failure(
 
 
 def test_storage_without_locks_is_no_failure_and_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def not_implemented(*_: object) -> NoReturn:
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-
     monkeypatch.setattr("fcntl.flock", not_implemented)
     assert module._check_lock(folder / "checkpoints").startswith("this storage has no locks: ")
 
 
 def test_storage_that_cannot_rename_is_no_failure_and_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def not_implemented(*_: object) -> NoReturn:
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-
     monkeypatch.setattr(Path, "replace", not_implemented)
     assert module._check_storage(folder / "checkpoints" / "preflight").endswith("cannot rename, so files are copied")
 

@@ -138,6 +138,14 @@ class Job:
             )
             time.sleep(poll_s)
 
+    def wait_for_running_micro_batch(self) -> None:
+        """Wait until another micro-batch of `sessionize` is committed, and a later one is started."""
+        query = self.checkpoints / "sessionize"
+        committed = last_committed(query)
+        self.wait_until(lambda: last_committed(query) > committed, "a micro-batch is committed")
+        newest = last_committed(query)
+        self.wait_until(lambda: last_started(query) > newest, "a micro-batch is started")
+
     def wait_until_done(self, within_s: float = _LONGEST_S) -> None:
         """Wait until the tables, also `sessions`, hold everything that follows from the input; needs a live session."""
         self.wait_until(self._has_read_everything, "all input is read", poll_s=0.2, within_s=within_s)

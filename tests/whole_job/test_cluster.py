@@ -7,7 +7,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.core.session_state import Rules
-from tests.whole_job import checkpoints
 from tests.whole_job.accounts import unaccounted
 from tests.whole_job.cluster import Cluster
 from tests.whole_job.evening import Evening
@@ -41,14 +40,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("cluster")
     evening = Evening(folder / "staging", events=EVENTS, **EVENING)
     job = Job(folder, "--heartbeat=5s", f"--device-groups={GROUPS}")
-    sessionize = job.checkpoints / "sessionize"
-
-    def wait_for_running_micro_batch() -> None:
-        """Wait until a later micro-batch is started and not committed, so that the executors have state to lose."""
-        committed = checkpoints.last_committed(sessionize)
-        job.wait_until(lambda: checkpoints.last_committed(sessionize) > committed, "a micro-batch is committed")
-        newest = checkpoints.last_committed(sessionize)
-        job.wait_until(lambda: checkpoints.last_started(sessionize) > newest, "a micro-batch is started")
 
     with Cluster(folder / "machines") as cluster:
         job.submit_options = cluster.submit_options
@@ -56,14 +47,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         try:
             evening.release(job.input, len(evening) // 3)
             job.start()
-            wait_for_running_micro_batch()
+            job.wait_for_running_micro_batch()  # the executors have state to lose
             executors_before = set(cluster.executors())
             killed = cluster.kill_executor()
             evening.release(job.input, len(evening) // 2)
             job.wait_until(
                 lambda: set(cluster.executors()) > executors_before - {killed}, "another executor takes its place"
             )
-            wait_for_running_micro_batch()
+            job.wait_for_running_micro_batch()
             executors_after = set(cluster.executors())
             cluster.kill_worker()
             evening.release(job.input, len(evening))

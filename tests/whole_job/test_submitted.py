@@ -8,7 +8,6 @@ import pytest
 
 from sessionization.core.session_state import Rules
 from sessionization.local_engine.jars import jar_paths
-from tests.whole_job.checkpoints import last_committed, last_started
 from tests.whole_job.evening import Evening
 from tests.whole_job.job import Job
 from tests.whole_job.oracle import build_oracle
@@ -56,11 +55,8 @@ def test_a_submitted_job_keeps_the_callers_settings_and_writes_the_tables_of_the
 def test_a_stop_that_ends_spark_at_once_loses_and_doubles_nothing(
     job: Job, stop: Callable[[Job], int], code: int
 ) -> None:
-    sessionize = job.checkpoints / "sessionize"
     job.start()
-    job.wait_until(lambda: last_committed(sessionize) >= 0, "a micro-batch is committed")
-    newest = last_committed(sessionize)
-    job.wait_until(lambda: last_started(sessionize) > newest, "another one is started")
+    job.wait_for_running_micro_batch()
     assert stop(job) == code
     job.run_until_done()
     assert differences(build_oracle(job.checkpoints, RULES), read_tables(job.warehouse), job.checkpoints) == []

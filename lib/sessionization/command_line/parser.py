@@ -130,6 +130,12 @@ def run(main: Callable[[], int], prog: str) -> None:
         sys.exit(code)
 
 
+def say_on_stdout(line: str) -> None:
+    """Write a line of a job's result to stdout at once."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 def say_on_stderr(prog: str) -> Say:
     """Return the function that writes a job's messages to stderr, one line each, with the job's name.
 

@@ -71,8 +71,7 @@ def prepare(context: JobContext, stop: threading.Event) -> tuple[JobContext, Pro
     settings, location = context.settings, context.location
     if settings.source == "kafka":
         with unless_stopped(stop):
-            topics = (*STREAMS, *((settings.output_topic,) if settings.sink == "kafka" else ()))
-            check_topics(context.spark, settings, topics)
+            check_topics(context.spark, settings, settings.topics)
     # A landing that writes to folders during the take-over might replace one of its commits.
     is_taking_over = context.checkpoint.is_taking_over
     lock = location.lock_for_maintenance(context.say, stop) if is_taking_over else contextlib.nullcontext()

@@ -76,7 +76,8 @@ def preflight(settings: SessionizeSettings, say: Say) -> None:
         if settings.metrics_port is not None:
             checks.run("metrics", partial(check_metrics_package, settings.metrics_port), lambda _: "can be served")
         with contextlib.ExitStack() as stack:
-            spark = checks.run("engine", lambda: stack.enter_context(job_session()), _describe_engine)
+            session = job_session()
+            spark = checks.run("engine", lambda: stack.enter_context(session), lambda spark: f"Spark {spark.version}")
             if spark is not None:
                 if settings.mode == "real-time":
                     checks.run("mode", real_time.check_runtime, lambda _: "Real-Time Mode is switched on")
@@ -89,10 +90,6 @@ def preflight(settings: SessionizeSettings, say: Say) -> None:
         msg = f"{', '.join(checks.failed)} failed: do what the lines above say, and run this again"
         raise ConfigurationError(msg)
     say("all is well here: jobs/sessionize.py checks the rest, such as an older checkpoint, when it starts")
-
-
-def _describe_engine(spark: SparkSession) -> str:
-    return f"Spark {spark.version}"
 
 
 @dataclass
@@ -183,9 +180,8 @@ def _check_input(folder: Path) -> str:
 
 
 def _check_topics(spark: SparkSession, settings: SessionizeSettings) -> str:
-    topics = (*STREAMS, *((settings.output_topic,) if settings.sink == "kafka" else ()))
-    check_topics(spark, settings, topics)
-    return f"{', '.join(topics)} can be read"
+    check_topics(spark, settings, settings.topics)
+    return f"{', '.join(settings.topics)} can be read"
 
 
 def _check_tables(spark: SparkSession, location: TableLocation) -> str:
@@ -194,12 +190,13 @@ def _check_tables(spark: SparkSession, location: TableLocation) -> str:
     if location.warehouse is not None:
         location.warehouse.mkdir(parents=True, exist_ok=True)
     _drop(spark, location)
-    with contextlib.ExitStack() as stack:
-        stack.callback(_drop, spark, location)
+    try:
         create_table(spark, location, _TABLE, owner=_FOLDER)
         for _ in range(2):
             location.append(spark.range(1).toDF("number"), _TABLE, txnAppId=_FOLDER, txnVersion="0")
         count = location.read(spark.read, _TABLE).count()
+    finally:
+        _drop(spark, location)
     if count != 1:
         msg = f"a micro-batch that was appended twice left {count} rows: this Delta ignores txnAppId; use a newer one"
         raise ConfigurationError(msg)

@@ -14,6 +14,7 @@ from sessionization.settings.kafka_options import (
     parse_kafka_options,
 )
 from sessionization.settings.table_location_settings import check_table_location
+from sessionization.streams import STREAMS
 
 _KAFKA_ONLY = (
     "bootstrap_servers",
@@ -222,6 +223,11 @@ class SessionizeSettings(BaseModel):
             msg = "--expected-devices chooses the device groups: leave it or --device-groups out"
             raise ValueError(msg)
         return self
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics that the job uses with `--source kafka`: those it reads, and the one that changes go to."""
+        return (*STREAMS, *((self.output_topic,) if self.sink == "kafka" else ()))
 
     @property
     def kafka_options(self) -> dict[str, str]:
