@@ -12,23 +12,30 @@ from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import open_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.engine.session import spark_session
-from sessionization.spark.tables.creation import take_over
+from sessionization.spark.tables.creation import create_table, take_over
 from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import TABLES
 from tests.bench.age import DEVICE_PREFIX
 from tests.whole_job.job import Job
 
-ONLY_NEW_ROWS = {"sessions": ~pc.starts_with(pc.field("device_id"), DEVICE_PREFIX)}
+ONLY_NEW_ROWS = {
+    "sessions": ~pc.starts_with(pc.field("device_id"), DEVICE_PREFIX),
+    "raw_events": pc.is_null(pc.field("file")),  # the soak reads from Kafka
+}
 """The rows that were not in the aged tables."""
+
+_NOT_COPIED = ("session_changes", "stream_progress", "filled-*", "history", "job")
+"""A new checkpoint would merge all changes once more, and take the rows of micro-batches for those of its own."""
 
 
 def copy_for(job: Job, aged: Path, settings: SessionizeSettings) -> None:
-    """Copy the tables, and make the job's new checkpoint their owner. The data files are hard links.
+    """Copy `sessions`, `raw_events` and `quarantine`, and make the job's new checkpoint their owner.
+
+    The data files are hard links. The other tables begin empty; `tests.bench.aged_job` measures a job on old ones.
 
     The job does not know the sessions that are live there: they only make its MERGE slower.
     """
-    shutil.copytree(
-        aged, job.warehouse, copy_function=_copy, ignore=shutil.ignore_patterns("filled-*", "history", "job")
-    )
+    shutil.copytree(aged, job.warehouse, copy_function=_copy, ignore=shutil.ignore_patterns(*_NOT_COPIED))
     location = TableLocation.of(settings)
     checkpoint = open_checkpoint(job.checkpoints, PinnedSettings.of(settings, str(location)), Rules())
     # In a process of its own, so that its engine ends before the job starts.
@@ -44,4 +51,7 @@ def _copy(source: str, target: str) -> None:
 
 
 def _take_over(location: TableLocation, owner: str, log_folder: Path) -> None:
-    take_over(spark_session(log_folder / "take-over.log"), location, owner)
+    spark = spark_session(log_folder / "take-over.log")
+    for table in TABLES:
+        create_table(spark, location, table, owner)  # unless it was copied
+    take_over(spark, location, owner)
