@@ -6,6 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 BROKER := .venv/.broker
+HDFS := .venv/.hdfs
 BENCH := .venv/.bench
 CLASSES := .venv/.classes
 NOTEBOOKS := .venv/.notebooks
@@ -54,6 +55,11 @@ $(BROKER): $(READY) lib/sessionization/local_engine/jars.lock
 	@$(BIN)/python -m sessionization.local_engine.jars broker
 	@touch $@
 
+$(HDFS): $(READY) lib/sessionization/local_engine/jars.lock
+	@echo "fetching HDFS (once; 56 MB)"
+	@$(BIN)/python -m sessionization.local_engine.jars hdfs
+	@touch $@
+
 $(BENCH): $(READY) requirements-bench.lock
 	@echo "fetching MLflow, Matplotlib and py-spy (once)"
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-build-isolation --require-hashes -r requirements-bench.lock
@@ -88,7 +94,7 @@ notebook-data: ## create the notebooks' data, once: an evening through the real 
 	@$(BIN)/python -m sessionization.local.notebook_data
 	@[ -f .bench/mlflow.db ] || $(BIN)/python -m tests.bench --quick --only groups
 
-test: $(READY) $(BROKER) $(NOTEBOOKS) $(CLASSES)
+test: $(READY) $(BROKER) $(HDFS) $(NOTEBOOKS) $(CLASSES)
 test: ## run all tests except the long ones: first the tests without Spark, then the others, with whole jobs first
 	@$(UNIT)
 	@$(PYTEST) --doctest-modules $(addprefix lib/sessionization/,$(DOCTESTS))
@@ -97,7 +103,7 @@ test: ## run all tests except the long ones: first the tests without Spark, then
 test-notebooks: $(NOTEBOOKS) ## run every notebook without a browser, one notebook in it, and nutter's tests
 	@$(NOTEBOOK_TESTS)
 
-test-faults: $(READY) $(BROKER) $(NOTEBOOKS) $(CLASSES)
+test-faults: $(READY) $(BROKER) $(HDFS) $(NOTEBOOKS) $(CLASSES)
 test-faults: ## kill the job at every boundary, and cause every other fault: make test-faults SEEDS=4 KILLS=50
 	@$(PYTEST) tests -m long
 	@$(BIN)/python -m tests.faults --seeds $(SEEDS) --kills $(KILLS)

@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import IPv4Address
 from pathlib import Path
 from threading import Thread
+from typing import get_args
 
 import pytest
 from cryptography import x509
@@ -213,4 +214,4 @@ def test_jars_are_stored_in_the_python_environment_and_fetched_once(
 
 
 def test_every_pinned_jar_has_a_hash() -> None:
-    assert all(len(jar.sha256) == 64 for jar_set in ("spark", "broker") for jar in pinned_jars(jar_set))
+    assert all(len(jar.sha256) == 64 for jar_set in get_args(jars.JarSet) for jar in pinned_jars(jar_set))

@@ -31,8 +31,8 @@ class Jar:
         return f"{self.organisation.replace('.', '/')}/{self.module}/{self.version}/{self.file_name}"
 
 
-JarSet = Literal["spark", "broker"]
-"""The sections of `jars.lock`: jars that a Spark session needs in addition to pyspark, and jars of a Kafka broker."""
+JarSet = Literal["spark", "broker", "hdfs"]
+"""The sections of `jars.lock`: what a Spark session needs in addition to pyspark; a Kafka broker; the tests' HDFS."""
 
 
 def pinned_jars(jar_set: JarSet) -> list[Jar]:
