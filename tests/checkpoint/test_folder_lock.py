@@ -79,7 +79,7 @@ def test_lock_is_held_until_the_killed_jobs_engine_has_ended(tmp_path: Path, mon
     with pytest.raises(CheckpointError, match=message), lock_folder(tmp_path, lambda _: None, wait_s=0):
         pytest.fail("the engine still runs")
     with monkeypatch.context() as elsewhere:  # in another container, which cannot see that process; it may still run
-        elsewhere.setattr(folder_lock, "_pid_scope", lambda: 0)
+        elsewhere.setattr(folder_lock, "pid_scope", lambda: 0)
         refused = pytest.raises(CheckpointError, match=f"in use by process {holder.pid} on")
         with refused, lock_folder(tmp_path, lambda _: None, wait_s=0):
             pytest.fail("the engine still runs")

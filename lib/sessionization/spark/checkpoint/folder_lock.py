@@ -111,7 +111,7 @@ def _acquire(file: IO[str], locked: str, say: Say, stop: threading.Event, wait_s
 
 def _write_owner(file: IO[str]) -> None:
     """Write the owner into the lock file, for messages only: a full disk must not stop the job."""
-    owner = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "pids": _pid_scope(), "since": _now()})
+    owner = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "pids": pid_scope(), "since": _now()})
     with suppress(OSError):
         os.ftruncate(file.fileno(), 0)
         os.write(file.fileno(), owner.encode())  # unbuffered: a buffered rest would fail again in close()
@@ -122,15 +122,15 @@ def _describe_owner(file: IO[str]) -> str:
     try:
         owner = json.loads(file.read())
         process = f"process {owner['pid']} on {owner['host']} since {owner['since']}"
-        is_visible_here = (owner["host"], owner.get("pids")) == (socket.gethostname(), _pid_scope())
-        if is_visible_here and not _is_alive(owner["pid"]):
+        is_visible_here = (owner["host"], owner.get("pids")) == (socket.gethostname(), pid_scope())
+        if is_visible_here and not is_alive(owner["pid"]):
             return f"the engine that {process} has left behind (`lsof {file.name}` names it)"
     except (ValueError, LookupError, TypeError):  # the owner is just writing it
         return "another job"
     return process
 
 
-def _pid_scope() -> str | None:
+def pid_scope() -> str | None:
     """Identify the scope of this process's id: the machine's boot and the container in it; None if unknown."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
@@ -139,7 +139,8 @@ def _pid_scope() -> str | None:
         return None
 
 
-def _is_alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
+    """Whether a process of this machine, or of this container, runs; true also where its id has gone to another."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
