@@ -241,3 +241,28 @@ BACKFILL = replace(
     properties=(),
 )
 """Not in `TABLES`: the job backfill, not the stream, creates it."""
+
+JOB_LEASE = Table(
+    "job_lease",
+    "One row per lease: which run may work on the tables, and until when",
+    (
+        Column("name", "string", "what is leased", nullable=False),
+        Column("owner", "string", "id of the run that holds it; null once that run has given it up"),
+        Column("job", "string", "the program that took it last", nullable=False),
+        Column("host", "string", "the host of that program", nullable=False),
+        Column("pid", "bigint", "the process of that program on its host", nullable=False),
+        Column("pid_scope", "string", "boot and container in which the ids of the processes hold; null if unknown"),
+        Column("engine_pid", "bigint", "the process of its engine on the same host; null if unknown"),
+        Column("since", "timestamp", "when it was taken", nullable=False),
+        Column("until", "timestamp", "when it ends or has ended; the holder renews it before", nullable=False),
+    ),
+    # A run writes the file of its own lease alone, so it conflicts only with a run that takes the same one.
+    partitioned_by=("name",),
+    properties=(
+        ("delta.isolationLevel", "Serializable"),
+        # A renewal writes one row; a mark of a deletion next to it would be a second file.
+        ("delta.enableDeletionVectors", "false"),
+        *_REWRITTEN_ALL_THE_TIME,
+    ),
+)
+"""Not in `TABLES`: whoever takes a lease creates it, and no checkpoint owns it."""

@@ -1,0 +1,172 @@
+"""A lease: one run at a time works on the tables, also where no lock of an operating system reaches.
+
+docs/adr/0034-lease.md has the reasons and the limits.
+"""
+
+import contextlib
+import logging
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+
+from pyspark.sql import SparkSession
+
+from sessionization.clock import utc
+from sessionization.errors import CheckpointError, StoppedError, StreamError
+from sessionization.say import Say
+from sessionization.spark.engine.error_text import root_cause
+from sessionization.spark.engine.session import use_scheduler_pool
+from sessionization.spark.tables.lease_claim import Claim, Instant
+from sessionization.spark.tables.lease_table import Holder, LeaseTable
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import JOB_LEASE
+
+_log = logging.getLogger(__name__)
+
+_WATCH_EVERY_S = 1
+_GIVE_UP_WITHIN_S = 10
+_START_AGAIN = "nothing is lost: start again with the same options"
+
+
+class Lease:
+    """A lease that this run has taken. `renew_until` and `watch_until` run in two threads of their own."""
+
+    def __init__(self, table: LeaseTable, run: Holder, claim: Claim, end: Instant) -> None:
+        self._table, self._run, self._claim = table, run, claim
+        self._end = end
+        """The end that this run is sure of: counted from before the last renewal began."""
+        self._loss: str | None = None
+        self._why_stopped: str | None = None
+        self._last_error = "no renewal has ended in time"
+
+    @property
+    def is_held(self) -> bool:
+        return self._loss is None and self._remaining_ms() > self._claim.times.skew_ms
+
+    def check(self) -> None:
+        """Raises `StreamError` unless this run holds the lease. It only compares clocks: call it before each append.
+
+        The clocks go on while the process does not, so it notices too that the process slept.
+        """
+        if self._loss is not None:
+            raise StreamError(self._loss)
+        if not self.is_held:
+            end = utc(self._end.wall_ms).isoformat(timespec="seconds")
+            msg = f"{self._table} is over ({end}; {self._last_error}), and another run may have it: {_START_AGAIN}"
+            raise StreamError(msg)
+
+    def raise_reason_of_stop(self) -> None:
+        """Raises `StreamError` where the lease has set `stop`."""
+        if self._why_stopped is not None:
+            raise StreamError(self._why_stopped)
+
+    def renew_until(self, is_over: threading.Event, stop: threading.Event, say: Say) -> None:
+        """Renew the lease until `is_over` is set, and then give it up; set `stop` where another run has taken it."""
+        with contextlib.suppress(Exception):  # another part reports a dead engine
+            use_scheduler_pool(self._table.spark, JOB_LEASE.name)
+        times = self._claim.times
+        wait_ms = times.renew_every_ms
+        while not self._claim.clock.wait(is_over, wait_ms / 1_000):
+            wait_ms = times.renew_every_ms
+            try:
+                self._renew()
+            except Exception as error:  # noqa: BLE001 - it is tried again, and `watch_until` watches the end
+                self._last_error = root_cause(str(error))
+                _log.warning("%s was not renewed: %s", self._table, self._last_error)
+                wait_ms = times.retry_every_ms
+            if self._loss is not None:
+                self._stop_job(self._loss, stop, say)
+                return
+        try:
+            self._table.give_up(self._run, self._claim.clock.wall_ms())
+        except Exception as error:  # noqa: BLE001 - it ends by itself
+            _log.warning("%s was not given up: %s", self._table, root_cause(str(error)))
+
+    def watch_until(self, is_over: threading.Event, stop: threading.Event, say: Say) -> None:
+        """Set `stop` when little of the lease remains. It does not renew, because a renewal may hang."""
+        while not self._claim.clock.wait(is_over, _WATCH_EVERY_S):
+            remaining_ms = self._remaining_ms()
+            if remaining_ms < self._claim.times.stop_margin_ms and self._why_stopped is None:
+                remaining = f"ends in {remaining_ms // 1_000} s" if remaining_ms > 0 else "is over"
+                why = f"{self._table} {remaining} ({self._last_error}), so the job stops: {_START_AGAIN}"
+                self._stop_job(why, stop, say)
+
+    def _renew(self) -> None:
+        end = self._claim.clock.now().plus(self._claim.times.term_ms)
+        if self._table.renew(self._run, end.wall_ms):
+            self._end, self._last_error = end, "no renewal has ended in time"
+            return
+        holder = self._table.read()
+        by = "nobody has it" if holder is None else f"the last one to take it is {holder}"
+        self._loss = f"{self._table} was taken from this run ({by}): see to it that one of them runs"
+
+    def _stop_job(self, why: str, stop: threading.Event, say: Say) -> None:
+        self._why_stopped = why
+        say(why)
+        stop.set()
+
+    def _remaining_ms(self) -> int:
+        return self._end.ms_since(self._claim.clock.now())
+
+
+@contextlib.contextmanager
+def hold_lease(
+    spark: SparkSession, location: TableLocation, claim: Claim, say: Say, stop: threading.Event
+) -> Iterator[Lease]:
+    """Take a lease, renew it while the body runs, and give it up. It sets `stop` when it is lost or nearly over.
+
+    Raises `CheckpointError` where a run that lives holds the lease, `StoppedError` where `stop` is set before it is
+    taken, and at the end `StreamError` where the lease has set `stop`.
+    """
+    table = LeaseTable(spark, location, claim.name)
+    table.create()
+    lease = _take(table, Holder.this_run(spark, claim.job), claim, say, stop)
+    is_over = threading.Event()
+    threads = [
+        threading.Thread(target=task, args=(is_over, stop, say), name=JOB_LEASE.name, daemon=True)
+        for task in (lease.renew_until, lease.watch_until)
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        yield lease
+    finally:
+        is_over.set()
+        for thread in threads:
+            thread.join(_GIVE_UP_WITHIN_S)
+        if any(thread.is_alive() for thread in threads):
+            say(f"{table} is not given up: the next start may wait for its end")
+    lease.raise_reason_of_stop()
+
+
+def _take(table: LeaseTable, run: Holder, claim: Claim, say: Say, stop: threading.Event) -> Lease:
+    """Wait until the lease is free, and take it.
+
+    A run that was killed leaves its lease behind until it ends. A run that lives shows by its renewals.
+    """
+    times, began_ms, first = claim.times, claim.clock.steady_ms(), None
+    while True:
+        holder, now = table.read(), claim.clock.now()
+        ended_before_ms = now.wall_ms - times.skew_ms
+        dead_owner = holder.owner if holder is not None and holder.has_died else None
+        if holder is None or dead_owner is not None or holder.is_free(ended_before_ms):
+            end = now.plus(times.term_ms)
+            taken = replace(run, since_ms=now.wall_ms, until_ms=end.wall_ms)
+            if table.take(taken, ended_before_ms, dead_owner):
+                claim.clock.wait(threading.Event(), times.settle_ms / 1_000)
+                if table.is_of(taken):
+                    return Lease(table, taken, claim, end)
+            continue
+        waited_ms = claim.clock.steady_ms() - began_ms
+        is_alive = first is not None and (first.owner, first.until_ms) != (holder.owner, holder.until_ms)
+        if (is_alive and waited_ms >= times.wait_ms) or waited_ms > times.term_ms + 2 * times.skew_ms:
+            free = utc(holder.until_ms + times.skew_ms).isoformat(timespec="seconds")
+            msg = f"{table} is held by {holder}: stop that first; if it was killed, start again after {free}"
+            raise CheckpointError(msg)
+        if first is None:
+            first = holder
+            left_s = max(holder.until_ms - ended_before_ms, 0) // 1_000
+            say(f"waiting for {holder}, which holds {table}; if it was killed, the lease is free in {left_s} s")
+        if claim.clock.wait(stop, times.poll_ms / 1_000):
+            msg = f"stopped while waiting for {holder}; nothing was begun"
+            raise StoppedError(msg)
