@@ -98,12 +98,12 @@ class Job:
     def start(self) -> None:
         """Start the job as the leader of its own session, which identifies all of its processes."""
         assert self._process is None
-        folders = ("--warehouse", self.warehouse, "--checkpoints", self.checkpoints)
-        source = ("--input", self.input) if self.topics is None else self.topics.options
+        folders = ("--warehouse", self.location_of(self.warehouse), "--checkpoints", self.location_of(self.checkpoints))
+        source = ("--input", self.location_of(self.input)) if self.topics is None else self.topics.options
         replaced = {word.partition("=")[0] for word in self.more}
         options = (*(word for word in self._options if word.partition("=")[0] not in replaced), *self.more)
         settings = [f"--conf={name}={value}" for name, value in (_RETAIN_LOGS | self.conf).items()]
-        words = command(*map(str, (*source, *folders)), "--mlflow=off", *options, entry=self._entry)
+        words = command(*source, *folders, "--mlflow=off", *options, entry=self._entry)
         if self.submit_options:
             spark = {"PYSPARK_PYTHON": sys.executable, "JAVA_HOME": str(java_home())}
             words = [str(SPARK / "bin" / "spark-submit"), *self.submit_options, *settings, *words[1:]]
@@ -119,6 +119,10 @@ class Job:
                 stderr=output,
                 start_new_session=True,
             )
+
+    def location_of(self, folder: Path) -> str:
+        """How the job names one of its folders."""
+        return str(folder)
 
     @property
     def pid(self) -> int:
