@@ -15,17 +15,16 @@ from sessionization.spark.engine.session import spark_session
 from sessionization.spark.tables.creation import create_table, take_over
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import TABLES
-from tests.bench.age import DEVICE_PREFIX
 from tests.whole_job.job import Job
-
-ONLY_NEW_ROWS = {
-    "sessions": ~pc.starts_with(pc.field("device_id"), DEVICE_PREFIX),
-    "raw_events": pc.is_null(pc.field("file")),  # the soak reads from Kafka
-}
-"""The rows that were not in the aged tables."""
 
 _NOT_COPIED = ("session_changes", "stream_progress", "filled-*", "history", "job")
 """A new checkpoint would merge all changes once more, and take the rows of micro-batches for those of its own."""
+
+
+def only_new_rows(since_ms: float) -> dict[str, pc.Expression]:
+    """Conditions by table for the rows that a job has written since an instant, reading from Kafka."""
+    has_no_file = pc.is_null(pc.field("file"))
+    return {"sessions": pc.field("updated_ms") >= since_ms, "raw_events": has_no_file, "quarantine": has_no_file}
 
 
 def copy_for(job: Job, aged: Path, settings: SessionizeSettings) -> None:

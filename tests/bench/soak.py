@@ -54,6 +54,7 @@ def main() -> int:
     # Files can be linked only within a file system.
     folder = Path(tempfile.mkdtemp(prefix="soak-", dir=options.aged_tables and options.aged_tables.parent))
     grouping = () if options.device_groups is None else (f"--device-groups={options.device_groups}",)
+    began_at_ms = time.time() * 1_000
     with Broker(folder / "broker") as broker:
         broker.create_topics(dict.fromkeys(STREAMS, PARTITIONS))
         topics = Topics(broker.bootstrap_servers, PARTITIONS)
@@ -68,7 +69,9 @@ def main() -> int:
         finally:
             job.kill_if_running()
         lines = [line.removeprefix("sessionize: ") for line in job.output_lines()[-8:]]
-        tables = read_tables(job.warehouse, None if options.aged_tables is None else aged_tables.ONLY_NEW_ROWS)
+        tables = read_tables(
+            job.warehouse, None if options.aged_tables is None else aged_tables.only_new_rows(began_at_ms)
+        )
         for line in (
             *lines,
             *_report(samples),
