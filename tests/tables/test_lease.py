@@ -177,6 +177,15 @@ def test_a_lease_whose_end_lies_too_far_ahead_is_refused(table: LeaseTable, hold
         pytest.fail("two runs at once")
 
 
+def test_the_transaction_itself_refuses_a_lease_that_another_run_has(table: LeaseTable) -> None:
+    """Another run may have taken it since this one looked."""
+    give_to(table, ELSEWHERE)
+    for dead_owner in (None, "a former owner"):
+        assert not table.take(replace(ELSEWHERE, owner="ours"), ELSEWHERE.until_ms, dead_owner)
+    assert not table.give_up(replace(ELSEWHERE, owner="ours"), T)
+    assert found(table) == ELSEWHERE
+
+
 def test_a_stop_ends_the_wait(table: LeaseTable, hold: Hold) -> None:
     give_to(table, ELSEWHERE)
     stop = threading.Event()
