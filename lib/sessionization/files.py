@@ -4,7 +4,10 @@ import errno
 import os
 import re
 import shutil
+from contextlib import suppress
 from pathlib import Path
+
+from sessionization.hadoop_path import AnyPath, HadoopPath
 
 _CANNOT_RENAME = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 _MOUNTS = Path("/proc/self/mountinfo")
@@ -12,12 +15,15 @@ _MOUNT_ID = re.compile(rb"^mnt_id:\s*(\d+)$", re.MULTILINE)
 _OF_ONE_MACHINE = {b"btrfs", b"ext2", b"ext3", b"ext4", b"f2fs", b"overlay", b"tmpfs", b"xfs", b"zfs"}
 
 
-def write_atomically(file: Path, text: str, *, may_copy: bool = True) -> None:
+def write_atomically(file: AnyPath, text: str, *, may_copy: bool = True) -> None:
     """Write a file completely or not at all, even if the process is killed or power is lost; raises `OSError`.
 
     Where the mount cannot rename, that holds for no file: it is copied (`rename_or_copy`), or with `may_copy` false not
     written.
     """
+    if isinstance(file, HadoopPath):
+        file.write_atomically(text)
+        return
     temporary = file.with_name(f".{file.name}.tmp")
     with temporary.open("w", encoding="utf-8") as out:
         out.write(text)
@@ -54,6 +60,15 @@ def rename_or_copy(complete: Path, file: Path) -> bool:
     return True
 
 
+def remove_tree(folder: AnyPath) -> None:
+    """Delete a folder with everything in it; a failure leaves the rest."""
+    if isinstance(folder, HadoopPath):
+        with suppress(OSError):
+            folder.remove_tree()
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def is_dead_mount(error: OSError) -> bool:
     """Whether a file system stopped answering: its server or daemon is gone, or its disk fails."""
     return error.errno in {errno.ENOTCONN, errno.ESTALE, errno.EIO}
@@ -64,7 +79,7 @@ def describe_dead_mount(place: str, error: OSError) -> str:
     return f"{place} cannot be reached ({error.strerror}): its mount or its disk is gone; unmount it, mount it again"
 
 
-def is_reachable_folder(path: Path) -> bool:
+def is_reachable_folder(path: AnyPath) -> bool:
     """Whether a folder exists and answers; a folder on a dead mount does not."""
     try:
         return path.is_dir()
@@ -74,11 +89,13 @@ def is_reachable_folder(path: Path) -> bool:
         raise
 
 
-def is_on_local_disk(folder: Path) -> bool:
+def is_on_local_disk(folder: AnyPath) -> bool:
     """Whether a folder is on a file system of this machine alone; false if that is not known (other than Linux).
 
     A folder that does not exist is where its nearest parent is. Source: proc_pid_fdinfo(5), proc_pid_mountinfo(5).
     """
+    if isinstance(folder, HadoopPath):
+        return False
     try:
         existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
         mount_id = _mount_id(existing)

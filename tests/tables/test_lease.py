@@ -319,7 +319,7 @@ def a_dead_process() -> int:
         ({"host": "another host"}, False),
         ({"pid_scope": "another container"}, False),
     ],
-    ids=str,
+    ids=["both dead", "process lives", "engine lives", "engine unknown", "another host", "another container"],
 )
 def test_only_a_lease_of_a_process_and_an_engine_that_certainly_ended_is_free_before_its_end(
     table: LeaseTable, hold: Hold, clock: FakeClock, holder: dict[str, Any], *, is_freed: bool

@@ -9,11 +9,14 @@ Entry = tuple[str, int, str]
 """Device, session, and `live`, `closed` or `pending_end`."""
 
 
-def entries_and_timers(spark: SparkSession, checkpoints: Path) -> tuple[list[Entry], list[tuple[str, int]]]:
-    """The entries after the last committed micro-batch, and the timers by grouping key (without groups: the device)."""
+def entries_and_timers(spark: SparkSession, checkpoints: Path | str) -> tuple[list[Entry], list[tuple[str, int]]]:
+    """The entries after the last committed micro-batch, and the timers by grouping key (without groups: the device).
+
+    `checkpoints` is a folder or a URI.
+    """
     # The state reader needs a part of the engine that only streaming starts.
     _ = spark.streams.active
-    reader = spark.read.format("statestore").option("path", str(checkpoints / "sessionize"))
+    reader = spark.read.format("statestore").option("path", f"{checkpoints}/sessionize")
     entries = reader.option("stateVarName", "sessions").load()
     if "bucket" in entries.schema["user_map_key"].dataType.names:
         devices = (
@@ -26,7 +29,7 @@ def entries_and_timers(spark: SparkSession, checkpoints: Path) -> tuple[list[Ent
         entries = entries.selectExpr("device_id", "CAST(session[0] AS BIGINT)", "session[1]")
     else:
         entries = entries.selectExpr("key.grouping_key", "user_map_key.session_id", "user_map_value.status")
-    reader = spark.read.format("statestore").option("path", str(checkpoints / "sessionize"))
+    reader = spark.read.format("statestore").option("path", f"{checkpoints}/sessionize")
     timers = reader.option("readRegisteredTimers", "true").load()
     timers = timers.selectExpr("key.grouping_key", "expiration_timestamp_ms")
     return [tuple(row) for row in entries.collect()], [tuple(row) for row in timers.collect()]

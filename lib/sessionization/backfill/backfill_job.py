@@ -2,11 +2,11 @@
 
 import contextlib
 import math
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark import SparkFiles
@@ -23,16 +23,19 @@ from sessionization.clock import day_start_ms, wall_clock_ms
 from sessionization.core.session_state import Rules
 from sessionization.durations import DAY_MS
 from sessionization.errors import CheckpointError, DifferenceError
+from sessionization.hadoop_path import AnyPath
 from sessionization.say import Say
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.backlog import describe_backlog, refuse_backlog
 from sessionization.spark.checkpoint.folder import read_checkpoint
 from sessionization.spark.checkpoint.folder_lock import lock_folder
 from sessionization.spark.checkpoint.state_layout import StateLayout
-from sessionization.spark.engine.session import GENERATED_CODE_CONF, job_session
+from sessionization.spark.engine.session import GENERATED_CODE_CONF, job_session, session_for_uris
 from sessionization.spark.input.parse import EventTimeLimits
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.conflicts import explain_conflict
+from sessionization.spark.tables.lease import hold_lease
+from sessionization.spark.tables.lease_claim import STREAM_LEASE, Claim
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import BACKFILL, RAW_EVENTS, SESSION_CHANGES, SESSIONS
 from sessionization.spark.tables.upgrade import upgrade_tables
@@ -97,15 +100,20 @@ def backfill(settings: BackfillSettings, say: Say) -> None:
     folders, when the checkpoint does not own the tables, or as `refuse_backlog` does. Raises `DifferenceError` when
     `--verify` finds a difference, and `IncompleteWorkError` when another program changed `sessions` meanwhile.
     """
-    location, scope = TableLocation.of(settings), replay_scope(settings, wall_clock_ms())
     with contextlib.ExitStack() as stack:
+        stack.enter_context(session_for_uris(settings, say))
+        location, scope = TableLocation.of(settings), replay_scope(settings, wall_clock_ms())
+        is_exclusive = not settings.merge
         if settings.merge and settings.warehouse is not None and settings.checkpoints is not None:
             stack.enter_context(lock_folder(settings.checkpoints, say))
-            stack.enter_context(location.lock_for_stream(say))
+            is_exclusive = stack.enter_context(location.lock_for_stream(say))
         spark = stack.enter_context(job_session(conf=GENERATED_CODE_CONF))
         location.require(spark, (RAW_EVENTS, SESSION_CHANGES, SESSIONS))
         if settings.checkpoints is not None:
             _check_backlog(spark, location, settings, settings.checkpoints, say)
+        if not is_exclusive:
+            claim = Claim(STREAM_LEASE, "backfill")
+            stack.enter_context(hold_lease(spark, location, claim, say, threading.Event()))
         stored_clock = stack.enter_context(stream_clock(spark, location, scope.read_from_ms, scope.to_ms))
         clock = stored_clock.clock
         say(f"{stored_clock.micro_batches:,} micro-batches of the stream are known in that time")
@@ -122,7 +130,7 @@ def backfill(settings: BackfillSettings, say: Say) -> None:
 
 
 def _check_backlog(
-    spark: SparkSession, location: TableLocation, settings: BackfillSettings, checkpoints: Path, say: Say
+    spark: SparkSession, location: TableLocation, settings: BackfillSettings, checkpoints: AnyPath, say: Say
 ) -> None:
     """Check for a backlog of the stream, which comes into `sessions` later.
 

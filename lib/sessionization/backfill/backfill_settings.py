@@ -1,13 +1,12 @@
 """The settings of `jobs/backfill.py`: one field per option, all checked here."""
 
 from datetime import date
-from pathlib import Path
 from typing import Self
 
 from pydantic import Field, model_validator
 from pydantic.config import JsonDict
 
-from sessionization.settings.table_location_settings import TableLocationSettings
+from sessionization.settings.table_location_settings import Location, TableLocationSettings
 
 _DAY_METAVAR: JsonDict = {"metavar": "YYYY-MM-DD"}
 
@@ -32,7 +31,7 @@ class BackfillSettings(TableLocationSettings):
     merge: bool = Field(
         default=False, description="fold the rows into sessions; the sessionize job must be stopped gracefully"
     )
-    checkpoints: Path | None = Field(
+    checkpoints: Location | None = Field(
         None,
         description="the --checkpoints of the sessionize job: its rules and device groups, "
         "and for --merge that it is through; without it, the rules that are the default",

@@ -23,6 +23,7 @@ from sessionization.databricks import on_databricks
 from sessionization.durations import format_duration
 from sessionization.errors import ConfigurationError, SessionizationError
 from sessionization.files import describe_dead_mount, is_dead_mount
+from sessionization.hadoop_path import STORAGE_ERROR
 from sessionization.say import Say
 
 M = TypeVar("M", bound=BaseModel)
@@ -117,12 +118,14 @@ def run(main: Callable[[], int], prog: str) -> None:
         _print_error(prog, str(error))
         code = error.exit_code
     except OSError as error:
-        if not is_dead_mount(error):
+        place = str(error.filename or "a file")
+        if is_dead_mount(error):
+            cause = describe_dead_mount(place, error)
+        elif error.errno == STORAGE_ERROR:
+            cause = f"{place} cannot be used ({error.strerror}): see to the storage, and to this user's rights there"
+        else:
             raise
-        _print_error(
-            prog,
-            f"{describe_dead_mount(str(error.filename or 'a file'), error)}, then start the job again: nothing is lost",
-        )
+        _print_error(prog, f"{cause}, then start the job again: nothing is lost")
         code = 1
     except KeyboardInterrupt:
         code = 0

@@ -7,13 +7,14 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
+from uuid import uuid4
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from sessionization.errors import ConfigurationError, StoppedError
 from sessionization.files import is_reachable_folder
+from sessionization.hadoop_path import AnyPath, HadoopPath
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import Checkpoint, open_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
@@ -25,6 +26,8 @@ from sessionization.spark.output.sinks import FIRST_TABLE_BY_QUERY
 from sessionization.spark.tables import views
 from sessionization.spark.tables.batch_writer import newest_appended_batch
 from sessionization.spark.tables.creation import create_tables, refuse_missing_tables, store_heartbeat, take_over
+from sessionization.spark.tables.lease import hold_lease
+from sessionization.spark.tables.lease_claim import MAINTENANCE_LEASE, Claim
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.warm_start.initial_state import InitialState, warm_start
 from sessionization.streams import STREAMS
@@ -34,8 +37,7 @@ def check_folders(settings: SessionizeSettings) -> None:
     """Raises `ConfigurationError` where `--input` cannot be read or `--warehouse` cannot be written."""
     if settings.input is not None:
         try:
-            with os.scandir(settings.input):
-                pass
+            refuse_unreadable(settings.input)
         except OSError as error:
             msg = (
                 f"--input {settings.input} cannot be read ({error.strerror}): "
@@ -45,11 +47,29 @@ def check_folders(settings: SessionizeSettings) -> None:
     if settings.warehouse is not None:
         try:
             settings.warehouse.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=settings.warehouse):
-                pass
+            _write_and_delete(settings.warehouse)
         except OSError as error:
             msg = f"--warehouse {settings.warehouse} cannot be written ({error.strerror}): give a writable folder"
             raise ConfigurationError(msg) from error
+
+
+def refuse_unreadable(folder: AnyPath) -> None:
+    """Raises `OSError` where the folder cannot be listed."""
+    if isinstance(folder, HadoopPath):
+        folder.iterdir()
+    else:
+        with os.scandir(folder):
+            pass
+
+
+def _write_and_delete(folder: AnyPath) -> None:
+    if isinstance(folder, HadoopPath):
+        file = folder / f"_{uuid4().hex}"  # Delta ignores it
+        file.write_atomically("")
+        file.unlink()
+    else:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
 
 
 def open_job_checkpoint(settings: SessionizeSettings, location: TableLocation) -> Checkpoint:
@@ -73,9 +93,14 @@ def prepare(context: JobContext, stop: threading.Event) -> tuple[JobContext, Pro
         with unless_stopped(stop):
             check_topics(context.spark, settings, settings.topics)
     # A landing that writes to folders during the take-over might replace one of its commits.
-    is_taking_over = context.checkpoint.is_taking_over
-    lock = location.lock_for_maintenance(context.say, stop) if is_taking_over else contextlib.nullcontext()
-    with unless_stopped(stop), plain_errors(f"the tables in {location} cannot be opened or created"), lock:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(unless_stopped(stop))
+        stack.enter_context(plain_errors(f"the tables in {location} cannot be opened or created"))
+        if context.checkpoint.is_taking_over:
+            is_locked = stack.enter_context(location.lock_for_maintenance(context.say, stop))
+            if location.warehouse is not None and not is_locked:
+                claim = Claim(MAINTENANCE_LEASE, "sessionize")
+                stack.enter_context(hold_lease(context.spark, location, claim, context.say, stop))
         return _open_tables(context)
 
 
@@ -91,7 +116,9 @@ def _open_tables(context: JobContext) -> tuple[JobContext, ProgressLog, InitialS
         create_tables(spark, location, owner=checkpoint.id, may_create=not checkpoint.is_used, say=context.say)
         checkpoint.restore_layout_file()
     since_ms = checkpoint.created_ms if checkpoint.is_warm else 0
-    progress_log = ProgressLog(checkpoint.progress_folder, checkpoint.newest_started_batches(), since_ms)
+    progress_log = ProgressLog(
+        checkpoint.progress_folder, checkpoint.newest_started_batches(), since_ms, context.check_lease
+    )
     with ThreadPoolExecutor() as pool:
         with_row = pool.submit(progress_log.open, spark, location)
         appended = {
@@ -113,7 +140,7 @@ def _open_tables(context: JobContext) -> tuple[JobContext, ProgressLog, InitialS
     return replace(context, checkpoint=checkpoint.with_sink(context.settings.sink)), progress_log, initial_state
 
 
-def watch_stream_folders(folder: Path) -> Callable[[], str | None]:
+def watch_stream_folders(folder: AnyPath) -> Callable[[], str | None]:
     """A check for stream folders that have disappeared. It returns a warning, or None.
 
     The engine treats a missing folder as an absence of events, and sessions then time out.

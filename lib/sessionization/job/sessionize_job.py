@@ -30,16 +30,25 @@ from sessionization.ml.run_tracking import track_in_mlflow
 from sessionization.monitor.batch_monitor import check_metrics_package, monitor_batches
 from sessionization.say import Say
 from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.checkpoint.folder import Checkpoint, engine_log
 from sessionization.spark.checkpoint.folder_lock import lock_folder
 from sessionization.spark.checkpoint.pinned_settings import explain_ignored_devices
 from sessionization.spark.engine import watchdog
 from sessionization.spark.engine.error_text import remedy_for, root_cause
-from sessionization.spark.engine.session import describe_log, is_callers_session, job_session
+from sessionization.spark.engine.session import (
+    describe_log,
+    is_callers_session,
+    job_session,
+    refuse_other_default_storage,
+    session_for_uris,
+)
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.output import real_time
 from sessionization.spark.output.progress import BatchListener
 from sessionization.spark.output.progress_log import ProgressLog
 from sessionization.spark.pipeline import Pipeline
+from sessionization.spark.tables.lease import hold_lease
+from sessionization.spark.tables.lease_claim import STREAM_LEASE, Claim
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES
 from sessionization.stop_signals import stop_after, stop_on_signals
@@ -71,23 +80,57 @@ def run(settings: SessionizeSettings, stop: threading.Event, callbacks: JobCallb
     if settings.mode == "real-time":
         real_time.check_runtime()
     location, say = TableLocation.of(settings), callbacks.say
-    check_folders(settings)
     check_metrics_package(settings.metrics_port)
-    with lock_folder(settings.checkpoints, say, stop), location.lock_for_stream(say, stop) as is_exclusive:
-        checkpoint = open_job_checkpoint(settings, location)
-        engine_log, log_place = checkpoint.engine_log, describe_log(checkpoint.engine_log)
-        say(f"starting; tables in {location}, checkpoints in {checkpoint.folder}, state {checkpoint.layout}")
-        if (ignored := explain_ignored_devices(settings, checkpoint.folder, checkpoint.layout)) is not None:
-            say(ignored)
-        with watchdog.explain_engine_death(log_place), contextlib.ExitStack() as stack:
-            is_ours = not is_callers_session()
-            with plain_errors(f"Spark cannot be started (see {log_place})"):
-                spark = stack.enter_context(job_session(engine_log))
-            stack.enter_context(watchdog.watch_for_hang(spark, log_place, stop, say, is_ours=is_ours))
-            track = stack.enter_context(track_in_mlflow(settings, location, checkpoint.id, say))
-            # An engine from before the lock does not hold it, and may outlive this job.
-            context = JobContext(spark, settings, checkpoint, location, say, is_exclusive and is_ours, log_place)
-            return _run(context, stop, replace(callbacks, listeners=(track, *callbacks.listeners)))
+    log_file = engine_log(settings.checkpoints)
+    log_place = describe_log(log_file)
+    with (
+        _session_and_folders(settings, say),
+        lock_folder(settings.checkpoints, say, stop),
+        location.lock_for_stream(say, stop) as is_exclusive,
+        watchdog.explain_engine_death(log_place),
+        contextlib.ExitStack() as stack,
+    ):
+        # A lock lets a wrong setting be refused before the engine has started. A lease needs the engine.
+        checkpoint = _open_checkpoint(settings, location, say) if is_exclusive else None
+        is_ours = not is_callers_session()
+        with plain_errors(f"Spark cannot be started (see {log_place})"):
+            spark = stack.enter_context(job_session(log_file))
+        refuse_other_default_storage(spark, settings)
+        stack.enter_context(watchdog.watch_for_hang(spark, log_place, stop, say, is_ours=is_ours))
+        claim = Claim(STREAM_LEASE, "sessionize")
+        lease = None if is_exclusive else stack.enter_context(hold_lease(spark, location, claim, say, stop))
+        checkpoint = checkpoint or _open_checkpoint(settings, location, say)
+        track = stack.enter_context(track_in_mlflow(settings, location, checkpoint.id, say))
+        # An engine from before the lock does not hold it, and may outlive this job.
+        context = JobContext(
+            spark,
+            settings,
+            checkpoint,
+            location,
+            say,
+            is_exclusive=is_exclusive and is_ours,
+            log_place=log_place,
+            check_lease=(lambda: None) if lease is None else lease.check,
+        )
+        return _run(context, stop, replace(callbacks, listeners=(track, *callbacks.listeners)))
+
+
+def _open_checkpoint(settings: SessionizeSettings, location: TableLocation, say: Say) -> Checkpoint:
+    checkpoint = open_job_checkpoint(settings, location)
+    say(f"starting; tables in {location}, checkpoints in {checkpoint.folder}, state {checkpoint.layout}")
+    if (ignored := explain_ignored_devices(settings, checkpoint.folder, checkpoint.layout)) is not None:
+        say(ignored)
+    return checkpoint
+
+
+@contextlib.contextmanager
+def _session_and_folders(settings: SessionizeSettings, say: Say) -> Iterator[None]:
+    """Start the session where a location is a URI, and check the folders."""
+    with contextlib.ExitStack() as stack:
+        with plain_errors("Spark cannot be started"):
+            stack.enter_context(session_for_uris(settings, say))
+        check_folders(settings)
+        yield
 
 
 def run_and_print_summary(settings: SessionizeSettings, say: Say, say_progress: Say | None = None) -> None:

@@ -4,13 +4,13 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming import StreamingQuery
 
 from sessionization.errors import CheckpointError
+from sessionization.hadoop_path import AnyPath
 from sessionization.say import Say
 from sessionization.spark.checkpoint.backlog import has_unmerged_changes
 from sessionization.spark.checkpoint.folder import ARCHIVE, ROLLUP, SESSIONIZE
@@ -25,7 +25,7 @@ _BACKLOG_CHECK_WITHIN_S = 5
 
 def stop_queries(
     queries: dict[str, StreamingQuery],
-    checkpoints: Path,
+    checkpoints: AnyPath,
     has_append_since: Callable[[int], bool],
     say: Say,
     *,

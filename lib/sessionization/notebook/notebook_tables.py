@@ -1,12 +1,11 @@
 """The location of the tables for a notebook, and their plain names for SQL."""
 
-from pathlib import Path
-
 from pydantic import Field
 from pyspark.sql import SparkSession
 
 from sessionization.errors import ConfigurationError
-from sessionization.settings.table_location_settings import TableLocationSettings
+from sessionization.hadoop_path import AnyPath
+from sessionization.settings.table_location_settings import Location, TableLocationSettings
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import TABLES
 from sessionization.spark.tables.views import create_views
@@ -15,13 +14,13 @@ from sessionization.spark.tables.views import create_views
 class TablesSettings(TableLocationSettings):
     """Where the tables are, and what to look at in them."""
 
-    checkpoints: Path | None = Field(
+    checkpoints: Location | None = Field(
         None, description="the --checkpoints of the sessionize job, to look into its state"
     )
     device: str | None = Field(None, description="device to look at; without it, one that has much to show")
 
     @property
-    def state_folder(self) -> Path:
+    def state_folder(self) -> AnyPath:
         """The folder of checkpoints; raises `ConfigurationError` where none is given."""
         if self.checkpoints is None:
             msg = "the state needs the widget checkpoints: name the folder that the sessionize job was given"

@@ -90,7 +90,10 @@ def erase(settings: EraseSettings, say: Say) -> Receipt:
         raise ConfigurationError(msg)
     accounts = sorted(set(settings.account))
     hashes = _hashes(accounts, settings.receipt_key_file)
-    with open_tables_exclusively(settings, _REQUIRED_TABLES, say) as (spark, location):
+    with open_tables_exclusively(settings, _REQUIRED_TABLES, say) as (
+        spark,
+        location,
+    ):
         if settings.checkpoints is not None:
             refuse_backlog(settings.checkpoints, partial(location.has_append_since, spark, SESSION_CHANGES))
         receipt = Receipt(hashes, _iso(wall_clock_ms()))

@@ -10,7 +10,9 @@ from sessionization.ops.maintenance_settings import EraseSettings, MaintainSetti
 from sessionization.say import Say
 from sessionization.spark.checkpoint.folder import read_checkpoint
 from sessionization.spark.checkpoint.folder_lock import lock_folder
-from sessionization.spark.engine.session import job_session
+from sessionization.spark.engine.session import job_session, session_for_uris
+from sessionization.spark.tables.lease import hold_lease
+from sessionization.spark.tables.lease_claim import MAINTENANCE_LEASE, STREAM_LEASE, Claim
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import Table
 
@@ -22,22 +24,33 @@ def open_tables_exclusively(
     say: Say,
     stop: threading.Event | None = None,
 ) -> Iterator[tuple[SparkSession, TableLocation]]:
-    """Give a session and the location of the tables, which the body may change; locks out other jobs on folders.
+    """Give a session and the location of the tables, which the body may change, and keep other jobs out.
 
-    Raises `ConfigurationError` where a needed table does not exist, `CheckpointError` where another job runs on the
-    folders or `--checkpoints` does not own the tables, and `StoppedError` when `stop` is set before the body begins. A
-    folder that is not a checkpoint is not changed.
+    Where no lock of the system reaches, leases do that. A lease that is lost sets `stop`. Maintenance may run beside
+    the sessionize job where the tables are in a catalog.
+
+    Raises `ConfigurationError` where a needed table does not exist, `CheckpointError` where another job runs or
+    `--checkpoints` does not own the tables, and `StoppedError` when `stop` is set before the body begins. A folder that
+    is not a checkpoint is not changed.
     """
     location, checkpoints = TableLocation.of(settings), settings.checkpoints
+    stop, is_exclusive = stop or threading.Event(), False
+    is_maintenance = isinstance(settings, MaintainSettings)
+    job = "maintain" if is_maintenance else "erase_account"
     with contextlib.ExitStack() as stack:
+        stack.enter_context(session_for_uris(settings, say))
         if checkpoints is not None:
             read_checkpoint(checkpoints)
             if location.warehouse is not None:
                 stack.enter_context(lock_folder(checkpoints, say, stop))
-                stack.enter_context(location.lock_for_stream(say, stop))
+                is_exclusive = stack.enter_context(location.lock_for_stream(say, stop))
                 stack.enter_context(location.lock_for_maintenance(say, stop))
         spark = stack.enter_context(job_session())
         location.require(spark, needed)
         if checkpoints is not None:
             location.refuse_other_owner(spark, checkpoints)
+        if not is_exclusive:
+            if location.warehouse is not None or not is_maintenance:
+                stack.enter_context(hold_lease(spark, location, Claim(STREAM_LEASE, job), say, stop))
+            stack.enter_context(hold_lease(spark, location, Claim(MAINTENANCE_LEASE, job), say, stop))
         yield spark, location

@@ -7,9 +7,9 @@ logs of Spark's file source list which micro-batch took which file. An unknown f
 import json
 import threading
 from collections.abc import Container, Iterator
-from pathlib import Path
 
 from sessionization.errors import CheckpointError
+from sessionization.hadoop_path import AnyPath, parse_location
 from sessionization.spark.checkpoint.file_source_log import committed_files
 from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE
 from sessionization.spark.checkpoint.layout_file import LAYOUT_FILE
@@ -18,7 +18,7 @@ from sessionization.spark.input.source import input_files
 _SECOND_MS = 1_000
 
 
-def delete_read_files(checkpoints: Path, retention_ms: int, now_ms: int, stop: threading.Event) -> int:
+def delete_read_files(checkpoints: AnyPath, retention_ms: int, now_ms: int, stop: threading.Event) -> int:
     """Delete input files that are older than `retention_ms`, if both queries have committed their micro-batches.
 
     No micro-batch that may be repeated reads such a file, and its messages are in `raw_events`. A file that was
@@ -39,7 +39,7 @@ def delete_read_files(checkpoints: Path, retention_ms: int, now_ms: int, stop: t
         layout = json.loads((checkpoints / LAYOUT_FILE).read_text(encoding="utf-8"))["fixed"]
         if layout["source"] != "files":
             return 0
-        old = dict(_older_than(now_ms - retention_ms, Path(layout["input"])))
+        old = dict(_older_than(now_ms - retention_ms, parse_location(layout["input"])))
         for query in (SESSIONIZE, ARCHIVE):
             taken_ms = _committed_files(checkpoints / query, old.keys())
             # One second of tolerance: not every file system stores milliseconds.
@@ -53,14 +53,14 @@ def delete_read_files(checkpoints: Path, retention_ms: int, now_ms: int, stop: t
         raise CheckpointError(msg) from error
 
 
-def _older_than(cutoff_ms: int, input_folder: Path) -> Iterator[tuple[Path, int]]:
+def _older_than(cutoff_ms: int, input_folder: AnyPath) -> Iterator[tuple[AnyPath, int]]:
     for file in input_files(input_folder):
         modified_ms = file.stat().st_mtime_ns // 1_000_000
         if modified_ms < cutoff_ms:
             yield file, modified_ms
 
 
-def _delete(files: dict[Path, int], stop: threading.Event) -> int:
+def _delete(files: dict[AnyPath, int], stop: threading.Event) -> int:
     count = 0
     for file in files:
         if stop.is_set():
@@ -70,9 +70,9 @@ def _delete(files: dict[Path, int], stop: threading.Event) -> int:
     return count
 
 
-def _committed_files(query: Path, candidates: Container[Path]) -> dict[Path, int]:
+def _committed_files(query: AnyPath, candidates: Container[AnyPath]) -> dict[AnyPath, int]:
     """The `candidates` that the query's committed micro-batches took, with their modification times at that moment."""
-    modified_ms: dict[Path, int] = {}
+    modified_ms: dict[AnyPath, int] = {}
     for file in committed_files(query):
         if file.path in candidates:
             modified_ms[file.path] = max(file.modified_ms, modified_ms.get(file.path, 0))

@@ -1,5 +1,6 @@
 """Print a summary of the operator's state, and check its invariants."""
 
+import contextlib
 from collections.abc import Iterator
 
 from pyspark.sql import DataFrame, Row
@@ -13,7 +14,7 @@ from sessionization.ops.state_reader import StateReader
 from sessionization.say import Say
 from sessionization.spark.checkpoint.folder import SESSIONIZE, Checkpoint, read_checkpoint
 from sessionization.spark.checkpoint.spark_logs import read_started_batch
-from sessionization.spark.engine.session import job_session
+from sessionization.spark.engine.session import job_session, session_for_uris
 
 _COUNTS = ("devices", "live", "closed", "pending_ends", "timers")
 
@@ -24,8 +25,10 @@ def inspect_state(settings: InspectSettings, say: Say) -> None:
     Raises `CheckpointError` or `ConfigurationError` where there is no state to read, and `StateError` at the end where
     an invariant does not hold.
     """
-    checkpoint = read_checkpoint(settings.checkpoints)
-    with job_session() as spark:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(session_for_uris(settings, say))
+        checkpoint = read_checkpoint(settings.checkpoints)
+        spark = stack.enter_context(job_session())
         state = StateReader(spark, checkpoint.folder).at_newest()
         context = state_context(checkpoint, state)
         for line in _report_lines(state, context, settings):

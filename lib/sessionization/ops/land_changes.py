@@ -1,27 +1,31 @@
 """Write the changes that `--sink kafka` sent to `--output-topic` into `session_changes`, each change once."""
 
+import contextlib
 import logging
 import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from sessionization.errors import CheckpointError, ConfigurationError, StreamError
+from sessionization.hadoop_path import AnyPath
 from sessionization.job.shutdown import IDLE_WITHIN_S, stop_query, wait_until_idle
 from sessionization.ops.maintenance_settings import LandChangesSettings
 from sessionization.say import Say
+from sessionization.spark.checkpoint.folder import engine_log
 from sessionization.spark.checkpoint.folder_lock import lock_folder
 from sessionization.spark.checkpoint.spark_logs import has_unfinished_batch, newest_started_batch, read_started_batch
 from sessionization.spark.engine.error_text import root_cause
-from sessionization.spark.engine.session import describe_log, is_callers_session, job_session
+from sessionization.spark.engine.session import describe_log, is_callers_session, job_session, session_for_uris
 from sessionization.spark.engine.watchdog import explain_engine_death, watch_for_hang
 from sessionization.spark.input.kafka_source import check_topics, client_options
 from sessionization.spark.output import changes_topic
 from sessionization.spark.output.rollup_sink import COMPACT_EVERY_BATCHES, compact
+from sessionization.spark.tables.lease import hold_lease
+from sessionization.spark.tables.lease_claim import LANDING_LEASE, MAINTENANCE_LEASE, Claim
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES
 from sessionization.stop_signals import stop_after
@@ -43,19 +47,25 @@ def land_changes(settings: LandChangesSettings, say: Say, stop: threading.Event)
     if settings.bootstrap_servers is None:
         msg = "--bootstrap-servers is missing: name the brokers that sessionize --sink kafka writes to"
         raise ConfigurationError(msg)
-    location = TableLocation.of(settings)
+    with session_for_uris(settings, say):
+        _land_changes(settings, TableLocation.of(settings), say, stop)
+
+
+def _land_changes(settings: LandChangesSettings, location: TableLocation, say: Say, stop: threading.Event) -> None:
     location.require_folder(SESSION_CHANGES)  # the lock would not cover a table that a sessionize job creates later
     _refuse_other_topic(settings.checkpoints, settings.output_topic)
-    log = settings.checkpoints / "engine.log"
+    log = engine_log(settings.checkpoints)
     is_ours, log_place = not is_callers_session(), describe_log(log)
-    with (
-        lock_folder(settings.checkpoints, say, stop),
-        location.lock_for_maintenance(say, stop),
-        explain_engine_death(log_place),
-        job_session(log) as spark,
-        watch_for_hang(spark, log_place, stop, say, is_ours=is_ours),
-    ):
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(lock_folder(settings.checkpoints, say, stop))
+        is_exclusive = stack.enter_context(location.lock_for_maintenance(say, stop))
+        stack.enter_context(explain_engine_death(log_place))
+        spark = stack.enter_context(job_session(log))
+        stack.enter_context(watch_for_hang(spark, log_place, stop, say, is_ours=is_ours))
         location.require(spark, [SESSION_CHANGES])
+        if not is_exclusive:
+            name = LANDING_LEASE if location.warehouse is None else MAINTENANCE_LEASE
+            stack.enter_context(hold_lease(spark, location, Claim(name, _QUERY), say, stop))
         check_topics(spark, settings, (settings.output_topic,))
         options = client_options(spark, settings)
         landing = Landing(location, options, settings.output_topic, settings.checkpoints, settings.trigger)
@@ -64,7 +74,7 @@ def land_changes(settings: LandChangesSettings, say: Say, stop: threading.Event)
         wait_and_stop(query, settings.checkpoints / _QUERY, stop, settings.run_for, say)
 
 
-def _refuse_other_topic(checkpoints: Path, output_topic: str) -> None:
+def _refuse_other_topic(checkpoints: AnyPath, output_topic: str) -> None:
     """Check that the folder's query read this topic, if it has run: unread changes of another topic would be lost.
 
     Raises `CheckpointError`.
@@ -88,7 +98,7 @@ class Landing:
     location: TableLocation
     options: Mapping[str, str]
     output_topic: str
-    checkpoints: Path
+    checkpoints: AnyPath
     trigger_ms: int
 
     def start(self, spark: SparkSession) -> StreamingQuery:
@@ -138,7 +148,7 @@ def append_missing_changes(location: TableLocation, output_topic: str, changes: 
 
 
 def wait_and_stop(
-    query: StreamingQuery, checkpoint: Path, stop: threading.Event, run_for_ms: int | None, say: Say
+    query: StreamingQuery, checkpoint: AnyPath, stop: threading.Event, run_for_ms: int | None, say: Say
 ) -> None:
     """Wait for the end, and stop the query between two micro-batches: a repeated one would write erased rows again.
 

@@ -4,7 +4,6 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from pathlib import Path
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -14,6 +13,7 @@ from pyspark.sql import functions as F
 from sessionization.clock import utc, wall_clock_ms
 from sessionization.durations import DAY_MS, format_duration
 from sessionization.errors import IncompleteWorkError, SessionizationError
+from sessionization.hadoop_path import AnyPath
 from sessionization.ops.exclusive_tables import open_tables_exclusively
 from sessionization.ops.input_files import delete_read_files
 from sessionization.ops.maintenance_settings import MaintainSettings
@@ -24,6 +24,7 @@ from sessionization.spark.tables.conflicts import is_conflict, retry_on_conflict
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import (
     BACKFILL,
+    JOB_LEASE,
     QUARANTINE,
     RAW_EVENTS,
     RETENTION_PROPERTIES,
@@ -35,6 +36,9 @@ from sessionization.spark.tables.schemas import (
     retention_ms_of,
     retention_properties,
 )
+
+_OPTIONAL_TABLES = (BACKFILL, JOB_LEASE)
+"""Tables that other jobs create when they need them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,7 @@ def maintenance_steps(
     """
     return [
         step
-        for table in (*TABLES, BACKFILL)
+        for table in (*TABLES, *_OPTIONAL_TABLES)
         if table.name in retentions_ms
         for step in _table_steps(location, table, days, retentions_ms[table.name], found[table.name])
     ]
@@ -121,7 +125,7 @@ def maintain(settings: MaintainSettings, say: Say, stop: threading.Event) -> Non
     `IncompleteWorkError` at the end when a step failed.
     """
     with open_tables_exclusively(settings, TABLES, say, stop) as (spark, location):
-        tables = (*TABLES, BACKFILL) if location.exists(spark, BACKFILL) else TABLES
+        tables = [*TABLES, *(table for table in _OPTIONAL_TABLES if location.exists(spark, table))]
         found = {table.name: location.properties(spark, table) for table in tables}
         retentions_ms = {table.name: settings.retention for table in tables}
         failures = []
@@ -178,7 +182,7 @@ def _deleted_rows(step: Step, result: Sequence[Row]) -> str:
 
 
 def _protect_backlog(
-    spark: SparkSession, location: TableLocation, checkpoints: Path, retentions_ms: dict[str, int], say: Say
+    spark: SparkSession, location: TableLocation, checkpoints: AnyPath, retentions_ms: dict[str, int], say: Say
 ) -> list[str]:
     """Extend the retention of `session_changes` over the rollup's backlog; skip the table if the backlog is unknown."""
     name = SESSION_CHANGES.name
@@ -199,7 +203,7 @@ def _protect_backlog(
     return []
 
 
-def _clear_input(checkpoints: Path, retention_ms: int, say: Say, stop: threading.Event) -> list[str]:
+def _clear_input(checkpoints: AnyPath, retention_ms: int, say: Say, stop: threading.Event) -> list[str]:
     try:
         count = delete_read_files(checkpoints, retention_ms, wall_clock_ms(), stop)
     except SessionizationError as error:

@@ -12,7 +12,7 @@ from sessionization.settings.kafka_options import (
     check_output_topic,
     parse_kafka_options,
 )
-from sessionization.settings.table_location_settings import TableLocationSettings
+from sessionization.settings.table_location_settings import Location, TableLocationSettings
 from sessionization.spark.tables.schemas import UNUSED_FILES_RETENTION_MS
 
 _LEAST_MS = 7 * DAY_MS
@@ -26,7 +26,7 @@ class MaintainSettings(TableLocationSettings):
     this job locks the checkpoint: neither the sessionize job nor land_changes can run meanwhile.
     """
 
-    checkpoints: Path | None = Field(
+    checkpoints: Location | None = Field(
         None, description="the --checkpoints of the sessionize job: what its queries have not read is kept"
     )
     days: int = Field(3, ge=1, le=10_000, description="compact this many days before today, of tables kept by day")
@@ -73,7 +73,7 @@ class InspectSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    checkpoints: Path = Field(description="the --checkpoints of the sessionize job")
+    checkpoints: Location = Field(description="the --checkpoints of the sessionize job")
     device: str | None = Field(None, min_length=1, description="a device to show entry by entry")
     fullest: int = Field(5, ge=0, le=1_000, description="how many of the devices with the most entries to show")
 
@@ -91,7 +91,7 @@ class EraseSettings(TableLocationSettings):
         description="account to erase; may be given several times",
         json_schema_extra={"metavar": "ACCOUNT", "repeatable": True},
     )
-    checkpoints: Path | None = Field(
+    checkpoints: Location | None = Field(
         None,
         description="the --checkpoints of the sessionize job, to see that it is through and what it remembers; "
         "with --warehouse",
@@ -127,7 +127,7 @@ class RescaleSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    checkpoints: Path = Field(description="the --checkpoints of the sessionize job")
+    checkpoints: Location = Field(description="the --checkpoints of the sessionize job")
     partitions: int = Field(
         ge=1,
         le=10_000,
@@ -157,7 +157,7 @@ class LandChangesSettings(TableLocationSettings):
         "a secret is given as env:NAME or secret:SCOPE/KEY",
         json_schema_extra={"metavar": "KEY=VALUE", "repeatable": True},
     )
-    checkpoints: Path = Field(description="a folder of this job's own, not that of the sessionize job")
+    checkpoints: Location = Field(description="a folder of this job's own, not that of the sessionize job")
     trigger: Annotated[Duration, Field(ge=1)] = Field(1_000, description="how often a micro-batch is planned")
     run_for: Annotated[Duration, Field(ge=1)] | None = Field(
         None, description="stop after this long; without it, run until SIGTERM or Ctrl-C"

@@ -8,11 +8,10 @@ missing MLflow experiment stay. The checks may run beside the job, where cores a
 import contextlib
 import importlib.util
 import json
-import os
-import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -26,7 +25,9 @@ from sessionization.clock import wall_clock_ms
 from sessionization.core.session_state import Rules, RulesInForce
 from sessionization.durations import DAY_MS
 from sessionization.errors import CheckpointError, ConfigurationError, SessionizationError, StreamError
-from sessionization.files import rename_or_copy, write_atomically
+from sessionization.files import is_on_local_disk, remove_tree, rename_or_copy, write_atomically
+from sessionization.hadoop_path import AnyPath
+from sessionization.job.preparation import refuse_unreadable
 from sessionization.job.shutdown import stop_query, wait_until_idle
 from sessionization.ml import configure_mlflow_import
 from sessionization.ml.run_names import AUTO, OFF
@@ -39,7 +40,7 @@ from sessionization.spark.checkpoint.folder import SESSIONIZE
 from sessionization.spark.checkpoint.folder_lock import lock_folder
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.engine.error_text import root_cause
-from sessionization.spark.engine.session import job_session
+from sessionization.spark.engine.session import job_session, refuse_other_default_storage, session_for_uris
 from sessionization.spark.input.kafka_source import check_topics
 from sessionization.spark.input.parse import START_EVENT, EventTimeLimits, parse, valid_events
 from sessionization.spark.input.source import file_messages
@@ -47,8 +48,11 @@ from sessionization.spark.input.ticks import tick_stream
 from sessionization.spark.output import real_time
 from sessionization.spark.pipeline import sessionize
 from sessionization.spark.tables.creation import create_table
+from sessionization.spark.tables.lease import hold_lease
+from sessionization.spark.tables.lease_claim import Claim
+from sessionization.spark.tables.lease_table import Holder, LeaseTable
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import Column, Table
+from sessionization.spark.tables.schemas import JOB_LEASE, Column, Table
 from sessionization.streams import PC_STREAM, STREAMS
 
 T = TypeVar("T")
@@ -68,7 +72,7 @@ def preflight(settings: SessionizeSettings, say: Say) -> None:
     Raises `ConfigurationError` at the end where a check has failed.
     """
     checks, folder = _Checks(say), settings.checkpoints / _FOLDER
-    with _trial_folder(folder):
+    with session_for_uris(settings, say), _trial_folder(folder):
         checks.run("storage", partial(_check_storage, folder))
         checks.run("lock", partial(_check_lock, folder))
         if settings.input is not None:
@@ -76,14 +80,17 @@ def preflight(settings: SessionizeSettings, say: Say) -> None:
         if settings.metrics_port is not None:
             checks.run("metrics", partial(check_metrics_package, settings.metrics_port), lambda _: "can be served")
         with contextlib.ExitStack() as stack:
-            session = job_session()
-            spark = checks.run("engine", lambda: stack.enter_context(session), lambda spark: f"Spark {spark.version}")
+            start = partial(_start_engine, stack, settings)
+            spark = checks.run("engine", start, lambda spark: f"Spark {spark.version}")
             if spark is not None:
                 if settings.mode == "real-time":
                     checks.run("mode", real_time.check_runtime, lambda _: "Real-Time Mode is switched on")
                 if settings.source == "kafka":
                     checks.run("topics", partial(_check_topics, spark, settings))
-                checks.run("tables", partial(_check_tables, spark, TableLocation.of(settings)))
+                location = TableLocation.of(settings)
+                checks.run("tables", partial(_check_tables, spark, location))
+                if location.warehouse is None or not is_on_local_disk(location.warehouse):
+                    checks.run("lease", partial(_check_lease, spark, location))
                 checks.run("stream", partial(_check_stream, spark, folder, say))
                 checks.run("MLflow", partial(_check_mlflow, settings.mlflow), is_needed=False)
     if checks.failed:
@@ -122,21 +129,30 @@ class _Checks:
         return None
 
 
+def _start_engine(stack: contextlib.ExitStack, settings: SessionizeSettings) -> SparkSession:
+    spark = stack.enter_context(job_session())
+    refuse_other_default_storage(spark, settings)
+    return spark
+
+
 @contextlib.contextmanager
-def _trial_folder(folder: Path) -> Iterator[None]:
+def _trial_folder(folder: AnyPath) -> Iterator[None]:
     """Remove the folder afterwards, and the folder above it if this created it."""
-    is_new = not folder.parent.exists()
-    shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
+    try:
+        is_new = not folder.parent.exists()
+    except OSError:  # the check of the storage reports it
+        is_new = False
+    remove_tree(folder)  # of a run that was killed
     try:
         yield
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(folder)
         if is_new:
             with contextlib.suppress(OSError):
                 folder.parent.rmdir()
 
 
-def _check_storage(folder: Path) -> str:
+def _check_storage(folder: AnyPath) -> str:
     began_s = time.monotonic()
     folder.mkdir(parents=True, exist_ok=True)
     file, text = folder / "file", "x" * _BYTES
@@ -148,28 +164,29 @@ def _check_storage(folder: Path) -> str:
     if [entry.name for entry in folder.iterdir()] != [file.name]:
         msg = f"{folder} lists other files than were written: give --checkpoints on storage with consistent listings"
         raise ConfigurationError(msg)
-    renamed = file.with_name("renamed")
-    how = "" if rename_or_copy(file, renamed) else "; it cannot rename, so files are copied"
-    renamed.unlink()
+    how = ""
+    if isinstance(file, Path):
+        renamed = file.with_name("renamed")
+        how = "" if rename_or_copy(file, renamed) else "; it cannot rename, so files are copied"
+        renamed.unlink()
     return f"1 MB written, replaced, read and listed in {time.monotonic() - began_s:.2f} s in {folder.parent}{how}"
 
 
-def _check_lock(folder: Path) -> str:
+def _check_lock(folder: AnyPath) -> str:
     with lock_folder(folder, lambda _line: None) as is_exclusive:
         try:
             with lock_folder(folder, lambda _line: None, wait_s=0):
-                return "this storage has no locks: nothing but you, or max_concurrent_runs: 1, keeps a second job away"
+                return "this storage has no locks: a lease keeps a second job away"
         except CheckpointError:
             if is_exclusive:
                 return "a second job is refused"
-            return "a second job is refused on this machine, but not on another one: start it on one machine only"
+            return "a second job is refused on this machine; a lease keeps away one on another machine"
 
 
-def _check_input(folder: Path) -> str:
+def _check_input(folder: AnyPath) -> str:
     counts = []
     try:
-        with os.scandir(folder):
-            pass
+        refuse_unreadable(folder)
     except OSError as error:
         msg = f"{folder} cannot be used ({error.strerror}): give a place that exists"
         raise ConfigurationError(msg) from error
@@ -203,14 +220,27 @@ def _check_tables(spark: SparkSession, location: TableLocation) -> str:
     return f"created, appended to twice, read and dropped in {time.monotonic() - began_s:.0f} s in {location}"
 
 
+def _check_lease(spark: SparkSession, location: TableLocation) -> str:
+    """Take a lease of this check's own, see another run refused, and give it up."""
+    began_s = time.monotonic()
+    claim = Claim(_FOLDER, "preflight")
+    with hold_lease(spark, location, claim, lambda _line: None, threading.Event()) as lease:
+        table, other = LeaseTable(spark, location, claim.name), Holder.this_run(spark, claim.job)
+        if table.take(replace(other, since_ms=0, until_ms=wall_clock_ms()), 0, None):
+            msg = f"two runs took one lease in {location}: this storage lets a commit replace another; use another one"
+            raise ConfigurationError(msg)
+        lease.check()
+    return f"a second run is refused; taken and given up in {time.monotonic() - began_s:.0f} s in {JOB_LEASE.name}"
+
+
 def _drop(spark: SparkSession, location: TableLocation) -> None:
     if location.warehouse is not None:
-        shutil.rmtree(location.warehouse / _TABLE.name, ignore_errors=True)
+        remove_tree(location.warehouse / _TABLE.name)
     else:
         spark.sql(f"DROP TABLE IF EXISTS {location.sql_name(_TABLE.name)}")
 
 
-def _check_stream(spark: SparkSession, folder: Path, say: Say) -> str:
+def _check_stream(spark: SparkSession, folder: AnyPath, say: Say) -> str:
     """Open a session, wait until its timer has made a heartbeat, and read it back from the state."""
     began_s = time.monotonic()
     _write_start(folder / "input" / PC_STREAM)
@@ -242,7 +272,7 @@ def _check_stream(spark: SparkSession, folder: Path, say: Say) -> str:
     return f"a timer fired after {time.monotonic() - began_s:.0f} s; the state has the {entry.status} session"
 
 
-def _write_start(folder: Path) -> None:
+def _write_start(folder: AnyPath) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     at = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(wall_clock_ms() // 1_000))
     message = {"appSessionId": 1, "eventId": START_EVENT, "hostPcId": _DEVICE, "timestamp": at}

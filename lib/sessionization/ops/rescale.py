@@ -1,8 +1,8 @@
 """Spread the operator's state over another number of partitions, with Spark's repartitioning of a stopped query."""
 
+import contextlib
 import threading
 from dataclasses import dataclass
-from pathlib import Path
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from sessionization.clock import wall_clock_ms
 from sessionization.errors import CheckpointError, ConfigurationError, StateError
+from sessionization.hadoop_path import AnyPath
 from sessionization.ops.inspect_state import check_state, state_context
 from sessionization.ops.maintenance_settings import RescaleSettings
 from sessionization.ops.state_reader import StateReader, readable_path
@@ -23,7 +24,10 @@ from sessionization.spark.checkpoint.spark_logs import (
     read_started_batch,
 )
 from sessionization.spark.engine.error_text import root_cause
-from sessionization.spark.engine.session import job_session
+from sessionization.spark.engine.session import job_session, session_for_uris
+from sessionization.spark.tables.lease import hold_lease
+from sessionization.spark.tables.lease_claim import STREAM_LEASE, Claim
+from sessionization.spark.tables.location import TableLocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +53,28 @@ def rescale(settings: RescaleSettings, say: Say, stop: threading.Event | None = 
     state breaks an invariant (checked before any change, and after), or is different afterwards; and
     `ConfigurationError` where there is no state, or this engine cannot repartition it.
     """
-    checkpoint = read_checkpoint(settings.checkpoints)
-    with lock_folder(checkpoint.folder, say, stop), job_session() as spark:
-        _refuse_unfinished(checkpoint.folder, settings.partitions)
+    with session_for_uris(settings, say):
+        _rescale(read_checkpoint(settings.checkpoints), settings.partitions, say, stop)
+
+
+def _rescale(checkpoint: Checkpoint, partitions: int, say: Say, stop: threading.Event | None) -> None:
+    with contextlib.ExitStack() as stack:
+        is_exclusive = stack.enter_context(lock_folder(checkpoint.folder, say, stop))
+        spark = stack.enter_context(job_session())
+        if not is_exclusive:
+            location, claim = TableLocation.parse(checkpoint.pinned.tables), Claim(STREAM_LEASE, "rescale_state")
+            stack.enter_context(hold_lease(spark, location, claim, say, stop or threading.Event()))
+        _refuse_unfinished(checkpoint.folder, partitions)
         state = StateReader(spark, checkpoint.folder).at_newest()
         context = state_context(checkpoint, state)
-        if context.partitions == settings.partitions:
-            say(f"the state has {settings.partitions} partitions already: there is nothing to do")
+        if context.partitions == partitions:
+            say(f"the state has {partitions} partitions already: there is nothing to do")
             return
         before = Fingerprint.of(state)
         say(f"{before.entries:,} entries and {before.timers:,} timers in {context.partitions} partitions")
         _refuse_broken(state, checkpoint, "before anything was touched")
         began_ms = wall_clock_ms()
-        _repartition(spark, checkpoint.folder, settings.partitions)
+        _repartition(spark, checkpoint.folder, partitions)
         say(f"repartitioned in {(wall_clock_ms() - began_ms) / 1000:,.1f} s")
         state = state.at_newest()
         after = Fingerprint.of(state)
@@ -72,13 +85,10 @@ def rescale(settings: RescaleSettings, say: Say, stop: threading.Event | None = 
             )
             raise StateError(msg)
         _refuse_broken(state, checkpoint, "afterwards: put the copy back")
-        say(
-            f"{after.entries:,} entries and {after.timers:,} timers in {settings.partitions} partitions, "
-            "the same as before"
-        )
+        say(f"{after.entries:,} entries and {after.timers:,} timers in {partitions} partitions, the same as before")
 
 
-def _refuse_unfinished(folder: Path, partitions: int) -> None:
+def _refuse_unfinished(folder: AnyPath, partitions: int) -> None:
     """Check that no started micro-batch is uncommitted: it may have written its rows, so the job must repeat it.
 
     A repartitioning that was cut off is accepted if it is to the same number of partitions.
@@ -112,7 +122,7 @@ def _refuse_broken(state: StateReader, checkpoint: Checkpoint, when: str) -> Non
         raise StateError(msg)
 
 
-def _repartition(spark: SparkSession, folder: Path, partitions: int) -> None:
+def _repartition(spark: SparkSession, folder: AnyPath, partitions: int) -> None:
     try:
         # Spark has no public interface for this yet.
         manager = spark._streamingCheckpointManager  # noqa: SLF001

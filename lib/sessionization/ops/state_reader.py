@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from sessionization.databricks import on_databricks
 from sessionization.errors import ConfigurationError
+from sessionization.hadoop_path import AnyPath
 from sessionization.spark.checkpoint.folder import SESSIONIZE
 from sessionization.spark.checkpoint.spark_logs import newest_committed_batch
 from sessionization.spark.engine.error_text import root_cause
@@ -32,7 +33,7 @@ class StateReader:
     """
 
     spark: SparkSession
-    checkpoints: Path
+    checkpoints: AnyPath
     batch_id: int | None = None
 
     def at_newest(self) -> "StateReader":
@@ -194,7 +195,7 @@ def _entries_of_groups(stored: DataFrame) -> DataFrame:
     )
 
 
-def _no_state(checkpoints: Path) -> ConfigurationError:
+def _no_state(checkpoints: AnyPath) -> ConfigurationError:
     msg = (
         f"--checkpoints {checkpoints} holds no state: give the folder that the sessionize job was given, "
         "after its first micro-batch"

@@ -1,6 +1,5 @@
 """The settings of `jobs/sessionize.py`: one field per option, checked once, here."""
 
-from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -13,7 +12,7 @@ from sessionization.settings.kafka_options import (
     check_output_topic,
     parse_kafka_options,
 )
-from sessionization.settings.table_location_settings import check_table_location
+from sessionization.settings.table_location_settings import Location, check_table_location
 from sessionization.streams import STREAMS
 
 _KAFKA_ONLY = (
@@ -35,8 +34,8 @@ class SessionizeSettings(BaseModel):
 
     # Input.
     source: Literal["files", "kafka"] = Field("files", description="where device events come from")
-    input: Path | None = Field(
-        None, description="files: input folder; holds the folders pc_sessions and console_sessions"
+    input: Location | None = Field(
+        None, description="files: input folder, a path or a URI; holds the folders pc_sessions and console_sessions"
     )
     bootstrap_servers: str | None = Field(
         None,
@@ -79,10 +78,12 @@ class SessionizeSettings(BaseModel):
         "with source kafka and sink kafka",
     )
     # Location of tables and checkpoints.
-    warehouse: Path | None = Field(None, description="folder of the Delta tables, on a laptop")
+    warehouse: Location | None = Field(None, description="folder of the Delta tables; a path or a URI")
     catalog: str | None = Field(None, description="Unity Catalog catalog of the tables, on Databricks")
     schema_name: str | None = Field(None, alias="schema", description="schema of the tables in --catalog")
-    checkpoints: Path = Field(description="folder of the queries' checkpoints; keep it as long as the tables")
+    checkpoints: Location = Field(
+        description="folder of the queries' checkpoints, a path or a URI; keep it as long as the tables"
+    )
     # Session rules.
     heartbeat: PositiveDuration = Field(30_000, description="how often a live session emits a heartbeat")
     session_timeout: PositiveDuration = Field(

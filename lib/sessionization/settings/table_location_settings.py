@@ -1,12 +1,29 @@
 """The options for the location of the tables: a folder on a laptop, a schema of Unity Catalog on Databricks."""
 
-from pathlib import Path
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    WithJsonSchema,
+    model_validator,
+)
+
+from sessionization.hadoop_path import AnyPath, parse_location
+
+Location = Annotated[
+    AnyPath,
+    PlainValidator(parse_location),
+    PlainSerializer(str),
+    WithJsonSchema({"type": "string", "format": "path"}),
+]
+"""A folder, as a path or as the URI of a storage that Spark knows."""
 
 
-def check_table_location(warehouse: Path | None, catalog: str | None, schema_name: str | None) -> None:
+def check_table_location(warehouse: AnyPath | None, catalog: str | None, schema_name: str | None) -> None:
     """Check that the tables have one location; raises `ValueError` for none, two, or half of one."""
     if (warehouse is None) == (catalog is None):
         msg = "the tables need one location: give --warehouse DIR, or --catalog NAME and --schema NAME"
@@ -21,7 +38,7 @@ class TableLocationSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    warehouse: Path | None = Field(None, description="folder of the Delta tables, on a laptop")
+    warehouse: Location | None = Field(None, description="folder of the Delta tables; a path or a URI")
     catalog: str | None = Field(None, description="Unity Catalog catalog of the tables, on Databricks")
     schema_name: str | None = Field(None, alias="schema", description="schema of the tables in --catalog")
 

@@ -1,5 +1,6 @@
 """What the parts of a running job share."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
@@ -23,6 +24,8 @@ class JobContext:
     """Whether a lock of the operating system excludes every other driver that writes these tables."""
     log_place: str = "the driver's log"
     """Where the engine logs, for messages."""
+    check_lease: Callable[[], None] = lambda: None
+    """Raises `StreamError` where a lease excludes other drivers, and this run does not hold it any more."""
 
     @property
     def is_real_time(self) -> bool:

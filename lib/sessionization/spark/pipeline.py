@@ -189,7 +189,9 @@ class Pipeline:
     def _sink_context(self, name: str) -> SinkContext:
         context, checkpoint = self._context, self._checkpoint
         interrupted = interrupted_batch(checkpoint.folder / name)
-        writer = BatchWriter(context.location, checkpoint.writer_id(name), context.is_exclusive, interrupted)
+        writer = BatchWriter(
+            context.location, checkpoint.writer_id(name), context.is_exclusive, interrupted, context.check_lease
+        )
         if name in self._every:
             self._paces[name] = QueryPace(self._every[name], _SHARES[name])
         return SinkContext(name, writer, self._store_row, self._listeners, self._paces.get(name))

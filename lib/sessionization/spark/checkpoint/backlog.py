@@ -7,10 +7,10 @@ of `rollup` in its checkpoint.
 
 import contextlib
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 from sessionization.durations import DAY_MS
 from sessionization.errors import CheckpointError
+from sessionization.hadoop_path import AnyPath
 from sessionization.spark.checkpoint.folder import QUERIES, ROLLUP
 from sessionization.spark.checkpoint.spark_logs import (
     has_unfinished_batch,
@@ -24,7 +24,7 @@ _TWO_NIGHTS_MS = 2 * DAY_MS
 _CATCH_UP = "start the job, let it catch up, stop it gracefully (SIGTERM, or --run-for 2m), and try again"
 
 
-def backlog_age_ms(checkpoints: Path, newest_version: int, merged_ms: int | None, now_ms: int) -> int:
+def backlog_age_ms(checkpoints: AnyPath, newest_version: int, merged_ms: int | None, now_ms: int) -> int:
     """Return an upper bound on the age of the oldest change that the rollup has not read; 0 if it has read all.
 
     Only the table's log has the commit time of a version, and it has to be read commit by commit, with one commit
@@ -56,7 +56,7 @@ def backlog_age_ms(checkpoints: Path, newest_version: int, merged_ms: int | None
     return max(now_ms - since_ms, 0)
 
 
-def refuse_backlog(checkpoints: Path, has_append_since: Callable[[int], bool]) -> None:
+def refuse_backlog(checkpoints: AnyPath, has_append_since: Callable[[int], bool]) -> None:
     """Check that no query has an uncommitted micro-batch, and that the rollup has read all of `session_changes`.
 
     The next start writes the missing rows, whatever was deleted meanwhile. The position of `archive` in the input
@@ -74,7 +74,7 @@ def refuse_backlog(checkpoints: Path, has_append_since: Callable[[int], bool]) -
         raise CheckpointError(msg)
 
 
-def describe_backlog(checkpoints: Path, has_append_since: Callable[[int], bool]) -> str | None:
+def describe_backlog(checkpoints: AnyPath, has_append_since: Callable[[int], bool]) -> str | None:
     """Describe the work that the queries have not finished; None if there is none.
 
     Arguments and errors are those of `refuse_backlog`.
@@ -85,7 +85,7 @@ def describe_backlog(checkpoints: Path, has_append_since: Callable[[int], bool])
     return "rollup has not read all of session_changes" if has_unmerged_changes(checkpoints, has_append_since) else None
 
 
-def has_unmerged_changes(checkpoints: Path, has_append_since: Callable[[int], bool]) -> bool:
+def has_unmerged_changes(checkpoints: AnyPath, has_append_since: Callable[[int], bool]) -> bool:
     """Return whether `session_changes` has rows that no started micro-batch of the rollup reads.
 
     Arguments and errors are those of `refuse_backlog`.
@@ -99,7 +99,7 @@ def has_unmerged_changes(checkpoints: Path, has_append_since: Callable[[int], bo
     return reads_first_snapshot or has_append_since(version)
 
 
-def first_unread_version(checkpoints: Path) -> int | None:
+def first_unread_version(checkpoints: AnyPath) -> int | None:
     """Return the first version of `session_changes` that the rollup has not read, as far as it has committed.
 
     None before its first commit, and while it reads the table as it was at its first start. Raises `CheckpointError`
@@ -124,7 +124,7 @@ def retention_covering_backlog_ms(retention_ms: int, behind_ms: int) -> int:
 
 
 @contextlib.contextmanager
-def _as_checkpoint_error(checkpoints: Path) -> Iterator[None]:
+def _as_checkpoint_error(checkpoints: AnyPath) -> Iterator[None]:
     """Raise `CheckpointError` where the body finds a checkpoint in an unknown format."""
     try:
         yield

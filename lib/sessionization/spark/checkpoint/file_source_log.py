@@ -8,13 +8,12 @@ import json
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from sessionization.durations import HOUR_MS
 from sessionization.errors import CheckpointError
 from sessionization.files import write_atomically
+from sessionization.hadoop_path import AnyPath, path_of_uri
 from sessionization.spark.checkpoint.spark_logs import StartedBatch, newest_committed_batch, read_started_batch
 
 LARGE_LOG_BYTES = 4 * 1024 * 1024
@@ -28,12 +27,12 @@ _LOG_FILE = re.compile(r"(\d+)(\.compact)?")
 class TakenFile:
     """A file that the source took: its modification time then, and the entry of the source's log that has it."""
 
-    path: Path
+    path: AnyPath
     modified_ms: int
     number: int
 
 
-def committed_files(query: Path) -> Iterator[TakenFile]:
+def committed_files(query: AnyPath) -> Iterator[TakenFile]:
     """The files that committed micro-batches of a query took.
 
     Raises `ValueError`, `LookupError`, `TypeError` or `OSError` where the log has another form or cannot be read, and
@@ -54,7 +53,7 @@ def committed_files(query: Path) -> Iterator[TakenFile]:
                 yield taken
 
 
-def log_bytes(query: Path) -> int:
+def log_bytes(query: AnyPath) -> int:
     """The size of the newest compacted file of a query's file source, which has nearly all entries; 0 without one."""
     try:
         compacted = _newest_compacted(query)
@@ -63,7 +62,7 @@ def log_bytes(query: Path) -> int:
         return 0
 
 
-def forget_deleted_files(query: Path, present: Collection[Path], now_ms: int) -> int:
+def forget_deleted_files(query: AnyPath, present: Collection[AnyPath], now_ms: int) -> int:
     """Remove the entries of files that no longer exist; the query must not run.
 
     Another file of the same name would be taken again. So an entry stays for an hour after the file's modification
@@ -106,7 +105,7 @@ def forget_deleted_files(query: Path, present: Collection[Path], now_ms: int) ->
         raise CheckpointError(msg) from error
 
 
-def _source_log(query: Path) -> tuple[Path | None, int]:
+def _source_log(query: AnyPath) -> tuple[AnyPath | None, int]:
     """The folder of the source's log, and its last entry that a committed micro-batch took; -1 before the first."""
     committed = newest_committed_batch(query)
     if committed < 0:
@@ -123,12 +122,12 @@ def _file_source(batch: StartedBatch) -> tuple[int, int]:
     return 0, -1
 
 
-def _newest_compacted(query: Path) -> Path | None:
+def _newest_compacted(query: AnyPath) -> AnyPath | None:
     files = [file for file in query.glob("sources/*/*.compact") if _LOG_FILE.fullmatch(file.name)]
     return max(files, key=lambda file: int(file.stem), default=None)
 
 
-def _read_lines(file: Path) -> Iterator[str]:
+def _read_lines(file: AnyPath) -> Iterator[str]:
     with file.open(encoding="utf-8") as lines:
         version = next(lines, "").strip()
         if version != _VERSION:
@@ -139,4 +138,4 @@ def _read_lines(file: Path) -> Iterator[str]:
 
 def _parse_entry(line: str) -> TakenFile:
     entry: dict[str, Any] = json.loads(line)
-    return TakenFile(Path(unquote(urlsplit(entry["path"]).path)), int(entry["timestamp"]), int(entry["batchId"]))
+    return TakenFile(path_of_uri(entry["path"]), int(entry["timestamp"]), int(entry["batchId"]))

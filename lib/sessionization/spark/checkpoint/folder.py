@@ -8,6 +8,7 @@ from typing import Self
 from sessionization.clock import wall_clock_ms
 from sessionization.core.session_state import Rules
 from sessionization.errors import CheckpointError, ConfigurationError
+from sessionization.hadoop_path import AnyPath
 from sessionization.spark.checkpoint.layout_file import LAYOUT_FILE, SINK_TABLES, StoredLayout, unreadable_layout
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.checkpoint.spark_logs import (
@@ -27,11 +28,11 @@ QUERIES = (SESSIONIZE, ARCHIVE, ROLLUP)
 class Checkpoint(StoredLayout):
     """A checkpoint folder that is safe to use with the given settings."""
 
-    folder: Path
+    folder: AnyPath
     is_used: bool
 
     @classmethod
-    def with_layout(cls, folder: Path, stored: StoredLayout) -> Self:
+    def with_layout(cls, folder: AnyPath, stored: StoredLayout) -> Self:
         layout = {field.name: getattr(stored, field.name) for field in fields(StoredLayout)}
         return cls(folder=folder, is_used=_is_used(folder), **layout)
 
@@ -41,17 +42,12 @@ class Checkpoint(StoredLayout):
         return self.is_warm and not self.is_used
 
     @property
-    def engine_log(self) -> Path:
-        """The log file of a local engine."""
-        return self.folder / "engine.log"
+    def batch_log(self) -> Path | None:
+        """The file in which a run logs its micro-batches; None where the checkpoint is a URI."""
+        return self.folder / "batches.log" if isinstance(self.folder, Path) else None
 
     @property
-    def batch_log(self) -> Path:
-        """The file in which a local run logs its micro-batches."""
-        return self.folder / "batches.log"
-
-    @property
-    def progress_folder(self) -> Path:
+    def progress_folder(self) -> AnyPath:
         """The folder in which rows wait until they are appended to `stream_progress`."""
         return self.folder / "progress"
 
@@ -143,8 +139,13 @@ class Checkpoint(StoredLayout):
         return f"sessionization/{self.id}/{query}"
 
 
+def engine_log(folder: AnyPath) -> Path | None:
+    """The log file of a local engine; None where the checkpoint is a URI, which needs the engine beforehand."""
+    return folder.absolute() / "engine.log" if isinstance(folder, Path) else None
+
+
 def open_checkpoint(
-    folder: Path, pinned: PinnedSettings, rules: Rules, *, retain_device_groups: bool = False, warm: bool = False
+    folder: AnyPath, pinned: PinnedSettings, rules: Rules, *, retain_device_groups: bool = False, warm: bool = False
 ) -> Checkpoint:
     """Open a checkpoint, or create one; changed rules apply to micro-batches that have not started.
 
@@ -187,7 +188,7 @@ def open_checkpoint(
     return replace(checkpoint, is_warm=True) if warm and not checkpoint.is_used else checkpoint
 
 
-def read_checkpoint(folder: Path) -> Checkpoint:
+def read_checkpoint(folder: AnyPath) -> Checkpoint:
     """Read an existing checkpoint; safe while the job runs, because nothing is written.
 
     Raises `CheckpointError` for a folder without a checkpoint, one that cannot be read, or one whose state has the
@@ -205,7 +206,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     return Checkpoint.with_layout(folder, StoredLayout.parse(folder, content))
 
 
-def _refuse_other_settings(folder: Path, stored: PinnedSettings, wanted: PinnedSettings) -> None:
+def _refuse_other_settings(folder: AnyPath, stored: PinnedSettings, wanted: PinnedSettings) -> None:
     for (option, stored_value), value in zip(stored.options().items(), wanted.options().values(), strict=True):
         if stored_value != value:
             msg = (
@@ -215,11 +216,11 @@ def _refuse_other_settings(folder: Path, stored: PinnedSettings, wanted: PinnedS
             raise CheckpointError(msg)
 
 
-def _last_micro_batch_ms(query: Path) -> int | None:
+def _last_micro_batch_ms(query: AnyPath) -> int | None:
     """Return the clock of the newest started micro-batch; None before the first."""
     batch_id = newest_started_batch(query)
     return None if batch_id < 0 else read_started_batch(query, batch_id).clock_ms
 
 
-def _is_used(folder: Path) -> bool:
+def _is_used(folder: AnyPath) -> bool:
     return any(newest_started_batch(folder / query) >= 0 for query in QUERIES)

@@ -15,6 +15,7 @@ from typing import IO
 
 from sessionization.errors import CheckpointError, ConfigurationError, StoppedError
 from sessionization.files import is_on_local_disk
+from sessionization.hadoop_path import AnyPath
 from sessionization.say import Say
 
 _VOLUMES = Path("/Volumes")
@@ -40,7 +41,7 @@ STREAM = LockRole("--warehouse", "_stream")
 
 @contextmanager
 def lock_folder(
-    folder: Path,
+    folder: AnyPath,
     say: Say,
     stop: threading.Event | None = None,
     wait_s: float = _WAIT_S,
@@ -54,20 +55,20 @@ def lock_folder(
     ended, in whatever way. An engine may outlive its job by a moment, and must not overlap the next job. A locked
     folder is therefore tried again for `wait_s`.
 
-    A folder of a Databricks volume is created but not locked, nor is one on a file system without locks.
+    A folder of a Databricks volume or of a URI is created but not locked, nor is one on a file system without locks.
 
     Raises `CheckpointError` when another job holds the lock all that time, `StoppedError` when `stop` is set
     before that, and `ConfigurationError` when the folder cannot be used.
     """
     folder = folder.absolute()
-    is_volume = folder.is_relative_to(_VOLUMES)
+    has_locks = isinstance(folder, Path) and not folder.is_relative_to(_VOLUMES)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = None if is_volume else (folder / locked_as.file_name).open("a+", encoding="utf-8")
+        file = open(str(folder / locked_as.file_name), "a+", encoding="utf-8") if has_locks else None  # noqa: SIM115, PTH123
     except OSError as error:
         msg = f"{locked_as.option} {folder} cannot be used ({error.strerror}): give a folder that this user can write"
         raise ConfigurationError(msg) from error
-    if file is None:  # a volume has neither locks nor appending; the job's max_concurrent_runs replaces the lock
+    if file is None:
         yield False
         return
     with file:

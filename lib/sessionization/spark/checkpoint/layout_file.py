@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import asdict, dataclass, fields
-from pathlib import Path
 from secrets import token_hex
 from typing import Any, Self
 from uuid import uuid4
@@ -11,6 +10,7 @@ from sessionization.clock import wall_clock_ms
 from sessionization.core.session_state import Rules, RulesInForce
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.files import write_atomically
+from sessionization.hadoop_path import AnyPath
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.checkpoint.state_layout import StateLayout
 
@@ -51,7 +51,7 @@ class StoredLayout:
         )
 
     @classmethod
-    def parse(cls, folder: Path, content: bytes) -> Self:
+    def parse(cls, folder: AnyPath, content: bytes) -> Self:
         """The layout from the bytes of a checkpoint's file; raises `CheckpointError` where that is impossible."""
         try:
             return cls._from_json(folder, json.loads(content))
@@ -59,7 +59,7 @@ class StoredLayout:
             raise unreadable_layout(folder, error) from error
 
     @classmethod
-    def _from_json(cls, folder: Path, content: dict[str, Any]) -> Self:
+    def _from_json(cls, folder: AnyPath, content: dict[str, Any]) -> Self:
         pinned = PinnedSettings(**content["fixed"])
         _refuse_other_state_version(folder, content, pinned)
         previous = Rules(**content["previous_rules"]) if content["previous_rules"] else None
@@ -73,7 +73,7 @@ class StoredLayout:
             sink=str(content.get("sink", SINK_TABLES)),
         )
 
-    def write(self, folder: Path) -> None:
+    def write(self, folder: AnyPath) -> None:
         """Write the layout file; raises `ConfigurationError` where the folder cannot be written."""
         # Defaults are left out: an older version rejects newer options, but behaves as their defaults say.
         defaults = {field.name: field.default for field in fields(PinnedSettings)}
@@ -102,7 +102,7 @@ class StoredLayout:
             raise ConfigurationError(msg) from error
 
 
-def unreadable_layout(folder: Path, error: Exception) -> CheckpointError:
+def unreadable_layout(folder: AnyPath, error: Exception) -> CheckpointError:
     msg = (
         f"{folder / LAYOUT_FILE} is not readable ({error}): restore it from a backup; "
         "without it the checkpoint cannot be checked"
@@ -110,7 +110,7 @@ def unreadable_layout(folder: Path, error: Exception) -> CheckpointError:
     return CheckpointError(msg)
 
 
-def _refuse_other_state_version(folder: Path, content: dict[str, Any], stored: PinnedSettings) -> None:
+def _refuse_other_state_version(folder: AnyPath, content: dict[str, Any], stored: PinnedSettings) -> None:
     """Refuse state that this version would misread: of a later version, or device groups without a version."""
     version = content.get("state_version", 0 if stored.device_groups is not None else _STATE_VERSION)
     if version in (_STATE_VERSION, _KEYED_STATE_VERSION):

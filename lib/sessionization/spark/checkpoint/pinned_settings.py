@@ -1,9 +1,9 @@
 """The settings that a checkpoint fixes for its lifetime."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from sessionization.durations import format_duration
+from sessionization.hadoop_path import AnyPath
 from sessionization.settings.kafka_options import OUTPUT_TOPIC
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.state_layout import StateLayout, device_groups_for
@@ -53,7 +53,7 @@ class PinnedSettings:
         }
 
 
-def explain_ignored_devices(settings: SessionizeSettings, checkpoints: Path, layout: StateLayout) -> str | None:
+def explain_ignored_devices(settings: SessionizeSettings, checkpoints: AnyPath, layout: StateLayout) -> str | None:
     """Explain that `--expected-devices` is ignored if the checkpoint has another layout; otherwise return None."""
     devices = settings.expected_devices
     wanted = StateLayout(device_groups_for(devices))

@@ -5,10 +5,10 @@ Every function raises `CheckpointError` where it cannot read a log.
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from sessionization.errors import CheckpointError
+from sessionization.hadoop_path import AnyPath
 
 _VERSION = "v1"
 _NO_OFFSET = "-"
@@ -36,32 +36,32 @@ class InterruptedBatch:
     began_ms: int
 
 
-def newest_started_batch(query: Path) -> int:
+def newest_started_batch(query: AnyPath) -> int:
     """Return the newest started micro-batch of a query, -1 before the first."""
     return max(_batch_ids(query / "offsets"), default=-1)
 
 
-def started_batches(query: Path) -> list[int]:
+def started_batches(query: AnyPath) -> list[int]:
     """Return the started micro-batches of a query that its log still holds, in order."""
     return sorted(_batch_ids(query / "offsets"))
 
 
-def oldest_started_batch(query: Path) -> int:
+def oldest_started_batch(query: AnyPath) -> int:
     """Return the oldest started micro-batch of a query that its log still holds, -1 before the first."""
     return min(_batch_ids(query / "offsets"), default=-1)
 
 
-def newest_committed_batch(query: Path) -> int:
+def newest_committed_batch(query: AnyPath) -> int:
     """Return the newest committed micro-batch of a query, -1 before the first."""
     return max(_batch_ids(query / "commits"), default=-1)
 
 
-def has_unfinished_batch(query: Path) -> bool:
+def has_unfinished_batch(query: AnyPath) -> bool:
     """Return whether a stopped query has an uncommitted micro-batch, which the next start repeats."""
     return newest_started_batch(query) != newest_committed_batch(query)
 
 
-def interrupted_batch(query: Path) -> InterruptedBatch | None:
+def interrupted_batch(query: AnyPath) -> InterruptedBatch | None:
     """Return the micro-batch that a stopped query did not commit; None if there is none."""
     if not has_unfinished_batch(query):
         return None
@@ -69,7 +69,7 @@ def interrupted_batch(query: Path) -> InterruptedBatch | None:
     return InterruptedBatch(batch_id, read_started_batch(query, batch_id).clock_ms)
 
 
-def read_started_batch(query: Path, batch_id: int) -> StartedBatch:
+def read_started_batch(query: AnyPath, batch_id: int) -> StartedBatch:
     """Read a started micro-batch from the log; raises `CheckpointError` also for an unknown format."""
     file = query / "offsets" / str(batch_id)
     try:
@@ -81,7 +81,7 @@ def read_started_batch(query: Path, batch_id: int) -> StartedBatch:
         raise CheckpointError(msg) from error
 
 
-def remove_partial_first_entry(query: Path) -> None:
+def remove_partial_first_entry(query: AnyPath) -> None:
     """Remove the partial files of an offset log whose very first entry was cut off by a full disk or a kill.
 
     Spark never starts a query again whose log holds only such a file. Next to a later entry Spark ignores it.
@@ -110,13 +110,13 @@ def _parse_entry(version: str, metadata_json: str, *sources: str) -> StartedBatc
     )
 
 
-def _batch_ids(log: Path) -> list[int]:
+def _batch_ids(log: AnyPath) -> list[int]:
     try:
         return [int(entry.name) for entry in log.iterdir() if entry.name.isdigit()] if log.is_dir() else []
     except OSError as error:
         raise _not_readable(log, error) from error
 
 
-def _not_readable(path: Path, error: OSError) -> CheckpointError:
+def _not_readable(path: AnyPath, error: OSError) -> CheckpointError:
     msg = f"{path} cannot be read ({error.strerror}): see to its permissions"
     return CheckpointError(msg)

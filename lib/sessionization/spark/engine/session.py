@@ -14,12 +14,15 @@ from typing import Any
 
 from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JError
+from pydantic import BaseModel
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sessionization.databricks import on_databricks
 from sessionization.errors import ConfigurationError
+from sessionization.hadoop_path import HadoopPath
+from sessionization.say import Say
 from sessionization.stop_signals import preserve_interrupt_handler
 
 __all__ = [
@@ -29,6 +32,8 @@ __all__ = [
     "describe_log",
     "is_callers_session",
     "job_session",
+    "refuse_other_default_storage",
+    "session_for_uris",
     "spark_session",
     "use_scheduler_pool",
 ]
@@ -63,6 +68,7 @@ _CATALOG = "spark.sql.catalog.spark_catalog"
 _NO_CATALOG = {None, "builtin"}
 """The values of `_CATALOG` where nobody has chosen one."""
 _PARTITIONS = "spark.sql.shuffle.partitions"
+_DEFAULT_STORAGE = "fs.defaultFS"
 OPEN_SOURCE_CONF = _STREAM_CONF | {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -124,14 +130,52 @@ def job_session(log_file: Path | None = None, conf: Mapping[str, str] | None = N
                     spark.stop()
 
 
+@contextlib.contextmanager
+def session_for_uris(settings: BaseModel, say: Say) -> Iterator[None]:
+    """Start the session at once where a setting is a URI, because a URI is read by the engine.
+
+    Until the body has ended, that session is the caller's for `job_session`. Raises `ConfigurationError` as
+    `spark_session` does.
+    """
+    with contextlib.ExitStack() as stack:
+        if any(isinstance(value, HadoopPath) for _, value in settings):
+            log_file = None
+            if not is_callers_session():
+                log_file = Path(tempfile.mkdtemp(prefix="sessionization-")) / "engine.log"
+                say(f"Spark starts first, because a location is a URI; it logs into {log_file}")
+            stack.enter_context(job_session(log_file))
+        yield
+
+
+def refuse_other_default_storage(spark: SparkSession, settings: BaseModel) -> None:
+    """Check that Spark takes a path without a scheme for a folder of a local disk, as this driver does.
+
+    Raises `ConfigurationError` where the cluster's default storage is another one, such as HDFS.
+    """
+    paths = [value for _, value in settings if isinstance(value, Path)]
+    if not paths or on_databricks():
+        return
+    default = str(spark._jsc.hadoopConfiguration().get(_DEFAULT_STORAGE, "file:///"))  # noqa: SLF001 - not public
+    if not default.startswith("file:"):
+        msg = (
+            f"{paths[0]} has no scheme, and Spark's default storage is {default} ({_DEFAULT_STORAGE}): "
+            f"write {default.rstrip('/')}{paths[0].absolute()}, or set spark.hadoop.{_DEFAULT_STORAGE}=file:///"
+        )
+        raise ConfigurationError(msg)
+
+
 def is_callers_session() -> bool:
     """Whether the Spark session is the caller's, or will be (spark-submit), so that a job must not stop it."""
     return on_databricks() or _has_context() or _is_submitted()
 
 
-def describe_log(log_file: Path) -> str:
+def describe_log(log_file: Path | None) -> str:
     """Where the engine logs, for messages; to be called before the session starts."""
-    return "the driver's log" if is_callers_session() else f"{log_file} and {log_file.with_suffix('.out')}"
+    return (
+        "the driver's log"
+        if log_file is None or is_callers_session()
+        else f"{log_file} and {log_file.with_suffix('.out')}"
+    )
 
 
 def use_scheduler_pool(spark: SparkSession, pool: str) -> None:

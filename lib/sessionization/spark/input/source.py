@@ -1,11 +1,11 @@
 """The source of messages: one DataFrame of unparsed messages, from files or Kafka."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from sessionization.hadoop_path import AnyPath
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.input.kafka_source import kafka_messages
 from sessionization.spark.input.topic_offsets import Offsets
@@ -29,7 +29,7 @@ def read_messages(
     return file_messages(spark, settings.input)
 
 
-def file_messages(spark: SparkSession, input_folder: Path) -> DataFrame:
+def file_messages(spark: SparkSession, input_folder: AnyPath) -> DataFrame:
     """Stream the lines of `*.json` files in the stream folders of `input_folder`.
 
     Either folder may be missing and appear later. A file must appear whole (written under another name or hidden,
@@ -69,7 +69,7 @@ def file_messages(spark: SparkSession, input_folder: Path) -> DataFrame:
     )
 
 
-def input_files(input_folder: Path) -> Iterator[Path]:
+def input_files(input_folder: AnyPath) -> Iterator[AnyPath]:
     """List the files that `file_messages` would read now: no hidden files, and no folders of whatever name."""
     for stream in STREAMS:
         for file in (input_folder.absolute() / stream).glob("[!._]*.json"):
@@ -77,5 +77,5 @@ def input_files(input_folder: Path) -> Iterator[Path]:
                 yield file
 
 
-def _glob_escaped(path: Path) -> str:
+def _glob_escaped(path: AnyPath) -> str:
     return "".join(f"\\{character}" if character in "\\*?[]{}" else character for character in str(path))

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -10,6 +9,7 @@ from pyspark.sql import functions as F
 from sessionization.clock import wall_clock_ms
 from sessionization.errors import CheckpointError
 from sessionization.files import write_atomically
+from sessionization.hadoop_path import AnyPath
 from sessionization.spark.checkpoint.spark_logs import newest_started_batch, read_started_batch
 
 _RATE_LOG_VERSION = "v1"
@@ -42,7 +42,7 @@ def tick_stream(spark: SparkSession, wake: WakeUp | None = None) -> DataFrame:
     return seconds.where(F.col("value") == wake.tick).select(F.explode(keys).alias("grouping_key"))
 
 
-def rewind_tick_source(query: Path, now_ms: int | None = None) -> None:
+def rewind_tick_source(query: AnyPath, now_ms: int | None = None) -> None:
     """Move the tick source's start time back if the clock went back so far that the query could not start.
 
     Spark counts ticks as the seconds since the source's first start. Under an earlier clock it would count fewer
@@ -66,7 +66,7 @@ def rewind_tick_source(query: Path, now_ms: int | None = None) -> None:
             raise CheckpointError(msg) from error
 
 
-def next_tick(query: Path) -> int:
+def next_tick(query: AnyPath) -> int:
     """Return the first tick that no micro-batch has read; only the tick source has a plain integer as its offset."""
     newest = newest_started_batch(query)
     if newest < 0:

@@ -1,14 +1,14 @@
 """The offset ranges of topics. Spark knows the brokers, so a stream that reads no records finds them."""
 
 import json
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from sessionization.files import remove_tree
+from sessionization.hadoop_path import AnyPath
 from sessionization.spark.checkpoint.spark_logs import newest_started_batch, read_started_batch
 
 Offsets = dict[str, dict[int, int]]
@@ -29,7 +29,7 @@ class TopicRange:
 
 
 def read_topic_range(
-    spark: SparkSession, options: Mapping[str, str], topics: tuple[str, ...], since_ms: int, scratch: Path
+    spark: SparkSession, options: Mapping[str, str], topics: tuple[str, ...], since_ms: int, scratch: AnyPath
 ) -> TopicRange:
     """Read the range of all existing partitions of topics.
 
@@ -40,7 +40,7 @@ def read_topic_range(
         since_ms: the instant, by the records' timestamps.
         scratch: a folder for this call alone, deleted before and after.
     """
-    shutil.rmtree(scratch, ignore_errors=True)
+    remove_tree(scratch)
     source = {
         "subscribe": ",".join(topics),
         "startingTimestamp": str(max(0, since_ms)),  # a negative timestamp has another meaning in Kafka
@@ -60,7 +60,7 @@ def read_topic_range(
             parse_offsets(first if batch_id < 0 else read_started_batch(scratch, batch_id).sources[0]),
         )
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        remove_tree(scratch)
 
 
 def parse_offsets(content: Any) -> Offsets:

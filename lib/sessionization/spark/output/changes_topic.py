@@ -5,12 +5,12 @@ The job sends changes there as messages for live services; a landing turns them 
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from sessionization.hadoop_path import AnyPath
 from sessionization.spark.input.topic_offsets import read_topic_range
 from sessionization.spark.tables.schemas import SESSION_CHANGES
 
@@ -102,7 +102,7 @@ def count_unlanded_partitions(
     table: DataFrame,
     options: Mapping[str, str],
     output_topic: str,
-    scratch: Path,
+    scratch: AnyPath,
 ) -> int:
     """Counts the partitions of the topic whose last micro-batch is not entirely in the table.
 

@@ -5,8 +5,7 @@ import json
 import logging
 import re
 import threading
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -15,6 +14,7 @@ from pyspark.sql import Row, SparkSession
 from sessionization.clock import utc
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.files import write_atomically
+from sessionization.hadoop_path import AnyPath
 from sessionization.say import Say
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.engine.session import use_scheduler_pool
@@ -40,13 +40,20 @@ class ProgressLog:
     which rows the table has. No row is therefore appended twice (docs/adr/0008-progress-rows.md).
     """
 
-    def __init__(self, folder: Path, newest_started: Mapping[str, int], since_ms: int = 0) -> None:
+    def __init__(
+        self,
+        folder: AnyPath,
+        newest_started: Mapping[str, int],
+        since_ms: int = 0,
+        check_lease: Callable[[], None] = lambda: None,
+    ) -> None:
         """Use `folder` for the files; raises `ConfigurationError` where that is not possible.
 
         `newest_started` holds each query's newest started micro-batch. Rows from before `since_ms` belong to another
-        checkpoint.
+        checkpoint. `check_lease` is called before each commit (`BatchWriter`).
         """
         self._folder, self._newest_started, self._since_ms = folder, newest_started, since_ms
+        self._check_lease = check_lease
         self._newest: dict[str, int] = {}
         self._in_table: dict[str, int] | None = None
         try:
@@ -92,6 +99,7 @@ class ProgressLog:
         rows = [_table_row(_read(file)) for file in new.values()]
         self._in_table = None
         if rows:
+            self._check_lease()
             location.append(spark.createDataFrame(rows, STREAM_PROGRESS.schema).coalesce(1), STREAM_PROGRESS)
         for query, batch_id in new:
             _raise_to(in_table, query, batch_id)
@@ -129,7 +137,7 @@ class ProgressLog:
         except Exception as error:  # noqa: BLE001 - the files stay for the next attempt, and the queries go on
             say(f"`stream_progress` is behind: {root_cause(str(error))}")
 
-    def _waiting(self) -> dict[tuple[str, int], Path]:
+    def _waiting(self) -> dict[tuple[str, int], AnyPath]:
         """The files by query and micro-batch, in order of micro-batches."""
         named = ((_FILE_NAME.fullmatch(file.name), file) for file in self._folder.iterdir())
         waiting = {(match["query"], int(match["batch_id"])): file for match, file in named if match is not None}
@@ -158,7 +166,7 @@ def _raise_to(newest: dict[str, int], query: str, batch_id: int) -> None:
     newest[query] = max(batch_id, newest.get(query, -1))
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read(file: AnyPath) -> dict[str, Any]:
     try:
         row = json.loads(file.read_text(encoding="utf-8"))
         row = dict.fromkeys(_ADDED_COLUMNS) | row

@@ -17,7 +17,7 @@ from sessionization.spark.output.sinks import INGEST_INSTANTS, Sink
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.log_cleanup import delete_old_log_entries
-from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS, STREAM_PROGRESS, TABLES, Table
+from sessionization.spark.tables.schemas import JOB_LEASE, SESSION_CHANGES, SESSIONS, STREAM_PROGRESS, TABLES, Table
 
 _log = logging.getLogger(__name__)
 
@@ -75,6 +75,7 @@ class RollupSink(Sink):
             if self.live is None or batch_id % COMPACT_EVERY_BATCHES == 0:
                 self._generate_code_for_many_rows(batch.sparkSession)
             since = rollup.search_since(counts.oldest_ms, self.lookback_ms)
+            self.context.writer.check_lease()
             rollup.merge(self.context.location.delta_table(batch.sparkSession, SESSIONS), batch, since)
         committed_ms = wall_clock_ms()
         self._count_live(batch.sparkSession, counts.opened - counts.closed)
@@ -94,7 +95,8 @@ class RollupSink(Sink):
         except CheckpointError as error:
             _log.warning("the logs were not cleaned up: %s", error)
             return
-        delete_old_log_entries(spark, location, TABLES, first_unread)
+        leases = [JOB_LEASE] if location.exists(spark, JOB_LEASE) else []
+        delete_old_log_entries(spark, location, (*TABLES, *leases), first_unread)
 
 
 def compact(spark: SparkSession, location: TableLocation, tables: Iterable[Table]) -> None:

@@ -156,6 +156,7 @@ class ChangesSink(Sink):
             if self.publish is None:
                 self._append(rows, changes, SESSION_CHANGES, batch_id)
             else:
+                self.context.writer.check_lease()
                 self.publish(rows)
         committed_ms = wall_clock_ms()
         processed_ms = counts.processed_ms or began_ms

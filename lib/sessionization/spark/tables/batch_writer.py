@@ -1,5 +1,6 @@
 """Appends micro-batches to tables, each one once (docs/adr/0029-appends-without-a-look-up.md)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -28,6 +29,8 @@ class BatchWriter:
     is_exclusive: bool = False
     """Whether a lock of the operating system excludes every other driver that writes these tables."""
     interrupted: InterruptedBatch | None = None
+    check_lease: Callable[[], None] = lambda: None
+    """Raises `StreamError` where this run may not write any more (`lease.Lease.check`)."""
 
     def append(self, rows: DataFrame, table: Table, batch_id: int) -> None:
         """Append a micro-batch's rows; a second call for the same table and micro-batch appends nothing.
@@ -40,6 +43,7 @@ class BatchWriter:
         if interrupted is not None and self._is_written(interrupted, rows.sparkSession, table, batch_id):
             return
         is_new = self.is_exclusive and interrupted is None
+        self.check_lease()
         look_up = {} if is_new else {"txnAppId": self.writer_id, "txnVersion": str(batch_id)}
         self.location.append(rows, table, userMetadata=name, **look_up)
 

@@ -8,6 +8,13 @@ from typing import Self
 
 from sessionization.clock import wall_clock_ms
 
+STREAM_LEASE = "stream"
+"""Held by the job that writes all tables, and by those that may only run while it does not."""
+MAINTENANCE_LEASE = "maintenance"
+"""Held by the jobs beside the stream that rewrite or delete rows."""
+LANDING_LEASE = "land_changes"
+"""Held by the job that copies changes from the topic into tables of a catalog."""
+
 
 @dataclass(frozen=True, slots=True)
 class LeaseTimes:

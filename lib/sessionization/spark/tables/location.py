@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
-from pathlib import Path
 from typing import Protocol, Self
 
 from delta.tables import DeltaTable
@@ -15,6 +14,7 @@ from pyspark.sql.streaming import DataStreamReader
 
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.files import is_on_local_disk
+from sessionization.hadoop_path import AnyPath, parse_location
 from sessionization.say import Say
 from sessionization.spark.checkpoint import folder_lock
 from sessionization.spark.checkpoint.folder import read_checkpoint
@@ -34,7 +34,7 @@ class HasTableLocation(Protocol):
     """Settings that give the location of the tables; `table_location_settings.check_table_location` checks them."""
 
     @property
-    def warehouse(self) -> Path | None: ...
+    def warehouse(self) -> AnyPath | None: ...
 
     @property
     def catalog(self) -> str | None: ...
@@ -47,13 +47,21 @@ class HasTableLocation(Protocol):
 class TableLocation:
     """The location of the tables: folders of a warehouse, or a schema of Unity Catalog."""
 
-    warehouse: Path | None = None
+    warehouse: AnyPath | None = None
     catalog: str | None = None
     schema: str | None = None
 
     @classmethod
     def of(cls, settings: HasTableLocation) -> Self:
         return cls(settings.warehouse, settings.catalog, settings.schema_name)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The location that `str` has written as this text."""
+        if text.startswith("/") or "://" in text:
+            return cls(parse_location(text))
+        catalog, _, schema = text.partition(".")
+        return cls(None, catalog, schema)
 
     def __str__(self) -> str:
         return str(self.warehouse.absolute()) if self.warehouse is not None else f"{self.catalog}.{self.schema}"
@@ -108,7 +116,7 @@ class TableLocation:
         """The checkpoint whose queries write a table; None where something else created the table."""
         return self.properties(spark, table).get(OWNER_PROPERTY)
 
-    def refuse_other_owner(self, spark: SparkSession, checkpoints: Path) -> None:
+    def refuse_other_owner(self, spark: SparkSession, checkpoints: AnyPath) -> None:
         """Check that the folder is the checkpoint whose queries write the tables.
 
         Only reads the folder. Raises `CheckpointError` where it is another checkpoint, or none at all.
@@ -128,20 +136,20 @@ class TableLocation:
             raise CheckpointError(msg)
 
     @contextmanager
-    def lock_for_maintenance(self, say: Say, stop: threading.Event | None = None) -> Iterator[None]:
+    def lock_for_maintenance(self, say: Say, stop: threading.Event | None = None) -> Iterator[bool]:
         """Lock tables that are folders against processes other than the stream that write them, while the body runs.
 
         In folders, one process's commit may replace another's. The sessionize job's checkpoint excludes that job.
         Only while the job takes over the tables, it holds this lock itself.
 
         A folder without tables stays unlocked and unchanged. A caller that needs tables must call `require_folder`
-        first. Raises the errors of `lock_folder`.
+        first. Yields as `lock_for_stream` does. Raises the errors of `lock_folder`.
         """
         if self.warehouse is None or not self._has_log(SESSION_CHANGES):
-            yield
+            yield False
             return
-        with folder_lock.lock_folder(self.warehouse, say, stop, locked_as=folder_lock.TABLES):
-            yield
+        with folder_lock.lock_folder(self.warehouse, say, stop, locked_as=folder_lock.TABLES) as is_exclusive:
+            yield is_exclusive
 
     @contextmanager
     def lock_for_stream(self, say: Say, stop: threading.Event | None = None) -> Iterator[bool]:
@@ -155,7 +163,9 @@ class TableLocation:
             yield False
             return
         with folder_lock.lock_folder(self.warehouse, say, stop, locked_as=folder_lock.STREAM) as is_exclusive:
-            logs = (Path(self._folder(table.name)) / "_delta_log" for table in TABLES)  # each may be a mount of its own
+            logs = (
+                self.warehouse.absolute() / table.name / "_delta_log" for table in TABLES
+            )  # each may be a mount of its own
             yield is_exclusive and all(map(is_on_local_disk, logs))
 
     def read(self, reader: DataFrameReader | DataStreamReader, table: Table) -> DataFrame:
@@ -212,7 +222,8 @@ class TableLocation:
         return str(self.warehouse.absolute() / name)
 
     def _has_log(self, table: Table) -> bool:
-        return Path(self._folder(table.name), "_delta_log").is_dir()
+        assert self.warehouse is not None
+        return (self.warehouse.absolute() / table.name / "_delta_log").is_dir()
 
 
 def quoted_text(text: str) -> str:

@@ -7,7 +7,6 @@ cost of an entry.
 
 import logging
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -16,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from sessionization.clock import wall_clock_ms
 from sessionization.durations import HOUR_MS, MINUTE_MS
+from sessionization.hadoop_path import AnyPath
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES, Table
@@ -55,7 +55,7 @@ def delete_old_log_entries(
             return
 
 
-def _retention_from_version(log: Path, version: int | None) -> int | None:
+def _retention_from_version(log: AnyPath, version: int | None) -> int | None:
     """A retention that covers a version and the checkpoint of the log before it; None where there is no such one."""
     if version is None:
         return None
@@ -67,7 +67,7 @@ def _retention_from_version(log: Path, version: int | None) -> int | None:
     return max(FOLDER_LOG_RETENTION_MS, age_ms + MINUTE_MS)
 
 
-def _clean_up(spark: SparkSession, folder: Path, retention_ms: int) -> None:
+def _clean_up(spark: SparkSession, folder: AnyPath, retention_ms: int) -> None:
     """Call the clean-up of Delta 4.4 with whole minutes in place of days (`MetadataCleanup.cleanUpExpiredLogs`)."""
     jvm: Any = spark._jvm  # noqa: SLF001 - PySpark has no API for the log
     delta = jvm.org.apache.spark.sql.delta

@@ -1,9 +1,7 @@
 """Seed a checkpoint from the tables, after the previous one was lost or had other device groups."""
 
 import json
-import shutil
 from dataclasses import dataclass
-from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
@@ -12,7 +10,8 @@ from sessionization.clock import day_start_ms
 from sessionization.core.session_state import Rules
 from sessionization.durations import MINUTE_MS, format_duration
 from sessionization.errors import CheckpointError
-from sessionization.files import write_atomically
+from sessionization.files import remove_tree, write_atomically
+from sessionization.hadoop_path import AnyPath
 from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE, Checkpoint
 from sessionization.spark.checkpoint.spark_logs import newest_committed_batch, newest_started_batch
 from sessionization.spark.input.topic_offsets import Offsets, parse_offsets
@@ -85,7 +84,7 @@ def warm_start(context: JobContext) -> InitialState:
         if starts is not None:
             starts = read_position.with_new_partitions(context, starts)
     if newest_committed_batch(checkpoint.folder / SESSIONIZE) >= 0:
-        shutil.rmtree(seed_folder, ignore_errors=True)
+        remove_tree(seed_folder)
     sessions = spark.read.parquet(str(seed_folder)) if seed_folder.exists() else None
     return InitialState(sessions, starts, changes_version)
 
@@ -204,7 +203,7 @@ def _have_started(checkpoint: Checkpoint) -> bool:
     return all(newest_started_batch(checkpoint.folder / query) >= 0 for query in (SESSIONIZE, ARCHIVE))
 
 
-def _write_starts(file: Path, starts: Offsets | None) -> None:
+def _write_starts(file: AnyPath, starts: Offsets | None) -> None:
     try:
         write_atomically(file, json.dumps(starts))
     except OSError as error:
@@ -212,7 +211,7 @@ def _write_starts(file: Path, starts: Offsets | None) -> None:
         raise CheckpointError(msg) from error
 
 
-def _read_starts(file: Path) -> Offsets | None:
+def _read_starts(file: AnyPath) -> Offsets | None:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
         return None if content is None else parse_offsets(content)

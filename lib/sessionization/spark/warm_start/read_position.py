@@ -3,15 +3,14 @@
 Everything here comes from the tables, and nothing is changed.
 """
 
-import os
 from datetime import timedelta
-from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionization.clock import utc
 from sessionization.errors import ConfigurationError
+from sessionization.hadoop_path import AnyPath
 from sessionization.spark.input.kafka_source import client_options
 from sessionization.spark.input.source import input_files
 from sessionization.spark.input.topic_offsets import EARLIEST, Offsets, TopicRange, read_topic_range
@@ -42,7 +41,7 @@ def refuse_unlanded_changes(context: JobContext) -> None:
         raise ConfigurationError(msg)
 
 
-def refuse_files_already_read(spark: SparkSession, folder: Path, location: TableLocation) -> None:
+def refuse_files_already_read(spark: SparkSession, folder: AnyPath, location: TableLocation) -> None:
     """Raises `ConfigurationError` where the previous job has read, or may have read, a file of the input folder.
 
     A new checkpoint reads every file of its input, so the messages of files already read would be doubled. Retention
@@ -115,12 +114,12 @@ def _read_input_range(context: JobContext, since_ms: int) -> TopicRange:
     return read_topic_range(context.spark, options, STREAMS, since_ms, context.checkpoint.folder / _SCRATCH_FOLDER)
 
 
-def _files_already_read(spark: SparkSession, files: list[Path], location: TableLocation) -> list[str]:
+def _files_already_read(spark: SparkSession, files: list[AnyPath], location: TableLocation) -> list[str]:
     """The files from which `raw_events` has messages. The table names a file by its URI, with escaped characters.
 
     Compares only stream and file name, because the folder may have been moved or copied; no name is used twice.
     """
-    path_by_name = {f"{file.parent.name}/{file.name}": os.path.normpath(file) for file in files}
+    path_by_name = {f"{file.parent.name}/{file.name}": str(file) for file in files}
     present = spark.createDataFrame([(name,) for name in path_by_name], "file string")
     path = F.regexp_extract("file", "[^/]+/[^/]+$", 0)
     # try_url_decode decodes form data, in which a plus means a space.

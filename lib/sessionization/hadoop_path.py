@@ -1,0 +1,247 @@
+"""Files and folders that Spark reaches by Hadoop's FileSystem, such as hdfs://host/folder, used like pathlib's.
+
+The driver itself reads and writes a few small files: the layout of a checkpoint, rows of progress, Spark's logs. On a
+local disk it does so by `pathlib.Path`. For a URI it does so here, with the cluster's own settings and credentials.
+"""
+
+import errno
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from io import StringIO
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, TextIO
+from urllib.parse import unquote, urlsplit
+
+STORAGE_ERROR = errno.EREMOTEIO
+"""The `errno` of an error of the storage that is none of the file system's usual ones."""
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+:)/")
+_VOLUMES = "/Volumes/"
+_STORES_WHOLE_OBJECTS = {"gs", "s3", "s3a"}
+"""Storages where a file appears when it is closed, complete, and a rename would be a copy."""
+_ERRNO_BY_CLASS = {
+    "FileNotFoundException": errno.ENOENT,
+    "FileAlreadyExistsException": errno.EEXIST,
+    "AccessControlException": errno.EACCES,
+    "AccessDeniedException": errno.EACCES,
+    "ParentNotDirectoryException": errno.ENOTDIR,
+    "PathIsNotDirectoryException": errno.ENOTDIR,
+}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class HadoopPath:
+    """A file or folder by its URI, with the methods of `pathlib.Path` that the job needs.
+
+    Needs a Spark session that has started. Raises `OSError` where `Path` does; its `strerror` is Hadoop's own message.
+    Source: the interface `org.apache.hadoop.fs.FileSystem` of Hadoop 3.5.
+    """
+
+    uri: str
+
+    def __str__(self) -> str:
+        return self.uri
+
+    def __truediv__(self, name: str) -> "HadoopPath":
+        return HadoopPath(f"{self.uri}/{name}")
+
+    @property
+    def name(self) -> str:
+        return self.uri.rpartition("/")[2]
+
+    @property
+    def stem(self) -> str:
+        return self.name.rpartition(".")[0] or self.name
+
+    @property
+    def parent(self) -> "HadoopPath":
+        return HadoopPath(self.uri.rpartition("/")[0])
+
+    def with_name(self, name: str) -> "HadoopPath":
+        return self.parent / name
+
+    def absolute(self) -> "HadoopPath":
+        return self
+
+    def exists(self) -> bool:
+        with self._open_storage() as (storage, path):
+            return bool(storage.exists(path))
+
+    def is_dir(self) -> bool:
+        status = self._status()
+        return status is not None and bool(status.isDirectory())
+
+    def is_file(self) -> bool:
+        status = self._status()
+        return status is not None and bool(status.isFile())
+
+    def stat(self) -> SimpleNamespace:
+        """`st_size` in bytes, and the modification time as `st_mtime` in seconds and `st_mtime_ns`."""
+        with self._open_storage() as (storage, path):
+            status = storage.getFileStatus(path)
+            modified_ms = int(status.getModificationTime())
+            size = int(status.getLen())
+        return SimpleNamespace(st_size=size, st_mtime=modified_ms / 1_000, st_mtime_ns=modified_ms * 1_000_000)
+
+    def iterdir(self) -> Iterator["HadoopPath"]:
+        with self._open_storage() as (storage, path):
+            entries = [HadoopPath(status.getPath().toString()) for status in storage.listStatus(path)]
+        return iter(entries)
+
+    def glob(self, pattern: str) -> Iterator["HadoopPath"]:
+        """The files and folders below this one that match; no part of the pattern is `**`."""
+        first, _, rest = pattern.partition("/")
+        for entry in self.iterdir() if self.is_dir() else ():
+            if fnmatchcase(entry.name, first):
+                if rest:
+                    yield from entry.glob(rest)
+                else:
+                    yield entry
+
+    def mkdir(self, *, parents: bool = False, exist_ok: bool = False) -> None:
+        """Create the folder; the storage creates its parents, whatever `parents` is."""
+        del parents
+        if not exist_ok and self.exists():
+            raise FileExistsError(errno.EEXIST, "it exists already", self.uri)
+        with self._open_storage() as (storage, path):
+            storage.mkdirs(path)
+
+    def read_bytes(self) -> bytes:
+        with self._open_storage() as (storage, path):
+            stream = storage.open(path)
+            try:
+                return bytes(stream.readAllBytes())
+            finally:
+                stream.close()
+
+    def read_text(self, encoding: str = "utf-8") -> str:
+        return self.read_bytes().decode(encoding)
+
+    def open(self, encoding: str = "utf-8") -> TextIO:
+        """The text of the file, which is read at once."""
+        return StringIO(self.read_text(encoding))
+
+    def write_atomically(self, text: str) -> None:
+        """Write the file completely or not at all.
+
+        An object store shows a file once it is complete. Elsewhere a temporary file replaces the former one by a
+        rename, which is one step on HDFS and on ABFS.
+        """
+        with self._open_storage() as (storage, path):
+            if urlsplit(self.uri).scheme in _STORES_WHOLE_OBJECTS:
+                _write(storage, path, text.encode())
+                return
+            jvm = _jvm()
+            temporary = jvm.org.apache.hadoop.fs.Path(self.with_name(f".{self.name}.tmp").uri)
+            _write(storage, temporary, text.encode(), sync=True)
+            rename = getattr(jvm.org.apache.hadoop.fs, "Options$Rename")
+            options = _context()._gateway.new_array(rename, 1)  # noqa: SLF001 - PySpark has no API for Hadoop's
+            options[0] = rename.OVERWRITE
+            jvm.org.apache.hadoop.fs.FileContext.getFileContext(path.toUri(), _conf()).rename(temporary, path, options)
+
+    def unlink(self, *, missing_ok: bool = False) -> None:
+        with self._open_storage() as (storage, path):
+            is_deleted = storage.delete(path, False)
+        if not is_deleted and not missing_ok:
+            raise FileNotFoundError(errno.ENOENT, "there is no such file", self.uri)
+
+    def rmdir(self) -> None:
+        """Delete the folder; raises `OSError` where it holds something."""
+        self.unlink(missing_ok=True)
+
+    def remove_tree(self) -> None:
+        """Delete the folder with everything in it; does nothing where it does not exist."""
+        with self._open_storage() as (storage, path):
+            storage.delete(path, True)
+
+    def _status(self) -> Any | None:
+        try:
+            with self._open_storage() as (storage, path):
+                return storage.getFileStatus(path)
+        except FileNotFoundError:
+            return None
+
+    @contextmanager
+    def _open_storage(self) -> Iterator[tuple[Any, Any]]:
+        """Give Hadoop's FileSystem and Path; raises `OSError` in place of a Java exception."""
+        from py4j.protocol import Py4JJavaError
+
+        try:
+            path = _jvm().org.apache.hadoop.fs.Path(self.uri)
+            yield path.getFileSystem(_conf()), path
+        except Py4JJavaError as error:
+            raise _os_error(error.java_exception, self.uri) from error
+
+
+AnyPath = Path | HadoopPath
+"""A file or folder of a mounted file system, or of a storage that Spark reaches by a URI."""
+
+
+def parse_location(text: str | AnyPath) -> AnyPath:
+    """Read a path or a URI.
+
+    `file:` is a path, and so is `dbfs:/Volumes/…`, which Databricks mounts.
+
+    Raises `ValueError`, which begins with the text, for a URI that names no folder or holds a password.
+    """
+    if not isinstance(text, str):
+        return text
+    match = _SCHEME.match(text)
+    if match is None:
+        return Path(text)
+    parts = urlsplit(text)
+    if parts.scheme == "file" or (parts.scheme == "dbfs" and parts.path.startswith(_VOLUMES)):
+        return Path(unquote(parts.path))
+    if "@" in parts.netloc and ":" in parts.netloc.rpartition("@")[0]:
+        msg = f"'{parts.scheme}://…' holds a password: put it into Spark's settings, where no log shows it"
+        raise ValueError(msg)
+    if not text.startswith(f"{match[1]}//"):
+        msg = f"{text!r} is not a location: after {match[1]} write //, as in {match[1]}//name/folder"
+        raise ValueError(msg)
+    if not parts.path.strip("/"):
+        msg = f"{text!r} names no folder: write one, as in {text.rstrip('/')}/sessions"
+        raise ValueError(msg)
+    return HadoopPath(text.rstrip("/"))
+
+
+def path_of_uri(uri: str) -> AnyPath:
+    """The path of a percent-encoded URI, as Spark writes it into its logs."""
+    parts = urlsplit(uri)
+    return Path(unquote(parts.path)) if parts.scheme in ("", "file", "dbfs") else HadoopPath(unquote(uri))
+
+
+def _write(storage: Any, path: Any, content: bytes, *, sync: bool = False) -> None:
+    stream = storage.create(path, True)
+    try:
+        stream.write(content, 0, len(content))
+        if sync:
+            stream.hsync()
+    finally:
+        stream.close()
+
+
+def _context() -> Any:
+    """The Spark context, whose JVM has Hadoop; pyspark is imported late, because not every user of a path needs it."""
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context  # noqa: SLF001 - PySpark has no public way to Hadoop
+    assert context is not None, "a URI is used before the Spark session has started"
+    return context
+
+
+def _jvm() -> Any:
+    return _context()._jvm  # noqa: SLF001
+
+
+def _conf() -> Any:
+    return _context()._jsc.hadoopConfiguration()  # noqa: SLF001
+
+
+def _os_error(java_error: Any, uri: str) -> OSError:
+    """The `OSError` for a Java exception, with the first line of its message."""
+    kind = str(java_error.getClass().getSimpleName())
+    message = (str(java_error.getMessage() or "").splitlines() or [""])[0]
+    return OSError(_ERRNO_BY_CLASS.get(kind, STORAGE_ERROR), message or kind, uri)

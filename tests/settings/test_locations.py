@@ -1,0 +1,73 @@
+"""A location is a path or a URI; a mistake in one is named at once."""
+
+from pathlib import Path
+
+import pytest
+
+from sessionization.command_line.parser import read_settings
+from sessionization.errors import ConfigurationError
+from sessionization.hadoop_path import AnyPath, HadoopPath, parse_location, path_of_uri
+from sessionization.settings.sessionize_settings import SessionizeSettings
+
+
+@pytest.mark.parametrize(
+    ("text", "location"),
+    [
+        ("data", Path("data")),
+        ("/data", Path("/data")),
+        ("/Volumes/a/b/c", Path("/Volumes/a/b/c")),
+        ("file:/data", Path("/data")),
+        ("file:///my%20data", Path("/my data")),
+        ("dbfs:/Volumes/a/b/c", Path("/Volumes/a/b/c")),
+        ("with:colon", Path("with:colon")),
+        ("hdfs://name:9000/data", HadoopPath("hdfs://name:9000/data")),
+        ("hdfs:///data/", HadoopPath("hdfs:///data")),
+        ("s3a://bucket/a b/c", HadoopPath("s3a://bucket/a b/c")),
+        (
+            "abfss://container@account.dfs.core.windows.net/x",
+            HadoopPath("abfss://container@account.dfs.core.windows.net/x"),
+        ),
+    ],
+)
+def test_a_path_or_a_uri_is_read(text: str, location: AnyPath) -> None:
+    assert parse_location(text) == location
+    assert parse_location(location) is location
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("s3a:/bucket/x", "after s3a: write //, as in s3a://name/folder"),
+        ("s3a://bucket", "names no folder: write one, as in s3a://bucket/sessions"),
+        ("hdfs:///", "names no folder"),
+        ("s3a://key:secret@bucket/x", "holds a password: put it into Spark's settings"),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_the_option(text: str, said: str) -> None:
+    arguments = ["--input", "in", "--warehouse", text, "--checkpoints", "c"]
+    with pytest.raises(ConfigurationError, match=said.replace("/", "/")) as raised:
+        read_settings(SessionizeSettings, arguments)
+    assert str(raised.value).startswith("--warehouse '")
+    assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("uri", "location"),
+    [
+        ("file:///in/a%20b.json", Path("/in/a b.json")),
+        ("/in/a.json", Path("/in/a.json")),
+        ("hdfs://name:9000/in/a%20b.json", HadoopPath("hdfs://name:9000/in/a b.json")),
+    ],
+)
+def test_a_uri_of_sparks_logs_becomes_the_path_of_its_file(uri: str, location: AnyPath) -> None:
+    assert path_of_uri(uri) == location
+
+
+def test_the_settings_of_a_job_are_written_as_text() -> None:
+    arguments = ["--input", "hdfs://name/in", "--warehouse", "s3a://bucket/tables", "--checkpoints", "c"]
+    dumped = read_settings(SessionizeSettings, arguments).model_dump(mode="json")
+    assert (dumped["input"], dumped["warehouse"], dumped["checkpoints"]) == (
+        "hdfs://name/in",
+        "s3a://bucket/tables",
+        "c",
+    )
