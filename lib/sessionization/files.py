@@ -7,7 +7,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from sessionization.hadoop_path import AnyPath, HadoopPath
+from sessionization.hadoop_path import STORAGE_ERROR, AnyPath, HadoopPath
 
 _CANNOT_RENAME = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 _MOUNTS = Path("/proc/self/mountinfo")
@@ -80,11 +80,11 @@ def describe_dead_mount(place: str, error: OSError) -> str:
 
 
 def is_reachable_folder(path: AnyPath) -> bool:
-    """Whether a folder exists and answers; a folder on a dead mount does not."""
+    """Whether a folder exists and answers; one on a dead mount, or in a storage that fails, does not."""
     try:
         return path.is_dir()
     except OSError as error:
-        if is_dead_mount(error):
+        if is_dead_mount(error) or error.errno == STORAGE_ERROR:
             return False
         raise
 

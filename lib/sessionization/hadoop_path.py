@@ -14,7 +14,9 @@ from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TextIO
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from sessionization.errors import ConfigurationError
 
 STORAGE_ERROR = errno.EREMOTEIO
 """The `errno` of an error of the storage that is none of the file system's usual ones."""
@@ -29,6 +31,7 @@ _ERRNO_BY_CLASS = {
     "AccessDeniedException": errno.EACCES,
     "ParentNotDirectoryException": errno.ENOTDIR,
     "PathIsNotDirectoryException": errno.ENOTDIR,
+    "PathIsNotEmptyDirectoryException": errno.ENOTEMPTY,
 }
 
 
@@ -120,7 +123,7 @@ class HadoopPath:
     def read_text(self, encoding: str = "utf-8") -> str:
         return self.read_bytes().decode(encoding)
 
-    def open(self, encoding: str = "utf-8") -> TextIO:
+    def open(self, *, encoding: str = "utf-8") -> TextIO:
         """The text of the file, which is read at once."""
         return StringIO(self.read_text(encoding))
 
@@ -128,7 +131,7 @@ class HadoopPath:
         """Write the file completely or not at all.
 
         An object store shows a file once it is complete. Elsewhere a temporary file replaces the former one by a
-        rename, which is one step on HDFS and on ABFS.
+        rename, which is one step on HDFS and on ABFS. Raises `OSError` for a storage that can neither.
         """
         with self._open_storage() as (storage, path):
             if urlsplit(self.uri).scheme in _STORES_WHOLE_OBJECTS:
@@ -161,7 +164,7 @@ class HadoopPath:
         try:
             with self._open_storage() as (storage, path):
                 return storage.getFileStatus(path)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
 
     @contextmanager
@@ -185,7 +188,7 @@ def parse_location(text: str | AnyPath) -> AnyPath:
 
     `file:` is a path, and so is `dbfs:/Volumes/…`, which Databricks mounts.
 
-    Raises `ValueError`, which begins with the text, for a URI that names no folder or holds a password.
+    Raises `ValueError` for a URI that names no folder or holds a password; the message begins with the value.
     """
     if not isinstance(text, str):
         return text
@@ -193,8 +196,17 @@ def parse_location(text: str | AnyPath) -> AnyPath:
     if match is None:
         return Path(text)
     parts = urlsplit(text)
-    if parts.scheme == "file" or (parts.scheme == "dbfs" and parts.path.startswith(_VOLUMES)):
+    if parts.scheme == "file" and parts.netloc:
+        msg = f"{text!r} names the host {parts.netloc}: write file:///{parts.netloc}{parts.path}"
+        raise ValueError(msg)
+    if _is_mounted(parts):
+        if parts.query or parts.fragment:
+            msg = f"{text!r} has a ? or a #, which ends a path in a URI: write %3F or %23, or the path without file:"
+            raise ValueError(msg)
         return Path(unquote(parts.path))
+    if parts.scheme == "dbfs":
+        msg = f"{text!r} is not supported: give a folder of a volume, as in /Volumes/CATALOG/SCHEMA/VOLUME/folder"
+        raise ValueError(msg)
     if "@" in parts.netloc and ":" in parts.netloc.rpartition("@")[0]:
         msg = f"'{parts.scheme}://…' holds a password: put it into Spark's settings, where no log shows it"
         raise ValueError(msg)
@@ -210,17 +222,20 @@ def parse_location(text: str | AnyPath) -> AnyPath:
 def path_of_uri(uri: str) -> AnyPath:
     """The path of a percent-encoded URI, as Spark writes it into its logs."""
     parts = urlsplit(uri)
-    return Path(unquote(parts.path)) if parts.scheme in ("", "file", "dbfs") else HadoopPath(unquote(uri))
+    return Path(unquote(parts.path)) if _is_mounted(parts) else HadoopPath(unquote(uri))
+
+
+def _is_mounted(parts: SplitResult) -> bool:
+    return parts.scheme in ("", "file") or (parts.scheme == "dbfs" and parts.path.startswith(_VOLUMES))
 
 
 def _write(storage: Any, path: Any, content: bytes, *, sync: bool = False) -> None:
+    """A stream that failed is not closed: an object store would show the part that it has."""
     stream = storage.create(path, True)
-    try:
-        stream.write(content, 0, len(content))
-        if sync:
-            stream.hsync()
-    finally:
-        stream.close()
+    stream.write(content, 0, len(content))
+    if sync:
+        stream.hsync()
+    stream.close()
 
 
 def _context() -> Any:
@@ -228,7 +243,9 @@ def _context() -> Any:
     from pyspark import SparkContext
 
     context = SparkContext._active_spark_context  # noqa: SLF001 - PySpark has no public way to Hadoop
-    assert context is not None, "a URI is used before the Spark session has started"
+    if context is None:
+        msg = "a URI needs a Spark session with a JVM in this process, and there is none: give a path, or a volume"
+        raise ConfigurationError(msg)
     return context
 
 

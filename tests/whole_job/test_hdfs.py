@@ -64,6 +64,8 @@ def test_a_driver_that_slept_longer_than_its_lease_writes_nothing_more(
     second.stderr = tmp_path / "second.txt"
     job.release(evening, 20)
     job.start()
+    queries = [job.checkpoints / query for query in QUERIES]
+    job.wait_until(lambda: all(last_committed(query) >= 0 for query in queries), "each query has a micro-batch")
     job.wait_for_running_micro_batch()
     os.killpg(job.pid, signal.SIGSTOP)  # the job and its engine, in the middle of whatever they do
     try:

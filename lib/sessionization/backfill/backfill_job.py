@@ -101,7 +101,7 @@ def backfill(settings: BackfillSettings, say: Say) -> None:
     `--verify` finds a difference, and `IncompleteWorkError` when another program changed `sessions` meanwhile.
     """
     with contextlib.ExitStack() as stack:
-        stack.enter_context(session_for_uris(settings, say))
+        stack.enter_context(session_for_uris(settings, say, GENERATED_CODE_CONF))
         location, scope = TableLocation.of(settings), replay_scope(settings, wall_clock_ms())
         is_exclusive = not settings.merge
         if settings.merge and settings.warehouse is not None and settings.checkpoints is not None:
@@ -109,11 +109,12 @@ def backfill(settings: BackfillSettings, say: Say) -> None:
             is_exclusive = stack.enter_context(location.lock_for_stream(say))
         spark = stack.enter_context(job_session(conf=GENERATED_CODE_CONF))
         location.require(spark, (RAW_EVENTS, SESSION_CHANGES, SESSIONS))
-        if settings.checkpoints is not None:
-            _check_backlog(spark, location, settings, settings.checkpoints, say)
+        lease = None
         if not is_exclusive:
             claim = Claim(STREAM_LEASE, "backfill")
-            stack.enter_context(hold_lease(spark, location, claim, say, threading.Event()))
+            lease = stack.enter_context(hold_lease(spark, location, claim, say, threading.Event()))
+        if settings.checkpoints is not None:
+            _check_backlog(spark, location, settings, settings.checkpoints, say)
         stored_clock = stack.enter_context(stream_clock(spark, location, scope.read_from_ms, scope.to_ms))
         clock = stored_clock.clock
         say(f"{stored_clock.micro_batches:,} micro-batches of the stream are known in that time")
@@ -124,6 +125,8 @@ def backfill(settings: BackfillSettings, say: Say) -> None:
             if clock.goes_on:
                 say("sessions that were live when these days ended are left out: the stream went on")
                 folded = folded.where("_shown_end IS NOT NULL")
+            if lease is not None:
+                lease.check()
             _merge(spark, location, folded, scope, say)
         else:
             _write(spark, location, folded, say)

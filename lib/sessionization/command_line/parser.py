@@ -23,7 +23,6 @@ from sessionization.databricks import on_databricks
 from sessionization.durations import format_duration
 from sessionization.errors import ConfigurationError, SessionizationError
 from sessionization.files import describe_dead_mount, is_dead_mount
-from sessionization.hadoop_path import STORAGE_ERROR
 from sessionization.say import Say
 
 M = TypeVar("M", bound=BaseModel)
@@ -121,7 +120,7 @@ def run(main: Callable[[], int], prog: str) -> None:
         place = str(error.filename or "a file")
         if is_dead_mount(error):
             cause = describe_dead_mount(place, error)
-        elif error.errno == STORAGE_ERROR:
+        elif "://" in place:
             cause = f"{place} cannot be used ({error.strerror}): see to the storage, and to this user's rights there"
         else:
             raise

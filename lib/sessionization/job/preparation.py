@@ -130,6 +130,7 @@ def _open_tables(context: JobContext) -> tuple[JobContext, ProgressLog, InitialS
     with plain_errors("--from-sessions: the sessions to begin with cannot be read"):
         initial_state = warm_start(context)
     if checkpoint.is_taking_over:
+        context.check_lease()
         checkpoint.save_as_warm()
         take_over(spark, location, checkpoint.id)
         create_tables(spark, location, owner=checkpoint.id, may_create=False, say=context.say)

@@ -48,7 +48,7 @@ from sessionization.spark.output.progress import BatchListener
 from sessionization.spark.output.progress_log import ProgressLog
 from sessionization.spark.pipeline import Pipeline
 from sessionization.spark.tables.lease import hold_lease
-from sessionization.spark.tables.lease_claim import STREAM_LEASE, Claim
+from sessionization.spark.tables.lease_claim import STREAM_LEASE, Claim, no_lease
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES
 from sessionization.stop_signals import stop_after, stop_on_signals
@@ -81,10 +81,9 @@ def run(settings: SessionizeSettings, stop: threading.Event, callbacks: JobCallb
         real_time.check_runtime()
     location, say = TableLocation.of(settings), callbacks.say
     check_metrics_package(settings.metrics_port)
-    log_file = engine_log(settings.checkpoints)
-    log_place = describe_log(log_file)
+    is_ours, log_file = not is_callers_session(), engine_log(settings.checkpoints)
     with (
-        _session_and_folders(settings, say),
+        _session_and_folders(settings, say, describe_log(log_file)) as log_place,
         lock_folder(settings.checkpoints, say, stop),
         location.lock_for_stream(say, stop) as is_exclusive,
         watchdog.explain_engine_death(log_place),
@@ -92,7 +91,6 @@ def run(settings: SessionizeSettings, stop: threading.Event, callbacks: JobCallb
     ):
         # A lock lets a wrong setting be refused before the engine has started. A lease needs the engine.
         checkpoint = _open_checkpoint(settings, location, say) if is_exclusive else None
-        is_ours = not is_callers_session()
         with plain_errors(f"Spark cannot be started (see {log_place})"):
             spark = stack.enter_context(job_session(log_file))
         refuse_other_default_storage(spark, settings)
@@ -110,7 +108,7 @@ def run(settings: SessionizeSettings, stop: threading.Event, callbacks: JobCallb
             say,
             is_exclusive=is_exclusive and is_ours,
             log_place=log_place,
-            check_lease=(lambda: None) if lease is None else lease.check,
+            check_lease=no_lease if lease is None else lease.check,
         )
         return _run(context, stop, replace(callbacks, listeners=(track, *callbacks.listeners)))
 
@@ -124,13 +122,14 @@ def _open_checkpoint(settings: SessionizeSettings, location: TableLocation, say:
 
 
 @contextlib.contextmanager
-def _session_and_folders(settings: SessionizeSettings, say: Say) -> Iterator[None]:
-    """Start the session where a location is a URI, and check the folders."""
+def _session_and_folders(settings: SessionizeSettings, say: Say, log_place: str) -> Iterator[str]:
+    """Start the session where a location is a URI, and check the folders. Yields where the engine logs."""
     with contextlib.ExitStack() as stack:
         with plain_errors("Spark cannot be started"):
-            stack.enter_context(session_for_uris(settings, say))
-        check_folders(settings)
-        yield
+            log_place = stack.enter_context(session_for_uris(settings, say)) or log_place
+        with watchdog.explain_engine_death(log_place):
+            check_folders(settings)
+        yield log_place
 
 
 def run_and_print_summary(settings: SessionizeSettings, say: Say, say_progress: Say | None = None) -> None:

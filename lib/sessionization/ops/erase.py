@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionization.clock import wall_clock_ms
-from sessionization.errors import ConfigurationError
+from sessionization.errors import ConfigurationError, StreamError
 from sessionization.ops.account_search import json_names_account, malformed_text_names_account
 from sessionization.ops.exclusive_tables import open_tables_exclusively
 from sessionization.ops.maintenance_settings import EraseSettings
@@ -90,21 +90,24 @@ def erase(settings: EraseSettings, say: Say) -> Receipt:
         raise ConfigurationError(msg)
     accounts = sorted(set(settings.account))
     hashes = _hashes(accounts, settings.receipt_key_file)
-    with open_tables_exclusively(settings, _REQUIRED_TABLES, say) as (
-        spark,
-        location,
-    ):
-        if settings.checkpoints is not None:
-            refuse_backlog(settings.checkpoints, partial(location.has_append_since, spark, SESSION_CHANGES))
-        receipt = Receipt(hashes, _iso(wall_clock_ms()))
-        with explain_conflict("a table"):
-            upgrade_tables(spark, location, say, _REQUIRED_TABLES)
-            account_sessions = _find_sessions(spark, location, accounts)
-            _Erasure(spark, location, receipt, say).erase(accounts, account_sessions)
-        if settings.checkpoints is not None and (settings.checkpoints / SESSIONIZE / "state").is_dir():
-            entries = StateReader(spark, settings.checkpoints).sessions()
-            receipt.state = _rows_of_accounts(entries, accounts, account_sessions).count()
-        return receipt
+    receipt = Receipt(hashes, "")
+    try:
+        with open_tables_exclusively(settings, _REQUIRED_TABLES, say) as (spark, location, check_leases):
+            if settings.checkpoints is not None:
+                refuse_backlog(settings.checkpoints, partial(location.has_append_since, spark, SESSION_CHANGES))
+            at = _iso(wall_clock_ms())
+            with explain_conflict("a table"):
+                upgrade_tables(spark, location, say, _REQUIRED_TABLES)
+                account_sessions = _find_sessions(spark, location, accounts)
+                _Erasure(spark, location, receipt, say, check_leases).erase(accounts, account_sessions)
+            if settings.checkpoints is not None and (settings.checkpoints / SESSIONIZE / "state").is_dir():
+                entries = StateReader(spark, settings.checkpoints).sessions()
+                receipt.state = _rows_of_accounts(entries, accounts, account_sessions).count()
+            receipt.at = at
+    except StreamError:
+        if not receipt.at:  # otherwise a lease ended after everything was done
+            raise
+    return receipt
 
 
 def _hashes(accounts: list[str], key_file: Path | None) -> list[str]:
@@ -161,6 +164,8 @@ class _Erasure:
     location: TableLocation
     receipt: Receipt
     say: Say
+    check_leases: Callable[[], None]
+    """Raises `StreamError` where another job may change the tables."""
 
     def erase(self, accounts: list[str], account_sessions: DataFrame) -> None:
         """Delete in an order that allows an interrupted erasure to be repeated.
@@ -196,6 +201,7 @@ class _Erasure:
 
     def _purge(self, table: Table) -> None:
         """Rewrite the files whose rows deletion vectors hide, and note until when the old files stay."""
+        self.check_leases()
         self.spark.sql(f"REORG TABLE {self.location.sql_name(table.name)} APPLY (PURGE)")
         found = self.location.properties(self.spark, table)
         log_ms, files_ms = (retention_ms_of(found, key) for key in RETENTION_PROPERTIES)
@@ -208,6 +214,7 @@ class _Erasure:
         Such a row comes from an End of the account that preceded another player's Start. A row shows the account of its
         Start, if there is one. So a Start that names the account is in a row that is deleted.
         """
+        self.check_leases()
         target = self.location.delta_table(self.spark, table)
         unnamed = F.col("t._shown_end").withField("account_id", F.lit(None).cast("string"))
         merge = target.alias("t").merge(named.alias("s"), "t._shown_end.account_id = s.account_id")
@@ -215,12 +222,14 @@ class _Erasure:
 
     def _clear_values(self, table: Table, rows: DataFrame, key: tuple[str, ...]) -> int:
         """Set `value` to null in a table's rows that equal one of `rows` in the columns `key`."""
+        self.check_leases()
         target = self.location.delta_table(self.spark, table)
         merge = target.alias("t").merge(rows.alias("s"), " AND ".join(f"t.{name} = s.{name}" for name in key))
         return _count_changed_rows(target, merge.whenMatchedUpdate(set={"value": F.lit(None).cast("binary")}).execute)
 
     def _delete_matching(self, table: Table, rows: DataFrame, key: tuple[str, ...], condition: str = "true") -> int:
         """Delete a table's rows that equal one of `rows` in the columns `key` and satisfy `condition`."""
+        self.check_leases()
         target = self.location.delta_table(self.spark, table)
         on = " AND ".join((*(f"t.{name} = s.{name}" for name in key), condition))
         merge = target.alias("t").merge(rows.alias("s"), on).whenMatchedDelete()

@@ -2,7 +2,7 @@
 
 import contextlib
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from pyspark.sql import SparkSession
 
@@ -11,7 +11,7 @@ from sessionization.say import Say
 from sessionization.spark.checkpoint.folder import read_checkpoint
 from sessionization.spark.checkpoint.folder_lock import lock_folder
 from sessionization.spark.engine.session import job_session, session_for_uris
-from sessionization.spark.tables.lease import hold_lease
+from sessionization.spark.tables.lease import Lease, hold_lease
 from sessionization.spark.tables.lease_claim import MAINTENANCE_LEASE, STREAM_LEASE, Claim
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import Table
@@ -23,11 +23,12 @@ def open_tables_exclusively(
     needed: Sequence[Table],
     say: Say,
     stop: threading.Event | None = None,
-) -> Iterator[tuple[SparkSession, TableLocation]]:
+) -> Iterator[tuple[SparkSession, TableLocation, Callable[[], None]]]:
     """Give a session and the location of the tables, which the body may change, and keep other jobs out.
 
-    Where no lock of the system reaches, leases do that. A lease that is lost sets `stop`. Maintenance may run beside
-    the sessionize job where the tables are in a catalog.
+    Where no lock of the system reaches, leases do that. A lease that is lost sets `stop`. The third value given is a
+    check for the body to call before each change: it raises `StreamError` where a lease is lost. Maintenance may run
+    beside the sessionize job where the tables are in a catalog.
 
     Raises `ConfigurationError` where a needed table does not exist, `CheckpointError` where another job runs or
     `--checkpoints` does not own the tables, and `StoppedError` when `stop` is set before the body begins. A folder that
@@ -35,6 +36,7 @@ def open_tables_exclusively(
     """
     location, checkpoints = TableLocation.of(settings), settings.checkpoints
     stop, is_exclusive = stop or threading.Event(), False
+    leases: list[Lease] = []
     is_maintenance = isinstance(settings, MaintainSettings)
     job = "maintain" if is_maintenance else "erase_account"
     with contextlib.ExitStack() as stack:
@@ -47,10 +49,15 @@ def open_tables_exclusively(
                 stack.enter_context(location.lock_for_maintenance(say, stop))
         spark = stack.enter_context(job_session())
         location.require(spark, needed)
+        if not is_exclusive:
+            is_beside_stream = is_maintenance and location.warehouse is None
+            names = (MAINTENANCE_LEASE,) if is_beside_stream else (STREAM_LEASE, MAINTENANCE_LEASE)
+            leases = [stack.enter_context(hold_lease(spark, location, Claim(name, job), say, stop)) for name in names]
         if checkpoints is not None:
             location.refuse_other_owner(spark, checkpoints)
-        if not is_exclusive:
-            if location.warehouse is not None or not is_maintenance:
-                stack.enter_context(hold_lease(spark, location, Claim(STREAM_LEASE, job), say, stop))
-            stack.enter_context(hold_lease(spark, location, Claim(MAINTENANCE_LEASE, job), say, stop))
-        yield spark, location
+
+        def check_leases() -> None:
+            for lease in leases:
+                lease.check()
+
+        yield spark, location, check_leases

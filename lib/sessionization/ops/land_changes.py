@@ -4,7 +4,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
@@ -25,7 +25,7 @@ from sessionization.spark.input.kafka_source import check_topics, client_options
 from sessionization.spark.output import changes_topic
 from sessionization.spark.output.rollup_sink import COMPACT_EVERY_BATCHES, compact
 from sessionization.spark.tables.lease import hold_lease
-from sessionization.spark.tables.lease_claim import LANDING_LEASE, MAINTENANCE_LEASE, Claim
+from sessionization.spark.tables.lease_claim import LANDING_LEASE, MAINTENANCE_LEASE, Claim, no_lease
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES
 from sessionization.stop_signals import stop_after
@@ -47,31 +47,32 @@ def land_changes(settings: LandChangesSettings, say: Say, stop: threading.Event)
     if settings.bootstrap_servers is None:
         msg = "--bootstrap-servers is missing: name the brokers that sessionize --sink kafka writes to"
         raise ConfigurationError(msg)
-    with session_for_uris(settings, say):
-        _land_changes(settings, TableLocation.of(settings), say, stop)
-
-
-def _land_changes(settings: LandChangesSettings, location: TableLocation, say: Say, stop: threading.Event) -> None:
-    location.require_folder(SESSION_CHANGES)  # the lock would not cover a table that a sessionize job creates later
-    _refuse_other_topic(settings.checkpoints, settings.output_topic)
-    log = engine_log(settings.checkpoints)
-    is_ours, log_place = not is_callers_session(), describe_log(log)
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(lock_folder(settings.checkpoints, say, stop))
-        is_exclusive = stack.enter_context(location.lock_for_maintenance(say, stop))
-        stack.enter_context(explain_engine_death(log_place))
-        spark = stack.enter_context(job_session(log))
-        stack.enter_context(watch_for_hang(spark, log_place, stop, say, is_ours=is_ours))
-        location.require(spark, [SESSION_CHANGES])
-        if not is_exclusive:
-            name = LANDING_LEASE if location.warehouse is None else MAINTENANCE_LEASE
-            stack.enter_context(hold_lease(spark, location, Claim(name, _QUERY), say, stop))
-        check_topics(spark, settings, (settings.output_topic,))
-        options = client_options(spark, settings)
-        landing = Landing(location, options, settings.output_topic, settings.checkpoints, settings.trigger)
-        query = landing.start(spark)
-        say(f"from {settings.output_topic} into {SESSION_CHANGES.name} in {location}")
-        wait_and_stop(query, settings.checkpoints / _QUERY, stop, settings.run_for, say)
+    is_ours = not is_callers_session()
+    with session_for_uris(settings, say) as early_log_place:
+        location = TableLocation.of(settings)
+        location.require_folder(SESSION_CHANGES)  # the lock would not cover a table that a sessionize job creates later
+        _refuse_other_topic(settings.checkpoints, settings.output_topic)
+        log = engine_log(settings.checkpoints)
+        log_place = early_log_place or describe_log(log)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(lock_folder(settings.checkpoints, say, stop))
+            is_exclusive = stack.enter_context(location.lock_for_maintenance(say, stop))
+            stack.enter_context(explain_engine_death(log_place))
+            spark = stack.enter_context(job_session(log))
+            stack.enter_context(watch_for_hang(spark, log_place, stop, say, is_ours=is_ours))
+            location.require(spark, [SESSION_CHANGES])
+            check_lease = no_lease
+            if not is_exclusive:
+                name = LANDING_LEASE if location.warehouse is None else MAINTENANCE_LEASE
+                check_lease = stack.enter_context(hold_lease(spark, location, Claim(name, _QUERY), say, stop)).check
+            check_topics(spark, settings, (settings.output_topic,))
+            options = client_options(spark, settings)
+            landing = Landing(
+                location, options, settings.output_topic, settings.checkpoints, settings.trigger, check_lease
+            )
+            query = landing.start(spark)
+            say(f"from {settings.output_topic} into {SESSION_CHANGES.name} in {location}")
+            wait_and_stop(query, settings.checkpoints / _QUERY, stop, settings.run_for, say)
 
 
 def _refuse_other_topic(checkpoints: AnyPath, output_topic: str) -> None:
@@ -100,6 +101,7 @@ class Landing:
     output_topic: str
     checkpoints: AnyPath
     trigger_ms: int
+    check_lease: Callable[[], None] = no_lease
 
     def start(self, spark: SparkSession) -> StreamingQuery:
         source = {
@@ -119,12 +121,14 @@ class Landing:
         )
 
     def _append(self, changes: DataFrame, batch_id: int) -> None:
-        append_missing_changes(self.location, self.output_topic, changes)
+        append_missing_changes(self.location, self.output_topic, changes, self.check_lease)
         if batch_id % COMPACT_EVERY_BATCHES == COMPACT_EVERY_BATCHES - 1:
             compact(changes.sparkSession, self.location, (SESSION_CHANGES,))
 
 
-def append_missing_changes(location: TableLocation, output_topic: str, changes: DataFrame) -> None:
+def append_missing_changes(
+    location: TableLocation, output_topic: str, changes: DataFrame, check_lease: Callable[[], None] = no_lease
+) -> None:
     """Append the topic's changes that the table lacks; a second call with the same changes appends nothing.
 
     So the stream may send a change several times, and this micro-batch may be repeated.
@@ -138,6 +142,7 @@ def append_missing_changes(location: TableLocation, output_topic: str, changes: 
         missing = changes_topic.changes_not_in_table(table, changes.where(changes_topic.is_change())).persist()
         try:
             if not missing.isEmpty():
+                check_lease()
                 location.append(missing.coalesce(1), SESSION_CHANGES)
         finally:
             missing.unpersist()

@@ -124,7 +124,7 @@ def maintain(settings: MaintainSettings, say: Say, stop: threading.Event) -> Non
     Raises `ConfigurationError` when the tables do not exist, `CheckpointError` as `open_tables_exclusively` does, and
     `IncompleteWorkError` at the end when a step failed.
     """
-    with open_tables_exclusively(settings, TABLES, say, stop) as (spark, location):
+    with open_tables_exclusively(settings, TABLES, say, stop) as (spark, location, check_leases):
         tables = [*TABLES, *(table for table in _OPTIONAL_TABLES if location.exists(spark, table))]
         found = {table.name: location.properties(spark, table) for table in tables}
         retentions_ms = {table.name: settings.retention for table in tables}
@@ -134,7 +134,12 @@ def maintain(settings: MaintainSettings, say: Say, stop: threading.Event) -> Non
         old_rows = deletions(location, settings, utc(wall_clock_ms()).date())
         todo = [step for step in old_rows if step.table in retentions_ms]
         todo += maintenance_steps(location, settings.days, retentions_ms, found)
-        failures += run_steps(todo, lambda sql: spark.sql(sql).collect(), say, stop)
+
+        def run(sql: str) -> Sequence[Row]:
+            check_leases()
+            return spark.sql(sql).collect()
+
+        failures += run_steps(todo, run, say, stop)
         if settings.checkpoints is not None and settings.input_retention is not None and not stop.is_set():
             failures += _clear_input(settings.checkpoints, settings.input_retention, say, stop)
     if failures:

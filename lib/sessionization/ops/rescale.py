@@ -26,7 +26,7 @@ from sessionization.spark.checkpoint.spark_logs import (
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.engine.session import job_session, session_for_uris
 from sessionization.spark.tables.lease import hold_lease
-from sessionization.spark.tables.lease_claim import STREAM_LEASE, Claim
+from sessionization.spark.tables.lease_claim import STREAM_LEASE, Claim, no_lease
 from sessionization.spark.tables.location import TableLocation
 
 
@@ -60,10 +60,14 @@ def rescale(settings: RescaleSettings, say: Say, stop: threading.Event | None = 
 def _rescale(checkpoint: Checkpoint, partitions: int, say: Say, stop: threading.Event | None) -> None:
     with contextlib.ExitStack() as stack:
         is_exclusive = stack.enter_context(lock_folder(checkpoint.folder, say, stop))
+        location, check_lease = TableLocation.parse(checkpoint.pinned.tables), no_lease
+        if not is_exclusive:
+            is_exclusive = stack.enter_context(location.lock_for_stream(say, stop))
         spark = stack.enter_context(job_session())
         if not is_exclusive:
-            location, claim = TableLocation.parse(checkpoint.pinned.tables), Claim(STREAM_LEASE, "rescale_state")
-            stack.enter_context(hold_lease(spark, location, claim, say, stop or threading.Event()))
+            claim = Claim(STREAM_LEASE, "rescale_state")
+            lease = stack.enter_context(hold_lease(spark, location, claim, say, stop or threading.Event()))
+            check_lease = lease.check
         _refuse_unfinished(checkpoint.folder, partitions)
         state = StateReader(spark, checkpoint.folder).at_newest()
         context = state_context(checkpoint, state)
@@ -74,6 +78,7 @@ def _rescale(checkpoint: Checkpoint, partitions: int, say: Say, stop: threading.
         say(f"{before.entries:,} entries and {before.timers:,} timers in {context.partitions} partitions")
         _refuse_broken(state, checkpoint, "before anything was touched")
         began_ms = wall_clock_ms()
+        check_lease()
         _repartition(spark, checkpoint.folder, partitions)
         say(f"repartitioned in {(wall_clock_ms() - began_ms) / 1000:,.1f} s")
         state = state.at_newest()

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 from sessionization.say import Say
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import Checkpoint
+from sessionization.spark.tables.lease_claim import no_lease
 from sessionization.spark.tables.location import TableLocation
 
 
@@ -24,7 +25,7 @@ class JobContext:
     """Whether a lock of the operating system excludes every other driver that writes these tables."""
     log_place: str = "the driver's log"
     """Where the engine logs, for messages."""
-    check_lease: Callable[[], None] = lambda: None
+    check_lease: Callable[[], None] = no_lease
     """Raises `StreamError` where a lease excludes other drivers, and this run does not hold it any more."""
 
     @property

@@ -61,10 +61,11 @@ def lock_folder(
     before that, and `ConfigurationError` when the folder cannot be used.
     """
     folder = folder.absolute()
-    has_locks = isinstance(folder, Path) and not folder.is_relative_to(_VOLUMES)
+    is_lockable = isinstance(folder, Path) and not folder.is_relative_to(_VOLUMES)
+    lock_file = Path(str(folder), locked_as.file_name) if is_lockable else None
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = open(str(folder / locked_as.file_name), "a+", encoding="utf-8") if has_locks else None  # noqa: SIM115, PTH123
+        file = None if lock_file is None else lock_file.open("a+", encoding="utf-8")
     except OSError as error:
         msg = f"{locked_as.option} {folder} cannot be used ({error.strerror}): give a folder that this user can write"
         raise ConfigurationError(msg) from error

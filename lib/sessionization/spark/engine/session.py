@@ -131,20 +131,22 @@ def job_session(log_file: Path | None = None, conf: Mapping[str, str] | None = N
 
 
 @contextlib.contextmanager
-def session_for_uris(settings: BaseModel, say: Say) -> Iterator[None]:
+def session_for_uris(settings: BaseModel, say: Say, conf: Mapping[str, str] | None = None) -> Iterator[str | None]:
     """Start the session at once where a setting is a URI, because a URI is read by the engine.
 
-    Until the body has ended, that session is the caller's for `job_session`. Raises `ConfigurationError` as
-    `spark_session` does.
+    Until the body has ended, that session is the caller's for `job_session`. `conf` is as there. Yields where the
+    engine logs, for messages; None where no setting is a URI. Raises `ConfigurationError` as `spark_session` does.
     """
-    with contextlib.ExitStack() as stack:
-        if any(isinstance(value, HadoopPath) for _, value in settings):
-            log_file = None
-            if not is_callers_session():
-                log_file = Path(tempfile.mkdtemp(prefix="sessionization-")) / "engine.log"
-                say(f"Spark starts first, because a location is a URI; it logs into {log_file}")
-            stack.enter_context(job_session(log_file))
-        yield
+    if not any(isinstance(value, HadoopPath) for _, value in settings):
+        yield None
+        return
+    log_file = None
+    if not is_callers_session():
+        log_file = Path(tempfile.mkdtemp(prefix="sessionization-")) / "engine.log"
+        say(f"Spark starts first, because a location is a URI; it logs into {log_file}")
+    log_place = describe_log(log_file)
+    with job_session(log_file, conf):
+        yield log_place
 
 
 def refuse_other_default_storage(spark: SparkSession, settings: BaseModel) -> None:
@@ -155,7 +157,10 @@ def refuse_other_default_storage(spark: SparkSession, settings: BaseModel) -> No
     paths = [value for _, value in settings if isinstance(value, Path)]
     if not paths or on_databricks():
         return
-    default = str(spark._jsc.hadoopConfiguration().get(_DEFAULT_STORAGE, "file:///"))  # noqa: SLF001 - not public
+    context: Any = getattr(spark, "_jsc", None)  # Spark Connect has none
+    if context is None:
+        return
+    default = str(context.hadoopConfiguration().get(_DEFAULT_STORAGE, "file:///"))
     if not default.startswith("file:"):
         msg = (
             f"{paths[0]} has no scheme, and Spark's default storage is {default} ({_DEFAULT_STORAGE}): "

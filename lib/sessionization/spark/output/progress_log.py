@@ -19,6 +19,7 @@ from sessionization.say import Say
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.engine.session import use_scheduler_pool
 from sessionization.spark.output.progress import BatchProgress
+from sessionization.spark.tables.lease_claim import no_lease
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import STREAM_PROGRESS
 
@@ -45,7 +46,7 @@ class ProgressLog:
         folder: AnyPath,
         newest_started: Mapping[str, int],
         since_ms: int = 0,
-        check_lease: Callable[[], None] = lambda: None,
+        check_lease: Callable[[], None] = no_lease,
     ) -> None:
         """Use `folder` for the files; raises `ConfigurationError` where that is not possible.
 

@@ -95,8 +95,7 @@ class RollupSink(Sink):
         except CheckpointError as error:
             _log.warning("the logs were not cleaned up: %s", error)
             return
-        leases = [JOB_LEASE] if location.exists(spark, JOB_LEASE) else []
-        delete_old_log_entries(spark, location, (*TABLES, *leases), first_unread)
+        delete_old_log_entries(spark, location, (*TABLES, JOB_LEASE), first_unread)
 
 
 def compact(spark: SparkSession, location: TableLocation, tables: Iterable[Table]) -> None:

@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from sessionization.clock import utc
 from sessionization.errors import CheckpointError
 from sessionization.spark.checkpoint.spark_logs import InterruptedBatch
+from sessionization.spark.tables.lease_claim import no_lease
 from sessionization.spark.tables.location import MAX_COMMITS_READ, TableLocation
 from sessionization.spark.tables.schemas import Table
 
@@ -29,7 +30,7 @@ class BatchWriter:
     is_exclusive: bool = False
     """Whether a lock of the operating system excludes every other driver that writes these tables."""
     interrupted: InterruptedBatch | None = None
-    check_lease: Callable[[], None] = lambda: None
+    check_lease: Callable[[], None] = no_lease
     """Raises `StreamError` where this run may not write any more (`lease.Lease.check`)."""
 
     def append(self, rows: DataFrame, table: Table, batch_id: int) -> None:

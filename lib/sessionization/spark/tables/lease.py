@@ -9,10 +9,12 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sessionization.clock import utc
-from sessionization.errors import CheckpointError, StoppedError, StreamError
+from sessionization.errors import CheckpointError, ConfigurationError, SessionizationError, StoppedError, StreamError
 from sessionization.say import Say
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.engine.session import use_scheduler_pool
@@ -25,7 +27,8 @@ _log = logging.getLogger(__name__)
 
 _WATCH_EVERY_S = 1
 _GIVE_UP_WITHIN_S = 10
-_START_AGAIN = "nothing is lost: start again with the same options"
+_START_AGAIN = "start again with the same options; nothing is lost"
+_NO_RENEWAL = "no renewal has ended in time"
 
 
 class Lease:
@@ -37,7 +40,7 @@ class Lease:
         """The end that this run is sure of: counted from before the last renewal began."""
         self._loss: str | None = None
         self._why_stopped: str | None = None
-        self._last_error = "no renewal has ended in time"
+        self._last_error = _NO_RENEWAL
 
     @property
     def is_held(self) -> bool:
@@ -94,11 +97,11 @@ class Lease:
     def _renew(self) -> None:
         end = self._claim.clock.now().plus(self._claim.times.term_ms)
         if self._table.renew(self._run, end.wall_ms):
-            self._end, self._last_error = end, "no renewal has ended in time"
+            self._end, self._last_error = end, _NO_RENEWAL
             return
         holder = self._table.read()
         by = "nobody has it" if holder is None else f"the last one to take it is {holder}"
-        self._loss = f"{self._table} was taken from this run ({by}): see to it that one of them runs"
+        self._loss = f"{self._table} was taken from this run ({by}): stop one of the two runs"
 
     def _stop_job(self, why: str, stop: threading.Event, say: Say) -> None:
         self._why_stopped = why
@@ -115,12 +118,22 @@ def hold_lease(
 ) -> Iterator[Lease]:
     """Take a lease, renew it while the body runs, and give it up. It sets `stop` when it is lost or nearly over.
 
-    Raises `CheckpointError` where a run that lives holds the lease, `StoppedError` where `stop` is set before it is
-    taken, and at the end `StreamError` where the lease has set `stop`.
+    Raises `CheckpointError` where a run that lives holds the lease, `ConfigurationError` where its table cannot be
+    used, `StoppedError` where `stop` is set before it is taken, and at the end `StreamError` where the lease has set
+    `stop` or is lost.
     """
     table = LeaseTable(spark, location, claim.name)
-    table.create()
-    lease = _take(table, Holder.this_run(spark, claim.job), claim, say, stop)
+    try:
+        table.create()
+        lease = _take(table, Holder.this_run(spark, claim.job), claim, say, stop)
+    except Py4JNetworkError:  # the engine has died
+        raise
+    except (PySparkException, Py4JError) as error:
+        msg = (
+            f"{table} cannot be taken ({root_cause(str(error))}): check the location of the tables; this user needs "
+            f"the right to create the table {JOB_LEASE.name} there, or to change it"
+        )
+        raise ConfigurationError(msg) from error
     is_over = threading.Event()
     threads = [
         threading.Thread(target=task, args=(is_over, stop, say), name=JOB_LEASE.name, daemon=True)
@@ -130,6 +143,10 @@ def hold_lease(
         thread.start()
     try:
         yield lease
+    except SessionizationError:  # a lost lease explains it
+        lease.raise_reason_of_stop()
+        lease.check()
+        raise
     finally:
         is_over.set()
         for thread in threads:
@@ -156,17 +173,17 @@ def _take(table: LeaseTable, run: Holder, claim: Claim, say: Say, stop: threadin
                 claim.clock.wait(threading.Event(), times.settle_ms / 1_000)
                 if table.is_of(taken):
                     return Lease(table, taken, claim, end)
-            continue
-        waited_ms = claim.clock.steady_ms() - began_ms
-        is_alive = first is not None and (first.owner, first.until_ms) != (holder.owner, holder.until_ms)
-        if (is_alive and waited_ms >= times.wait_ms) or waited_ms > times.term_ms + 2 * times.skew_ms:
-            free = utc(holder.until_ms + times.skew_ms).isoformat(timespec="seconds")
-            msg = f"{table} is held by {holder}: stop that first; if it was killed, start again after {free}"
-            raise CheckpointError(msg)
-        if first is None:
-            first = holder
-            left_s = max(holder.until_ms - ended_before_ms, 0) // 1_000
-            say(f"waiting for {holder}, which holds {table}; if it was killed, the lease is free in {left_s} s")
+        else:
+            waited_ms = claim.clock.steady_ms() - began_ms
+            is_alive = first is not None and (first.owner, first.until_ms) != (holder.owner, holder.until_ms)
+            if (is_alive and waited_ms >= times.wait_ms) or waited_ms > times.term_ms + 2 * times.skew_ms:
+                free = utc(holder.until_ms + times.skew_ms).isoformat(timespec="seconds")
+                msg = f"{table} is held by {holder}: stop that first; if it was killed, start again after {free}"
+                raise CheckpointError(msg)
+            if first is None:
+                first = holder
+                left_s = max(holder.until_ms - ended_before_ms, 0) // 1_000
+                say(f"waiting for {holder}, which holds {table}; if it was killed, the lease is free in {left_s} s")
         if claim.clock.wait(stop, times.poll_ms / 1_000):
-            msg = f"stopped while waiting for {holder}; nothing was begun"
+            msg = f"stopped while waiting for {table}; nothing was begun"
             raise StoppedError(msg)
