@@ -1,5 +1,6 @@
 """A location is a path or a URI; a mistake in one is named at once."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,8 @@ from sessionization.settings.sessionize_settings import SessionizeSettings
         ("/data", Path("/data")),
         ("/Volumes/a/b/c", Path("/Volumes/a/b/c")),
         ("file:/data", Path("/data")),
-        ("file:///my%20data", Path("/my data")),
+        ("file:///my%20data%23", Path("/my data#")),
+        ("/my%20data#", Path("/my%20data#")),
         ("dbfs:/Volumes/a/b/c", Path("/Volumes/a/b/c")),
         ("with:colon", Path("with:colon")),
         ("hdfs://name:9000/data", HadoopPath("hdfs://name:9000/data")),
@@ -37,6 +39,9 @@ def test_a_path_or_a_uri_is_read(text: str, location: AnyPath) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ("file://data/x", "names the host data: write file:///data/x"),
+        ("file:///data/run#2", "write %3F or %23"),
+        ("dbfs:/tmp/x", "is not supported: give a folder of a volume"),
         ("s3a:/bucket/x", "after s3a: write //, as in s3a://name/folder"),
         ("s3a://bucket", "names no folder: write one, as in s3a://bucket/sessions"),
         ("hdfs:///", "names no folder"),
@@ -45,7 +50,7 @@ def test_a_path_or_a_uri_is_read(text: str, location: AnyPath) -> None:
 )
 def test_a_mistake_is_one_line_that_names_the_option(text: str, said: str) -> None:
     arguments = ["--input", "in", "--warehouse", text, "--checkpoints", "c"]
-    with pytest.raises(ConfigurationError, match=said.replace("/", "/")) as raised:
+    with pytest.raises(ConfigurationError, match=re.escape(said)) as raised:
         read_settings(SessionizeSettings, arguments)
     assert str(raised.value).startswith("--warehouse '")
     assert "secret" not in str(raised.value)

@@ -12,12 +12,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from sessionization.errors import CheckpointError, StoppedError, StreamError
+from sessionization.errors import CheckpointError, ConfigurationError, StoppedError, StreamError
 from sessionization.spark.checkpoint.folder_lock import pid_scope
 from sessionization.spark.tables.lease import Lease, hold_lease
 from sessionization.spark.tables.lease_claim import Claim, Instant, LeaseClock, LeaseTimes
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.spark
 T = 1_763_726_400_000
 TIMES = LeaseTimes(poll_ms=10_000, settle_ms=0)
 ELSEWHERE = Holder("theirs", "sessionize", "another host", 7, "another scope", 8, T - 1_000, T + TIMES.term_ms)
-ROUNDS = 12
+ROUNDS = 4
 DEADLINE_S = 60
 
 
@@ -190,7 +191,7 @@ def test_a_stop_ends_the_wait(table: LeaseTable, hold: Hold) -> None:
     give_to(table, ELSEWHERE)
     stop = threading.Event()
     stop.set()
-    with pytest.raises(StoppedError, match="stopped while waiting for sessionize"), hold([], stop):
+    with pytest.raises(StoppedError, match="stopped while waiting for the lease"), hold([], stop):
         pytest.fail("stopped")
     assert found(table) == ELSEWHERE
 
@@ -232,7 +233,7 @@ def test_a_run_that_cannot_renew_is_stopped_in_time_and_then_writes_nothing(
 ) -> None:
     goes_on, stop, lines = threading.Event(), threading.Event(), list[str]()
     monkeypatch.setattr(LeaseTable, "renew", lambda *_: (hangs and goes_on.wait(DEADLINE_S)) or _fails())
-    refused = pytest.raises(StreamError, match="so the job stops: nothing is lost")
+    refused = pytest.raises(StreamError, match="so the job stops: start again with the same options; nothing is lost")
     with refused, hold(lines, stop) as lease:
         clock.advance_once_it_rests(TIMES.term_ms - TIMES.stop_margin_ms)
         time.sleep(0.1)
@@ -262,6 +263,32 @@ def test_a_run_whose_lease_was_taken_away_is_stopped_at_once(table: LeaseTable, 
     assert len(lines) == 1
     assert "process 7 on another host" in lines[0]
     assert found(table) == ELSEWHERE
+
+
+@pytest.mark.parametrize("of_the_body", [StoppedError, ConfigurationError])
+def test_a_lost_lease_explains_an_end_that_it_has_caused(
+    table: LeaseTable, hold: Hold, clock: FakeClock, of_the_body: type[Exception]
+) -> None:
+    stop, text = threading.Event(), "taken from this run"
+    lost = pytest.raises(StreamError, match=text)
+    with lost, hold([], stop):
+        give_to(table, ELSEWHERE)
+        clock.advance_once_it_rests(TIMES.renew_every_ms)
+        assert stop.wait(DEADLINE_S)
+        raise of_the_body
+
+
+def test_a_lease_that_cannot_be_taken_is_one_line_that_names_the_right(
+    table: LeaseTable, hold: Hold, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: LeaseTable) -> NoReturn:
+        msg = "SCHEMA_NOT_FOUND"
+        raise AnalysisException(msg)
+
+    monkeypatch.setattr(LeaseTable, "create", refuse)
+    text = r"the lease .* cannot be taken \(SCHEMA_NOT_FOUND\): .* the right to create the table job_lease"
+    with pytest.raises(ConfigurationError, match=text), hold():
+        pytest.fail("it was taken")
 
 
 def test_an_error_of_the_body_is_the_one_that_is_raised(table: LeaseTable, hold: Hold, clock: FakeClock) -> None:
