@@ -1,11 +1,9 @@
 """Query the tables with SQL, on a laptop: `python jobs/query.py --help`."""
 
-import sys
-from pathlib import Path
-
 from pydantic import BaseModel, ConfigDict, Field
 
-from sessionization.command_line.parser import parse_settings, run
+from sessionization.command_line.parser import parse_settings, run, say_on_stderr
+from sessionization.settings.table_location_settings import Location
 
 PROG = "query"
 
@@ -15,7 +13,7 @@ class QuerySettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    warehouse: Path = Field(description="folder of the Delta tables")
+    warehouse: Location = Field(description="folder of the Delta tables; a path or a URI")
     sql: str = Field(description="a SELECT over session_changes, sessions, live_sessions and the others")
     rows: int = Field(100, ge=1, description="print at most so many rows")
 
@@ -23,9 +21,12 @@ class QuerySettings(BaseModel):
 def main() -> int:
     settings = parse_settings(QuerySettings, None, PROG)
     from sessionization.local.print_query import print_query
+    from sessionization.spark.engine.session import session_for_uris
 
-    sys.stderr.write(f"{PROG}: starting Spark\n")
-    print_query(settings.warehouse, settings.sql, settings.rows)
+    say = say_on_stderr(PROG)
+    say("starting Spark")
+    with session_for_uris(settings, say):
+        print_query(settings.warehouse, settings.sql, settings.rows)
     return 0
 
 

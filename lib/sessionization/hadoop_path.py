@@ -14,7 +14,7 @@ from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TextIO
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from sessionization.errors import ConfigurationError
 
@@ -199,7 +199,7 @@ def parse_location(text: str | AnyPath) -> AnyPath:
     if parts.scheme == "file" and parts.netloc:
         msg = f"{text!r} names the host {parts.netloc}: write file:///{parts.netloc}{parts.path}"
         raise ValueError(msg)
-    if _is_mounted(parts):
+    if parts.scheme == "file" or (parts.scheme == "dbfs" and parts.path.startswith(_VOLUMES)):
         if parts.query or parts.fragment:
             msg = f"{text!r} has a ? or a #, which ends a path in a URI: write %3F or %23, or the path without file:"
             raise ValueError(msg)
@@ -222,11 +222,7 @@ def parse_location(text: str | AnyPath) -> AnyPath:
 def path_of_uri(uri: str) -> AnyPath:
     """The path of a percent-encoded URI, as Spark writes it into its logs."""
     parts = urlsplit(uri)
-    return Path(unquote(parts.path)) if _is_mounted(parts) else HadoopPath(unquote(uri))
-
-
-def _is_mounted(parts: SplitResult) -> bool:
-    return parts.scheme in ("", "file") or (parts.scheme == "dbfs" and parts.path.startswith(_VOLUMES))
+    return Path(unquote(parts.path)) if parts.scheme in ("", "file", "dbfs") else HadoopPath(unquote(uri))
 
 
 def _write(storage: Any, path: Any, content: bytes, *, sync: bool = False) -> None:

@@ -111,7 +111,7 @@ def backfill(settings: BackfillSettings, say: Say) -> None:
         location.require(spark, (RAW_EVENTS, SESSION_CHANGES, SESSIONS))
         lease = None
         if not is_exclusive:
-            claim = Claim(STREAM_LEASE, "backfill")
+            claim = Claim(STREAM_LEASE, "backfill", stops_job=False)
             lease = stack.enter_context(hold_lease(spark, location, claim, say, threading.Event()))
         if settings.checkpoints is not None:
             _check_backlog(spark, location, settings, settings.checkpoints, say)

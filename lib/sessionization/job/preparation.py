@@ -27,7 +27,7 @@ from sessionization.spark.tables import views
 from sessionization.spark.tables.batch_writer import newest_appended_batch
 from sessionization.spark.tables.creation import create_tables, refuse_missing_tables, store_heartbeat, take_over
 from sessionization.spark.tables.lease import hold_lease
-from sessionization.spark.tables.lease_claim import MAINTENANCE_LEASE, Claim
+from sessionization.spark.tables.lease_claim import MAINTENANCE_LEASE, Claim, no_lease
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.warm_start.initial_state import InitialState, warm_start
 from sessionization.streams import STREAMS
@@ -94,17 +94,21 @@ def prepare(context: JobContext, stop: threading.Event) -> tuple[JobContext, Pro
             check_topics(context.spark, settings, settings.topics)
     # A landing that writes to folders during the take-over might replace one of its commits.
     with contextlib.ExitStack() as stack:
-        stack.enter_context(unless_stopped(stop))
         stack.enter_context(plain_errors(f"the tables in {location} cannot be opened or created"))
+        check_maintenance_lease = no_lease
         if context.checkpoint.is_taking_over:
             is_locked = stack.enter_context(location.lock_for_maintenance(context.say, stop))
             if location.warehouse is not None and not is_locked:
                 claim = Claim(MAINTENANCE_LEASE, "sessionize")
-                stack.enter_context(hold_lease(context.spark, location, claim, context.say, stop))
-        return _open_tables(context)
+                lease = stack.enter_context(hold_lease(context.spark, location, claim, context.say, stop))
+                check_maintenance_lease = lease.check
+        stack.enter_context(unless_stopped(stop))
+        return _open_tables(context, check_maintenance_lease)
 
 
-def _open_tables(context: JobContext) -> tuple[JobContext, ProgressLog, InitialState]:
+def _open_tables(
+    context: JobContext, check_maintenance_lease: Callable[[], None]
+) -> tuple[JobContext, ProgressLog, InitialState]:
     """Create and check the tables, or take them over.
 
     The take-over comes last, so that a refused start changes nothing.
@@ -131,6 +135,7 @@ def _open_tables(context: JobContext) -> tuple[JobContext, ProgressLog, InitialS
         initial_state = warm_start(context)
     if checkpoint.is_taking_over:
         context.check_lease()
+        check_maintenance_lease()
         checkpoint.save_as_warm()
         take_over(spark, location, checkpoint.id)
         create_tables(spark, location, owner=checkpoint.id, may_create=False, say=context.say)

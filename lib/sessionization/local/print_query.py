@@ -2,7 +2,6 @@
 
 import os
 import time
-from pathlib import Path
 
 from pyspark.errors import PySparkException
 from rich.console import Console
@@ -10,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sessionization.errors import ConfigurationError
+from sessionization.hadoop_path import AnyPath
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.engine.session import job_session
 from sessionization.spark.tables.location import TableLocation
@@ -17,7 +17,7 @@ from sessionization.spark.tables.schemas import TABLES
 from sessionization.spark.tables.views import VIEWS, create_views
 
 
-def print_query(warehouse: Path, sql: str, rows: int) -> None:
+def print_query(warehouse: AnyPath, sql: str, rows: int) -> None:
     """Print at most `rows` rows of the result as a table, with all times in UTC.
 
     Raises `ConfigurationError` when the folder holds no tables or the statement is wrong.

@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionization.clock import wall_clock_ms
-from sessionization.errors import ConfigurationError, StreamError
+from sessionization.errors import ConfigurationError
 from sessionization.ops.account_search import json_names_account, malformed_text_names_account
 from sessionization.ops.exclusive_tables import open_tables_exclusively
 from sessionization.ops.maintenance_settings import EraseSettings
@@ -90,24 +90,18 @@ def erase(settings: EraseSettings, say: Say) -> Receipt:
         raise ConfigurationError(msg)
     accounts = sorted(set(settings.account))
     hashes = _hashes(accounts, settings.receipt_key_file)
-    receipt = Receipt(hashes, "")
-    try:
-        with open_tables_exclusively(settings, _REQUIRED_TABLES, say) as (spark, location, check_leases):
-            if settings.checkpoints is not None:
-                refuse_backlog(settings.checkpoints, partial(location.has_append_since, spark, SESSION_CHANGES))
-            at = _iso(wall_clock_ms())
-            with explain_conflict("a table"):
-                upgrade_tables(spark, location, say, _REQUIRED_TABLES)
-                account_sessions = _find_sessions(spark, location, accounts)
-                _Erasure(spark, location, receipt, say, check_leases).erase(accounts, account_sessions)
-            if settings.checkpoints is not None and (settings.checkpoints / SESSIONIZE / "state").is_dir():
-                entries = StateReader(spark, settings.checkpoints).sessions()
-                receipt.state = _rows_of_accounts(entries, accounts, account_sessions).count()
-            receipt.at = at
-    except StreamError:
-        if not receipt.at:  # otherwise a lease ended after everything was done
-            raise
-    return receipt
+    with open_tables_exclusively(settings, _REQUIRED_TABLES, say) as (spark, location, check_leases):
+        if settings.checkpoints is not None:
+            refuse_backlog(settings.checkpoints, partial(location.has_append_since, spark, SESSION_CHANGES))
+        receipt = Receipt(hashes, _iso(wall_clock_ms()))
+        with explain_conflict("a table"):
+            upgrade_tables(spark, location, say, _REQUIRED_TABLES)
+            account_sessions = _find_sessions(spark, location, accounts)
+            _Erasure(spark, location, receipt, say, check_leases).erase(accounts, account_sessions)
+        if settings.checkpoints is not None and (settings.checkpoints / SESSIONIZE / "state").is_dir():
+            entries = StateReader(spark, settings.checkpoints).sessions()
+            receipt.state = _rows_of_accounts(entries, accounts, account_sessions).count()
+        return receipt
 
 
 def _hashes(accounts: list[str], key_file: Path | None) -> list[str]:

@@ -12,7 +12,7 @@ from sessionization.spark.checkpoint.folder import read_checkpoint
 from sessionization.spark.checkpoint.folder_lock import lock_folder
 from sessionization.spark.engine.session import job_session, session_for_uris
 from sessionization.spark.tables.lease import Lease, hold_lease
-from sessionization.spark.tables.lease_claim import MAINTENANCE_LEASE, STREAM_LEASE, Claim
+from sessionization.spark.tables.lease_claim import LANDING_LEASE, MAINTENANCE_LEASE, STREAM_LEASE, Claim
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import Table
 
@@ -50,9 +50,9 @@ def open_tables_exclusively(
         spark = stack.enter_context(job_session())
         location.require(spark, needed)
         if not is_exclusive:
-            is_beside_stream = is_maintenance and location.warehouse is None
-            names = (MAINTENANCE_LEASE,) if is_beside_stream else (STREAM_LEASE, MAINTENANCE_LEASE)
-            leases = [stack.enter_context(hold_lease(spark, location, Claim(name, job), say, stop)) for name in names]
+            for name in _lease_names(location, is_maintenance=is_maintenance):
+                claim = Claim(name, job, stops_job=is_maintenance)
+                leases.append(stack.enter_context(hold_lease(spark, location, claim, say, stop)))
         if checkpoints is not None:
             location.refuse_other_owner(spark, checkpoints)
 
@@ -61,3 +61,10 @@ def open_tables_exclusively(
                 lease.check()
 
         yield spark, location, check_leases
+
+
+def _lease_names(location: TableLocation, *, is_maintenance: bool) -> tuple[str, ...]:
+    """The leases of a job: a landing into a catalog has one of its own, which only an erasure excludes."""
+    if location.warehouse is not None:
+        return STREAM_LEASE, MAINTENANCE_LEASE
+    return (MAINTENANCE_LEASE,) if is_maintenance else (STREAM_LEASE, MAINTENANCE_LEASE, LANDING_LEASE)

@@ -19,7 +19,13 @@ from sessionization.spark.checkpoint.folder import engine_log
 from sessionization.spark.checkpoint.folder_lock import lock_folder
 from sessionization.spark.checkpoint.spark_logs import has_unfinished_batch, newest_started_batch, read_started_batch
 from sessionization.spark.engine.error_text import root_cause
-from sessionization.spark.engine.session import describe_log, is_callers_session, job_session, session_for_uris
+from sessionization.spark.engine.session import (
+    describe_log,
+    is_callers_session,
+    job_session,
+    refuse_other_default_storage,
+    session_for_uris,
+)
 from sessionization.spark.engine.watchdog import explain_engine_death, watch_for_hang
 from sessionization.spark.input.kafka_source import check_topics, client_options
 from sessionization.spark.output import changes_topic
@@ -59,6 +65,7 @@ def land_changes(settings: LandChangesSettings, say: Say, stop: threading.Event)
             is_exclusive = stack.enter_context(location.lock_for_maintenance(say, stop))
             stack.enter_context(explain_engine_death(log_place))
             spark = stack.enter_context(job_session(log))
+            refuse_other_default_storage(spark, settings)
             stack.enter_context(watch_for_hang(spark, log_place, stop, say, is_ours=is_ours))
             location.require(spark, [SESSION_CHANGES])
             check_lease = no_lease
@@ -123,6 +130,7 @@ class Landing:
     def _append(self, changes: DataFrame, batch_id: int) -> None:
         append_missing_changes(self.location, self.output_topic, changes, self.check_lease)
         if batch_id % COMPACT_EVERY_BATCHES == COMPACT_EVERY_BATCHES - 1:
+            self.check_lease()
             compact(changes.sparkSession, self.location, (SESSION_CHANGES,))
 
 

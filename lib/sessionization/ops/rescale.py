@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from sessionization.clock import wall_clock_ms
 from sessionization.errors import CheckpointError, ConfigurationError, StateError
-from sessionization.hadoop_path import AnyPath
+from sessionization.hadoop_path import AnyPath, HadoopPath
 from sessionization.ops.inspect_state import check_state, state_context
 from sessionization.ops.maintenance_settings import RescaleSettings
 from sessionization.ops.state_reader import StateReader, readable_path
@@ -61,11 +61,11 @@ def _rescale(checkpoint: Checkpoint, partitions: int, say: Say, stop: threading.
     with contextlib.ExitStack() as stack:
         is_exclusive = stack.enter_context(lock_folder(checkpoint.folder, say, stop))
         location, check_lease = TableLocation.parse(checkpoint.pinned.tables), no_lease
-        if not is_exclusive:
+        if not is_exclusive and not isinstance(location.warehouse, HadoopPath):  # a URI has no lock
             is_exclusive = stack.enter_context(location.lock_for_stream(say, stop))
         spark = stack.enter_context(job_session())
         if not is_exclusive:
-            claim = Claim(STREAM_LEASE, "rescale_state")
+            claim = Claim(STREAM_LEASE, "rescale_state", stops_job=False)
             lease = stack.enter_context(hold_lease(spark, location, claim, say, stop or threading.Event()))
             check_lease = lease.check
         _refuse_unfinished(checkpoint.folder, partitions)

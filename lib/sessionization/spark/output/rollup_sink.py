@@ -80,6 +80,7 @@ class RollupSink(Sink):
         committed_ms = wall_clock_ms()
         self._count_live(batch.sparkSession, counts.opened - counts.closed)
         if batch_id % COMPACT_EVERY_BATCHES == COMPACT_EVERY_BATCHES - 1:
+            self.context.writer.check_lease()
             self._maintain(batch.sparkSession)
         return replace(
             self._progress(counts, batch_id, began_ms, committed_ms),

@@ -14,7 +14,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sessionization.clock import utc
-from sessionization.errors import CheckpointError, ConfigurationError, SessionizationError, StoppedError, StreamError
+from sessionization.errors import (
+    CheckpointError,
+    ConfigurationError,
+    SessionizationError,
+    StateError,
+    StoppedError,
+    StreamError,
+)
 from sessionization.say import Say
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.engine.session import use_scheduler_pool
@@ -26,7 +33,7 @@ from sessionization.spark.tables.schemas import JOB_LEASE
 _log = logging.getLogger(__name__)
 
 _WATCH_EVERY_S = 1
-_GIVE_UP_WITHIN_S = 10
+_GIVE_UP_WITHIN_S = 5
 _START_AGAIN = "start again with the same options; nothing is lost"
 _NO_RENEWAL = "no renewal has ended in time"
 
@@ -40,11 +47,12 @@ class Lease:
         """The end that this run is sure of: counted from before the last renewal began."""
         self._loss: str | None = None
         self._why_stopped: str | None = None
+        self._is_given_up = False
         self._last_error = _NO_RENEWAL
 
     @property
     def is_held(self) -> bool:
-        return self._loss is None and self._remaining_ms() > self._claim.times.skew_ms
+        return self._loss is None and not self._is_given_up and self._remaining_ms() > self._claim.times.skew_ms
 
     def check(self) -> None:
         """Raises `StreamError` unless this run holds the lease. It only compares clocks: call it before each append.
@@ -57,6 +65,10 @@ class Lease:
             end = utc(self._end.wall_ms).isoformat(timespec="seconds")
             msg = f"{self._table} is over ({end}; {self._last_error}), and another run may have it: {_START_AGAIN}"
             raise StreamError(msg)
+
+    def close(self) -> None:
+        """Let `check` fail from now on: a query that outlives its job must not write."""
+        self._is_given_up = True
 
     def raise_reason_of_stop(self) -> None:
         """Raises `StreamError` where the lease has set `stop`."""
@@ -104,9 +116,10 @@ class Lease:
         self._loss = f"{self._table} was taken from this run ({by}): stop one of the two runs"
 
     def _stop_job(self, why: str, stop: threading.Event, say: Say) -> None:
-        self._why_stopped = why
         say(why)
-        stop.set()
+        if self._claim.stops_job:
+            self._why_stopped = why
+            stop.set()
 
     def _remaining_ms(self) -> int:
         return self._end.ms_since(self._claim.clock.now())
@@ -137,17 +150,20 @@ def hold_lease(
     is_over = threading.Event()
     threads = [
         threading.Thread(target=task, args=(is_over, stop, say), name=JOB_LEASE.name, daemon=True)
-        for task in (lease.renew_until, lease.watch_until)
+        for task in (lease.renew_until, *((lease.watch_until,) if claim.stops_job else ()))
     ]
     for thread in threads:
         thread.start()
     try:
         yield lease
+    except StateError:  # says what to do with the checkpoint
+        raise
     except SessionizationError:  # a lost lease explains it
         lease.raise_reason_of_stop()
         lease.check()
         raise
     finally:
+        lease.close()
         is_over.set()
         for thread in threads:
             thread.join(_GIVE_UP_WITHIN_S)
@@ -163,7 +179,14 @@ def _take(table: LeaseTable, run: Holder, claim: Claim, say: Say, stop: threadin
     """
     times, began_ms, first = claim.times, claim.clock.steady_ms(), None
     while True:
-        holder, now = table.read(), claim.clock.now()
+        try:
+            holder = table.read()
+        except PySparkException as error:
+            if first is None:
+                raise
+            _log.warning("%s was not read: %s", table, root_cause(str(error)))
+            holder = first
+        now = claim.clock.now()
         ended_before_ms = now.wall_ms - times.skew_ms
         dead_owner = holder.owner if holder is not None and holder.has_died else None
         if holder is None or dead_owner is not None or holder.is_free(ended_before_ms):

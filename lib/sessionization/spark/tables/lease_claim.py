@@ -75,9 +75,13 @@ class LeaseClock:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The lease that a run wants; `job` is the name of the program, for people."""
+    """The lease that a run wants; `job` is the name of the program, for people.
+
+    Without `stops_job` a lost lease does not set the job's `stop`: the job calls `Lease.check` before its few writes.
+    """
 
     name: str
     job: str
     times: LeaseTimes = field(default_factory=LeaseTimes)
     clock: LeaseClock = field(default_factory=LeaseClock)
+    stops_job: bool = True
