@@ -88,10 +88,14 @@ def table(spark: SparkSession, location: TableLocation, request: pytest.FixtureR
 @pytest.fixture
 def hold(table: LeaseTable, clock: FakeClock) -> Callable[..., contextlib.AbstractContextManager[Lease]]:
     def hold(
-        lines: list[str] | None = None, stop: threading.Event | None = None, times: LeaseTimes = TIMES
+        lines: list[str] | None = None,
+        stop: threading.Event | None = None,
+        times: LeaseTimes = TIMES,
+        *,
+        stops_job: bool = True,
     ) -> contextlib.AbstractContextManager[Lease]:
         say: Any = _no_line if lines is None else lines.append
-        claim = Claim(table.name, "sessionize", times, clock.clock())
+        claim = Claim(table.name, "sessionize", times, clock.clock(), stops_job)
         return hold_lease(table.spark, table.location, claim, say, stop or threading.Event())
 
     return hold
@@ -132,6 +136,8 @@ def test_a_lease_is_taken_and_given_up_and_then_free_at_once(table: LeaseTable, 
             assert (holder.host, holder.pid, holder.job) == (socket.gethostname(), os.getpid(), "sessionize")
             assert (holder.since_ms, holder.until_ms) == (T, T + TIMES.term_ms)
         assert (found(table).owner, found(table).until_ms) == (None, T)
+        with pytest.raises(StreamError, match="was given up"):  # a query that outlives its job must not write
+            lease.check()
     assert len(owners) == 2
     assert clock.waits == 0
 
@@ -276,6 +282,20 @@ def test_a_lost_lease_explains_an_end_that_it_has_caused(
         clock.advance_once_it_rests(TIMES.renew_every_ms)
         assert stop.wait(DEADLINE_S)
         raise of_the_body
+
+
+def test_a_job_that_only_checks_its_lease_ends_well_where_the_loss_came_after_its_last_write(
+    table: LeaseTable, hold: Hold, clock: FakeClock
+) -> None:
+    stop, lines = threading.Event(), list[str]()
+    with hold(lines, stop, stops_job=False) as lease:
+        lease.check()
+        give_to(table, ELSEWHERE)
+        clock.advance_once_it_rests(TIMES.renew_every_ms)
+        eventually(lambda: len(lines) > 0)
+        with pytest.raises(StreamError, match="taken from this run"):
+            lease.check()
+    assert not stop.is_set()
 
 
 def test_a_lease_that_cannot_be_taken_is_one_line_that_names_the_right(

@@ -88,8 +88,8 @@ def preflight(settings: SessionizeSettings, say: Say) -> None:
                 if settings.source == "kafka":
                     checks.run("topics", partial(_check_topics, spark, settings))
                 location = TableLocation.of(settings)
-                checks.run("tables", partial(_check_tables, spark, location))
-                if location.warehouse is None or not is_on_local_disk(location.warehouse):
+                can_write = checks.run("tables", partial(_check_tables, spark, location)) is not None
+                if can_write and (location.warehouse is None or not is_on_local_disk(location.warehouse)):
                     checks.run("lease", partial(_check_lease, spark, location))
                 checks.run("stream", partial(_check_stream, spark, folder, say))
                 checks.run("MLflow", partial(_check_mlflow, settings.mlflow), is_needed=False)

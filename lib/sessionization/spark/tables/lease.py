@@ -61,6 +61,9 @@ class Lease:
         """
         if self._loss is not None:
             raise StreamError(self._loss)
+        if self._is_given_up:
+            msg = f"{self._table} was given up, because its job has ended"
+            raise StreamError(msg)
         if not self.is_held:
             end = utc(self._end.wall_ms).isoformat(timespec="seconds")
             msg = f"{self._table} is over ({end}; {self._last_error}), and another run may have it: {_START_AGAIN}"

@@ -11,10 +11,11 @@ from typing import Any, Self
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed
 
 from sessionization.clock import utc
 from sessionization.spark.checkpoint.folder_lock import is_alive, pid_scope
-from sessionization.spark.tables.conflicts import is_conflict, retry_on_conflict
+from sessionization.spark.tables.conflicts import is_conflict
 from sessionization.spark.tables.creation import create_table
 from sessionization.spark.tables.location import TableLocation, quoted_text
 from sessionization.spark.tables.schemas import JOB_LEASE
@@ -70,9 +71,14 @@ class LeaseTable:
     def __str__(self) -> str:
         return f"the lease {self.name!r} of {self.location}"
 
-    @retry_on_conflict
+    @retry(
+        retry=retry_if_exception_type(PySparkException), stop=stop_after_attempt(3), wait=wait_fixed(1), reraise=True
+    )
     def create(self) -> None:
-        """Create the table, unless it exists."""
+        """Create the table, unless it exists.
+
+        Tries again, because another run may be creating it: its folder is then not empty, and has no table yet.
+        """
         if not self.location.exists(self.spark, JOB_LEASE):
             create_table(self.spark, self.location, JOB_LEASE, _NO_CHECKPOINT)
 

@@ -3,7 +3,9 @@
 Everything here comes from the tables, and nothing is changed.
 """
 
+import os
 from datetime import timedelta
+from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -59,7 +61,7 @@ def refuse_files_already_read(spark: SparkSession, folder: AnyPath, location: Ta
         )
         raise ConfigurationError(msg)
     oldest_known_ms = _oldest_known_ms(spark, location)
-    old = sorted(str(file) for file in files if file.stat().st_mtime_ns // 1_000_000 < oldest_known_ms)
+    old = sorted(_tidy(file) for file in files if file.stat().st_mtime_ns // 1_000_000 < oldest_known_ms)
     if old:
         since = utc(oldest_known_ms).isoformat(timespec="milliseconds")
         msg = (
@@ -127,6 +129,10 @@ def _files_already_read(spark: SparkSession, files: list[AnyPath], location: Tab
     names = location.read(spark.read, RAW_EVENTS).where("file IS NOT NULL").select("file").distinct()
     read = names.select(F.coalesce(unescaped, path).alias("file"))
     return [path_by_name[row.file] for row in read.join(present, "file", "semi").orderBy("file").collect()]
+
+
+def _tidy(file: AnyPath) -> str:
+    return os.path.normpath(file) if isinstance(file, Path) else str(file)
 
 
 def _last_offsets(spark: SparkSession, location: TableLocation, topics: Offsets) -> dict[tuple[str, int], int]:
