@@ -61,7 +61,7 @@ def refuse_files_already_read(spark: SparkSession, folder: AnyPath, location: Ta
         )
         raise ConfigurationError(msg)
     oldest_known_ms = _oldest_known_ms(spark, location)
-    old = sorted(_tidy(file) for file in files if file.stat().st_mtime_ns // 1_000_000 < oldest_known_ms)
+    old = sorted(str(file) for file in files if file.stat().st_mtime_ns // 1_000_000 < oldest_known_ms)
     if old:
         since = utc(oldest_known_ms).isoformat(timespec="milliseconds")
         msg = (
@@ -121,7 +121,7 @@ def _files_already_read(spark: SparkSession, files: list[AnyPath], location: Tab
 
     Compares only stream and file name, because the folder may have been moved or copied; no name is used twice.
     """
-    path_by_name = {f"{file.parent.name}/{file.name}": str(file) for file in files}
+    path_by_name = {f"{file.parent.name}/{file.name}": _tidy(file) for file in files}
     present = spark.createDataFrame([(name,) for name in path_by_name], "file string")
     path = F.regexp_extract("file", "[^/]+/[^/]+$", 0)
     # try_url_decode decodes form data, in which a plus means a space.
