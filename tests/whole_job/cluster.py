@@ -8,12 +8,12 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Self
 
 from sessionization.local.child_process import end_with_this_process
 from sessionization.local_engine.jars import jar_paths
 from sessionization.local_engine.java import java_home
 from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS
+from tests.whole_job.daemons import Daemons
 from tests.whole_job.job import ROOT, SPARK
 
 _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
@@ -24,7 +24,7 @@ _POLL_S = 0.05
 _MEMORY_MB = 1_024
 
 
-class Cluster:
+class Cluster(Daemons):
     """Standalone Spark on 127.0.0.1: a master, and workers with one core and 1 GB each. All end with this process."""
 
     def __init__(self, folder: Path, workers: int = 2) -> None:
@@ -33,17 +33,6 @@ class Cluster:
         self._master: subprocess.Popen[bytes] | None = None
         self._workers: list[subprocess.Popen[bytes]] = []
         self.url = ""
-
-    def __enter__(self) -> Self:
-        try:
-            self._start()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     @property
     def submit_options(self) -> tuple[str, ...]:

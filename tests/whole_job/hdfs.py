@@ -6,13 +6,13 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Self
 
 import requests
 
 from sessionization.local.child_process import end_with_this_process
 from sessionization.local_engine.jars import jar_paths
 from sessionization.local_engine.java import java_executable
+from tests.whole_job.daemons import Daemons
 from tests.whole_job.hdfs_files import HdfsFiles
 from tests.whole_job.job import SPARK
 
@@ -48,7 +48,7 @@ _SETTINGS = {
 }
 
 
-class Hdfs:
+class Hdfs(Daemons):
     """HDFS on free ports of 127.0.0.1, with one copy of each block. It ends with this process, and is used once.
 
     `uri` is where Spark reaches it: `hdfs://127.0.0.1:PORT`. `files` reads and writes it without Spark.
@@ -61,17 +61,6 @@ class Hdfs:
         """Files and logs go below `folder`."""
         self._folder = folder.absolute()
         self._processes: list[subprocess.Popen[bytes]] = []
-
-    def __enter__(self) -> Self:
-        try:
-            self._start()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     def stop(self) -> None:
         """Kill the nodes, and wait for them."""
