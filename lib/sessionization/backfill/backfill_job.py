@@ -35,7 +35,7 @@ from sessionization.spark.input.parse import EventTimeLimits
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.conflicts import explain_conflict
 from sessionization.spark.tables.lease import hold_lease
-from sessionization.spark.tables.lease_claim import STREAM_LEASE, Claim
+from sessionization.spark.tables.lease_claim import STREAM_LEASE, Claim, no_lease
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import BACKFILL, RAW_EVENTS, SESSION_CHANGES, SESSIONS
 from sessionization.spark.tables.upgrade import upgrade_tables
@@ -109,10 +109,10 @@ def backfill(settings: BackfillSettings, say: Say) -> None:
             is_exclusive = stack.enter_context(location.lock_for_stream(say))
         spark = stack.enter_context(job_session(conf=GENERATED_CODE_CONF))
         location.require(spark, (RAW_EVENTS, SESSION_CHANGES, SESSIONS))
-        lease = None
+        check_lease = no_lease
         if not is_exclusive:
             claim = Claim(STREAM_LEASE, "backfill", stops_job=False)
-            lease = stack.enter_context(hold_lease(spark, location, claim, say, threading.Event()))
+            check_lease = stack.enter_context(hold_lease(spark, location, claim, say, threading.Event())).check
         if settings.checkpoints is not None:
             _check_backlog(spark, location, settings, settings.checkpoints, say)
         stored_clock = stack.enter_context(stream_clock(spark, location, scope.read_from_ms, scope.to_ms))
@@ -125,8 +125,7 @@ def backfill(settings: BackfillSettings, say: Say) -> None:
             if clock.goes_on:
                 say("sessions that were live when these days ended are left out: the stream went on")
                 folded = folded.where("_shown_end IS NOT NULL")
-            if lease is not None:
-                lease.check()
+            check_lease()
             _merge(spark, location, folded, scope, say)
         else:
             _write(spark, location, folded, say)

@@ -100,8 +100,8 @@ def prepare(context: JobContext, stop: threading.Event) -> tuple[JobContext, Pro
             is_locked = stack.enter_context(location.lock_for_maintenance(context.say, stop))
             if location.warehouse is not None and not is_locked:
                 claim = Claim(MAINTENANCE_LEASE, "sessionize")
-                lease = stack.enter_context(hold_lease(context.spark, location, claim, context.say, stop))
-                check_maintenance_lease = lease.check
+                lease = hold_lease(context.spark, location, claim, context.say, stop)
+                check_maintenance_lease = stack.enter_context(lease).check
         stack.enter_context(unless_stopped(stop))
         return _open_tables(context, check_maintenance_lease)
 

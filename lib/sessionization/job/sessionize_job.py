@@ -95,8 +95,10 @@ def run(settings: SessionizeSettings, stop: threading.Event, callbacks: JobCallb
             spark = stack.enter_context(job_session(log_file))
         refuse_other_default_storage(spark, settings)
         stack.enter_context(watchdog.watch_for_hang(spark, log_place, stop, say, is_ours=is_ours))
-        claim = Claim(STREAM_LEASE, "sessionize")
-        lease = None if is_exclusive else stack.enter_context(hold_lease(spark, location, claim, say, stop))
+        check_lease = no_lease
+        if not is_exclusive:
+            claim = Claim(STREAM_LEASE, "sessionize")
+            check_lease = stack.enter_context(hold_lease(spark, location, claim, say, stop)).check
         checkpoint = checkpoint or _open_checkpoint(settings, location, say)
         track = stack.enter_context(track_in_mlflow(settings, location, checkpoint.id, say))
         # An engine from before the lock does not hold it, and may outlive this job.
@@ -108,7 +110,7 @@ def run(settings: SessionizeSettings, stop: threading.Event, callbacks: JobCallb
             say,
             is_exclusive=is_exclusive and is_ours,
             log_place=log_place,
-            check_lease=no_lease if lease is None else lease.check,
+            check_lease=check_lease,
         )
         return _run(context, stop, replace(callbacks, listeners=(track, *callbacks.listeners)))
 

@@ -235,7 +235,7 @@ def _check_lease(spark: SparkSession, location: TableLocation) -> str:
 
 def _drop(spark: SparkSession, location: TableLocation) -> None:
     if location.warehouse is not None:
-        remove_tree(location.warehouse / _TABLE.name)
+        remove_tree(location.folder_of(_TABLE.name))
     else:
         spark.sql(f"DROP TABLE IF EXISTS {location.sql_name(_TABLE.name)}")
 

@@ -66,8 +66,7 @@ def _rescale(checkpoint: Checkpoint, partitions: int, say: Say, stop: threading.
         spark = stack.enter_context(job_session())
         if not is_exclusive:
             claim = Claim(STREAM_LEASE, "rescale_state", stops_job=False)
-            lease = stack.enter_context(hold_lease(spark, location, claim, say, stop or threading.Event()))
-            check_lease = lease.check
+            check_lease = stack.enter_context(hold_lease(spark, location, claim, say, stop or threading.Event())).check
         _refuse_unfinished(checkpoint.folder, partitions)
         state = StateReader(spark, checkpoint.folder).at_newest()
         context = state_context(checkpoint, state)

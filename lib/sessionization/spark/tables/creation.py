@@ -86,7 +86,7 @@ def create_table(spark: SparkSession, location: TableLocation, table: Table, own
     """Create a table, unless it exists; `owner` is the checkpoint whose queries will write it."""
     builder = DeltaTable.createIfNotExists(spark).comment(table.comment).property(OWNER_PROPERTY, owner)
     if location.warehouse is not None:
-        builder = builder.location(str(location.warehouse.absolute() / table.name))
+        builder = builder.location(str(location.folder_of(table.name)))
     else:
         builder = builder.tableName(location.sql_name(table.name))
     for column in table.columns:

@@ -163,9 +163,8 @@ class TableLocation:
             yield False
             return
         with folder_lock.lock_folder(self.warehouse, say, stop, locked_as=folder_lock.STREAM) as is_exclusive:
-            logs = (
-                self.warehouse.absolute() / table.name / "_delta_log" for table in TABLES
-            )  # each may be a mount of its own
+            # The log of each table may be a mount of its own.
+            logs = (self.folder_of(table.name) / "_delta_log" for table in TABLES)
             yield is_exclusive and all(map(is_on_local_disk, logs))
 
     def read(self, reader: DataFrameReader | DataStreamReader, table: Table) -> DataFrame:
@@ -217,13 +216,16 @@ class TableLocation:
         else:
             write.saveAsTable(self.sql_name(table.name))
 
-    def _folder(self, name: str) -> str:
+    def folder_of(self, name: str) -> AnyPath:
+        """The folder of a table in a warehouse; only for tables that are folders."""
         assert self.warehouse is not None
-        return str(self.warehouse.absolute() / name)
+        return self.warehouse.absolute() / name
+
+    def _folder(self, name: str) -> str:
+        return str(self.folder_of(name))
 
     def _has_log(self, table: Table) -> bool:
-        assert self.warehouse is not None
-        return (self.warehouse.absolute() / table.name / "_delta_log").is_dir()
+        return (self.folder_of(table.name) / "_delta_log").is_dir()
 
 
 def quoted_text(text: str) -> str:

@@ -43,7 +43,7 @@ def delete_old_log_entries(
     if location.warehouse is None:
         return
     for table in tables:
-        folder = location.warehouse.absolute() / table.name
+        folder = location.folder_of(table.name)
         try:
             if table is JOB_LEASE and not (folder / "_delta_log").is_dir():  # no run needed a lease
                 continue

@@ -265,4 +265,4 @@ JOB_LEASE = Table(
         *_REWRITTEN_ALL_THE_TIME,
     ),
 )
-"""Not in `TABLES`: whoever takes a lease creates it, and no checkpoint owns it."""
+"""Not in `TABLES`: a job that takes a lease creates it, and no checkpoint owns it."""
