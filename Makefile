@@ -94,13 +94,13 @@ notebook-data: ## create the notebooks' data, once: an evening through the real 
 	@$(BIN)/python -m sessionization.local.notebook_data
 	@[ -f .bench/mlflow.db ] || $(BIN)/python -m tests.bench --quick --only groups
 
-test: $(READY) $(BROKER) $(HDFS) $(NOTEBOOKS) $(CLASSES)
+test: $(READY) $(BROKER) $(NOTEBOOKS) $(CLASSES)
 test: ## run all tests except the long ones: first the tests without Spark, then the others, with whole jobs first
 	@$(UNIT)
 	@$(PYTEST) --doctest-modules $(addprefix lib/sessionization/,$(DOCTESTS))
 	@$(PYTEST) tests -m "(spark or job) and not long" -n 2 $(IN_PARALLEL)
 
-test-notebooks: $(NOTEBOOKS) ## run every notebook without a browser, one notebook in it, and nutter's tests
+test-notebooks: $(NOTEBOOKS) ## run every notebook without a browser, and nutter's tests
 	@$(NOTEBOOK_TESTS)
 
 test-faults: $(READY) $(BROKER) $(HDFS) $(NOTEBOOKS) $(CLASSES)

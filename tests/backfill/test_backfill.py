@@ -28,7 +28,7 @@ from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS, TABLES
 from tests.job.in_process import job_running
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 STREAMS = {"pc_sessions": "hostPcId", "console_sessions": "openPsid"}
 PLAYED_S = 20
@@ -257,7 +257,6 @@ def damage_sessions(streamed: StreamedEvening, bad: str) -> None:
     streamed.location.append(copies.withColumn("session_id", F.expr("session_id + 1000000")), SESSIONS)
 
 
-@pytest.mark.long
 def test_rows_of_a_bad_run_are_repaired_as_the_runbook_says(streamed: StreamedEvening) -> None:
     """docs/runbook.md, "A deploy was bad": its rows are deleted, merged anew and compared."""
     sql, original_rows = streamed.spark.sql, streamed.rows()

@@ -61,7 +61,8 @@ def tables_around_midnight(spark: SparkSession, folder: Path, later: timedelta |
     return StreamedEvening(spark, folder)
 
 
-@pytest.mark.parametrize("later", [timedelta(minutes=10), pytest.param(timedelta(days=4), marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("later", [timedelta(minutes=10), timedelta(days=4)])
 def test_a_session_that_was_live_when_the_days_ended_is_not_merged_if_the_stream_went_on(
     spark: SparkSession, tmp_path: Path, later: timedelta
 ) -> None:

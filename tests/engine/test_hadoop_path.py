@@ -21,7 +21,7 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
         yield running
 
 
-@pytest.fixture(params=["file:", "hdfs:"])
+@pytest.fixture(params=["file:", pytest.param("hdfs:", marks=pytest.mark.long)])
 def folder(request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession) -> HadoopPath:
     """An empty folder of a local disk or of HDFS, with the path of `tmp_path`."""
     del spark  # starts Hadoop

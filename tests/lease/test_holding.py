@@ -17,6 +17,7 @@ from tests.lease.stand import DEADLINE_S, ELSEWHERE, TIMES, FakeClock, Hold, T, 
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.long
 def test_renewals_hold_the_lease_longer_than_its_term(table: LeaseTable, hold: Hold, clock: FakeClock) -> None:
     stop = threading.Event()
     with hold(stop=stop) as lease:

@@ -154,7 +154,13 @@ def test_the_engine_of_this_run_is_known(spark: SparkSession) -> None:
     assert engine_pid != os.getpid()
 
 
-@pytest.mark.parametrize("before", [None, replace(ELSEWHERE, until_ms=T - TIMES.skew_ms - 1)], ids=["new", "ended"])
+@pytest.mark.parametrize(
+    "before",
+    [
+        pytest.param(None, id="new"),
+        pytest.param(replace(ELSEWHERE, until_ms=T - TIMES.skew_ms - 1), id="ended", marks=pytest.mark.long),
+    ],
+)
 def test_of_two_runs_that_take_it_at_the_same_moment_exactly_one_has_it(
     spark: SparkSession, location: TableLocation, before: Holder | None
 ) -> None:

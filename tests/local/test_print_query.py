@@ -62,6 +62,7 @@ def run_query(warehouse: Path, sql: str, **environment: str) -> str:
     return process.stdout
 
 
+@pytest.mark.long
 def test_times_are_utc_in_every_time_zone_of_the_machine(warehouse: Path) -> None:
     output = run_query(
         warehouse, "SELECT TIMESTAMP '2026-11-21T12:00:00Z' AS at, 1 AS at, 2 AS last", TZ="America/New_York"

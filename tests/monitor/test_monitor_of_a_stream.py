@@ -19,6 +19,7 @@ from tests.job.test_stream import Job, message, wait_for
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.long
 def test_the_monitor_records_every_micro_batch_and_consumers_that_hang_or_fail_stop_no_query(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

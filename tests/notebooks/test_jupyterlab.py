@@ -1,6 +1,6 @@
 """JupyterLab in a real browser: a notebook is opened, run from the menu, and its charts are checked.
 
-Every test run opens one notebook; `-m "long or not long"` opens all of them. Screenshots go into `build/jupyterlab`.
+Screenshots go into `build/jupyterlab`.
 """
 
 import shutil
@@ -17,13 +17,13 @@ pytest.importorskip("jupyterlab", reason="JupyterLab is not installed: make note
 pytest.importorskip("playwright", reason="playwright is not installed: make test installs it")
 pytestmark = [
     pytest.mark.job,
+    pytest.mark.long,
     pytest.mark.skipif(
         browser.BROWSER is None, reason="no Chromium on this machine: install the package chromium to run this"
     ),
 ]
 
 SCREENSHOTS = ROOT / "build" / "jupyterlab"
-IN_EVERY_RUN = "05_compare_runs"
 WITHOUT_BENCHMARKS = {"05_compare_runs": 1}
 """The number of charts to check: the demo of the tests has no benchmarks, so the chart of their rates is empty."""
 
@@ -40,9 +40,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory, demo: Path) -> Iterator[browse
         yield server
 
 
-@pytest.mark.parametrize(
-    "name", [name if name == IN_EVERY_RUN else pytest.param(name, marks=pytest.mark.long) for name in NOTEBOOKS]
-)
+@pytest.mark.parametrize("name", NOTEBOOKS)
 def test_a_notebook_runs_from_the_menu_and_shows_its_charts(lab: browser.Lab, name: str) -> None:
     with browser.page() as page:
         try:

@@ -233,7 +233,8 @@ def test_timers_of_former_rules_are_accepted_while_they_may_still_exist(spark: S
         assert [violation.invariant for violation in state.find_violations()] == expected
 
 
-@pytest.mark.parametrize("device_groups", [pytest.param(None, marks=pytest.mark.long), 2])
+@pytest.mark.long
+@pytest.mark.parametrize("device_groups", [None, 2])
 def test_the_state_of_a_job_breaks_no_invariant(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device_groups: int | None
 ) -> None:

@@ -51,6 +51,7 @@ def settings(tmp_path: Path) -> MaintainSettings:
     return MaintainSettings(warehouse=tmp_path / "warehouse", checkpoints=tmp_path / "checkpoints")
 
 
+@pytest.mark.long
 def test_old_rows_are_deleted_without_being_read_and_past_days_are_compacted_once(
     spark: SparkSession, settings: MaintainSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

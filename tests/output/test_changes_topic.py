@@ -69,6 +69,7 @@ def micro_batch(spark: SparkSession, number: int) -> DataFrame:
     return spark.createDataFrame(rows, OUTPUT_SCHEMA)
 
 
+@pytest.mark.long
 def test_changes_through_the_topic_with_kills_equal_changes_appended_directly(
     spark: SparkSession, tmp_path: Path, servers: dict[str, str]
 ) -> None:

@@ -25,6 +25,7 @@ def location(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> T
     return location
 
 
+@pytest.mark.long
 def test_a_merge_generates_code_from_the_next_look_on_once_the_table_is_large(
     spark: SparkSession, location: TableLocation, monkeypatch: pytest.MonkeyPatch
 ) -> None:

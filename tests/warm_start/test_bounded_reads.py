@@ -77,6 +77,7 @@ def day_of(instant_ms: int) -> str:
     return utc(instant_ms).date().isoformat()
 
 
+@pytest.mark.long
 def test_changes_and_sessions_of_older_days_are_not_read(
     spark: SparkSession, tmp_path: Path, location: TableLocation
 ) -> None:

@@ -26,17 +26,22 @@ def read_tables(warehouse: Path, only: Mapping[str, pc.Expression] | None = None
 
 def differences(oracle: Oracle, actual: Tables, checkpoints: Path) -> list[str]:
     """All missing, surplus and differing rows of the tables; empty if they equal the oracle's."""
-    found = []
-    for name in ("session_changes", "raw_events", "quarantine"):
-        found += _compared(name, oracle.tables[name], oracle.counted(actual[name].of(*COLUMNS[name])))
-    processed_ms = {clock_ms for (clock_ms,) in actual["session_changes"].of("processed_ms")}
-    sessions = Rows(certain=oracle.sessions(processed_ms))
-    found += _compared("sessions", sessions, oracle.counted(actual["sessions"].of(*COLUMNS["sessions"])))
-    progress = (row for row in actual["stream_progress"].of(*COLUMNS["stream_progress"]) if row[0] != "rollup")
-    found += _compared("stream_progress", oracle.tables["stream_progress"], oracle.counted(progress))
-    found += _rollup_differences(oracle, actual, checkpoints)
-    found += _measured_differences(oracle, actual, checkpoints)
-    return found
+    return [line for name in COLUMNS for line in differences_in(name, oracle, actual, checkpoints)]
+
+
+def differences_in(name: str, oracle: Oracle, actual: Tables, checkpoints: Path) -> list[str]:
+    """All missing, surplus and differing rows of one table."""
+    rows = actual[name].of(*COLUMNS[name])
+    if name == "sessions":
+        processed_ms = {clock_ms for (clock_ms,) in actual["session_changes"].of("processed_ms")}
+        return _compared(name, Rows(certain=oracle.sessions(processed_ms)), oracle.counted(rows))
+    if name != "stream_progress":
+        return _compared(name, oracle.tables[name], oracle.counted(rows))
+    return [
+        *_compared(name, oracle.tables[name], oracle.counted(row for row in rows if row[0] != "rollup")),
+        *_rollup_differences(oracle, actual, checkpoints),
+        *_measured_differences(oracle, actual, checkpoints),
+    ]
 
 
 def _compared(table: str, oracle_rows: Rows, found: Counted) -> list[str]:

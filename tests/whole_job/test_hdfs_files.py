@@ -11,7 +11,7 @@ from tests.whole_job.hdfs import Hdfs
 from tests.whole_job.hdfs_files import HdfsFiles
 from tests.whole_job.job import processes_of_session
 
-pytestmark = pytest.mark.job
+pytestmark = [pytest.mark.job, pytest.mark.long]
 
 WRITTEN_MS = 1_767_225_780_123
 

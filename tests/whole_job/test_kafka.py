@@ -1,4 +1,4 @@
-"""From Kafka to the tables with a real producer, broker and job. Broker and job are killed and started again."""
+"""From Kafka to the tables with a real producer, broker and job, undisturbed or killed and started again."""
 
 import os
 import signal
@@ -53,9 +53,11 @@ class Run:
     tables: Tables
 
 
-@pytest.fixture(scope="module", params=[False, pytest.param(True, marks=pytest.mark.long)], ids=["broker", "both"])
+@pytest.fixture(
+    scope="module", params=[False, pytest.param(True, marks=pytest.mark.long)], ids=["undisturbed", "killed"]
+)
 def run(request: pytest.FixtureRequest, broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """A run in which the broker is killed, or the broker and then the job."""
+    """A run without a disturbance, or one in which first the broker is killed and then the job."""
     topics = Topics(broker.bootstrap_servers, PARTITIONS)
     job = Job(tmp_path_factory.mktemp("kafka"), *OPTIONS, topics=topics)
     sessionize = job.checkpoints / "sessionize"
@@ -68,12 +70,12 @@ def run(request: pytest.FixtureRequest, broker: Broker, tmp_path_factory: pytest
         with simulator(broker) as producing:
             job.start()
             wait_for_micro_batches(2)
-            os.kill(producing.pid, signal.SIGSTOP)  # otherwise it would end at messages that it cannot deliver
-            broker.kill()
-            broker.start()
-            os.kill(producing.pid, signal.SIGCONT)
-            wait_for_micro_batches(2)
             if request.param:
+                os.kill(producing.pid, signal.SIGSTOP)  # otherwise it would end at messages that it cannot deliver
+                broker.kill()
+                broker.start()
+                os.kill(producing.pid, signal.SIGCONT)
+                wait_for_micro_batches(2)
                 job.kill()
                 job.start()
                 wait_for_micro_batches(2)

@@ -212,6 +212,7 @@ def test_tables_of_another_checkpoint_are_refused(stopped: StoppedJob) -> None:
     assert line.endswith("give that checkpoint's folder as --checkpoints, or another location for the tables")
 
 
+@pytest.mark.long
 def test_a_signal_while_the_engine_starts_stops_the_job(tmp_path: Path) -> None:
     job = Job(tmp_path)
     try:

@@ -13,7 +13,7 @@ from tests.whole_job.job import Job
 from tests.whole_job.oracle import build_oracle
 from tests.whole_job.tables import differences, read_tables
 
-pytestmark = pytest.mark.job
+pytestmark = [pytest.mark.job, pytest.mark.long]
 
 RULES = Rules(heartbeat_ms=5_000)
 STATE_PARTITIONS = (os.cpu_count() or 2) + 1  # a local session would take one per core
@@ -50,7 +50,6 @@ def test_a_submitted_job_keeps_the_callers_settings_and_writes_the_tables_of_the
     assert differences(build_oracle(job.checkpoints, RULES), read_tables(job.warehouse), job.checkpoints) == []
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("stop", "code"), [(Job.terminate_leader, 143), (Job.interrupt, 130)])
 def test_a_stop_that_ends_spark_at_once_loses_and_doubles_nothing(
     job: Job, stop: Callable[[Job], int], code: int
