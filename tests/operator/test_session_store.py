@@ -13,11 +13,11 @@ from tests.whole_job.state import entries_and_timers
 
 pytestmark = pytest.mark.spark
 
-_ALONE = pytest.param(None, "devices", marks=pytest.mark.long)
+_ONE_DEVICE_PER_KEY = pytest.param(None, "devices", marks=pytest.mark.long)
 
 
 # Spark's reader does not find a folder with a space in its name by itself.
-@pytest.mark.parametrize(("device_groups", "folder"), [_ALONE, (2, "two groups")])
+@pytest.mark.parametrize(("device_groups", "folder"), [_ONE_DEVICE_PER_KEY, (2, "two groups")])
 def test_the_state_reader_returns_every_entry_and_timer(
     spark: SparkSession, tmp_path: Path, device_groups: int | None, folder: str
 ) -> None:
