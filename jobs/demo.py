@@ -16,6 +16,7 @@ class DemoSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     source: Literal["files", "kafka"] = Field("files", description="what the evening is played through")
+    picture: Path | None = Field(None, description="a file for the live view at the end, as an SVG image")
     folder: Path = Field(Path(".demo"), description="where the input, the tables and the checkpoints go")
 
 
@@ -23,7 +24,7 @@ def main() -> int:
     settings = parse_settings(DemoSettings, None, PROG)
     from sessionization.local.demo import demo
 
-    demo(settings.folder, Path(__file__).with_name("simulate.py"), settings.source)
+    demo(settings.folder, Path(__file__).with_name("simulate.py"), settings.source, settings.picture)
     return 0
 
 

@@ -4,44 +4,38 @@ import os
 import subprocess
 import sys
 import threading
-from collections import deque
-from collections.abc import Iterator
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 from pyspark.sql import DataFrame, Row, SparkSession
-from rich.console import Console, Group
+from pyspark.sql.functions import col
+from rich.console import Console
 from rich.live import Live
-from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from sessionization.core.events import ChangeKind
 from sessionization.job.sessionize_job import JobCallbacks, run
 from sessionization.job.summary import Summary, summary_lines
-from sessionization.job.totals import RunningTotals
 from sessionization.local.broker import Broker
+from sessionization.local.demo_view import DemoView
 from sessionization.local_engine.class_archive import archive_classes
 from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.checkpoint.folder import SESSIONIZE
-from sessionization.spark.output.progress import BatchProgress
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import SESSION_CHANGES
+from sessionization.spark.tables.schemas import QUARANTINE, SESSION_CHANGES
 from sessionization.spark.tables.views import create_views
 from sessionization.streams import STREAMS
 
 SECONDS = 60
 _POLL_S = 2.0
 
-_LATEST_CHANGES = """
-SELECT date_format(processed_at, 'HH:mm:ss') AS at, platform, device_id, session_id, change, end_reason, beat,
-       cast(duration_ms / 1000 AS int) AS seconds
-FROM {session_changes}
-WHERE change_date >= current_date() - 1 AND processed_at >= current_timestamp() - INTERVAL 5 MINUTES
-ORDER BY processed_at DESC, change DESC LIMIT 10
-"""
+_LINE_EVERY_S = 5.0
 
 QUERIES = (
     (
@@ -61,55 +55,20 @@ QUERIES = (
 )
 
 
-@dataclass
-class DemoView:
-    """The terminal's view of the running job."""
-
-    totals: RunningTotals = field(default_factory=RunningTotals)
-    notes: deque[str] = field(default_factory=lambda: deque(maxlen=3))
-    latest: list[Row] = field(default_factory=list)
-    is_behind: threading.Event = field(default_factory=threading.Event)
-    """Set when there are changes that `latest` may lack."""
-
-    def add(self, progress: BatchProgress) -> None:
-        """Count a micro-batch, and note that `latest` may lack its changes."""
-        self.totals.add(progress)
-        if progress.query == SESSIONIZE:
-            self.is_behind.set()
-
-    def __rich__(self) -> Group:
-        totals, last = self.totals.snapshot()
-        counts = Table.grid(padding=(0, 3))
-        counts.add_row("events in", "started", "heartbeats", "ended", "repeated", "quarantined", style="dim")
-        numbers = (totals.events, totals.started, totals.heartbeats, totals.ended, totals.repeated, totals.quarantined)
-        counts.add_row(*(f"{number:,}" for number in numbers), style="bold")
-        changes = Table(title="latest changes", expand=True, title_justify="left")
-        for name in ("at", "platform", "device_id", "session_id", "change", "end_reason", "beat", "seconds"):
-            changes.add_column(name, no_wrap=True, overflow="ellipsis")
-        for row in self.latest:
-            changes.add_row(*(Text("" if value is None else str(value)) for value in row))
-        newest = last.get("sessionize")
-        lateness = "-" if newest is None or newest.lateness.p99_ms is None else f"{newest.lateness.p99_ms:,} ms"
-        return Group(
-            Panel(
-                counts, title="gaming sessionization", subtitle=f"newest heartbeats in the table {lateness} after due"
-            ),
-            changes,
-            *(Text(note, style="dim") for note in self.notes),
-        )
-
-
 Source = Literal["files", "kafka"]
 _TOPIC_PARTITIONS = 2
 
 
-def demo(folder: Path, simulate: Path, source: Source) -> None:
+def demo(folder: Path, simulate: Path, source: Source, picture: Path | None = None) -> None:
     """Play an evening into files or a Kafka broker, run the job on it for a minute, and show queries to try.
 
     `simulate` is the simulator's script. The tables stay in `folder`/warehouse; a second demo continues with them.
+    `picture` is a file for the live view as it was at the end, as SVG.
     """
     with archive_classes(Console().print), _prepared_source(source, folder) as (sink_options, source_settings):
-        _run_demo(folder, [simulate, *sink_options], source_settings)
+        view = _run_demo(folder, [simulate, *sink_options], source_settings)
+    if picture is not None:
+        picture.write_text(view.picture(), encoding="utf-8")
 
 
 @contextmanager
@@ -125,7 +84,7 @@ def _prepared_source(source: Source, folder: Path) -> Iterator[tuple[list[str], 
         yield ["--sink", "kafka", "--bootstrap-servers", servers], {"source": "kafka", "bootstrap_servers": servers}
 
 
-def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[str, Any]) -> None:
+def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[str, Any]) -> DemoView:
     os.environ.setdefault("JAVA_TOOL_OPTIONS", SHORT_LIVED_JVM_OPTIONS)
     os.environ.setdefault("MLFLOW_TRACKING_URI", f"sqlite:///{folder.absolute() / 'mlflow.db'}")
     console = Console()
@@ -146,10 +105,9 @@ def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[s
             console.print(line, markup=False)
 
     def started(spark: SparkSession, location: TableLocation) -> None:
-        if console.is_terminal:
-            running.set()
-            query = _LATEST_CHANGES.format(session_changes=location.sql_name(SESSION_CHANGES.name))
-            threading.Thread(target=_refresh, args=(spark, query, view, running), daemon=True).start()
+        running.set()
+        show = None if console.is_terminal else say
+        threading.Thread(target=_refresh, args=(spark, location, view, running, show), daemon=True).start()
 
     def stopped(spark: SparkSession, location: TableLocation) -> None:
         running.clear()
@@ -165,14 +123,50 @@ def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[s
         simulation.terminate()
         simulation.wait()
     _show(console, settings, summary, answers)
+    return view
 
 
-def _refresh(spark: SparkSession, query: str, view: DemoView, running: threading.Event) -> None:
-    """Query the newest changes once a micro-batch; more often would take cores from the job."""
+def _refresh(
+    spark: SparkSession,
+    location: TableLocation,
+    view: DemoView,
+    running: threading.Event,
+    say: Callable[[str], None] | None,
+) -> None:
+    """Query the newest rows once a micro-batch; more often would take cores from the job.
+
+    `say` prints the view as a line every few seconds, where there is no terminal.
+    """
+    began, said_s = datetime.now(UTC), time.monotonic()
+    newest = began
     while running.is_set():
         if view.is_behind.wait(_POLL_S):
             view.is_behind.clear()
-            view.latest = _rows(spark.sql(query))
+            changes = new_changes(spark, location, newest)
+            newest = changes[-1].processed_at.astimezone(UTC) if changes else newest
+            view.show_changes(changes)
+            if view.lacks_refusals():
+                view.show_refused(refused_since(spark, location, began))
+            if say is not None and time.monotonic() >= said_s + _LINE_EVERY_S:
+                said_s = time.monotonic()
+                say(view.line())
+
+
+def new_changes(spark: SparkSession, location: TableLocation, since: datetime) -> list[Row]:
+    """The rows of `session_changes` that were processed after an instant, oldest first and ends last."""
+    names = ("device_id", "session_id", "platform", "change", "end_reason", "duration_ms", "processed_at")
+    rows = location.read(spark.read, SESSION_CHANGES).where(
+        (col("change_date") >= since.date()) & (col("processed_at") > since)
+    )
+    return sorted(rows.select(*names).collect(), key=lambda row: (row.processed_at, row.change == ChangeKind.ENDED))
+
+
+def refused_since(spark: SparkSession, location: TableLocation, since: datetime) -> list[tuple[str, int]]:
+    """How many messages `quarantine` got after an instant, by reason, the most frequent reason first."""
+    rows = location.read(spark.read, QUARANTINE).where(
+        (col("ingest_date") >= since.date()) & (col("ingested_at") > since)
+    )
+    return Counter(row.reason for row in rows.select("reason").collect()).most_common()
 
 
 def _rows(frame: DataFrame) -> list[Row]:

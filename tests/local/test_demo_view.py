@@ -1,0 +1,112 @@
+"""The demo's live view, fed with micro-batches and rows, as a terminal of 80 columns shows it."""
+
+import io
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from pyspark.sql import Row
+from rich.console import Console
+
+from sessionization.core.events import EndReason
+from sessionization.local.demo_view import HOW_IT_ENDED, WIDTH, DemoView, sparkline
+from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE
+from sessionization.spark.output.progress import BatchProgress, Percentiles
+
+UNKNOWN = Percentiles(None, None, None)
+
+
+def change(kind: str, session_id: int, platform: str = "pc", **fields: object) -> Row:
+    given = {"device_id": f"device-{session_id}-of-a-long-name", "session_id": session_id, "platform": platform}
+    at = datetime(2026, 1, 1, 20, 0, 5, tzinfo=UTC)
+    return Row(**given, change=kind, **{"end_reason": None, "duration_ms": None, "processed_at": at} | fields)
+
+
+def micro_batch(query: str = SESSIONIZE, late_ms: int | None = None, **counts: Any) -> BatchProgress:
+    lateness = Percentiles(late_ms, late_ms, late_ms)
+    return BatchProgress(query, 1, 0, 10, 100, UNKNOWN, lateness, **counts)
+
+
+def shown(view: DemoView) -> str:
+    console = Console(width=WIDTH, file=io.StringIO(), record=True)
+    console.print(view)
+    return console.export_text()
+
+
+@pytest.mark.parametrize(
+    ("values", "bars"),
+    [([], ""), ([0, 0], "▁▁"), ([0, 7], "▁█"), ([1, 2, 4, 8], "▁▂▄█"), ([3.5], "█")],
+    ids=["nothing", "only zeros", "two", "doubling", "one"],
+)
+def test_a_sparkline_has_a_bar_for_each_value(values: list[float], bars: str) -> None:
+    assert sparkline(values) == bars
+
+
+def test_a_session_is_live_from_its_first_row_until_its_end() -> None:
+    view = DemoView()
+    view.show_changes([change("started", 1), change("heartbeat", 2, "console"), change("started", 3)])
+    view.show_changes([change("heartbeat", 1), change("ended", 3, end_reason="reported", duration_ms=61_400)])
+    assert view.line().startswith("live 2 (pc 1, console 1), ")
+    text = shown(view)
+    assert "pc     1 ██████" in text
+    assert HOW_IT_ENDED[EndReason.REPORTED] in text
+    assert "61 s" in text
+
+
+def test_only_the_last_five_ends_are_shown_the_newest_first() -> None:
+    view = DemoView()
+    view.show_changes([change("ended", number, end_reason="timed_out", duration_ms=number) for number in range(7)])
+    text = shown(view)
+    assert [number for number in range(7) if f"device-{number}" in text] == [2, 3, 4, 5, 6]
+    assert text.index("device-6") < text.index("device-5")
+
+
+def test_starts_and_ends_a_second_are_those_of_the_last_half_minute() -> None:
+    now_s = 0.0
+    view = DemoView(steady_s=lambda: now_s)
+    for _ in range(10):
+        now_s += 10
+        view.add(micro_batch(started=200, ended=50))
+    assert "20.0 starts/s, 5.0 ends/s" in view.line()
+    now_s += 30
+    view.add(micro_batch())
+    assert "0.0 starts/s, 0.0 ends/s" in view.line()
+
+
+def test_lateness_is_the_last_one_with_a_bar_for_each_micro_batch() -> None:
+    view = DemoView()
+    assert "none was due yet" in shown(view)
+    for late_ms in (8_000, 1_000, None, 4_000):
+        view.add(micro_batch(late_ms=late_ms))
+    assert "late by        4.0 s  █▁▄" in shown(view)
+
+
+def test_refused_messages_are_shown_with_their_reasons() -> None:
+    view = DemoView()
+    assert "No message was refused so far" in shown(view)
+    view.add(micro_batch(ARCHIVE, quarantined=3))
+    assert view.lacks_refusals()
+    view.show_refused([("oversized", 2), ("malformed_json", 1)])
+    assert not view.lacks_refusals()
+    assert "3 messages refused, kept in quarantine: oversized 2, malformed_json 1" in " ".join(shown(view).split())
+
+
+def test_the_view_fits_80_columns_and_explains_every_reason() -> None:
+    view = DemoView()
+    view.notes.append("a note of the job")
+    for late_ms in range(40):
+        view.add(micro_batch(late_ms=late_ms * 1_000, heartbeats=1_000_000))
+    ends = [change("ended", number, "console", end_reason=reason) for number, reason in enumerate(EndReason)]
+    view.show_changes([*ends, *(change("started", number) for number in range(10, 1_000))])
+    view.show_refused([(f"reason_number_{number}", 100 - number) for number in range(9)])
+    text = shown(view)
+    assert max(map(len, text.splitlines())) <= WIDTH
+    for reason in EndReason:
+        assert HOW_IT_ENDED[reason] in text
+    assert "5 more reasons" in " ".join(text.split())
+
+
+def test_the_picture_loads_no_font() -> None:
+    picture = DemoView().picture()
+    assert picture.startswith("<svg")
+    assert "font-face" not in picture
