@@ -133,12 +133,11 @@ def _refresh(
     running: threading.Event,
     say: Callable[[str], None] | None,
 ) -> None:
-    """Query the newest rows once a micro-batch; more often would take cores from the job.
+    """Query the rows since the demo began once a micro-batch; more often would take cores from the job.
 
     `say` prints the view as a line every few seconds, where there is no terminal.
     """
-    began, said_s = datetime.now(UTC), time.monotonic()
-    newest = began
+    newest, said_s = view.began, time.monotonic()
     while running.is_set():
         if view.is_behind.wait(_POLL_S):
             view.is_behind.clear()
@@ -146,7 +145,7 @@ def _refresh(
             newest = changes[-1].processed_at.astimezone(UTC) if changes else newest
             view.show_changes(changes)
             if view.lacks_refusals():
-                view.show_refused(refused_since(spark, location, began))
+                view.show_refused(refused_since(spark, location, view.began))
             if say is not None and time.monotonic() >= said_s + _LINE_EVERY_S:
                 said_s = time.monotonic()
                 say(view.line())

@@ -7,6 +7,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from pyspark.sql import Row
 from rich.box import SIMPLE_HEAD
@@ -55,6 +56,8 @@ class _Rates:
 class DemoView:
     """The view of a running job, fed by its micro-batches and by the changes that they have written."""
 
+    began: datetime = field(default_factory=lambda: datetime.now(UTC))
+    """The instant from which rows are shown."""
     steady_s: Callable[[], float] = time.monotonic
     totals: RunningTotals = field(default_factory=RunningTotals)
     notes: deque[str] = field(default_factory=lambda: deque(maxlen=3))
