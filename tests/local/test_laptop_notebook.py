@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sessionization.errors import ConfigurationError
-from sessionization.local.demo_folder import demo_folder
+from sessionization.local.demo_folder import WIDGETS_FILE, demo_folder, notebook_data_folder, write_widget_values
 from sessionization.local.laptop_notebook import LaptopDbutils, LaptopWidgets, run_notebook, set_up
 from sessionization.local.notebook_cells import Cell, find_notebook, read_cells, run_cells
 
@@ -146,3 +146,20 @@ def test_the_demo_folder_is_in_the_project_whatever_folder_a_kernel_starts_in(
         assert demo_folder() == tmp_path / ".notebooks"
     monkeypatch.setenv("SESSIONIZATION_NOTEBOOKS", str(tmp_path / "elsewhere"))
     assert demo_folder() == tmp_path / "elsewhere"
+
+
+def test_the_notebooks_open_the_tables_of_the_demo_until_they_have_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "databricks.yml").touch()
+    monkeypatch.delenv("SESSIONIZATION_NOTEBOOKS", raising=False)
+    monkeypatch.chdir(tmp_path)
+    demo, own = tmp_path / ".demo", tmp_path / ".notebooks"
+    demo.mkdir()
+    assert demo_folder() == own, "the demo has no tables yet"
+    write_widget_values(demo, heartbeat="10s")
+    assert (demo_folder(), notebook_data_folder()) == (demo, own)
+    assert json.loads((demo / WIDGETS_FILE).read_text(encoding="utf-8"))["warehouse"] == str(demo / "warehouse")
+    own.mkdir()
+    write_widget_values(own, heartbeat="5s")
+    assert demo_folder() == own

@@ -138,6 +138,24 @@ def test_at_pace_max_the_evening_ends_now_and_each_file_is_one_interval(tmp_path
         assert (line.at_ms - (NOW_MS - 60_000)) // 10_000 == files.index(line.file)
 
 
+def test_the_past_is_written_at_once_and_the_same_players_go_on_in_real_time(tmp_path: Path) -> None:
+    options = {"live": 200, "session_length": "60s", "past": "10m", "duration": "601s", "file_interval": "250ms"}
+    began_ms = time.time_ns() // 1_000_000
+    play(tmp_path, now_ms=began_ms, pace="real-time", **options)
+    assert 1 <= time.time() - began_ms / 1_000 < 10
+    lines = written(tmp_path)
+    past = [line for line in lines if line.at_ms < began_ms]
+    assert len({line.file for line in past}) == 10, "a file for each minute"
+    live = 0
+    lives: dict[int, int] = {}
+    for line in sorted(lines, key=lambda line: line.at_ms):
+        live += -1 if line.is_end else 1
+        lives[(line.at_ms - began_ms) // 1_000] = live
+    assert (min(lives), max(lives)) == (-600, 0)
+    del lives[-600]  # in the first second they start
+    assert all(live == pytest.approx(200, rel=0.05) for live in lives.values()), "no jump where the past meets now"
+
+
 def test_a_rate_gives_exactly_its_number_of_events_and_most_in_the_middle(tmp_path: Path) -> None:
     summary = play(tmp_path, rate=100, duration="60s")
     lines = written(tmp_path)

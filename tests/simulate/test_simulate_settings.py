@@ -130,6 +130,8 @@ def test_kinds_of_dirt_are_separated_by_commas() -> None:
         ("--output=o --pace 0x", "--pace '0x' is not a pace"),
         ("--output=o --pace -1x", "--pace '-1x' is not a pace"),
         ("--output=o --pace infx", "--pace 'infx' is not a pace"),
+        ("--output=o --past 1h", "--past 1h must be less than the duration, 10m"),
+        ("--output=o --past 5m --pace max", "--past 5m needs --pace real-time: leave out one of them"),
         ("--output=o --rate 0", "--rate '0' is too small: write more than 0"),
         ("--output=o --rate inf", "--rate 'inf' is not a number"),
         ("--output=o --live 0", "--live '0' is too small: write at least 1"),

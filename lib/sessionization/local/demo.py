@@ -20,9 +20,11 @@ from rich.table import Table
 from rich.text import Text
 
 from sessionization.core.events import ChangeKind
+from sessionization.durations import parse_duration_ms
 from sessionization.job.sessionize_job import JobCallbacks, run
 from sessionization.job.summary import Summary, summary_lines
 from sessionization.local.broker import Broker
+from sessionization.local.demo_folder import write_widget_values
 from sessionization.local.demo_view import DemoView
 from sessionization.local_engine.class_archive import archive_classes
 from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS
@@ -33,6 +35,7 @@ from sessionization.spark.tables.views import create_views
 from sessionization.streams import STREAMS
 
 SECONDS = 60
+_HEARTBEAT = "10s"
 _POLL_S = 2.0
 
 _LINE_EVERY_S = 5.0
@@ -95,7 +98,7 @@ def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[s
         **source_settings,
         warehouse=folder / "warehouse",
         checkpoints=folder / "checkpoints",
-        heartbeat=10_000,
+        heartbeat=parse_duration_ms(_HEARTBEAT),
         run_for=SECONDS * 1_000,
     )
 
@@ -123,6 +126,8 @@ def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[s
         simulation.terminate()
         simulation.wait()
     _show(console, settings, summary, answers)
+    if settings.input is not None:
+        write_widget_values(folder, heartbeat=_HEARTBEAT)
     return view
 
 

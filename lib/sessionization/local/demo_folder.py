@@ -1,19 +1,38 @@
-"""The folder with the demo tables and widget values for notebooks on a laptop."""
+"""The folder with tables for notebooks on a laptop, and the values of their widgets."""
 
+import json
 import os
 from pathlib import Path
 
+from sessionization.files import write_atomically
+
 WIDGETS_FILE = "widgets.json"
 INPUT = "input"
-_FOLDER = ".notebooks"
 _PROJECT_ROOT_FILE = "databricks.yml"
 
 
-def demo_folder() -> Path:
-    """Find the folder of the notebooks' demo tables and MLflow store.
+def notebook_data_folder() -> Path:
+    """The folder of `make notebook-data`: `SESSIONIZATION_NOTEBOOKS` if set, or `.notebooks` in the project.
 
-    That is `SESSIONIZATION_NOTEBOOKS` if set, or `.notebooks` in the project (outside it: in the current folder).
+    Outside the project it is in the current folder.
     """
+    return Path(os.environ.get("SESSIONIZATION_NOTEBOOKS", _root() / ".notebooks")).absolute()
+
+
+def demo_folder() -> Path:
+    """The folder whose tables the notebooks open: `make notebook-data`'s, or if only `make demo` ran, `.demo`."""
+    folder = notebook_data_folder()
+    demo = _root() / ".demo"
+    return demo if (demo / WIDGETS_FILE).is_file() and not (folder / WIDGETS_FILE).is_file() else folder
+
+
+def _root() -> Path:
     here = Path.cwd()
-    root = next((folder for folder in (here, *here.parents) if (folder / _PROJECT_ROOT_FILE).is_file()), here)
-    return Path(os.environ.get("SESSIONIZATION_NOTEBOOKS", root / _FOLDER)).absolute()
+    return next((folder for folder in (here, *here.parents) if (folder / _PROJECT_ROOT_FILE).is_file()), here)
+
+
+def write_widget_values(folder: Path, *, heartbeat: str) -> None:
+    """Write the values of the notebooks' widgets, by widget name, for the tables in a folder."""
+    values = {name: str(folder.absolute() / name) for name in (INPUT, "warehouse", "checkpoints")}
+    values |= {"heartbeat": heartbeat, "run-for": "1m"}
+    write_atomically(folder / WIDGETS_FILE, json.dumps(values, indent=2))

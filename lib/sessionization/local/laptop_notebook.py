@@ -137,7 +137,7 @@ def set_up(*, players: bool = False) -> None:
     _teach_magics(shell, spark)
     if not (folder / WIDGETS_FILE).is_file():
         print(  # noqa: T201 - a notebook's output
-            "There are no demo tables yet: `make notebook-data` makes them; or set the widgets' values yourself."
+            "There are no tables yet: `make demo` or `make notebook-data` makes some. Or set the widgets' values."
         )
     elif players and given.get("input") == str(folder / INPUT):  # never play into another input
         from sessionization.local.notebook_data import play_evening

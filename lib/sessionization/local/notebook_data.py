@@ -1,9 +1,9 @@
 """Demo tables for notebooks on a laptop: the real job, run twice on a simulated evening; later players."""
 
-import json
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -12,7 +12,7 @@ from sessionization.command_line.parser import run as run_main
 from sessionization.command_line.parser import say_on_stderr
 from sessionization.core.events import Platform
 from sessionization.files import write_atomically
-from sessionization.local.demo_folder import INPUT, WIDGETS_FILE, demo_folder
+from sessionization.local.demo_folder import INPUT, WIDGETS_FILE, notebook_data_folder, write_widget_values
 from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS
 from sessionization.ml.run_names import EXPERIMENT
 from sessionization.notebook.handmade_messages import Message
@@ -32,7 +32,7 @@ _say = say_on_stderr(_PROG)
 
 
 def load_demo_tables(folder: Path, *, live: int = 150, run_for_ms: int = 30_000) -> None:
-    """Play an hour of an evening that ends now, and run the job on it twice; does nothing if `folder` is complete.
+    """Play an evening that began an hour ago, and run the job on it twice; does nothing if `folder` is complete.
 
     Each run lasts `run_for_ms` after its first micro-batch. Writes `input`, `warehouse`, `checkpoints`, `mlflow.db`
     and the values of the notebooks' widgets into `folder`. An interrupted load continues at the next call.
@@ -43,8 +43,8 @@ def load_demo_tables(folder: Path, *, live: int = 150, run_for_ms: int = 30_000)
     from sessionization.spark.engine.session import job_session
 
     folder.mkdir(parents=True, exist_ok=True)
-    simulate(_evening_settings(folder / INPUT, live), report=_say)
-    with job_session(folder / "engine.log") as spark:  # one session for both runs
+    # One session for both runs, and the same players during both.
+    with job_session(folder / "engine.log") as spark, _players(_evening_settings(folder / INPUT, live)):
         for number, differing_settings in enumerate(RUNS):
             settings = SessionizeSettings.model_validate(
                 {
@@ -57,10 +57,9 @@ def load_demo_tables(folder: Path, *, live: int = 150, run_for_ms: int = 30_000)
             )
             if number:
                 _write_late_ends(spark, folder)
-                play_evening(folder / INPUT, seconds=2 * run_for_ms // 1_000)
             stop = threading.Event()
             run(settings, stop, JobCallbacks(_say, (_stop_after(run_for_ms, stop),)))
-    write_atomically(folder / WIDGETS_FILE, json.dumps(_widgets(folder), indent=2))
+    write_widget_values(folder, heartbeat="5s")
 
 
 def _write_late_ends(spark: SparkSession, folder: Path) -> None:
@@ -90,13 +89,29 @@ def _stop_after(run_for_ms: int, stop: threading.Event) -> Callable[[BatchProgre
     return start_timer
 
 
-def play_evening(output: Path, *, seconds: int = 180) -> None:
+def play_evening(output: Path) -> None:
     """Let simulated devices play into `output` in the background, as the job `simulate` does in a workspace."""
-    settings = SimulateSettings.model_validate(
-        {"output": output, "live": 80, "session_length": "60s", "duration": f"{seconds}s", "dirt": 0.1, "seed": 2}
-    )
-    player = threading.Thread(target=simulate, args=(settings,), kwargs={"report": lambda _: None}, daemon=True)
-    player.start()
+    settings = {"output": output, "live": 80, "session_length": "60s", "duration": "180s", "dirt": 0.1, "seed": 2}
+    _start_players(SimulateSettings.model_validate(settings), threading.Event())
+
+
+def _start_players(settings: SimulateSettings, stop: threading.Event) -> threading.Thread:
+    options = {"stop": stop, "report": lambda _: None}
+    players = threading.Thread(target=simulate, args=(settings,), kwargs=options, daemon=True)
+    players.start()
+    return players
+
+
+@contextmanager
+def _players(settings: SimulateSettings) -> Iterator[None]:
+    """Let simulated devices play during the body."""
+    stop = threading.Event()
+    players = _start_players(settings, stop)
+    try:
+        yield
+    finally:
+        stop.set()
+        players.join()
 
 
 def _evening_settings(output: Path, live: int) -> SimulateSettings:
@@ -105,27 +120,15 @@ def _evening_settings(output: Path, live: int) -> SimulateSettings:
             "output": output,
             "live": live,
             "session_length": "12m",
-            "duration": "1h",
-            "pace": "max",
-            "file_interval": "60s",
+            "past": "1h",
+            "duration": "2h",
             "dirt": 0.08,
         }
     )
 
 
-def _widgets(folder: Path) -> dict[str, str]:
-    """Build the values of the notebooks' widgets on this machine, by widget name."""
-    return {
-        "input": str(folder / INPUT),
-        "warehouse": str(folder / "warehouse"),
-        "checkpoints": str(folder / "checkpoints"),
-        "heartbeat": "5s",
-        "run-for": "1m",
-    }
-
-
 def _main() -> int:
-    folder = demo_folder()
+    folder = notebook_data_folder()
     os.environ.setdefault("JAVA_TOOL_OPTIONS", SHORT_LIVED_JVM_OPTIONS)
     os.environ.setdefault("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
     load_demo_tables(folder)

@@ -20,6 +20,7 @@ from sessionization.simulate.simulate_settings import SimulateSettings
 from sessionization.simulate.sink import Sink, open_sink
 
 _SECONDS_PER_REPORT = 5
+_PAST_INTERVAL_MS = 60_000
 _SOON_INTERVALS = 8
 _LEAST_REPORTED_S = 1
 _NEVER_MS = 2**62
@@ -69,7 +70,10 @@ class _Run:
         self._sink = sink
         self._report = report
         # At a pace above real-time the evening starts in the past, so that it ends now.
-        self._start_ms = now_ms - max(plan.duration_ms - round(plan.duration_ms / settings.pace), 0)
+        past_ms = settings.past or max(plan.duration_ms - round(plan.duration_ms / settings.pace), 0)
+        self._start_ms = now_ms - past_ms
+        # Only with --past a part of the evening is due before the run begins.
+        self._paced_from_ms = now_ms if settings.past else self._start_ms
         self._ends_ms = self._start_ms + plan.duration_ms
         self._interval_ms = self._simulated_ms(settings.file_interval)
         # Separate generators, so that the dirt settings do not change the evening.
@@ -127,6 +131,8 @@ class _Run:
         return int(self._written_by_code.sum())
 
     def _next_instant(self, at_ms: int) -> int:
+        if at_ms < self._paced_from_ms:
+            return min(at_ms + _PAST_INTERVAL_MS, self._paced_from_ms)
         next_ms = at_ms + self._interval_ms
         return next_ms if at_ms >= self._ends_ms else min(next_ms, self._ends_ms)
 
@@ -142,8 +148,12 @@ class _Run:
         return arriving
 
     def _wait_for(self, at_ms: int, stop: threading.Event) -> None:
-        """Wait for a simulated instant, counted from the start on the wall clock, so that delays do not add up."""
-        self._due_s = self._began_s + (at_ms - self._start_ms) / 1_000 / self._settings.pace
+        """Wait for a simulated instant, counted from the start on the wall clock, so that delays do not add up.
+
+        The past is due at once.
+        """
+        elapsed_ms = max(at_ms - self._paced_from_ms, 0)
+        self._due_s = self._began_s + elapsed_ms / 1_000 / self._settings.pace
         stop.wait(max(self._due_s - time.monotonic(), 0))
 
     def _seconds(self) -> float:

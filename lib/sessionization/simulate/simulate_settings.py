@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from sessionization.durations import Duration
+from sessionization.durations import Duration, format_duration
 from sessionization.settings.kafka_options import SCOPE_PREFIX, parse_kafka_options
 from sessionization.simulate.dirt_kinds import DirtKind
 from sessionization.simulate.load_plan import MOST_DEVICES, LoadPlan, plan_load
@@ -82,6 +82,12 @@ class SimulateSettings(BaseModel):
         "evening lies in the past and ends now, so that no event is in the future (the job quarantines what is older "
         "than its bound on the age of events)",
     )
+    past: Duration | None = Field(
+        None,
+        ge=1_000,
+        description="with pace real-time: how much of the duration lies in the past; it is written at once, in files "
+        "of a minute, and the same players go on in real time",
+    )
     session_length: Duration | None = Field(
         None,
         ge=1_000,
@@ -154,7 +160,13 @@ class SimulateSettings(BaseModel):
 
     @model_validator(mode="after")
     def _load_is_possible(self) -> Self:
-        self.plan()
+        duration_ms = self.plan().duration_ms
+        if self.past is not None and self.pace != REAL_TIME:
+            msg = f"--past {format_duration(self.past)} needs --pace real-time: leave out one of them"
+            raise ValueError(msg)
+        if self.past is not None and self.past >= duration_ms:
+            msg = f"--past {format_duration(self.past)} must be less than the duration, {format_duration(duration_ms)}"
+            raise ValueError(msg)
         return self
 
     def plan(self) -> LoadPlan:
