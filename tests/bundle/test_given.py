@@ -34,9 +34,30 @@ def test_the_defaults_have_no_mistake(target: str) -> None:
 
 KAFKA = {"sessionize_source": "kafka", "sessionize_input": "", "sessionize_bootstrap_servers": "b-1.example:9096"}
 REAL_TIME = {"sessionize_mode": "real-time", "sessionize_sink": "kafka", "sessionize_trigger": "1m"}
+ON_THE_CLUSTER = {"real_time_enabled": "true", "arrow_batch_rows": "1"}
 
 
-@pytest.mark.parametrize("more", [{}, REAL_TIME | {"real_time_enabled": "true", "arrow_batch_rows": "1"}])
+def nodes(**by_cloud: Any) -> dict[str, Any]:
+    """The variable `node_attributes`, null for each cloud that is not given."""
+    return {"node_attributes": {"aws": None, "azure": None, "gcp": None} | by_cloud}
+
+
+ON_AWS = {"node_type": "m6gd.xlarge"}
+AWS_ON_DEMAND = nodes(aws={"availability": "ON_DEMAND"})
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        ON_AWS,
+        REAL_TIME | ON_THE_CLUSTER | ON_AWS | AWS_ON_DEMAND,
+        REAL_TIME | ON_THE_CLUSTER | ON_AWS | {"cluster_policy": "on-demand"},
+        REAL_TIME | ON_THE_CLUSTER | {"node_type": "", "instance_pool": "on-demand"},
+        REAL_TIME | ON_THE_CLUSTER | {"node_type": "Standard_D4ads_v5"},
+        REAL_TIME | ON_THE_CLUSTER | {"node_type": "n2-highmem-4"} | nodes(gcp={"availability": "ON_DEMAND_GCP"}),
+    ],
+)
 def test_the_documented_kafka_and_real_time_values_have_no_mistake(more: dict[str, str]) -> None:
     assert given_mistakes(given(**KAFKA | more)) == []
 
@@ -57,6 +78,18 @@ def test_the_documented_kafka_and_real_time_values_have_no_mistake(more: dict[st
         (
             {"real_time_enabled": "true"},
             "realTimeMode.enabled is 'true', but with mode micro-batch real_time_enabled must be",
+        ),
+        (
+            KAFKA | REAL_TIME | ON_THE_CLUSTER | ON_AWS,
+            "cluster stream: with mode real-time its workers must be on-demand",
+        ),
+        (
+            KAFKA | REAL_TIME | ON_THE_CLUSTER | ON_AWS | nodes(aws={"availability": "SPOT_WITH_FALLBACK"}),
+            "must be on-demand, not SPOT_WITH_FALLBACK: set node_attributes",
+        ),
+        (
+            KAFKA | REAL_TIME | ON_THE_CLUSTER | nodes(azure={"availability": "SPOT_AZURE"}),
+            "must be on-demand, not SPOT_AZURE: set node_attributes",
         ),
         ({"sessionize_kafka_option": SECRET_IN_PLAIN}, "sessionize: the parameters are refused"),
         ({"maintain_days": "many"}, "maintain: the parameters are refused: --days 'many'"),

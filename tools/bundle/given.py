@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tools.bundle.job_options import JOBS
-from tools.bundle.jobs import entry_point_mistakes, quartz_mistake, real_time_mistakes
+from tools.bundle.jobs import availability_mistakes, entry_point_mistakes, quartz_mistake, real_time_mistakes
 from tools.bundle.options import value_mistakes
 from tools.bundle.resolve import Resolved
 from tools.bundle.targets import FOR_PLAYERS, for_players_mistakes
@@ -31,7 +31,8 @@ def _mistakes(target: Resolved) -> Iterator[tuple[str, str]]:
     for key, alert in target.resources.get("alerts", {}).items():
         yield from _schedule_mistakes(key, alert.get("schedule"), "quartz_cron_schedule", ALERT_S)
     stream = jobs.get("sessionize", {})
-    yield from (("sessionize", mistake) for mistake in (*entry_point_mistakes(stream), *real_time_mistakes(stream)))
+    checks = (entry_point_mistakes, real_time_mistakes, availability_mistakes)
+    yield from (("sessionize", mistake) for check in checks for mistake in check(stream))
     folder, retention = _default_value(stream, "input"), _default_value(jobs.get("maintain", {}), "input-retention")
     own_folder = f"/Volumes/{_default_value(stream, 'catalog')}/{_default_value(stream, 'schema')}/"
     if folder and retention and not folder.startswith((_OWN_LANDING_VOLUME, own_folder)):

@@ -1,5 +1,6 @@
 """Checks of the jobs: one run at a time, a cluster of its own, a valid schedule."""
 
+import re
 import zoneinfo
 from collections.abc import Iterator
 from functools import cache
@@ -28,6 +29,9 @@ _JOBS_WITH_A_SESSION = {
 """Jobs that use the cluster's Spark session, and check its settings."""
 _MEMORY_IS_BOUNDED = "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage"
 _MEMORY_BOUND_MB = "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB"
+_CLOUDS = ("aws", "azure", "gcp")
+_AWS_NODE_TYPE = re.compile(r"[a-z0-9-]+\.[a-z0-9-]+")
+"""As m6gd.xlarge; Azure's are like Standard_D4ads_v5, Google's like n2-highmem-4."""
 _QUARTZ_DAY_FIELDS = slice(3, 6, 2)
 _DAY_OF_WEEK = 5
 _time_zones = cache(zoneinfo.available_timezones)  # reads a folder of hundreds of files
@@ -151,6 +155,31 @@ def real_time_mistakes(job: dict[str, Any]) -> Iterator[str]:
         given = cluster.get("new_cluster", {}).get("spark_conf", {}).get(SWITCH)
         if given != required:
             yield f"spark_conf {SWITCH} is {given!r}, but with mode {mode} real_time_enabled must be {required!r}"
+
+
+def availability_mistakes(job: dict[str, Any]) -> Iterator[str]:
+    """Check that the workers of a stream in mode real-time are on-demand, as Databricks requires.
+
+    Without attributes AWS uses spot workers; Azure and Google Cloud do not. A policy or a pool may decide instead.
+    """
+    if not _is_real_time(job):
+        return
+    for cluster in job.get("job_clusters", []):
+        nodes = cluster.get("new_cluster", {})
+        given = [str((nodes.get(f"{cloud}_attributes") or {}).get("availability", "")) for cloud in _CLOUDS]
+        found = next(filter(None, given), "")
+        is_aws = _AWS_NODE_TYPE.fullmatch(str(nodes.get("node_type_id") or "")) is not None
+        is_decided_elsewhere = bool(nodes.get("policy_id") or nodes.get("instance_pool_id"))
+        if "SPOT" in found or "PREEMPTIBLE" in found or (is_aws and not found and not is_decided_elsewhere):
+            not_found = f", not {found}" if found else " (on AWS the default is spot)"
+            yield (
+                f"cluster {cluster.get('job_cluster_key')}: with mode real-time its workers must be on-demand"
+                f"{not_found}: set node_attributes, a cluster_policy or an instance_pool"
+            )
+
+
+def _is_real_time(job: dict[str, Any]) -> bool:
+    return any(p.get("name") == "mode" and p.get("default") == "real-time" for p in job.get("parameters", []))
 
 
 def _inputs_in_checkpoints(job: dict[str, Any], target: Resolved) -> Iterator[tuple[str, str]]:
