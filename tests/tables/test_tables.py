@@ -3,11 +3,15 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionization.errors import CheckpointError
+from sessionization.errors import CheckpointError, ConfigurationError
+from sessionization.notebook.notebook_tables import use_tables
+from sessionization.settings.table_location_settings import TableLocationSettings
 from sessionization.spark.tables import views
 from sessionization.spark.tables.creation import create_table, create_tables
 from sessionization.spark.tables.location import TableLocation
@@ -29,6 +33,16 @@ def location(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> T
 def test_tables_of_another_checkpoint_are_refused(spark: SparkSession, location: TableLocation) -> None:
     with pytest.raises(CheckpointError, match="written by another checkpoint"):
         create_tables(spark, location, owner="theirs", may_create=True)
+
+
+def test_a_session_without_a_jvm_finds_the_tables(spark: SparkSession, location: TableLocation, tmp_path: Path) -> None:
+    """Such a session is Spark Connect's, as on serverless compute."""
+    connected: Any = SimpleNamespace(sql=spark.sql, catalog=spark.catalog)
+    assert location.missing(connected, TABLES) == []
+    use_tables(connected, TableLocationSettings(warehouse=location.warehouse))
+    assert spark.table("sessions").count() == 0
+    with pytest.raises(ConfigurationError, match="does not hold session_changes, sessions"):
+        use_tables(connected, TableLocationSettings(warehouse=tmp_path))
 
 
 def test_of_two_starts_one_creates_every_table_and_the_other_none(spark: SparkSession, tmp_path: Path) -> None:

@@ -38,5 +38,5 @@ def use_tables(spark: SparkSession, settings: TableLocationSettings) -> None:
     if location.warehouse is not None:
         create_views(spark, location)
         return
-    spark.sql(f"USE CATALOG `{location.catalog}`")
-    spark.sql(f"USE SCHEMA `{location.schema}`")
+    spark.catalog.setCurrentCatalog(str(location.catalog))
+    spark.catalog.setCurrentDatabase(str(location.schema))

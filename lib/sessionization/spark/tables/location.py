@@ -8,6 +8,7 @@ from datetime import date
 from typing import Protocol, Self
 
 from delta.tables import DeltaTable
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamReader
@@ -73,9 +74,15 @@ class TableLocation:
         return ".".join(_quoted(part) for part in (self.catalog or "", self.schema or "", name))
 
     def exists(self, spark: SparkSession, table: Table) -> bool:
-        if self.warehouse is not None:
+        if self.warehouse is None:
+            return spark.catalog.tableExists(self.sql_name(table.name))
+        if getattr(spark, "_jvm", None) is not None:
             return DeltaTable.isDeltaTable(spark, self._folder(table.name))
-        return spark.catalog.tableExists(self.sql_name(table.name))
+        try:  # Spark Connect has no JVM, and Delta's own call needs a plugin of the server
+            self.properties(spark, table)
+        except AnalysisException:
+            return False
+        return True
 
     def missing(self, spark: SparkSession, tables: Iterable[Table]) -> list[str]:
         """The names of the tables that do not exist."""
