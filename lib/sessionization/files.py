@@ -1,11 +1,13 @@
-"""Files that are written completely or not at all, folders on a dead mount, and folders on a local disk."""
+"""Files that are written completely or not at all; folders that cannot be used, or are on a local disk."""
 
 import errno
 import os
 import re
 import shutil
+import tempfile
 from contextlib import suppress
 from pathlib import Path
+from uuid import uuid4
 
 from sessionization.hadoop_path import STORAGE_ERROR, AnyPath, HadoopPath
 
@@ -67,6 +69,26 @@ def remove_tree(folder: AnyPath) -> None:
             folder.remove_tree()
     else:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def refuse_unreadable(folder: AnyPath) -> None:
+    """Raises `OSError` where the folder cannot be listed."""
+    if isinstance(folder, HadoopPath):
+        folder.iterdir()
+    else:
+        with os.scandir(folder):
+            pass
+
+
+def refuse_unwritable(folder: AnyPath) -> None:
+    """Write a file into the folder and delete it; raises `OSError` where that fails."""
+    if isinstance(folder, HadoopPath):
+        file = folder / f"_{uuid4().hex}"  # Delta ignores it
+        file.write_atomically("")
+        file.unlink()
+    else:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
 
 
 def is_dead_mount(error: OSError) -> bool:

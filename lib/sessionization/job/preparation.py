@@ -1,20 +1,17 @@
 """The preparation before the first query: checks and opens folders, topics, tables and the checkpoint."""
 
 import contextlib
-import os
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from uuid import uuid4
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from sessionization.errors import ConfigurationError, StoppedError
-from sessionization.files import is_reachable_folder
-from sessionization.hadoop_path import AnyPath, HadoopPath
+from sessionization.files import is_reachable_folder, refuse_unreadable, refuse_unwritable
+from sessionization.hadoop_path import AnyPath
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import Checkpoint, open_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
@@ -36,40 +33,26 @@ from sessionization.streams import STREAMS
 def check_folders(settings: SessionizeSettings) -> None:
     """Raises `ConfigurationError` where `--input` cannot be read or `--warehouse` cannot be written."""
     if settings.input is not None:
-        try:
-            refuse_unreadable(settings.input)
-        except OSError as error:
-            msg = (
-                f"--input {settings.input} cannot be read ({error.strerror}): "
-                "create it, or name the folder that holds pc_sessions and console_sessions"
-            )
-            raise ConfigurationError(msg) from error
+        refuse_unreadable_input(settings.input)
     if settings.warehouse is not None:
         try:
             settings.warehouse.mkdir(parents=True, exist_ok=True)
-            _write_and_delete(settings.warehouse)
+            refuse_unwritable(settings.warehouse)
         except OSError as error:
             msg = f"--warehouse {settings.warehouse} cannot be written ({error.strerror}): give a writable folder"
             raise ConfigurationError(msg) from error
 
 
-def refuse_unreadable(folder: AnyPath) -> None:
-    """Raises `OSError` where the folder cannot be listed."""
-    if isinstance(folder, HadoopPath):
-        folder.iterdir()
-    else:
-        with os.scandir(folder):
-            pass
-
-
-def _write_and_delete(folder: AnyPath) -> None:
-    if isinstance(folder, HadoopPath):
-        file = folder / f"_{uuid4().hex}"  # Delta ignores it
-        file.write_atomically("")
-        file.unlink()
-    else:
-        with tempfile.TemporaryFile(dir=folder):
-            pass
+def refuse_unreadable_input(folder: AnyPath) -> None:
+    """Raises `ConfigurationError` where the folder of `--input` cannot be listed."""
+    try:
+        refuse_unreadable(folder)
+    except OSError as error:
+        msg = (
+            f"--input {folder} cannot be read ({error.strerror}): "
+            "create it, or name the folder that holds pc_sessions and console_sessions"
+        )
+        raise ConfigurationError(msg) from error
 
 
 def open_job_checkpoint(settings: SessionizeSettings, location: TableLocation) -> Checkpoint:
