@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 from urllib.parse import unquote, urlsplit
 
 from sessionization.errors import ConfigurationError
@@ -33,6 +33,12 @@ _ERRNO_BY_CLASS = {
     "PathIsNotDirectoryException": errno.ENOTDIR,
     "PathIsNotEmptyDirectoryException": errno.ENOTEMPTY,
 }
+
+
+class Uri(str):
+    """The `filename` of an `OSError` of a `HadoopPath`."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -82,12 +88,12 @@ class HadoopPath:
         return status is not None and bool(status.isFile())
 
     def stat(self) -> SimpleNamespace:
-        """`st_size` in bytes, and the modification time as `st_mtime` in seconds and `st_mtime_ns`."""
+        """`st_size` in bytes, and the modification time as `st_mtime_ns`."""
         with self._open_storage() as (storage, path):
             status = storage.getFileStatus(path)
             modified_ms = int(status.getModificationTime())
             size = int(status.getLen())
-        return SimpleNamespace(st_size=size, st_mtime=modified_ms / 1_000, st_mtime_ns=modified_ms * 1_000_000)
+        return SimpleNamespace(st_size=size, st_mtime_ns=modified_ms * 1_000_000)
 
     def iterdir(self) -> Iterator["HadoopPath"]:
         with self._open_storage() as (storage, path):
@@ -104,11 +110,9 @@ class HadoopPath:
                 else:
                     yield entry
 
-    def mkdir(self, *, parents: bool = False, exist_ok: bool = False) -> None:
-        """Create the folder; the storage creates its parents, whatever `parents` is."""
-        del parents
-        if not exist_ok and self.exists():
-            raise FileExistsError(errno.EEXIST, "it exists already", self.uri)
+    def mkdir(self, *, exist_ok: Literal[True], parents: bool = True) -> None:
+        """Create the folder, unless it exists; the storage creates its parents, whatever `parents` is."""
+        del parents, exist_ok
         with self._open_storage() as (storage, path):
             storage.mkdirs(path)
 
@@ -149,7 +153,7 @@ class HadoopPath:
         with self._open_storage() as (storage, path):
             is_deleted = storage.delete(path, False)
         if not is_deleted and not missing_ok:
-            raise FileNotFoundError(errno.ENOENT, "there is no such file", self.uri)
+            raise FileNotFoundError(errno.ENOENT, "there is no such file", Uri(self.uri))
 
     def rmdir(self) -> None:
         """Delete the folder; raises `OSError` where it holds something."""
@@ -257,4 +261,4 @@ def _os_error(java_error: Any, uri: str) -> OSError:
     """The `OSError` for a Java exception, with the first line of its message."""
     kind = str(java_error.getClass().getSimpleName())
     message = (str(java_error.getMessage() or "").splitlines() or [""])[0]
-    return OSError(_ERRNO_BY_CLASS.get(kind, STORAGE_ERROR), message or kind, uri)
+    return OSError(_ERRNO_BY_CLASS.get(kind, STORAGE_ERROR), message or kind, Uri(uri))

@@ -10,6 +10,7 @@ import pytest
 
 from sessionization.command_line.parser import parse_settings, read_settings, run
 from sessionization.errors import ConfigurationError
+from sessionization.hadoop_path import Uri
 from sessionization.job.preparation import watch_stream_folders
 from sessionization.ops.maintenance_settings import InspectSettings
 from sessionization.settings.sessionize_settings import SessionizeSettings
@@ -71,9 +72,21 @@ def test_a_mount_that_dies_while_a_job_runs_is_one_line(capsys: pytest.CaptureFi
     assert line.startswith(f"maintain: /mnt/tables/x cannot be reached ({os.strerror(number)})")
 
 
-def test_another_failure_is_raised_with_its_traceback() -> None:
+def test_a_storage_that_fails_while_a_job_runs_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     def fail() -> NoReturn:
-        raise OSError(errno.ENOTDIR, "x", "y")
+        raise OSError(errno.EACCES, "Permission denied: user=games", Uri("hdfs://host/tables/x"))
+
+    with pytest.raises(SystemExit) as exited:
+        run(fail, "maintain")
+    [line] = capsys.readouterr().err.splitlines()
+    assert exited.value.code == 1
+    assert line.startswith("maintain: hdfs://host/tables/x cannot be used (Permission denied: user=games): see to the")
+
+
+@pytest.mark.parametrize("place", ["y", "https://example.org/y"])
+def test_another_failure_is_raised_with_its_traceback(place: str) -> None:
+    def fail() -> NoReturn:
+        raise OSError(errno.ENOTDIR, "x", place)
 
     with pytest.raises(NotADirectoryError):
         run(fail, "maintain")

@@ -23,6 +23,7 @@ from sessionization.databricks import on_databricks
 from sessionization.durations import format_duration
 from sessionization.errors import ConfigurationError, SessionizationError
 from sessionization.files import describe_dead_mount, is_dead_mount
+from sessionization.hadoop_path import Uri
 from sessionization.say import Say
 
 M = TypeVar("M", bound=BaseModel)
@@ -120,7 +121,7 @@ def run(main: Callable[[], int], prog: str) -> None:
         place = str(error.filename or "a file")
         if is_dead_mount(error):
             cause = describe_dead_mount(place, error)
-        elif "://" in place:
+        elif isinstance(error.filename, Uri):
             cause = f"{place} cannot be used ({error.strerror}): see to the storage, and to this user's rights there"
         else:
             raise
