@@ -16,6 +16,7 @@ from typing import IO
 from sessionization.errors import CheckpointError, ConfigurationError, StoppedError
 from sessionization.files import is_on_local_disk
 from sessionization.hadoop_path import AnyPath
+from sessionization.processes import is_alive, pid_scope
 from sessionization.say import Say
 
 _VOLUMES = Path("/Volumes")
@@ -130,26 +131,6 @@ def _describe_owner(file: IO[str]) -> str:
     except (ValueError, LookupError, TypeError):  # the owner is just writing it
         return "another job"
     return process
-
-
-def pid_scope() -> str | None:
-    """Identify the scope of this process's id: the machine's boot and the container in it; None if unknown."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
-        return f"{boot} {Path('/proc/self/ns/pid').stat().st_ino}"
-    except OSError:
-        return None
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process of this machine, or of this container, runs; true also where its id has gone to another."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
 
 
 def _now() -> str:
