@@ -2,30 +2,36 @@
 
 import errno
 import os
+import threading
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from sessionization.errors import ConfigurationError
+from sessionization.errors import CheckpointError, ConfigurationError
+from sessionization.job.preparation import open_job_checkpoint
 from sessionization.ops import preflight as module
+from sessionization.ops import storage_checks, trial_query
+from sessionization.ops.check_list import Limit
 from sessionization.ops.preflight import preflight
+from sessionization.ops.table_checks import NAME, check_checkpoint
 from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.checkpoint.folder import Checkpoint
 from sessionization.spark.tables.location import TableLocation
+from tests.tables.warehouse import empty_tables
 
 pytestmark = pytest.mark.spark
 
-CHECKS = ["storage", "lock", "input", "engine", "tables", "stream", "MLflow"]
+CHECKS = ["storage", "lock", "input", "engine", "tables", "checkpoint", "stream", "MLflow"]
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder in which a job would find its input, and in which its checkpoint already is."""
+    """A folder in which a job would find its input, and an empty folder for its checkpoint."""
     (tmp_path / "input" / "pc_sessions").mkdir(parents=True)
     (tmp_path / "input" / "pc_sessions" / "1.json").touch()
     (tmp_path / "checkpoints").mkdir()
-    (tmp_path / "checkpoints" / "layout.json").write_text("{}", encoding="utf-8")
     return tmp_path
 
 
@@ -33,6 +39,11 @@ def settings(folder: Path, **given: Any) -> SessionizeSettings:
     source = {} if "bootstrap_servers" in given else {"input": folder / "input"}
     places = {"warehouse": folder / "warehouse", "checkpoints": folder / "checkpoints"}
     return SessionizeSettings(**{**source, **places, "mlflow": "off", **given})
+
+
+def checkpoint_of(settings: SessionizeSettings) -> Checkpoint:
+    """The checkpoint of these settings, which is created."""
+    return open_job_checkpoint(settings, TableLocation.of(settings))
 
 
 def run(settings: SessionizeSettings) -> dict[str, tuple[bool, str]]:
@@ -63,7 +74,7 @@ def failures(found: dict[str, tuple[bool, str]]) -> dict[str, str]:
 @pytest.fixture
 def without_stream(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Leaves out the trial query, which takes longest."""
-    monkeypatch.setattr(module, "_check_stream", lambda *_: "not tried")
+    monkeypatch.setattr(module, "check_trial_query", lambda *_: "not tried")
 
 
 def not_implemented(*_: object) -> NoReturn:
@@ -71,6 +82,7 @@ def not_implemented(*_: object) -> NoReturn:
 
 
 def test_all_is_well_and_nothing_is_left_behind(spark: SparkSession, folder: Path) -> None:
+    checkpoint_of(settings(folder))
     found = run(settings(folder))
     assert list(found) == CHECKS
     assert failures(found) == {}
@@ -82,11 +94,11 @@ def test_all_is_well_and_nothing_is_left_behind(spark: SparkSession, folder: Pat
 
 @pytest.mark.usefixtures("without_stream")
 def test_a_second_preflight_cleans_up_after_one_that_was_killed(folder: Path) -> None:
-    (folder / "checkpoints" / module._FOLDER / "sessionize").mkdir(parents=True)
-    (folder / "warehouse" / module._FOLDER / "_delta_log").mkdir(parents=True)
+    (folder / "checkpoints" / NAME / "sessionize").mkdir(parents=True)
+    (folder / "warehouse" / NAME / "_delta_log").mkdir(parents=True)
     assert failures(run(settings(folder))) == {}
-    assert not (folder / "checkpoints" / module._FOLDER).exists()
-    assert not (folder / "warehouse" / module._FOLDER).exists()
+    assert not (folder / "checkpoints" / NAME).exists()
+    assert not (folder / "warehouse" / NAME).exists()
 
 
 def test_checkpoints_that_cannot_be_written_are_named(spark: SparkSession, folder: Path) -> None:
@@ -99,7 +111,8 @@ def test_checkpoints_that_cannot_be_written_are_named(spark: SparkSession, folde
 @pytest.mark.usefixtures("without_stream")
 def test_an_input_that_does_not_exist_is_named(folder: Path) -> None:
     found = failures(run(settings(folder, input=folder / "nowhere")))
-    assert found == {"input": f"{folder}/nowhere cannot be used (No such file or directory): give a place that exists"}
+    assert found["input"].startswith(f"--input {folder}/nowhere cannot be read (No such file or directory): create it")
+    assert list(found) == ["input"]
 
 
 @pytest.mark.usefixtures("without_stream")
@@ -134,8 +147,8 @@ def test_a_timer_that_never_fires_is_a_failure(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "_HEARTBEAT_MS", 3_600_000)
-    monkeypatch.setattr(module, "_STREAM_S", 5)
+    monkeypatch.setattr(trial_query, "_HEARTBEAT_MS", 3_600_000)
+    monkeypatch.setattr(trial_query, "_BEATS_WITHIN_S", 5)
     found = failures(run(settings(folder)))
     assert found == {
         "stream": "the trial query failed (no heartbeat within 5 s): fix the cause; without a heartbeat free some cores"
@@ -144,18 +157,20 @@ def test_a_timer_that_never_fires_is_a_failure(
 
 def test_storage_without_locks_is_no_failure_and_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fcntl.flock", not_implemented)
-    assert module._check_lock(folder / "checkpoints").startswith("this storage has no locks: ")
+    assert storage_checks.check_lock(folder / "checkpoints").startswith("this storage has no locks: ")
 
 
 def test_storage_that_cannot_rename_is_no_failure_and_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "replace", not_implemented)
-    assert module._check_storage(folder / "checkpoints" / "preflight").endswith("cannot rename, so files are copied")
+    assert storage_checks.check_storage(folder / "checkpoints" / "preflight").endswith(
+        "cannot rename, so files are copied"
+    )
 
 
 def test_storage_that_reads_what_was_there_before_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Path, "read_text", lambda *_args, **_options: "1" + "x" * module._BYTES)
+    monkeypatch.setattr(Path, "read_text", lambda *_args, **_options: "1" + "x" * storage_checks._BYTES)
     with pytest.raises(ConfigurationError, match="does not hold what was just written"):
-        module._check_storage(folder / "checkpoints" / "preflight")
+        storage_checks.check_storage(folder / "checkpoints" / "preflight")
 
 
 @pytest.mark.parametrize(
@@ -172,17 +187,63 @@ def test_mlflow_must_be_installed_only_where_an_experiment_is_named(
             module._check_mlflow(experiment)
 
 
-def test_a_store_of_mlflow_that_does_not_answer_is_a_warning_and_the_other_checks_run() -> None:
-    def fail() -> NoReturn:
-        msg = "no module sqlalchemy"
-        raise ImportError(msg)
+@pytest.mark.usefixtures("without_stream")
+def test_a_storage_that_does_not_answer_is_named_and_the_other_checks_run(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_over = threading.Event()
+    monkeypatch.setattr(module, "_STORAGE", Limit(0.5, "see whether its mount is alive"))
+    monkeypatch.setattr(module, "check_storage", lambda _: is_over.wait())
+    found = run(settings(folder))
+    is_over.set()
+    assert failures(found) == {"storage": "no answer within 0.5 s: see whether its mount is alive"}
+    assert list(found) == CHECKS
 
-    lines: list[str] = []
-    checks = module._Checks(lines.append)
-    checks.run("MLflow", fail, is_needed=False)
-    checks.run("engine", fail)
-    assert lines == [
-        "warning  MLflow: ImportError: no module sqlalchemy; the job runs without",
-        "FAILED   engine: ImportError: no module sqlalchemy",
-    ]
-    assert checks.failed == ["engine"]
+
+def check(spark: SparkSession, settings: SessionizeSettings) -> str:
+    return check_checkpoint(spark, settings, TableLocation.of(settings))
+
+
+def test_a_checkpoint_and_its_tables_fit_the_options(spark: SparkSession, folder: Path) -> None:
+    given = settings(folder)
+    assert check(spark, given) == "new, as the tables are"
+    checkpoint = checkpoint_of(given)
+    empty_tables(spark, TableLocation.of(given), owner=checkpoint.id)
+    files = sorted(folder.rglob("*"))
+    assert check(spark, given) == "it fits the options, and it has not been used yet; it owns 5 of 5 tables"
+    assert sorted(folder.rglob("*")) == files, "nothing is written"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"device_groups": 7}, "was created with --device-groups not given, not 7: give the same again"),
+        ({"max_event_age": 1_000}, "was created with --max-event-age 7d, not 1s"),
+        ({"source": "kafka", "bootstrap_servers": "b:1"}, "was created with --source files, not kafka"),
+    ],
+)
+def test_a_checkpoint_of_other_options_is_refused(
+    spark: SparkSession, folder: Path, given: dict[str, Any], message: str
+) -> None:
+    checkpoint_of(settings(folder))
+    with pytest.raises(CheckpointError, match=message):
+        check(spark, settings(folder, **given))
+
+
+def test_a_checkpoint_that_does_not_own_the_tables_is_refused(spark: SparkSession, folder: Path) -> None:
+    given = settings(folder)
+    empty_tables(spark, TableLocation.of(given), owner="another")
+    with pytest.raises(CheckpointError, match=r"it is new, but .* holds session_changes, .*: give the"):
+        check(spark, given)
+    assert check(spark, settings(folder, from_sessions=True)) == "new; it takes over the tables"
+    checkpoint_of(given)
+    with pytest.raises(CheckpointError, match=r"is written by another checkpoint .another, not"):
+        check(spark, given)
+
+
+def test_a_checkpoint_that_cannot_be_read_is_refused(spark: SparkSession, folder: Path) -> None:
+    (folder / "checkpoints" / "layout.json").write_text("{", encoding="utf-8")
+    with pytest.raises(CheckpointError, match="is not readable"):
+        check(spark, settings(folder))
+    with pytest.raises(ConfigurationError, match="--from-sessions needs the tables of an earlier job"):
+        check(spark, settings(folder, checkpoints=folder / "new", from_sessions=True))

@@ -157,25 +157,15 @@ def open_checkpoint(
     be read, and `ConfigurationError` when it cannot be written.
     """
     folder = folder.absolute()
-    file = folder / LAYOUT_FILE
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        stored_layout = file.read_bytes() if file.exists() else None
     except OSError as error:
-        msg = f"--checkpoints {folder} cannot be used ({error.strerror}): give a folder that this user can write"
-        raise ConfigurationError(msg) from error
-    if stored_layout is None and any((folder / query).exists() for query in QUERIES):
-        msg = f"--checkpoints {folder} holds queries but no {LAYOUT_FILE}: restore that file, or give a new folder"
-        raise CheckpointError(msg)
-    if stored_layout is None:
+        raise _unusable(folder, error) from error
+    found = find_checkpoint(folder, pinned, retain_device_groups=retain_device_groups)
+    if found is None:
         checkpoint = Checkpoint.with_layout(folder, StoredLayout.new(pinned, rules))
     else:
-        checkpoint = Checkpoint.with_layout(folder, StoredLayout.parse(folder, stored_layout))
-        if retain_device_groups:
-            pinned = replace(pinned, device_groups=checkpoint.pinned.device_groups)
-        if checkpoint.sink == SINK_TABLES:  # no replay can involve the old topic, so another is allowed
-            checkpoint = replace(checkpoint, pinned=replace(checkpoint.pinned, output_topic=pinned.output_topic))
-        _refuse_other_settings(folder, checkpoint.pinned, pinned)
+        checkpoint = found
         if warm and not checkpoint.is_used:
             # An earlier start without --from-sessions, such as a supervisor's, may have created this folder. It was
             # refused, because another checkpoint owns the tables. The time of this start counts.
@@ -186,6 +176,37 @@ def open_checkpoint(
         remove_partial_first_entry(folder / query)
     checkpoint.write(folder)
     return replace(checkpoint, is_warm=True) if warm and not checkpoint.is_used else checkpoint
+
+
+def find_checkpoint(folder: AnyPath, pinned: PinnedSettings, *, retain_device_groups: bool) -> Checkpoint | None:
+    """Read a checkpoint that these settings may use; None where there is none yet. Nothing is written.
+
+    `retain_device_groups` is as for `open_checkpoint`. Raises `CheckpointError` when `folder` was created with other
+    pinned settings, holds something else or cannot be read, and `ConfigurationError` when it is no folder to use.
+    """
+    folder = folder.absolute()
+    file = folder / LAYOUT_FILE
+    try:
+        stored_layout = file.read_bytes() if file.exists() else None
+    except OSError as error:
+        raise _unusable(folder, error) from error
+    if stored_layout is None:
+        if any((folder / query).exists() for query in QUERIES):
+            msg = f"--checkpoints {folder} holds queries but no {LAYOUT_FILE}: restore that file, or give a new folder"
+            raise CheckpointError(msg)
+        return None
+    checkpoint = Checkpoint.with_layout(folder, StoredLayout.parse(folder, stored_layout))
+    if retain_device_groups:
+        pinned = replace(pinned, device_groups=checkpoint.pinned.device_groups)
+    if checkpoint.sink == SINK_TABLES:  # no replay can involve the old topic, so another is allowed
+        checkpoint = replace(checkpoint, pinned=replace(checkpoint.pinned, output_topic=pinned.output_topic))
+    _refuse_other_settings(folder, checkpoint.pinned, pinned)
+    return checkpoint
+
+
+def _unusable(folder: AnyPath, error: OSError) -> ConfigurationError:
+    msg = f"--checkpoints {folder} cannot be used ({error.strerror}): give a folder that this user can write"
+    return ConfigurationError(msg)
 
 
 def read_checkpoint(folder: AnyPath) -> Checkpoint:

@@ -1,0 +1,103 @@
+"""Runs the checks of a preflight one after the other, each within a time limit, and prints a line for each."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from sessionization.errors import SessionizationError
+from sessionization.say import Say
+from sessionization.spark.engine.error_text import root_cause
+from sessionization.spark.engine.missing_grant import grant_advice
+from sessionization.spark.tables.location import TableLocation
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How long a check may take, and what to do where it takes longer."""
+
+    seconds: float
+    advice: str
+
+
+class CheckTimeoutError(Exception):
+    """Raised for a function that has not ended within its time limit. It goes on in a thread that nothing waits for."""
+
+
+def call_within(seconds: float, function: Callable[[], T]) -> T:
+    """Call a function in a thread of its own, because a call into a dead mount or a dead engine never returns.
+
+    Returns its result. Raises what it raises, and `CheckTimeoutError` where it has not ended within `seconds`.
+    """
+    call = _Call(function)
+    thread = threading.Thread(target=call.run, name="check", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        raise CheckTimeoutError
+    if call.error is not None:
+        raise call.error
+    return call.results[0]
+
+
+@dataclass
+class _Call(Generic[T]):
+    function: Callable[[], T]
+    results: list[T] = field(default_factory=list)
+    error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self.results.append(self.function())
+        except BaseException as error:  # noqa: BLE001 - the caller raises it
+            self.error = error
+
+
+@dataclass
+class CheckList:
+    """Runs checks, and prints a line for each: what it saw, or the cause of its failure and what to do."""
+
+    say: Say
+    location: TableLocation
+    failed: list[str] = field(default_factory=list)
+
+    def run(
+        self,
+        name: str,
+        check: Callable[[], T],
+        limit: Limit,
+        describe: Callable[[T], str] = str,
+        *,
+        is_needed: bool = True,
+    ) -> T | None:
+        """The result of a check; None where it has failed. The job runs without what is not needed."""
+        try:
+            result = call_within(limit.seconds, check)
+        except CheckTimeoutError:
+            cause = f"no answer within {limit.seconds:g} s: {limit.advice}"
+        except Exception as error:  # noqa: BLE001 - the other checks must run
+            cause = self._cause(name, error)
+        else:
+            self.say(f"ok       {name}: {describe(result)}")
+            return result
+        if is_needed:
+            self.failed.append(name)
+        self.say(f"FAILED   {name}: {cause}" if is_needed else f"warning  {name}: {cause}; the job runs without")
+        return None
+
+    def _cause(self, name: str, error: Exception) -> str:
+        if isinstance(error, SessionizationError):
+            cause = str(error)
+        elif isinstance(error, OSError):
+            cause = f"{error.filename or name} cannot be used ({error.strerror}): see to its space and its rights"
+        elif isinstance(error, PySparkException | Py4JError):
+            cause = root_cause(str(error))
+        else:
+            cause = f"{type(error).__name__}: {error}"
+        advice = grant_advice(error, self.location.catalog, self.location.schema)
+        return cause if advice is None else f"{cause}: {advice}"

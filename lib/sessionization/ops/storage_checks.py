@@ -1,0 +1,60 @@
+"""Checks of the folders that the sessionize job needs: what its storage can do, its lock, its input."""
+
+import time
+from pathlib import Path
+
+from sessionization.errors import CheckpointError, ConfigurationError
+from sessionization.files import remove_tree, rename_or_copy, write_atomically
+from sessionization.hadoop_path import AnyPath
+from sessionization.job.preparation import refuse_unreadable_input
+from sessionization.spark.checkpoint.folder_lock import lock_folder
+from sessionization.streams import STREAMS
+
+_BYTES = 1024 * 1024
+
+
+def check_storage(folder: AnyPath) -> str:
+    """Write, replace, read, list and rename files in a folder, which is made anew.
+
+    Raises `ConfigurationError` where what was written is not there, and `OSError`.
+    """
+    began_s = time.monotonic()
+    remove_tree(folder)  # of a run that was killed
+    folder.mkdir(parents=True, exist_ok=True)
+    file, text = folder / "file", "x" * _BYTES
+    for version in ("1", "2"):  # the second one replaces the first
+        write_atomically(file, version + text)
+        if file.read_text(encoding="utf-8") != version + text:
+            msg = f"{file} does not hold what was just written: give --checkpoints on storage with consistent reads"
+            raise ConfigurationError(msg)
+    if [entry.name for entry in folder.iterdir()] != [file.name]:
+        msg = f"{folder} lists other files than were written: give --checkpoints on storage with consistent listings"
+        raise ConfigurationError(msg)
+    how = ""
+    if isinstance(file, Path):
+        renamed = file.with_name("renamed")
+        how = "" if rename_or_copy(file, renamed) else "; it cannot rename, so files are copied"
+        renamed.unlink()
+    return f"1 MB written, replaced, read and listed in {time.monotonic() - began_s:.2f} s in {folder.parent}{how}"
+
+
+def check_lock(folder: AnyPath) -> str:
+    """Lock a folder, and try to lock it again; raises the errors of `lock_folder`."""
+    with lock_folder(folder, lambda _line: None) as is_exclusive:
+        try:
+            with lock_folder(folder, lambda _line: None, wait_s=0):
+                return "this storage has no locks: a lease keeps a second job away"
+        except CheckpointError:
+            if is_exclusive:
+                return "a second job is refused"
+            return "a second job is refused on this machine; a lease keeps away one on another machine"
+
+
+def check_input(folder: AnyPath) -> str:
+    """Count the files of each stream; raises `ConfigurationError` where the folder cannot be read."""
+    refuse_unreadable_input(folder)
+    counts = []
+    for stream in STREAMS:
+        files = sum(1 for _ in (folder / stream).glob("*.json")) if (folder / stream).is_dir() else None
+        counts.append(f"{stream} is missing so far" if files is None else f"{stream} has {files:,} files")
+    return ", ".join(counts)

@@ -1,0 +1,97 @@
+"""Checks of the tables that the sessionize job needs: its rights, its transactions, its lease, and their checkpoint."""
+
+import threading
+import time
+from dataclasses import replace
+
+from pyspark.sql import SparkSession
+
+from sessionization.clock import wall_clock_ms
+from sessionization.errors import CheckpointError, ConfigurationError
+from sessionization.files import remove_tree
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.checkpoint.folder import find_checkpoint
+from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
+from sessionization.spark.tables.creation import create_table, refuse_missing_tables
+from sessionization.spark.tables.lease import hold_lease
+from sessionization.spark.tables.lease_claim import Claim
+from sessionization.spark.tables.lease_table import Holder, LeaseTable
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import JOB_LEASE, TABLES, Column, Table
+
+NAME = "sessionization_preflight"
+"""The name of the trial table and folder."""
+_OTHER_PLACES = "give the --checkpoints of these tables, another location for new ones, or once --from-sessions"
+_TABLE = Table(NAME, "Written and dropped by jobs/preflight.py", (Column("number", "bigint", "a row"),))
+
+
+def check_tables(spark: SparkSession, location: TableLocation) -> str:
+    """Create a table, append the same micro-batch twice, and drop the table.
+
+    Raises `ConfigurationError` where Delta took both, `OSError`, and the errors of Spark.
+    """
+    began_s = time.monotonic()
+    if location.warehouse is not None:
+        location.warehouse.mkdir(parents=True, exist_ok=True)
+    _drop(spark, location)
+    try:
+        create_table(spark, location, _TABLE, owner=NAME)
+        for _ in range(2):
+            location.append(spark.range(1).toDF("number"), _TABLE, txnAppId=NAME, txnVersion="0")
+        count = location.read(spark.read, _TABLE).count()
+    finally:
+        _drop(spark, location)
+    if count != 1:
+        msg = f"a micro-batch that was appended twice left {count} rows: this Delta ignores txnAppId; use a newer one"
+        raise ConfigurationError(msg)
+    return f"created, appended to twice, read and dropped in {time.monotonic() - began_s:.0f} s in {location}"
+
+
+def check_lease(spark: SparkSession, location: TableLocation) -> str:
+    """Take a lease of this check's own, see another run refused, and give it up.
+
+    Raises `ConfigurationError` where two runs take it, and the errors of `hold_lease`.
+    """
+    began_s = time.monotonic()
+    claim = Claim(NAME, "preflight")
+    with hold_lease(spark, location, claim, lambda _line: None, threading.Event()) as lease:
+        stored, other = LeaseTable(spark, location, claim.name), Holder.this_run(spark, claim.job)
+        if stored.take(replace(other, since_ms=0, until_ms=wall_clock_ms()), 0, None):
+            msg = f"two runs took one lease in {location}: this storage lets a commit replace another; use another one"
+            raise ConfigurationError(msg)
+        lease.check()
+    return f"a second run is refused; taken and given up in {time.monotonic() - began_s:.0f} s in {JOB_LEASE.name}"
+
+
+def check_checkpoint(spark: SparkSession, settings: SessionizeSettings, location: TableLocation) -> str:
+    """Compare an existing checkpoint with the options, and with the tables that exist; nothing is changed.
+
+    Raises `CheckpointError` where the checkpoint has other settings, cannot be read or does not own a table, and
+    `ConfigurationError` where a table to take over is missing, as the start of the job would.
+    """
+    existing = [table for table in TABLES if location.exists(spark, table)]
+    checkpoint = find_checkpoint(
+        settings.checkpoints,
+        PinnedSettings.of(settings, str(location)),
+        retain_device_groups=settings.expected_devices is not None,
+    )
+    if settings.from_sessions and (checkpoint is None or not checkpoint.is_used):
+        refuse_missing_tables(spark, location)
+        return "new; it takes over the tables"
+    if checkpoint is None:
+        if existing:
+            msg = f"it is new, but {location} holds {', '.join(table.name for table in existing)}: {_OTHER_PLACES}"
+            raise CheckpointError(msg)
+        return "new, as the tables are"
+    for table in existing:
+        location.check_owner(spark, table, checkpoint.id, _OTHER_PLACES)
+    newest = max(checkpoint.newest_started_batches().values())
+    use = f"its newest micro-batch is {newest}" if checkpoint.is_used else "it has not been used yet"
+    return f"it fits the options, and {use}; it owns {len(existing)} of {len(TABLES)} tables"
+
+
+def _drop(spark: SparkSession, location: TableLocation) -> None:
+    if location.warehouse is not None:
+        remove_tree(location.folder_of(_TABLE.name))
+    else:
+        spark.sql(f"DROP TABLE IF EXISTS {location.sql_name(_TABLE.name)}")

@@ -1,0 +1,95 @@
+"""The brokers say whether the job may write to the topic of changes, and get no record."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    OffsetSpec,
+    ResourcePatternType,
+    ResourceType,
+)
+from confluent_kafka.cimpl import TopicPartition
+from pyspark.sql import SparkSession
+
+from sessionization.errors import ConfigurationError
+from sessionization.local.broker import Broker
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.output import topic_rights
+from sessionization.spark.output.topic_rights import refuse_unwritable_topic
+
+pytestmark = pytest.mark.spark
+
+AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(tmp_path_factory.mktemp("broker"), AUTHORIZER) as broker:
+        broker.create_topics({"open": 1, "read_only": 1})
+        allowed = (AclOperation.READ, AclOperation.DESCRIBE)
+        acls = [
+            AclBinding(
+                ResourceType.TOPIC,
+                "read_only",
+                ResourcePatternType.LITERAL,
+                "User:ANONYMOUS",
+                "*",
+                operation,
+                AclPermissionType.ALLOW,
+            )
+            for operation in allowed
+        ]
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        for future in admin.create_acls(acls).values():
+            future.result(20)
+        yield broker
+
+
+def settings(servers: str) -> SessionizeSettings:
+    return SessionizeSettings.model_validate(
+        {
+            "source": "kafka",
+            "sink": "kafka",
+            "bootstrap_servers": servers,
+            "warehouse": Path("w"),
+            "checkpoints": Path("c"),
+        }
+    )
+
+
+def test_a_topic_that_may_be_written_is_accepted_and_gets_no_record(spark: SparkSession, broker: Broker) -> None:
+    refuse_unwritable_topic(spark, settings(broker.bootstrap_servers), "open")
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    (end,) = admin.list_offsets({TopicPartition("open", 0): OffsetSpec.latest()}).values()
+    assert end.result(20).offset == 0
+
+
+def test_a_topic_that_may_only_be_read_is_refused(spark: SparkSession, broker: Broker) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        refuse_unwritable_topic(spark, settings(broker.bootstrap_servers), "read_only")
+    assert str(refused.value) == (
+        f"--bootstrap-servers {broker.bootstrap_servers} does not let this job write to read_only "
+        "(it allows DESCRIBE, READ): add the permission Write on that topic for the job's user"
+    )
+
+
+@pytest.mark.parametrize(
+    ("topic", "cause"), [("nowhere", "UnknownTopicOrPartitionException"), ("not/a/name", "InvalidTopicException")]
+)
+def test_a_topic_that_is_not_there_is_named(spark: SparkSession, broker: Broker, topic: str, cause: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"the permissions on topic {topic} cannot be read .*{cause}"):
+        refuse_unwritable_topic(spark, settings(broker.bootstrap_servers), topic)
+
+
+def test_brokers_that_do_not_answer_are_named(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_rights, "_ANSWER_WITHIN_MS", 1_000)
+    with pytest.raises(ConfigurationError, match=r"cannot be read .*TimeoutException"):
+        refuse_unwritable_topic(spark, settings("127.0.0.1:9"), "open")
