@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from sessionization.spark.tables.lease import Lease, hold_lease
 from sessionization.spark.tables.lease_claim import Claim, LeaseTimes
-from sessionization.spark.tables.lease_table import LeaseTable
+from sessionization.spark.tables.lease_table import StoredLease
 from sessionization.spark.tables.location import TableLocation
 from tests.lease.stand import TIMES, FakeClock, refuse_line
 
@@ -23,18 +23,18 @@ def clock() -> FakeClock:
 @pytest.fixture(scope="module")
 def location(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> TableLocation:
     location = TableLocation(tmp_path_factory.mktemp("ware house"))
-    LeaseTable(spark, location, "any").create()
+    StoredLease(spark, location, "any").create()
     return location
 
 
 @pytest.fixture
-def table(spark: SparkSession, location: TableLocation, request: pytest.FixtureRequest) -> LeaseTable:
+def table(spark: SparkSession, location: TableLocation, request: pytest.FixtureRequest) -> StoredLease:
     """A lease that no other test uses."""
-    return LeaseTable(spark, location, f"{request.node.name}'s")
+    return StoredLease(spark, location, f"{request.node.name}'s")
 
 
 @pytest.fixture
-def hold(table: LeaseTable, clock: FakeClock) -> Callable[..., contextlib.AbstractContextManager[Lease]]:
+def hold(table: StoredLease, clock: FakeClock) -> Callable[..., contextlib.AbstractContextManager[Lease]]:
     def hold(
         lines: list[str] | None = None,
         stop: threading.Event | None = None,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from sessionization.spark.tables.lease import Lease
 from sessionization.spark.tables.lease_claim import LeaseClock, LeaseTimes
-from sessionization.spark.tables.lease_table import Holder, LeaseTable
+from sessionization.spark.tables.lease_table import Holder, StoredLease
 from sessionization.spark.tables.schemas import JOB_LEASE
 
 T = 1_763_726_400_000
@@ -62,11 +62,11 @@ def eventually(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def found(table: LeaseTable) -> Holder:
+def found(table: StoredLease) -> Holder:
     holder = table.read()
     assert holder is not None
     return holder
 
 
-def give_to(table: LeaseTable, holder: Holder) -> None:
+def give_to(table: StoredLease, holder: Holder) -> None:
     assert table.take(holder, T + 10 * TIMES.term_ms, None)

@@ -15,8 +15,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from sessionization.errors import CheckpointError, ConfigurationError, StoppedError, StreamError
-from sessionization.spark.checkpoint.folder_lock import pid_scope
-from sessionization.spark.tables.lease_table import Holder, LeaseTable
+from sessionization.processes import pid_scope
+from sessionization.spark.tables.lease_table import Holder, StoredLease
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import JOB_LEASE
 from tests.lease.stand import DEADLINE_S, ELSEWHERE, ROUNDS, TIMES, FakeClock, Hold, T, found, give_to
@@ -24,7 +24,7 @@ from tests.lease.stand import DEADLINE_S, ELSEWHERE, ROUNDS, TIMES, FakeClock, H
 pytestmark = pytest.mark.spark
 
 
-def test_a_lease_is_taken_and_given_up_and_then_free_at_once(table: LeaseTable, hold: Hold, clock: FakeClock) -> None:
+def test_a_lease_is_taken_and_given_up_and_then_free_at_once(table: StoredLease, hold: Hold, clock: FakeClock) -> None:
     owners = set()
     for _ in range(2):
         with hold() as lease:
@@ -55,7 +55,7 @@ def test_a_second_run_is_refused_while_the_first_renews_and_the_error_names_it(h
 
 
 def test_a_killed_run_is_waited_for_until_its_lease_has_certainly_ended(
-    table: LeaseTable, hold: Hold, clock: FakeClock
+    table: StoredLease, hold: Hold, clock: FakeClock
 ) -> None:
     give_to(table, ELSEWHERE)
     lines: list[str] = []
@@ -70,20 +70,20 @@ def test_a_killed_run_is_waited_for_until_its_lease_has_certainly_ended(
     ]
 
 
-def test_a_lease_that_ended_long_ago_is_taken_at_once(table: LeaseTable, hold: Hold, clock: FakeClock) -> None:
+def test_a_lease_that_ended_long_ago_is_taken_at_once(table: StoredLease, hold: Hold, clock: FakeClock) -> None:
     give_to(table, ELSEWHERE)
     clock.advance(TIMES.term_ms + TIMES.skew_ms + 1)
     with hold():
         assert found(table).host == socket.gethostname()
 
 
-def test_a_lease_whose_end_lies_too_far_ahead_is_refused(table: LeaseTable, hold: Hold) -> None:
+def test_a_lease_whose_end_lies_too_far_ahead_is_refused(table: StoredLease, hold: Hold) -> None:
     give_to(table, replace(ELSEWHERE, until_ms=T + 100 * TIMES.term_ms))
     with pytest.raises(CheckpointError, match="is held by"), hold([]):
         pytest.fail("two runs at once")
 
 
-def test_the_transaction_itself_refuses_a_lease_that_another_run_has(table: LeaseTable) -> None:
+def test_the_transaction_itself_refuses_a_lease_that_another_run_has(table: StoredLease) -> None:
     """Another run may have taken it since this one looked."""
     give_to(table, ELSEWHERE)
     for dead_owner in (None, "a former owner"):
@@ -92,7 +92,7 @@ def test_the_transaction_itself_refuses_a_lease_that_another_run_has(table: Leas
     assert found(table) == ELSEWHERE
 
 
-def test_a_stop_ends_the_wait(table: LeaseTable, hold: Hold) -> None:
+def test_a_stop_ends_the_wait(table: StoredLease, hold: Hold) -> None:
     give_to(table, ELSEWHERE)
     stop = threading.Event()
     stop.set()
@@ -102,13 +102,13 @@ def test_a_stop_ends_the_wait(table: LeaseTable, hold: Hold) -> None:
 
 
 def test_a_lease_that_cannot_be_taken_is_one_line_that_names_the_right(
-    table: LeaseTable, hold: Hold, monkeypatch: pytest.MonkeyPatch
+    table: StoredLease, hold: Hold, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(_: LeaseTable) -> NoReturn:
+    def refuse(_: StoredLease) -> NoReturn:
         msg = "SCHEMA_NOT_FOUND"
         raise AnalysisException(msg)
 
-    monkeypatch.setattr(LeaseTable, "create", refuse)
+    monkeypatch.setattr(StoredLease, "create", refuse)
     text = r"the lease .* cannot be taken \(SCHEMA_NOT_FOUND\): .* the right to create the table job_lease"
     with pytest.raises(ConfigurationError, match=text), hold():
         pytest.fail("it was taken")
@@ -133,7 +133,7 @@ def a_dead_process() -> int:
     ids=["both dead", "process lives", "engine lives", "engine unknown", "another host", "another container"],
 )
 def test_only_a_lease_of_a_process_and_an_engine_that_certainly_ended_is_free_before_its_end(
-    table: LeaseTable, hold: Hold, clock: FakeClock, holder: dict[str, Any], *, is_freed: bool
+    table: StoredLease, hold: Hold, clock: FakeClock, holder: dict[str, Any], *, is_freed: bool
 ) -> None:
     dead = {"host": socket.gethostname(), "pid_scope": pid_scope(), "pid": a_dead_process()}
     give_to(table, replace(ELSEWHERE, **{**dead, "engine_pid": dead["pid"], **holder}))
@@ -167,14 +167,14 @@ def test_of_two_runs_that_take_it_at_the_same_moment_exactly_one_has_it(
     is_new = "new" if before is None else "ended"
     start = threading.Barrier(2)
 
-    def take(table: LeaseTable, owner: str) -> bool:
+    def take(table: StoredLease, owner: str) -> bool:
         run = replace(ELSEWHERE, owner=owner)
         start.wait(DEADLINE_S)
         return table.take(run, T - TIMES.skew_ms, None)
 
     with ThreadPoolExecutor(2) as pool:
         for number in range(ROUNDS):
-            table = LeaseTable(spark, location, f"{is_new} {number}")
+            table = StoredLease(spark, location, f"{is_new} {number}")
             if before is not None:
                 give_to(table, before)
             taken = list(pool.map(take, [table, table], ["first", "second"]))
@@ -184,7 +184,7 @@ def test_of_two_runs_that_take_it_at_the_same_moment_exactly_one_has_it(
 
 
 def test_two_runs_that_create_the_table_at_the_same_moment_both_have_it(spark: SparkSession, tmp_path: Path) -> None:
-    table = LeaseTable(spark, TableLocation(tmp_path), "stream")
+    table = StoredLease(spark, TableLocation(tmp_path), "stream")
     with ThreadPoolExecutor(2) as pool:
         for creation in [pool.submit(table.create) for _ in range(2)]:
             creation.result()
@@ -194,7 +194,7 @@ def test_two_runs_that_create_the_table_at_the_same_moment_both_have_it(spark: S
 
 
 def test_a_run_whose_commit_another_one_has_replaced_does_not_have_the_lease(
-    table: LeaseTable, hold: Hold, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    table: StoredLease, hold: Hold, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on storage that does not refuse a second commit of the same number."""
     stop = threading.Event()
@@ -215,7 +215,7 @@ def test_a_run_whose_commit_another_one_has_replaced_does_not_have_the_lease(
     assert found(table).host == "another host"
 
 
-def _replace_newest_commit(table: LeaseTable) -> None:
+def _replace_newest_commit(table: StoredLease) -> None:
     """Put the commit of another run, made from the same version, in the place of this run's."""
     assert table.location.warehouse is not None
     log = table.location.warehouse / JOB_LEASE.name / "_delta_log"

@@ -15,7 +15,7 @@ from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.tables.creation import create_table, refuse_missing_tables
 from sessionization.spark.tables.lease import hold_lease
 from sessionization.spark.tables.lease_claim import Claim
-from sessionization.spark.tables.lease_table import Holder, LeaseTable
+from sessionization.spark.tables.lease_table import Holder, StoredLease
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import JOB_LEASE, TABLES, Column, Table
 
@@ -55,7 +55,7 @@ def check_lease(spark: SparkSession, location: TableLocation) -> str:
     began_s = time.monotonic()
     claim = Claim(NAME, "preflight")
     with hold_lease(spark, location, claim, lambda _line: None, threading.Event()) as lease:
-        stored, other = LeaseTable(spark, location, claim.name), Holder.this_run(spark, claim.job)
+        stored, other = StoredLease(spark, location, claim.name), Holder.this_run(spark, claim.job)
         if stored.take(replace(other, since_ms=0, until_ms=wall_clock_ms()), 0, None):
             msg = f"two runs took one lease in {location}: this storage lets a commit replace another; use another one"
             raise ConfigurationError(msg)

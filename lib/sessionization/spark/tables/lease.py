@@ -26,7 +26,7 @@ from sessionization.say import Say
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.engine.session import use_scheduler_pool
 from sessionization.spark.tables.lease_claim import Claim, Instant
-from sessionization.spark.tables.lease_table import Holder, LeaseTable
+from sessionization.spark.tables.lease_table import Holder, StoredLease
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import JOB_LEASE
 
@@ -41,8 +41,8 @@ _NO_RENEWAL = "no renewal has ended in time"
 class Lease:
     """A lease that this run has taken. `renew_until` and `watch_until` run in two threads of their own."""
 
-    def __init__(self, table: LeaseTable, run: Holder, claim: Claim, end: Instant) -> None:
-        self._table, self._run, self._claim = table, run, claim
+    def __init__(self, stored: StoredLease, run: Holder, claim: Claim, end: Instant) -> None:
+        self._stored, self._run, self._claim = stored, run, claim
         self._end = end
         """The end that this run is sure of: counted from before the last renewal began."""
         self._loss: str | None = None
@@ -62,11 +62,11 @@ class Lease:
         if self._loss is not None:
             raise StreamError(self._loss)
         if self._is_given_up:
-            msg = f"{self._table} was given up, because its job has ended"
+            msg = f"{self._stored} was given up, because its job has ended"
             raise StreamError(msg)
         if not self.is_held:
             end = utc(self._end.wall_ms).isoformat(timespec="seconds")
-            msg = f"{self._table} is over ({end}; {self._last_error}), and another run may have it: {_START_AGAIN}"
+            msg = f"{self._stored} is over ({end}; {self._last_error}), and another run may have it: {_START_AGAIN}"
             raise StreamError(msg)
 
     def close(self) -> None:
@@ -81,7 +81,7 @@ class Lease:
     def renew_until(self, is_over: threading.Event, stop: threading.Event, say: Say) -> None:
         """Renew the lease until `is_over` is set, and then give it up; set `stop` where another run has taken it."""
         with contextlib.suppress(Exception):  # another part reports a dead engine
-            use_scheduler_pool(self._table.spark, JOB_LEASE.name)
+            use_scheduler_pool(self._stored.spark, JOB_LEASE.name)
         times = self._claim.times
         wait_ms = times.renew_every_ms
         while not self._claim.clock.wait(is_over, wait_ms / 1_000):
@@ -90,15 +90,15 @@ class Lease:
                 self._renew()
             except Exception as error:  # noqa: BLE001 - it is tried again, and `watch_until` watches the end
                 self._last_error = root_cause(str(error))
-                _log.warning("%s was not renewed: %s", self._table, self._last_error)
+                _log.warning("%s was not renewed: %s", self._stored, self._last_error)
                 wait_ms = times.retry_every_ms
             if self._loss is not None:
                 self._stop_job(self._loss, stop, say)
                 return
         try:
-            self._table.give_up(self._run, self._claim.clock.wall_ms())
+            self._stored.give_up(self._run, self._claim.clock.wall_ms())
         except Exception as error:  # noqa: BLE001 - it ends by itself
-            _log.warning("%s was not given up: %s", self._table, root_cause(str(error)))
+            _log.warning("%s was not given up: %s", self._stored, root_cause(str(error)))
 
     def watch_until(self, is_over: threading.Event, stop: threading.Event, say: Say) -> None:
         """Set `stop` when little of the lease remains. It does not renew, because a renewal may hang."""
@@ -106,17 +106,17 @@ class Lease:
             remaining_ms = self._remaining_ms()
             if remaining_ms < self._claim.times.stop_margin_ms and self._why_stopped is None:
                 remaining = f"ends in {remaining_ms // 1_000} s" if remaining_ms > 0 else "is over"
-                why = f"{self._table} {remaining} ({self._last_error}), so the job stops: {_START_AGAIN}"
+                why = f"{self._stored} {remaining} ({self._last_error}), so the job stops: {_START_AGAIN}"
                 self._stop_job(why, stop, say)
 
     def _renew(self) -> None:
         end = self._claim.clock.now().plus(self._claim.times.term_ms)
-        if self._table.renew(self._run, end.wall_ms):
+        if self._stored.renew(self._run, end.wall_ms):
             self._end, self._last_error = end, _NO_RENEWAL
             return
-        holder = self._table.read()
+        holder = self._stored.read()
         by = "nobody has it" if holder is None else f"the last one to take it is {holder}"
-        self._loss = f"{self._table} was taken from this run ({by}): stop one of the two runs"
+        self._loss = f"{self._stored} was taken from this run ({by}): stop one of the two runs"
 
     def _stop_job(self, why: str, stop: threading.Event, say: Say) -> None:
         say(why)
@@ -138,15 +138,15 @@ def hold_lease(
     used, `StoppedError` where `stop` is set before it is taken, and at the end `StreamError` where the lease has set
     `stop` or is lost.
     """
-    table = LeaseTable(spark, location, claim.name)
+    stored = StoredLease(spark, location, claim.name)
     try:
-        table.create()
-        lease = _take(table, Holder.this_run(spark, claim.job), claim, say, stop)
+        stored.create()
+        lease = _take(stored, Holder.this_run(spark, claim.job), claim, say, stop)
     except Py4JNetworkError:  # the engine has died
         raise
     except (PySparkException, Py4JError) as error:
         msg = (
-            f"{table} cannot be taken ({root_cause(str(error))}): check the location of the tables; this user needs "
+            f"{stored} cannot be taken ({root_cause(str(error))}): check the location of the tables; this user needs "
             f"the right to create the table {JOB_LEASE.name} there, or to change it"
         )
         raise ConfigurationError(msg) from error
@@ -171,11 +171,11 @@ def hold_lease(
         for thread in threads:
             thread.join(_GIVE_UP_WITHIN_S)
         if any(thread.is_alive() for thread in threads):
-            say(f"{table} is not given up: the next start may wait for its end")
+            say(f"{stored} is not given up: the next start may wait for its end")
     lease.raise_reason_of_stop()
 
 
-def _take(table: LeaseTable, run: Holder, claim: Claim, say: Say, stop: threading.Event) -> Lease:
+def _take(stored: StoredLease, run: Holder, claim: Claim, say: Say, stop: threading.Event) -> Lease:
     """Wait until the lease is free, and take it.
 
     A run that was killed leaves its lease behind until it ends. A run that lives shows by its renewals.
@@ -183,11 +183,11 @@ def _take(table: LeaseTable, run: Holder, claim: Claim, say: Say, stop: threadin
     times, began_ms, first = claim.times, claim.clock.steady_ms(), None
     while True:
         try:
-            holder = table.read()
+            holder = stored.read()
         except PySparkException as error:
             if first is None:
                 raise
-            _log.warning("%s was not read: %s", table, root_cause(str(error)))
+            _log.warning("%s was not read: %s", stored, root_cause(str(error)))
             holder = first
         now = claim.clock.now()
         ended_before_ms = now.wall_ms - times.skew_ms
@@ -195,21 +195,21 @@ def _take(table: LeaseTable, run: Holder, claim: Claim, say: Say, stop: threadin
         if holder is None or dead_owner is not None or holder.is_free(ended_before_ms):
             end = now.plus(times.term_ms)
             taken = replace(run, since_ms=now.wall_ms, until_ms=end.wall_ms)
-            if table.take(taken, ended_before_ms, dead_owner):
+            if stored.take(taken, ended_before_ms, dead_owner):
                 claim.clock.wait(threading.Event(), times.settle_ms / 1_000)
-                if table.is_of(taken):
-                    return Lease(table, taken, claim, end)
+                if stored.is_of(taken):
+                    return Lease(stored, taken, claim, end)
         else:
             waited_ms = claim.clock.steady_ms() - began_ms
             is_alive = first is not None and (first.owner, first.until_ms) != (holder.owner, holder.until_ms)
             if (is_alive and waited_ms >= times.wait_ms) or waited_ms > times.term_ms + 2 * times.skew_ms:
                 free = utc(holder.until_ms + times.skew_ms).isoformat(timespec="seconds")
-                msg = f"{table} is held by {holder}: stop that first; if it was killed, start again after {free}"
+                msg = f"{stored} is held by {holder}: stop that first; if it was killed, start again after {free}"
                 raise CheckpointError(msg)
             if first is None:
                 first = holder
                 left_s = max(holder.until_ms - ended_before_ms, 0) // 1_000
-                say(f"waiting for {holder}, which holds {table}; if it was killed, the lease is free in {left_s} s")
+                say(f"waiting for {holder}, which holds {stored}; if it was killed, the lease is free in {left_s} s")
         if claim.clock.wait(stop, times.poll_ms / 1_000):
-            msg = f"stopped while waiting for {table}; nothing was begun"
+            msg = f"stopped while waiting for {stored}; nothing was begun"
             raise StoppedError(msg)

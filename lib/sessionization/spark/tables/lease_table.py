@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed
 
 from sessionization.clock import utc
-from sessionization.spark.checkpoint.folder_lock import is_alive, pid_scope
+from sessionization.processes import is_alive, pid_scope
 from sessionization.spark.tables.conflicts import is_conflict
 from sessionization.spark.tables.creation import create_table
 from sessionization.spark.tables.location import TableLocation, quoted_text
@@ -58,7 +58,7 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseTable:
+class StoredLease:
     """One lease in the table. Each change is one transaction, and contains the condition under which it is allowed.
 
     The isolation level of the table makes any two of them conflict that change the same lease.
@@ -76,6 +76,8 @@ class LeaseTable:
     )
     def create(self) -> None:
         """Create the table, unless it exists.
+
+        Nobody drops it, not even a start that is refused after this: another run may have just found it there.
 
         Tries again, because another run may be creating it: its folder is then not empty, and has no table yet.
         """
