@@ -30,7 +30,12 @@ from sessionization.spark.checkpoint.backlog import describe_backlog, refuse_bac
 from sessionization.spark.checkpoint.folder import read_checkpoint
 from sessionization.spark.checkpoint.folder_lock import lock_folder
 from sessionization.spark.checkpoint.state_layout import StateLayout
-from sessionization.spark.engine.session import GENERATED_CODE_CONF, job_session, session_for_uris
+from sessionization.spark.engine.session import (
+    GENERATED_CODE_CONF,
+    job_session,
+    refuse_other_default_storage,
+    session_for_uris,
+)
 from sessionization.spark.input.parse import EventTimeLimits
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.conflicts import explain_conflict
@@ -96,9 +101,10 @@ def replay_scope(settings: BackfillSettings, now_ms: int) -> ReplayScope:
 def backfill(settings: BackfillSettings, say: Say) -> None:
     """Compute the rows, and write, verify or merge them as the settings say.
 
-    Raises `ConfigurationError` when the tables do not exist. For a merge, raises `CheckpointError` when the job runs on
-    folders, when the checkpoint does not own the tables, or as `refuse_backlog` does. Raises `DifferenceError` when
-    `--verify` finds a difference, and `IncompleteWorkError` when another program changed `sessions` meanwhile.
+    Raises `ConfigurationError` when the tables do not exist, or Spark has another default storage. For a merge, raises
+    `CheckpointError` when the job runs on folders, when the checkpoint does not own the tables, or as `refuse_backlog`
+    does. Raises `DifferenceError` when `--verify` finds a difference, and `IncompleteWorkError` when another program
+    changed `sessions` meanwhile.
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(session_for_uris(settings, say, GENERATED_CODE_CONF))
@@ -108,6 +114,7 @@ def backfill(settings: BackfillSettings, say: Say) -> None:
             stack.enter_context(lock_folder(settings.checkpoints, say))
             is_exclusive = stack.enter_context(location.lock_for_stream(say))
         spark = stack.enter_context(job_session(conf=GENERATED_CODE_CONF))
+        refuse_other_default_storage(spark, settings)
         location.require(spark, (RAW_EVENTS, SESSION_CHANGES, SESSIONS))
         check_lease = no_lease
         if not is_exclusive:

@@ -10,7 +10,7 @@ from sessionization.ops.maintenance_settings import EraseSettings, MaintainSetti
 from sessionization.say import Say
 from sessionization.spark.checkpoint.folder import read_checkpoint
 from sessionization.spark.checkpoint.folder_lock import lock_folder
-from sessionization.spark.engine.session import job_session, session_for_uris
+from sessionization.spark.engine.session import job_session, refuse_other_default_storage, session_for_uris
 from sessionization.spark.tables.lease import Lease, hold_lease
 from sessionization.spark.tables.lease_claim import LANDING_LEASE, MAINTENANCE_LEASE, STREAM_LEASE, Claim
 from sessionization.spark.tables.location import TableLocation
@@ -30,9 +30,9 @@ def open_tables_exclusively(
     check for the body to call before each change: it raises `StreamError` where a lease is lost. Maintenance may run
     beside the sessionize job where the tables are in a catalog.
 
-    Raises `ConfigurationError` where a needed table does not exist, `CheckpointError` where another job runs or
-    `--checkpoints` does not own the tables, and `StoppedError` when `stop` is set before the body begins. A folder that
-    is not a checkpoint is not changed.
+    Raises `ConfigurationError` where a needed table does not exist or Spark has another default storage,
+    `CheckpointError` where another job runs or `--checkpoints` does not own the tables, and `StoppedError` when `stop`
+    is set before the body begins. A folder that is not a checkpoint is not changed.
     """
     location, checkpoints = TableLocation.of(settings), settings.checkpoints
     stop, is_exclusive = stop or threading.Event(), False
@@ -48,6 +48,7 @@ def open_tables_exclusively(
                 is_exclusive = stack.enter_context(location.lock_for_stream(say, stop))
                 stack.enter_context(location.lock_for_maintenance(say, stop))
         spark = stack.enter_context(job_session())
+        refuse_other_default_storage(spark, settings)
         location.require(spark, needed)
         if not is_exclusive:
             for name in _lease_names(location, is_maintenance=is_maintenance):

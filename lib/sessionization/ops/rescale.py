@@ -24,7 +24,7 @@ from sessionization.spark.checkpoint.spark_logs import (
     read_started_batch,
 )
 from sessionization.spark.engine.error_text import root_cause
-from sessionization.spark.engine.session import job_session, session_for_uris
+from sessionization.spark.engine.session import job_session, refuse_other_default_storage, session_for_uris
 from sessionization.spark.tables.lease import hold_lease
 from sessionization.spark.tables.lease_claim import STREAM_LEASE, Claim, no_lease
 from sessionization.spark.tables.location import TableLocation
@@ -51,19 +51,22 @@ def rescale(settings: RescaleSettings, say: Say, stop: threading.Event | None = 
 
     Raises `CheckpointError` where the job runs, or where its last micro-batch is not committed; `StateError` where the
     state breaks an invariant (checked before any change, and after), or is different afterwards; and
-    `ConfigurationError` where there is no state, or this engine cannot repartition it.
+    `ConfigurationError` where there is no state, this engine cannot repartition it, or Spark has another default
+    storage.
     """
     with session_for_uris(settings, say):
-        _rescale(read_checkpoint(settings.checkpoints), settings.partitions, say, stop)
+        _rescale(settings, read_checkpoint(settings.checkpoints), say, stop)
 
 
-def _rescale(checkpoint: Checkpoint, partitions: int, say: Say, stop: threading.Event | None) -> None:
+def _rescale(settings: RescaleSettings, checkpoint: Checkpoint, say: Say, stop: threading.Event | None) -> None:
+    partitions = settings.partitions
     with contextlib.ExitStack() as stack:
         is_exclusive = stack.enter_context(lock_folder(checkpoint.folder, say, stop))
         location, check_lease = TableLocation.parse(checkpoint.pinned.tables), no_lease
         if not is_exclusive and not isinstance(location.warehouse, HadoopPath):  # a URI has no lock
             is_exclusive = stack.enter_context(location.lock_for_stream(say, stop))
         spark = stack.enter_context(job_session())
+        refuse_other_default_storage(spark, settings)
         if not is_exclusive:
             claim = Claim(STREAM_LEASE, "rescale_state", stops_job=False)
             check_lease = stack.enter_context(hold_lease(spark, location, claim, say, stop or threading.Event())).check
