@@ -66,7 +66,7 @@ def _cpu_ms(spark: SparkSession, folder: Path, count: int, *, is_watched: bool) 
         if is_watched:
             consumers = [
                 RecordConsumer("log", BatchLog(folder.with_suffix(".log")), _print),
-                RecordConsumer("metrics", Metrics(), _print),
+                RecordConsumer("metrics", Metrics(_HEARTBEAT_MS), _print),
             ]
             report = stack.enter_context(monitor_with(spark, consumers, _print))
         done = 0

@@ -19,9 +19,8 @@ def sessionize_progress(batch_id: int = 0, **more: Any) -> BatchProgress:
     counts: dict[str, Any] = {"started": 3, "heartbeats": 5, "ended": 4, "duplicate_start": 1, "duplicate_end": 0}
     detail = BatchDetail(ends=ENDS_BY_REASON, rows_out=12, largest_partition=9, write_ms=40)
     lateness, latency = Percentiles(100, 200, 250), Percentiles(30, 60, 70)
-    return BatchProgress(
-        "sessionize", batch_id, AT_MS, 7, 500, latency, lateness, detail=detail, evicted=0, **counts, **more
-    )
+    fields = counts | {"detail": detail, "evicted": 0} | more
+    return BatchProgress("sessionize", batch_id, AT_MS, 7, 500, latency, lateness, **fields)
 
 
 def query_progress(query: str, **more: Any) -> BatchProgress:

@@ -11,9 +11,9 @@ import pytest
 from sessionization.monitor import batch_monitor, record_consumer
 from sessionization.monitor.batch_log import BatchLog
 from sessionization.monitor.batch_monitor import BatchMonitor, monitor_batches, monitor_with
-from sessionization.monitor.batch_record import Record, batch_record
+from sessionization.monitor.batch_record import SAMPLES, Record, batch_record
 from sessionization.monitor.record_consumer import RecordConsumer
-from sessionization.spark.output.progress import BatchDetail
+from sessionization.spark.output.progress import BatchDetail, DelaySample
 from tests.monitor.monitored import (
     ENDS_BY_REASON,
     Session,
@@ -168,14 +168,16 @@ def test_the_batch_log_is_a_rolled_file_of_json_lines(tmp_path: Path, monkeypatc
 
 
 def test_the_batch_log_of_a_cluster_is_its_stderr(capfd: pytest.CaptureFixture[str], lines: list[str]) -> None:
-    with monitor_batches(Session(), None, None, lines.append) as add:  # type: ignore[arg-type]
-        add(sessionize_progress(4))
-    assert json.loads(capfd.readouterr().err)["batch_id"] == 4
+    with monitor_batches(Session(), None, None, 30_000, lines.append) as add:  # type: ignore[arg-type]
+        add(sessionize_progress(4, detail=BatchDetail(latency=DelaySample(2, (70, 80)))))
+    fields = json.loads(capfd.readouterr().err)
+    assert fields["batch_id"] == 4
+    assert not fields.keys() & set(SAMPLES), "they are for the metrics only"
 
 
 def test_a_batch_log_that_cannot_be_written_is_reported(tmp_path: Path, lines: list[str]) -> None:
     log = tmp_path / "nowhere" / "batches.log"
-    with monitor_batches(Session(), log, None, lines.append) as add:  # type: ignore[arg-type]
+    with monitor_batches(Session(), log, None, 30_000, lines.append) as add:  # type: ignore[arg-type]
         add(sessionize_progress())
     assert len(lines) == 1
     assert "No such file or directory" in lines[0]

@@ -27,7 +27,7 @@ def test_the_monitor_records_every_micro_batch_and_consumers_that_hang_or_fail_s
     job = Job(spark, tmp_path)
     lines: list[str] = []
     records: list[Record] = []
-    metrics, gate = Metrics(), threading.Event()
+    metrics, gate = Metrics(500), threading.Event()
 
     def failing_consumer(_: Record) -> None:
         raise BrokenPipeError

@@ -187,7 +187,7 @@ def _report_batches(context: JobContext, progress_log: ProgressLog, listeners: l
             stack.enter_context(
                 real_time.report_engine_batches(context.spark, progress_log.store, listeners, checkpoint.layout)
             )
-        monitor = monitor_batches(context.spark, batch_log, settings.metrics_at, context.say)
+        monitor = monitor_batches(context.spark, batch_log, settings.metrics_at, settings.heartbeat, context.say)
         listeners.append(stack.enter_context(monitor))
         yield
 

@@ -7,7 +7,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import NoReturn
 
-from sessionization.monitor.batch_record import Record
+from sessionization.monitor.batch_record import SAMPLES, Record
 
 MOST_BYTES, OLDER_FILES = 10_000_000, 3
 
@@ -24,7 +24,8 @@ class BatchLog:
         )
 
     def __call__(self, record: Record) -> None:
-        line = json.dumps(record, separators=(",", ":"))
+        fields = {name: value for name, value in record.items() if name not in SAMPLES}
+        line = json.dumps(fields, separators=(",", ":"))
         self._handler.handle(logging.makeLogRecord({"msg": line}))
 
 

@@ -80,7 +80,7 @@ def check_metrics_package(metrics_port: int | None) -> None:
 
 @contextlib.contextmanager
 def monitor_batches(
-    spark: SparkSession, batch_log: Path | None, metrics_at: tuple[str, int] | None, say: Say
+    spark: SparkSession, batch_log: Path | None, metrics_at: tuple[str, int] | None, heartbeat_ms: int, say: Say
 ) -> Iterator[Callable[[BatchProgress], None]]:
     """Give a function that logs each micro-batch while the queries run and, if wanted, counts it in metrics.
 
@@ -91,6 +91,7 @@ def monitor_batches(
         batch_log: the file of the batch log; None for the process's stderr.
         metrics_at: host and port to serve the metrics at, or None for no metrics. `check_metrics_package` must have
             accepted the port.
+        heartbeat_ms: the heartbeat interval, which is a metric.
         say: prints a line for a person.
     """
     with contextlib.ExitStack() as stack:
@@ -98,7 +99,7 @@ def monitor_batches(
         if metrics_at is not None:
             from sessionization.monitor.prometheus import serve_metrics
 
-            metrics, (host, port) = Metrics(), metrics_at
+            metrics, (host, port) = Metrics(heartbeat_ms), metrics_at
             try:
                 port = stack.enter_context(serve_metrics(host, port, metrics))
                 say(f"metrics for Prometheus on port {port} of {host}, {PATH}")

@@ -10,11 +10,13 @@ from sessionization.clock import utc
 from sessionization.spark.output.progress import BatchProgress
 
 Record = dict[str, Any]
-"""The fields by name, with JSON types. A field that is unknown, or that the query does not have, is absent."""
+"""The fields by name, with JSON types but for `SAMPLES`. One that is unknown, or that the query lacks, is absent."""
+SAMPLES = ("latency", "lateness")
+"""Fields with the `DelaySample` of the micro-batch's rows. They are for the metrics; the batch log omits them."""
 
 
 def batch_record(progress: BatchProgress, engine: StreamingQueryProgress | None) -> Record:
-    """The fields of the batch log (docs/monitoring.md lists them); without `engine` only the sink's fields.
+    """The fields of the batch log (docs/monitoring.md lists them) and the samples; without `engine` only the sink's.
 
     Args:
         progress: the sink's counts.
@@ -24,7 +26,7 @@ def batch_record(progress: BatchProgress, engine: StreamingQueryProgress | None)
     at = utc(fields.pop("processed_ms")).isoformat(timespec="milliseconds")
     detail = progress.detail
     known = {"at": at} | fields | {"ends": detail.ends, "live": detail.live, "write_ms": detail.write_ms}
-    known |= {"keeps_up": detail.keeps_up}
+    known |= {"keeps_up": detail.keeps_up} | {name: getattr(detail, name) for name in SAMPLES}
     if engine is not None:
         known |= _engine_fields(progress, engine)
     return {name: value for name, value in known.items() if value is not None}

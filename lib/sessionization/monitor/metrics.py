@@ -4,11 +4,17 @@ import threading
 from collections.abc import Iterator
 from datetime import datetime
 
+from sessionization.core.events import EndReason
 from sessionization.monitor.batch_record import Record
+from sessionization.monitor.histogram import Histogram
+from sessionization.spark.checkpoint.folder import ARCHIVE, ROLLUP, SESSIONIZE
+from sessionization.spark.output.progress import DelaySample
+
+Labels = tuple[tuple[str, str], ...]
+"""Names and values of labels. None identifies a person or a device: all come from the code and the engine."""
 
 PATH = "/metrics"
 PREFIX = "sessionization_"
-_QUANTILES = {"p50": "0.5", "p99": "0.99", "max": "1"}
 METRICS = {
     "micro_batches_total": ("counter", "Micro-batches done since this start"),
     "messages_total": ("counter", "Messages read since this start"),
@@ -20,11 +26,12 @@ METRICS = {
     "repeated_total": ("counter", "Starts and Ends since this start that said nothing new"),
     "evicted_total": ("counter", "Sessions forgotten early since this start, for a device had too many"),
     "live_sessions": ("gauge", "Live sessions, as the rollup query has them"),
-    "heartbeat_lateness_seconds": ("gauge", "From due to commit, of the newest micro-batch with heartbeats"),
+    "heartbeat_lateness_seconds": ("histogram", "Heartbeats by the time from due to commit"),
+    "heartbeat_interval_seconds": ("gauge", "The option --heartbeat"),
     "keeps_up": ("gauge", "0 once heartbeats were late by more than an interval in three micro-batches in a row"),
-    "latency_seconds": ("gauge", "From ingest to commit, of the newest micro-batch with events"),
-    "batch_seconds": ("gauge", "From the newest micro-batch's clock to the commit of its rows"),
-    "write_seconds": ("gauge", "How long the tables took to take the newest micro-batch's rows"),
+    "latency_seconds": ("histogram", "Rows that a message caused by the time from ingest to commit"),
+    "batch_seconds": ("histogram", "Micro-batches by the time from their clock to the commit of their rows"),
+    "write_seconds": ("histogram", "Micro-batches by the time that the tables took to take their rows"),
     "phase_seconds": ("gauge", "Time of the newest micro-batch by the engine's phase"),
     "state_rows": ("gauge", "Rows in state"),
     "state_entries": ("gauge", "Sessions in state: live, closed and pending ends"),
@@ -34,10 +41,21 @@ METRICS = {
     "backlog_messages": ("gauge", "Messages that the brokers had and the newest micro-batch did not take"),
     "last_batch_timestamp_seconds": ("gauge", "When the newest micro-batch was committed"),
     "last_heartbeat_timestamp_seconds": ("gauge", "When the newest heartbeat was committed"),
+    "last_change_timestamp_seconds": ("gauge", "When the newest start or end of a session was committed"),
+    "last_event_timestamp_seconds": ("gauge", "When the newest valid event was committed"),
     "last_message_timestamp_seconds": ("gauge", "When the newest message was committed"),
 }
 """By name without `PREFIX`: the kind of the metric, and its description."""
-_GAUGES_PER_QUERY = {"batch_ms": "batch_seconds", "write_ms": "write_seconds", "backlog": "backlog_messages"}
+_HISTOGRAMS_PER_QUERY = {"batch_ms": "batch_seconds", "write_ms": "write_seconds"}
+_LABELS_AT_START: dict[str, list[Labels]] = {
+    "ended_total": [(("reason", str(reason)),) for reason in EndReason],
+    "repeated_total": [(("event", event),) for event in ("start", "end")],
+    **{
+        name: [(("query", query),) for query in (SESSIONIZE, ARCHIVE, ROLLUP)]
+        for name in ("micro_batches_total", "latency_seconds", *_HISTOGRAMS_PER_QUERY.values())
+    },
+}
+"""The labels of counters and histograms that have some."""
 _METRICS_WITHOUT_LABELS = {
     "started": "started_total",
     "heartbeats": "heartbeats_total",
@@ -51,32 +69,54 @@ _METRICS_WITHOUT_LABELS = {
     "state_commit_ms": "state_commit_seconds",
     "skew": "partition_skew_ratio",
 }
-_COUNTER_OF_ROWS_IN = {"sessionize": "events_total", "archive": "messages_total"}
+_LAST_ROWS_IN = {SESSIONIZE: "last_event_timestamp_seconds", ARCHIVE: "last_message_timestamp_seconds"}
+_COUNTER_OF_ROWS_IN = {SESSIONIZE: "events_total", ARCHIVE: "messages_total"}
 
-Labels = tuple[tuple[str, str], ...]
-"""Names and values of labels. None identifies a person or a device: all come from the code and the engine."""
-_Sample = tuple[str, dict[str, str], float]
+_Sample = tuple[str, dict[str, str], float | DelaySample]
 
 
 class Metrics:
-    """Values from the records: counters are added up, gauges hold the newest value. One thread adds, others read."""
+    """Values from the records. One thread adds, others read.
 
-    def __init__(self) -> None:
+    Counters and histograms are added up, and begin at 0: a first value would not be an increase for Prometheus. Gauges
+    hold the newest value, and are missing before it.
+    """
+
+    def __init__(self, heartbeat_ms: int) -> None:
+        """`heartbeat_ms` is the heartbeat interval."""
         self._lock = threading.Lock()
         self._values: dict[str, dict[Labels, float]] = {name: {} for name in METRICS}
+        self._histograms: dict[str, dict[Labels, Histogram]] = {}
+        for name, (kind, _) in METRICS.items():
+            for labels in _LABELS_AT_START.get(name, [()]):
+                if kind == "counter":
+                    self._values[name][labels] = 0
+                elif kind == "histogram":
+                    self._histograms.setdefault(name, {})[labels] = Histogram()
+        self._values["heartbeat_interval_seconds"][()] = heartbeat_ms / 1000
 
     def __call__(self, record: Record) -> None:
         samples = list(_samples(record))
         with self._lock:
             for name, labels, value in samples:
                 values, key = self._values[name], tuple(labels.items())
-                is_sum = METRICS[name][0] == "counter"
-                values[key] = values.get(key, 0) + value if is_sum else value
+                if isinstance(value, DelaySample):
+                    self._histograms[name][key].add(value)
+                else:
+                    values[key] = values.get(key, 0) + value if METRICS[name][0] == "counter" else value
 
     def values(self) -> dict[str, dict[Labels, float]]:
-        """The current values by name and labels, for metrics that have any; a metric's labels have the same names."""
+        """The counters and gauges by name and labels, where there are any; a metric's labels have the same names."""
         with self._lock:
             return {name: dict(values) for name, values in self._values.items() if values}
+
+    def histograms(self) -> dict[str, dict[Labels, Histogram]]:
+        """Copies of the histograms by name and labels."""
+        with self._lock:
+            return {
+                name: {labels: histogram.copy() for labels, histogram in histograms.items()}
+                for name, histograms in self._histograms.items()
+            }
 
 
 def _samples(record: Record) -> Iterator[_Sample]:
@@ -84,17 +124,16 @@ def _samples(record: Record) -> Iterator[_Sample]:
     committed_s = datetime.fromisoformat(record["at"]).timestamp() + record["batch_ms"] / 1000
     yield "micro_batches_total", query, 1
     yield "last_batch_timestamp_seconds", query, committed_s
+    yield from ((name, {}, committed_s) for name in _committed_things(record))
     if record["query"] in _COUNTER_OF_ROWS_IN:
         yield _COUNTER_OF_ROWS_IN[record["query"]], {}, record["rows_in"]
-    if record.get("heartbeats"):
-        yield "last_heartbeat_timestamp_seconds", {}, committed_s
-    if record["query"] == "archive" and record["rows_in"]:
-        yield "last_message_timestamp_seconds", {}, committed_s
     for field, value in record.items():
         if field in _METRICS_WITHOUT_LABELS:
             yield _METRICS_WITHOUT_LABELS[field], {}, _in_seconds(field, value)
-        if field in _GAUGES_PER_QUERY:
-            yield _GAUGES_PER_QUERY[field], query, _in_seconds(field, value)
+        if field in _HISTOGRAMS_PER_QUERY:
+            yield _HISTOGRAMS_PER_QUERY[field], query, DelaySample(1, (value,))
+    if "backlog" in record:
+        yield "backlog_messages", query, record["backlog"]
     for event in ("start", "end"):
         if f"duplicate_{event}" in record:
             yield "repeated_total", {"event": event}, record[f"duplicate_{event}"]
@@ -102,16 +141,20 @@ def _samples(record: Record) -> Iterator[_Sample]:
         yield "ended_total", {"reason": reason}, count
     for phase, ms in record.get("phases_ms", {}).items():
         yield "phase_seconds", query | {"phase": phase}, ms / 1000
-    yield from _delays(record)
+    if "latency" in record:
+        yield "latency_seconds", query, record["latency"]
+    if "lateness" in record:
+        yield "heartbeat_lateness_seconds", {}, record["lateness"]
 
 
-def _delays(record: Record) -> Iterator[_Sample]:
-    query = {"query": record["query"]}
-    for share, quantile in _QUANTILES.items():
-        if f"lateness_{share}_ms" in record:
-            yield "heartbeat_lateness_seconds", {"quantile": quantile}, record[f"lateness_{share}_ms"] / 1000
-        if f"latency_{share}_ms" in record:
-            yield "latency_seconds", query | {"quantile": quantile}, record[f"latency_{share}_ms"] / 1000
+def _committed_things(record: Record) -> Iterator[str]:
+    """The metrics of when something last came, of what the micro-batch had."""
+    if record.get("heartbeats"):
+        yield "last_heartbeat_timestamp_seconds"
+    if record.get("started") or record.get("ended"):
+        yield "last_change_timestamp_seconds"
+    if record["query"] in _LAST_ROWS_IN and record["rows_in"]:
+        yield _LAST_ROWS_IN[record["query"]]
 
 
 def _in_seconds(field: str, value: float) -> float:

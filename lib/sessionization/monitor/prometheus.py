@@ -3,18 +3,22 @@
 import contextlib
 import socketserver
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, MetricsHandler
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from sessionization.monitor.metrics import METRICS, PREFIX, Metrics
+from sessionization.monitor.histogram import BOUNDS_S
+from sessionization.monitor.metrics import METRICS, PREFIX, Labels, Metrics
 
-_Family = CounterMetricFamily | GaugeMetricFamily
-
-_FAMILIES: dict[str, type[_Family]] = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
+_FAMILIES: dict[str, type[CounterMetricFamily | GaugeMetricFamily]] = {
+    "counter": CounterMetricFamily,
+    "gauge": GaugeMetricFamily,
+}
 _CLIENT_TIMEOUT_S = 5
+_LE = [*(str(float(bound_s)) for bound_s in BOUNDS_S), "+Inf"]
+"""The buckets' label `le`."""
 
 
 class _Figures(Collector):
@@ -23,13 +27,24 @@ class _Figures(Collector):
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
 
-    def collect(self) -> Iterator[_Family]:
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily]:
         for name, values in self._metrics.values().items():
             kind, description = METRICS[name]
-            family = _FAMILIES[kind](PREFIX + name, description, labels=[label for label, _ in next(iter(values))])
+            family = _FAMILIES[kind](PREFIX + name, description, labels=_label_names(values))
             for labels, value in values.items():
                 family.add_metric([text for _, text in labels], value)
             yield family
+        for name, histograms in self._metrics.histograms().items():
+            _, description = METRICS[name]
+            histogram_family = HistogramMetricFamily(PREFIX + name, description, labels=_label_names(histograms))
+            for labels, histogram in histograms.items():
+                buckets = list(zip(_LE, histogram.cumulative(), strict=True))
+                histogram_family.add_metric([text for _, text in labels], buckets, histogram.sum_s)
+            yield histogram_family
+
+
+def _label_names(by_labels: Iterable[Labels]) -> list[str]:
+    return [label for label, _ in next(iter(by_labels))]
 
 
 class _Handler(MetricsHandler):

@@ -12,7 +12,7 @@ from sessionization.clock import wall_clock_ms
 from sessionization.errors import CheckpointError
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.engine.session import GENERATED_CODE_CONF
-from sessionization.spark.output.progress import BatchDetail, BatchProgress
+from sessionization.spark.output.progress import BatchDetail, BatchProgress, sample_delays
 from sessionization.spark.output.sinks import INGEST_INSTANTS, Sink
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.location import TableLocation
@@ -30,7 +30,7 @@ _MERGED_COUNTS = (
     "count_if(change = 'ended' AND revision = 0 AND end_reason != 'orphaned') AS closed",
     f"{rollup.OLDEST_EVENT_MS} AS oldest_ms",
     "unix_millis(max(processed_at)) AS newest_ms",
-    INGEST_INSTANTS,
+    *INGEST_INSTANTS,
 )
 
 
@@ -84,7 +84,12 @@ class RollupSink(Sink):
             self._maintain(batch.sparkSession)
         return replace(
             self._progress(counts, batch_id, began_ms, committed_ms),
-            detail=BatchDetail(live=self.live, write_ms=max(0, committed_ms - counted_ms), newest_ms=counts.newest_ms),
+            detail=BatchDetail(
+                live=self.live,
+                write_ms=max(0, committed_ms - counted_ms),
+                newest_ms=counts.newest_ms,
+                latency=sample_delays(counts.have_ingested, counts.ingested, committed_ms),
+            ),
         )
 
     def _maintain(self, spark: SparkSession) -> None:

@@ -41,18 +41,21 @@ _CHANGE_COUNTS = (
     *(f"count_if(change = '{change}') AS {change}" for change in ("started", "heartbeat", "ended")),
     *(f"count_if(end_reason = '{reason}') AS {reason}" for reason in EndReason),
     f"{delay_instants('ingested_ms')} AS ingested",
-    f"{delay_instants('due_ms')} AS due",
     "count(ingested_ms) AS have_ingested",
+    f"{delay_instants('due_ms')} AS due",
     "collect_list(CASE WHEN entries IS NOT NULL THEN struct(device_id, entries) END) AS entries",
     "count(*) AS rows_out",
     f"max(({_POSITION} & {_POSITION_BITS}) + 1) AS largest_partition",
 )
-INGEST_INSTANTS = f"{delay_instants('unix_millis(ingested_at)')} AS ingested"
+INGEST_INSTANTS = (
+    f"{delay_instants('unix_millis(ingested_at)')} AS ingested",
+    "count(ingested_at) AS have_ingested",
+)
 _MESSAGE_COUNTS = (
     "count(*) AS rows_in",
     "count(reason) AS quarantined",
     "unix_millis(max(ingested_at)) AS newest_ms",
-    INGEST_INSTANTS,
+    *INGEST_INSTANTS,
 )
 FIRST_TABLE_BY_QUERY = {SESSIONIZE: SESSION_CHANGES, ARCHIVE: RAW_EVENTS}
 """The table that each query appends to first. A checkpoint that fits has started every micro-batch in that table."""
@@ -207,7 +210,11 @@ class ArchiveSink(Sink):
         return replace(
             self._progress(counts, batch_id, began_ms, committed_ms),
             quarantined=counts.quarantined,
-            detail=BatchDetail(write_ms=max(0, committed_ms - counted_ms), newest_ms=counts.newest_ms),
+            detail=BatchDetail(
+                write_ms=max(0, committed_ms - counted_ms),
+                newest_ms=counts.newest_ms,
+                latency=sample_delays(counts.have_ingested, counts.ingested, committed_ms),
+            ),
         )
 
 
