@@ -1,0 +1,113 @@
+"""The alerts for Prometheus agree with the bundle's, and rules and dashboard read only metrics that exist."""
+
+import re
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from sessionization.monitor.batch_record import batch_record
+from sessionization.monitor.metrics import METRICS, PREFIX, Metrics
+from sessionization.monitor.prometheus import serve_metrics
+from sessionization.spark.output.progress import BatchDetail
+from tests.monitor.monitored import engine, query_progress, sessionize_progress
+from tests.monitor.prometheus_files import (
+    ALERTS,
+    DASHBOARD,
+    OF_PROMETHEUS,
+    PANELS,
+    RECORDED,
+    RULE_GROUPS,
+    RULES,
+    bundle_limits,
+    groupings_in,
+    names_in,
+    queries,
+)
+from tests.monitor.test_metrics import KAFKA, get
+
+LIMITS = bundle_limits()
+
+
+@pytest.fixture(scope="module")
+def served() -> dict[str, set[str]]:
+    """All time series that a job can have, by name with the names of their labels."""
+    metrics = Metrics(30_000)
+    for progress in (
+        sessionize_progress(state_entries=90),
+        query_progress("rollup", detail=BatchDetail(live=41, keeps_up=True)),
+        query_progress("archive", quarantined=2),
+    ):
+        metrics(batch_record(progress, engine(**KAFKA)))
+    with serve_metrics("127.0.0.1", 0, metrics) as port:
+        families = list(text_string_to_metric_families(get(port)))
+    return {sample.name: set(sample.labels) for family in families for sample in family.samples}
+
+
+def test_every_alert_of_the_bundle_is_one_of_prometheus_with_the_same_limit() -> None:
+    assert LIMITS.keys() == ALERTS.keys()
+    assert {name: f"sessionization:{limit.column} > {limit.value:g}" for name, limit in LIMITS.items()} == ALERTS
+    assert {f"sessionization:{limit.column}" for limit in LIMITS.values()} <= RECORDED.keys()
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_the_dashboard_shows_every_alert_red_from_its_limit_on(name: str) -> None:
+    (panel,) = [panel for panel in PANELS if panel["title"] == f"Alert: {name.replace('_', ' ')}"]
+    assert [names_in(target["expr"]).keys() for target in panel["targets"]] == [
+        {f"sessionization:{LIMITS[name].column}"}
+    ]
+    steps = panel["fieldConfig"]["defaults"]["thresholds"]["steps"]
+    assert [step["value"] for step in steps] == [None, LIMITS[name].value]
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_an_alert_names_its_section_of_the_runbook(name: str) -> None:
+    (rule,) = [rule for rule in RULES if rule.get("alert") == name]
+    assert rule["annotations"]["summary"].endswith(f"docs/runbook.md, Alert {name.replace('_', ' ')}")
+
+
+@pytest.mark.parametrize("query", queries())
+def test_a_query_reads_only_series_and_labels_that_exist(query: str, served: dict[str, set[str]]) -> None:
+    selected = names_in(query)
+    assert selected
+    known: set[str] = set()
+    for name, labels in selected.items():
+        assert name in served or name in RECORDED, f"{name} is neither served nor recorded"
+        its_labels = served.get(name, {"query"}) | OF_PROMETHEUS
+        assert labels <= its_labels, name
+        known |= its_labels
+    assert groupings_in(query) <= known
+
+
+def test_every_metric_is_on_the_dashboard() -> None:
+    read = {name for panel in PANELS for target in panel["targets"] for name in names_in(target["expr"])}
+    shown = {re.sub(r"_bucket$", "", name).removeprefix(PREFIX) for name in read if name.startswith(PREFIX)}
+    assert shown == METRICS.keys()
+
+
+def test_rules_are_recorded_before_a_rule_of_their_group_reads_them() -> None:
+    so_far: set[str] = set()
+    for group in RULE_GROUPS:
+        assert group.keys() == {"name", "interval", "rules"}
+        for rule in group["rules"]:
+            assert {name for name in names_in(rule["expr"]) if ":" in name} <= so_far
+            so_far.add(rule.get("record", ""))
+
+
+def test_panels_lie_side_by_side_and_use_the_dashboards_variables() -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in PANELS:
+        at = panel["gridPos"]
+        cells = {(at["x"] + x, at["y"] + y) for x in range(at["w"]) for y in range(at["h"])}
+        assert at["x"] + at["w"] <= 24
+        assert not cells & taken, panel["title"]
+        taken |= cells
+        assert panel["datasource"]["uid"] == "${datasource}"
+        assert all('job=~"$job"' in target["expr"] for target in panel["targets"])
+    assert len({panel["id"] for panel in PANELS}) == len(PANELS)
+    assert [variable["name"] for variable in DASHBOARD["templating"]["list"]] == ["datasource", "job"]
+
+
+def test_the_reader_of_queries_finds_names_and_labels() -> None:
+    query = 'max by (job, query) (sessionization_a{query="x"}) > on (job) sessionization:b{le!="1", job=~".+"}'
+    assert names_in(query) == {"sessionization_a": {"query"}, "sessionization:b": {"le", "job"}}
+    assert groupings_in(query) == {"job", "query"}
