@@ -10,6 +10,7 @@ HDFS := .venv/.hdfs
 BENCH := .venv/.bench
 CLASSES := .venv/.classes
 NOTEBOOKS := .venv/.notebooks
+READERS := .venv/.readers
 
 BUILD ?= .venv-build/bin
 DEMO := .demo
@@ -71,6 +72,12 @@ $(NOTEBOOKS): $(READY) requirements-notebooks.lock
 	  -r requirements-notebooks.lock
 	@touch $@
 
+$(READERS): $(READY) requirements-readers.lock
+	@echo "fetching Polars, delta-rs and DuckDB (once; 120 MB)"
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-build-isolation --require-hashes \
+	  -r requirements-readers.lock
+	@touch $@
+
 $(CLASSES): $(READY)
 	@echo "archiving the classes of Spark, so that engines start faster (once; two minutes)"
 	@$(BIN)/python -m tests.faults.archive_classes
@@ -103,7 +110,7 @@ test: ## run all tests except the long ones: first the tests without Spark, then
 test-notebooks: $(NOTEBOOKS) ## run every notebook without a browser, and nutter's tests
 	@$(NOTEBOOK_TESTS)
 
-test-faults: $(READY) $(BROKER) $(HDFS) $(NOTEBOOKS) $(CLASSES)
+test-faults: $(READY) $(BROKER) $(HDFS) $(NOTEBOOKS) $(READERS) $(CLASSES)
 test-faults: ## kill the job at every boundary, and cause every other fault: make test-faults SEEDS=4 KILLS=50
 	@$(PYTEST) tests -m long
 	@$(BIN)/python -m tests.faults --seeds $(SEEDS) --kills $(KILLS)
@@ -165,7 +172,8 @@ lock: $(READY) ## resolve the locks again from pyproject.toml
 	  "--extra java --no-deps -o requirements-java.lock" \
 	  "--group bench --constraints requirements.lock -o requirements-bench.lock" \
 	  "--extra mlflow --extra notebooks --group notebooks --constraints requirements.lock \
-	  --constraints requirements-bench.lock -o requirements-notebooks.lock"; do \
+	  --constraints requirements-bench.lock -o requirements-notebooks.lock" \
+	  "--group readers --constraints requirements-notebooks.lock --constraints requirements.lock -o requirements-readers.lock"; do \
 	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --upgrade \
 	    pyproject.toml $$lock; \
 	done
