@@ -17,7 +17,7 @@ from sessionization.job.sessionize_job import JobCallbacks, run
 from sessionization.monitor import prometheus
 from sessionization.monitor.batch_monitor import check_metrics_package, monitor_batches
 from sessionization.monitor.batch_record import batch_record
-from sessionization.monitor.histogram import BOUNDS_S, Histogram
+from sessionization.monitor.cumulative_histogram import BOUNDS_S, Histogram
 from sessionization.monitor.metrics import METRICS, PREFIX, Metrics
 from sessionization.monitor.prometheus import serve_metrics
 from sessionization.settings.sessionize_settings import SessionizeSettings

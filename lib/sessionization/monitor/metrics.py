@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sessionization.core.events import EndReason
 from sessionization.monitor.batch_record import Record
-from sessionization.monitor.histogram import Histogram
+from sessionization.monitor.cumulative_histogram import Histogram
 from sessionization.spark.checkpoint.folder import ARCHIVE, ROLLUP, SESSIONIZE
 from sessionization.spark.output.progress import DelaySample
 

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, MetricsHandler
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from sessionization.monitor.histogram import BOUNDS_S
+from sessionization.monitor.cumulative_histogram import BOUNDS_S
 from sessionization.monitor.metrics import METRICS, PREFIX, Labels, Metrics
 
 _FAMILIES: dict[str, type[CounterMetricFamily | GaugeMetricFamily]] = {
