@@ -133,7 +133,8 @@ def test_prometheus_answers_every_query_from_a_real_job(scraped: Scraped) -> Non
     assert waiting == set(), "no answer, or none that is a number"
     assert all(isinstance(scraped.ask(query), list) for query in queries())
     firing = {sample["metric"]["alertname"] for sample in scraped.ask('ALERTS{alertstate="firing"}')}
-    assert firing <= {"quarantine_share"}, "the evening is dirty, and the job in time"
+    assert "quarantine_share" in firing, "the evening is dirty"
+    assert not firing - {"quarantine_share", "late_heartbeats", "backlog"}, "only a busy machine sets off the last two"
 
 
 def is_number(sample: dict[str, Any]) -> bool:
