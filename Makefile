@@ -7,6 +7,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 BROKER := .venv/.broker
 HDFS := .venv/.hdfs
+S3 := .venv/.s3
 BENCH := .venv/.bench
 CLASSES := .venv/.classes
 NOTEBOOKS := .venv/.notebooks
@@ -61,6 +62,14 @@ $(HDFS): $(READY) lib/sessionization/local_engine/jars.lock
 	@$(BIN)/python -m sessionization.local_engine.jars hdfs
 	@touch $@
 
+# The server has an environment of its own, because its packages do not go with the others' versions.
+$(S3): $(READY) requirements-s3.lock lib/sessionization/local_engine/jars.lock
+	@echo "fetching Hadoop's client of S3 and a server with its interface (once; 50 MB)"
+	@$(BIN)/python -m sessionization.local_engine.jars s3
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv/s3
+	@$(BIN)/uv pip install --quiet --python .venv/s3/bin/python --require-hashes -r requirements-s3.lock
+	@touch $@
+
 $(BENCH): $(READY) requirements-bench.lock
 	@echo "fetching MLflow, Matplotlib and py-spy (once)"
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-build-isolation --require-hashes -r requirements-bench.lock
@@ -110,7 +119,7 @@ test: ## run all tests except the long ones: first the tests without Spark, then
 test-notebooks: $(NOTEBOOKS) ## run every notebook without a browser, and nutter's tests
 	@$(NOTEBOOK_TESTS)
 
-test-faults: $(READY) $(BROKER) $(HDFS) $(NOTEBOOKS) $(READERS) $(CLASSES)
+test-faults: $(READY) $(BROKER) $(HDFS) $(S3) $(NOTEBOOKS) $(READERS) $(CLASSES)
 test-faults: ## kill the job at every boundary, and cause every other fault: make test-faults SEEDS=4 KILLS=50
 	@$(PYTEST) tests -m long
 	@$(BIN)/python -m tests.faults --seeds $(SEEDS) --kills $(KILLS)
@@ -177,6 +186,8 @@ lock: $(READY) ## resolve the locks again from pyproject.toml
 	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --upgrade \
 	    pyproject.toml $$lock; \
 	done
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --upgrade \
+	  --group s3 -o requirements-s3.lock
 
 clean: ## remove the environment, the tables of demo and notebooks, and the benchmarks' results
 	@rm -rf .venv .venv-build .bench .notebooks build dist $(DEMO) $(DEMO)-kafka

@@ -31,8 +31,8 @@ class Jar:
         return f"{self.organisation.replace('.', '/')}/{self.module}/{self.version}/{self.file_name}"
 
 
-JarSet = Literal["spark", "broker", "hdfs"]
-"""The sections of `jars.lock`: what a Spark session needs in addition to pyspark; a Kafka broker; the tests' HDFS."""
+JarSet = Literal["spark", "broker", "hdfs", "s3"]
+"""The sections of `jars.lock`: what a session needs beside pyspark; a Kafka broker; the tests' HDFS; S3's client."""
 
 
 def pinned_jars(jar_set: JarSet) -> list[Jar]:
