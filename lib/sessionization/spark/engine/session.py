@@ -23,6 +23,7 @@ from sessionization.databricks import on_databricks
 from sessionization.errors import ConfigurationError
 from sessionization.hadoop_path import HadoopPath
 from sessionization.say import Say
+from sessionization.spark.engine.checkpoint_files import replace_checkpoint_files
 from sessionization.stop_signals import preserve_interrupt_handler
 
 __all__ = [
@@ -145,7 +146,8 @@ def session_for_uris(settings: BaseModel, say: Say, conf: Mapping[str, str] | No
         log_file = Path(tempfile.mkdtemp(prefix="sessionization-")) / "engine.log"
         say(f"Spark starts first, because a location is a URI; it logs into {log_file}")
     log_place = describe_log(log_file)
-    with job_session(log_file, conf):
+    with job_session(log_file, conf) as spark:
+        replace_checkpoint_files(spark)
         yield log_place
 
 
