@@ -1,0 +1,54 @@
+"""On S3 the job warns of a second driver, unless Delta's log store allows one."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from sessionization.hadoop_path import parse_location
+from sessionization.spark.tables import single_driver
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.single_driver import explain_single_driver
+
+SETTING = "spark.delta.logStore.s3a.impl"
+
+
+def spark(place: str = "", **conf: str) -> SimpleNamespace:
+    """A session with these settings, whose catalog has its tables at `place`."""
+    rows = [SimpleNamespace(location=f"{place}/job_lease")]
+    return SimpleNamespace(conf=SimpleNamespace(get=conf.get), sql=lambda _query: SimpleNamespace(collect=lambda: rows))
+
+
+def at(text: str) -> TableLocation:
+    return TableLocation(parse_location(text))
+
+
+@pytest.mark.parametrize(
+    "conf",
+    [{}, {SETTING: "io.delta.storage.S3SingleDriverLogStore"}, {"spark.delta.logStore.s3.impl": "org.example.X"}],
+)
+def test_tables_on_s3_have_one_driver_by_default(conf: dict[str, str]) -> None:
+    warning = explain_single_driver(spark(**conf), at("s3a://games/tables"))
+    assert warning is not None
+    assert "io.delta.storage.S3SingleDriverLogStore lets a commit of one driver replace another's" in warning
+    assert "\n" not in warning
+
+
+@pytest.mark.parametrize("setting", [SETTING, SETTING.removeprefix("spark."), "spark.delta.logStore.class"])
+def test_a_log_store_for_several_drivers_needs_no_warning(setting: str) -> None:
+    conf = {setting: "io.delta.storage.S3DynamoDBLogStore"}
+    assert explain_single_driver(spark(**conf), at("s3a://games/tables")) is None
+
+
+@pytest.mark.parametrize("location", ["hdfs://host/tables", "abfss://games@host/tables", "gs://games/tables"])
+def test_other_storages_refuse_the_second_commit(location: str) -> None:
+    assert explain_single_driver(spark(), at(location)) is None
+    assert explain_single_driver(spark(), TableLocation(Path("/mnt/games"))) is None
+
+
+def test_the_tables_of_a_catalog_may_be_on_s3(monkeypatch: pytest.MonkeyPatch) -> None:
+    location = TableLocation(None, "spark_catalog", "games")
+    assert explain_single_driver(spark("s3a://games/tables"), location) is not None
+    assert explain_single_driver(spark("file:/mnt/games"), location) is None
+    monkeypatch.setattr(single_driver, "on_databricks", lambda: True)
+    assert explain_single_driver(spark("s3://games/tables"), location) is None
