@@ -33,6 +33,7 @@ _ERRNO_BY_CLASS = {
     "PathIsNotDirectoryException": errno.ENOTDIR,
     "PathIsNotEmptyDirectoryException": errno.ENOTEMPTY,
 }
+_IS_DENIED = "Status Code: 403"
 
 
 class Uri(str):
@@ -258,7 +259,11 @@ def _conf() -> Any:
 
 
 def _os_error(java_error: Any, uri: str) -> OSError:
-    """The `OSError` for a Java exception, with the first line of its message."""
+    """The `OSError` for a Java exception, with the first line of its message, or with what S3's mean."""
     kind = str(java_error.getClass().getSimpleName())
     message = (str(java_error.getMessage() or "").splitlines() or [""])[0]
+    if kind == "UnknownStoreException":
+        message = "the bucket does not exist"
+    elif kind == "AccessDeniedException" and _IS_DENIED in message:
+        message = "access is denied (403): check the credentials and their rights"
     return OSError(_ERRNO_BY_CLASS.get(kind, STORAGE_ERROR), message or kind, Uri(uri))
