@@ -77,6 +77,8 @@ def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
         "spark.sql.streaming.checkpointFileManagerClass": (
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
         ),
+        # Otherwise the local disk is Hive's, whose rename replaces no file: that of a first attempt would stay.
+        "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
     }
     # Spark uses these to start its Python workers and to find Java.
     os.environ["PYSPARK_PYTHON"] = sys.executable
