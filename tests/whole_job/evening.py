@@ -18,14 +18,14 @@ _BEYOND_MS_NS = 999_999
 class Evening:
     """The files of a simulated evening, hidden from the job until they are released."""
 
-    def __init__(self, staging: Path, **options: Any) -> None:
+    def __init__(self, staging: Path, ends_ms: int = ENDS_MS, **options: Any) -> None:
         settings = SimulateSettings.model_validate({"output": staging, "pace": "max"} | options)
-        self.written: Summary = simulate(settings, now_ms=ENDS_MS, report=lambda _: None)
+        self.written: Summary = simulate(settings, now_ms=ends_ms, report=lambda _: None)
         files = sorted(staging.glob("*/*.json"), key=lambda path: (path.name, path.parent.name))
         self._waiting = deque(files)
         last = int(files[-1].stem.rpartition("-")[2])
         for path in files:
-            ingested_ms = ENDS_MS - (last - int(path.stem.rpartition("-")[2])) * settings.file_interval
+            ingested_ms = ends_ms - (last - int(path.stem.rpartition("-")[2])) * settings.file_interval
             os.utime(path, ns=(0, ingested_ms * 1_000_000 + _BEYOND_MS_NS))
 
     def release(self, folder: Path, files: int | None = None) -> None:

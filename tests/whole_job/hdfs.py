@@ -3,16 +3,13 @@
 import os
 import re
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import requests
 
-from sessionization.local.child_process import end_with_this_process
 from sessionization.local_engine.jars import jar_paths
 from sessionization.local_engine.java import java_executable
-from tests.whole_job.daemons import Daemons
+from tests.whole_job.daemons import LoggingDaemons
 from tests.whole_job.hdfs_files import HdfsFiles
 from tests.whole_job.job import SPARK
 
@@ -21,8 +18,6 @@ _DATA_NODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
 _RPC_PORT = re.compile(r"NameNode RPC up at: \S*:(\d+)")
 _WEB_PORT = re.compile(r"Jetty bound to port (\d+)")
 _REGISTERED = re.compile(r"successfully registered with NN")
-_READY_S = 60
-_POLL_S = 0.05
 
 _JVM = (
     "-Xmx256m",
@@ -48,7 +43,7 @@ _SETTINGS = {
 }
 
 
-class Hdfs(Daemons):
+class Hdfs(LoggingDaemons):
     """HDFS on free ports of 127.0.0.1, with one copy of each block. It ends with this process, and is used once.
 
     `uri` is where Spark reaches it: `hdfs://127.0.0.1:PORT`. `files` reads and writes it without Spark.
@@ -56,32 +51,21 @@ class Hdfs(Daemons):
 
     uri: str
     files: HdfsFiles
-
-    def __init__(self, folder: Path) -> None:
-        """Files and logs go below `folder`."""
-        self._folder = folder.absolute()
-        self._processes: list[subprocess.Popen[bytes]] = []
-
-    def stop(self) -> None:
-        """Kill the nodes, and wait for them."""
-        for process in self._processes:
-            process.kill()
-            process.wait()
-        self._processes = []
+    look_every_s = 0.2  # a look costs a dozen requests
 
     def _start(self) -> None:
         for name in ("hdfs", "datanode", "static"):  # no web pages: to unpack them from the jar takes seconds
             (self._folder / "webapps" / name).mkdir(parents=True)
         names = {"fs.defaultFS": "hdfs://127.0.0.1:0", "dfs.namenode.name.dir": (self._folder / "names").as_uri()}
-        log, formatting = self._launch("format", _NAME_NODE, names, "-format", "-nonInteractive")
+        log, formatting = self._launch_node("format", _NAME_NODE, names, "-format", "-nonInteractive")
         self._wait_until(lambda: formatting.poll() == 0, formatting, log)
-        log, name_node = self._launch("name-node", _NAME_NODE, names)
+        log, name_node = self._launch_node("name-node", _NAME_NODE, names)
         rpc = self._found(_RPC_PORT, name_node, log)
         web = self._found(_WEB_PORT, name_node, log)
         self.uri = f"hdfs://127.0.0.1:{rpc[1]}"
         self.files = HdfsFiles(f"127.0.0.1:{web[1]}")
         blocks = {"fs.defaultFS": self.uri, "dfs.datanode.data.dir": (self._folder / "blocks").as_uri()}
-        log, data_node = self._launch("data-node", _DATA_NODE, blocks)
+        log, data_node = self._launch_node("data-node", _DATA_NODE, blocks)
         self._found(_REGISTERED, data_node, log)
         self._wait_until(self._is_writable, data_node, log)
 
@@ -92,43 +76,11 @@ class Hdfs(Daemons):
             return False
         return True
 
-    def _launch(
+    def _launch_node(
         self, name: str, main_class: str, settings: dict[str, str], *arguments: str
     ) -> tuple[Path, subprocess.Popen[bytes]]:
         """Start a node, and return its log and its process."""
         jars = [*jar_paths("hdfs"), *(jar for pattern in _OF_SPARK for jar in (SPARK / "jars").glob(pattern))]
         class_path = os.pathsep.join(map(str, (self._folder, *jars)))
         options = [f"-D{name}={value}" for name, value in (_SETTINGS | settings).items()]
-        log = self._folder / f"{name}.log"
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                [java_executable(), *_JVM, "-cp", class_path, main_class, *options, *arguments],
-                cwd=self._folder,
-                # These options are for the engine's JVM, and may conflict with ours, such as the garbage collector.
-                env={name: value for name, value in os.environ.items() if name != "JAVA_TOOL_OPTIONS"},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-                preexec_fn=end_with_this_process(),  # noqa: PLW1509 - two system calls, no lock among them
-            )
-        self._processes.append(process)
-        return log, process
-
-    def _found(self, pattern: re.Pattern[str], process: subprocess.Popen[bytes], log: Path) -> re.Match[str]:
-        """Wait until the log has a line like this."""
-        self._wait_until(lambda: pattern.search(_text(log)) is not None, process, log)
-        found = pattern.search(_text(log))
-        assert found is not None
-        return found
-
-    def _wait_until(self, is_reached: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
-        deadline_s = time.monotonic() + _READY_S
-        while not is_reached():
-            assert process.poll() is None or is_reached(), f"HDFS ended with code {process.poll()}: see {log}"
-            assert time.monotonic() < deadline_s, f"HDFS did not start within {_READY_S} s: see {log}"
-            time.sleep(_POLL_S)
-
-
-def _text(log: Path) -> str:
-    return log.read_text(encoding="utf-8", errors="replace")
+        return self._launch(name, [java_executable(), *_JVM, "-cp", class_path, main_class, *options, *arguments])

@@ -1,0 +1,67 @@
+"""The dirty evening of the tests of a job whose folders are at a URI: three kills, and every row checked."""
+
+from collections import Counter
+
+from pyspark.sql import SparkSession
+
+from sessionization.core.session_state import Rules
+from tests.whole_job.accounts import unaccounted
+from tests.whole_job.checkpoints import last_committed, last_started
+from tests.whole_job.evening import Evening
+from tests.whole_job.oracle import build_oracle
+from tests.whole_job.remote_job import QUERIES, RemoteJob
+from tests.whole_job.state import entries_and_timers
+from tests.whole_job.tables import differences, read_tables
+
+RULES = Rules(heartbeat_ms=5_000)
+OPTIONS = ("--heartbeat=5s", "--archive-every=2s", "--rollup-every=2s")
+EVENING = {"events": 600, "rate": 20, "session_length": "10s", "dirt": 0.2, "file_interval": "1s"}
+_TRIES = 3
+_FILES_AT_ONCE = 2
+_READ_WITHIN_S = 900
+
+
+def play_with_a_kill_in_each_query(job: RemoteJob, evening: Evening) -> None:
+    """Kill the job in a micro-batch of each query, then let it read the rest of the evening, and stop."""
+    for query in QUERIES:
+        assert any(_leaves_a_micro_batch_half_done(job, query, evening) for _ in range(_TRIES)), f"{query} never does"
+    job.release(evening)
+    job.start()
+    job.wait_until_done(within_s=_READ_WITHIN_S)
+    assert job.terminate() == 0
+
+
+def check_every_row(job: RemoteJob, spark: SparkSession) -> None:
+    """Compare the tables and the state, by copies of the folders, with what follows from the input."""
+    job.pull()
+    oracle, tables = build_oracle(job.checkpoints, RULES), read_tables(job.warehouse)
+    assert differences(oracle, tables, job.checkpoints) == []
+    files = Counter(job.input.glob("*/*.json"))
+    assert Counter(oracle.files["sessionize"]) == Counter(oracle.files["archive"]) == files
+    entries, timers = entries_and_timers(spark, job.checkpoints)
+    assert Counter(entries) == Counter(oracle.entries)
+    assert dict(timers) == oracle.timers
+    assert unaccounted(tables, [entry[:2] for entry in entries if entry[2] == "pending_end"]) == []
+
+
+def _leaves_a_micro_batch_half_done(job: RemoteJob, query: str, evening: Evening) -> bool:
+    """Start the job, give it files, and kill it in a micro-batch of a query; whether it was not committed by then."""
+    checkpoint = job.checkpoints / query
+    job.watched = (query,)
+    job.look()
+    before = seen = last_committed(checkpoint)
+    job.release(evening, _FILES_AT_ONCE)
+
+    def is_running() -> bool:
+        nonlocal seen
+        if (committed := last_committed(checkpoint)) > seen:
+            job.release(evening, _FILES_AT_ONCE)
+            seen = committed
+        return before < committed < last_started(checkpoint)
+
+    job.start()
+    job.wait_until(is_running, f"a micro-batch of {query} runs after another")
+    job.kill()
+    job.look()
+    job.watched = QUERIES
+    return last_committed(checkpoint) < last_started(checkpoint)
