@@ -1,4 +1,4 @@
-"""A `HadoopPath` does what `pathlib.Path` does, on a local disk and on HDFS."""
+"""A `HadoopPath` does what `pathlib.Path` does, on a local disk, on HDFS and on S3."""
 
 import errno
 import time
@@ -10,7 +10,10 @@ from pyspark.sql import SparkSession
 
 from sessionization.files import is_on_local_disk, is_reachable_folder, remove_tree, write_atomically
 from sessionization.hadoop_path import STORAGE_ERROR, AnyPath, HadoopPath
+from sessionization.local_engine.jars import jar_paths
+from sessionization.spark.engine.checkpoint_files import KEEPS_FILES, REPLACES_FILES
 from tests.whole_job.hdfs import Hdfs
+from tests.whole_job.s3 import PYTHON, S3
 
 pytestmark = pytest.mark.spark
 
@@ -21,11 +24,25 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
         yield running
 
 
-@pytest.fixture(params=["file:", pytest.param("hdfs:", marks=pytest.mark.long)])
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[S3]:
+    """The session reaches it from now on."""
+    if not PYTHON.exists():
+        pytest.skip("needs make .venv/.s3")
+    conf = spark._jsc.hadoopConfiguration()
+    for jar in jar_paths("s3"):
+        conf.getClassLoader().addURL(spark._jvm.java.net.URL(jar.as_uri()))
+    with S3(tmp_path_factory.mktemp("s3")) as running:
+        for name, value in running.settings().items():
+            conf.set(name.removeprefix("spark.hadoop."), value)
+        yield running
+
+
+@pytest.fixture(params=["file:", *(pytest.param(storage, marks=pytest.mark.long) for storage in ("hdfs", "s3"))])
 def folder(request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession) -> HadoopPath:
-    """An empty folder of a local disk or of HDFS, with the path of `tmp_path`."""
+    """An empty folder of a local disk, of HDFS or of S3, with the path of `tmp_path`."""
     del spark  # starts Hadoop
-    storage = "file:" if request.param == "file:" else request.getfixturevalue("hdfs").uri
+    storage = "file:" if request.param == "file:" else request.getfixturevalue(request.param).uri
     folder = HadoopPath(f"{storage}{tmp_path}")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -82,7 +99,7 @@ def test_a_pattern_finds_what_pathlib_finds(folder: HadoopPath, tmp_path: Path, 
 
 
 def test_the_size_and_time_of_a_file_are_known(folder: HadoopPath) -> None:
-    before_ns = time.time_ns() // 1_000_000 * 1_000_000
+    before_ns = time.time_ns() // 1_000_000_000 * 1_000_000_000  # S3 has whole seconds
     write_atomically(folder / "file", "12345")
     found = (folder / "file").stat()
     assert found.st_size == 5
@@ -109,16 +126,42 @@ def test_files_and_trees_are_deleted(folder: HadoopPath) -> None:
         (lambda folder: (folder / "no").stat(), FileNotFoundError),
         (lambda folder: (folder / "no").iterdir(), FileNotFoundError),
         (lambda folder: (folder / "no").unlink(), FileNotFoundError),
-        (lambda folder: (folder / "file" / "x").mkdir(parents=True, exist_ok=True), NotADirectoryError),
+        (
+            lambda folder: (folder / "file" / "x").mkdir(parents=True, exist_ok=True),
+            (NotADirectoryError, FileExistsError),  # the second on S3
+        ),
     ],
 )
 def test_an_error_is_the_one_of_pathlib(
-    folder: HadoopPath, do: Callable[[AnyPath], object], error: type[OSError]
+    folder: HadoopPath, do: Callable[[AnyPath], object], error: type[OSError] | tuple[type[OSError], ...]
 ) -> None:
     write_atomically(folder / "file", "x")
     with pytest.raises(error) as raised:
         do(folder)
     assert str(raised.value.filename).startswith(str(folder))
+
+
+def test_a_file_of_a_checkpoint_is_replaced_in_any_storage(folder: HadoopPath, spark: SparkSession) -> None:
+    assert written_twice(spark, folder / "1", REPLACES_FILES) == "new"
+    is_local = folder.uri.startswith("file:")
+    assert written_twice(spark, folder / "2", KEEPS_FILES) == ("new" if is_local else "old"), (
+        "the job need not avoid it"
+    )
+
+
+def written_twice(spark: SparkSession, folder: HadoopPath, manager: str) -> str:
+    """What a file of a checkpoint holds after a second attempt, by one of Spark's managers of such files."""
+    folder.mkdir(parents=True)
+    jvm, conf = spark._jvm, spark._jvm.org.apache.hadoop.conf.Configuration(spark._jsc.hadoopConfiguration())
+    conf.set("spark.sql.streaming.checkpointFileManagerClass", manager)
+    path = jvm.org.apache.hadoop.fs.Path
+    managers = jvm.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
+    files = managers.create(path(folder.uri), conf)
+    for text in (b"old", b"new"):
+        stream = files.createAtomic(path(f"{folder}/7.changelog"), True)
+        stream.write(bytearray(text), 0, len(text))
+        stream.close()
+    return (folder / "7.changelog").read_text()
 
 
 def test_an_unknown_storage_is_an_error_with_hadoops_message(spark: SparkSession) -> None:

@@ -1,0 +1,80 @@
+"""The job with its input, tables and checkpoints on S3: no kill loses or doubles a row, and mistakes are one line."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.whole_job.evening import Evening
+from tests.whole_job.job import ROOT
+from tests.whole_job.remote_evening import EVENING, OPTIONS, check_every_row, play_with_a_kill_in_each_query
+from tests.whole_job.remote_job import RemoteJob
+from tests.whole_job.s3 import PYTHON, S3
+
+pytestmark = [
+    pytest.mark.job,
+    pytest.mark.long,
+    pytest.mark.skipif(not PYTHON.exists(), reason="needs make .venv/.s3"),
+]
+
+
+@pytest.fixture
+def s3(tmp_path: Path) -> Iterator[S3]:
+    with S3(tmp_path / "s3") as running:
+        yield running
+
+
+@pytest.fixture
+def job(tmp_path: Path, s3: S3) -> Iterator[RemoteJob]:
+    job = RemoteJob(tmp_path, s3, *OPTIONS)
+    job.conf = s3.settings()
+    yield job
+    job.kill_if_running()
+
+
+def test_a_job_on_s3_that_is_killed_in_each_query_loses_and_doubles_nothing(
+    job: RemoteJob, tmp_path: Path, spark: SparkSession
+) -> None:
+    # S3 takes no modification time: the messages are as old as the files that hold them.
+    evening = Evening(tmp_path / "staging", time.time_ns() // 1_000_000, **EVENING)
+    play_with_a_kill_in_each_query(job, evening)
+    assert any(
+        "S3SingleDriverLogStore lets a commit of one driver replace another's" in line for line in job.output_lines()
+    )
+    check_every_row(job, spark)
+
+
+def test_the_preflight_finds_s3_fit_and_says_what_it_does_not_promise(job: RemoteJob, s3: S3) -> None:
+    s3.files.write(f"{job.input}/pc_sessions/1.json", b"")
+    lines = ended(job, ROOT / "jobs" / "preflight.py", code=0)
+    assert [line for line in lines if line.startswith(("FAILED", "warning"))] == []
+    assert any(line.startswith("ok       lease:") and "the lease is no fence" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("settings", "bucket", "said"),
+    [
+        ({}, "nobodys", "the bucket does not exist"),
+        ({"spark.hadoop.fs.s3a.access.key": "stranger"}, "games", "403"),
+    ],
+    ids=["no-such-bucket", "wrong-key"],
+)
+@pytest.mark.parametrize("entry", ["sessionize.py", "preflight.py"])
+def test_a_mistake_is_said_in_one_clear_line(
+    job: RemoteJob, s3: S3, entry: str, settings: dict[str, str], bucket: str, said: str
+) -> None:
+    job.conf = s3.settings() | settings
+    s3.uri = f"s3a://{bucket}"
+    lines = ended(job, ROOT / "jobs" / entry, code=2)
+    assert not any("Traceback" in line or line.startswith("\tat ") for line in lines)
+    assert any(said in line for line in lines), lines
+
+
+def ended(job: RemoteJob, entry: Path, code: int) -> list[str]:
+    """Run an entry point with the job's options until it ends with this code, and return what it said."""
+    job._entry = (entry,)
+    job.start()
+    assert job.wait_for_end(within_s=300) == code, job.output_lines()[-5:]
+    return job.output_lines()
