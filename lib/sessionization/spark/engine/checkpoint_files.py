@@ -5,7 +5,7 @@ from pyspark.sql import SparkSession
 _MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _PACKAGE = "org.apache.spark.sql.execution.streaming.checkpointing"
 KEEPS_FILES = f"{_PACKAGE}.FileSystemBasedCheckpointFileManager"
-"""Renames by `FileSystem.rename`, which replaces a file on a local disk alone: on HDFS and S3 the older one stays."""
+"""Renames by `FileSystem.rename`, which replaces a file on Hadoop's local disk alone: elsewhere the older one stays."""
 REPLACES_FILES = f"{_PACKAGE}.FileContextBasedCheckpointFileManager"
 """Renames by `FileContext.rename`, which replaces a file anywhere. It is Spark's default."""
 
