@@ -141,6 +141,14 @@ def test_an_error_is_the_one_of_pathlib(
     assert str(raised.value.filename).startswith(str(folder))
 
 
+def test_a_file_of_the_state_is_uploaded(folder: HadoopPath, tmp_path: Path, spark: SparkSession) -> None:
+    (tmp_path / "local").write_bytes(b"x" * 100_000)
+    path = spark._jvm.org.apache.hadoop.fs.Path
+    storage = path(folder.uri).getFileSystem(spark._jsc.hadoopConfiguration())
+    storage.copyFromLocalFile(path(f"file:{tmp_path}/local"), path(f"{folder}/uploaded"))
+    assert (folder / "uploaded").read_bytes() == b"x" * 100_000
+
+
 def test_a_file_of_a_checkpoint_is_replaced_in_any_storage(folder: HadoopPath, spark: SparkSession) -> None:
     assert written_twice(spark, folder / "1", REPLACES_FILES) == "new"
     is_local = folder.uri.startswith("file:")

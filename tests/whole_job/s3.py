@@ -35,8 +35,6 @@ class S3(LoggingDaemons):
             "spark.hadoop.fs.s3a.endpoint": f"http://{self.address}",
             "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
             "spark.hadoop.fs.s3a.path.style.access": "true",
-            # A server that is slow to say "continue" would otherwise be taken for one that answers with it.
-            "spark.hadoop.fs.s3a.connection.expect.continue": "false",
             "spark.hadoop.fs.s3a.access.key": ACCESS_KEY,
             "spark.hadoop.fs.s3a.secret.key": "unused",
         }

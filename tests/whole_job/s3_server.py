@@ -36,13 +36,20 @@ def strict(application: Application, access_key: str) -> Application:
     return answer
 
 
+class OneContinue(MotoRequestHandler):
+    """Leaves "100 Continue" to Werkzeug: Python says it too, and a client takes the second one for the answer."""
+
+    def handle_expect_100(self) -> bool:
+        return True
+
+
 if __name__ == "__main__":
     server = make_server(
         "127.0.0.1",
         0,
         strict(DomainDispatcherApplication(create_backend_app), sys.argv[1]),
         threaded=True,
-        request_handler=MotoRequestHandler,
+        request_handler=OneContinue,
     )
     print("serving at port", server.port, flush=True)  # noqa: T201 - the parent reads it
     server.serve_forever()
