@@ -24,8 +24,9 @@ from tests.bench import aged_tables
 from tests.bench.scenario import LONG_LIVED
 from tests.whole_job.accounts import unaccounted
 from tests.whole_job.delta import live_files
-from tests.whole_job.job import SIMULATE, Job, command, environment, processes_of_session
+from tests.whole_job.job import SIMULATE, Job, command, environment
 from tests.whole_job.oracle import COLUMNS, build_oracle
+from tests.whole_job.processes import processes_of_session
 from tests.whole_job.tables import Tables, differences, read_tables
 from tests.whole_job.topics import Topics
 

@@ -16,9 +16,12 @@ import pyspark
 from sessionization.local_engine.java import java_home
 from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS
 from tests.whole_job.checkpoints import committed_files, committed_offsets, last_committed, last_started, merged_before
+from tests.whole_job.evening import Evening
+from tests.whole_job.processes import is_engine, processes_of_session, session_of
 from tests.whole_job.topics import Topics
 
 ROOT = Path(__file__).parents[2]
+QUERIES = ("sessionize", "archive", "rollup")
 ENTRY = ROOT / "jobs" / "sessionize.py"
 SIMULATE = ROOT / "jobs" / "simulate.py"
 SPARK = Path(pyspark.__file__).parent
@@ -72,7 +75,7 @@ class Job:
     It reads from the folder's input, or from Kafka topics. `entry` is the script that is run, with its first arguments.
     The next start takes `jvm`, options of the engine's Java; `conf`, settings of Spark; `submit_options`, options of
     spark-submit, which then starts the job; and `more`, options of the job that replace those of the same name.
-    `library` is the folder from which it imports the library.
+    `library` is the folder from which it imports the library. `watched` are the queries that a test looks at.
     """
 
     def __init__(
@@ -91,19 +94,20 @@ class Job:
         self.submit_options: tuple[str, ...] = ()
         self.more: tuple[str, ...] = ()
         self.library = ROOT / "lib"
+        self.watched: tuple[str, ...] = QUERIES
         self._folder = folder
-        self._entry, self._options = entry, options
+        self.entry, self._options = entry, options
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start the job as the leader of its own session, which identifies all of its processes."""
         assert self._process is None
-        folders = ("--warehouse", self.location_of(self.warehouse), "--checkpoints", self.location_of(self.checkpoints))
+        folders = (*self.table_options(), "--checkpoints", self.location_of(self.checkpoints))
         source = ("--input", self.location_of(self.input)) if self.topics is None else self.topics.options
         replaced = {word.partition("=")[0] for word in self.more}
         options = (*(word for word in self._options if word.partition("=")[0] not in replaced), *self.more)
         settings = [f"--conf={name}={value}" for name, value in (_RETAIN_LOGS | self.conf).items()]
-        words = command(*source, *folders, "--mlflow=off", *options, entry=self._entry)
+        words = command(*source, *folders, "--mlflow=off", *options, entry=self.entry)
         if self.submit_options:
             spark = {"PYSPARK_PYTHON": sys.executable, "JAVA_HOME": str(java_home())}
             words = [str(SPARK / "bin" / "spark-submit"), *self.submit_options, *settings, *words[1:]]
@@ -123,6 +127,20 @@ class Job:
     def location_of(self, folder: Path) -> str:
         """How the job names one of its folders."""
         return str(folder)
+
+    def table_options(self) -> tuple[str, ...]:
+        """The options that say where the tables are."""
+        return ("--warehouse", self.location_of(self.warehouse))
+
+    def release(self, evening: Evening, files: int | None = None) -> None:
+        """Move files of an evening into the input folder: each appears there at once."""
+        evening.release(self.input, files)
+
+    def look(self) -> None:
+        """Prepare a look at how far the job is; where its folders are elsewhere, copy what tells it."""
+
+    def pull(self) -> None:
+        """Prepare a look at all that a stopped job has left."""
 
     @property
     def pid(self) -> int:
@@ -209,7 +227,7 @@ class Job:
         while alive := processes_of_session(process.pid):
             assert time.monotonic() < deadline_s, f"processes {alive} survive SIGKILL"
             for pid in alive:
-                if _session_of(pid) == process.pid:
+                if session_of(pid) == process.pid:
                     os.kill(pid, signal.SIGKILL)
             time.sleep(_POLL_S)
         self._process = None
@@ -238,7 +256,7 @@ class Job:
 
     def kill_engine(self) -> None:
         """SIGKILL only the JVM, as the kernel does when memory runs out."""
-        [engine] = [pid for pid in processes_of_session(self._running().pid) if _is_engine(pid)]
+        [engine] = [pid for pid in processes_of_session(self._running().pid) if is_engine(pid)]
         os.kill(engine, signal.SIGKILL)
 
     def wait_for_end(self, death_s: float = _DEATH_S, *, within_s: float = _STOP_S) -> int:
@@ -268,21 +286,3 @@ class Job:
 def _are_at_rest(queries: Sequence[Path]) -> bool:
     """Whether each query has committed every micro-batch that it has started."""
     return all(last_committed(query) == last_started(query) for query in queries)
-
-
-def processes_of_session(session: int) -> list[int]:
-    """The live processes of a session, without dead ones that their parent has not collected yet."""
-    pids = subprocess.run(["ps", "-A", "-o", "pid=,stat="], capture_output=True, text=True, check=True).stdout
-    processes = [line.split() for line in pids.splitlines()]
-    return [int(pid) for pid, state in processes if not state.startswith("Z") and _session_of(int(pid)) == session]
-
-
-def _is_engine(pid: int) -> bool:
-    return b"org.apache.spark.deploy.SparkSubmit" in Path(f"/proc/{pid}/cmdline").read_bytes()
-
-
-def _session_of(pid: int) -> int | None:
-    try:
-        return os.getsid(pid)
-    except OSError:
-        return None

@@ -8,7 +8,6 @@ from tests.whole_job.evening import Evening
 from tests.whole_job.job import Job
 from tests.whole_job.remote_files import RemoteFiles
 
-QUERIES = ("sessionize", "archive", "rollup")
 _LONGEST_S = 600
 _PULLS = 50
 
@@ -22,14 +21,10 @@ class Storage(Protocol):
 
 
 class RemoteJob(Job):
-    """A job that names its folders by URIs; each has a copy here, at the same path.
-
-    `watched` are the queries whose logs are copied before each look.
-    """
+    """A job that names its folders by URIs; each has a copy here, at the same path."""
 
     def __init__(self, folder: Path, storage: Storage, *options: str) -> None:
         super().__init__(folder, *options)
-        self.watched: tuple[str, ...] = QUERIES
         self._storage = storage
 
     def location_of(self, folder: Path) -> str:

@@ -11,8 +11,9 @@ from pyspark.sql import SparkSession
 from tests.whole_job.checkpoints import last_committed
 from tests.whole_job.evening import Evening
 from tests.whole_job.hdfs import Hdfs
-from tests.whole_job.remote_evening import EVENING, OPTIONS, check_every_row, play_with_a_kill_in_each_query
-from tests.whole_job.remote_job import QUERIES, RemoteJob
+from tests.whole_job.job import QUERIES
+from tests.whole_job.remote_job import RemoteJob
+from tests.whole_job.three_kills import EVENING, OPTIONS, check_every_row, play_with_a_kill_in_each_query
 
 pytestmark = [pytest.mark.job, pytest.mark.long]
 

@@ -9,7 +9,7 @@ import pytest
 from tests.whole_job import hdfs as hdfs_module
 from tests.whole_job.hdfs import Hdfs
 from tests.whole_job.hdfs_files import HdfsFiles
-from tests.whole_job.job import processes_of_session
+from tests.whole_job.processes import processes_of_session
 
 pytestmark = [pytest.mark.job, pytest.mark.long]
 

@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 
 from tests.whole_job.evening import Evening
 from tests.whole_job.job import ROOT
-from tests.whole_job.remote_evening import EVENING, OPTIONS, check_every_row, play_with_a_kill_in_each_query
 from tests.whole_job.remote_job import RemoteJob
 from tests.whole_job.s3 import PYTHON, S3
+from tests.whole_job.three_kills import EVENING, OPTIONS, check_every_row, play_with_a_kill_in_each_query
 
 pytestmark = [
     pytest.mark.job,
@@ -74,7 +74,7 @@ def test_a_mistake_is_said_in_one_clear_line(
 
 def ended(job: RemoteJob, entry: Path, code: int) -> list[str]:
     """Run an entry point with the job's options until it ends with this code, and return what it said."""
-    job._entry = (entry,)
+    job.entry = (entry,)
     job.start()
     assert job.wait_for_end(within_s=300) == code, job.output_lines()[-5:]
     return job.output_lines()

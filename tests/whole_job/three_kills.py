@@ -1,4 +1,4 @@
-"""The dirty evening of the tests of a job whose folders are at a URI: three kills, and every row checked."""
+"""The dirty evening of the tests of other storage than a folder: three kills, and every row checked."""
 
 from collections import Counter
 
@@ -8,8 +8,8 @@ from sessionization.core.session_state import Rules
 from tests.whole_job.accounts import unaccounted
 from tests.whole_job.checkpoints import last_committed, last_started
 from tests.whole_job.evening import Evening
+from tests.whole_job.job import QUERIES, Job
 from tests.whole_job.oracle import build_oracle
-from tests.whole_job.remote_job import QUERIES, RemoteJob
 from tests.whole_job.state import entries_and_timers
 from tests.whole_job.tables import differences, read_tables
 
@@ -21,7 +21,7 @@ _FILES_AT_ONCE = 2
 _READ_WITHIN_S = 900
 
 
-def play_with_a_kill_in_each_query(job: RemoteJob, evening: Evening) -> None:
+def play_with_a_kill_in_each_query(job: Job, evening: Evening) -> None:
     """Kill the job in a micro-batch of each query, then let it read the rest of the evening, and stop."""
     for query in QUERIES:
         assert any(_leaves_a_micro_batch_half_done(job, query, evening) for _ in range(_TRIES)), f"{query} never does"
@@ -31,7 +31,7 @@ def play_with_a_kill_in_each_query(job: RemoteJob, evening: Evening) -> None:
     assert job.terminate() == 0
 
 
-def check_every_row(job: RemoteJob, spark: SparkSession) -> None:
+def check_every_row(job: Job, spark: SparkSession) -> None:
     """Compare the tables and the state, by copies of the folders, with what follows from the input."""
     job.pull()
     oracle, tables = build_oracle(job.checkpoints, RULES), read_tables(job.warehouse)
@@ -44,7 +44,7 @@ def check_every_row(job: RemoteJob, spark: SparkSession) -> None:
     assert unaccounted(tables, [entry[:2] for entry in entries if entry[2] == "pending_end"]) == []
 
 
-def _leaves_a_micro_batch_half_done(job: RemoteJob, query: str, evening: Evening) -> bool:
+def _leaves_a_micro_batch_half_done(job: Job, query: str, evening: Evening) -> bool:
     """Start the job, give it files, and kill it in a micro-batch of a query; whether it was not committed by then."""
     checkpoint = job.checkpoints / query
     job.watched = (query,)

@@ -1,0 +1,50 @@
+"""The job with its tables in a catalog, Spark's own with Hive's metastore: no kill loses or doubles a row."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.whole_job.evening import Evening
+from tests.whole_job.job import ROOT, Job
+from tests.whole_job.three_kills import EVENING, OPTIONS, check_every_row, play_with_a_kill_in_each_query
+
+pytestmark = [pytest.mark.job, pytest.mark.long]
+
+
+class CatalogJob(Job):
+    """A job with its tables in a schema of `spark_catalog`; they lie in its folder `warehouse`."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, *OPTIONS)
+        self.conf = {
+            "spark.sql.catalogImplementation": "hive",
+            "spark.sql.warehouse.dir": str(self.warehouse),
+            "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={folder}/metastore;create=true",
+        }
+
+    def table_options(self) -> tuple[str, ...]:
+        return ("--catalog", "spark_catalog", "--schema", "default")
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[CatalogJob]:
+    job = CatalogJob(tmp_path)
+    yield job
+    job.kill_if_running()
+
+
+def test_a_job_with_a_catalog_that_is_killed_in_each_query_loses_and_doubles_nothing(
+    job: CatalogJob, tmp_path: Path, spark: SparkSession
+) -> None:
+    play_with_a_kill_in_each_query(job, Evening(tmp_path / "staging", **EVENING))
+    check_every_row(job, spark)
+
+
+def test_the_preflight_finds_the_catalog_fit(job: CatalogJob) -> None:
+    job.entry = (ROOT / "jobs" / "preflight.py",)
+    job.start()
+    assert job.wait_for_end(within_s=300) == 0, job.output_lines()[-5:]
+    assert [line for line in job.output_lines() if line.startswith(("FAILED", "warning"))] == []
+    assert any(line.startswith("ok       lease:") for line in job.output_lines())
