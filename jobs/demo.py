@@ -16,7 +16,7 @@ class DemoSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     source: Literal["files", "kafka"] = Field("files", description="what the evening is played through")
-    picture: Path | None = Field(None, description="a file for the live view at the end, as an SVG image")
+    picture: Path | None = Field(None, description="a file for the last live view, as an SVG image")
     folder: Path = Field(Path(".demo"), description="where the input, the tables and the checkpoints go")
 
 

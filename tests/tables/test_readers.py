@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionization.local.notebook_data import play_evening
+from sessionization.local.notebook_data import players
 from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.simulate.simulate_settings import SimulateSettings
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSIONS, TABLES
 from sessionization.spark.tables.views import create_views
@@ -58,12 +59,11 @@ def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     where = {name: folder / name for name in ("input", "warehouse", "checkpoints")}
     settings = SessionizeSettings.model_validate(where | {"heartbeat": "1s", "trigger": "500ms", "mlflow": "off"})
     where["input"].mkdir(parents=True)
-    play_evening(where["input"], seconds=60)
-    with job_running(settings) as job:
+    evening = {"output": where["input"], "live": 80, "session_length": "60s", "duration": "10m", "dirt": 0.1, "seed": 2}
+    with players(SimulateSettings.model_validate(evening)), job_running(settings) as job:
         job.wait_for(
             lambda: rows_marked_as_deleted(where["warehouse"] / SESSIONS.name) > 0, "rows are marked as deleted"
         )
-    assert rows_marked_as_deleted(where["warehouse"] / SESSIONS.name) > 0
     return where["warehouse"]
 
 

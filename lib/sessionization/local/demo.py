@@ -66,12 +66,10 @@ def demo(folder: Path, simulate: Path, source: Source, picture: Path | None = No
     """Play an evening into files or a Kafka broker, run the job on it for a minute, and show queries to try.
 
     `simulate` is the simulator's script. The tables stay in `folder`/warehouse; a second demo continues with them.
-    `picture` is a file for the live view as it was at the end, as SVG.
+    `picture` is a file for the last live view before the stop, as SVG.
     """
     with archive_classes(Console().print), _prepared_source(source, folder) as (sink_options, source_settings):
-        view = _run_demo(folder, [simulate, *sink_options], source_settings)
-    if picture is not None:
-        picture.write_text(view.picture(), encoding="utf-8")
+        _run_demo(folder, [simulate, *sink_options], source_settings, picture)
 
 
 @contextmanager
@@ -87,7 +85,7 @@ def _prepared_source(source: Source, folder: Path) -> Iterator[tuple[list[str], 
         yield ["--sink", "kafka", "--bootstrap-servers", servers], {"source": "kafka", "bootstrap_servers": servers}
 
 
-def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[str, Any]) -> DemoView:
+def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[str, Any], picture: Path | None) -> None:
     os.environ.setdefault("JAVA_TOOL_OPTIONS", SHORT_LIVED_JVM_OPTIONS)
     os.environ.setdefault("MLFLOW_TRACKING_URI", f"sqlite:///{folder.absolute() / 'mlflow.db'}")
     console = Console()
@@ -107,10 +105,19 @@ def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[s
         if not console.is_terminal:
             console.print(line, markup=False)
 
+    last_line_s = 0.0
+
+    def shown() -> None:
+        nonlocal last_line_s
+        if picture is not None:
+            picture.write_text(view.picture(), encoding="utf-8")
+        if not console.is_terminal and time.monotonic() >= last_line_s + _LINE_EVERY_S:
+            last_line_s = time.monotonic()
+            console.print(view.line(), markup=False)
+
     def started(spark: SparkSession, location: TableLocation) -> None:
         running.set()
-        show = None if console.is_terminal else say
-        threading.Thread(target=_refresh, args=(spark, location, view, running, show), daemon=True).start()
+        threading.Thread(target=_refresh, args=(spark, location, view, running, shown), daemon=True).start()
 
     def stopped(spark: SparkSession, location: TableLocation) -> None:
         running.clear()
@@ -128,7 +135,6 @@ def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[s
     _show(console, settings, summary, answers)
     if settings.input is not None:
         write_widget_values(folder, heartbeat=_HEARTBEAT)
-    return view
 
 
 def _refresh(
@@ -136,13 +142,13 @@ def _refresh(
     location: TableLocation,
     view: DemoView,
     running: threading.Event,
-    say: Callable[[str], None] | None,
+    shown: Callable[[], None],
 ) -> None:
     """Query the rows since the demo began once a micro-batch; more often would take cores from the job.
 
-    `say` prints the view as a line every few seconds, where there is no terminal.
+    `shown` is called after each.
     """
-    newest, said_s = view.began, time.monotonic()
+    newest = view.began
     while running.is_set():
         if view.is_behind.wait(_POLL_S):
             view.is_behind.clear()
@@ -151,9 +157,8 @@ def _refresh(
             view.show_changes(changes)
             if view.lacks_refusals():
                 view.show_refused(refused_since(spark, location, view.began))
-            if say is not None and time.monotonic() >= said_s + _LINE_EVERY_S:
-                said_s = time.monotonic()
-                say(view.line())
+            if running.is_set():
+                shown()
 
 
 def new_changes(spark: SparkSession, location: TableLocation, since: datetime) -> list[Row]:

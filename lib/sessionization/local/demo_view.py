@@ -118,17 +118,18 @@ class DemoView:
         )
 
     def picture(self) -> str:
-        """The view as an SVG image, without fonts from elsewhere."""
+        """The view without notes as an SVG image, without fonts from elsewhere."""
         console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
-        console.print(self)
+        console.print(self._tables())
         return re.sub(r"@font-face \{.*?\}", "", console.export_svg(title="make demo"), flags=re.DOTALL)
 
     def __rich__(self) -> Group:
+        return Group(self._tables(), *(Text(note, style="dim") for note in self.notes))
+
+    def _tables(self) -> Group:
+        title, stop = "gaming sessionization", "Ctrl-C stops it"
         return Group(
-            Panel(self._now(), title="gaming sessionization", subtitle="Ctrl-C stops it", title_align="left"),
-            self._last_ends(),
-            self._refusals(),
-            *(Text(note, style="dim") for note in self.notes),
+            Panel(self._now(), title=title, subtitle=stop, title_align="left"), self._last_ends(), self._refusals()
         )
 
     def _snapshot(self) -> tuple[Counter[str], tuple[float, float], list[int]]:

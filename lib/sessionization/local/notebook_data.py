@@ -44,7 +44,7 @@ def load_demo_tables(folder: Path, *, live: int = 150, run_for_ms: int = 30_000)
 
     folder.mkdir(parents=True, exist_ok=True)
     # One session for both runs, and the same players during both.
-    with job_session(folder / "engine.log") as spark, _players(_evening_settings(folder / INPUT, live)):
+    with job_session(folder / "engine.log") as spark, players(_evening_settings(folder / INPUT, live)):
         for number, differing_settings in enumerate(RUNS):
             settings = SessionizeSettings.model_validate(
                 {
@@ -103,15 +103,15 @@ def _start_players(settings: SimulateSettings, stop: threading.Event) -> threadi
 
 
 @contextmanager
-def _players(settings: SimulateSettings) -> Iterator[None]:
+def players(settings: SimulateSettings) -> Iterator[None]:
     """Let simulated devices play during the body."""
     stop = threading.Event()
-    players = _start_players(settings, stop)
+    thread = _start_players(settings, stop)
     try:
         yield
     finally:
         stop.set()
-        players.join()
+        thread.join()
 
 
 def _evening_settings(output: Path, live: int) -> SimulateSettings:
