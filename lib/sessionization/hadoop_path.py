@@ -22,7 +22,8 @@ STORAGE_ERROR = errno.EREMOTEIO
 """The `errno` of an error of the storage that is none of the file system's usual ones."""
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+:)/")
 _VOLUMES = "/Volumes/"
-_STORES_WHOLE_OBJECTS = {"gs", "s3", "s3a"}
+S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
+_STORES_WHOLE_OBJECTS = S3_SCHEMES | {"gs"}
 """Storages where a file appears when it is closed, complete, and a rename would be a copy."""
 _ERRNO_BY_CLASS = {
     "FileNotFoundException": errno.ENOENT,
@@ -33,7 +34,7 @@ _ERRNO_BY_CLASS = {
     "PathIsNotDirectoryException": errno.ENOTDIR,
     "PathIsNotEmptyDirectoryException": errno.ENOTEMPTY,
 }
-_IS_DENIED = "Status Code: 403"
+_DENIED = "Status Code: 403"
 
 
 class Uri(str):
@@ -259,11 +260,11 @@ def _conf() -> Any:
 
 
 def _os_error(java_error: Any, uri: str) -> OSError:
-    """The `OSError` for a Java exception, with the first line of its message, or with what S3's mean."""
+    """The `OSError` for a Java exception, with the first line of its message; two of S3's get plain words."""
     kind = str(java_error.getClass().getSimpleName())
     message = (str(java_error.getMessage() or "").splitlines() or [""])[0]
     if kind == "UnknownStoreException":
         message = "the bucket does not exist"
-    elif kind == "AccessDeniedException" and _IS_DENIED in message:
-        message = "access is denied (403): check the credentials and their rights"
+    elif kind == "AccessDeniedException" and _DENIED in message:
+        message = "access is denied (403)"
     return OSError(_ERRNO_BY_CLASS.get(kind, STORAGE_ERROR), message or kind, Uri(uri))

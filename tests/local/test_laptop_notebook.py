@@ -6,9 +6,14 @@ from pathlib import Path
 import pytest
 
 from sessionization.errors import ConfigurationError
-from sessionization.local.demo_folder import WIDGETS_FILE, demo_folder, notebook_data_folder, write_widget_values
 from sessionization.local.laptop_notebook import LaptopDbutils, LaptopWidgets, run_notebook, set_up
 from sessionization.local.notebook_cells import Cell, find_notebook, read_cells, run_cells
+from sessionization.local.notebook_folders import (
+    WIDGETS_FILE,
+    notebook_data_folder,
+    notebook_tables_folder,
+    write_widget_values,
+)
 
 
 def write_source_notebook(folder: Path, name: str, *parts: str) -> Path:
@@ -143,9 +148,9 @@ def test_the_demo_folder_is_in_the_project_whatever_folder_a_kernel_starts_in(
     monkeypatch.delenv("SESSIONIZATION_NOTEBOOKS", raising=False)
     for folder in (tmp_path, tmp_path / "notebooks"):
         monkeypatch.chdir(folder)
-        assert demo_folder() == tmp_path / ".notebooks"
+        assert notebook_tables_folder() == tmp_path / ".notebooks"
     monkeypatch.setenv("SESSIONIZATION_NOTEBOOKS", str(tmp_path / "elsewhere"))
-    assert demo_folder() == tmp_path / "elsewhere"
+    assert notebook_tables_folder() == tmp_path / "elsewhere"
 
 
 def test_the_notebooks_open_the_tables_of_the_demo_until_they_have_their_own(
@@ -156,10 +161,10 @@ def test_the_notebooks_open_the_tables_of_the_demo_until_they_have_their_own(
     monkeypatch.chdir(tmp_path)
     demo, own = tmp_path / ".demo", tmp_path / ".notebooks"
     demo.mkdir()
-    assert demo_folder() == own, "the demo has no tables yet"
+    assert notebook_tables_folder() == own, "the demo has no tables yet"
     write_widget_values(demo, heartbeat="10s")
-    assert (demo_folder(), notebook_data_folder()) == (demo, own)
+    assert (notebook_tables_folder(), notebook_data_folder()) == (demo, own)
     assert json.loads((demo / WIDGETS_FILE).read_text(encoding="utf-8"))["warehouse"] == str(demo / "warehouse")
     own.mkdir()
     write_widget_values(own, heartbeat="5s")
-    assert demo_folder() == own
+    assert notebook_tables_folder() == own

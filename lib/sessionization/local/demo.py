@@ -24,8 +24,8 @@ from sessionization.durations import parse_duration_ms
 from sessionization.job.sessionize_job import JobCallbacks, run
 from sessionization.job.summary import Summary, summary_lines
 from sessionization.local.broker import Broker
-from sessionization.local.demo_folder import write_widget_values
 from sessionization.local.demo_view import DemoView
+from sessionization.local.notebook_folders import write_widget_values
 from sessionization.local_engine.class_archive import archive_classes
 from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS
 from sessionization.settings.sessionize_settings import SessionizeSettings

@@ -20,8 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionization.errors import ConfigurationError
-from sessionization.local.demo_folder import INPUT, WIDGETS_FILE, demo_folder
 from sessionization.local.notebook_cells import find_notebook, run_cells, split_magic
+from sessionization.local.notebook_folders import INPUT, WIDGETS_FILE, notebook_tables_folder
 from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS
 from sessionization.spark.engine.error_text import root_cause
 
@@ -130,7 +130,7 @@ def set_up(*, players: bool = False) -> None:
     if shell is None:
         msg = "set_up() is for notebooks: open one in JupyterLab (make notebooks) or VS Code"
         raise ConfigurationError(msg)
-    folder = demo_folder()
+    folder = notebook_tables_folder()
     given = _widget_values(folder)
     spark = _session(folder)
     shell.push({"spark": spark, "dbutils": LaptopDbutils(spark, Path.cwd(), given), "display": display})

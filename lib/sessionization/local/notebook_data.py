@@ -12,7 +12,7 @@ from sessionization.command_line.parser import run as run_main
 from sessionization.command_line.parser import say_on_stderr
 from sessionization.core.events import Platform
 from sessionization.files import write_atomically
-from sessionization.local.demo_folder import INPUT, WIDGETS_FILE, notebook_data_folder, write_widget_values
+from sessionization.local.notebook_folders import INPUT, WIDGETS_FILE, notebook_data_folder, write_widget_values
 from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS
 from sessionization.ml.run_names import EXPERIMENT
 from sessionization.notebook.handmade_messages import Message

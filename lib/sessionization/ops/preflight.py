@@ -32,6 +32,7 @@ from sessionization.spark.input.kafka_source import check_topics
 from sessionization.spark.output import real_time
 from sessionization.spark.output.topic_rights import refuse_unwritable_topic
 from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.s3_commits import single_driver_warning
 
 _STORAGE = Limit(60, "see whether its mount or its servers are alive")
 _ENGINE = Limit(300, "see the driver's log, and whether the cluster has free memory")
@@ -67,6 +68,8 @@ def preflight(settings: SessionizeSettings, say: Say) -> None:
                 can_write = checks.run("tables", partial(check_tables, spark, location), _SPARK) is not None
                 if can_write and (location.warehouse is None or not is_on_local_disk(location.warehouse)):
                     checks.run("lease", partial(check_lease, spark, location), _SPARK)
+                    if (warning := single_driver_warning(spark, location)) is not None:
+                        say(f"warning  commits: {warning}")
                 checks.run("checkpoint", partial(check_checkpoint, spark, settings, location), _SPARK)
                 checks.run("stream", partial(check_trial_query, spark, folder, say), _SPARK)
                 checks.run("MLflow", partial(_check_mlflow, settings.mlflow), _MLFLOW, is_needed=False)

@@ -18,7 +18,6 @@ from sessionization.spark.tables.lease_claim import Claim
 from sessionization.spark.tables.lease_table import Holder, StoredLease
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import JOB_LEASE, TABLES, Column, Table
-from sessionization.spark.tables.single_driver import explain_single_driver
 
 NAME = "sessionization_preflight"
 """The name of the trial table and folder."""
@@ -61,8 +60,7 @@ def check_lease(spark: SparkSession, location: TableLocation) -> str:
             msg = f"two runs took one lease in {location}: this storage lets a commit replace another; use another one"
             raise ConfigurationError(msg)
         lease.check()
-    how = f"taken and given up in {time.monotonic() - began_s:.0f} s in {JOB_LEASE.name}"
-    return "; ".join(filter(None, ("a second run is refused", how, explain_single_driver(spark, location))))
+    return f"a second run is refused; taken and given up in {time.monotonic() - began_s:.0f} s in {JOB_LEASE.name}"
 
 
 def check_checkpoint(spark: SparkSession, settings: SessionizeSettings, location: TableLocation) -> str:

@@ -5,14 +5,14 @@ from urllib.parse import urlsplit
 from pyspark.sql import SparkSession
 
 from sessionization.databricks import on_databricks
+from sessionization.hadoop_path import S3_SCHEMES
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import JOB_LEASE
 
-_S3 = {"s3", "s3a", "s3n"}
 _DEFAULT = "io.delta.storage.S3SingleDriverLogStore"
 
 
-def explain_single_driver(spark: SparkSession, location: TableLocation) -> str | None:
+def single_driver_warning(spark: SparkSession, location: TableLocation) -> str | None:
     """A warning where the tables are on S3 and Delta's log store allows one driver; the lease's table must exist.
 
     docs/adr/0038-s3-has-one-driver.md has the reasons.
@@ -20,7 +20,7 @@ def explain_single_driver(spark: SparkSession, location: TableLocation) -> str |
     if on_databricks():  # which has a commit service
         return None
     scheme = urlsplit(_place_of(spark, location)).scheme
-    if scheme not in _S3:
+    if scheme not in S3_SCHEMES:
         return None
     settings = (f"spark.delta.logStore.{scheme}.impl", f"delta.logStore.{scheme}.impl", "spark.delta.logStore.class")
     chosen = next(filter(None, (spark.conf.get(name, None) for name in settings)), _DEFAULT)

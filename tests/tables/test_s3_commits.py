@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from sessionization.hadoop_path import parse_location
-from sessionization.spark.tables import single_driver
+from sessionization.spark.tables import s3_commits
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.single_driver import explain_single_driver
+from sessionization.spark.tables.s3_commits import single_driver_warning
 
 SETTING = "spark.delta.logStore.s3a.impl"
 
@@ -28,7 +28,7 @@ def at(text: str) -> TableLocation:
     [{}, {SETTING: "io.delta.storage.S3SingleDriverLogStore"}, {"spark.delta.logStore.s3.impl": "org.example.X"}],
 )
 def test_tables_on_s3_have_one_driver_by_default(conf: dict[str, str]) -> None:
-    warning = explain_single_driver(spark(**conf), at("s3a://games/tables"))
+    warning = single_driver_warning(spark(**conf), at("s3a://games/tables"))
     assert warning is not None
     assert "io.delta.storage.S3SingleDriverLogStore lets a commit of one driver replace another's" in warning
     assert "\n" not in warning
@@ -37,18 +37,18 @@ def test_tables_on_s3_have_one_driver_by_default(conf: dict[str, str]) -> None:
 @pytest.mark.parametrize("setting", [SETTING, SETTING.removeprefix("spark."), "spark.delta.logStore.class"])
 def test_a_log_store_for_several_drivers_needs_no_warning(setting: str) -> None:
     conf = {setting: "io.delta.storage.S3DynamoDBLogStore"}
-    assert explain_single_driver(spark(**conf), at("s3a://games/tables")) is None
+    assert single_driver_warning(spark(**conf), at("s3a://games/tables")) is None
 
 
 @pytest.mark.parametrize("location", ["hdfs://host/tables", "abfss://games@host/tables", "gs://games/tables"])
 def test_other_storages_refuse_the_second_commit(location: str) -> None:
-    assert explain_single_driver(spark(), at(location)) is None
-    assert explain_single_driver(spark(), TableLocation(Path("/mnt/games"))) is None
+    assert single_driver_warning(spark(), at(location)) is None
+    assert single_driver_warning(spark(), TableLocation(Path("/mnt/games"))) is None
 
 
 def test_the_tables_of_a_catalog_may_be_on_s3(monkeypatch: pytest.MonkeyPatch) -> None:
     location = TableLocation(None, "spark_catalog", "games")
-    assert explain_single_driver(spark("s3a://games/tables"), location) is not None
-    assert explain_single_driver(spark("file:/mnt/games"), location) is None
-    monkeypatch.setattr(single_driver, "on_databricks", lambda: True)
-    assert explain_single_driver(spark("s3://games/tables"), location) is None
+    assert single_driver_warning(spark("s3a://games/tables"), location) is not None
+    assert single_driver_warning(spark("file:/mnt/games"), location) is None
+    monkeypatch.setattr(s3_commits, "on_databricks", lambda: True)
+    assert single_driver_warning(spark("s3://games/tables"), location) is None

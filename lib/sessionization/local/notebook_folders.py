@@ -19,7 +19,7 @@ def notebook_data_folder() -> Path:
     return Path(os.environ.get("SESSIONIZATION_NOTEBOOKS", _root() / ".notebooks")).absolute()
 
 
-def demo_folder() -> Path:
+def notebook_tables_folder() -> Path:
     """The folder whose tables the notebooks open: `make notebook-data`'s, or if only `make demo` ran, `.demo`."""
     folder = notebook_data_folder()
     demo = _root() / ".demo"
