@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sessionization.spark.engine.checkpoint_files import KEEPS_FILES, REPLACES_FILES, replace_checkpoint_files
+from sessionization.spark.engine.checkpoint_files import KEEPS_FILES, REPLACES_FILES, replaced_checkpoint_files
 
 _SETTING = "spark.sql.streaming.checkpointFileManagerClass"
 
@@ -16,5 +16,6 @@ _SETTING = "spark.sql.streaming.checkpointFileManagerClass"
 def test_only_the_manager_that_keeps_older_files_is_replaced(before: str | None, after: str | None) -> None:
     found = {} if before is None else {_SETTING: before}
     conf = SimpleNamespace(get=found.get, set=found.__setitem__)
-    replace_checkpoint_files(SimpleNamespace(conf=conf))
-    assert found.get(_SETTING) == after
+    with replaced_checkpoint_files(SimpleNamespace(conf=conf)):
+        assert found.get(_SETTING) == after
+    assert found.get(_SETTING) == before, "the session may be the caller's"

@@ -167,7 +167,6 @@ def files_that_contain(folder: Path, text: str) -> Iterator[Path]:
                 yield file.relative_to(folder)
 
 
-@pytest.mark.long
 def test_an_erasure_removes_an_account_from_tables_and_files_and_leaves_others_unchanged(
     spark: SparkSession, location: TableLocation, settings: EraseSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -122,9 +122,7 @@ def run(main: Callable[[], int], prog: str) -> None:
         if is_dead_mount(error):
             cause = describe_dead_mount(place, error)
         elif isinstance(error.filename, Uri):
-            cause = (
-                f"{place} cannot be used ({error.strerror}): see to the credentials and to this user's rights"
-            )
+            cause = f"{place} cannot be used ({error.strerror}): see to the credentials and to this user's rights"
         else:
             raise
         _print_error(prog, f"{cause}, then start the job again: nothing is lost")

@@ -50,7 +50,6 @@ from sessionization.spark.pipeline import Pipeline
 from sessionization.spark.tables.lease import hold_lease
 from sessionization.spark.tables.lease_claim import STREAM_LEASE, Claim, no_lease
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.s3_commits import single_driver_warning
 from sessionization.spark.tables.schemas import SESSION_CHANGES
 from sessionization.stop_signals import stop_after, stop_on_signals
 
@@ -100,8 +99,6 @@ def run(settings: SessionizeSettings, stop: threading.Event, callbacks: JobCallb
         if not is_exclusive:
             claim = Claim(STREAM_LEASE, "sessionize")
             check_lease = stack.enter_context(hold_lease(spark, location, claim, say, stop)).check
-            if (warning := single_driver_warning(spark, location)) is not None:
-                say(warning)
         checkpoint = checkpoint or _open_checkpoint(settings, location, say)
         track = stack.enter_context(track_in_mlflow(settings, location, checkpoint.id, say))
         # An engine from before the lock does not hold it, and may outlive this job.

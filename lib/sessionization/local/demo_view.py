@@ -69,6 +69,7 @@ class DemoView:
         self._live: dict[tuple[str, int], str] = {}
         self._ended: deque[Row] = deque(maxlen=_ENDS_SHOWN)
         self._refused: Sequence[tuple[str, int]] = ()
+        self._refused_when_shown = 0
         self._lateness_ms: deque[int] = deque(maxlen=_BATCHES_SHOWN)
         self._rates: deque[_Rates] = deque([_Rates(self.steady_s(), 0, 0)])
 
@@ -99,12 +100,13 @@ class DemoView:
 
     def show_refused(self, messages_by_reason: Sequence[tuple[str, int]]) -> None:
         """Take the number of messages in `quarantine` by reason, the most frequent first."""
+        self._refused_when_shown = self.totals.snapshot()[0].quarantined
         self._refused = messages_by_reason
 
     def lacks_refusals(self) -> bool:
-        """Whether more messages were refused than the view knows the reason of."""
+        """Whether messages were refused since the view got the reasons."""
         totals, _ = self.totals.snapshot()
-        return totals.quarantined > sum(count for _, count in self._refused)
+        return totals.quarantined > self._refused_when_shown
 
     def line(self) -> str:
         """The view in one line, for an output that is no terminal."""

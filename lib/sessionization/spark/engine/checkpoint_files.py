@@ -1,5 +1,9 @@
 """How Spark replaces a file of a checkpoint that is at a URI."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 _MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
@@ -10,10 +14,18 @@ REPLACES_FILES = f"{_PACKAGE}.FileContextBasedCheckpointFileManager"
 """Renames by `FileContext.rename`, which replaces a file anywhere. It is Spark's default."""
 
 
-def replace_checkpoint_files(spark: SparkSession) -> None:
-    """Let a repeated micro-batch replace files of its first attempt also where the checkpoint is at a URI.
+@contextmanager
+def replaced_checkpoint_files(spark: SparkSession) -> Iterator[None]:
+    """During the body a repeated micro-batch replaces files of its first attempt also where the checkpoint is at a URI.
 
     A local session has another setting, for its disk (docs/adr/0031-renames-without-processes.md).
     """
-    if spark.conf.get(_MANAGER, None) == KEEPS_FILES:
-        spark.conf.set(_MANAGER, REPLACES_FILES)
+    if spark.conf.get(_MANAGER, None) != KEEPS_FILES:
+        yield
+        return
+    spark.conf.set(_MANAGER, REPLACES_FILES)
+    try:
+        yield
+    finally:
+        with suppress(Py4JError):  # the engine may have died
+            spark.conf.set(_MANAGER, KEEPS_FILES)

@@ -23,7 +23,7 @@ from sessionization.databricks import on_databricks
 from sessionization.errors import ConfigurationError
 from sessionization.hadoop_path import HadoopPath
 from sessionization.say import Say
-from sessionization.spark.engine.checkpoint_files import replace_checkpoint_files
+from sessionization.spark.engine.checkpoint_files import replaced_checkpoint_files
 from sessionization.stop_signals import preserve_interrupt_handler
 
 __all__ = [
@@ -70,6 +70,8 @@ _NO_CATALOG = {None, "builtin"}
 """The values of `_CATALOG` where nobody has chosen one."""
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _DEFAULT_STORAGE = "fs.defaultFS"
+_READ_BY_SPARK = ("input", "warehouse", "checkpoints")
+"""The settings with a location that Spark reads, and not only the driver."""
 OPEN_SOURCE_CONF = _STREAM_CONF | {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -146,8 +148,7 @@ def session_for_uris(settings: BaseModel, say: Say, conf: Mapping[str, str] | No
         log_file = Path(tempfile.mkdtemp(prefix="sessionization-")) / "engine.log"
         say(f"Spark starts first, because a location is a URI; it logs into {log_file}")
     log_place = describe_log(log_file)
-    with job_session(log_file, conf) as spark:
-        replace_checkpoint_files(spark)
+    with job_session(log_file, conf) as spark, replaced_checkpoint_files(spark):
         yield log_place
 
 
@@ -156,7 +157,8 @@ def refuse_other_default_storage(spark: SparkSession, settings: BaseModel) -> No
 
     Raises `ConfigurationError` where the cluster's default storage is another one, such as HDFS.
     """
-    paths = [value for _, value in settings if isinstance(value, Path)]
+    places = (getattr(settings, name, None) for name in _READ_BY_SPARK)
+    paths = [place for place in places if isinstance(place, Path)]
     if not paths or on_databricks():
         return
     context: Any = getattr(spark, "_jsc", None)  # Spark Connect has none

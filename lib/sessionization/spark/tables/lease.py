@@ -28,6 +28,7 @@ from sessionization.spark.engine.session import use_scheduler_pool
 from sessionization.spark.tables.lease_claim import Claim, Instant
 from sessionization.spark.tables.lease_table import Holder, StoredLease
 from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.s3_commits import single_driver_warning
 from sessionization.spark.tables.schemas import JOB_LEASE
 
 _log = logging.getLogger(__name__)
@@ -141,6 +142,8 @@ def hold_lease(
     stored = StoredLease(spark, location, claim.name)
     try:
         stored.create()
+        if (warning := single_driver_warning(spark, location)) is not None:
+            say(warning)
         lease = _take(stored, Holder.this_run(spark, claim.job), claim, say, stop)
     except Py4JNetworkError:  # the engine has died
         raise
