@@ -32,6 +32,7 @@ from sessionization.spark.tables.schemas import (
     RAW_EVENTS,
     RETENTION_PROPERTIES,
     SESSION_CHANGES,
+    SESSION_PREDICTIONS,
     SESSIONS,
     Table,
     retention_ms_of,
@@ -174,8 +175,8 @@ class _Erasure:
             messages = _messages(location.read(self.spark.read, table), accounts, account_sessions)
             change = self._clear_values if table is RAW_EVENTS else self._delete_matching
             self._count(table, change(table, messages, _MESSAGE_COLUMNS))
-        has_backfill = location.exists(self.spark, BACKFILL)
-        tables = (SESSION_CHANGES, BACKFILL, SESSIONS) if has_backfill else (SESSION_CHANGES, SESSIONS)
+        optional = [table for table in (BACKFILL, SESSION_PREDICTIONS) if location.exists(self.spark, table)]
+        tables = (SESSION_CHANGES, *optional, SESSIONS)
         nameless = dict.fromkeys(tables, 0)
         if not account_sessions.isEmpty():
             nameless = {
@@ -184,7 +185,7 @@ class _Erasure:
             }
         for table in tables:
             self._count(table, nameless[table] + self._delete_matching(table, named, _ACCOUNT_COLUMN))
-            if table is not SESSION_CHANGES:
+            if "_shown_end" in table.column_names:
                 self.receipt.unnamed += self._clear_account(table, named)
         for table in (*_MESSAGE_TABLES, *tables):
             self._purge(table)

@@ -29,6 +29,7 @@ from sessionization.spark.tables.schemas import (
     RAW_EVENTS,
     RETENTION_PROPERTIES,
     SESSION_CHANGES,
+    SESSION_PREDICTIONS,
     SESSIONS,
     STREAM_PROGRESS,
     TABLES,
@@ -37,7 +38,7 @@ from sessionization.spark.tables.schemas import (
     retention_properties,
 )
 
-_OPTIONAL_TABLES = (BACKFILL, JOB_LEASE)
+_OPTIONAL_TABLES = (BACKFILL, JOB_LEASE, SESSION_PREDICTIONS)
 """Tables that other jobs create when they need them."""
 
 

@@ -223,6 +223,14 @@ class TableLocation:
         else:
             write.saveAsTable(self.sql_name(table.name))
 
+    def replace_rows(self, rows: DataFrame, table: Table) -> None:
+        """Replace all rows of an existing table in one commit; its schema, comments and constraints stay."""
+        write = rows.write.format("delta").mode("overwrite")
+        if self.warehouse is not None:
+            write.save(self._folder(table.name))
+        else:
+            write.saveAsTable(self.sql_name(table.name))
+
     def folder_of(self, name: str) -> AnyPath:
         """The folder of a table in a warehouse; only for tables that are folders."""
         assert self.warehouse is not None

@@ -266,3 +266,32 @@ JOB_LEASE = Table(
     ),
 )
 """Not in `TABLES`: a job that takes a lease creates it, and no checkpoint owns it."""
+
+SESSION_PREDICTIONS = Table(
+    "session_predictions",
+    "How long each live session will go on, written anew by the job predict_remaining",
+    (
+        Column("device_id", "string", "device, as reported", nullable=False),
+        Column("session_id", "bigint", "session, as reported", nullable=False),
+        Column("account_id", "string", "account of the session's Start"),
+        Column("platform", "string", "pc or console", nullable=False),
+        Column("started_at", "timestamp", "event time of the Start", nullable=False),
+        Column("as_of", "timestamp", "the instant of the forecast: the stream's newest micro-batch", nullable=False),
+        Column("age_ms", "bigint", "as_of - started_at", nullable=False),
+        Column("remaining_p10_ms", "bigint", "one session in ten is over within this time after as_of", nullable=False),
+        Column("remaining_p50_ms", "bigint", "half of such sessions are over within this time", nullable=False),
+        Column("remaining_p90_ms", "bigint", "nine in ten are over within this time", nullable=False),
+        Column("source", "string", "model, or baseline where the model does not beat it", nullable=False),
+        Column("model_version", "string", "version of the registered model", nullable=False),
+    ),
+    constraints=(
+        ("known_platform", "platform IN ('pc', 'console')"),
+        ("known_source", "source IN ('model', 'baseline')"),
+        (
+            "quantiles_increase",
+            "0 <= remaining_p10_ms AND remaining_p10_ms <= remaining_p50_ms AND remaining_p50_ms <= remaining_p90_ms",
+        ),
+    ),
+    properties=_REWRITTEN_ALL_THE_TIME,
+)
+"""Not in `TABLES`: the job predict_remaining creates it, and no checkpoint owns it."""

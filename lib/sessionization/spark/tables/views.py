@@ -5,7 +5,7 @@ from pyspark.sql import SparkSession
 from sessionization.durations import HOUR_MS
 from sessionization.spark.tables.account_views import ACCOUNT_SESSIONS, CONCURRENT_SESSIONS
 from sessionization.spark.tables.location import TableLocation, quoted_text
-from sessionization.spark.tables.schemas import HEARTBEAT_PROPERTY, SESSIONS, TABLES
+from sessionization.spark.tables.schemas import HEARTBEAT_PROPERTY, SESSION_PREDICTIONS, SESSIONS, TABLES
 from sessionization.spark.tables.view import View
 
 _SLOWEST_BATCH_MS = 10 * 60_000
@@ -236,13 +236,16 @@ VIEWS = (
 def create_views(spark: SparkSession, location: TableLocation) -> None:
     """Create or replace the views: in the catalog's schema, or for this Spark session where the tables are folders.
 
-    Without a catalog, each table also gets a session view, so that `SELECT * FROM sessions` works on a laptop.
+    Without a catalog, each table also gets a session view, so that `SELECT * FROM sessions` works on a laptop;
+    `session_predictions` too, if it is there.
     """
     tables = {table.name: location.sql_name(table.name) for table in TABLES}
     stored = location.properties(spark, SESSIONS).get(HEARTBEAT_PROPERTY, "")
     heartbeat_ms = int(stored) if stored.isdigit() else _UNKNOWN_HEARTBEAT_MS
     window_s = -(-(4 * heartbeat_ms + _SLOWEST_BATCH_MS) // 1_000)
     if location.warehouse is not None:
+        if location.exists(spark, SESSION_PREDICTIONS):
+            tables[SESSION_PREDICTIONS.name] = location.sql_name(SESSION_PREDICTIONS.name)
         for name, source in tables.items():
             spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS SELECT * FROM {source}")
     for view in VIEWS:
