@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sessionization.simulate.fleet import Devices
+from sessionization.simulate.habits import Habits
 from sessionization.simulate.load_plan import LoadPlan
 from sessionization.simulate.message_schedule import MESSAGE, Messages, Schedule, concatenate, no_messages
 
@@ -28,11 +29,13 @@ class Evening:
 
     A plan with `holds_live` opens all sessions at once, with the remaining lengths of sessions that are observed at a
     random instant. Then a new session replaces each one that ends. Without `holds_live` the evening begins without
-    sessions, and the rate of events rises and falls once over the duration.
+    sessions, and the rate of events rises and falls once over the duration. Without `habits` the length of a session
+    depends on nothing.
     """
 
-    def __init__(self, plan: LoadPlan, start_ms: int, rng: np.random.Generator) -> None:
+    def __init__(self, plan: LoadPlan, start_ms: int, rng: np.random.Generator, habits: Habits | None = None) -> None:
         self._plan = plan
+        self._habits = habits
         self._start_ms = start_ms
         self._clock_ms = start_ms
         self._rng = rng
@@ -87,6 +90,9 @@ class Evening:
         starts["at_ms"] = rng.integers(self._clock_ms, until_ms, count)
         began_earlier = self._plan.holds_live and self._clock_ms == self._start_ms
         lengths_ms = (remaining_ms if began_earlier else new_lengths_ms)(count, self._plan.session_length_ms, rng)
+        if self._habits is not None:
+            median_ms = self._plan.session_length_ms * math.exp(-(_SPREAD**2) / 2)
+            lengths_ms = self._habits.apply(lengths_ms, devices, starts["at_ms"], median_ms)
         # This step's Ends have been taken already, so an End within the step of its Start would be missed.
         starts["ends_ms"] = np.maximum(starts["at_ms"] + lengths_ms, until_ms)
         starts["deliver_ms"] = starts["at_ms"]

@@ -33,16 +33,27 @@ class Fleet:
 
     def accounts(self, devices: Devices) -> Text:
         """Compute the account ids; a quarter of the accounts has two devices, such as a console and a PC."""
-        accounts = max(round(self.devices / _DEVICES_PER_ACCOUNT), 1)
-        return self._texts(devices % accounts, 1)
+        return self._texts(self._account_numbers(devices), 1)
+
+    def account_shares(self, devices: Devices) -> npt.NDArray[np.float64]:
+        """Compute a random-looking number in [0, 1) per account, which stays the same from run to run."""
+        return self._mixed(self._account_numbers(devices), 2) / 2.0**64
 
     def are_consoles(self, devices: Devices) -> npt.NDArray[np.bool_]:
         return devices < round(self.devices * self.console_share)
 
-    def _texts(self, numbers: Devices, series: int) -> Text:
-        """Compute sixteen random-looking hexadecimal digits per number, different for different numbers."""
+    def _account_numbers(self, devices: Devices) -> Devices:
+        accounts: Devices = devices % max(round(self.devices / _DEVICES_PER_ACCOUNT), 1)
+        return accounts
+
+    def _mixed(self, numbers: Devices, series: int) -> npt.NDArray[np.uint64]:
+        """Compute 64 random-looking bits per number, different for different numbers."""
         start = np.random.default_rng([self.seed, series]).integers(0, 2**64, dtype=np.uint64)
-        mixed = _mix(numbers.astype(np.uint64) + start).astype(">u8").view(np.uint8).reshape(-1, 8)
+        return _mix(numbers.astype(np.uint64) + start)
+
+    def _texts(self, numbers: Devices, series: int) -> Text:
+        """Compute sixteen hexadecimal digits per number, different for different numbers."""
+        mixed = self._mixed(numbers, series).astype(">u8").view(np.uint8).reshape(-1, 8)
         return _HEX[np.stack((mixed >> 4, mixed & 15), axis=2).reshape(-1, 16)]
 
 

@@ -14,6 +14,7 @@ from sessionization.simulate.dirt import Dirt
 from sessionization.simulate.dirt_kinds import DirtKind
 from sessionization.simulate.evening import Evening
 from sessionization.simulate.fleet import Fleet
+from sessionization.simulate.habits import Habits
 from sessionization.simulate.message_schedule import Messages, Schedule, concatenate
 from sessionization.simulate.pace import MAX
 from sessionization.simulate.simulate_settings import SimulateSettings
@@ -58,12 +59,14 @@ def simulate(
     """
     fleet = Fleet(settings.plan().devices, settings.console_share, settings.seed)
     sink = open_sink(settings, fleet)
-    run = _Run(settings, sink, wall_clock_ms() if now_ms is None else now_ms, report or say_on_stderr("simulate"))
+    habits = Habits(fleet) if settings.habits else None
+    start_ms = wall_clock_ms() if now_ms is None else now_ms
+    run = _Run(settings, sink, start_ms, report or say_on_stderr("simulate"), habits)
     return run.play(stop or threading.Event())
 
 
 class _Run:
-    def __init__(self, settings: SimulateSettings, sink: Sink, now_ms: int, report: Say) -> None:
+    def __init__(self, settings: SimulateSettings, sink: Sink, now_ms: int, report: Say, habits: Habits | None) -> None:
         self._began_s = self._reported_s = self._due_s = time.monotonic()
         plan = settings.plan()
         self._settings = settings
@@ -78,7 +81,7 @@ class _Run:
         self._interval_ms = self._simulated_ms(settings.file_interval)
         # Separate generators, so that the dirt settings do not change the evening.
         evening_rng, dirt_rng = np.random.default_rng([settings.seed, now_ms]).spawn(2)
-        self._evening = Evening(plan, self._start_ms, evening_rng)
+        self._evening = Evening(plan, self._start_ms, evening_rng, habits)
         kinds = settings.dirt_kinds or tuple(DirtKind)
         self._dirt = Dirt(settings.dirt, kinds, plan.session_length_ms, self._ends_ms, dirt_rng)
         self._undelivered = Schedule("deliver_ms", _SOON_INTERVALS * self._interval_ms)

@@ -94,6 +94,11 @@ class SimulateSettings(BaseModel):
         description="mean session length, of a long-tailed distribution; without it, 45m, or a quarter of the "
         "duration where that is shorter",
     )
+    habits: bool = Field(
+        default=False,
+        description="accounts differ in how long they play, and sessions are longest at 20:00 UTC; without it the "
+        "length of a session depends on nothing",
+    )
     console_share: float = Field(
         0.6,
         ge=0,
