@@ -179,6 +179,11 @@ def replay_sessions(spark: SparkSession, location: TableLocation, scope: ReplayS
         .sortWithinPartitions("device_id", "ingested_ms", "event_ms", "is_start", "session_id")
         .mapInArrow(replay, _ROW_TYPE)
     )
+    return folded_columns(rows)
+
+
+def folded_columns(rows: DataFrame) -> DataFrame:
+    """The columns of `rollup.fold_by_session`, from rows of `columns.ROW_SCHEMA`."""
     start = F.struct(
         F.timestamp_millis("start_ms").alias("started_at"),
         F.col("start_account_id").alias("account_id"),

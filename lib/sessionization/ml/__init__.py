@@ -1,11 +1,24 @@
-"""Runs of the stream in MLflow: stored while the stream runs, and compared afterwards."""
+"""MLflow: runs of the stream, stored and compared; and a model of how long a live session will go on."""
 
+import importlib.util
 import logging
 import os
+
+from sessionization.errors import ConfigurationError
+from sessionization.optional_packages import how_to_install
 
 
 def configure_mlflow_import() -> None:
     """Set what MLflow reads at import: no telemetry, and no log lines about the set-up of its store."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
+    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     logging.getLogger("alembic").setLevel(logging.WARNING)
+
+
+def require_mlflow() -> None:
+    """Prepare the import of MLflow; raises `ConfigurationError` where it is not installed."""
+    if importlib.util.find_spec("mlflow") is None:
+        msg = f"MLflow is not installed: {how_to_install('mlflow')}, or `make notebooks` on a laptop"
+        raise ConfigurationError(msg)
+    configure_mlflow_import()

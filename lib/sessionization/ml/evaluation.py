@@ -153,7 +153,9 @@ def comparison_rows(evaluation: Evaluation) -> Sequence[tuple[str, str, int, flo
             score.source,
             "all" if score.age_s is None else f"{score.age_s / _S_IN_MINUTE:.1f} min",
             score.sessions,
-            *(round(score.pinball_min[p], 3) for p in (_LOW, _MEDIAN, _HIGH)),
+            round(score.pinball_min[_LOW], 3),
+            round(score.pinball_min[_MEDIAN], 3),
+            round(score.pinball_min[_HIGH], 3),
             round(score.coverage, 3),
         )
         for score in evaluation.scores

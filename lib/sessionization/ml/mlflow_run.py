@@ -50,7 +50,7 @@ class MlflowRun:
 
     def begin(self) -> None:
         run = self._client.create_run(
-            _experiment_id(self._client, self._settings.mlflow),
+            experiment_id(self._client, self._settings.mlflow),
             run_name=time.strftime("stream %Y-%m-%d %H:%M:%S", time.gmtime()),
             tags={KIND_TAG: RunKind.STREAM.value, "checkpoint": self._checkpoint_id, "tables": str(self._location)},
         )
@@ -75,7 +75,7 @@ class MlflowRun:
         self._client.set_terminated(self._run_id, status)
 
 
-def _check_writable(store: str) -> None:
+def check_writable(store: str) -> None:
     """Raise `OSError` at once for a SQLite file that cannot be written: MLflow would try for two minutes."""
     file = sqlite_file(store)
     if file is not None:
@@ -93,11 +93,11 @@ def metrics_of(progress: BatchProgress) -> Iterator[Metric]:
 
 def open_experiment(name: str) -> None:
     """Create the experiment of `--mlflow` if it is missing; raises `MlflowException` where it cannot be used."""
-    _experiment_id(_client(), name)
+    experiment_id(_client(), name)
 
 
 def _client() -> MlflowClient:
-    _check_writable(store_uri())
+    check_writable(store_uri())
     return MlflowClient(tracking_uri=store_uri())
 
 
@@ -116,13 +116,20 @@ def parameters_of(settings: SessionizeSettings) -> dict[str, str]:
     return {name: str(value) for name, value in values.items() if value not in (None, "")}
 
 
-def _experiment_id(client: MlflowClient, wanted: str) -> str:
-    name = _experiment_name() if wanted == AUTO else wanted
+def experiment_id(
+    client: MlflowClient, wanted: str, default: str = EXPERIMENT, artifact_location: str | None = None
+) -> str:
+    """The id of an experiment, which is created if it is missing, with the folder of its artifacts.
+
+    `wanted` is the value of `--mlflow`; with `auto` the experiment is `default`. Raises `MlflowException` where the
+    store cannot be used.
+    """
+    name = _experiment_name(default) if wanted == AUTO else wanted
     found = client.get_experiment_by_name(name)
     if found is not None:
         return str(found.experiment_id)
     try:
-        return str(client.create_experiment(name))
+        return str(client.create_experiment(name, artifact_location))
     except MlflowException:  # another job has just created it
         found = client.get_experiment_by_name(name)
         if found is None:
@@ -130,15 +137,15 @@ def _experiment_id(client: MlflowClient, wanted: str) -> str:
         return str(found.experiment_id)
 
 
-def _experiment_name() -> str:
-    """`sessionization`; in a workspace, where names are paths, it is in the folder of the user who runs the job."""
+def _experiment_name(name: str) -> str:
+    """In a workspace, where names are paths, the experiment is in the folder of the user who runs the job."""
     if not on_databricks():
-        return EXPERIMENT
+        return name
     from pyspark.sql import SparkSession
 
     row = SparkSession.builder.getOrCreate().sql("SELECT current_user()").first()
     assert row is not None
-    return f"/Users/{row[0]}/{EXPERIMENT}"
+    return f"/Users/{row[0]}/{name}"
 
 
 def _dataset(location: TableLocation, table: Table) -> Dataset:

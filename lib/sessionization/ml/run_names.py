@@ -6,6 +6,8 @@ from typing import Final, Literal
 
 EXPERIMENT: Final = "sessionization"
 """The experiment of stream runs without `--mlflow`; in a workspace it is in the folder of the user who runs the job."""
+LENGTH_EXPERIMENT: Final = "session_length"
+"""The experiment of trainings; where it is in a workspace, see `EXPERIMENT`."""
 BENCHMARK_EXPERIMENT: Final = "sessionization-bench"
 KIND_TAG: Final = "sessionization.kind"
 """The tag that holds a run's `RunKind` as text, independent of the experiment's name."""
@@ -19,6 +21,7 @@ _SQLITE: Final = "sqlite:///"
 class RunKind(StrEnum):
     STREAM = "stream"
     BENCHMARK = "benchmark"
+    TRAINING = "training"
 
 
 def sqlite_file(store: str) -> Path | None:

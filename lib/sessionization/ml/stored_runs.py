@@ -1,7 +1,6 @@
 """Read stream and benchmark runs back from MLflow, to compare them."""
 
 import heapq
-import importlib.util
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,9 +9,8 @@ from typing import Any
 
 from sessionization.clock import utc
 from sessionization.errors import ConfigurationError
-from sessionization.ml import configure_mlflow_import
+from sessionization.ml import require_mlflow
 from sessionization.ml.run_names import KIND_TAG, RunKind, sqlite_file
-from sessionization.optional_packages import how_to_install
 
 _PAGE = 100
 _EXPERIMENTS_AT_ONCE = 100
@@ -51,7 +49,7 @@ def newest_runs(kind: RunKind, stores: Sequence[str] = ()) -> Iterator[StoredRun
 
     Raises `ConfigurationError` where MLflow is not installed, or a store cannot be read.
     """
-    _require_mlflow()
+    require_mlflow()
     per_group = [runs for store in stores or _default_stores() for runs in _runs_of(store, kind)]
     return heapq.merge(*per_group, key=lambda run: run.began_at, reverse=True)
 
@@ -140,10 +138,3 @@ def _client(store: str) -> Any:
     from mlflow import MlflowClient
 
     return MlflowClient(tracking_uri=store)
-
-
-def _require_mlflow() -> None:
-    if importlib.util.find_spec("mlflow") is None:
-        msg = f"MLflow is not installed: {how_to_install('mlflow')}, or `make notebooks` on a laptop"
-        raise ConfigurationError(msg)
-    configure_mlflow_import()

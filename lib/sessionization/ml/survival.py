@@ -106,8 +106,9 @@ def counted(lengths_s: npt.ArrayLike, has_ended: npt.ArrayLike) -> tuple[Numbers
     """Group lengths for `kaplan_meier`: the times, and how many sessions ended and were censored at each."""
     times, place = np.unique(np.asarray(lengths_s, np.float64), return_inverse=True)
     is_end = np.asarray(has_ended, bool)
-    ends = np.bincount(place, weights=is_end, minlength=len(times))
-    return times, ends, np.bincount(place, weights=~is_end, minlength=len(times))
+    counts = (np.bincount(place, weights=chosen, minlength=len(times)) for chosen in (is_end, ~is_end))
+    ends, censored = (np.asarray(values, np.float64) for values in counts)
+    return times, ends, censored
 
 
 def observation_weights(lengths_s: npt.ArrayLike, has_ended: npt.ArrayLike) -> Numbers:

@@ -5,7 +5,9 @@ it counts sessions that have not ended, and its conditional quantiles are a form
 curve of the same sessions.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from pyspark.ml.feature import VectorAssembler
@@ -51,6 +53,10 @@ class Training:
     ended: int
     tested: int
     tested_live: int
+
+
+Draw = Callable[[Training], Any]
+"""Draws the figure of a training."""
 
 
 def newest_instant_ms(spark: SparkSession, location: TableLocation) -> int | None:
