@@ -10,6 +10,7 @@ from tools.bundle.resolve import Resolved
 from tools.bundle.targets import FOR_PLAYERS, for_players_mistakes
 from tools.bundle.watching import ALERT_S, RESTART_S, interval_mistakes
 
+_DAILY_JOBS = {"maintain", "predict_remaining"}
 _OWN_LANDING_VOLUME = "/Volumes/${resources.volumes.landing."
 
 
@@ -49,7 +50,7 @@ def _schedule_mistakes(key: str, schedule: dict[str, Any] | None, field: str, mo
     mistake = quartz_mistake(str(schedule.get(field, "")))
     if mistake:
         yield key, mistake
-    elif key != "maintain":
+    elif key not in _DAILY_JOBS:
         yield from ((key, mistake) for mistake in interval_mistakes(field, schedule, most_s))
 
 

@@ -6,6 +6,7 @@ from pydantic import BaseModel
 
 from sessionization.backfill.backfill_settings import BackfillSettings
 from sessionization.command_line.job_parameters import parameter_defaults
+from sessionization.ml.prediction_settings import PredictSettings
 from sessionization.notebook.trial_stream import TrialSettings
 from sessionization.ops.maintenance_settings import (
     EraseSettings,
@@ -83,6 +84,9 @@ JOBS = {
         notes={"account": "give them when the job is run, not here"},
     ),
     "inspect_state": JobOptions(InspectSettings, values=_STREAM_CHECKPOINTS),
+    "predict_remaining": JobOptions(
+        PredictSettings, values=_TABLES, notes={"mlflow": "on Databricks a path such as /Users/NAME/session_length"}
+    ),
     "rescale_state": JobOptions(
         RescaleSettings, values=_STREAM_CHECKPOINTS | {"partitions": "${var.shuffle_partitions}"}
     ),

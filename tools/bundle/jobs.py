@@ -21,6 +21,7 @@ _JOBS_WITH_A_SESSION = {
     "inspect_state",
     "land_changes",
     "maintain",
+    "predict_remaining",
     "preflight",
     "rescale_state",
     "workspace_tests",

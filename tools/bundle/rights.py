@@ -12,7 +12,7 @@ _RUNNER, _READER, _OPERATOR, _COLLECTORS = (
 )
 GRANTS: dict[str, dict[str, set[str]]] = {
     "sessions": {
-        _RUNNER: {"USE_SCHEMA", "CREATE_TABLE", "SELECT", "MODIFY"},
+        _RUNNER: {"USE_SCHEMA", "CREATE_TABLE", "CREATE_MODEL", "SELECT", "MODIFY"},
         _READER: {"USE_SCHEMA", "SELECT"},
         _OPERATOR: {"USE_SCHEMA", "SELECT"},
         _COLLECTORS: {"USE_SCHEMA"},

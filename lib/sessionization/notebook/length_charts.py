@@ -20,8 +20,12 @@ def model_against_baseline(training: Training) -> Figure:
     """Draw the p50 loss of both at each age, and how often sessions ended before each forecast quantile."""
     evaluation = training.evaluation
     figure, (losses, calibration) = chart_style.new_figure(2, 3.0)
-    title = f"{_finding(evaluation)} ({training.tested:,} sessions of the last {_span(training)})"
-    chart_style.set_titles(losses, title, x="age of the session at the forecast (minutes)", y="p50 pinball loss (min)")
+    chart_style.set_titles(
+        losses,
+        f"{_finding(evaluation)} (last {_span(training)})",
+        x="age of the session at the forecast (minutes)",
+        y="p50 pinball loss (minutes)",
+    )
     _draw_losses(losses, training)
     model, baseline = (_furthest(evaluation.calibration[source]) for source in SOURCES)
     chart_style.set_titles(
@@ -70,12 +74,11 @@ def live_forecasts(rows: DataFrame) -> Figure:
 
 
 def _finding(evaluation: Evaluation) -> str:
-    baseline_min = evaluation.score("baseline").pinball_min[0.5] or 1.0
-    share, chance = evaluation.gain_min / baseline_min, 2 * evaluation.gain_error_min / baseline_min
+    share = evaluation.gain_min / (evaluation.score("baseline").pinball_min[0.5] or 1.0)
     if evaluation.beats_baseline:
         return f"The model beats the survival curve: its loss is {share:.0%} lower"
-    difference = f"{abs(share):.1%} {'lower' if share > 0 else 'higher'}"
-    return f"The model does not beat the survival curve: loss {difference}, chance {chance:.1%}"
+    difference = f"{share:.1%} lower by chance" if share > 0 else f"{-share:.1%} higher"
+    return f"The model does not beat the survival curve: loss {difference}"
 
 
 def _draw_losses(axes: Axes, training: Training) -> None:
