@@ -152,5 +152,5 @@ def test_sql_forecasts_what_the_model_forecasts(spark: SparkSession, *, beats_ba
 def test_too_few_sessions_give_one_line(spark: SparkSession) -> None:
     with pytest.raises(ConfigurationError, match="too few sessions have ended to learn from: 0 before"):
         training.train(spark.createDataFrame([], SESSIONS.schema), BEGIN_MS, AS_OF_MS)
-    with pytest.raises(ConfigurationError, match=r"at least 100 and 20 are needed: give more --days"):
+    with pytest.raises(ConfigurationError, match=r"at least 100 and 10 are needed: give more --days"):
         training.train(players(spark, 1.0, count=2), BEGIN_MS, AS_OF_MS)

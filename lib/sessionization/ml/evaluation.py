@@ -82,11 +82,11 @@ class Evaluation:
     def verdict(self) -> str:
         """One line: both losses, the difference with its error, and the decision."""
         model, baseline = (self.score(source).pinball_min[_MEDIAN] for source in SOURCES)
-        share = self.gain_min / baseline if baseline else 0.0
+        share, error = (minutes / (baseline or 1.0) for minutes in (self.gain_min, 2 * self.gain_error_min))
         decision = "beats" if self.beats_baseline else "does not beat"
         return (
             f"the model {decision} the baseline: p50 loss {model:.2f} min against {baseline:.2f} min, "
-            f"{share:+.1%} better (+-{2 * self.gain_error_min / baseline if baseline else 0.0:.1%})"
+            f"{abs(share):.1%} {'lower' if share > 0 else 'higher'} (+-{error:.1%})"
         )
 
 

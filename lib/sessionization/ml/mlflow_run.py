@@ -116,10 +116,8 @@ def parameters_of(settings: SessionizeSettings) -> dict[str, str]:
     return {name: str(value) for name, value in values.items() if value not in (None, "")}
 
 
-def experiment_id(
-    client: MlflowClient, wanted: str, default: str = EXPERIMENT, artifact_location: str | None = None
-) -> str:
-    """The id of an experiment, which is created if it is missing, with the folder of its artifacts.
+def experiment_id(client: MlflowClient, wanted: str, default: str = EXPERIMENT) -> str:
+    """The id of an experiment, which is created if it is missing.
 
     `wanted` is the value of `--mlflow`; with `auto` the experiment is `default`. Raises `MlflowException` where the
     store cannot be used.
@@ -129,12 +127,18 @@ def experiment_id(
     if found is not None:
         return str(found.experiment_id)
     try:
-        return str(client.create_experiment(name, artifact_location))
+        return str(client.create_experiment(name, _artifacts()))
     except MlflowException:  # another job has just created it
         found = client.get_experiment_by_name(name)
         if found is None:
             raise
         return str(found.experiment_id)
+
+
+def _artifacts() -> str | None:
+    """The folder beside a SQLite file, because MLflow would use the working folder; None for other stores."""
+    file = sqlite_file(store_uri())
+    return None if file is None else (file.absolute().parent / "mlartifacts").as_uri()
 
 
 def _experiment_name(name: str) -> str:

@@ -30,7 +30,7 @@ from sessionization.errors import ConfigurationError
 from sessionization.ml.length_model import PROBABILITIES, LengthModel
 from sessionization.ml.mlflow_run import check_writable, experiment_id, store_uri
 from sessionization.ml.prediction_settings import PredictSettings
-from sessionization.ml.run_names import KIND_TAG, LENGTH_EXPERIMENT, RunKind, sqlite_file
+from sessionization.ml.run_names import KIND_TAG, LENGTH_EXPERIMENT, RunKind
 from sessionization.ml.session_features import FEATURES
 from sessionization.ml.training import Draw, Training
 
@@ -66,7 +66,7 @@ def store(training: Training, settings: PredictSettings, tables: str, draw: Draw
         The version of the registered model. Raises `ConfigurationError` where MLflow takes no run or no model.
     """
     with _store_in_use() as client:
-        experiment = experiment_id(client, settings.mlflow, LENGTH_EXPERIMENT, _artifacts())
+        experiment = experiment_id(client, settings.mlflow, LENGTH_EXPERIMENT)
         name = time.strftime("training %Y-%m-%d %H:%M:%S", time.gmtime())
         tags = {KIND_TAG: RunKind.TRAINING.value, "tables": tables}
         with mlflow.start_run(experiment_id=experiment, run_name=name, tags=tags):
@@ -116,12 +116,6 @@ def _store_in_use() -> Iterator[MlflowClient]:
         reason = str(error).strip().partition("\n")[0]
         msg = f"MLflow does not take or give the model ({reason}): see to its store {uri} (MLFLOW_TRACKING_URI)"
         raise ConfigurationError(msg) from error
-
-
-def _artifacts() -> str | None:
-    """The folder beside a SQLite file, because MLflow would use the working folder; None for other stores."""
-    file = sqlite_file(store_uri())
-    return None if file is None else (file.absolute().parent / "mlartifacts").as_uri()
 
 
 def _register(model: LengthModel, name: str) -> str:

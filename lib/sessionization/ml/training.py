@@ -24,7 +24,7 @@ from sessionization.ml.survival import SurvivalCurve, kaplan_meier
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSIONS, STREAM_PROGRESS
 
-LEAST_TRAINED, LEAST_TESTED = 100, 20
+LEAST_TRAINED, LEAST_TESTED = 100, 10
 """How many sessions must have ended, before the split and after it."""
 _TEST_SHARE = 0.25
 _MOST_TESTED = 100_000
