@@ -18,6 +18,7 @@ SHOWN = {
     "03_query_sessions": (6, 6),
     "04_inspect_state": (5, 4),
     "05_compare_runs": (2, 1),
+    "06_predict_remaining": (4, 2),
 }
 """The number of pictures and of tables that each notebook shows; a picture that updates counts once."""
 _CELL_S = 300

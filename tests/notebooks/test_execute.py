@@ -45,6 +45,15 @@ def test_the_comparison_shows_every_run(executed: dict[str, Executed]) -> None:
     assert "heartbeat=" in tables[0], "what the runs differ in"
 
 
+def test_the_forecasts_show_players_that_cannot_be_predicted_and_players_that_can(
+    executed: dict[str, Executed],
+) -> None:
+    predicted = executed["06_predict_remaining"]
+    assert_shows(predicted, "06_predict_remaining")
+    assert predicted.text().count("the model does not beat the baseline: p50 loss") >= 1
+    assert predicted.text().splitlines()[-1].startswith("the model beats the baseline: p50 loss")
+
+
 def test_the_tour_has_the_same_ends_in_the_core_and_in_the_operator(executed: dict[str, Executed]) -> None:
     tour = executed["01_tour"]
     assert_shows(tour, "01_tour")

@@ -1,10 +1,12 @@
 """Pictures of the forecasts of session lengths: the model against its baseline, and the live sessions."""
 
+from collections.abc import Mapping
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
-from sessionization.ml.evaluation import LEVELS, SOURCES, Evaluation
+from sessionization.ml.evaluation import LEVELS, SOURCES, Evaluation, comparison_rows
 from sessionization.ml.scoring import REMAINING
 from sessionization.ml.training import Training
 from sessionization.notebook import chart_style
@@ -41,6 +43,20 @@ def model_against_baseline(training: Training) -> Figure:
         calibration.plot(levels, shares, "o-", ms=4, color=_COLOURS[source], label=_LABELS[source])
     calibration.legend(frameon=False)
     return figure
+
+
+def comparison_table(spark: SparkSession, trainings: Mapping[str, Training]) -> DataFrame:
+    """Make a row per training, source and age.
+
+    Returns:
+        `players` (the name of the training), `source`, `age` (text, or `all`), `sessions`, the pinball losses
+        `p10_min`, `p50_min` and `p90_min` in minutes, and `coverage`.
+    """
+    rows = [(name, *row) for name, training in trainings.items() for row in comparison_rows(training.evaluation)]
+    losses = "p10_min double, p50_min double, p90_min double"
+    return spark.createDataFrame(
+        rows, f"players string, source string, age string, sessions long, {losses}, coverage double"
+    )
 
 
 def live_forecasts(rows: DataFrame) -> Figure:
