@@ -26,6 +26,7 @@ from sessionization.spark.tables.schemas import (
     QUARANTINE,
     RAW_EVENTS,
     SESSION_CHANGES,
+    SESSION_PREDICTIONS,
     SESSIONS,
     Table,
     retention_properties,
@@ -37,7 +38,7 @@ from tests.tables.warehouse import empty_tables, merge_changes
 pytestmark = pytest.mark.spark
 
 ANN, BOB, CID = "ann-4711", "bob-4711", "ann-47"
-TABLES = (SESSION_CHANGES, SESSIONS, RAW_EVENTS, QUARANTINE, BACKFILL)
+TABLES = (SESSION_CHANGES, SESSIONS, RAW_EVENTS, QUARANTINE, BACKFILL, SESSION_PREDICTIONS)
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -105,6 +106,8 @@ def location(spark: SparkSession, tmp_path: Path) -> TableLocation:
         f"UPDATE {location.sql_name('sessions')} SET updated_at = updated_at + INTERVAL 1 SECOND WHERE device_id = 'd2'"
     )
     location.overwrite(location.read(spark.read, SESSIONS), BACKFILL)
+    forecast = location.read(spark.read, SESSIONS).select("device_id", "session_id", "account_id", "platform")
+    location.overwrite(forecast, SESSION_PREDICTIONS)
     return location
 
 
@@ -182,9 +185,11 @@ def test_an_erasure_removes_an_account_from_tables_and_files_and_leaves_others_u
     positions_before = positions(spark, location)
     receipt = ops.erase(settings, lambda _: None)
     assert sessions_in(spark, location, SESSIONS) == sessions_in(spark, location, SESSION_CHANGES) == OTHER_SESSIONS
+    assert sessions_in(spark, location, SESSION_PREDICTIONS) == OTHER_SESSIONS
     assert positions(spark, location) == positions_before, "a file without a row would be read again by a warm start"
     assert messages(spark, location, RAW_EVENTS) == sorted(OTHER_MESSAGES)
     counts = {"raw_events": 9, "quarantine": 2, "session_changes": 7, "sessions_backfill": 3, "sessions": 3}
+    counts |= {"session_predictions": 3}
     assert receipt.deleted == counts
     assert (receipt.unnamed, receipt.state) == (2, 2)
     assert ANN not in str(receipt)
