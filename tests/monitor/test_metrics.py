@@ -17,7 +17,7 @@ from sessionization.job.sessionize_job import JobCallbacks, run
 from sessionization.monitor import prometheus
 from sessionization.monitor.batch_monitor import check_metrics_package, monitor_batches
 from sessionization.monitor.batch_record import batch_record
-from sessionization.monitor.cumulative_histogram import BOUNDS_S, Histogram
+from sessionization.monitor.delay_histogram import BOUNDS_S, DelayHistogram
 from sessionization.monitor.metrics import METRICS, PREFIX, Metrics
 from sessionization.monitor.prometheus import serve_metrics
 from sessionization.settings.sessionize_settings import SessionizeSettings
@@ -119,9 +119,26 @@ def test_the_delays_of_micro_batches_add_up_in_one_histogram() -> None:
 def test_a_histogram_of_few_rows_counts_each(rows: int) -> None:
     at_most_s = [BOUNDS_S[row % len(BOUNDS_S)] for row in range(rows)]
     spread = [sorted(at_most_s)[int((point + 0.5) * rows / SAMPLE_SIZE)] for point in range(SAMPLE_SIZE)]
-    histogram = Histogram()
+    histogram = DelayHistogram()
     histogram.add(DelaySample(rows, tuple(round(bound_s * 1000) for bound_s in spread)))
-    assert histogram.cumulative() == [*(sum(s <= bound_s for s in at_most_s) for bound_s in BOUNDS_S), rows]
+    assert histogram.at_most == [*(sum(s <= bound_s for s in at_most_s) for bound_s in BOUNDS_S), rows]
+
+
+@pytest.mark.parametrize("rows", [1, 199, 201, 12_345])
+def test_a_histogram_rises_to_the_number_of_rows_and_adds_samples_up(rows: int) -> None:
+    samples = [DelaySample(rows, tuple(range(step, 400 * step, 2 * step))) for step in (1, 70, 9_000)]
+    together = DelayHistogram()
+    alone = []
+    for sample in samples:
+        together.add(sample)
+        histogram = DelayHistogram()
+        histogram.add(sample)
+        alone.append(histogram)
+        assert histogram.at_most == sorted(histogram.at_most)
+        assert histogram.at_most[-1] == rows
+        assert histogram.sum_s == pytest.approx(sum(sample.delays_ms) * rows / len(sample.delays_ms) / 1000)
+    assert together.at_most == [sum(counts) for counts in zip(*(one.at_most for one in alone), strict=True)]
+    assert together.sum_s == pytest.approx(sum(one.sum_s for one in alone))
 
 
 def test_counters_and_histograms_begin_at_zero() -> None:

@@ -2,11 +2,12 @@
 
 import threading
 from collections.abc import Iterator
+from copy import deepcopy
 from datetime import datetime
 
 from sessionization.core.events import EndReason
 from sessionization.monitor.batch_record import Record
-from sessionization.monitor.cumulative_histogram import Histogram
+from sessionization.monitor.delay_histogram import DelayHistogram
 from sessionization.spark.checkpoint.folder import ARCHIVE, ROLLUP, SESSIONIZE
 from sessionization.spark.output.progress import DelaySample
 
@@ -86,13 +87,13 @@ class Metrics:
         """`heartbeat_ms` is the heartbeat interval."""
         self._lock = threading.Lock()
         self._values: dict[str, dict[Labels, float]] = {name: {} for name in METRICS}
-        self._histograms: dict[str, dict[Labels, Histogram]] = {}
+        self._histograms: dict[str, dict[Labels, DelayHistogram]] = {}
         for name, (kind, _) in METRICS.items():
             for labels in _LABELS_AT_START.get(name, [()]):
                 if kind == "counter":
                     self._values[name][labels] = 0
                 elif kind == "histogram":
-                    self._histograms.setdefault(name, {})[labels] = Histogram()
+                    self._histograms.setdefault(name, {})[labels] = DelayHistogram()
         self._values["heartbeat_interval_seconds"][()] = heartbeat_ms / 1000
 
     def __call__(self, record: Record) -> None:
@@ -110,13 +111,10 @@ class Metrics:
         with self._lock:
             return {name: dict(values) for name, values in self._values.items() if values}
 
-    def histograms(self) -> dict[str, dict[Labels, Histogram]]:
+    def histograms(self) -> dict[str, dict[Labels, DelayHistogram]]:
         """Copies of the histograms by name and labels."""
         with self._lock:
-            return {
-                name: {labels: histogram.copy() for labels, histogram in histograms.items()}
-                for name, histograms in self._histograms.items()
-            }
+            return deepcopy(self._histograms)
 
 
 def _samples(record: Record) -> Iterator[_Sample]:

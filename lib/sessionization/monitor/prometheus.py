@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, MetricsHandler
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from sessionization.monitor.cumulative_histogram import BOUNDS_S
+from sessionization.monitor.delay_histogram import BOUNDS_S
 from sessionization.monitor.metrics import METRICS, PREFIX, Labels, Metrics
 
 _FAMILIES: dict[str, type[CounterMetricFamily | GaugeMetricFamily]] = {
@@ -38,7 +38,7 @@ class _Figures(Collector):
             _, description = METRICS[name]
             histogram_family = HistogramMetricFamily(PREFIX + name, description, labels=_label_names(histograms))
             for labels, histogram in histograms.items():
-                buckets = list(zip(_LE, histogram.cumulative(), strict=True))
+                buckets = list(zip(_LE, histogram.at_most, strict=True))
                 histogram_family.add_metric([text for _, text in labels], buckets, histogram.sum_s)
             yield histogram_family
 
