@@ -61,7 +61,7 @@ class Taken:
     def __init__(self) -> None:
         self.records: list[Record] = []
 
-    def __call__(self, record: Record) -> None:
+    def __call__(self, record: Record, _detail: BatchDetail) -> None:
         self.records.append(record)
 
 

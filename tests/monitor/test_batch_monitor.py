@@ -11,7 +11,7 @@ import pytest
 from sessionization.monitor import batch_monitor, record_consumer
 from sessionization.monitor.batch_log import BatchLog
 from sessionization.monitor.batch_monitor import BatchMonitor, monitor_batches, monitor_with
-from sessionization.monitor.batch_record import SAMPLES, Record, batch_record
+from sessionization.monitor.batch_record import Record, batch_record
 from sessionization.monitor.record_consumer import RecordConsumer
 from sessionization.spark.output.progress import BatchDetail, DelaySample
 from tests.monitor.monitored import (
@@ -108,7 +108,7 @@ def test_a_consumer_that_blocks_delays_neither_the_stream_nor_other_consumers(
     monkeypatch.setattr(record_consumer, "CLOSE_WITHIN_S", 0.1)
     session, received, gate = Session(), Taken(), threading.Event()
     consumers = [
-        RecordConsumer("a wall", lambda _: bool(gate.wait(60)), lines.append),
+        RecordConsumer("a wall", lambda *_: bool(gate.wait(60)), lines.append),
         RecordConsumer("a list", received, lines.append),
     ]
     began_s = time.monotonic()
@@ -128,11 +128,11 @@ def test_a_consumer_that_fails_is_reported_once_and_tried_again(lines: list[str]
     session, received = Session(), Taken()
     received_by_other = Taken()
 
-    def fails_until_the_third(record: Record) -> None:
+    def fails_until_the_third(record: Record, detail: BatchDetail) -> None:
         if record["batch_id"] < 3:
             msg = "no space left\nand much more"
             raise OSError(msg)
-        received(record)
+        received(record, detail)
 
     consumers = [
         RecordConsumer("a full disk", fails_until_the_third, lines.append),
@@ -161,7 +161,7 @@ def test_the_batch_log_is_a_rolled_file_of_json_lines(tmp_path: Path, monkeypatc
     monkeypatch.setattr("sessionization.monitor.batch_log.MOST_BYTES", 1000)
     log = BatchLog(tmp_path / "batches.log")
     for batch_id in range(100):
-        log({"query": "a % sign", "batch_id": batch_id})
+        log({"query": "a % sign", "batch_id": batch_id}, BatchDetail())
     files = sorted(tmp_path.iterdir())
     assert [file.name for file in files] == ["batches.log", *(f"batches.log.{number}" for number in (1, 2, 3))]
     assert json.loads(files[0].read_text().splitlines()[-1]) == {"query": "a % sign", "batch_id": 99}
@@ -172,7 +172,7 @@ def test_the_batch_log_of_a_cluster_is_its_stderr(capfd: pytest.CaptureFixture[s
         add(sessionize_progress(4, detail=BatchDetail(latency=DelaySample(2, (70, 80)))))
     fields = json.loads(capfd.readouterr().err)
     assert fields["batch_id"] == 4
-    assert not fields.keys() & set(SAMPLES), "they are for the metrics only"
+    assert not fields.keys() & {"latency", "lateness"}, "they are for the metrics only"
 
 
 def test_a_batch_log_that_cannot_be_written_is_reported(tmp_path: Path, lines: list[str]) -> None:

@@ -39,7 +39,8 @@ def lines() -> list[str]:
 def metrics_of(*progress: BatchProgress) -> dict[str, float]:
     metrics = Metrics(30_000)
     for batch in progress:
-        metrics(batch_record(batch, engine(**KAFKA) if batch.query == "sessionize" else None))
+        report = engine(**KAFKA) if batch.query == "sessionize" else None
+        metrics(batch_record(batch, report), batch.detail)
     with serve_metrics("127.0.0.1", 0, metrics) as port:
         return values_of(get(port))
 
@@ -180,7 +181,7 @@ def test_a_stuck_client_is_disconnected_and_delays_no_other_client(
     assert prometheus._Handler.timeout, "what the library leaves open"
     monkeypatch.setattr(prometheus._Handler, "timeout", 0.5)
     metrics = Metrics(30_000)
-    metrics(batch_record(sessionize_progress(), engine()))
+    metrics(batch_record(sessionize_progress(), engine()), BatchDetail())
     with (
         serve_metrics("127.0.0.1", 0, metrics) as port,
         socket.create_connection(("127.0.0.1", port), timeout=5) as stuck,
@@ -192,10 +193,12 @@ def test_a_stuck_client_is_disconnected_and_delays_no_other_client(
 
 def test_a_slow_collection_does_not_delay_the_next_record() -> None:
     metrics = Metrics(30_000)
-    metrics(batch_record(sessionize_progress(), engine()))
+    metrics(batch_record(sessionize_progress(), engine()), BatchDetail())
     figures = prometheus._Figures(metrics).collect()
     next(figures)
-    adding = threading.Thread(target=metrics, args=(batch_record(sessionize_progress(1), engine(1)),), daemon=True)
+    adding = threading.Thread(
+        target=metrics, args=(batch_record(sessionize_progress(1), engine(1)), BatchDetail()), daemon=True
+    )
     adding.start()
     adding.join(5)
     assert not adding.is_alive()

@@ -9,12 +9,12 @@ from pyspark.sql import SparkSession
 
 from sessionization.monitor import record_consumer
 from sessionization.monitor.batch_monitor import monitor_with
-from sessionization.monitor.batch_record import Record
 from sessionization.monitor.metrics import Metrics
 from sessionization.monitor.prometheus import serve_metrics
 from sessionization.monitor.record_consumer import RecordConsumer
 from sessionization.spark.checkpoint.folder import ROLLUP, SESSIONIZE
 from tests.job.test_stream import Job, message, wait_for
+from tests.monitor.monitored import Taken
 
 pytestmark = pytest.mark.spark
 
@@ -26,22 +26,21 @@ def test_the_monitor_records_every_micro_batch_and_consumers_that_hang_or_fail_s
     monkeypatch.setattr(record_consumer, "CLOSE_WITHIN_S", 1)
     job = Job(spark, tmp_path)
     lines: list[str] = []
-    records: list[Record] = []
-    metrics, gate = Metrics(500), threading.Event()
+    received, metrics, gate = Taken(), Metrics(500), threading.Event()
 
-    def failing_consumer(_: Record) -> None:
+    def failing_consumer(*_: object) -> None:
         raise BrokenPipeError
 
     consumers = {
-        "a wall": lambda _: gate.wait(300),
+        "a wall": lambda *_: gate.wait(300),
         "a broken pipe": failing_consumer,
-        "a list": records.append,
+        "a list": received,
         "metrics": metrics,
     }
     outlets = [RecordConsumer(name, take, lines.append) for name, take in consumers.items()]  # type: ignore[arg-type]
 
     def values_of(query: str, field: str) -> list:
-        return [record[field] for record in records if record["query"] == query and field in record]
+        return [record[field] for record in received.records if record["query"] == query and field in record]
 
     with monitor_with(spark, outlets, lines.append) as add, serve_metrics("127.0.0.1", 0, metrics) as port:
         with job.running(report=add):

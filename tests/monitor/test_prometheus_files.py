@@ -37,7 +37,7 @@ def served() -> dict[str, set[str]]:
         query_progress("rollup", detail=BatchDetail(live=41, keeps_up=True)),
         query_progress("archive", quarantined=2),
     ):
-        metrics(batch_record(progress, engine(**KAFKA)))
+        metrics(batch_record(progress, engine(**KAFKA)), progress.detail)
     with serve_metrics("127.0.0.1", 0, metrics) as port:
         families = list(text_string_to_metric_families(get(port)))
     return {sample.name: set(sample.labels) for family in families for sample in family.samples}

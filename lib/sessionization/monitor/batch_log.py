@@ -7,7 +7,8 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import NoReturn
 
-from sessionization.monitor.batch_record import SAMPLES, Record
+from sessionization.monitor.batch_record import Record
+from sessionization.spark.output.progress import BatchDetail
 
 MOST_BYTES, OLDER_FILES = 10_000_000, 3
 
@@ -23,9 +24,8 @@ class BatchLog:
             else _FileHandler(file, maxBytes=MOST_BYTES, backupCount=OLDER_FILES, encoding="utf-8", delay=True)
         )
 
-    def __call__(self, record: Record) -> None:
-        fields = {name: value for name, value in record.items() if name not in SAMPLES}
-        line = json.dumps(fields, separators=(",", ":"))
+    def __call__(self, record: Record, _detail: BatchDetail) -> None:
+        line = json.dumps(record, separators=(",", ":"))
         self._handler.handle(logging.makeLogRecord({"msg": line}))
 
 

@@ -10,13 +10,11 @@ from sessionization.clock import utc
 from sessionization.spark.output.progress import BatchProgress
 
 Record = dict[str, Any]
-"""The fields by name, with JSON types but for `SAMPLES`. One that is unknown, or that the query lacks, is absent."""
-SAMPLES = ("latency", "lateness")
-"""Fields with the `DelaySample` of the micro-batch's rows. They are for the metrics; the batch log omits them."""
+"""The fields by name, with JSON types. One that is unknown, or that the query lacks, is absent."""
 
 
 def batch_record(progress: BatchProgress, engine: StreamingQueryProgress | None) -> Record:
-    """The fields of the batch log (docs/monitoring.md lists them) and the samples; without `engine` only the sink's.
+    """The fields of the batch log, which docs/monitoring.md lists; without `engine` only the sink's.
 
     Args:
         progress: the sink's counts.
@@ -25,8 +23,8 @@ def batch_record(progress: BatchProgress, engine: StreamingQueryProgress | None)
     fields = progress.row()
     at = utc(fields.pop("processed_ms")).isoformat(timespec="milliseconds")
     detail = progress.detail
-    known = {"at": at} | fields | {"ends": detail.ends, "live": detail.live, "write_ms": detail.write_ms}
-    known |= {"keeps_up": detail.keeps_up} | {name: getattr(detail, name) for name in SAMPLES}
+    known = {"at": at} | fields | {"ends": detail.ends, "live": detail.live}
+    known |= {"write_ms": detail.write_ms, "keeps_up": detail.keeps_up}
     if engine is not None:
         known |= _engine_fields(progress, engine)
     return {name: value for name, value in known.items() if value is not None}

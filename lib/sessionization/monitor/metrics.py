@@ -1,4 +1,4 @@
-"""The queries' metrics, computed from the records of their micro-batches."""
+"""The queries' metrics, computed from the records and details of their micro-batches."""
 
 import threading
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from sessionization.core.events import EndReason
 from sessionization.monitor.batch_record import Record
 from sessionization.monitor.delay_histogram import DelayHistogram
 from sessionization.spark.checkpoint.folder import ARCHIVE, ROLLUP, SESSIONIZE
-from sessionization.spark.output.progress import DelaySample
+from sessionization.spark.output.progress import BatchDetail, DelaySample
 
 Labels = tuple[tuple[str, str], ...]
 """Names and values of labels. None identifies a person or a device: all come from the code and the engine."""
@@ -77,7 +77,7 @@ _Sample = tuple[str, dict[str, str], float | DelaySample]
 
 
 class Metrics:
-    """Values from the records. One thread adds, others read.
+    """Values from the micro-batches. One thread adds, others read.
 
     Counters and histograms are added up, and begin at 0: a first value would not be an increase for Prometheus. Gauges
     hold the newest value, and are missing before it.
@@ -96,8 +96,8 @@ class Metrics:
                     self._histograms.setdefault(name, {})[labels] = DelayHistogram()
         self._values["heartbeat_interval_seconds"][()] = heartbeat_ms / 1000
 
-    def __call__(self, record: Record) -> None:
-        samples = list(_samples(record))
+    def __call__(self, record: Record, detail: BatchDetail) -> None:
+        samples = list(_samples(record, detail))
         with self._lock:
             for name, labels, value in samples:
                 values, key = self._values[name], tuple(labels.items())
@@ -117,7 +117,7 @@ class Metrics:
             return deepcopy(self._histograms)
 
 
-def _samples(record: Record) -> Iterator[_Sample]:
+def _samples(record: Record, detail: BatchDetail) -> Iterator[_Sample]:
     query = {"query": record["query"]}
     committed_s = datetime.fromisoformat(record["at"]).timestamp() + record["batch_ms"] / 1000
     yield "micro_batches_total", query, 1
@@ -139,10 +139,10 @@ def _samples(record: Record) -> Iterator[_Sample]:
         yield "ended_total", {"reason": reason}, count
     for phase, ms in record.get("phases_ms", {}).items():
         yield "phase_seconds", query | {"phase": phase}, ms / 1000
-    if "latency" in record:
-        yield "latency_seconds", query, record["latency"]
-    if "lateness" in record:
-        yield "heartbeat_lateness_seconds", {}, record["lateness"]
+    if detail.latency is not None:
+        yield "latency_seconds", query, detail.latency
+    if detail.lateness is not None:
+        yield "heartbeat_lateness_seconds", {}, detail.lateness
 
 
 def _committed_things(record: Record) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Pass the records of micro-batches to one consumer through a bounded queue and a separate thread."""
+"""Pass the records and details of micro-batches to one consumer through a bounded queue and a separate thread."""
 
 import contextlib
 import queue
@@ -9,7 +9,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from sessionization.monitor.batch_record import Record, batch_record
 from sessionization.say import Say
-from sessionization.spark.output.progress import BatchProgress
+from sessionization.spark.output.progress import BatchDetail, BatchProgress
 
 MAX_QUEUED = 1_000
 """How many micro-batches may wait for a slow consumer; it does not get the ones beyond that."""
@@ -17,12 +17,12 @@ CLOSE_WITHIN_S = 2.0
 
 
 class RecordConsumer:
-    """Passes records to `take`. A slow or failing `take` does not affect the stream.
+    """Passes records and details to `take`. A slow or failing `take` does not affect the stream.
 
     A failure is reported once, and again only after a success in between.
     """
 
-    def __init__(self, name: str, take: Callable[[Record], None], say: Say) -> None:
+    def __init__(self, name: str, take: Callable[[Record, BatchDetail], None], say: Say) -> None:
         self._name, self._take, self._say = name, take, say
         self._queue: queue.Queue[tuple[BatchProgress, StreamingQueryProgress | None] | None] = queue.Queue(MAX_QUEUED)
         self._closing = threading.Event()
@@ -56,7 +56,7 @@ class RecordConsumer:
 
     def _try_take(self, progress: BatchProgress, engine: StreamingQueryProgress | None) -> None:
         try:
-            self._take(batch_record(progress, engine))
+            self._take(batch_record(progress, engine), progress.detail)
             self._is_failing = False
         except Exception as error:  # noqa: BLE001 - no failure may reach the stream
             if not self._is_failing:
