@@ -70,8 +70,11 @@ _METRICS_WITHOUT_LABELS = {
     "state_commit_ms": "state_commit_seconds",
     "skew": "partition_skew_ratio",
 }
-_LAST_ROWS_IN = {SESSIONIZE: "last_event_timestamp_seconds", ARCHIVE: "last_message_timestamp_seconds"}
-_COUNTER_OF_ROWS_IN = {SESSIONIZE: "events_total", ARCHIVE: "messages_total"}
+_METRICS_OF_ROWS_IN = {
+    SESSIONIZE: ("events_total", "last_event_timestamp_seconds"),
+    ARCHIVE: ("messages_total", "last_message_timestamp_seconds"),
+}
+"""By query: the counter of the rows that it read, and the gauge of when it last had some."""
 
 _Sample = tuple[str, dict[str, str], float | DelaySample]
 
@@ -122,9 +125,10 @@ def _samples(record: Record, detail: BatchDetail) -> Iterator[_Sample]:
     committed_s = datetime.fromisoformat(record["at"]).timestamp() + record["batch_ms"] / 1000
     yield "micro_batches_total", query, 1
     yield "last_batch_timestamp_seconds", query, committed_s
-    yield from ((name, {}, committed_s) for name in _committed_things(record))
-    if record["query"] in _COUNTER_OF_ROWS_IN:
-        yield _COUNTER_OF_ROWS_IN[record["query"]], {}, record["rows_in"]
+    yield from ((name, {}, committed_s) for name in _gauges_of_last_times(record))
+    if record["query"] in _METRICS_OF_ROWS_IN:
+        counter, _ = _METRICS_OF_ROWS_IN[record["query"]]
+        yield counter, {}, record["rows_in"]
     for field, value in record.items():
         if field in _METRICS_WITHOUT_LABELS:
             yield _METRICS_WITHOUT_LABELS[field], {}, _in_seconds(field, value)
@@ -145,14 +149,15 @@ def _samples(record: Record, detail: BatchDetail) -> Iterator[_Sample]:
         yield "heartbeat_lateness_seconds", {}, detail.lateness
 
 
-def _committed_things(record: Record) -> Iterator[str]:
-    """The metrics of when something last came, of what the micro-batch had."""
+def _gauges_of_last_times(record: Record) -> Iterator[str]:
+    """The gauges of when something was last committed, where the micro-batch had it."""
     if record.get("heartbeats"):
         yield "last_heartbeat_timestamp_seconds"
     if record.get("started") or record.get("ended"):
         yield "last_change_timestamp_seconds"
-    if record["query"] in _LAST_ROWS_IN and record["rows_in"]:
-        yield _LAST_ROWS_IN[record["query"]]
+    if record["query"] in _METRICS_OF_ROWS_IN and record["rows_in"]:
+        _, gauge = _METRICS_OF_ROWS_IN[record["query"]]
+        yield gauge
 
 
 def _in_seconds(field: str, value: float) -> float:
