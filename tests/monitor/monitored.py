@@ -1,6 +1,7 @@
-"""Micro-batches as the sink and the engine report them, for the tests of the monitor."""
+"""Micro-batches as the sink and the engine report them, and the metrics as served, for the tests of the monitor."""
 
 import time
+import urllib.request
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,12 @@ from sessionization.spark.output.progress import BatchDetail, BatchProgress, Per
 NO_PERCENTILES = Percentiles(None, None, None)
 AT_MS = 1_763_726_400_123
 ENDS_BY_REASON = {"reported": 2, "superseded": 0, "timed_out": 1, "orphaned": 1}
+KAFKA = {
+    "description": "KafkaV2[Subscribe[pc_sessions]]",
+    "endOffset": '{"t":{"0":10}}',
+    "latestOffset": '{"t":{"0":15}}',
+}
+"""A source of the engine's report that is five messages behind."""
 
 
 def sessionize_progress(batch_id: int = 0, **more: Any) -> BatchProgress:
@@ -27,6 +34,15 @@ def query_progress(query: str, **more: Any) -> BatchProgress:
     return BatchProgress(query, 0, AT_MS, rows_in=8, batch_ms=90, latency=NO_PERCENTILES, **more)
 
 
+def one_of_each_query() -> list[BatchProgress]:
+    """Micro-batches that together have every figure."""
+    return [
+        sessionize_progress(state_entries=90),
+        query_progress("rollup", detail=BatchDetail(live=41, keeps_up=True)),
+        query_progress("archive", quarantined=2),
+    ]
+
+
 def engine(batch_id: int = 0, name: str = "sessionize", **source: str) -> Any:
     operator = SimpleNamespace(numRowsTotal=70, memoryUsedBytes=4096, commitTimeMs=33, numShufflePartitions=4)
     ticks = SimpleNamespace(description="RateStreamV2[...]", latestOffset="9", endOffset="3")
@@ -35,6 +51,13 @@ def engine(batch_id: int = 0, name: str = "sessionize", **source: str) -> Any:
     return SimpleNamespace(
         name=name, batchId=batch_id, durationMs=durations, sources=sources, stateOperators=[operator]
     )
+
+
+def get(port: int) -> str:
+    """The metrics as the port serves them."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=3) as answer:
+        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        return str(answer.read().decode())
 
 
 class Session:

@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 import threading
-import urllib.request
 from pathlib import Path
 
 import pytest
@@ -22,13 +21,16 @@ from sessionization.monitor.metrics import METRICS, PREFIX, Metrics
 from sessionization.monitor.prometheus import serve_metrics
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.output.progress import SAMPLE_SIZE, BatchDetail, BatchProgress, DelaySample
-from tests.monitor.monitored import AT_MS, Session, engine, query_progress, sessionize_progress
-
-KAFKA = {
-    "description": "KafkaV2[Subscribe[pc_sessions]]",
-    "endOffset": '{"t":{"0":10}}',
-    "latestOffset": '{"t":{"0":15}}',
-}
+from tests.monitor.monitored import (
+    AT_MS,
+    KAFKA,
+    Session,
+    engine,
+    get,
+    one_of_each_query,
+    query_progress,
+    sessionize_progress,
+)
 
 
 @pytest.fixture
@@ -43,12 +45,6 @@ def metrics_of(*progress: BatchProgress) -> dict[str, float]:
         metrics(batch_record(batch, report), batch.detail)
     with serve_metrics("127.0.0.1", 0, metrics) as port:
         return values_of(get(port))
-
-
-def get(port: int) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=3) as answer:
-        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
-        return str(answer.read().decode())
 
 
 def values_of(text: str) -> dict[str, float]:
@@ -154,11 +150,7 @@ def test_counters_and_histograms_begin_at_zero() -> None:
 
 
 def test_every_metric_is_served_under_its_name() -> None:
-    values = metrics_of(
-        sessionize_progress(state_entries=90),
-        query_progress("rollup", detail=BatchDetail(live=41, keeps_up=True)),
-        query_progress("archive", quarantined=2),
-    )
+    values = metrics_of(*one_of_each_query())
     names = {re.sub(r"_(bucket|sum|count)$", "", key.partition("{")[0]) for key in values}
     assert names == {f"{PREFIX}{name}" for name in METRICS}
 

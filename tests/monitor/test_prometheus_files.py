@@ -8,8 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from sessionization.monitor.batch_record import batch_record
 from sessionization.monitor.metrics import METRICS, PREFIX, Metrics
 from sessionization.monitor.prometheus import serve_metrics
-from sessionization.spark.output.progress import BatchDetail
-from tests.monitor.monitored import engine, query_progress, sessionize_progress
+from tests.monitor.monitored import KAFKA, engine, get, one_of_each_query
 from tests.monitor.prometheus_files import (
     ALERTS,
     DASHBOARD,
@@ -23,7 +22,6 @@ from tests.monitor.prometheus_files import (
     names_in,
     queries,
 )
-from tests.monitor.test_metrics import KAFKA, get
 
 LIMITS = bundle_limits()
 
@@ -32,11 +30,7 @@ LIMITS = bundle_limits()
 def served() -> dict[str, set[str]]:
     """All time series that a job can have, by name with the names of their labels."""
     metrics = Metrics(30_000)
-    for progress in (
-        sessionize_progress(state_entries=90),
-        query_progress("rollup", detail=BatchDetail(live=41, keeps_up=True)),
-        query_progress("archive", quarantined=2),
-    ):
+    for progress in one_of_each_query():
         metrics(batch_record(progress, engine(**KAFKA)), progress.detail)
     with serve_metrics("127.0.0.1", 0, metrics) as port:
         families = list(text_string_to_metric_families(get(port)))
