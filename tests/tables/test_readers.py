@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -35,17 +36,33 @@ def polars(table: Path) -> pa.Table:
     return pl.scan_delta(str(table)).collect().to_arrow()
 
 
+def polars_read_delta(table: Path) -> pa.Table:
+    return pl.read_delta(str(table)).to_arrow()
+
+
+def polars_by_pyarrow(table: Path) -> pa.Table:
+    return pl.scan_delta(str(table), use_pyarrow=True).collect().to_arrow()
+
+
 def delta_rs(table: Path) -> pa.Table:
     builder = deltalake.QueryBuilder().register("rows", deltalake.DeltaTable(str(table)))
     return pa.table(builder.execute("SELECT * FROM rows").read_all())
 
 
-def duckdb_over_delta_rs(table: Path) -> pa.Table:
-    return as_table(duckdb.connect().register("rows", delta_rs(table)).sql("SELECT * FROM rows"))
+def delta_rs_to_pyarrow(table: Path) -> pa.Table:
+    return deltalake.DeltaTable(str(table)).to_pyarrow_table()
 
 
-def duckdb_over_polars(table: Path) -> pa.Table:
-    return as_table(duckdb.connect().register("rows", polars(table)).sql("SELECT * FROM rows"))
+def delta_rs_to_pandas(table: Path) -> pa.Table:
+    frame = deltalake.DeltaTable(str(table)).to_pandas(types_mapper=pd.ArrowDtype)
+    return pa.Table.from_pandas(frame, preserve_index=False)
+
+
+def duckdb_over(read: Read) -> Read:
+    def read_by_duckdb(table: Path) -> pa.Table:
+        return as_table(duckdb.connect().register("rows", read(table)).sql("SELECT * FROM rows"))
+
+    return read_by_duckdb
 
 
 def as_table(relation: Any) -> pa.Table:
@@ -100,7 +117,16 @@ def utc_type(type_: pa.DataType) -> pa.DataType:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("read", [polars, delta_rs, duckdb_over_delta_rs, duckdb_over_polars])
+@pytest.mark.parametrize(
+    "read",
+    [
+        polars,
+        polars_read_delta,
+        delta_rs,
+        pytest.param(duckdb_over(delta_rs), id="duckdb_over_delta_rs"),
+        pytest.param(duckdb_over(polars), id="duckdb_over_polars"),
+    ],
+)
 def test_a_reader_gives_every_row_as_spark_does(
     read: Read, name: str, warehouse: Path, expected: dict[str, pa.Table]
 ) -> None:
@@ -108,15 +134,15 @@ def test_a_reader_gives_every_row_as_spark_does(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_delta_rs_gives_arrow_tables_of_all_but_sessions(
-    name: str, warehouse: Path, expected: dict[str, pa.Table]
+@pytest.mark.parametrize("read", [delta_rs_to_pyarrow, delta_rs_to_pandas, polars_by_pyarrow])
+def test_a_reader_by_pyarrow_gives_all_tables_but_sessions(
+    read: Read, name: str, warehouse: Path, expected: dict[str, pa.Table]
 ) -> None:
-    table = deltalake.DeltaTable(str(warehouse / name))
     if name == SESSIONS.name:
         with pytest.raises(deltalake.exceptions.DeltaProtocolError, match="deletionVectors"):
-            table.to_pyarrow_table()
+            read(warehouse / name)
     else:
-        assert_exact(table.to_pyarrow_table(), expected[name])
+        assert_exact(read(warehouse / name), expected[name])
 
 
 @pytest.mark.parametrize("name", NAMES)
