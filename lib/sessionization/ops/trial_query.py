@@ -24,7 +24,6 @@ from sessionization.spark.input.ticks import tick_stream
 from sessionization.spark.pipeline import sessionize
 from sessionization.streams import PC_STREAM
 
-_NAME = "sessionization_preflight"
 _DEVICE = "preflight"
 _HEARTBEAT_MS = 1_000
 _BEATS_WITHIN_S = 180
@@ -34,6 +33,8 @@ _POLL_S = 0.2
 
 def check_trial_query(spark: SparkSession, folder: AnyPath, say: Say) -> str:
     """Open a session, wait until its timer has made a heartbeat, and read it back from the state.
+
+    The query has the name of `folder`, which holds its input and its checkpoint.
 
     Raises `StreamError` where the query fails or makes no heartbeat, and the errors of `StateReader`.
     """
@@ -50,7 +51,7 @@ def check_trial_query(spark: SparkSession, folder: AnyPath, say: Say) -> str:
     changes = sessionize(events, tick_stream(spark), StateLayout(), rules)
     query = (
         changes.writeStream.foreachBatch(count_beats)
-        .queryName(_NAME)
+        .queryName(folder.name)
         .option("checkpointLocation", str((folder / SESSIONIZE).absolute()))
         .start()
     )
