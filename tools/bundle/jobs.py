@@ -150,7 +150,7 @@ def real_time_mistakes(job: dict[str, Any]) -> Iterator[str]:
 
     The job refuses the option without the switch, and the switch alone has no use.
     """
-    mode = next((str(p.get("default")) for p in job.get("parameters", []) if p.get("name") == "mode"), "")
+    mode = _mode(job)
     required = "true" if mode == "real-time" else "false"
     for cluster in job.get("job_clusters", []):
         given = cluster.get("new_cluster", {}).get("spark_conf", {}).get(SWITCH)
@@ -163,7 +163,7 @@ def availability_mistakes(job: dict[str, Any]) -> Iterator[str]:
 
     Without attributes AWS uses spot workers; Azure and Google Cloud do not. A policy or a pool may decide instead.
     """
-    if not _is_real_time(job):
+    if _mode(job) != "real-time":
         return
     for cluster in job.get("job_clusters", []):
         nodes = cluster.get("new_cluster", {})
@@ -172,15 +172,16 @@ def availability_mistakes(job: dict[str, Any]) -> Iterator[str]:
         is_aws = _AWS_NODE_TYPE.fullmatch(str(nodes.get("node_type_id") or "")) is not None
         is_decided_elsewhere = bool(nodes.get("policy_id") or nodes.get("instance_pool_id"))
         if "SPOT" in found or "PREEMPTIBLE" in found or (is_aws and not found and not is_decided_elsewhere):
-            not_found = f", not {found}" if found else " (on AWS the default is spot)"
+            instead = f", not {found}" if found else " (on AWS the default is spot)"
             yield (
                 f"cluster {cluster.get('job_cluster_key')}: with mode real-time its workers must be on-demand"
-                f"{not_found}: set node_attributes, a cluster_policy or an instance_pool"
+                f"{instead}: set node_attributes, a cluster_policy or an instance_pool"
             )
 
 
-def _is_real_time(job: dict[str, Any]) -> bool:
-    return any(p.get("name") == "mode" and p.get("default") == "real-time" for p in job.get("parameters", []))
+def _mode(job: dict[str, Any]) -> str:
+    """The default of the job's parameter `mode`; empty where it has none."""
+    return next((str(p.get("default")) for p in job.get("parameters", []) if p.get("name") == "mode"), "")
 
 
 def _inputs_in_checkpoints(job: dict[str, Any], target: Resolved) -> Iterator[tuple[str, str]]:
