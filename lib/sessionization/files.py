@@ -73,11 +73,7 @@ def remove_tree(folder: AnyPath) -> None:
 
 def refuse_unreadable(folder: AnyPath) -> None:
     """Raises `OSError` where the folder cannot be listed."""
-    if isinstance(folder, HadoopPath):
-        folder.iterdir()
-    else:
-        with os.scandir(folder):
-            pass
+    next(folder.iterdir(), None)
 
 
 def refuse_unwritable(folder: AnyPath) -> None:
