@@ -5,11 +5,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import requests
-
-from tests.whole_job.remote_files import RemoteFiles, Status
-
-_TIMEOUT_S = 60
+from tests.whole_job.remote_files import Lister, RemoteFiles, Status
 
 
 class HdfsFiles(RemoteFiles):
@@ -17,11 +13,13 @@ class HdfsFiles(RemoteFiles):
 
     def __init__(self, address: str) -> None:
         """`address` is that of the name node's web server."""
+        super().__init__()
         self._url = f"http://{address}/webhdfs/v1"
-        self._session = requests.Session()
-        self._session.trust_env = False  # no proxy
 
-    def entries(self, folder: str) -> dict[str, Status]:
+    def lister(self, folder: str) -> Lister:  # noqa: ARG002 - each folder is listed when it is asked for
+        return self._list
+
+    def _list(self, folder: str) -> dict[str, Status]:
         answer = self._ask("GET", folder, "LISTSTATUS")
         return {
             entry["pathSuffix"]: Status(entry["type"] == "DIRECTORY", entry["length"], entry["modificationTime"])
@@ -50,12 +48,3 @@ class HdfsFiles(RemoteFiles):
         query = {"op": operation, "user.name": getpass.getuser(), **options}
         answer = self._send(method, f"{self._url}{quote(path)}", query=query)
         return answer if answer is None else answer.json() if answer.content else {}
-
-    def _send(
-        self, method: str, url: str, content: bytes | None = None, query: dict[str, Any] | None = None
-    ) -> requests.Response | None:
-        answer = self._session.request(method, url, params=query, data=content, timeout=_TIMEOUT_S)
-        if answer.status_code == requests.codes.not_found:
-            return None
-        answer.raise_for_status()
-        return answer

@@ -3,10 +3,14 @@
 import os
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import requests
+
+_TIMEOUT_S = 60
 STATE = frozenset({"state"})
 """The folder of Spark's state, which holds most files of a checkpoint."""
 
@@ -27,12 +31,24 @@ class Status:
         return (found.st_size, found.st_mtime_ns // 1_000_000) == (self.length, self.modified_ms)
 
 
+Lister = Callable[[str], dict[str, Status]]
+"""Gives the files and folders in a folder by name; none if it does not exist."""
+
+
 class RemoteFiles(ABC):
-    """The files of a storage, read and written without Spark; paths begin with `/`."""
+    """The files of a storage, read and written by HTTP, without Spark; paths begin with `/`."""
+
+    def __init__(self) -> None:
+        self._session = requests.Session()
+        self._session.trust_env = False  # no proxy
 
     @abstractmethod
+    def lister(self, folder: str) -> Lister:
+        """A function that lists this folder and those below it. It may know them all from now on."""
+
     def entries(self, folder: str) -> dict[str, Status]:
         """The files and folders in a folder by name; none if it does not exist."""
+        return self.lister(folder)(folder)
 
     @abstractmethod
     def read(self, file: str) -> bytes | None:
@@ -52,7 +68,10 @@ class RemoteFiles(ABC):
         Copies what is new or has changed, with its modification time, and deletes what is gone. Files that others
         create meanwhile may be missing: a call that changes nothing says that the copy is that of one moment.
         """
-        remote = {name: status for name, status in self.entries(folder).items() if name not in skip}
+        return self._pull(folder, local, skip, self.lister(folder))
+
+    def _pull(self, folder: str, local: Path, skip: Collection[str], entries: Lister) -> bool:
+        remote = {name: status for name, status in entries(folder).items() if name not in skip}
         local.mkdir(parents=True, exist_ok=True)
         gone = [path for path in local.iterdir() if path.name not in remote and path.name not in skip]
         for path in gone:
@@ -62,11 +81,21 @@ class RemoteFiles(ABC):
             path, copy = f"{folder}/{name}", local / name
             changed |= not status.is_of(copy)
             if status.is_folder:
-                changed |= self.pull(path, copy, skip=skip)
+                changed |= self._pull(path, copy, skip, entries)
             elif not status.is_of(copy) and (content := self.read(path)) is not None:
                 copy.write_bytes(content)
                 os.utime(copy, ns=(0, status.modified_ms * 1_000_000))
         return changed
+
+    def _send(
+        self, method: str, url: str, content: bytes | None = None, query: dict[str, Any] | None = None
+    ) -> requests.Response | None:
+        """The answer; None if the path does not exist."""
+        answer = self._session.request(method, url, params=query, data=content, timeout=_TIMEOUT_S)
+        if answer.status_code == requests.codes.not_found:
+            return None
+        answer.raise_for_status()
+        return answer
 
 
 def _delete(path: Path) -> None:

@@ -1,16 +1,13 @@
 """Objects of an S3 bucket, read and written by its REST interface as if they were files."""
 
-from collections.abc import Collection
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
-import requests
+from tests.whole_job.remote_files import Lister, RemoteFiles, Status
 
-from tests.whole_job.remote_files import STATE, RemoteFiles, Status
-
-_TIMEOUT_S = 60
 _XML = "{http://s3.amazonaws.com/doc/2006-03-01/}"
 
 
@@ -19,45 +16,26 @@ class S3Files(RemoteFiles):
 
     def __init__(self, address: str, bucket: str, access_key: str) -> None:
         """The server must ask for the name of the access key alone, and for no signature."""
+        super().__init__()
         self._url = f"http://{address}/{bucket}"
-        self._listed: dict[str, Status] | None = None
-        """The objects by key, while a folder is pulled."""
-        self._session = requests.Session()
-        self._session.trust_env = False  # no proxy
         signed = "SignedHeaders=host, Signature=none"
         self._session.headers["Authorization"] = (
             f"AWS4-HMAC-SHA256 Credential={access_key}/20260101/us-east-1/s3/aws4_request, {signed}"
         )
 
     def create_bucket(self) -> None:
-        assert self._send("PUT", "") is not None
+        assert self._send("PUT", self._url) is not None
 
-    def entries(self, folder: str) -> dict[str, Status]:
-        prefix = _prefix(folder)
-        found: dict[str, Status] = {}
-        for key, status in (self._list(prefix) if self._listed is None else self._listed).items():
-            name, _, _ = key.removeprefix(prefix).partition("/")
-            if key.startswith(prefix) and name:  # without one it marks the folder itself
-                is_folder = "/" in key.removeprefix(prefix)
-                found[name] = Status(is_folder=True, length=0, modified_ms=0) if is_folder else status
-        return found
-
-    def pull(self, folder: str, local: Path, *, skip: Collection[str] = STATE) -> bool:
+    def lister(self, folder: str) -> Lister:
         """As of any storage, with one listing for all folders below."""
-        if self._listed is not None:
-            return super().pull(folder, local, skip=skip)
-        self._listed = self._list(_prefix(folder))
-        try:
-            return super().pull(folder, local, skip=skip)
-        finally:
-            self._listed = None
+        return partial(_entries, self._list(_prefix(folder)))
 
     def _list(self, prefix: str) -> dict[str, Status]:
         """The objects by key."""
         found = {}
         query = {"list-type": "2", "prefix": prefix}
         while True:
-            answer = self._send("GET", "", query=query)
+            answer = self._send("GET", self._url, query=query)
             assert answer is not None, f"there is no bucket {self._url}"
             page = ET.fromstring(answer.content)
             for item in page.iterfind(f"{_XML}Contents"):
@@ -69,26 +47,30 @@ class S3Files(RemoteFiles):
             query["continuation-token"] = _text(page, "NextContinuationToken")
 
     def read(self, file: str) -> bytes | None:
-        answer = self._send("GET", file)
+        answer = self._send("GET", self._url_of(file))
         return None if answer is None else answer.content
 
     def write(self, file: str, content: bytes) -> None:
-        assert self._send("PUT", file, content) is not None
+        assert self._send("PUT", self._url_of(file), content) is not None
 
     def push(self, local: Path, to: str) -> None:
         """Its modification time there is the present, to the second: S3 has no other."""
         self.write(to, local.read_bytes())
 
-    def _send(
-        self, method: str, path: str, content: bytes | None = None, query: dict[str, str] | None = None
-    ) -> requests.Response | None:
-        """The answer; None if the path does not exist."""
-        url = f"{self._url}{quote(path)}"
-        answer = self._session.request(method, url, params=query, data=content, timeout=_TIMEOUT_S)
-        if answer.status_code == requests.codes.not_found:
-            return None
-        answer.raise_for_status()
-        return answer
+    def _url_of(self, path: str) -> str:
+        return f"{self._url}{quote(path)}"
+
+
+def _entries(objects: dict[str, Status], folder: str) -> dict[str, Status]:
+    """The objects and folders in a folder by name, of objects by key."""
+    prefix = _prefix(folder)
+    found: dict[str, Status] = {}
+    for key, status in objects.items():
+        name, _, _ = key.removeprefix(prefix).partition("/")
+        if key.startswith(prefix) and name:  # without one it marks the folder itself
+            is_folder = "/" in key.removeprefix(prefix)
+            found[name] = Status(is_folder=True, length=0, modified_ms=0) if is_folder else status
+    return found
 
 
 def _text(element: ET.Element, name: str) -> str:
