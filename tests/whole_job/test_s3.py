@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pyspark.sql import SparkSession
@@ -10,7 +11,7 @@ from pyspark.sql import SparkSession
 from tests.whole_job.evening import Evening
 from tests.whole_job.job import ROOT
 from tests.whole_job.remote_job import RemoteJob
-from tests.whole_job.s3 import PYTHON, S3
+from tests.whole_job.s3 import BUCKET, PYTHON, S3
 from tests.whole_job.three_kills import EVENING, OPTIONS, check_every_row, play_with_a_kill_in_each_query
 
 pytestmark = [
@@ -27,8 +28,15 @@ def s3(tmp_path: Path) -> Iterator[S3]:
 
 
 @pytest.fixture
-def job(tmp_path: Path, s3: S3) -> Iterator[RemoteJob]:
-    job = RemoteJob(tmp_path, s3, *OPTIONS)
+def bucket() -> str:
+    """The bucket that the job is given. A test's parameter of this name replaces it."""
+    return BUCKET
+
+
+@pytest.fixture
+def job(tmp_path: Path, s3: S3, bucket: str) -> Iterator[RemoteJob]:
+    storage = SimpleNamespace(uri=f"s3a://{bucket}", files=s3.files, look_every_s=s3.look_every_s)
+    job = RemoteJob(tmp_path, storage, *OPTIONS)
     job.conf = s3.settings()
     yield job
     job.kill_if_running()
@@ -57,16 +65,15 @@ def test_the_preflight_finds_s3_fit_and_says_what_it_does_not_promise(job: Remot
     ("settings", "bucket", "said"),
     [
         ({}, "nobodys", "the bucket does not exist"),
-        ({"spark.hadoop.fs.s3a.access.key": "stranger"}, "games", "403"),
+        ({"spark.hadoop.fs.s3a.access.key": "stranger"}, BUCKET, "403"),
     ],
     ids=["no-such-bucket", "wrong-key"],
 )
 @pytest.mark.parametrize("entry", ["sessionize.py", "preflight.py"])
 def test_a_mistake_is_said_in_one_clear_line(
-    job: RemoteJob, s3: S3, entry: str, settings: dict[str, str], bucket: str, said: str
+    job: RemoteJob, s3: S3, entry: str, settings: dict[str, str], said: str
 ) -> None:
     job.conf = s3.settings() | settings
-    s3.uri = f"s3a://{bucket}"
     lines = ended(job, ROOT / "jobs" / entry, code=2)
     assert not any("Traceback" in line or line.startswith("\tat ") for line in lines)
     assert any(said in line for line in lines), lines
