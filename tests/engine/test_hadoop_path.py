@@ -10,7 +10,6 @@ from pyspark.sql import SparkSession
 
 from sessionization.files import is_on_local_disk, is_reachable_folder, remove_tree, write_atomically
 from sessionization.hadoop_path import STORAGE_ERROR, AnyPath, HadoopPath
-from sessionization.local_engine.jars import jar_paths
 from sessionization.spark.engine.checkpoint_files import KEEPS_FILES, REPLACES_FILES
 from tests.whole_job.hdfs import Hdfs
 from tests.whole_job.s3 import PYTHON, S3
@@ -26,15 +25,10 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
 
 @pytest.fixture(scope="module")
 def s3(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[S3]:
-    """The session reaches it from now on."""
     if not PYTHON.exists():
         pytest.skip("needs make .venv/.s3")
-    conf = spark._jsc.hadoopConfiguration()
-    for jar in jar_paths("s3"):
-        conf.getClassLoader().addURL(spark._jvm.java.net.URL(jar.as_uri()))
     with S3(tmp_path_factory.mktemp("s3")) as running:
-        for name, value in running.settings().items():
-            conf.set(name.removeprefix("spark.hadoop."), value)
+        running.let_reach(spark)
         yield running
 
 

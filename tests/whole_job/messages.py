@@ -28,12 +28,12 @@ class Source(Protocol):
 
 
 class Files:
-    """The lines of the files that a micro-batch read; a file of HDFS is read from a copy with the same path here."""
+    """The lines of the files that a micro-batch read; a file at a URI is read from a copy with the same path here."""
 
     def messages_of(self, batch: Batch) -> Iterable[Message]:
         for uri in batch.files:
             path = path_of(uri)
-            file = uri if uri.startswith("hdfs:") else f"file:{quote(str(path))}"
+            file = uri if uri.startswith(("hdfs:", "s3a:")) else f"file:{quote(str(path))}"
             ingested_ms = path.stat().st_mtime_ns // 1_000_000
             for line in lines_of(path.read_bytes()):
                 yield Message(path.parent.name, None, None, file, ingested_ms, line)

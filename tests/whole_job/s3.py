@@ -4,6 +4,8 @@ import re
 import sys
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
 from sessionization.local_engine.jars import jar_paths
 from tests.whole_job.daemons import LoggingDaemons
 from tests.whole_job.s3_files import S3Files
@@ -38,6 +40,14 @@ class S3(LoggingDaemons):
             "spark.hadoop.fs.s3a.access.key": ACCESS_KEY,
             "spark.hadoop.fs.s3a.secret.key": "unused",
         }
+
+    def let_reach(self, spark: SparkSession) -> None:
+        """Let a session that runs reach the bucket, from now on."""
+        conf = spark._jsc.hadoopConfiguration()
+        for jar in jar_paths("s3"):
+            conf.getClassLoader().addURL(spark._jvm.java.net.URL(jar.as_uri()))
+        for name, value in self.settings().items():
+            conf.set(name.removeprefix("spark.hadoop."), value)
 
     def _start(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)

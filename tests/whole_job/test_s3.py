@@ -43,7 +43,7 @@ def job(tmp_path: Path, s3: S3, bucket: str) -> Iterator[RemoteJob]:
 
 
 def test_a_job_on_s3_that_is_killed_in_each_query_loses_and_doubles_nothing(
-    job: RemoteJob, tmp_path: Path, spark: SparkSession
+    job: RemoteJob, s3: S3, tmp_path: Path, spark: SparkSession
 ) -> None:
     # S3 takes no modification time: the messages are as old as the files that hold them.
     evening = Evening(tmp_path / "staging", time.time_ns() // 1_000_000, **EVENING)
@@ -51,12 +51,15 @@ def test_a_job_on_s3_that_is_killed_in_each_query_loses_and_doubles_nothing(
     assert any(
         "S3SingleDriverLogStore lets a commit of one driver replace another's" in line for line in job.output_lines()
     )
+    s3.let_reach(spark)
     check_every_row(job, spark)
 
 
-def test_the_preflight_finds_s3_fit_and_says_what_it_does_not_promise(job: RemoteJob, s3: S3) -> None:
+def test_the_preflight_finds_s3_fit_and_says_what_it_does_not_promise(
+    job: RemoteJob, s3: S3, capfd: pytest.CaptureFixture[str]
+) -> None:
     s3.files.write(f"{job.input}/pc_sessions/1.json", b"")
-    lines = ended(job, ROOT / "jobs" / "preflight.py", code=0)
+    lines = ended(job, ROOT / "jobs" / "preflight.py", 0, capfd)
     [warning] = [line for line in lines if line.startswith(("FAILED", "warning"))]
     assert warning.startswith("warning  commits: on S3 the log store")
 
@@ -71,17 +74,17 @@ def test_the_preflight_finds_s3_fit_and_says_what_it_does_not_promise(job: Remot
 )
 @pytest.mark.parametrize("entry", ["sessionize.py", "preflight.py"])
 def test_a_mistake_is_said_in_one_clear_line(
-    job: RemoteJob, s3: S3, entry: str, settings: dict[str, str], said: str
+    job: RemoteJob, s3: S3, entry: str, settings: dict[str, str], said: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     job.conf = s3.settings() | settings
-    lines = ended(job, ROOT / "jobs" / entry, code=2)
+    lines = ended(job, ROOT / "jobs" / entry, 2, capfd)
     assert not any("Traceback" in line or line.startswith("\tat ") for line in lines)
     assert any(said in line for line in lines), lines
 
 
-def ended(job: RemoteJob, entry: Path, code: int) -> list[str]:
+def ended(job: RemoteJob, entry: Path, code: int, capfd: pytest.CaptureFixture[str]) -> list[str]:
     """Run an entry point with the job's options until it ends with this code, and return what it said."""
     job.entry = (entry,)
     job.start()
     assert job.wait_for_end(within_s=300) == code, job.output_lines()[-5:]
-    return job.output_lines()
+    return [*capfd.readouterr().out.splitlines(), *job.output_lines()]

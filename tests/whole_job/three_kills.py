@@ -32,13 +32,14 @@ def play_with_a_kill_in_each_query(job: Job, evening: Evening) -> None:
 
 
 def check_every_row(job: Job, spark: SparkSession) -> None:
-    """Compare the tables and the state, by copies of the folders, with what follows from the input."""
+    """Compare the tables, by a copy, and the state with what follows from the input."""
     job.pull()
     oracle, tables = build_oracle(job.checkpoints, RULES), read_tables(job.warehouse)
-    assert differences(oracle, tables, job.checkpoints) == []
+    found = differences(oracle, tables, job.checkpoints)
+    assert found == [], found
     files = Counter(job.input.glob("*/*.json"))
     assert Counter(oracle.files["sessionize"]) == Counter(oracle.files["archive"]) == files
-    entries, timers = entries_and_timers(spark, job.checkpoints)
+    entries, timers = entries_and_timers(spark, job.location_of(job.checkpoints))
     assert Counter(entries) == Counter(oracle.entries)
     assert dict(timers) == oracle.timers
     assert unaccounted(tables, [entry[:2] for entry in entries if entry[2] == "pending_end"]) == []
