@@ -8,9 +8,10 @@ from typing import NoReturn
 import pytest
 from pyspark.errors import AnalysisException
 
-from sessionization.ops.check_list import CheckList, CheckTimeoutError, Limit, call_within
+from sessionization.ops.check_list import CheckList, Limit
 from sessionization.spark.engine import missing_grant
 from sessionization.spark.tables.location import TableLocation
+from sessionization.time_limit import CheckTimeoutError, call_within
 
 LIMIT = Limit(20, "look whether the engine lives")
 SOON = Limit(0.05, "look whether the mount lives")
@@ -70,6 +71,14 @@ def test_a_call_returns_raises_or_ends_at_its_limit(never: threading.Event) -> N
         call_within(20, fail)
     with pytest.raises(CheckTimeoutError):
         call_within(0.05, never.wait)
+
+
+def test_a_time_out_of_the_function_is_its_own_error() -> None:
+    def time_out() -> NoReturn:
+        raise TimeoutError(errno.ETIMEDOUT, "Connection timed out")
+
+    with pytest.raises(TimeoutError, match="Connection timed out"):
+        call_within(20, time_out)
 
 
 def test_a_missing_privilege_is_named(checks: CheckList, lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

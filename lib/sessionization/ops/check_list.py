@@ -1,9 +1,8 @@
 """Runs the checks of a preflight one after the other, each within a time limit, and prints a line for each."""
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -13,6 +12,7 @@ from sessionization.say import Say
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.engine.missing_grant import grant_advice
 from sessionization.spark.tables.location import TableLocation
+from sessionization.time_limit import CheckTimeoutError, call_within
 
 T = TypeVar("T")
 
@@ -23,39 +23,6 @@ class Limit:
 
     seconds: float
     advice: str
-
-
-class CheckTimeoutError(Exception):
-    """Raised for a function that has not ended within its time limit. It goes on in a thread that nothing waits for."""
-
-
-def call_within(seconds: float, function: Callable[[], T]) -> T:
-    """Call a function in a thread of its own, because a call into a dead mount or a dead engine never returns.
-
-    Returns its result. Raises what it raises, and `CheckTimeoutError` where it has not ended within `seconds`.
-    """
-    call = _Call(function)
-    thread = threading.Thread(target=call.run, name="check", daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if thread.is_alive():
-        raise CheckTimeoutError
-    if call.error is not None:
-        raise call.error
-    return call.results[0]
-
-
-@dataclass
-class _Call(Generic[T]):
-    function: Callable[[], T]
-    results: list[T] = field(default_factory=list)
-    error: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            self.results.append(self.function())
-        except BaseException as error:  # noqa: BLE001 - the caller raises it
-            self.error = error
 
 
 @dataclass

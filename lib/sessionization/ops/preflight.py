@@ -19,7 +19,7 @@ from sessionization.hadoop_path import AnyPath
 from sessionization.ml import configure_mlflow_import
 from sessionization.ml.run_names import AUTO, OFF
 from sessionization.monitor.batch_monitor import check_metrics_package
-from sessionization.ops.check_list import CheckList, CheckTimeoutError, Limit, call_within
+from sessionization.ops.check_list import CheckList, Limit
 from sessionization.ops.storage_checks import check_input, check_lock, check_storage
 from sessionization.ops.table_checks import NAME, check_checkpoint, check_lease, check_tables
 from sessionization.ops.trial_query import check_trial_query
@@ -33,6 +33,7 @@ from sessionization.spark.output import real_time
 from sessionization.spark.output.topic_rights import refuse_unwritable_topic
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.s3_commits import single_driver_warning
+from sessionization.time_limit import CheckTimeoutError, call_within
 
 _STORAGE = Limit(60, "see whether its mount or its servers are alive")
 _ENGINE = Limit(300, "see the driver's log, and whether the cluster has free memory")
