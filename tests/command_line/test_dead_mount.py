@@ -2,12 +2,14 @@
 
 import errno
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
+from sessionization.command_line import dead_mounts
 from sessionization.command_line.parser import parse_settings, read_settings, run
 from sessionization.errors import ConfigurationError
 from sessionization.hadoop_path import Uri
@@ -58,6 +60,32 @@ def test_every_job_names_a_folder_on_a_dead_mount(
     monkeypatch.setattr(os, "stat", fail_below(errno.ENOTCONN, tmp_path, os.stat))
     with pytest.raises(ConfigurationError, match=f"--{option} .* cannot be reached"):
         read_settings(model, [f"--{option}={tmp_path}"])
+
+
+@pytest.mark.parametrize("model", [SessionizeSettings, InspectSettings])
+def test_a_folder_whose_mount_does_not_answer_is_named_and_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: type
+) -> None:
+    """As a mount of NFS whose server is gone: a call into it neither returns nor fails."""
+    is_over, stat, folder = threading.Event(), os.stat, tmp_path / "checkpoints"
+
+    def hang_or_call(path: Any, *args: Any, **options: Any) -> object:
+        if str(path) == str(folder):
+            is_over.wait()
+        return stat(path, *args, **options)
+
+    monkeypatch.setattr(os, "stat", hang_or_call)
+    monkeypatch.setattr(dead_mounts, "_LIMIT_S", 0.2)
+    options = [f"--checkpoints={folder}"]
+    if model is SessionizeSettings:
+        options += [f"--{name}={tmp_path / name}" for name in ("input", "warehouse")]
+    with pytest.raises(ConfigurationError) as refused:
+        read_settings(model, options)
+    is_over.set()
+    assert str(refused.value) == (
+        f"--checkpoints {folder} does not answer within 0.2 s: see whether the server of its mount is alive, "
+        "then start again: nothing is lost"
+    )
 
 
 @pytest.mark.parametrize("number", DEAD_MOUNT_ERRORS)

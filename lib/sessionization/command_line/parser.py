@@ -7,17 +7,15 @@ wrong value with many lines. With click this module decides all of that.
 
 import contextlib
 import logging
-import os
-import stat
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import click
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from sessionization.command_line.dead_mounts import refuse_dead_mounts
 from sessionization.command_line.job_parameters import task_arguments
 from sessionization.databricks import on_databricks
 from sessionization.durations import format_duration
@@ -100,7 +98,7 @@ def read_settings(model: type[M], argv: Sequence[str], prog: str = "") -> M:
         raise ConfigurationError(msg) from None
     except ValidationError as error:
         raise ConfigurationError(_explain(_first_error(error), schemas, prog)) from None
-    _refuse_dead_mounts(settings)
+    refuse_dead_mounts(settings)
     return settings
 
 
@@ -151,23 +149,6 @@ def say_on_stderr(prog: str) -> Say:
             sys.stderr.flush()
 
     return say
-
-
-def _refuse_dead_mounts(settings: BaseModel) -> None:
-    """Open every given folder that exists; raises `ConfigurationError` where its mount is dead."""
-    for name, field in type(settings).model_fields.items():
-        folder = getattr(settings, name)
-        if not isinstance(folder, Path):
-            continue
-        try:
-            if stat.S_ISDIR(folder.stat().st_mode):
-                with os.scandir(folder):
-                    pass
-        except OSError as error:
-            if is_dead_mount(error):
-                option = f"--{(field.alias or name).replace('_', '-')}"
-                msg = f"{describe_dead_mount(f'{option} {folder}', error)}, then start again: nothing is lost"
-                raise ConfigurationError(msg) from error
 
 
 def _fail(prog: str, message: str) -> NoReturn:
