@@ -1,7 +1,9 @@
 """The advice names the privilege that Unity Catalog misses, and on what."""
 
 import errno
+import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 from pyspark.errors import AnalysisException
@@ -13,7 +15,10 @@ from sessionization.spark.engine.missing_grant import grant_advice
 
 @pytest.fixture(autouse=True)
 def user(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(missing_grant, "_current_user", lambda: "job@example.org")
+    """The user of a workspace, as its engine tells."""
+    session = SimpleNamespace(sql=lambda _: SimpleNamespace(collect=lambda: [("job@example.org",)]))
+    monkeypatch.setattr(missing_grant, "on_databricks", lambda: True)
+    monkeypatch.setattr(missing_grant.SparkSession, "builder", SimpleNamespace(getOrCreate=lambda: session))
 
 
 def refused(text: str) -> Exception:
@@ -79,3 +84,12 @@ def test_the_cause_of_an_error_counts() -> None:
 )
 def test_another_error_is_none_of_a_privilege(make: Callable[[], Exception]) -> None:
     assert grant_advice(make(), "main", "evening") is None
+
+
+def test_an_engine_that_does_not_tell_the_user_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_over = threading.Event()
+    monkeypatch.setattr(missing_grant.SparkSession, "builder", SimpleNamespace(getOrCreate=is_over.wait))
+    monkeypatch.setattr(missing_grant, "_USER_WITHIN_S", 0.2)
+    advice = grant_advice(refused("User does not have USE CATALOG on Catalog 'games'."))
+    is_over.set()
+    assert advice == "GRANT USE CATALOG ON CATALOG `games` TO `USER OF THIS JOB`"

@@ -8,6 +8,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sessionization.databricks import on_databricks
+from sessionization.time_limit import call_within
 
 _REFUSED_STATE = "42501"
 _REFUSED_CONDITIONS = ("INSUFFICIENT_PERMISSIONS", "PERMISSION_DENIED")
@@ -21,6 +22,7 @@ _MISSING = re.compile(
 _VOLUME = re.compile(r"/Volumes/([^/]+)/([^/]+)/([^/]+)")
 _NEEDED_IN_SCHEMA = "USE SCHEMA, CREATE TABLE, MODIFY, SELECT"
 _SOMEBODY = "USER OF THIS JOB"
+_USER_WITHIN_S = 30.0
 
 
 def grant_advice(error: BaseException, catalog: str | None = None, schema: str | None = None) -> str | None:
@@ -90,7 +92,11 @@ def _current_user() -> str:
     """The user of the job as Unity Catalog names it: a mail address, or the id of a service principal."""
     if not on_databricks():
         return _SOMEBODY
-    try:
+
+    def ask() -> str:
         return str(SparkSession.builder.getOrCreate().sql("SELECT current_user()").collect()[0][0])
+
+    try:
+        return call_within(_USER_WITHIN_S, ask)
     except Exception:  # noqa: BLE001 - the advice is as good without it
         return _SOMEBODY
