@@ -23,7 +23,7 @@ from tests.tables.warehouse import empty_tables
 
 pytestmark = pytest.mark.spark
 
-CHECKS = ["storage", "lock", "input", "engine", "tables", "checkpoint", "stream", "MLflow"]
+CHECKS = ["engine", "storage", "lock", "input", "tables", "checkpoint", "stream", "MLflow"]
 
 
 @pytest.fixture

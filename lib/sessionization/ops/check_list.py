@@ -43,14 +43,19 @@ class CheckList:
         is_needed: bool = True,
     ) -> T | None:
         """The result of a check; None where it has failed. The job runs without what is not needed."""
+
+        def check_and_describe() -> tuple[T, str]:
+            result = check()
+            return result, describe(result)
+
         try:
-            result = call_within(limit.seconds, check)
+            result, description = call_within(limit.seconds, check_and_describe)
         except CheckTimeoutError:
             cause = f"no answer within {limit.seconds:g} s: {limit.advice}"
         except Exception as error:  # noqa: BLE001 - the other checks must run
             cause = self._cause(name, error)
         else:
-            self.say(f"ok       {name}: {describe(result)}")
+            self.say(f"ok       {name}: {description}")
             return result
         if is_needed:
             self.failed.append(name)

@@ -11,9 +11,11 @@ import importlib.util
 from collections.abc import Iterator
 from functools import partial
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from sessionization.errors import ConfigurationError
+from sessionization.errors import ConfigurationError, SessionizationError
 from sessionization.files import is_on_local_disk, remove_tree
 from sessionization.hadoop_path import AnyPath
 from sessionization.ml import configure_mlflow_import
@@ -27,7 +29,7 @@ from sessionization.optional_packages import how_to_install
 from sessionization.say import Say
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.engine.error_text import root_cause
-from sessionization.spark.engine.session import job_session, refuse_other_default_storage, session_for_uris
+from sessionization.spark.engine.session import has_uri, job_session, refuse_other_default_storage, session_for_uris
 from sessionization.spark.input.kafka_source import check_topics
 from sessionization.spark.output import real_time
 from sessionization.spark.output.topic_rights import refuse_unwritable_topic
@@ -35,11 +37,13 @@ from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.s3_commits import single_driver_warning
 from sessionization.time_limit import CheckTimeoutError, call_within
 
+_PACKAGES = Limit(60, "see whether the disk with Python's packages is alive")
 _STORAGE = Limit(60, "see whether its mount or its servers are alive")
 _ENGINE = Limit(300, "see the driver's log, and whether the cluster has free memory")
 _SPARK = Limit(300, "see whether the cluster has free cores, and whether the storage of the tables is alive")
 _BROKERS = Limit(90, "see whether the brokers, and a firewall before them, let this machine in")
 _MLFLOW = Limit(120, "see whether the MLflow server is alive, or give --mlflow off")
+_STOP = Limit(60, "see whether its processes are still there")
 
 
 def preflight(settings: SessionizeSettings, say: Say) -> None:
@@ -47,44 +51,81 @@ def preflight(settings: SessionizeSettings, say: Say) -> None:
 
     Raises `ConfigurationError` at the end where a check has failed.
     """
-    location, folder = TableLocation.of(settings), settings.checkpoints / NAME
-    checks = CheckList(say, location)
-    with session_for_uris(settings, say), _trial_folder(folder):
-        checks.run("storage", partial(check_storage, folder), _STORAGE)
-        checks.run("lock", partial(check_lock, folder), _STORAGE)
-        if settings.input is not None:
-            checks.run("input", partial(check_input, settings.input), _STORAGE)
-        if settings.metrics_port is not None:
-            checks.run("metrics", partial(check_metrics_package, settings.metrics_port), _ENGINE, _say_served)
-        with contextlib.ExitStack() as stack:
-            start = partial(_start_engine, stack, settings)
-            spark = checks.run("engine", start, _ENGINE, lambda spark: f"Spark {spark.version}")
-            if spark is not None:
-                if settings.mode == "real-time":
-                    checks.run("mode", real_time.check_runtime, _ENGINE, lambda _: "Real-Time Mode is switched on")
-                if settings.source == "kafka":
-                    checks.run("topics", partial(_check_topics, spark, settings), _BROKERS)
-                if settings.sink == "kafka":
-                    checks.run("output topic", partial(_check_output_topic, spark, settings), _BROKERS)
-                can_write = checks.run("tables", partial(check_tables, spark, location), _SPARK) is not None
-                if can_write and (location.warehouse is None or not is_on_local_disk(location.warehouse)):
-                    checks.run("lease", partial(check_lease, spark, location), _SPARK)
-                    if (warning := single_driver_warning(spark, location)) is not None:
-                        say(f"warning  commits: {warning}")
-                checks.run("checkpoint", partial(check_checkpoint, spark, settings, location), _SPARK)
-                checks.run("stream", partial(check_trial_query, spark, folder, say), _SPARK)
-                checks.run("MLflow", partial(_check_mlflow, settings.mlflow), _MLFLOW, is_needed=False)
+    checks = CheckList(say, TableLocation.of(settings))
+    folder = settings.checkpoints / NAME
+    if settings.metrics_port is not None:
+        checks.run(
+            "metrics", partial(check_metrics_package, settings.metrics_port), _PACKAGES, lambda _: "can be served"
+        )
+    with _stack_that_closes_in_time(say) as stack:
+        start = partial(_start_engine, stack, settings, say)
+        spark = checks.run("engine", start, _ENGINE, lambda spark: f"Spark {spark.version}")
+        if spark is not None or not has_uri(settings):
+            with _trial_folder(folder):
+                _check_folders(checks, settings, folder)
+                if spark is not None:
+                    _check_on_engine(checks, spark, settings, folder)
     if checks.failed:
         msg = f"{', '.join(checks.failed)} failed: do what the lines above say, and run this again"
         raise ConfigurationError(msg)
     say("all is well here: start jobs/sessionize.py with the same options")
 
 
-def _say_served(_: None) -> str:
-    return "can be served"
+def _check_folders(checks: CheckList, settings: SessionizeSettings, folder: AnyPath) -> None:
+    checks.run("storage", partial(check_storage, folder), _STORAGE)
+    checks.run("lock", partial(check_lock, folder), _STORAGE)
+    if settings.input is not None:
+        checks.run("input", partial(check_input, settings.input), _STORAGE)
 
 
-def _start_engine(stack: contextlib.ExitStack, settings: SessionizeSettings) -> SparkSession:
+def _check_on_engine(checks: CheckList, spark: SparkSession, settings: SessionizeSettings, folder: AnyPath) -> None:
+    location = checks.location
+    if settings.mode == "real-time":
+        checks.run("mode", real_time.check_runtime, _ENGINE, lambda _: "Real-Time Mode is switched on")
+    if settings.source == "kafka":
+        checks.run("topics", partial(_check_topics, spark, settings), _BROKERS)
+    if settings.sink == "kafka":
+        checks.run("output topic", partial(_check_output_topic, spark, settings), _BROKERS)
+    can_write = checks.run("tables", partial(check_tables, spark, location), _SPARK) is not None
+    if can_write and not _has_locks(location):
+        checks.run("lease", partial(check_lease, spark, location), _SPARK)
+        _warn_of_single_driver(checks, spark)
+    checks.run("checkpoint", partial(check_checkpoint, spark, settings, location), _SPARK)
+    checks.run("stream", partial(check_trial_query, spark, folder, checks.say), _SPARK)
+    checks.run("MLflow", partial(_check_mlflow, settings.mlflow), _MLFLOW, is_needed=False)
+
+
+def _has_locks(location: TableLocation) -> bool:
+    """Whether the tables are on a disk of this machine; a mount that does not answer is none."""
+    if location.warehouse is not None:
+        with contextlib.suppress(CheckTimeoutError):
+            return call_within(_STORAGE.seconds, partial(is_on_local_disk, location.warehouse))
+    return False
+
+
+def _warn_of_single_driver(checks: CheckList, spark: SparkSession) -> None:
+    """Where the lease has failed, the warning may fail too."""
+    with contextlib.suppress(CheckTimeoutError, PySparkException, Py4JError):
+        warning = call_within(_SPARK.seconds, partial(single_driver_warning, spark, checks.location))
+        if warning is not None:
+            checks.say(f"warning  commits: {warning}")
+
+
+@contextlib.contextmanager
+def _stack_that_closes_in_time(say: Say) -> Iterator[contextlib.ExitStack]:
+    """A stack whose end has a time limit, because an engine that hangs may never stop."""
+    stack = contextlib.ExitStack()
+    try:
+        yield stack
+    finally:
+        try:
+            call_within(_STOP.seconds, stack.close)
+        except CheckTimeoutError:
+            say(f"warning  engine: it does not stop within {_STOP.seconds:g} s: {_STOP.advice}")
+
+
+def _start_engine(stack: contextlib.ExitStack, settings: SessionizeSettings, say: Say) -> SparkSession:
+    stack.enter_context(session_for_uris(settings, say))
     spark = stack.enter_context(job_session())
     refuse_other_default_storage(spark, settings)
     return spark
@@ -101,12 +142,13 @@ def _trial_folder(folder: AnyPath) -> Iterator[None]:
                 folder.parent.rmdir()
 
     is_new = False
-    with contextlib.suppress(OSError, CheckTimeoutError):  # the check of the storage reports it
+    # The check of the storage reports it.
+    with contextlib.suppress(OSError, Py4JError, SessionizationError, CheckTimeoutError):
         is_new = not call_within(_STORAGE.seconds, folder.parent.exists)
     try:
         yield
     finally:
-        with contextlib.suppress(CheckTimeoutError):
+        with contextlib.suppress(Py4JError, SessionizationError, CheckTimeoutError):
             call_within(_STORAGE.seconds, remove)
 
 

@@ -31,6 +31,7 @@ __all__ = [
     "GENERATED_CODE_CONF",
     "OPEN_SOURCE_CONF",
     "describe_log",
+    "has_uri",
     "is_callers_session",
     "job_session",
     "refuse_other_default_storage",
@@ -140,7 +141,7 @@ def session_for_uris(settings: BaseModel, say: Say, conf: Mapping[str, str] | No
     Until the body has ended, that session is the caller's for `job_session`. `conf` is as there. Yields where the
     engine logs, for messages; None where no setting is a URI. Raises `ConfigurationError` as `spark_session` does.
     """
-    if not any(isinstance(value, HadoopPath) for _, value in settings):
+    if not has_uri(settings):
         yield None
         return
     log_file = None
@@ -150,6 +151,11 @@ def session_for_uris(settings: BaseModel, say: Say, conf: Mapping[str, str] | No
     log_place = describe_log(log_file)
     with job_session(log_file, conf) as spark, replaced_checkpoint_files(spark):
         yield log_place
+
+
+def has_uri(settings: BaseModel) -> bool:
+    """Whether a location is a URI, which the engine reads."""
+    return any(isinstance(value, HadoopPath) for _, value in settings)
 
 
 def refuse_other_default_storage(spark: SparkSession, settings: BaseModel) -> None:
