@@ -9,17 +9,16 @@ from typing import Any, NoReturn
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from sessionization.errors import CheckpointError, ConfigurationError
+from sessionization.errors import ConfigurationError
 from sessionization.job.preparation import open_job_checkpoint
 from sessionization.ops import preflight as module
 from sessionization.ops import storage_checks, trial_query
 from sessionization.ops.check_list import Limit
 from sessionization.ops.preflight import preflight
-from sessionization.ops.table_checks import NAME, check_checkpoint
+from sessionization.ops.table_checks import NAME
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import Checkpoint
 from sessionization.spark.tables.location import TableLocation
-from tests.tables.warehouse import empty_tables
 
 pytestmark = pytest.mark.spark
 
@@ -198,52 +197,3 @@ def test_a_storage_that_does_not_answer_is_named_and_the_other_checks_run(
     is_over.set()
     assert failures(found) == {"storage": "no answer within 0.5 s: see whether its mount is alive"}
     assert list(found) == CHECKS
-
-
-def check(spark: SparkSession, settings: SessionizeSettings) -> str:
-    return check_checkpoint(spark, settings, TableLocation.of(settings))
-
-
-def test_a_checkpoint_and_its_tables_fit_the_options(spark: SparkSession, folder: Path) -> None:
-    given = settings(folder)
-    assert check(spark, given) == "new, as the tables are"
-    checkpoint = checkpoint_of(given)
-    empty_tables(spark, TableLocation.of(given), owner=checkpoint.id)
-    files = sorted(folder.rglob("*"))
-    assert check(spark, given) == "it fits the options, and it has not been used yet; it owns 5 of 5 tables"
-    assert sorted(folder.rglob("*")) == files, "nothing is written"
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"device_groups": 7}, "was created with --device-groups not given, not 7: give the same again"),
-        ({"max_event_age": 1_000}, "was created with --max-event-age 7d, not 1s"),
-        ({"source": "kafka", "bootstrap_servers": "b:1"}, "was created with --source files, not kafka"),
-    ],
-)
-def test_a_checkpoint_of_other_options_is_refused(
-    spark: SparkSession, folder: Path, given: dict[str, Any], message: str
-) -> None:
-    checkpoint_of(settings(folder))
-    with pytest.raises(CheckpointError, match=message):
-        check(spark, settings(folder, **given))
-
-
-def test_a_checkpoint_that_does_not_own_the_tables_is_refused(spark: SparkSession, folder: Path) -> None:
-    given = settings(folder)
-    empty_tables(spark, TableLocation.of(given), owner="another")
-    with pytest.raises(CheckpointError, match=r"it is new, but .* holds session_changes, .*: give the"):
-        check(spark, given)
-    assert check(spark, settings(folder, from_sessions=True)) == "new; it takes over the tables"
-    checkpoint_of(given)
-    with pytest.raises(CheckpointError, match=r"is written by another checkpoint .another, not"):
-        check(spark, given)
-
-
-def test_a_checkpoint_that_cannot_be_read_is_refused(spark: SparkSession, folder: Path) -> None:
-    (folder / "checkpoints" / "layout.json").write_text("{", encoding="utf-8")
-    with pytest.raises(CheckpointError, match="is not readable"):
-        check(spark, settings(folder))
-    with pytest.raises(ConfigurationError, match="--from-sessions needs the tables of an earlier job"):
-        check(spark, settings(folder, checkpoints=folder / "new", from_sessions=True))

@@ -12,7 +12,9 @@ from sessionization.files import remove_tree
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import find_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
-from sessionization.spark.tables.creation import create_table, refuse_missing_tables
+from sessionization.spark.output.sinks import FIRST_TABLE_BY_QUERY
+from sessionization.spark.tables.batch_writer import newest_appended_batch
+from sessionization.spark.tables.creation import create_table, lost_table, refuse_missing_tables
 from sessionization.spark.tables.lease import hold_lease
 from sessionization.spark.tables.lease_claim import Claim
 from sessionization.spark.tables.lease_table import Holder, StoredLease
@@ -66,8 +68,9 @@ def check_lease(spark: SparkSession, location: TableLocation) -> str:
 def check_checkpoint(spark: SparkSession, settings: SessionizeSettings, location: TableLocation) -> str:
     """Compare an existing checkpoint with the options, and with the tables that exist; nothing is changed.
 
-    Raises `CheckpointError` where the checkpoint has other settings, cannot be read or does not own a table, and
-    `ConfigurationError` where a table to take over is missing, as the start of the job would.
+    As the start of the job would, raises `CheckpointError` where the checkpoint has other settings, cannot be read,
+    does not own a table, misses a table that it has written, or is an older copy, and `ConfigurationError` where a
+    table to take over is missing.
     """
     existing = [table for table in TABLES if location.exists(spark, table)]
     checkpoint = find_checkpoint(
@@ -83,8 +86,18 @@ def check_checkpoint(spark: SparkSession, settings: SessionizeSettings, location
             msg = f"it is new, but {location} holds {', '.join(table.name for table in existing)}: {_OTHER_PLACES}"
             raise CheckpointError(msg)
         return "new, as the tables are"
-    for table in existing:
-        location.check_owner(spark, table, checkpoint.id, _OTHER_PLACES)
+    for table in TABLES:
+        if table in existing:
+            location.check_owner(spark, table, checkpoint.id, _OTHER_PLACES)
+        elif checkpoint.is_used:
+            raise lost_table(location, table)
+    checkpoint.refuse_if_older_than(
+        {
+            query: newest_appended_batch(location, spark, table, checkpoint.writer_id(query))
+            for query, table in FIRST_TABLE_BY_QUERY.items()
+            if table in existing
+        }
+    )
     newest = max(checkpoint.newest_started_batches().values())
     use = f"its newest micro-batch is {newest}" if checkpoint.is_used else "it has not been used yet"
     return f"it fits the options, and {use}; it owns {len(existing)} of {len(TABLES)} tables"
