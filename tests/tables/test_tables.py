@@ -4,9 +4,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from sessionization.errors import CheckpointError, ConfigurationError
@@ -43,6 +44,16 @@ def test_a_session_without_a_jvm_finds_the_tables(spark: SparkSession, location:
     assert spark.table("sessions").count() == 0
     with pytest.raises(ConfigurationError, match="does not hold session_changes, sessions"):
         use_tables(connected, TableLocationSettings(warehouse=tmp_path))
+
+
+def test_a_table_that_a_session_without_a_jvm_may_not_read_is_not_taken_for_missing(tmp_path: Path) -> None:
+    def refuse(_sql: str) -> NoReturn:
+        msg = "[INSUFFICIENT_PERMISSIONS] User does not have SELECT on Table"
+        raise AnalysisException(msg)
+
+    connected: Any = SimpleNamespace(sql=refuse)
+    with pytest.raises(AnalysisException):
+        TableLocation(tmp_path).exists(connected, STREAM_PROGRESS)
 
 
 def test_of_two_starts_one_creates_every_table_and_the_other_none(spark: SparkSession, tmp_path: Path) -> None:

@@ -28,6 +28,15 @@ OWNER_PROPERTY = "sessionization.checkpoint"
 MAX_COMMITS_READ = 100
 """A look-up in a table's history reads this many of its newest commits; an interrupted micro-batch may need all."""
 _APPEND_OPERATIONS = ("WRITE", "STREAMING UPDATE")
+_NOT_FOUND = {
+    "DELTA_MISSING_DELTA_TABLE",
+    "DELTA_PATH_DOES_NOT_EXIST",
+    "DELTA_TABLE_NOT_FOUND",
+    "PATH_NOT_FOUND",
+    "SCHEMA_NOT_FOUND",
+    "TABLE_OR_VIEW_NOT_FOUND",
+}
+"""The conditions of Spark 4.2 and Delta 4.4 for what does not exist."""
 _ONE_TABLE_PER_QUERY = (SESSION_CHANGES, SESSIONS, RAW_EVENTS)
 
 
@@ -80,8 +89,10 @@ class TableLocation:
             return DeltaTable.isDeltaTable(spark, self._folder(table.name))
         try:  # Spark Connect has no JVM, and Delta's own call needs a plugin of the server
             self.properties(spark, table)
-        except AnalysisException:
-            return False
+        except AnalysisException as error:
+            if error.getCondition() in _NOT_FOUND:
+                return False
+            raise  # such as a right that is missing: the table may be there
         return True
 
     def missing(self, spark: SparkSession, tables: Iterable[Table]) -> list[str]:
