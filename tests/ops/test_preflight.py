@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.errors import ConfigurationError
+from sessionization.hadoop_path import HadoopPath
 from sessionization.job.preparation import open_job_checkpoint
 from sessionization.ops import preflight as module
 from sessionization.ops import storage_checks, trial_query
@@ -170,6 +171,18 @@ def test_storage_that_reads_what_was_there_before_is_refused(folder: Path, monke
     monkeypatch.setattr(Path, "read_text", lambda *_args, **_options: "1" + "x" * storage_checks._BYTES)
     with pytest.raises(ConfigurationError, match="does not hold what was just written"):
         storage_checks.check_storage(folder / "checkpoints" / "preflight")
+
+
+@pytest.mark.parametrize(("limit", "files"), [(2, "more than 2 files"), (3, "3 files")])
+def test_an_input_with_many_files_is_counted_up_to_a_limit(
+    spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch, limit: int, files: str
+) -> None:
+    monkeypatch.setattr(storage_checks, "_MOST_FILES", limit)
+    monkeypatch.setattr(storage_checks, "_MOST_AT_A_URI", limit)
+    for name in ("2.json", "3.json"):
+        (folder / "input" / "pc_sessions" / name).touch()
+    for place in (folder / "input", HadoopPath(f"file:{folder}/input")):
+        assert storage_checks.check_input(place) == f"pc_sessions has {files}, console_sessions is missing so far"
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,21 @@
 """Checks of the folders that the sessionize job needs: what its storage can do, its lock, its input."""
 
+import os
 import time
+from itertools import islice
 from pathlib import Path
 
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.files import remove_tree, rename_or_copy, write_atomically
-from sessionization.hadoop_path import AnyPath
+from sessionization.hadoop_path import AnyPath, HadoopPath
 from sessionization.job.preparation import refuse_unreadable_input
 from sessionization.spark.checkpoint.folder_lock import lock_folder
 from sessionization.streams import STREAMS
 
 _BYTES = 1024 * 1024
+_MOST_FILES = 10_000
+_MOST_AT_A_URI = 10
+"""Each entry costs several calls of the engine."""
 
 
 def check_storage(folder: AnyPath) -> str:
@@ -51,10 +56,22 @@ def check_lock(folder: AnyPath) -> str:
 
 
 def check_input(folder: AnyPath) -> str:
-    """Count the files of each stream; raises `ConfigurationError` where the folder cannot be read."""
+    """Count the files of each stream, up to a limit; raises `ConfigurationError` where the folder cannot be read."""
     refuse_unreadable_input(folder)
-    counts = []
-    for stream in STREAMS:
-        files = sum(1 for _ in (folder / stream).glob("*.json")) if (folder / stream).is_dir() else None
-        counts.append(f"{stream} is missing so far" if files is None else f"{stream} has {files:,} files")
-    return ", ".join(counts)
+    return ", ".join(
+        f"{stream} {_describe_files(folder / stream) if (folder / stream).is_dir() else 'is missing so far'}"
+        for stream in STREAMS
+    )
+
+
+def _describe_files(folder: AnyPath) -> str:
+    if isinstance(folder, HadoopPath):
+        most = _MOST_AT_A_URI
+        names = [entry.name for entry in folder.first_entries(most + 1)]
+    else:
+        most = _MOST_FILES
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in islice(entries, most + 1)]
+    if len(names) > most:
+        return f"has more than {most:,} files"
+    return f"has {sum(name.endswith('.json') for name in names):,} files"
