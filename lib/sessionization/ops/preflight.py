@@ -1,9 +1,10 @@
 """Checks, in the place where the sessionize job will run, what it needs: storage, lock, tables, state, topics, MLflow.
 
 The checks write into a folder in `--checkpoints` and into a table beside the job's tables, both named
-`sessionization_preflight`, and delete both, also those that a killed run has left. A missing warehouse folder and a
-missing MLflow experiment stay. No record is sent to a topic. The checks may run beside the job, where cores are free,
-but one run at a time. Each has a time limit.
+`sessionization_preflight`, and delete both, also those that a killed run has left. What they create where it is missing
+stays: the table `job_lease`, where a lease is checked, the warehouse folder, and the MLflow experiment. So run them as
+the job's user. No record is sent to a topic. The checks may run beside the job, where cores are free, but one run at a
+time. Each has a time limit.
 """
 
 import contextlib
