@@ -201,6 +201,6 @@ def test_mlflow_is_not_imported_with_the_job() -> None:
 
 
 def test_reading_runs_without_mlflow_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored_runs.importlib.util, "find_spec", lambda _name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     with pytest.raises(ConfigurationError, match="MLflow is not installed"):
         stored_runs.newest_runs(RunKind.STREAM)

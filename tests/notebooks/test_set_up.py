@@ -1,6 +1,5 @@
 """A notebook's first cell on a laptop, in IPython; stand-ins replace Spark and the simulator."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +13,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from sessionization.errors import ConfigurationError
 from sessionization.local import laptop_notebook, notebook_data
+from sessionization.local.notebook_folders import write_widget_values
 
 pytestmark = pytest.mark.job
 
@@ -25,7 +25,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The demo's folder, as `make notebook-data` leaves it."""
     monkeypatch.setenv("SESSIONIZATION_NOTEBOOKS", str(tmp_path))
     monkeypatch.delenv("SESSIONIZATION_WIDGETS", raising=False)
-    (tmp_path / "widgets.json").write_text(json.dumps(notebook_data._widgets(tmp_path)))
+    write_widget_values(tmp_path, heartbeat="5s")
     return tmp_path
 
 

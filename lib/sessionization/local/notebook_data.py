@@ -42,7 +42,7 @@ def load_demo_tables(folder: Path, *, live: int = 150, run_for_ms: int = 30_000)
     from sessionization.job.sessionize_job import JobCallbacks, run
     from sessionization.spark.engine.session import job_session
 
-    folder.mkdir(parents=True, exist_ok=True)
+    (folder / INPUT).mkdir(parents=True, exist_ok=True)
     # One session for both runs, and the same players during both.
     with job_session(folder / "engine.log") as spark, players(_evening_settings(folder / INPUT, live)):
         for number, differing_settings in enumerate(RUNS):
