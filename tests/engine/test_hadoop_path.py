@@ -162,7 +162,7 @@ def test_a_file_of_a_checkpoint_is_replaced_in_any_storage(folder: HadoopPath, s
 
 def written_twice(spark: SparkSession, folder: HadoopPath, manager: str) -> str:
     """What a file of a checkpoint holds after a second attempt, by one of Spark's managers of such files."""
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     jvm, conf = spark._jvm, spark._jvm.org.apache.hadoop.conf.Configuration(spark._jsc.hadoopConfiguration())
     conf.set("spark.sql.streaming.checkpointFileManagerClass", manager)
     path = jvm.org.apache.hadoop.fs.Path
