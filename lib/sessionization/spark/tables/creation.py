@@ -92,7 +92,7 @@ def create_table(spark: SparkSession, location: TableLocation, table: Table, own
     if location.warehouse is not None:
         builder = builder.location(str(location.folder_of(table.name)))
     else:
-        builder = builder.tableName(location.sql_name(table.name))
+        builder = builder.tableName(location.delta_name(table.name))
     for column in table.columns:
         builder = builder.addColumn(column.name, column.type, nullable=column.nullable, comment=column.comment)
     constraints = [(f"delta.constraints.{name}", condition) for name, condition in table.constraints]

@@ -76,6 +76,10 @@ class TableLocation:
     def __str__(self) -> str:
         return str(self.warehouse.absolute()) if self.warehouse is not None else f"{self.catalog}.{self.schema}"
 
+    def delta_name(self, name: str) -> str:
+        """The name of a catalog's table for Delta's own methods, which take no catalog before Spark's own schemas."""
+        return self.sql_name(name).removeprefix("`spark_catalog`.")
+
     def sql_name(self, name: str) -> str:
         """The name of a table or a catalog view in SQL."""
         if self.warehouse is not None:
@@ -118,7 +122,7 @@ class TableLocation:
     def delta_table(self, spark: SparkSession, table: Table) -> DeltaTable:
         if self.warehouse is not None:
             return DeltaTable.forPath(spark, self._folder(table.name))
-        return DeltaTable.forName(spark, self.sql_name(table.name))
+        return DeltaTable.forName(spark, self.delta_name(table.name))
 
     def properties(self, spark: SparkSession, table: Table) -> dict[str, str]:
         """A table's properties, read from its metadata alone: `DESCRIBE DETAIL` would read the whole log."""
