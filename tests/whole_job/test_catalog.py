@@ -14,13 +14,13 @@ pytestmark = [pytest.mark.job, pytest.mark.long]
 
 
 class CatalogJob(Job):
-    """A job with its tables in a schema of `spark_catalog`; they lie in its folder `warehouse`."""
+    """A job with its tables in a schema of `spark_catalog`, whose folder a local engine has beside its log."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, *OPTIONS)
+        self.warehouse = self.checkpoints / "spark-warehouse"
         self.conf = {
             "spark.sql.catalogImplementation": "hive",
-            "spark.sql.warehouse.dir": str(self.warehouse),
             "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={folder}/metastore;create=true",
         }
 
