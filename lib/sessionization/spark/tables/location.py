@@ -9,7 +9,7 @@ from typing import Protocol, Self
 
 from delta.tables import DeltaTable
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamReader
 
@@ -223,24 +223,18 @@ class TableLocation:
     @retry_on_conflict
     def append(self, rows: DataFrame, table: Table, **options: str) -> None:
         """Append the rows; retry a few times on a conflict, such as `maintain` changing the table's properties."""
-        write = rows.write.format("delta").mode("append").options(**options)
-        if self.warehouse is not None:
-            write.save(self._folder(table.name))
-        else:
-            write.saveAsTable(self.sql_name(table.name))
+        self._save(rows.write.format("delta").mode("append").options(**options), table)
 
     def overwrite(self, rows: DataFrame, table: Table) -> None:
         """Replace a table, including its schema and partitions, by these rows in one commit; create it if needed."""
         write = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
-        write = write.partitionBy(*table.partitioned_by)
-        if self.warehouse is not None:
-            write.save(self._folder(table.name))
-        else:
-            write.saveAsTable(self.sql_name(table.name))
+        self._save(write.partitionBy(*table.partitioned_by), table)
 
     def replace_rows(self, rows: DataFrame, table: Table) -> None:
         """Replace all rows of an existing table in one commit; its schema, comments and constraints stay."""
-        write = rows.write.format("delta").mode("overwrite")
+        self._save(rows.write.format("delta").mode("overwrite"), table)
+
+    def _save(self, write: DataFrameWriter, table: Table) -> None:
         if self.warehouse is not None:
             write.save(self._folder(table.name))
         else:
