@@ -12,7 +12,7 @@ from sessionization.clock import wall_clock_ms
 from sessionization.errors import CheckpointError
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.engine.session import GENERATED_CODE_CONF
-from sessionization.spark.output.progress import BatchDetail, BatchProgress, sample_delays
+from sessionization.spark.output.progress import BatchProgress
 from sessionization.spark.output.sinks import INGEST_INSTANTS, Sink
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.location import TableLocation
@@ -84,12 +84,7 @@ class RollupSink(Sink):
             self._maintain(batch.sparkSession)
         return replace(
             self._progress(counts, batch_id, began_ms, committed_ms),
-            detail=BatchDetail(
-                live=self.live,
-                write_ms=max(0, committed_ms - counted_ms),
-                newest_ms=counts.newest_ms,
-                latency=sample_delays(counts.have_ingested, counts.ingested, committed_ms),
-            ),
+            detail=replace(self._detail(counts, counted_ms, committed_ms), live=self.live, newest_ms=counts.newest_ms),
         )
 
     def _maintain(self, spark: SparkSession) -> None:

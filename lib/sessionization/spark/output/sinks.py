@@ -131,6 +131,14 @@ class Sink(ABC):
             latency=delay_percentiles(counts.ingested, committed_ms),
         )
 
+    @staticmethod
+    def _detail(counts: Row, counted_ms: int, committed_ms: int) -> BatchDetail:
+        """What every query adds for the monitor, from `have_ingested` and `ingested`; it wrote from `counted_ms` on."""
+        return BatchDetail(
+            write_ms=max(0, committed_ms - counted_ms),
+            latency=sample_delays(counts.have_ingested, counts.ingested, committed_ms),
+        )
+
     @abstractmethod
     def write(self, batch: DataFrame, batch_id: int, began_ms: int) -> BatchProgress:
         """Write the rows and return their counts and delays; `began_ms` replaces the clock of an empty micro-batch."""
@@ -180,13 +188,12 @@ class ChangesSink(Sink):
             state_rows=state.rows,
             state_bytes=state.bytes,
             state_entries=state_entries,
-            detail=BatchDetail(
+            detail=replace(
+                self._detail(counts, counted_ms, committed_ms),
                 ends={str(reason): counts[str(reason)] for reason in EndReason},
                 rows_out=counts.rows_out,
                 largest_partition=counts.largest_partition,
-                write_ms=max(0, committed_ms - counted_ms),
                 keeps_up=None if self.keeping_up is None else self.keeping_up.judge(lateness.p99_ms),
-                latency=sample_delays(counts.have_ingested, counts.ingested, committed_ms),
                 lateness=sample_delays(counts.heartbeat, counts.due, committed_ms),
             ),
         )
@@ -210,11 +217,7 @@ class ArchiveSink(Sink):
         return replace(
             self._progress(counts, batch_id, began_ms, committed_ms),
             quarantined=counts.quarantined,
-            detail=BatchDetail(
-                write_ms=max(0, committed_ms - counted_ms),
-                newest_ms=counts.newest_ms,
-                latency=sample_delays(counts.have_ingested, counts.ingested, committed_ms),
-            ),
+            detail=replace(self._detail(counts, counted_ms, committed_ms), newest_ms=counts.newest_ms),
         )
 
 
