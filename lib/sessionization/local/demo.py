@@ -31,6 +31,7 @@ from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import QUARANTINE, SESSION_CHANGES
+from sessionization.spark.tables.schemas import Table as DeltaTable
 from sessionization.spark.tables.views import create_views
 from sessionization.streams import STREAMS
 
@@ -164,18 +165,23 @@ def _refresh(
 def new_changes(spark: SparkSession, location: TableLocation, since: datetime) -> list[Row]:
     """The rows of `session_changes` that were processed after an instant, oldest first and ends last."""
     names = ("device_id", "session_id", "platform", "change", "end_reason", "duration_ms", "processed_at")
-    rows = location.read(spark.read, SESSION_CHANGES).where(
-        (col("change_date") >= since.date()) & (col("processed_at") > since)
-    )
-    return sorted(rows.select(*names).collect(), key=lambda row: (row.processed_at, row.change == ChangeKind.ENDED))
+    rows = _rows(_later_than(spark, location, SESSION_CHANGES, "processed_at", since).select(*names))
+    return sorted(rows, key=lambda row: (row.processed_at, row.change == ChangeKind.ENDED))
 
 
 def refused_since(spark: SparkSession, location: TableLocation, since: datetime) -> list[tuple[str, int]]:
     """How many messages `quarantine` got after an instant, by reason, the most frequent reason first."""
-    rows = location.read(spark.read, QUARANTINE).where(
-        (col("ingest_date") >= since.date()) & (col("ingested_at") > since)
-    )
-    return Counter(row.reason for row in rows.select("reason").collect()).most_common()
+    rows = _rows(_later_than(spark, location, QUARANTINE, "ingested_at", since).select("reason"))
+    return Counter(row.reason for row in rows).most_common()
+
+
+def _later_than(
+    spark: SparkSession, location: TableLocation, table: DeltaTable, instant: str, since: datetime
+) -> DataFrame:
+    """The rows whose column `instant` is after an instant; of other days no file is read."""
+    assert table.day_column is not None
+    is_later = (col(table.day_column) >= since.date()) & (col(instant) > since)
+    return location.read(spark.read, table).where(is_later)
 
 
 def _rows(frame: DataFrame) -> list[Row]:

@@ -97,9 +97,9 @@ def play_evening(output: Path) -> None:
 
 def _start_players(settings: SimulateSettings, stop: threading.Event) -> threading.Thread:
     options = {"stop": stop, "report": lambda _: None}
-    players = threading.Thread(target=simulate, args=(settings,), kwargs=options, daemon=True)
-    players.start()
-    return players
+    thread = threading.Thread(target=simulate, args=(settings,), kwargs=options, daemon=True)
+    thread.start()
+    return thread
 
 
 @contextmanager

@@ -37,6 +37,8 @@ from sessionization.ml.training import Draw, Training
 CHAMPION = "champion"
 _MODEL_FILE = "length_model.json"
 _AGE = "age_s"
+_QUANTILES = {f"remaining_p{100 * probability:.0f}_s": probability for probability in PROBABILITIES}
+"""The probability of each column that the registered model gives."""
 _S_IN_MINUTE = 60
 
 
@@ -49,7 +51,7 @@ class LengthForecaster(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
     def predict(self, context: Any, model_input: pd.DataFrame, params: Any = None) -> pd.DataFrame:  # noqa: ARG002
         features, age_s = model_input[list(FEATURES)].to_numpy(float), model_input[_AGE].to_numpy(float)
         return pd.DataFrame(
-            {f"remaining_p{100 * p:.0f}_s": self._model.remaining_s(features, age_s, p) for p in PROBABILITIES}
+            {name: self._model.remaining_s(features, age_s, probability) for name, probability in _QUANTILES.items()}
         )
 
 
@@ -120,9 +122,7 @@ def _store_in_use() -> Iterator[MlflowClient]:
 
 def _register(model: LengthModel, name: str) -> str:
     example = pd.DataFrame(np.zeros((1, 1 + len(FEATURES))), columns=[*FEATURES, _AGE])
-    quantiles = pd.DataFrame(
-        np.zeros((1, len(PROBABILITIES))), columns=[f"remaining_p{100 * p:.0f}_s" for p in PROBABILITIES]
-    )
+    quantiles = pd.DataFrame(np.zeros((1, len(_QUANTILES))), columns=list(_QUANTILES))
     with tempfile.TemporaryDirectory() as folder, _without_remarks():
         file = Path(folder) / _MODEL_FILE
         file.write_text(model.to_json(), encoding="utf-8")
