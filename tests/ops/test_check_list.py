@@ -2,7 +2,6 @@
 
 import errno
 import threading
-from collections.abc import Iterator
 from typing import NoReturn
 
 import pytest
@@ -25,13 +24,6 @@ def lines() -> list[str]:
 @pytest.fixture
 def checks(lines: list[str]) -> CheckList:
     return CheckList(lines.append, TableLocation(catalog="games", schema="live"))
-
-
-@pytest.fixture
-def never() -> Iterator[threading.Event]:
-    event = threading.Event()
-    yield event
-    event.set()
 
 
 def fail() -> NoReturn:

@@ -1,7 +1,7 @@
 """The preflight ends where the engine hangs: at its start, at a check, and at its end."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -16,13 +16,6 @@ from tests.ops.test_preflight import run, settings
 
 SOON = Limit(0.2, "look whether it lives")
 AT_A_URI = {"input": "hdfs://h/in", "warehouse": "hdfs://h/tables", "checkpoints": "hdfs://h/checkpoints"}
-
-
-@pytest.fixture
-def never() -> Iterator[threading.Event]:
-    event = threading.Event()
-    yield event
-    event.set()
 
 
 def refuse() -> NoReturn:
