@@ -155,6 +155,30 @@ REASONS = {
 }
 
 
+OPTIONAL_FIELDS: list[tuple[dict[str, object], str | None, int | None]] = [
+    ({"psnAccountId": ...}, None, 42),
+    ({"psnAccountId": ""}, None, 42),
+    ({"psnAccountId": 5}, None, 42),
+    ({"totalFgTime": ...}, "ann", None),
+    ({"totalFgTime": "42"}, "ann", None),
+    ({"totalFgTime": 42.0}, "ann", None),
+    ({"totalFgTime": -0.5}, "ann", None),
+    ({"totalFgTime": 2**63}, "ann", None),
+    ({"totalFgTime": 0}, "ann", 0),
+]
+AFTER_NOON_MS = {
+    "2026-11-21T12:00:00Z": 0,
+    "2026-11-21T12:00:00.1Z": 100,
+    "2026-11-21T12:00:00.0019999Z": 1,
+    "2026-11-21T12:00:00.999999999999Z": 999,
+    "2026-11-21T13:30:00.5+01:30": 500,
+    "2026-11-21T12:00:00-00:00": 0,
+    "2026-11-20T12:01:00-23:59": 0,
+    "2026-11-22T11:59:00+23:59": 0,
+}
+FULL_START, FULL_END = wire(totalFgTime=9), end(openPsid="ps-9", hostPcId="pc-1")
+
+
 @pytest.fixture(scope="module")
 def parsed(spark: SparkSession) -> dict[str, Row]:
     rows = [(name, "pc_sessions", INGESTED, value) for name, (value, _) in REASONS.items()]
@@ -167,13 +191,18 @@ def test_a_message_is_an_event_or_has_the_first_reason_that_fits(parsed: dict[st
     assert parsed[name].reason == REASONS[name][1]
 
 
-def parse_one(spark: SparkSession, value: bytes, stream: str = "pc_sessions") -> Row | None:
-    messages = spark.createDataFrame([(stream, INGESTED, value)], "stream string, ingested_at timestamp, value binary")
-    return valid_events(parse(messages, LIMITS)).first()
+@pytest.fixture(scope="module")
+def events(spark: SparkSession) -> list[Row]:
+    """The events of all messages below, in their order."""
+    on_pc = [FULL_START, *(wire(timestamp=written) for written in AFTER_NOON_MS)]
+    on_pc += [end(**changes) for changes, _, _ in OPTIONAL_FIELDS]
+    rows = [("pc_sessions", INGESTED, value) for value in on_pc] + [("console_sessions", INGESTED, FULL_END)]
+    messages = spark.createDataFrame(rows, "stream string, ingested_at timestamp, value binary").coalesce(1)
+    return valid_events(parse(messages, LIMITS)).collect()
 
 
-def test_every_field_of_a_start_is_read(spark: SparkSession) -> None:
-    assert parse_one(spark, wire(totalFgTime=9)) == Row(
+def test_every_field_of_a_start_is_read(events: list[Row]) -> None:
+    assert events[0] == Row(
         device_id="pc-1",
         session_id=7,
         is_start=True,
@@ -185,48 +214,16 @@ def test_every_field_of_a_start_is_read(spark: SparkSession) -> None:
     )
 
 
-def test_every_field_of_an_end_on_a_console_is_read(spark: SparkSession) -> None:
-    row = parse_one(spark, end(openPsid="ps-9", hostPcId="pc-1"), "console_sessions")
-    assert row is not None
+def test_every_field_of_an_end_on_a_console_is_read(events: list[Row]) -> None:
+    row = events[-1]
     assert (row.device_id, row.platform, row.is_start, row.foreground_s) == ("ps-9", "console", False, 42)
 
 
-@pytest.mark.parametrize(
-    ("written", "after_noon_ms"),
-    [
-        ("2026-11-21T12:00:00Z", 0),
-        ("2026-11-21T12:00:00.1Z", 100),
-        ("2026-11-21T12:00:00.0019999Z", 1),
-        ("2026-11-21T12:00:00.999999999999Z", 999),
-        ("2026-11-21T13:30:00.5+01:30", 500),
-        ("2026-11-21T12:00:00-00:00", 0),
-        ("2026-11-20T12:01:00-23:59", 0),
-        ("2026-11-22T11:59:00+23:59", 0),
-    ],
-)
-def test_an_event_time_is_read_in_milliseconds_in_utc(spark: SparkSession, written: str, after_noon_ms: int) -> None:
-    row = parse_one(spark, wire(timestamp=written))
-    assert row is not None
-    assert row.event_ms == INGESTED_MS - 500 + after_noon_ms
+def test_an_event_time_is_read_in_milliseconds_in_utc(events: list[Row]) -> None:
+    read_ms = [row.event_ms - (INGESTED_MS - 500) for row in events[1 : 1 + len(AFTER_NOON_MS)]]
+    assert dict(zip(AFTER_NOON_MS, read_ms, strict=True)) == AFTER_NOON_MS
 
 
-@pytest.mark.parametrize(
-    ("changes", "account_id", "foreground_s"),
-    [
-        ({"psnAccountId": ...}, None, 42),
-        ({"psnAccountId": ""}, None, 42),
-        ({"psnAccountId": 5}, None, 42),
-        ({"totalFgTime": ...}, "ann", None),
-        ({"totalFgTime": "42"}, "ann", None),
-        ({"totalFgTime": 42.0}, "ann", None),
-        ({"totalFgTime": -0.5}, "ann", None),
-        ({"totalFgTime": 2**63}, "ann", None),
-        ({"totalFgTime": 0}, "ann", 0),
-    ],
-)
-def test_an_optional_field_of_the_wrong_type_is_null(
-    spark: SparkSession, changes: dict[str, object], account_id: str | None, foreground_s: int | None
-) -> None:
-    row = parse_one(spark, end(**changes))
-    assert row is not None
-    assert (row.account_id, row.foreground_s) == (account_id, foreground_s)
+def test_an_optional_field_of_the_wrong_type_is_null(events: list[Row]) -> None:
+    read = [(row.account_id, row.foreground_s) for row in events[1 + len(AFTER_NOON_MS) : -1]]
+    assert read == [(account_id, foreground_s) for _, account_id, foreground_s in OPTIONAL_FIELDS]

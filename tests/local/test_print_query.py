@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from sessionization.local.print_query import print_query
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES
 from tests.tables.warehouse import empty_tables
@@ -71,8 +72,12 @@ def test_times_are_utc_in_every_time_zone_of_the_machine(warehouse: Path) -> Non
     assert [name.strip() for name in output.splitlines()[1].strip("┃").split("┃")] == ["at", "at", "last"]
 
 
-def test_the_runbook_query_finds_the_session_with_a_missing_beat(warehouse: Path) -> None:
+def test_the_runbook_query_finds_the_session_with_a_missing_beat(
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     text = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
     sql = text.split(RUNBOOK_SENTENCE)[1].split("```sql")[1].split("```")[0]
-    [row] = [line for line in run_query(warehouse, sql).splitlines() if "pc-1" in line]
+    print_query(warehouse, sql, rows=100)
+    [row] = [line for line in capsys.readouterr().out.splitlines() if "pc-1" in line]
     assert [cell.strip() for cell in row.strip("│").split("│")] == ["pc-1", "2", "2", "1"]

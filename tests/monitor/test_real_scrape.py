@@ -1,31 +1,29 @@
-"""The queries of the rules and of the dashboard, checked against the metrics of a real job, and by a real Prometheus.
+"""A real Prometheus answers the queries of the rules and of the dashboard from the metrics of a real job.
 
-Prometheus and promtool are used where they are on PATH: the packages cmd/prometheus and cmd/promtool of the Go module
+Needs prometheus and promtool on PATH: the packages cmd/prometheus and cmd/promtool of the Go module
 github.com/prometheus/prometheus build both, with the tag remove_all_sd in less time.
 """
 
 import json
 import math
 import shutil
-import socket
 import subprocess
 import time
-import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 from ruamel.yaml import YAML
 
 from sessionization.simulate.simulate_job import simulate
 from sessionization.simulate.simulate_settings import SimulateSettings
-from tests.monitor.prometheus_files import ALERTS, OF_PROMETHEUS, RECORDED, RULE_GROUPS, RULES_FILE, names_in, queries
+from tests.monitor.prometheus_files import ALERTS, RECORDED, RULE_GROUPS, RULES_FILE, names_in, queries, served_names
 from tests.whole_job.job import Job
+from tests.whole_job.metrics_endpoint import MetricsEndpoint, free_port
 
 pytestmark = pytest.mark.job
 
@@ -37,20 +35,10 @@ WITHIN_S = 120
 
 @dataclass
 class Scraped:
-    """A running job on a simulated evening: the labels of its series at the last scrape, and its Prometheus if any."""
+    """A running job on a simulated evening, and the address of its Prometheus."""
 
-    address: str
-    series: dict[str, set[str]] = field(default_factory=dict)
+    job: MetricsEndpoint
     prometheus: str | None = None
-
-    def scrape(self) -> None:
-        try:
-            with urllib.request.urlopen(f"http://{self.address}/metrics", timeout=5) as answer:
-                text = answer.read().decode()
-        except urllib.error.URLError:  # the engine is still starting
-            return
-        families = text_string_to_metric_families(text)
-        self.series = {sample.name: set(sample.labels) for family in families for sample in family.samples}
 
     def ask(self, query: str) -> list[dict[str, Any]]:
         """Let Prometheus evaluate a query now; returns its samples."""
@@ -61,38 +49,23 @@ class Scraped:
         return list(found["data"]["result"])
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
-def served_names() -> set[str]:
-    return {name for query in queries() for name in names_in(query) if name not in RECORDED} - {NEEDS_KAFKA}
-
-
 @pytest.fixture(scope="module")
 def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
-    """A job with every metric that a job on files has, scraped by Prometheus from its start on, where there is one."""
+    """A job with every metric that a job on files has, scraped by Prometheus from its start on."""
     folder = tmp_path_factory.mktemp("scraped")
-    found = Scraped(f"127.0.0.1:{free_port()}")
-    job = Job(folder, "--heartbeat=2s", f"--metrics-port={found.address.partition(':')[2]}")
+    found = Scraped(MetricsEndpoint())
+    job = Job(folder, "--heartbeat=2s", f"--metrics-port={found.job.port}")
     evening = {"output": job.input, "live": 30, "duration": "2m", "session_length": "40s", "pace": "max", "dirt": 0.3}
     simulate(SimulateSettings.model_validate(evening), report=lambda _: None)
-    server = None if shutil.which("prometheus") is None else start_prometheus(folder, found)
+    server = start_prometheus(folder, found)
     try:
         job.start()
-
-        def has_every_metric() -> bool:
-            found.scrape()
-            return served_names() <= found.series.keys()
-
-        job.wait_until(has_every_metric, "every metric has a value", poll_s=0.5)
+        job.wait_until(lambda: found.job.serves(served_names() - {NEEDS_KAFKA}), "every metric has a value", poll_s=0.5)
         yield found
     finally:
         job.kill_if_running()
-        if server is not None:
-            server.terminate()
-            server.wait(30)
+        server.terminate()
+        server.wait(30)
 
 
 def start_prometheus(folder: Path, scraped: Scraped) -> "subprocess.Popen[bytes]":
@@ -100,7 +73,7 @@ def start_prometheus(folder: Path, scraped: Scraped) -> "subprocess.Popen[bytes]
     scraped.prometheus = f"127.0.0.1:{free_port()}"
     yaml = YAML(typ="safe")
     yaml.dump({"groups": [group | {"interval": "1s"} for group in RULE_GROUPS]}, folder / "rules.yml")
-    targets = [{"job_name": "evening", "static_configs": [{"targets": [scraped.address]}]}]
+    targets = [{"job_name": "evening", "static_configs": [{"targets": [scraped.job.address]}]}]
     intervals = {"scrape_interval": "1s", "evaluation_interval": "1s"}
     config = {"global": intervals, "rule_files": ["rules.yml"], "scrape_configs": targets}
     yaml.dump(config, folder / "prometheus.yml")
@@ -109,15 +82,7 @@ def start_prometheus(folder: Path, scraped: Scraped) -> "subprocess.Popen[bytes]
         return subprocess.Popen([*words, f"--web.listen-address={scraped.prometheus}"], stdout=log, stderr=log)
 
 
-def test_a_real_job_serves_every_series_and_label_that_a_query_reads(scraped: Scraped) -> None:
-    for query in queries():
-        for name, labels in names_in(query).items():
-            if name in scraped.series:
-                assert labels <= scraped.series[name] | OF_PROMETHEUS, query
-            else:
-                assert name in {*RECORDED, NEEDS_KAFKA}, query
-
-
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("prometheus") is None, reason="no program prometheus on PATH")
 def test_prometheus_answers_every_query_from_a_real_job(scraped: Scraped) -> None:
     waiting = {

@@ -16,9 +16,11 @@ from pyspark.sql import SparkSession
 from sessionization.core.session_state import Rules
 from sessionization.local.broker import Broker
 from sessionization.streams import STREAMS
+from tests.monitor.prometheus_files import OF_PROMETHEUS, RECORDED, names_in, queries, served_names
 from tests.whole_job import checkpoints
 from tests.whole_job.accounts import unaccounted
 from tests.whole_job.job import ROOT, SIMULATE, Job
+from tests.whole_job.metrics_endpoint import MetricsEndpoint
 from tests.whole_job.oracle import Oracle, build_oracle
 from tests.whole_job.state import entries_and_timers
 from tests.whole_job.tables import Tables, differences, read_tables
@@ -46,11 +48,12 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @dataclass(frozen=True)
 class Run:
-    """The tables of a job, and the oracle's."""
+    """The tables of a job, the oracle's, and the metrics that the job has served."""
 
     job: Job
     oracle: Oracle
     tables: Tables
+    metrics: MetricsEndpoint
 
 
 @pytest.fixture(
@@ -59,7 +62,8 @@ class Run:
 def run(request: pytest.FixtureRequest, broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run without a disturbance, or one in which first the broker is killed and then the job."""
     topics = Topics(broker.bootstrap_servers, PARTITIONS)
-    job = Job(tmp_path_factory.mktemp("kafka"), *OPTIONS, topics=topics)
+    metrics = MetricsEndpoint()
+    job = Job(tmp_path_factory.mktemp("kafka"), *OPTIONS, f"--metrics-port={metrics.port}", topics=topics)
     sessionize = job.checkpoints / "sessionize"
 
     def wait_for_micro_batches(count: int) -> None:
@@ -81,12 +85,13 @@ def run(request: pytest.FixtureRequest, broker: Broker, tmp_path_factory: pytest
                 wait_for_micro_batches(2)
         _produce_broken(broker)
         job.wait_until_done()
+        job.wait_until(lambda: metrics.serves(served_names()), "every metric has a value", poll_s=0.5)
         assert job.terminate() == 0
     finally:
         job.kill_if_running()
     with topics.records() as records:
         oracle = build_oracle(job.checkpoints, RULES, records, groups=GROUPS)
-        return Run(job, oracle, read_tables(job.warehouse))
+        return Run(job, oracle, read_tables(job.warehouse), metrics)
 
 
 @contextmanager
@@ -144,6 +149,13 @@ def test_broken_records_are_in_quarantine_unchanged(run: Run) -> None:
     for value in (None, b"", b"\xff", b'{"appSessionId":1'):
         assert quarantined["malformed_json", value] == 1
     assert quarantined["oversized", b"x" * TEN_MEGABYTES] == 1
+
+
+def test_every_label_that_a_query_of_prometheus_selects_is_served(run: Run) -> None:
+    """The rules and the dashboard name series of the job; the fixture has waited for every one of them."""
+    for query in queries():
+        for name, labels in names_in(query).items():
+            assert name in RECORDED or labels <= run.metrics.series[name] | OF_PROMETHEUS, query
 
 
 def test_no_micro_batch_reads_more_than_max_offsets_per_trigger(run: Run) -> None:
