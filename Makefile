@@ -31,7 +31,7 @@ UNIT := $(PYTEST) tests --ignore=tests/notebooks -m "not spark and not job and n
 NOTEBOOK_TESTS := $(PYTEST) tests/notebooks
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
-.PHONY: help setup bundle deploy demo demo-kafka sql notebooks notebook-data test test-notebooks test-faults soak \
+.PHONY: help setup bundle deploy demo demo-kafka sql notebooks notebook-data pictures test test-notebooks test-faults soak \
   bench bench-quick profile watched wheel lint check format lock clean
 
 help: ## list the commands
@@ -109,6 +109,10 @@ notebook-data: $(NOTEBOOKS)
 notebook-data: ## create the notebooks' data, once: an evening through the real job, a small benchmark; four minutes
 	@$(BIN)/python -m sessionization.local.notebook_data
 	@[ -f .bench/mlflow.db ] || $(BIN)/python -m tests.bench --quick --only groups
+
+pictures: notebook-data ## make the README's pictures again, from real runs: a demo, and the notebooks' evening
+	@$(BIN)/python jobs/demo.py --folder build/pictures --picture docs/images/demo.svg
+	@$(BIN)/python -m tools.pictures
 
 test: $(READY) $(BROKER) $(NOTEBOOKS) $(CLASSES)
 test: ## run all tests except the long ones: first the tests without Spark, then the others, with whole jobs first

@@ -91,4 +91,4 @@ def test_a_histogram_counts_every_value_once(spark: SparkSession) -> None:
 
 def test_a_histogram_of_one_value_has_one_bin(spark: SparkSession) -> None:
     counted = histogram.histogram(spark.createDataFrame([(7, "a"), (7, "a")], "value int, kind string"))
-    assert counted == histogram.Histogram([6.5, 7.5], {"a": [2]})
+    assert counted == histogram.Histogram([6.5, 7.5], {"a": [2]}, 7.0)

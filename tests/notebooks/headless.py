@@ -13,7 +13,7 @@ from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
 SHOWN = {
-    "01_tour": (2, 0),
+    "01_tour": (6, 2),
     "02_sessionize": (1, 0),
     "03_query_sessions": (6, 6),
     "04_inspect_state": (5, 4),

@@ -1,7 +1,7 @@
 """Histograms that Spark counts: the notebook receives a few dozen numbers, for any number of rows."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from matplotlib.axes import Axes
 from pyspark.sql import DataFrame
@@ -12,10 +12,12 @@ _BINS = 30
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Counts of values between neighbouring `edges`, one sequence per kind; without rows both fields are empty."""
+    """Counts of values between neighbouring `edges`, one sequence per kind; without rows all fields are empty."""
 
-    edges: Sequence[float]
-    counts: Mapping[str, Sequence[int]]
+    edges: Sequence[float] = ()
+    counts: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    median: float | None = None
+    """An approximate median of all values."""
 
     @property
     def total(self) -> int:
@@ -31,9 +33,13 @@ def histogram(rows: DataFrame) -> Histogram:
         rows: `value` (a number) and `kind` (text).
     """
     values = rows.where("value IS NOT NULL").select(F.col("value").cast("double").alias("value"), "kind")
-    bounds = values.agg(F.min("value").alias("lowest"), F.max("value").alias("highest")).first()
+    bounds = values.agg(
+        F.min("value").alias("lowest"),
+        F.max("value").alias("highest"),
+        F.percentile_approx("value", 0.5).alias("median"),
+    ).first()
     if bounds is None or bounds.lowest is None:
-        return Histogram([], {})
+        return Histogram()
     if bounds.highest > bounds.lowest:
         bins, lowest, width = _BINS, bounds.lowest, (bounds.highest - bounds.lowest) / _BINS
     else:
@@ -44,7 +50,7 @@ def histogram(rows: DataFrame) -> Histogram:
     counts = {row.kind: [0] * bins for row in counted}
     for row in counted:
         counts[row.kind][row.bin] = row["count"]
-    return Histogram([lowest + index * width for index in range(bins + 1)], counts)
+    return Histogram([lowest + index * width for index in range(bins + 1)], counts, bounds.median)
 
 
 def draw(axes: Axes, counted: Histogram, colours: Mapping[str, str]) -> None:

@@ -14,13 +14,11 @@ from sessionization.backfill.micro_batch_clock import MicroBatchClock
 from sessionization.clock import wall_clock_ms
 from sessionization.core.session_state import Rules
 from sessionization.durations import DAY_MS, MINUTE_MS, format_duration
-from sessionization.simulate.dirt import Dirt
 from sessionization.simulate.dirt_kinds import DirtKind
-from sessionization.simulate.evening import Evening
 from sessionization.simulate.fleet import Fleet, Text
-from sessionization.simulate.habits import Habits
 from sessionization.simulate.message_schedule import Messages, in_order
 from sessionization.simulate.simulate_settings import SimulateSettings
+from sessionization.simulate.whole_evening import play_whole_evening
 from sessionization.spark.input.parse import EVENT_COLUMNS
 from sessionization.spark.tables import rollup
 
@@ -70,15 +68,13 @@ def simulate_week(
             "live": live,
             "session_length": _LENGTH_MS,
             "duration": format_duration(days * DAY_MS),
+            "habits": players == "with habits",
+            "dirt": _DIRT,
+            "dirt_kinds": _HONEST_KINDS,
             "seed": seed,
         }
     )
-    fleet = Fleet(settings.plan().devices, settings.console_share, seed)
-    evening_rng, dirt_rng = np.random.default_rng([seed, begin_ms]).spawn(2)
-    evening = Evening(settings.plan(), begin_ms, evening_rng, Habits(fleet) if players == "with habits" else None)
-    dirt = Dirt(_DIRT, _HONEST_KINDS, _LENGTH_MS, end_ms, dirt_rng)
-    messages = dirt.apply(evening.play(end_ms))
-    events = _events(messages[messages["deliver_ms"] < end_ms], fleet)
+    events = _events(*play_whole_evening(settings, begin_ms))
     rows = ArrowReplay(Rules(), MicroBatchClock(end_ms))(events.to_batches())
     folded = folded_columns(spark.createDataFrame(pa.Table.from_batches(rows)))
     return SimulatedWeek(rollup.to_session_rows(folded), (begin_ms, end_ms))
@@ -86,7 +82,7 @@ def simulate_week(
 
 def _events(messages: Messages, fleet: Fleet) -> pa.Table:
     """The messages as the parser would read them: `EVENT_COLUMNS`, by device and then by arrival."""
-    messages = in_order(in_order(messages, "deliver_ms"), "device")
+    messages = in_order(messages, "device")
     devices, is_end = messages["device"], messages["is_end"]
     return pa.table(
         [

@@ -1,4 +1,7 @@
-"""Pictures of the tables and views. Call `notebook_tables.use_tables` first. Times are UTC."""
+"""Pictures of the tables and views; each title states what it shows. Times are UTC.
+
+Call `notebook_tables.use_tables` first.
+"""
 
 from collections import defaultdict
 
@@ -6,6 +9,7 @@ from matplotlib.figure import Figure
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from sessionization.clock import utc
 from sessionization.notebook import chart_style, histogram, timeline
 
 _MS_IN_MINUTE = 60_000
@@ -24,13 +28,19 @@ def concurrent_sessions(spark: SparkSession) -> Figure:
         """,
     )
     figure, (axes,) = chart_style.new_figure()
-    chart_style.set_titles(axes, "Concurrent sessions", x="minute (event time, UTC)", y="sessions")
+    by_platform: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    in_minute: dict[int, int] = defaultdict(int)
+    for row in rows:
+        by_platform[row.platform].append((row.minute_ms, row.sessions))
+        in_minute[row.minute_ms] += row.sessions
+    title = "Concurrent sessions"
+    if rows:
+        fullest_ms = max(in_minute, key=in_minute.__getitem__)
+        title += f": at most {in_minute[fullest_ms]:,} in a minute, at {utc(fullest_ms):%H:%M}"
+    chart_style.set_titles(axes, title, x="minute (event time, UTC)", y="sessions")
     if not rows:
         chart_style.write_no_rows(axes)
         return figure
-    by_platform: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    for row in rows:
-        by_platform[row.platform].append((row.minute_ms, row.sessions))
     for platform, points in sorted(by_platform.items()):
         axes.step(
             chart_style.to_datetimes([minute_ms for minute_ms, _ in points]),
@@ -57,7 +67,10 @@ def session_lengths(spark: SparkSession) -> Figure:
         )
     )
     figure, (axes,) = chart_style.new_figure()
-    chart_style.set_titles(axes, f"Session lengths ({lengths.total:,} sessions)", x="length (minutes)", y="sessions")
+    title = "Session lengths"
+    if lengths.median is not None:
+        title += f": {lengths.total:,} sessions, the median is {lengths.median:,.1f} minutes"
+    chart_style.set_titles(axes, title, x="length (minutes)", y="sessions")
     if not lengths.total:
         chart_style.write_no_rows(axes, "no session has ended yet")
         return figure
@@ -71,7 +84,11 @@ def ends_by_reason(spark: SparkSession) -> Figure:
     rows = _rows(spark, "SELECT coalesce(end_reason, 'live') AS reason, count(*) AS sessions FROM sessions GROUP BY 1")
     sessions_by_reason = {row.reason: row.sessions for row in rows}
     figure, (axes,) = chart_style.new_figure(height=2.6)
-    chart_style.set_titles(axes, "Sessions by how they ended", x="sessions")
+    ended = sum(count for reason, count in sessions_by_reason.items() if reason != "live")
+    title = "Sessions by how they ended"
+    if ended:
+        title += f": {sessions_by_reason.get('reported', 0) / ended:.0%} of {ended:,} have the end that was reported"
+    chart_style.set_titles(axes, title, x="sessions")
     reasons = [reason for reason in chart_style.REASON_COLOURS if reason in sessions_by_reason]
     if not reasons:
         chart_style.write_no_rows(axes)
@@ -99,9 +116,10 @@ def corrected_ends(spark: SparkSession) -> Figure:
         )
     )
     figure, (axes,) = chart_style.new_figure(height=2.8)
-    chart_style.set_titles(
-        axes, f"Corrected ends ({moves.total:,})", x="end moved by (minutes; left of 0 is earlier)", y="sessions"
-    )
+    title = "Corrected ends"
+    if moves.median is not None:
+        title += f": {moves.total:,}, the median moved by {moves.median:+,.1f} minutes"
+    chart_style.set_titles(axes, title, x="end moved by (minutes; left of 0 is earlier)", y="sessions")
     if not moves.total:
         chart_style.write_no_rows(axes, "no end was corrected yet")
         return figure
@@ -115,7 +133,11 @@ def quarantine(spark: SparkSession) -> Figure:
     """Draw the number of messages in quarantine, by reason."""
     rows = _rows(spark, "SELECT reason, count(*) AS messages FROM quarantine GROUP BY 1 ORDER BY 2 DESC, 1")
     figure, (axes,) = chart_style.new_figure(height=3.0)
-    chart_style.set_titles(axes, "Quarantine", x="messages")
+    title = "Quarantine"
+    if rows:
+        most = rows[0].reason.replace("_", " ")
+        title += f": {sum(row.messages for row in rows):,} messages, most often for {most}"
+    chart_style.set_titles(axes, title, x="messages")
     if not rows:
         chart_style.write_no_rows(axes, "nothing is in quarantine")
         return figure

@@ -13,6 +13,8 @@ from matplotlib.ticker import MaxNLocator
 from sessionization.notebook import chart_style
 
 _BEAT_HEIGHT = 0.28
+_MOST_WIDE_BEATS = 60
+"""With more, wide marks would hide the colour of the bars."""
 _TOO_LONG_FOR_SECONDS_MS = 600_000
 _LIVE_MARGIN_SHARE = 0.03
 
@@ -114,6 +116,7 @@ def _draw_strip(axes: Axes, device: DeviceTimeline, zero_ms: int, until_ms: int,
     def x_of(instant_ms: int) -> float:
         return (instant_ms - zero_ms) / unit_ms
 
+    beat_width = 1.0 if sum(len(bar.beats_ms) for bar in device.bars) <= _MOST_WIDE_BEATS else 0.3
     for row, bar in enumerate(device.bars):
         if bar.started_ms is None:
             assert bar.ended_ms is not None
@@ -124,7 +127,8 @@ def _draw_strip(axes: Axes, device: DeviceTimeline, zero_ms: int, until_ms: int,
             axes.barh(row, x_of(ended_ms) - x_of(bar.started_ms), left=x_of(bar.started_ms), height=0.5, color=colour)
             if bar.guessed_ms is not None:
                 axes.vlines(x_of(bar.guessed_ms), row - 0.4, row + 0.4, color="black", linestyles="dotted")
-        axes.vlines([x_of(beat) for beat in bar.beats_ms], row - _BEAT_HEIGHT, row + _BEAT_HEIGHT, color="black", lw=1)
+        beats = [x_of(beat) for beat in bar.beats_ms]
+        axes.vlines(beats, row - _BEAT_HEIGHT, row + _BEAT_HEIGHT, color="black", lw=beat_width)
     for kind, instant in device.arrivals:
         axes.plot(x_of(instant), -0.75, marker=kind, color="black", markersize=6, clip_on=False)
     axes.set_yticks(range(len(device.bars)), [f"session {bar.session_id}" for bar in device.bars])

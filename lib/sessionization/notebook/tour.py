@@ -17,12 +17,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.clock import wall_clock_ms
 from sessionization.core.events import Change, End, Event, Platform, Start
-from sessionization.core.heartbeat_grid import Firing, grid_for_key
-from sessionization.core.session_rules import on_events, on_timer
-from sessionization.core.session_state import Rules, RulesInForce, SessionState, next_timer_ms
+from sessionization.core.session_state import Rules, RulesInForce
 from sessionization.errors import StreamError
 from sessionization.files import write_atomically
 from sessionization.notebook import timeline
+from sessionization.notebook.core_replay import changes_of_device
 from sessionization.notebook.handmade_messages import Message
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.input.parse import EventTimeLimits, parse, valid_events
@@ -101,28 +100,16 @@ CAPTION_BY_DEVICE: Final = {
 
 
 def through_core(events: Sequence[TourEvent] = TEN_EVENTS, zero_ms: int = ZERO_MS) -> list[Row]:
-    """Apply the pure rules to the events; simulated time passes in steps of half a second, without waiting."""
-    changes: list[Row] = []
-    sessions: defaultdict[str, dict[int, SessionState]] = defaultdict(dict)
-    timers: dict[str, int | None] = {}
-    waiting = [(source, source.event(zero_ms)) for source in events]
-    for now_ms in range(zero_ms, zero_ms + SECONDS * 1_000, _TICK_MS):
-        due = [(source, event) for source, event in waiting if event.ingested_ms <= now_ms]
-        waiting = [pair for pair in waiting if pair not in due]
-        for device_id in sorted({source.device_id for source in events}):
-            grid = grid_for_key(device_id, RULES.heartbeat_ms)
-            due_events = [event for source, event in due if source.device_id == device_id]
-            new_changes: list[Change] = []
-            if due_events:
-                outcome = on_events(sessions[device_id], due_events, now_ms, RULES)
-                sessions[device_id], new_changes = outcome.sessions, outcome.changes
-            timer_ms = timers.get(device_id)
-            if timer_ms is not None and timer_ms <= now_ms:
-                outcome = on_timer(sessions[device_id], Firing.from_timer(timer_ms, now_ms, grid), RULES)
-                sessions[device_id], new_changes = outcome.sessions, [*new_changes, *outcome.changes]
-            timers[device_id] = next_timer_ms(sessions[device_id].values(), now_ms, grid, RULES)
-            changes += [_row(device_id, change) for change in new_changes]
-    return changes
+    """Apply the pure rules to the events, in simulated time, with a micro-batch every half a second."""
+    events_by_device: defaultdict[str, list[Event]] = defaultdict(list)
+    for source in events:
+        events_by_device[source.device_id].append(source.event(zero_ms))
+    until_ms = zero_ms + SECONDS * 1_000
+    return [
+        _row(device_id, change)
+        for device_id, of_device in events_by_device.items()
+        for change in changes_of_device(device_id, of_device, RULES, every_ms=_TICK_MS, until_ms=until_ms)
+    ]
 
 
 def through_operator(

@@ -1,0 +1,142 @@
+"""The sample: a fixed evening of a small studio with every kind of dirt, and its tables as views for SQL and charts.
+
+`python -m tools.sample_evening` has made the file.
+"""
+
+import gzip
+import json
+from collections import defaultdict
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Final
+
+from matplotlib.figure import Figure
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sessionization.clock import utc
+from sessionization.core.events import Event
+from sessionization.core.session_state import Rules
+from sessionization.durations import DAY_MS, HOUR_MS, MINUTE_MS
+from sessionization.notebook import timeline
+from sessionization.notebook.core_replay import changes_of_device
+from sessionization.notebook.table_charts import device_changes
+from sessionization.spark.input.parse import EventTimeLimits, parse, valid_events
+from sessionization.spark.operator.codec import OUTPUT_SCHEMA, pack_event, unpack_event
+from sessionization.spark.output.sinks import to_session_changes
+from sessionization.spark.tables import rollup
+from sessionization.spark.tables.account_views import CONCURRENT_SESSIONS
+from sessionization.spark.tables.views import DEVICE_TIMELINE
+
+FILE_NAME: Final = "sample_evening.jsonl.gz"
+RULES: Final = Rules(session_timeout_ms=HOUR_MS)
+"""The defaults but for the timeout, which fits the short games of this studio."""
+_LIMITS = EventTimeLimits(max_clock_skew_ms=10 * MINUTE_MS, max_event_age_ms=7 * DAY_MS)
+_EVERY_MS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class SampleMessage:
+    """A message as the job would get it, and what the simulator did to it (a `DirtKind`), which no job can know."""
+
+    stream: str
+    ingested_ms: int
+    dirt: str | None
+    value: bytes
+
+    def line(self) -> str:
+        """The message as a line of the sample's file."""
+        text = self.value.decode("utf-8", "surrogateescape")
+        return json.dumps({"stream": self.stream, "ingested_ms": self.ingested_ms, "dirt": self.dirt, "value": text})
+
+    @classmethod
+    def from_line(cls, line: str) -> "SampleMessage":
+        fields = json.loads(line)
+        return cls(**fields | {"value": fields["value"].encode("utf-8", "surrogateescape")})
+
+
+def read_sample() -> list[SampleMessage]:
+    """The messages of the sample, in the order of their arrival."""
+    content = (files("sessionization.notebook") / FILE_NAME).read_bytes()
+    return [SampleMessage.from_line(line) for line in gzip.decompress(content).decode().splitlines()]
+
+
+def open_sample(spark: SparkSession) -> str:
+    """Send the sample through the job's parser and rules, in simulated time.
+
+    Makes the views `messages` (each message, its `dirt`, and its quarantine `reason` if any), `session_changes`,
+    `sessions`, `device_timeline` and `concurrent_sessions` of this Spark session, with the columns of the tables and
+    views of these names. It writes no file.
+
+    Returns:
+        What the sample holds, in one line.
+    """
+    sample = read_sample()
+    rows = [(message.stream, utc(message.ingested_ms), message.dirt, message.value) for message in sample]
+    schema = "stream string, ingested_at timestamp, dirt string, value binary"
+    messages = parse(spark.createDataFrame(rows, schema), _LIMITS)
+    columns = ("stream", "ingested_at", "device_id", "session_id", "is_start", "dirt", "reason")
+    messages.select(*columns, F.col("value").cast("string").alias("value")).createOrReplaceTempView("messages")
+    events: defaultdict[str, list[Event]] = defaultdict(list)
+    for row in valid_events(messages).select(pack_event().alias("event")).collect():
+        device_id, event = unpack_event(row.event)
+        events[device_id].append(event)
+    until_ms = sample[-1].ingested_ms + RULES.session_timeout_ms + HOUR_MS
+    changes = [
+        (device_id, change)
+        for device_id, of_device in events.items()
+        for change in changes_of_device(device_id, of_device, RULES, every_ms=_EVERY_MS, until_ms=until_ms)
+    ]
+    fields = [{**change._asdict(), "device_id": device_id, "change": str(change.kind)} for device_id, change in changes]
+    output = [tuple(row.get(name) for name in OUTPUT_SCHEMA.names) for row in fields]
+    session_changes = to_session_changes(spark.createDataFrame(output, OUTPUT_SCHEMA))
+    session_changes.createOrReplaceTempView("session_changes")
+    sessions = rollup.to_session_rows(rollup.fold_by_session(session_changes))
+    sessions.createOrReplaceTempView("sessions")
+    for view in (DEVICE_TIMELINE, CONCURRENT_SESSIONS):
+        body = view.sql.format(sessions="sessions", session_changes="session_changes")
+        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view.name} AS {body}")
+    count = len({(device_id, change.session_id) for device_id, change in changes})
+    span = " to ".join(f"{utc(message.ingested_ms):%H:%M}" for message in (sample[0], sample[-1]))
+    return f"{len(sample):,} messages from {span} UTC, {len(events)} devices, {count:,} sessions"
+
+
+def effects_of_dirt(spark: SparkSession) -> DataFrame:
+    """What the messages with each kind of dirt did: `dirt`, `messages`, `effects` (each with how often).
+
+    A message that changed nothing has the effect "none": the device had said the same before.
+    """
+    return spark.sql(
+        """
+        WITH caused AS (
+          SELECT device_id, ingested_at, session_id,
+                 concat_ws(', ', sort_array(collect_list(
+                   concat(coalesce(end_reason, change), if(revision > 0, ' (correction)', ''))))) AS effect
+          FROM session_changes WHERE ingested_at IS NOT NULL GROUP BY ALL
+        ), effects AS (
+          SELECT dirt, coalesce('in quarantine: ' || reason, effect, 'none') AS effect, count(*) AS messages
+          FROM messages LEFT JOIN caused USING (device_id, ingested_at, session_id)
+          WHERE dirt IS NOT NULL GROUP BY ALL
+        )
+        SELECT dirt, sum(messages) AS messages,
+               concat_ws('; ', transform(sort_array(collect_list(struct(-messages AS n, effect))),
+                                         one -> concat(-one.n, ' x ', one.effect))) AS effects
+        FROM effects GROUP BY dirt ORDER BY dirt
+        """
+    )
+
+
+def story_of_device(spark: SparkSession, device_id: str) -> Figure:
+    """Draw a device's sessions and its messages, each where it came."""
+    bars = timeline.bars_of(row.asDict() for row in device_changes(spark, device_id).collect())
+    messages = spark.table("messages").where(F.col("device_id") == F.lit(device_id)).where("reason IS NULL")
+    arrivals = [
+        (">" if row.is_start else "<", row.at_ms)
+        for row in messages.select("is_start", F.unix_millis("ingested_at").alias("at_ms")).collect()
+    ]
+    corrected = sum(bar.revision > 0 for bar in bars)
+    reported = sum(bar.reason == "reported" for bar in bars)
+    title = f"{len(arrivals)} messages of {device_id} make {len(bars)} sessions: {reported} end as reported"
+    if corrected:
+        title += f", {corrected} of them after a correction"
+    return timeline.draw([timeline.DeviceTimeline(device_id, "", bars, arrivals)], title)

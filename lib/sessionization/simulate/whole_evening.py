@@ -1,0 +1,28 @@
+"""A whole evening at once, as an array of its messages, without a sink."""
+
+import numpy as np
+
+from sessionization.simulate.dirt import Dirt
+from sessionization.simulate.dirt_kinds import DirtKind
+from sessionization.simulate.evening import Evening
+from sessionization.simulate.fleet import Fleet
+from sessionization.simulate.habits import Habits
+from sessionization.simulate.message_schedule import Messages, in_order
+from sessionization.simulate.simulate_settings import SimulateSettings
+
+
+def play_whole_evening(settings: SimulateSettings, begin_ms: int) -> tuple[Messages, Fleet]:
+    """Play from `begin_ms` (UTC milliseconds) for the duration that the settings give, without waiting.
+
+    Returns:
+        The messages that arrive within that time, in the order of their arrival, and the devices that send them. The
+        same arguments give the same messages.
+    """
+    plan = settings.plan()
+    end_ms = begin_ms + plan.duration_ms
+    fleet = Fleet(plan.devices, settings.console_share, settings.seed)
+    evening_rng, dirt_rng = np.random.default_rng([settings.seed, begin_ms]).spawn(2)
+    evening = Evening(plan, begin_ms, evening_rng, Habits(fleet) if settings.habits else None)
+    dirt = Dirt(settings.dirt, settings.dirt_kinds or tuple(DirtKind), plan.session_length_ms, end_ms, dirt_rng)
+    messages = in_order(dirt.apply(evening.play(end_ms)), "deliver_ms")
+    return messages[messages["deliver_ms"] < end_ms], fleet

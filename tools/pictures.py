@@ -1,0 +1,25 @@
+"""Draw the README's chart of sessions from the tables of `make notebook-data`: `make pictures` runs this."""
+
+import tempfile
+from pathlib import Path
+
+from sessionization.local.notebook_folders import notebook_data_folder
+from sessionization.notebook.notebook_tables import use_tables
+from sessionization.notebook.table_charts import busy_device, device_timeline
+from sessionization.settings.table_location_settings import TableLocationSettings
+from sessionization.spark.engine.session import spark_session
+
+_CHART = Path(__file__).parents[1] / "docs" / "images" / "device.svg"
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        spark = spark_session(Path(folder) / "engine.log")
+        use_tables(spark, TableLocationSettings(warehouse=notebook_data_folder() / "warehouse"))
+        # Without the date the same tables give the same bytes.
+        device_timeline(spark, busy_device(spark)).savefig(_CHART, metadata={"Date": None})
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main()
