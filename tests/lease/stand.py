@@ -1,19 +1,20 @@
-"""A clock that the tests of the lease set, and what they ask of its table."""
+"""A lease in memory, a clock that the tests of the lease set, and what they ask of its table."""
 
 import contextlib
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from sessionization.spark.tables.lease import Lease
-from sessionization.spark.tables.lease_claim import LeaseClock, LeaseTimes
+from sessionization.spark.tables.lease import Lease, hold_lease
+from sessionization.spark.tables.lease_claim import Claim, LeaseClock, LeaseTimes
 from sessionization.spark.tables.lease_table import Holder, StoredLease
 from sessionization.spark.tables.schemas import JOB_LEASE
 
 T = 1_763_726_400_000
 TIMES = LeaseTimes(poll_ms=10_000, settle_ms=0)
 ELSEWHERE = Holder("theirs", "sessionize", "another host", 7, "another scope", 8, T - 1_000, T + TIMES.term_ms)
-ROUNDS = 4
 DEADLINE_S = 60
 
 Hold = Callable[..., contextlib.AbstractContextManager[Lease]]
@@ -49,6 +50,58 @@ class FakeClock:
             self.waits += 1
             self.advance(int(1_000 * seconds))
         return event.is_set()
+
+
+@dataclass(frozen=True)
+class MemoryLease(StoredLease):
+    """Keeps the row of a lease in memory. `test_stored_lease.py` asks the same of it as of the real table."""
+
+    rows: list[Holder] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def create(self) -> None:
+        """It needs no table."""
+
+    def read(self) -> Holder | None:
+        with self.lock:
+            return self.rows[0] if self.rows else None
+
+    def take(self, run: Holder, ended_before_ms: int, dead_owner: str | None) -> bool:
+        with self.lock:
+            is_free = all(row.until_ms < ended_before_ms or row.owner in {None, dead_owner} for row in self.rows)
+            if is_free:
+                self.rows[:] = [run]
+            return is_free
+
+    def renew(self, run: Holder, until_ms: int) -> bool:
+        return self._change(run, until_ms=until_ms)
+
+    def give_up(self, run: Holder, now_ms: int) -> bool:
+        return self._change(run, owner=None, until_ms=now_ms)
+
+    def _change(self, run: Holder, **values: Any) -> bool:
+        with self.lock:
+            is_ours = [row.owner for row in self.rows] == [run.owner]
+            if is_ours:
+                self.rows[:] = [replace(self.rows[0], **values)]
+            return is_ours
+
+
+def holding(table: StoredLease, clock: FakeClock) -> Hold:
+    """Returns a function that holds a lease as a job does."""
+
+    def hold(
+        lines: list[str] | None = None,
+        stop: threading.Event | None = None,
+        times: LeaseTimes = TIMES,
+        *,
+        stops_job: bool = True,
+    ) -> contextlib.AbstractContextManager[Lease]:
+        say: Any = refuse_line if lines is None else lines.append
+        claim = Claim(table.name, "sessionize", times, clock.clock(), stops_job)
+        return hold_lease(table.spark, table.location, claim, say, stop or threading.Event())
+
+    return hold
 
 
 def refuse_line(line: str) -> None:

@@ -11,14 +11,12 @@ import pytest
 from sessionization.errors import ConfigurationError, StoppedError, StreamError
 from sessionization.spark.tables.lease import Lease
 from sessionization.spark.tables.lease_claim import Claim, Instant
-from sessionization.spark.tables.lease_table import StoredLease
-from tests.lease.stand import DEADLINE_S, ELSEWHERE, TIMES, FakeClock, Hold, T, eventually, found, give_to
+from tests.lease.stand import DEADLINE_S, ELSEWHERE, TIMES, FakeClock, Hold, MemoryLease, T, eventually, found, give_to
 
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.long
-def test_renewals_hold_the_lease_longer_than_its_term(table: StoredLease, hold: Hold, clock: FakeClock) -> None:
+def test_renewals_hold_the_lease_longer_than_its_term(table: MemoryLease, hold: Hold, clock: FakeClock) -> None:
     stop = threading.Event()
     with hold(stop=stop) as lease:
         while clock.wall_ms < T + 1.5 * TIMES.term_ms:
@@ -35,12 +33,12 @@ def _fails(*_: object) -> bool:
 
 
 def test_a_renewal_that_failed_is_tried_again_soon(
-    table: StoredLease, hold: Hold, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    table: MemoryLease, hold: Hold, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried = threading.Event()
     with hold() as lease:
         with monkeypatch.context() as failing:
-            failing.setattr(StoredLease, "renew", lambda *_: tried.set() or _fails())
+            failing.setattr(MemoryLease, "renew", lambda *_: tried.set() or _fails())
             clock.advance_once_it_rests(TIMES.renew_every_ms)
             assert tried.wait(DEADLINE_S)
             eventually(lambda: clock.rests)
@@ -54,7 +52,7 @@ def test_a_run_that_cannot_renew_is_stopped_in_time_and_then_writes_nothing(
     hold: Hold, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, *, hangs: bool
 ) -> None:
     goes_on, stop, lines = threading.Event(), threading.Event(), list[str]()
-    monkeypatch.setattr(StoredLease, "renew", lambda *_: (hangs and goes_on.wait(DEADLINE_S)) or _fails())
+    monkeypatch.setattr(MemoryLease, "renew", lambda *_: (hangs and goes_on.wait(DEADLINE_S)) or _fails())
     refused = pytest.raises(StreamError, match="so the job stops: start again with the same options; nothing is lost")
     with refused, hold(lines, stop) as lease:
         clock.advance_once_it_rests(TIMES.term_ms - TIMES.stop_margin_ms)
@@ -72,7 +70,7 @@ def test_a_run_that_cannot_renew_is_stopped_in_time_and_then_writes_nothing(
     assert "ends in 74 s (no renewal has ended" in lines[0] if hangs else "does not answer" in lines[0]
 
 
-def test_a_run_whose_lease_was_taken_away_is_stopped_at_once(table: StoredLease, hold: Hold, clock: FakeClock) -> None:
+def test_a_run_whose_lease_was_taken_away_is_stopped_at_once(table: MemoryLease, hold: Hold, clock: FakeClock) -> None:
     lines, stop = list[str](), threading.Event()
     text = r"taken from this run .*process 7 on another host"
     lost = pytest.raises(StreamError, match=text)
@@ -89,7 +87,7 @@ def test_a_run_whose_lease_was_taken_away_is_stopped_at_once(table: StoredLease,
 
 @pytest.mark.parametrize("of_the_body", [StoppedError, ConfigurationError])
 def test_a_lost_lease_explains_an_end_that_it_has_caused(
-    table: StoredLease, hold: Hold, clock: FakeClock, of_the_body: type[Exception]
+    table: MemoryLease, hold: Hold, clock: FakeClock, of_the_body: type[Exception]
 ) -> None:
     stop, text = threading.Event(), "taken from this run"
     lost = pytest.raises(StreamError, match=text)
@@ -101,7 +99,7 @@ def test_a_lost_lease_explains_an_end_that_it_has_caused(
 
 
 def test_a_job_that_only_checks_its_lease_ends_well_where_the_loss_came_after_its_last_write(
-    table: StoredLease, hold: Hold, clock: FakeClock
+    table: MemoryLease, hold: Hold, clock: FakeClock
 ) -> None:
     stop, lines = threading.Event(), list[str]()
     with hold(lines, stop, stops_job=False) as lease:
@@ -114,7 +112,7 @@ def test_a_job_that_only_checks_its_lease_ends_well_where_the_loss_came_after_it
     assert not stop.is_set()
 
 
-def test_an_error_of_the_body_is_the_one_that_is_raised(table: StoredLease, hold: Hold, clock: FakeClock) -> None:
+def test_an_error_of_the_body_is_the_one_that_is_raised(table: MemoryLease, hold: Hold, clock: FakeClock) -> None:
     stop = threading.Event()
     raised = pytest.raises(ZeroDivisionError)
     with raised, hold([], stop):
@@ -125,7 +123,7 @@ def test_an_error_of_the_body_is_the_one_that_is_raised(table: StoredLease, hold
 
 
 @pytest.mark.parametrize("jumping", ["wall_ms", "steady_ms"])
-def test_a_run_that_slept_fails_the_check_before_anything_else(table: StoredLease, jumping: str) -> None:
+def test_a_run_that_slept_fails_the_check_before_anything_else(table: MemoryLease, jumping: str) -> None:
     """No thread runs here: after a SIGSTOP the one that writes may be the first."""
     clock = FakeClock()
     end = Instant(T + TIMES.term_ms, clock.steady_ms + TIMES.term_ms)
