@@ -2,23 +2,22 @@
 
 import json
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import (
     QUARANTINE,
-    RAW_EVENTS,
     SESSION_CHANGES,
     SESSIONS,
     STREAM_PROGRESS,
     TABLES,
     Table,
 )
-from sessionization.spark.tables.views import FRESHNESS, create_views
+from sessionization.spark.tables.view import View
+from sessionization.spark.tables.views import FRESHNESS, STREAM_HEALTH, create_views
 from tests.bundle.prod import ALERTS, SCHEMA
 from tests.tables.warehouse import empty_tables
 from tools.bundle.dashboards import dataset_sql, widget_sql, widgets
@@ -49,7 +48,6 @@ def evening_rows(now: datetime) -> dict[Table, list[dict[str, Any]]]:
             session | {"status": "live", "updated_at": began, "_part": "live"},
             session | other | end | {"status": "ended", "updated_at": beat, "_part": began.date().isoformat()},
         ],
-        RAW_EVENTS: [message],
         QUARANTINE: [message | {"reason": "malformed_json"}],
         STREAM_PROGRESS: [
             progress
@@ -59,11 +57,10 @@ def evening_rows(now: datetime) -> dict[Table, list[dict[str, Any]]]:
     }
 
 
-def fill(spark: SparkSession, location: TableLocation, rows: dict[Table, list[dict[str, Any]]]) -> None:
-    """Append rows to the tables, one file per table."""
-    for table, table_rows in rows.items():
-        values = [tuple(row.get(name) for name in table.column_names) for row in table_rows]
-        location.append(spark.createDataFrame(values, table.schema).coalesce(1), table)
+def frame(spark: SparkSession, rows: list[dict[str, Any]], table: Table) -> DataFrame:
+    """Rows of a table, in one partition, so that queries over them move none."""
+    values = [tuple(row.get(name) for name in table.column_names) for row in rows]
+    return spark.createDataFrame(values, table.schema).coalesce(1)
 
 
 @pytest.fixture(scope="module")
@@ -73,13 +70,21 @@ def evening(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Sp
     location = TableLocation(folder)
     empty_tables(spark, location, owner="test")
     now = datetime.now(UTC)
-    long_ago = evening_rows(now - timedelta(days=30))
-    del long_ago[SESSIONS]
-    fill(spark, location, long_ago)
-    for file in folder.rglob("*.parquet"):
+    long_ago, rows = evening_rows(now - timedelta(days=30)), evening_rows(now)
+    location.append(frame(spark, long_ago[STREAM_PROGRESS], STREAM_PROGRESS), STREAM_PROGRESS)
+    for table in (SESSION_CHANGES, QUARANTINE):  # these have a file for each day
+        rows[table] += long_ago[table]
+    old_files = list(folder.rglob("*.parquet"))
+    for table, table_rows in rows.items():
+        location.append(frame(spark, table_rows, table), table)
+    for days in (30, 31):  # the minute may begin before midnight
+        old_files += folder.glob(f"*/*_date={now.date() - timedelta(days=days)}/**/*.parquet")
+    for file in old_files:
         file.unlink()
-    fill(spark, location, evening_rows(now))
     create_views(spark, location)
+    for view in (FRESHNESS, STREAM_HEALTH):  # many queries read them; so both read their tables once
+        found = spark.table(view.name)
+        spark.createDataFrame(found.collect(), found.schema).coalesce(1).createOrReplaceTempView(view.name)
     return spark
 
 
@@ -115,11 +120,11 @@ def test_every_alert_query_returns_the_column_of_its_condition(evening: SparkSes
     )
 
 
-def alert_value(spark: SparkSession, key: str, heartbeat: str = "30s") -> tuple[float, bool]:
-    """The value that an alert reads from this session's views, and whether the alert goes off."""
+def alert_row(spark: SparkSession, key: str, heartbeat: str = "30s") -> tuple[Row, float, bool]:
+    """The row that an alert reads from this session's views, its value, and whether the alert goes off."""
     text = ALERTS[key]["query_text"].replace(SCHEMA, "").replace("'30s'", f"'{heartbeat}'")
     (row,) = spark.sql(text).collect()
-    return float(row[0]), float(row[0]) > ALERTS[key]["evaluation"]["threshold"]["value"]["double_value"]
+    return row, float(row[0]), float(row[0]) > ALERTS[key]["evaluation"]["threshold"]["value"]["double_value"]
 
 
 Batches = list[tuple[float, float, int | None]]
@@ -127,9 +132,18 @@ Batches = list[tuple[float, float, int | None]]
 UP_TO_DATE: dict[str, Batches] = {"sessionize": [(5, 1, 900)], "archive": [(7, 1, 1_500)], "rollup": [(6, 1, 4_000)]}
 
 
-def create_freshness_view(
-    spark: SparkSession, queries: dict[str, Batches], beat_s: float | None = None
-) -> SparkSession:
+def create_view_over_rows(
+    spark: SparkSession, view: View, rows: dict[Table, list[dict[str, Any]]], now: datetime
+) -> None:
+    """Create a view over these rows in memory, as of `now`."""
+    for table, table_rows in rows.items():
+        frame(spark, table_rows, table).createOrReplaceTempView(f"some_{table.name}")
+    sql = view.sql.format_map({table.name: f"some_{table.name}" for table in TABLES})
+    sql = sql.replace("current_timestamp()", f"timestamp_micros({round(now.timestamp() * 1_000_000)})")
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view.name} AS {sql}")
+
+
+def create_freshness_view(spark: SparkSession, queries: dict[str, Batches], beat_s: float | None = None) -> None:
     """Create the view `freshness` over these micro-batches, with a session whose last beat is `beat_s` seconds old."""
     now = datetime.now(UTC)
     rows = [
@@ -148,45 +162,29 @@ def create_freshness_view(
         rows.append(
             {"query": "sessionize", "batch_id": 99, "rows_in": 0, "heartbeats": 2, "batch_ms": 0, "processed_at": at}
         )
-    for table, table_rows in ((STREAM_PROGRESS, rows), (SESSIONS, live), (SESSION_CHANGES, [])):
-        values = [tuple(row.get(name) for name in table.column_names) for row in table_rows]
-        spark.createDataFrame(values, table.schema).createOrReplaceTempView(f"some_{table.name}")
-    sql = FRESHNESS.sql.format_map({table.name: f"some_{table.name}" for table in TABLES})
-    sql = sql.replace("current_timestamp()", f"timestamp_micros({round(now.timestamp() * 1_000_000)})")
-    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW freshness AS {sql}")
-    return spark
-
-
-@pytest.mark.parametrize(
-    ("batches", "behind_s", "goes_off"),
-    [
-        ([(5, 1, 900)], 4, False),
-        ([(480, 1, 900), (9, 300, 460_000), (8, 1, 1_200)], 4, False),  # a restart after eight minutes without the job
-        ([(1500, 1, 900), (9, 300, 1_700_000), (8, 1, 1_200)], 4, False),  # an outage; the job has caught up
-        ([(3600, 1, 900), (30, 1500, 3_500_000)], 3_500, True),  # the first micro-batch took 25 minutes
-        ([(720, 1, 900)], 720, True),  # no commit for 12 minutes: the job is down, or a micro-batch still runs
-        ([(200_000, 1, 900)], 86_400, True),  # no commit for days: the view reads one day, which has no row
-        ([(500, 60, 200_000), (200, 60, 90_000), (10, 60, 120_000)], 90, True),  # the job stays behind
-        ([(5, 1, None)], 4, False),  # only heartbeats
-    ],
-)  # fmt: skip
-def test_the_backlog_alert_goes_off_for_a_lasting_backlog_and_not_after_a_restart(
-    spark: SparkSession,
-    batches: Batches,
-    behind_s: float,
-    goes_off: bool,  # noqa: FBT001
-) -> None:
-    value, is_firing = alert_value(create_freshness_view(spark, UP_TO_DATE | {"sessionize": batches}), "backlog")
-    assert (value == pytest.approx(behind_s, abs=0.1), is_firing) == (True, goes_off)
+    create_view_over_rows(spark, FRESHNESS, {STREAM_PROGRESS: rows, SESSIONS: live}, now)
 
 
 @pytest.mark.parametrize(
     ("queries", "furthest", "behind_s"),
     [
         (UP_TO_DATE, "rollup", 4),
-        (UP_TO_DATE | {"sessionize": [(300, 60, 90_000), (10, 60, 95_000)]}, "sessionize", 90),
+        # A restart after eight minutes without the job.
+        (UP_TO_DATE | {"sessionize": [(480, 1, 900), (9, 300, 460_000), (8, 1, 1_200)]}, "rollup", 4),
+        # An outage; the job has caught up.
+        (UP_TO_DATE | {"sessionize": [(1500, 1, 900), (9, 300, 1_700_000), (8, 1, 1_200)]}, "rollup", 4),
+        # The first micro-batch took 25 minutes.
+        (UP_TO_DATE | {"sessionize": [(3600, 1, 900), (30, 1500, 3_500_000)]}, "sessionize", 3_500),
+        # No commit for 12 minutes: the job is down, or a micro-batch still runs.
+        (UP_TO_DATE | {"sessionize": [(720, 1, 900)]}, "sessionize", 720),
+        # No commit for days: the view reads one day, which has no row.
+        (UP_TO_DATE | {"sessionize": [(200_000, 1, 900)]}, "sessionize", 86_400),
+        # The job stays behind.
+        (UP_TO_DATE | {"sessionize": [(500, 60, 200_000), (200, 60, 90_000), (10, 60, 120_000)]}, "sessionize", 90),
         (UP_TO_DATE | {"archive": [(300, 60, 90_000), (10, 60, 95_000)]}, "archive", 90),
         (UP_TO_DATE | {"rollup": [(300, 60, 90_000), (10, 60, 95_000)]}, "rollup", 90),
+        # Only heartbeats.
+        (UP_TO_DATE | {"sessionize": [(5, 1, None)]}, "rollup", 4),
         # Ends were written after the last micro-batch of rollup: it hangs, or its next one still runs.
         (UP_TO_DATE | {"sessionize": [(1450, 1, 900), (5, 1, 900)], "rollup": [(1500, 1, 900)]}, "rollup", 1450),
         # The same, but not for long enough.
@@ -204,13 +202,13 @@ def test_the_backlog_alert_goes_off_for_a_lasting_backlog_and_not_after_a_restar
         ({}, None, 0),
     ],
 )  # fmt: skip
-def test_the_backlog_alert_names_the_query_that_is_furthest_behind(
+def test_the_backlog_alert_goes_off_for_a_lasting_backlog_and_names_the_query_that_is_furthest_behind(
     spark: SparkSession, queries: dict[str, Batches], furthest: str | None, behind_s: float
 ) -> None:
     create_freshness_view(spark, queries)
-    value, is_firing = alert_value(spark, "backlog")
+    row, value, is_firing = alert_row(spark, "backlog")
     assert (value == pytest.approx(behind_s, abs=0.1), is_firing) == (True, behind_s > 60)
-    assert spark.table("freshness").first().behind_query == furthest
+    assert row.behind_query == furthest
 
 
 @pytest.mark.parametrize(
@@ -227,8 +225,16 @@ def test_missed_heartbeats_are_counted_in_heartbeat_intervals(
     missed: float,
     goes_off: bool,  # noqa: FBT001
 ) -> None:
-    value, is_firing = alert_value(create_freshness_view(spark, UP_TO_DATE, beat_s), "stale_heartbeats", heartbeat)
+    values = f"1 AS live, {beat_s * 1_000} AS heartbeat_age_ms, 3600000 AS oldest_live_ms"
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW freshness AS SELECT {values}")
+    _, value, is_firing = alert_row(spark, "stale_heartbeats", heartbeat)
     assert (value == pytest.approx(missed, abs=0.01), is_firing) == (True, goes_off)
+
+
+def test_the_heartbeat_alert_reads_the_newest_beat_of_the_live_sessions(spark: SparkSession) -> None:
+    create_freshness_view(spark, UP_TO_DATE, beat_s=150)
+    _, value, is_firing = alert_row(spark, "stale_heartbeats")
+    assert (value == pytest.approx(4.5, abs=0.01), is_firing) == (True, True)
 
 
 @pytest.mark.parametrize(("messages", "goes_off"), [(99, False), (100, True)])
@@ -240,15 +246,12 @@ def test_the_quarantine_alert_needs_a_minimum_of_messages(
     row = (datetime.now(UTC), messages, messages // 2)
     health = spark.createDataFrame([row], "minute timestamp, messages bigint, quarantined bigint")
     health.createOrReplaceTempView("stream_health")
-    assert alert_value(spark, "quarantine_share")[1] is goes_off
+    assert alert_row(spark, "quarantine_share")[2] is goes_off
 
 
-def test_before_the_first_message_only_the_no_data_alert_goes_off(spark: SparkSession, tmp_path: Path) -> None:
-    location = TableLocation(tmp_path)
-    empty_tables(spark, location, owner="test")
-    create_views(spark, location)
-    found = {}
-    for key, alert in ALERTS.items():
-        (row,) = spark.sql(alert["query_text"].replace(SCHEMA, "")).collect()
-        found[key] = row[0] > alert["evaluation"]["threshold"]["value"]["double_value"]
-    assert found == {key: key == "no_data" for key in ALERTS}
+def test_before_the_first_message_only_the_no_data_alert_goes_off(spark: SparkSession) -> None:
+    rows: dict[Table, list[dict[str, Any]]] = {STREAM_PROGRESS: [], SESSIONS: []}
+    for view in (FRESHNESS, STREAM_HEALTH):
+        create_view_over_rows(spark, view, rows, datetime.now(UTC))
+    frame(spark, [], STREAM_PROGRESS).createOrReplaceTempView(STREAM_PROGRESS.name)
+    assert {key: alert_row(spark, key)[2] for key in ALERTS} == {key: key == "no_data" for key in ALERTS}
