@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from sessionization.errors import ConfigurationError
 from sessionization.spark.output.progress import BatchProgress, Percentiles
 from sessionization.spark.output.progress_log import ProgressLog
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import STREAM_PROGRESS
+from sessionization.spark.tables.schemas import STREAM_PROGRESS, Table
 from tests.tables.warehouse import empty_tables
 
 pytestmark = pytest.mark.spark
@@ -26,54 +26,71 @@ def row(batch_id: int, query: str = "archive", rows_in: int = 1) -> BatchProgres
     return BatchProgress(query, batch_id, 1_763_726_400_123, rows_in, batch_ms=7, latency=NO_DELAYS)
 
 
-@pytest.fixture(scope="module")
-def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> TableLocation:
-    location = TableLocation(tmp_path_factory.mktemp("warehouse"))
-    empty_tables(spark, location, owner="ours")
-    return location
+class MemoryTable:
+    """Stands in for the location of the tables, and keeps the rows of `stream_progress` in memory."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.rows: list[Row] = []
+        self.spark, self.has_rows = spark, threading.Event()
+        self._show()
+
+    def append(self, rows: DataFrame, table: Table) -> None:
+        assert table is STREAM_PROGRESS
+        self.rows += rows.collect()
+        self._show()
+        self.has_rows.set()
+
+    def sql_name(self, name: str) -> str:
+        return f"some_{name}"
+
+    def _show(self) -> None:
+        rows = self.spark.createDataFrame(self.rows, STREAM_PROGRESS.schema)
+        rows.createOrReplaceTempView(self.sql_name(STREAM_PROGRESS.name))
 
 
 @pytest.fixture
-def location(spark: SparkSession, tables: TableLocation) -> TableLocation:
-    """The tables, with an empty `stream_progress`."""
-    tables.delta_table(spark, STREAM_PROGRESS).delete()
-    return tables
+def location(spark: SparkSession) -> Any:
+    return MemoryTable(spark)
 
 
-def open_log(spark: SparkSession, location: TableLocation, tmp_path: Path) -> ProgressLog:
+def open_log(spark: SparkSession, location: Any, tmp_path: Path) -> ProgressLog:
     log = ProgressLog(tmp_path / "progress", NONE_STARTED)
     log.open(spark, location)
     return log
 
 
-def rows_in_table(spark: SparkSession, location: TableLocation) -> list[tuple[Any, ...]]:
-    rows = location.read(spark.read, STREAM_PROGRESS).orderBy("query", "batch_id").collect()
-    return [(row.query, row.batch_id, row.rows_in) for row in rows]
+def rows_in(location: MemoryTable) -> list[tuple[Any, ...]]:
+    return sorted((row.query, row.batch_id, row.rows_in) for row in location.rows)
 
 
-def test_stored_rows_are_appended_in_one_commit_and_then_removed(
-    spark: SparkSession, location: TableLocation, tmp_path: Path
-) -> None:
-    commits = location.delta_table(spark, STREAM_PROGRESS).history().count()
+def test_stored_rows_are_appended_in_one_commit_and_then_removed(spark: SparkSession, tmp_path: Path) -> None:
+    location = TableLocation(tmp_path / "warehouse")
+    empty_tables(spark, location, owner="ours")
     log = open_log(spark, location, tmp_path)
     delay = Percentiles(1, 2, 3)
     log.store(
         BatchProgress("sessionize", 0, 1_763_726_400_123, 5, batch_ms=7, latency=delay, lateness=delay, heartbeats=4)
     )
     log.store(row(0))
+    log.store(row(1))
     log.append(spark, location)
     log.append(spark, location)
-    assert rows_in_table(spark, location) == [("archive", 0, 1), ("sessionize", 0, 5)]
-    assert location.delta_table(spark, STREAM_PROGRESS).history().count() == commits + 1
-    [stored] = location.read(spark.read, STREAM_PROGRESS).where("query = 'sessionize'").selectExpr(
-        "unix_millis(processed_at) AS processed_ms", "latency_p50_ms", "lateness_max_ms", "heartbeats", "evicted"
+    assert location.newest_version(spark, STREAM_PROGRESS) == 1
+    stored = location.read(spark.read, STREAM_PROGRESS).orderBy("query", "batch_id").selectExpr(
+        "query", "batch_id", "rows_in", "unix_millis(processed_at) AS processed_ms", "latency_p50_ms",
+        "lateness_max_ms", "heartbeats", "evicted",
     ).collect()  # fmt: skip
-    assert tuple(stored) == (1_763_726_400_123, 1, 3, 4, None)
+    assert [tuple(row) for row in stored] == [
+        ("archive", 0, 1, 1_763_726_400_123, None, None, None, None),
+        ("archive", 1, 1, 1_763_726_400_123, None, None, None, None),
+        ("sessionize", 0, 5, 1_763_726_400_123, 1, 3, 4, None),
+    ]
     assert list((tmp_path / "progress").iterdir()) == []
+    assert ProgressLog(tmp_path / "progress", NONE_STARTED).open(spark, location) == {"archive": 1, "sessionize": 0}
 
 
 def test_the_first_row_of_a_repeated_micro_batch_stays(
-    spark: SparkSession, location: TableLocation, tmp_path: Path
+    spark: SparkSession, location: MemoryTable, tmp_path: Path
 ) -> None:
     log = open_log(spark, location, tmp_path)
     log.store(row(0))
@@ -86,11 +103,11 @@ def test_the_first_row_of_a_repeated_micro_batch_stays(
     log.store(row(0, rows_in=5))
     log.store(row(1))
     log.append(spark, location)
-    assert rows_in_table(spark, location) == [("archive", 0, 1), ("archive", 1, 1)]
+    assert rows_in(location) == [("archive", 0, 1), ("archive", 1, 1)]
 
 
 def test_a_kill_between_the_commit_and_the_removal_of_the_files_doubles_nothing(
-    spark: SparkSession, location: TableLocation, tmp_path: Path
+    spark: SparkSession, location: MemoryTable, tmp_path: Path
 ) -> None:
     log = open_log(spark, location, tmp_path)
     for batch_id in (0, 1):
@@ -102,18 +119,18 @@ def test_a_kill_between_the_commit_and_the_removal_of_the_files_doubles_nothing(
     log = open_log(spark, location, tmp_path)
     log.store(row(2))
     log.append(spark, location)
-    assert rows_in_table(spark, location) == [("archive", 0, 1), ("archive", 1, 1), ("archive", 2, 1)]
+    assert rows_in(location) == [("archive", 0, 1), ("archive", 1, 1), ("archive", 2, 1)]
     assert list((tmp_path / "progress").iterdir()) == []
 
 
 @pytest.mark.parametrize("fails_after", [False, True])
 def test_an_append_that_fails_is_tried_again_and_doubles_nothing(
-    spark: SparkSession, location: TableLocation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, fails_after: bool
+    spark: SparkSession, location: MemoryTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, fails_after: bool
 ) -> None:
     """Only the table shows whether the commit was made before the failure."""
     log = open_log(spark, location, tmp_path)
     log.store(row(0))
-    append = TableLocation.append
+    append = MemoryTable.append
 
     def failing(*args: Any) -> None:
         if fails_after:
@@ -122,17 +139,17 @@ def test_an_append_that_fails_is_tried_again_and_doubles_nothing(
 
     messages: list[str] = []
     with monkeypatch.context() as patched, log.append_in_background(spark, location, messages.append):
-        patched.setattr(TableLocation, "append", failing)
+        patched.setattr(MemoryTable, "append", failing)
     assert [line.split(":")[0] for line in messages] == ["`stream_progress` is behind"]
     log.store(row(1))
     with log.append_in_background(spark, location, messages.append):
         pass
-    assert rows_in_table(spark, location) == [("archive", 0, 1), ("archive", 1, 1)]
+    assert rows_in(location) == [("archive", 0, 1), ("archive", 1, 1)]
     assert len(messages) == 1
 
 
 def test_opening_the_log_finds_the_newest_row_of_each_query_in_the_table_and_the_folder(
-    spark: SparkSession, location: TableLocation, tmp_path: Path
+    spark: SparkSession, location: MemoryTable, tmp_path: Path
 ) -> None:
     log = open_log(spark, location, tmp_path)
     for batch_id in range(12):
@@ -146,7 +163,7 @@ def test_opening_the_log_finds_the_newest_row_of_each_query_in_the_table_and_the
 
 @pytest.mark.parametrize("content", ["{", "[]", "{}"])
 def test_an_unreadable_file_is_named_and_stops_nothing(
-    spark: SparkSession, location: TableLocation, tmp_path: Path, content: str
+    spark: SparkSession, location: MemoryTable, tmp_path: Path, content: str
 ) -> None:
     (tmp_path / "progress").mkdir()
     damaged = tmp_path / "progress" / "rollup-3.json"
@@ -161,7 +178,7 @@ def test_an_unreadable_file_is_named_and_stops_nothing(
     damaged.unlink()
     with log.append_in_background(spark, location, messages.append):
         pass
-    assert rows_in_table(spark, location) == [("archive", 0, 1)]
+    assert rows_in(location) == [("archive", 0, 1)]
 
 
 def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
@@ -171,42 +188,42 @@ def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_row_that_is_listed_before_an_older_one_waits(
-    spark: SparkSession, location: TableLocation, tmp_path: Path
+    spark: SparkSession, location: MemoryTable, tmp_path: Path
 ) -> None:
     """A folder listing may miss a file that appears meanwhile, and still show one that appears later."""
     log = open_log(spark, location, tmp_path)
     log.store(row(5))
     open_log(spark, location, tmp_path).store(row(7))
     log.append(spark, location)
-    assert rows_in_table(spark, location) == [("archive", 5, 1)]
+    assert rows_in(location) == [("archive", 5, 1)]
     for batch_id in (6, 7):
         log.store(row(batch_id))
     log.append(spark, location)
-    assert rows_in_table(spark, location) == [("archive", 5, 1), ("archive", 6, 1), ("archive", 7, 1)]
+    assert rows_in(location) == [("archive", 5, 1), ("archive", 6, 1), ("archive", 7, 1)]
 
 
 def test_many_rows_are_appended_in_bounded_pieces(
-    spark: SparkSession, location: TableLocation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, location: MemoryTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sessionization.spark.output.progress_log._ROWS_AT_ONCE", 5)
     log = open_log(spark, location, tmp_path)
     for batch_id in range(12):
         log.store(row(batch_id))
     assert log.append(spark, location)
-    assert [batch_id for _, batch_id, _ in rows_in_table(spark, location)] == [0, 1, 2, 3, 4]
+    assert [batch_id for _, batch_id, _ in rows_in(location)] == [0, 1, 2, 3, 4]
     with log.append_in_background(spark, location, lambda _: None):
         pass
-    assert [batch_id for _, batch_id, _ in rows_in_table(spark, location)] == list(range(12))
+    assert [batch_id for _, batch_id, _ in rows_in(location)] == list(range(12))
 
 
 def test_an_append_that_hangs_does_not_delay_the_stop(
-    spark: SparkSession, location: TableLocation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, location: MemoryTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sessionization.spark.output.progress_log.LAST_APPEND_WITHIN_S", 0.1)
     log = open_log(spark, location, tmp_path)
     log.store(row(0))
     release = threading.Event()
-    monkeypatch.setattr(TableLocation, "append", lambda *_: release.wait())
+    monkeypatch.setattr(MemoryTable, "append", lambda *_: release.wait())
     messages: list[str] = []
     with log.append_in_background(spark, location, messages.append):
         pass
@@ -215,17 +232,12 @@ def test_an_append_that_hangs_does_not_delay_the_stop(
 
 
 def test_rows_are_appended_while_the_job_runs(
-    spark: SparkSession, location: TableLocation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, location: MemoryTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sessionization.spark.output.progress_log.APPEND_EVERY_S", 0.01)
     log = open_log(spark, location, tmp_path)
     log.store(row(0))
 
-    def read() -> DataFrame:
-        return location.read(spark.read, STREAM_PROGRESS)
-
     with log.append_in_background(spark, location, lambda _: None):
-        for _ in range(1_000):
-            if read().count():
-                break
-        assert read().count() == 1
+        assert location.has_rows.wait(60)
+    assert rows_in(location) == [("archive", 0, 1)]
