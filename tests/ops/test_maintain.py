@@ -134,10 +134,12 @@ def test_maintenance_deletes_no_change_that_rollup_has_not_read(
         "change_date": yesterday.date(), "session_id": 1,
     }  # fmt: skip
 
-    def append_change(device_id: str) -> None:
-        values = change | {"device_id": device_id}
-        row = tuple(values.get(name) for name in SESSION_CHANGES.column_names)
-        location.append(spark.createDataFrame([row], SESSION_CHANGES.schema), SESSION_CHANGES)
+    def append_changes(*device_ids: str) -> None:
+        """Append a change of each device, in a file of its own."""
+        values = [change | {"device_id": device_id} for device_id in device_ids]
+        rows = [tuple(row.get(name) for name in SESSION_CHANGES.column_names) for row in values]
+        files = spark.sparkContext.parallelize(rows, len(rows))
+        location.append(spark.createDataFrame(files, SESSION_CHANGES.schema), SESSION_CHANGES)
 
     def read() -> list[str]:
         devices: list[str] = []
@@ -149,10 +151,10 @@ def test_maintenance_deletes_no_change_that_rollup_has_not_read(
         assert query.awaitTermination(120)
         return sorted(devices)
 
-    append_change("read")
+    append_changes("read")
     assert read() == ["read"]
-    for device_id in ("unread", "unread too"):
-        append_change(device_id)
+    append_changes("unread", "unread too")
+    assert len(list(table.rglob("*.parquet"))) == 3
     location.delta_table(spark, SESSION_CHANGES).optimize().executeCompaction()
     long_ago_ms = wall_clock_ms() - 8 * DAY_MS
     rewrite(max((rollup / "offsets").glob("[0-9]*")), r'"batchTimestampMs":\d+', f'"batchTimestampMs":{long_ago_ms}')

@@ -77,11 +77,21 @@ def without_stream(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(module, "check_trial_query", lambda *_: "not tried")
 
 
+@pytest.fixture
+def without_tables(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves out the trial table."""
+    monkeypatch.setattr(module, "check_tables", lambda *_: "not tried")
+
+
 def not_implemented(*_: object) -> NoReturn:
     raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
 
-def test_all_is_well_and_nothing_is_left_behind(spark: SparkSession, folder: Path) -> None:
+def test_all_is_well_and_nothing_is_left_behind_not_even_by_one_that_was_killed(
+    spark: SparkSession, folder: Path
+) -> None:
+    (folder / "checkpoints" / NAME / "sessionize").mkdir(parents=True)
+    (folder / "warehouse" / NAME / "_delta_log").mkdir(parents=True)
     checkpoint_of(settings(folder))
     found = run(settings(folder))
     assert list(found) == CHECKS
@@ -90,17 +100,11 @@ def test_all_is_well_and_nothing_is_left_behind(spark: SparkSession, folder: Pat
     assert found["input"][1] == "pc_sessions has 1 files, console_sessions is missing so far"
     assert found["stream"][1].endswith("the state has the live session")
     assert sorted(file.name for file in folder.rglob("*") if file.is_file()) == ["1.json", "layout.json"]
-
-
-@pytest.mark.usefixtures("without_stream")
-def test_a_second_preflight_cleans_up_after_one_that_was_killed(folder: Path) -> None:
-    (folder / "checkpoints" / NAME / "sessionize").mkdir(parents=True)
-    (folder / "warehouse" / NAME / "_delta_log").mkdir(parents=True)
-    assert failures(run(settings(folder))) == {}
     assert not (folder / "checkpoints" / NAME).exists()
     assert not (folder / "warehouse" / NAME).exists()
 
 
+@pytest.mark.usefixtures("without_tables")
 def test_checkpoints_that_cannot_be_written_are_named(spark: SparkSession, folder: Path) -> None:
     found = failures(run(settings(folder, checkpoints=folder / "input" / "pc_sessions" / "1.json")))
     assert list(found) == ["storage", "lock", "stream"]
@@ -108,7 +112,7 @@ def test_checkpoints_that_cannot_be_written_are_named(spark: SparkSession, folde
     assert found["storage"].endswith("(Not a directory): see to its space and its rights")
 
 
-@pytest.mark.usefixtures("without_stream")
+@pytest.mark.usefixtures("without_stream", "without_tables")
 def test_an_input_that_does_not_exist_is_named(folder: Path) -> None:
     found = failures(run(settings(folder, input=folder / "nowhere")))
     assert found["input"].startswith(f"--input {folder}/nowhere cannot be read (No such file or directory): create it")
@@ -122,7 +126,7 @@ def test_tables_that_cannot_be_written_are_named(folder: Path) -> None:
     assert "1.json" in found["tables"]
 
 
-@pytest.mark.usefixtures("without_stream")
+@pytest.mark.usefixtures("without_stream", "without_tables")
 def test_brokers_that_do_not_answer_are_named(folder: Path) -> None:
     found = failures(run(settings(folder, source="kafka", bootstrap_servers="127.0.0.1:9")))
     assert list(found) == ["topics"]
@@ -142,16 +146,17 @@ def test_a_delta_that_ignores_transaction_ids_is_refused(folder: Path, monkeypat
     assert found["tables"].startswith("a micro-batch that was appended twice left 2 rows")
 
 
+@pytest.mark.usefixtures("without_tables")
 def test_a_timer_that_never_fires_is_a_failure(
     spark: SparkSession,
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(trial_query, "_HEARTBEAT_MS", 3_600_000)
-    monkeypatch.setattr(trial_query, "_BEATS_WITHIN_S", 5)
+    monkeypatch.setattr(trial_query, "_BEATS_WITHIN_S", 1)
     found = failures(run(settings(folder)))
     assert found == {
-        "stream": "the trial query failed (no heartbeat within 5 s): fix the cause; without a heartbeat free some cores"
+        "stream": "the trial query failed (no heartbeat within 1 s): fix the cause; without a heartbeat free some cores"
     }
 
 
@@ -199,7 +204,7 @@ def test_mlflow_must_be_installed_only_where_an_experiment_is_named(
             module._check_mlflow(experiment)
 
 
-@pytest.mark.usefixtures("without_stream")
+@pytest.mark.usefixtures("without_stream", "without_tables")
 def test_a_storage_that_does_not_answer_is_named_and_the_other_checks_run(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,8 +110,12 @@ def test_a_folder_without_a_layout_is_refused_and_not_created(tmp_path: Path) ->
     assert not (tmp_path / "none").exists()
 
 
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
 def test_a_state_that_cannot_be_rescaled_is_refused_and_unchanged(
-    spark: SparkSession, checkpoints: Path, tmp_path: Path
+    spark: SparkSession, checkpoints: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query = checkpoints / SESSIONIZE
     newest = newest_started_batch(query)
@@ -125,17 +129,19 @@ def test_a_state_that_cannot_be_rescaled_is_refused_and_unchanged(
         run_rescale(checkpoints, 5)
     (tmp_path / "commit").rename(commit)
 
-    fingerprint = Fingerprint.of(StateReader(spark, checkpoints))
+    before = contents(checkpoints)
+    monkeypatch.setattr(Fingerprint, "of", classmethod(lambda *_: Fingerprint(1, 7, 1, 7)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rescaling, "check_state", lambda *_: ["a law: 1 times not"])
         with pytest.raises(StateError, match=r"before anything was touched \(a law"):
             run_rescale(checkpoints, 5)
+    monkeypatch.setattr(rescaling, "check_state", lambda *_: [])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(spark), "_streamingCheckpointManager", property(lambda _: None.missing))
         with pytest.raises(ConfigurationError, match="cannot repartition a state"):
             run_rescale(checkpoints, 5)
     assert newest_started_batch(query) == newest_committed_batch(query) == newest
-    assert Fingerprint.of(StateReader(spark, checkpoints)) == fingerprint
+    assert contents(checkpoints) == before
 
 
 def test_a_rescale_that_was_cut_off_is_finished_with_the_same_number(checkpoints: Path) -> None:
@@ -155,5 +161,7 @@ def test_a_rescale_that_was_cut_off_is_finished_with_the_same_number(checkpoints
 def test_a_state_that_differs_after_a_rescale_is_an_error(checkpoints: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fingerprints = iter((Fingerprint(1, 7, 1, 7), Fingerprint(1, 8, 1, 7)))
     monkeypatch.setattr(Fingerprint, "of", classmethod(lambda *_: next(fingerprints)))
+    monkeypatch.setattr(rescaling, "check_state", lambda *_: [])
+    monkeypatch.setattr(rescaling, "_repartition", lambda *_: None)
     with pytest.raises(StateError, match="the state is not what it was"):
         run_rescale(checkpoints, 5)

@@ -44,22 +44,21 @@ def test_a_repeated_micro_batch_is_written_once(spark: SparkSession, location: T
     assert [(report.batch_id, report.rows_in, report.started) for report in reports] == [(5, 2, 2)] * 2
 
 
-def test_ends_are_counted_by_reason_and_rows_by_partition(spark: SparkSession, location: TableLocation) -> None:
+def test_ends_are_counted_by_reason_and_rows_by_partition_and_the_table_names_the_newest_micro_batch(
+    spark: SparkSession, location: TableLocation
+) -> None:
     reports: list = []
     end = {"change": "ended", "ended_ms": NOW_MS}
     reasons = ["reported", "orphaned", "orphaned", "timed_out"]
     rows = [a_change(), *(a_change(**end, end_reason=reason) for reason in reasons)]
     two_partitions = spark.sparkContext.parallelize(rows, 2)
-    changes_sink(location, reports, "the reasons")(spark.createDataFrame(two_partitions, OUTPUT_SCHEMA), 5)
+    changes_sink(location, reports, "its writer")(spark.createDataFrame(two_partitions, OUTPUT_SCHEMA), 9)
     detail = reports[0].detail
     assert detail.ends == {"reported": 1, "superseded": 0, "timed_out": 1, "orphaned": 2}
     assert (detail.rows_out, detail.largest_partition) == (5, 3)
 
-
-def test_a_table_names_the_newest_micro_batch_of_each_writer(spark: SparkSession, location: TableLocation) -> None:
     batch = spark.createDataFrame([a_change(session_id=3)], OUTPUT_SCHEMA)
-    for batch_id in (9, 10):
-        changes_sink(location, [], "its writer")(batch, batch_id)
+    changes_sink(location, [], "its writer")(batch, 10)
     location.delta_table(spark, SESSION_CHANGES).optimize().executeCompaction()
     assert newest_appended_batch(location, spark, SESSION_CHANGES, "its writer") == 10
     assert newest_appended_batch(location, spark, SESSION_CHANGES, "its") == -1
