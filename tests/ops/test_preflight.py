@@ -19,6 +19,7 @@ from sessionization.ops.preflight import preflight
 from sessionization.ops.table_checks import NAME
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import Checkpoint
+from sessionization.spark.input import kafka_source
 from sessionization.spark.tables.location import TableLocation
 
 pytestmark = pytest.mark.spark
@@ -127,7 +128,8 @@ def test_tables_that_cannot_be_written_are_named(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("without_stream", "without_tables")
-def test_brokers_that_do_not_answer_are_named(folder: Path) -> None:
+def test_brokers_that_do_not_answer_are_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_source, "_ANSWER_WITHIN_MS", 1_000)
     found = failures(run(settings(folder, source="kafka", bootstrap_servers="127.0.0.1:9")))
     assert list(found) == ["topics"]
     assert found["topics"].startswith("--bootstrap-servers 127.0.0.1:9 does not answer within")
