@@ -1,17 +1,18 @@
 """`sessions` depends neither on the order of the changes, nor on changes that are merged twice."""
 
 import random
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import permutations
-from pathlib import Path
+from itertools import combinations
+from operator import attrgetter
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from sessionization.core.events import Change, ChangeKind, EndReason, Platform
-from sessionization.spark.tables.creation import create_tables
+from sessionization.spark.tables import rollup
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import LATE_ENDS_PROPERTY, SESSION_CHANGES, SESSIONS
+from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS
 from tests.core.reference import session_rows
 from tests.tables.warehouse import empty_tables, merge_changes
 
@@ -72,16 +73,15 @@ def frame(spark: SparkSession, changes: list[tuple[str, Change]]) -> DataFrame:
     ).coalesce(1)
 
 
-def session_values(spark: SparkSession, location: TableLocation) -> dict:
-    rows = (
-        location.read(spark.read, SESSIONS)
-        .selectExpr(
-            "device_id", "session_id", "account_id", "platform", "status", "unix_millis(started_at)",
-            "unix_millis(ended_at)", "duration_ms", "foreground_s", "end_reason", "revision", "unix_millis(updated_at)",
-        )
-        .collect()
-    )  # fmt: skip
-    return {(row[0], row[1]): tuple(row[2:]) for row in rows}
+def session_values(sessions: DataFrame) -> dict:
+    """What the rows show, by device and session; each session has one row."""
+    rows = sessions.selectExpr(
+        "device_id", "session_id", "account_id", "platform", "status", "unix_millis(started_at)",
+        "unix_millis(ended_at)", "duration_ms", "foreground_s", "end_reason", "revision", "unix_millis(updated_at)",
+    ).collect()  # fmt: skip
+    values = {(row[0], row[1]): tuple(row[2:]) for row in rows}
+    assert len(values) == len(rows)
+    return values
 
 
 def expected_values(changes: list[tuple[str, Change]]) -> dict:
@@ -94,91 +94,74 @@ def expected_values(changes: list[tuple[str, Change]]) -> dict:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
-def test_any_order_and_any_repetition_gives_the_reference_table(spark: SparkSession, tmp_path: Path, seed: int) -> None:
-    location = TableLocation(tmp_path)
-    empty_tables(spark, location, owner="test")
-    sessions = location.delta_table(spark, SESSIONS)
-    changes = random_changes(seed, 120)
-    random.Random(seed).shuffle(changes)
-    for piece in (changes[:40], changes[20:90], changes[85:], changes[:50]):
-        merge_changes(sessions, frame(spark, piece))
-    assert session_values(spark, location) == expected_values(changes)
+START = Change(0, "ann", Platform.PC, ChangeKind.STARTED, T, T)
+END = START._replace(kind=ChangeKind.ENDED, account_id=None)
+TIMED_OUT = END._replace(processed_ms=T + 9, end_reason=EndReason.TIMED_OUT, ended_ms=T + 9_000, revision=1)
+CAME_LATE = END._replace(processed_ms=T + 8, started_ms=None, end_reason=EndReason.ORPHANED, ended_ms=T + 3_000)
+IN_TIME = END._replace(end_reason=EndReason.REPORTED, ended_ms=T + 2_000)
+
+PARTS = [part for size in range(5) for part in combinations((START, TIMED_OUT, CAME_LATE, IN_TIME), size)]
+SPLITS = [(first, second) for first in PARTS for second in PARTS if first or second]
+"""Each way in which two merges can bring the changes of one session, also a change that both bring."""
 
 
-def test_an_end_after_its_session_was_forgotten_is_reported_in_every_merge_order(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """One session per order: each merge brings the next change of every session, the last brings the first again."""
-    location = TableLocation(tmp_path)
+@dataclass(frozen=True)
+class Merged:
+    """A table after two merges, and after the second one again."""
+
+    changes: list[tuple[str, Change]]
+    sessions: DataFrame
+    history: list[Row]
+    """The commits of the second merge and of its repetition; only the former, where the latter made none."""
+
+
+@pytest.fixture(scope="module", params=[1, pytest.param(2, marks=pytest.mark.long)])
+def merged(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Merged:
+    """A session of the device `d` for each of `SPLITS`, and sessions of other devices at random."""
+    location = TableLocation(tmp_path_factory.mktemp("warehouse"))
     empty_tables(spark, location, owner="test")
     sessions = location.delta_table(spark, SESSIONS)
-    start = Change(0, "ann", Platform.PC, ChangeKind.STARTED, T, T)
-    end = start._replace(kind=ChangeKind.ENDED, account_id=None)
-    timed_out = end._replace(
-        processed_ms=T + 9, started_ms=T, end_reason=EndReason.TIMED_OUT, ended_ms=T + 9_000, revision=1
+    changes = random_changes(request.param, 120)
+    merges = [changes[:80], changes[40:]]
+    for session_id, parts in enumerate(SPLITS):
+        for merge, part in zip(merges, parts, strict=True):
+            merge += [("d", change._replace(session_id=session_id)) for change in part]
+    for merge in merges:
+        random.Random(request.param).shuffle(merge)
+    for merge in (*merges, merges[-1]):
+        merge_changes(sessions, frame(spark, merge))
+    history = sessions.history().where("operation = 'MERGE'").orderBy("version").collect()[1:]
+    return Merged(merges[0] + merges[1], location.read(spark.read, SESSIONS), history)
+
+
+def test_any_order_and_any_repetition_gives_the_reference_table(merged: Merged) -> None:
+    found = session_values(merged.sessions)
+    assert found == expected_values(merged.changes)
+    for session_id, (first, second) in enumerate(SPLITS):
+        if {START, CAME_LATE} <= {*first, *second}:
+            assert found["d", session_id][7] == "reported", "the End came after its session was forgotten"
+            ended_ms = T + 2_000 if IN_TIME in first + second else T + 3_000
+            assert found["d", session_id][4] == ended_ms, "an End that came in time is greater"
+    assert found["d", SPLITS.index(((CAME_LATE,), ()))][7] == "orphaned"
+
+
+def test_two_merges_give_the_rows_that_one_merge_gives(spark: SparkSession, merged: Merged) -> None:
+    """This holds for the internal columns too. A third merge therefore finds what it would find after one merge."""
+    at_once = rollup.to_session_rows(rollup.fold_by_session(frame(spark, merged.changes)))
+    found, expected = (
+        sorted(rows.select(SESSIONS.column_names).collect(), key=attrgetter("device_id", "session_id"))
+        for rows in (merged.sessions, at_once)
     )
-    came_late = end._replace(processed_ms=T + 8, started_ms=None, end_reason=EndReason.ORPHANED, ended_ms=T + 3_000)
-    in_time = end._replace(started_ms=T, end_reason=EndReason.REPORTED, ended_ms=T + 2_000)
-    without_start = [(came_late,)]
-    orders = [
-        *without_start,
-        *permutations((start, came_late)),
-        *permutations((start, timed_out, came_late)),
-        *permutations((start, timed_out, came_late, in_time)),
+    assert found == expected
+
+
+def test_a_merge_that_changes_nothing_rewrites_nothing(merged: Merged) -> None:
+    second, *repeated = merged.history
+    assert int(second.operationMetrics["numTargetRowsInserted"]) > 0
+    assert int(second.operationMetrics["numTargetRowsUpdated"]) > 0
+    written = [
+        int(commit.operationMetrics[f"numTargetRows{kind}"])
+        for commit in repeated
+        for kind in ("Updated", "Inserted", "Deleted")
     ]
-    merges = [
-        [("d", order[step]._replace(session_id=number)) for number, order in enumerate(orders) if step < len(order)]
-        for step in (0, 1, 2, 3, 0)
-    ]
-    for changes in merges:
-        merge_changes(sessions, frame(spark, changes))
-    found = session_values(spark, location)
-    assert found == expected_values([change for changes in merges for change in changes])
-    assert [found["d", number][7] for number in range(len(orders))] == ["orphaned", *["reported"] * (len(orders) - 1)]
-    ended_ms = {len(order): found["d", number][4] for number, order in enumerate(orders)}
-    assert ended_ms == {1: T + 3_000, 2: T + 3_000, 3: T + 3_000, 4: T + 2_000}, "an End that came in time is greater"
-
-
-def test_rows_of_the_previous_version_are_repaired_at_the_start_and_then_merged_as_usual(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    location = TableLocation(tmp_path)
-    empty_tables(spark, location, owner="test")
-    sessions = location.delta_table(spark, SESSIONS)
-    start = Change(1, None, Platform.PC, ChangeKind.STARTED, T, T)
-    end = start._replace(kind=ChangeKind.ENDED)
-    late = [
-        ("d", end._replace(session_id=number, started_ms=None, end_reason=EndReason.ORPHANED, ended_ms=T + 3_000))
-        for number in (1, 2, 3)
-    ]
-    changes = [("d", start), ("d", start._replace(session_id=2)), *late]
-    merge_changes(sessions, frame(spark, changes))
-    # Make the rows as the previous version wrote them.
-    sessions.update(set={"end_reason": "_shown_end.end_reason"})
-    spark.sql(f"ALTER TABLE {location.sql_name('sessions')} UNSET TBLPROPERTIES ('{LATE_ENDS_PROPERTY[0]}')")
-    assert {row[7] for row in session_values(spark, location).values()} == {"orphaned"}
-
-    create_tables(spark, location, owner="test", may_create=False)
-    assert session_values(spark, location) == expected_values(changes)
-    repaired_version = sessions.history(1).first().version
-    create_tables(spark, location, owner="test", may_create=False)
-    assert sessions.history(1).first().version == repaired_version, "nothing is left to mend"
-
-    in_time = ("d", end._replace(end_reason=EndReason.REPORTED, ended_ms=T + 2_000))
-    merge_changes(sessions, frame(spark, [in_time]))
-    assert session_values(spark, location) == expected_values([*changes, in_time])
-
-
-def test_a_merge_that_changes_nothing_rewrites_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    location = TableLocation(tmp_path)
-    empty_tables(spark, location, owner="test")
-    sessions = location.delta_table(spark, SESSIONS)
-    changes = frame(spark, random_changes(3, 20))
-    merge_changes(sessions, changes)
-    merged = sessions.history(1).first()
-    assert int(merged.operationMetrics["numTargetRowsInserted"]) > 0
-    merge_changes(sessions, changes)
-    repeated = sessions.history(1).first()
-    written = sum(int(repeated.operationMetrics[f"numTargetRows{kind}"]) for kind in ("Updated", "Inserted", "Deleted"))
-    assert repeated.version == merged.version or written == 0
+    assert sum(written) == 0
