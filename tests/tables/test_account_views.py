@@ -9,10 +9,9 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionization.spark.tables import rollup
+from sessionization.spark.tables import rollup, views
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSIONS
-from sessionization.spark.tables.views import create_views
 from tests.tables.warehouse import empty_tables
 
 pytestmark = pytest.mark.spark
@@ -37,7 +36,7 @@ def evening(seed: int, count: int) -> list[PlayedSession]:
     rng = random.Random(seed)
     played = []
     for session_id in range(count):
-        started_ms = NOON_MS + rng.randrange(300) * STEP_MS
+        started_ms = NOON_MS + rng.randrange(600) * STEP_MS
         ended_ms = started_ms + rng.choice([0, 1, 1, 2, 3, 20]) * STEP_MS
         played.append(
             PlayedSession(
@@ -49,7 +48,7 @@ def evening(seed: int, count: int) -> list[PlayedSession]:
                 ended_ms=ended_ms,
             )
         )
-    live = PlayedSession("d9", count, "ann", "pc", NOON_MS + 299 * STEP_MS, None)
+    live = PlayedSession("d9", count, "ann", "pc", NOON_MS + 599 * STEP_MS, None)
     return [*played, live]
 
 
@@ -57,11 +56,11 @@ def at(ms: int | None) -> datetime | None:
     return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC)
 
 
-@pytest.fixture(scope="module", params=[1, 2])
-def played(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator:
+@pytest.fixture(scope="module")
+def played(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[PlayedSession]:
     location = TableLocation(tmp_path_factory.mktemp("warehouse"))
     empty_tables(spark, location, owner="test")
-    played = evening(request.param, 60)
+    played = evening(1, 120)
     rows = []
     for session in played:
         values = dict.fromkeys(SESSIONS.column_names) | {
@@ -71,14 +70,16 @@ def played(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, reques
         }  # fmt: skip
         rows.append(tuple(values.values()))
     location.append(rollup.with_part(spark.createDataFrame(rows, SESSIONS.schema)), SESSIONS)
-    create_views(spark, location)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(views, "VIEWS", (views.CONCURRENT_SESSIONS, views.ACCOUNT_SESSIONS))
+        views.create_views(spark, location)
     return played
 
 
 def test_concurrent_sessions_counts_sessions_in_a_minute_and_their_peak(
     spark: SparkSession, played: list[PlayedSession]
 ) -> None:
-    end_ms = NOON_MS + 140 * MINUTE_MS
+    end_ms = NOON_MS + 240 * MINUTE_MS
     touched: Counter[tuple[int, str]] = Counter()
     for session in played:
         if session.started_ms is None:

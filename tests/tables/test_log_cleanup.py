@@ -12,24 +12,25 @@ from sessionization.durations import MINUTE_MS
 from sessionization.spark.checkpoint.backlog import first_unread_version
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.log_cleanup import FOLDER_LOG_RETENTION_MS, delete_old_log_entries
-from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, Table
+from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES
 from tests.whole_job.delta import read_table
 
 pytestmark = pytest.mark.spark
 
-COMMITS = 12
-YOUNG = 10
+CLEANED = (SESSION_CHANGES, RAW_EVENTS)
+COMMITS = 8
+YOUNG = 6
 """The first version that is not older than the retention."""
 
 
 @pytest.fixture(scope="module")
 def template(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A table with a checkpoint of the log every three commits; only the last entries are young."""
+    """A table with a checkpoint of the log every two commits; only the last entries are young."""
     folder = tmp_path_factory.mktemp("table")
     for version in range(COMMITS):
         rows = spark.range(1).withColumnRenamed("id", "number")
         if version == 0:
-            rows.writeTo(f"delta.`{folder}`").using("delta").tableProperty("delta.checkpointInterval", "3").create()
+            rows.writeTo(f"delta.`{folder}`").using("delta").tableProperty("delta.checkpointInterval", "2").create()
         else:
             rows.write.format("delta").mode("append").save(str(folder))
     youngest_ms = wall_clock_ms() - FOLDER_LOG_RETENTION_MS - 2 * MINUTE_MS
@@ -39,43 +40,43 @@ def template(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> P
     return folder
 
 
-@pytest.fixture(params=[SESSION_CHANGES, RAW_EVENTS], ids=lambda table: table.name)
-def table(request: pytest.FixtureRequest) -> Table:
-    return request.param
-
-
 @pytest.fixture
-def location(template: Path, tmp_path: Path, table: Table) -> TableLocation:
-    shutil.copytree(template, tmp_path / table.name)
+def location(template: Path, tmp_path: Path) -> TableLocation:
+    for table in CLEANED:
+        shutil.copytree(template, tmp_path / table.name)
     return TableLocation(tmp_path)
 
 
-def versions(location: TableLocation, table: Table) -> list[int]:
+def oldest_entries(location: TableLocation) -> list[int]:
+    """The first version in the log of each table."""
     assert location.warehouse is not None
-    return sorted(int(file.stem) for file in (location.warehouse / table.name / "_delta_log").glob("*.json"))
+    logs = [location.warehouse / table.name / "_delta_log" for table in CLEANED]
+    return [min(int(file.stem) for file in log.glob("*.json")) for log in logs]
 
 
-def is_whole(spark: SparkSession, location: TableLocation, table: Table) -> bool:
+def are_whole(spark: SparkSession, location: TableLocation) -> bool:
     """Whether Spark, and the reader that most tests use, find all rows."""
     assert location.warehouse is not None
     spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
-    return location.read(spark.read, table).count() == COMMITS == len(read_table(location.warehouse / table.name))
+    first, second = (location.read(spark.read, table) for table in CLEANED)
+    assert first.unionAll(second).count() == COMMITS * len(CLEANED)
+    return all(len(read_table(location.warehouse / table.name)) == COMMITS for table in CLEANED)
 
 
-def test_old_entries_are_deleted_up_to_a_checkpoint(spark: SparkSession, location: TableLocation, table: Table) -> None:
-    assert versions(location, table)[0] == 0
-    delete_old_log_entries(spark, location, [table], first_unread=COMMITS + 1)
-    assert versions(location, table)[0] in {8, 9, 10}
-    assert is_whole(spark, location, table)
+def test_old_entries_are_deleted_up_to_a_checkpoint(spark: SparkSession, location: TableLocation) -> None:
+    assert oldest_entries(location) == [0, 0]
+    delete_old_log_entries(spark, location, CLEANED, first_unread=COMMITS + 1)
+    assert set(oldest_entries(location)) <= {4, 5, 6}
+    assert are_whole(spark, location)
 
 
-def test_what_the_rollup_may_still_read_stays(spark: SparkSession, location: TableLocation, table: Table) -> None:
-    delete_old_log_entries(spark, location, [table], first_unread=5)
-    first = versions(location, table)[0]
-    assert first == 3 if table is SESSION_CHANGES else first > 5
-    delete_old_log_entries(spark, location, [table], first_unread=None)
-    assert (versions(location, table)[0] == 3) is (table is SESSION_CHANGES)
-    assert is_whole(spark, location, table)
+def test_what_the_rollup_may_still_read_stays(spark: SparkSession, location: TableLocation) -> None:
+    delete_old_log_entries(spark, location, CLEANED, first_unread=3)
+    of_changes, of_messages = oldest_entries(location)
+    assert (of_changes, of_messages > 3) == (2, True)
+    delete_old_log_entries(spark, location, CLEANED, first_unread=None)
+    assert oldest_entries(location)[0] == 2
+    assert are_whole(spark, location)
 
 
 def test_a_log_that_cannot_be_cleaned_up_ends_no_query(spark: SparkSession, tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from sessionization.core.events import End, Event, Platform, Start
 from sessionization.core.session_state import Rules
 from sessionization.spark.operator.codec import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import to_session_changes
+from sessionization.spark.tables import views
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS
-from sessionization.spark.tables.views import create_views
 from tests.operator.engine import Engine
 from tests.tables.warehouse import empty_tables, merge_changes
 from tests.whole_job.grouping import group_of
@@ -64,7 +64,9 @@ class Tables:
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.spark, self.location = spark, TableLocation(folder)
         empty_tables(spark, self.location, owner="test")
-        create_views(spark, self.location)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(views, "VIEWS", (views.LIVE_SESSIONS, views.SESSION_QUALITY, views.SESSION_FLOW))
+            views.create_views(spark, self.location)
 
     def write(self, changes: Changes) -> None:
         """Write changes as the job does: all into `session_changes`, then all but heartbeats into `sessions`."""
@@ -102,17 +104,17 @@ def test_a_long_session_and_an_end_a_day_late_are_reported_and_counted_once(
     without_start = play_session("lost", DAY_MS, DAY_MS + HOUR_MS, 5 * MINUTE_MS)[-1]
 
     tables = Tables(spark, tmp_path)
-    tables.write([*long[:-1], started])
-    assert tables.live_sessions() == {("long", 359), ("late", None)}
-    tables.write([long[-1], timed_out, without_start])
-    reported, orphan = ("reported", DURATION_MS, 10_000, 0), ("orphaned", None, 10_000, 0)
-    assert tables.sessions() == {"long": reported, "late": ("timed_out", 12 * HOUR_MS, None, 0), "lost": orphan}
-    assert tables.daily_counts("session_quality", "day") == {FRIDAY: (2, 1, 0, 1, 0), SATURDAY: (0, 0, 0, 0, 1)}
+    new = started | {"device_id": "new"}
+    tables.write([*long[:-1], new, started, timed_out, without_start])
+    assert tables.live_sessions() == {("long", 359), ("new", None)}
+    assert tables.daily_counts("session_quality", "day") == {FRIDAY: (3, 0, 0, 1, 0), SATURDAY: (0, 0, 0, 0, 1)}
 
-    tables.write([came_late])
+    tables.write([long[-1], came_late, timed_out | {"device_id": "new"}])
     assert tables.live_sessions() == set()
-    assert tables.sessions() == {"long": reported, "late": reported, "lost": orphan}
-    days = {FRIDAY: (2, 1, 0, 0, 0), SATURDAY: (0, 1, 0, 0, 1)}
+    reported, timeout = ("reported", DURATION_MS, 10_000, 0), ("timed_out", 12 * HOUR_MS, None, 0)
+    orphan = ("orphaned", None, 10_000, 0)
+    assert tables.sessions() == {"long": reported, "late": reported, "lost": orphan, "new": timeout}
+    days = {FRIDAY: (3, 1, 0, 1, 0), SATURDAY: (0, 1, 0, 0, 1)}
     zone = spark.conf.get("spark.sql.session.timeZone")
     # The views count UTC days in every session time zone.
     spark.conf.set("spark.sql.session.timeZone", "Pacific/Kiritimati")

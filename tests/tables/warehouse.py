@@ -39,7 +39,7 @@ _template_folders: list[TemporaryDirectory[str]] = []
 
 @cache
 def _template(spark: SparkSession) -> Path:
-    _template_folders.append(TemporaryDirectory(prefix="tables-"))  # removed when Python exits
+    _template_folders.append(TemporaryDirectory(prefix="tables with spaces-"))  # removed when Python exits
     folder = Path(_template_folders[-1].name)
     create_tables(spark, TableLocation(folder), owner=_OWNER, may_create=True)
     for checksum in folder.rglob(".*.crc"):  # the copies' content differs
