@@ -54,11 +54,17 @@ def at(ms: int, session_id: int, **changes: object) -> tuple:
     return a_change(device_id=f"pc-{session_id}", session_id=session_id, **instants | changes)
 
 
-def archive(spark: SparkSession, location: TableLocation, partition: int, offset: int, ms: int) -> None:
-    position = f"'pc_sessions' AS stream, {partition} AS partition, {offset}L AS offset, CAST(NULL AS string) AS file"
-    content = f"timestamp_millis({ms}) AS ingested_at, CAST('{{}}' AS binary) AS value"
+def archive(spark: SparkSession, location: TableLocation, *messages: tuple[int, int, int]) -> None:
+    """Append messages of `pc_sessions`: each with its partition, its offset and its ingest time."""
+    position = "'pc_sessions' AS stream, partition, CAST(offset AS bigint) AS offset, CAST(NULL AS string) AS file"
+    content = "timestamp_millis(ms) AS ingested_at, CAST('{}' AS binary) AS value"
+    rows = ", ".join(map(str, messages))
     location.append(
-        spark.sql(f"SELECT {position}, {content}, to_date(timestamp_millis({ms})) AS ingest_date"), RAW_EVENTS
+        spark.sql(
+            f"SELECT {position}, {content}, to_date(timestamp_millis(ms)) AS ingest_date"
+            f" FROM VALUES {rows} AS messages(partition, offset, ms)"
+        ).coalesce(1),
+        RAW_EVENTS,
     )
 
 
@@ -117,14 +123,12 @@ def test_offsets_of_older_days_are_not_read_without_need(
             context(spark, location, source="kafka", bootstrap_servers="b:9092", input=None)
         )
 
-    archive(spark, location, 0, 1, OLD_MS - DAY_MS)  # the oldest day is read
-    archive(spark, location, 2, 9, OLD_MS)
-    archive(spark, location, 1, 99, OLD_MS)
-    for partition in (0, 1):
-        archive(spark, location, partition, 50 + partition, NOW_MS)
+    oldest = (0, 1, OLD_MS - DAY_MS)  # the oldest day is read
+    old, new = ((2, 9, OLD_MS), (1, 99, OLD_MS)), ((0, 50, NOW_MS), (1, 51, NOW_MS))
+    archive(spark, location, oldest, *old, *new)
     assert next_offsets(0, 1, 2) == {"pc_sessions": {0: 51, 1: 100, 2: 10}}, "a later offset, and a quiet partition"
 
     location.delta_table(spark, RAW_EVENTS).delete("offset = 99 OR partition = 2")
-    archive(spark, location, 1, 9, OLD_MS)
+    archive(spark, location, (1, 9, OLD_MS))
     remove_files(location, RAW_EVENTS, after_ms=OLD_MS - DAY_MS, before_ms=NOW_MS)
     assert next_offsets(0, 1) == {"pc_sessions": {0: 51, 1: 52}}

@@ -22,35 +22,24 @@ pytestmark = pytest.mark.spark
 NEW_COLUMN = "foreground_s"
 
 
-@pytest.fixture
-def location(spark: SparkSession, tmp_path: Path) -> TableLocation:
-    """Tables of a version without `NEW_COLUMN`, with one Start that is not merged yet."""
+def test_tables_that_lack_a_column_are_searched_and_get_it_at_a_warm_start(spark: SparkSession, tmp_path: Path) -> None:
     location = TableLocation(tmp_path / "warehouse")
     empty_tables(spark, location, owner="theirs")
     for table in (SESSION_CHANGES, SESSIONS):
         shutil.rmtree(tmp_path / "warehouse" / table.name)
         columns = tuple(column for column in table.columns if column.name != NEW_COLUMN)
         create_table(spark, location, replace(table, columns=columns), "theirs")
-    location.append(
-        to_session_changes(spark.createDataFrame([at(NOW_MS, 1)], OUTPUT_SCHEMA)).drop(NEW_COLUMN), SESSION_CHANGES
-    )
-    return location
+    changes = [at(NOW_MS, 1), at(NOW_MS, 1, foreground_s=5), at(NOW_MS, 2)]
+    rows = to_session_changes(spark.createDataFrame(changes, OUTPUT_SCHEMA).coalesce(1))
+    location.append(rows.limit(1).drop(NEW_COLUMN), SESSION_CHANGES)  # one Start, which is not merged yet
 
+    missing = changes_not_in_table(location.read(spark.read, SESSION_CHANGES), rows)
+    assert sorted(missing.select("session_id", NEW_COLUMN).collect(), key=str) == [(1, 5), (2, None)]
 
-def test_a_warm_start_adds_the_missing_columns_before_it_reads_them(
-    spark: SparkSession, tmp_path: Path, location: TableLocation
-) -> None:
     (tmp_path / "input").mkdir()
     state = warm_start(context(spark, location, input=tmp_path / "input"))
     assert state.sessions is not None
     assert [row.grouping_key for row in state.sessions.collect()] == ["pc-1"]
     for table in (SESSION_CHANGES, SESSIONS):
-        rows = location.read(spark.read, table).select("device_id", NEW_COLUMN).collect()
-        assert rows == [("pc-1", None)]
-
-
-def test_a_change_is_found_in_a_table_that_lacks_a_column(spark: SparkSession, location: TableLocation) -> None:
-    changes = [at(NOW_MS, 1), at(NOW_MS, 1, foreground_s=5), at(NOW_MS, 2)]
-    rows = to_session_changes(spark.createDataFrame(changes, OUTPUT_SCHEMA))
-    missing = changes_not_in_table(location.read(spark.read, SESSION_CHANGES), rows)
-    assert sorted(missing.select("session_id", NEW_COLUMN).collect(), key=str) == [(1, 5), (2, None)]
+        stored = location.read(spark.read, table).select("device_id", NEW_COLUMN).collect()
+        assert stored == [("pc-1", None)]

@@ -1,7 +1,10 @@
 """The offsets from which a new checkpoint reads, found in the tables and at a real broker."""
 
 from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -15,11 +18,11 @@ from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import Checkpoint, open_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.input import kafka_source
-from sessionization.spark.input.topic_offsets import Offsets
+from sessionization.spark.input.topic_offsets import Offsets, TopicRange
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import RAW_EVENTS
-from sessionization.spark.warm_start.read_position import next_offsets
+from sessionization.spark.warm_start import read_position
 from tests.output.test_changes_topic import delete_records
 from tests.tables.warehouse import empty_tables
 
@@ -46,17 +49,22 @@ class WarmStart:
         )  # fmt: skip
         empty_tables(spark, self._location, owner="theirs")
 
-    def archive(self, topic: str, partition: int, offset: int, ms: int = NOW_MS) -> None:
-        position = f"'{topic}' AS stream, {partition} AS partition, {offset}L AS offset, CAST(NULL AS string) AS file"
-        content = f"timestamp_millis({ms}) AS ingested_at, CAST('{{}}' AS binary) AS value"
-        row = f"SELECT {position}, {content}, to_date(timestamp_millis({ms})) AS ingest_date"
-        self._location.append(self._spark.sql(row), RAW_EVENTS)
+    def archive(self, *messages: tuple[str, int, int, int]) -> None:
+        """Append messages: each with its topic, partition, offset and ingest time."""
+        position = "topic AS stream, partition, CAST(offset AS bigint) AS offset, CAST(NULL AS string) AS file"
+        content = "timestamp_millis(ms) AS ingested_at, CAST('{}' AS binary) AS value"
+        rows = ", ".join(map(str, messages))
+        selected = (
+            f"SELECT {position}, {content}, to_date(timestamp_millis(ms)) AS ingest_date"
+            f" FROM VALUES {rows} AS messages(topic, partition, offset, ms)"
+        )
+        self._location.append(self._spark.sql(selected).coalesce(1), RAW_EVENTS)
 
     def delete_rows(self, condition: str) -> None:
         self._location.delta_table(self._spark, RAW_EVENTS).delete(condition)
 
     def offsets(self) -> Offsets | None:
-        return next_offsets(JobContext(self._spark, self._settings, self._checkpoint(), self._location))
+        return read_position.next_offsets(JobContext(self._spark, self._settings, self._checkpoint(), self._location))
 
     def read_from(self, starts: Offsets) -> list[bytes]:
         values: list[bytes] = []
@@ -97,9 +105,8 @@ def test_a_warm_start_continues_where_the_tables_end(spark: SparkSession, tmp_pa
     warm_start = WarmStart(spark, tmp_path, broker)
     assert warm_start.offsets() is None  # no topic was ever read, as in a job that read files
 
-    warm_start.archive("pc_sessions", 0, 0)
-    warm_start.archive("pc_sessions", 0, 1)
-    warm_start.archive("console_sessions", 0, 0, NOW_MS - 5 * DAY_MS)
+    pc_messages = [("pc_sessions", 0, offset, NOW_MS) for offset in (0, 1)]
+    warm_start.archive(*pc_messages, ("console_sessions", 0, 0, NOW_MS - 5 * DAY_MS))
     # A partition that was quiet for days does not move the others back.
     # A partition without rows starts at the oldest ingest time of the table.
     expected = {"pc_sessions": {0: 2, 1: 0}, "console_sessions": {0: 1, 1: 0}}
@@ -111,19 +118,27 @@ def test_a_warm_start_continues_where_the_tables_end(spark: SparkSession, tmp_pa
 
     for name in ("pc_sessions", "console_sessions"):  # everything is read, and then the topics are empty
         delete_records(broker, name, to=-1)
-    warm_start.archive("pc_sessions", 0, 2)
+    warm_start.archive(("pc_sessions", 0, 2, NOW_MS))
     assert warm_start.offsets() == {"pc_sessions": {0: 3, 1: 1}, "console_sessions": {0: 2, 1: 2}}
 
-
-@pytest.mark.parametrize(("partition", "offset"), [(0, 10), (2, 0)])
-def test_topics_that_end_before_the_offsets_in_the_tables_are_refused(
-    spark: SparkSession, tmp_path: Path, broker: Broker, partition: int, offset: int
-) -> None:
-    """Such topics are other ones: their records are new at any offset, and would be skipped."""
-    warm_start = WarmStart(spark, tmp_path, broker)
-    warm_start.archive("pc_sessions", partition, offset)
-    with pytest.raises(
-        ConfigurationError,
-        match=f"partition {partition} of pc_sessions does not reach offset {offset}, but raw_events",
-    ):
+    # Topics that end earlier are other ones: their records are new at any offset, and would be skipped.
+    warm_start.archive(("pc_sessions", 0, 10, NOW_MS))
+    with pytest.raises(ConfigurationError, match="partition 0 of pc_sessions does not reach offset 10, but raw_events"):
         warm_start.offsets()
+
+
+def test_topics_that_lack_a_partition_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = {"pc_sessions": {0: 4, 1: 4}, "console_sessions": {0: 4, 1: 4}}
+    monkeypatch.setattr(read_position, "_oldest_ingest_ms", lambda *_: NOW_MS)
+    monkeypatch.setattr(read_position, "_read_input_range", lambda *_: TopicRange(deepcopy(ends), ends))
+    job: Any = SimpleNamespace(spark=None, location=None)
+    for (partition, offset), is_there in {(1, 3): True, (1, 4): False, (2, 0): False}.items():
+        last = {("pc_sessions", partition): offset}
+        monkeypatch.setattr(read_position, "_last_offsets", lambda *_, last=last: last)
+        if is_there:
+            assert read_position.next_offsets(job) == ends
+            continue
+        with pytest.raises(
+            ConfigurationError, match=f"partition {partition} of pc_sessions does not reach offset {offset}, but"
+        ):
+            read_position.next_offsets(job)

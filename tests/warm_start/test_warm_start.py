@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.checkpoint.folder import ARCHIVE, ROLLUP, SESSIONIZE, open_checkpoint, read_checkpoint
+from sessionization.spark.checkpoint.folder import ARCHIVE, ROLLUP, SESSIONIZE, open_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.checkpoint.spark_logs import newest_committed_batch, read_started_batch
 from sessionization.spark.input.topic_offsets import EARLIEST, TopicRange
@@ -21,10 +21,9 @@ from sessionization.spark.job_context import JobContext
 from sessionization.spark.operator.codec import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import ChangesSink, SinkContext, StateSize
 from sessionization.spark.tables.batch_writer import BatchWriter
-from sessionization.spark.tables.creation import create_tables
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import RAW_EVENTS, SESSIONS
-from sessionization.spark.warm_start import read_position
+from sessionization.spark.warm_start import initial_state, read_position
 from sessionization.spark.warm_start.initial_state import InitialState, warm_start
 from tests.job.test_stream import Job, message, wait_for
 from tests.output.test_sinks import NOW_MS, a_change
@@ -35,8 +34,8 @@ pytestmark = pytest.mark.spark
 DEVICES = [f"d{number}" for number in range(6)]
 
 
-def run_until(job: Job, beats: int) -> None:
-    with job.running() as queries:
+def run_until(job: Job, beats: int, *names: str) -> None:
+    with job.running(*names) as queries:
         wait_for(lambda: job.count(change="heartbeat") >= beats, "heartbeats")
         wait_for(lambda: job.archived() == job.sent, "the archive")
         job.stop(queries)
@@ -50,7 +49,7 @@ def test_live_sessions_continue_under_a_new_checkpoint_with_other_groups(
     starts = [message(1, "Start", device) for device in DEVICES]
     job.send(*starts, message(2, "Start", "over"), message(2, "EndBi", "over"))
     job.sent = 8
-    run_until(job, 6)
+    run_until(job, 6, SESSIONIZE, ARCHIVE)  # what the rollup has not merged, the warm start merges
     former = job.settings
 
     job.change(checkpoints=tmp_path / "other", device_groups=new_groups, from_sessions=True)
@@ -59,9 +58,7 @@ def test_live_sessions_continue_under_a_new_checkpoint_with_other_groups(
         job.running(),
     ):
         pass
-    create_tables(
-        spark, job.location, owner=read_checkpoint(former.checkpoints).id, may_create=False
-    )  # the former checkpoint still owns them
+    job.location.refuse_other_owner(spark, former.checkpoints)  # the former checkpoint still owns them
     for file in job.input.glob("*/*.json"):
         file.unlink()
     beats = job.count(change="heartbeat")
@@ -69,7 +66,7 @@ def test_live_sessions_continue_under_a_new_checkpoint_with_other_groups(
     job.sent += 9
     run_until(job, beats + 12)
     assert (tmp_path / "other" / "seed").exists()
-    run_until(job, beats + 18)  # a restart of the new checkpoint reads no seed
+    run_until(job, job.count(change="heartbeat") + 6, SESSIONIZE)  # a restart of the new checkpoint reads no seed
     assert not (tmp_path / "other" / "seed").exists()
     assert newest_committed_batch(tmp_path / "other" / SESSIONIZE) > 0
     first_position = read_started_batch(tmp_path / "other" / ROLLUP, 0).sources[0]
@@ -87,9 +84,8 @@ def test_live_sessions_continue_under_a_new_checkpoint_with_other_groups(
         assert abs(sum(row["missed_beats"] + 1 for row in rows) - rows[-1]["beat"]) <= 1
     assert Counter(row["status"] for row in job.rows(SESSIONS)) == {"live": 6, "ended": 2}
 
-    job.settings = former
-    with pytest.raises(CheckpointError, match="written by another checkpoint"), job.running():
-        pass
+    with pytest.raises(CheckpointError, match="written by another checkpoint"):
+        job.location.refuse_other_owner(spark, former.checkpoints)
 
 
 def test_a_warm_start_without_tables_is_refused(spark: SparkSession, tmp_path: Path) -> None:
@@ -117,6 +113,8 @@ KILLS = {
     "sessionize is done": (ALL, (SESSIONIZE,), (SESSIONIZE,)),
     "the sessions are being deleted": (("starts.json", "seed"), (SESSIONIZE,), (SESSIONIZE,)),
 }
+WHOLE_START = "half of the sessions are"
+"""After this kill, the offsets and the sessions come from the tables. Other starts are given them."""
 
 
 def warm_started(spark: SparkSession, location: TableLocation, folder: Path, *partitions: int) -> InitialState:
@@ -171,7 +169,11 @@ def test_a_file_older_than_the_newest_change_is_refused_if_raw_events_has_no_row
 
 @pytest.mark.parametrize("kill", KILLS)
 def test_start_offsets_and_seed_are_made_anew_until_a_query_starts_and_are_fixed_then(
-    spark: SparkSession, tmp_path: Path, first_start: tuple[TableLocation, Path], kill: str
+    spark: SparkSession,
+    tmp_path: Path,
+    first_start: tuple[TableLocation, Path],
+    kill: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Otherwise messages that `archive` reads before `sessionize` starts would count as read, and be in no session."""
     files, started_queries, committed_queries = KILLS[kill]
@@ -185,6 +187,12 @@ def test_start_offsets_and_seed_are_made_anew_until_a_query_starts_and_are_fixed
             (tmp_path / query / log).mkdir(parents=True)
             (tmp_path / query / log / "0").write_text('v1\n{"batchTimestampMs":1}\n-\n')
 
+    if kill != WHOLE_START:
+        new = {"pc_sessions": {0: 9, 1: 5, 2: 5}, "console_sessions": {0: 3}}
+        seed = spark.read.parquet(str(folder / "seed"))
+        monkeypatch.setattr(read_position, "next_offsets", lambda _context: new)
+        monkeypatch.setattr(initial_state, "merge_recent_changes", lambda _context: 1)
+        monkeypatch.setattr(initial_state, "seed_rows", lambda *_: seed)
     state = warm_started(spark, location, tmp_path, 0, 1, 2)
     if {SESSIONIZE, ARCHIVE} <= set(started_queries):
         assert state.start_offsets is None
@@ -193,6 +201,7 @@ def test_start_offsets_and_seed_are_made_anew_until_a_query_starts_and_are_fixed
         assert state.start_offsets == {"pc_sessions": pc_offsets, "console_sessions": {0: 3}}
     if SESSIONIZE in committed_queries:
         assert state.sessions is None
+        assert not (tmp_path / "seed").exists()
     else:
         assert state.sessions is not None
         assert [row.grouping_key for row in state.sessions.collect()] == ["pc-1"]
