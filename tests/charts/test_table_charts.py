@@ -15,6 +15,7 @@ from sessionization.notebook import histogram, state_charts, table_charts
 from sessionization.notebook.notebook_tables import use_tables
 from sessionization.ops.state_reader import StateReader
 from sessionization.settings.table_location_settings import TableLocationSettings
+from sessionization.spark.tables import views
 from sessionization.spark.tables.location import TableLocation
 from tests.tables.warehouse import empty_tables
 
@@ -38,9 +39,12 @@ def texts(figure: Figure) -> list[str]:
     return [text.get_text() for axes in figure.axes for text in axes.texts]
 
 
-def test_a_chart_of_a_table_without_rows_shows_a_text(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_chart_of_a_table_without_rows_shows_a_text(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "an evening"
     empty_tables(spark, TableLocation(folder), owner="nobody")
+    monkeypatch.setattr(views, "VIEWS", (views.CONCURRENT_SESSIONS, views.DEVICE_TIMELINE))  # those of the charts
     use_tables(spark, TableLocationSettings(warehouse=folder))
     device = table_charts.busy_device(spark)
     assert device is None

@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from sessionization.core.heartbeat_grid import grid_for_key
 from sessionization.job import shutdown
 from sessionization.ops.state_reader import StateReader
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.checkpoint.folder import ARCHIVE, QUERIES, SESSIONIZE, open_checkpoint
+from sessionization.spark.checkpoint.folder import QUERIES, SESSIONIZE, open_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
+from sessionization.spark.input.source import read_messages
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.output.progress import BatchProgress, last_engine_progress
 from sessionization.spark.pipeline import Pipeline
@@ -174,19 +175,31 @@ def test_a_session_survives_restarts_and_leaves_no_state(spark: SparkSession, tm
     assert [row["reason"] for row in job.rows(QUARANTINE)] == ["malformed_json"]
 
 
-def test_changed_rules_take_effect_at_a_restart(spark: SparkSession, tmp_path: Path) -> None:
+def test_changed_rules_take_effect_at_a_restart_after_a_micro_batch_that_failed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     job = Job(spark, tmp_path, session_timeout="1h", late_retention="1h")
-    with job.running(SESSIONIZE):
+    changes = job.location.sql_name(SESSION_CHANGES.name)
+    with job.running(SESSIONIZE) as queries:
+        spark.sql(f"ALTER TABLE {changes} ADD CONSTRAINT no_d5 CHECK (device_id != 'd5')")
         job.send(message(1, "Start", "d1"), message(2, "EndBi", "d2"))
         wait_for(lambda: job.count(change="heartbeat") >= 1, "a heartbeat")
+        job.send(message(5, "Start", "d5"))
+        wait_for(lambda: not queries[SESSIONIZE].isActive, "the query to fail")
+        assert "no_d5" in str(queries[SESSIONIZE].exception())
     assert job.count(change="ended") == 0
+    spark.sql(f"ALTER TABLE {changes} DROP CONSTRAINT no_d5")
 
     job.change(heartbeat="700ms")
     with job.running(SESSIONIZE):
+        wait_for(lambda: job.count(change="started", device_id="d5") == 1, "the event of the failed micro-batch")
         wait_for(lambda: len(job.beats_under_newest_rules()) >= 2, "heartbeats on the new grid")
-    grid = grid_for_key("d1", 700)
     # A timer that was set before the change still fires once, at its own instant; its beat is on the new grid.
-    off_the_grid = [row for row in job.beats_under_newest_rules() if grid.at_or_before(row["due_ms"]) != row["due_ms"]]
+    off_the_grid = [
+        row
+        for row in job.beats_under_newest_rules()
+        if grid_for_key(row["device_id"], 700).at_or_before(row["due_ms"]) != row["due_ms"]
+    ]
     assert off_the_grid == []
 
     job.change(session_timeout="4s", late_retention="1s")
@@ -194,7 +207,7 @@ def test_changed_rules_take_effect_at_a_restart(spark: SparkSession, tmp_path: P
         # The earlier End still has its former timer, unless its device sends an event.
         job.send(message(3, "Start", "d3"), message(4, "EndBi", "d4"))
         wait_for(lambda: job.count(end_reason="orphaned") == 1, "the new End to be given up")
-        wait_for(lambda: job.count(end_reason="timed_out") == 2, "both sessions to time out")
+        wait_for(lambda: job.count(end_reason="timed_out") == 3, "all sessions to time out")
     [orphan] = job.changes(end_reason="orphaned")
     assert orphan["device_id"] == "d4"
     for row in job.changes(end_reason="timed_out"):
@@ -210,29 +223,22 @@ def test_only_input_files_and_lines_that_are_not_blank_are_read(spark: SparkSess
     for name in ("_hidden.json", ".hidden.json", "1.txt", "nested.json/2.json", "date=2026-01-01/3.json"):
         (job.input / "pc_sessions" / name).write_bytes(start + b"\n")
     job.send(start + b"\r", b"", b"\r", b" \t", b"\xff\xfe", b'{"a":1}\r{"b":2}')
-    with job.running(SESSIONIZE, ARCHIVE):
-        wait_for(lambda: job.archived() == 3, "the three messages")
-        console = message(2, "Start") | {"openPsid": "ps-1"}
-        job.send(console, stream="console_sessions")
-        wait_for(lambda: job.count(platform="console") == 1, "the stream whose folder came later")
-        wait_for(lambda: job.archived() == 4, "its message in the archive")
-    values = {row["value"] for row in job.rows(RAW_EVENTS, stream="pc_sessions")}
-    assert values == {start, b"\xff\xfe", b'{"a":1}\r{"b":2}'}
-    assert job.count(change="started") == 2
+    found: list[tuple[str, bytes]] = []
 
+    def collect(batch: DataFrame, _batch_id: int) -> None:
+        found.extend((row.stream, bytes(row.value)) for row in batch.select("stream", "value").collect())
 
-def test_a_failing_micro_batch_stops_the_query_with_its_cause(spark: SparkSession, tmp_path: Path) -> None:
-    job = Job(spark, tmp_path)
-    with job.running(SESSIONIZE) as queries:
-        spark.sql(
-            f"ALTER TABLE {job.location.sql_name('session_changes')} ADD CONSTRAINT no_pc CHECK (platform != 'pc')"
-        )
-        job.send(message(1, "Start"))
-        wait_for(lambda: not queries[SESSIONIZE].isActive, "the query to fail")
-        assert "no_pc" in str(queries[SESSIONIZE].exception())
-    spark.sql(f"ALTER TABLE {job.location.sql_name('session_changes')} DROP CONSTRAINT no_pc")
-    with job.running(SESSIONIZE):
-        wait_for(lambda: job.count(change="started") == 1, "the event of the failed micro-batch")
+    messages = read_messages(spark, job.settings, 0, None)
+    query = messages.writeStream.foreachBatch(collect).option("checkpointLocation", str(tmp_path / "query")).start()
+    try:
+        wait_for(lambda: len(found) >= 3, "the three messages")
+        job.send(b"{}", stream="console_sessions")
+        wait_for(lambda: len(found) >= 4, "the stream whose folder came later")
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    pc_values = (b"\xff\xfe", b'{"a":1}\r{"b":2}', start)
+    assert sorted(found) == sorted([("console_sessions", b"{}"), *(("pc_sessions", value) for value in pc_values)])
 
 
 @pytest.mark.long

@@ -2,6 +2,7 @@
 
 import math
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -111,12 +112,12 @@ def test_habits_are_learned_and_live_sessions_get_a_forecast_in_a_table(spark: S
     assert trained.model.trained_until_ms == trained.split_ms
 
     location = TableLocation(tmp_path / "tables")
-    live = sessions.where("status = 'live'")
-    for version in ("1", "2"):
-        rows = scoring.forecasts(sessions, trained.model, version, BEGIN_MS, AS_OF_MS)
-        assert scoring.write_forecasts(spark, location, rows) == live.count() > 5
+    live = {row.session_id for row in sessions.where("status = 'live'").collect()}
+    rows = scoring.forecasts(sessions, trained.model, "2", BEGIN_MS, AS_OF_MS).persist()
+    assert scoring.write_forecasts(spark, location, rows) == len(live) > 5
+    assert scoring.write_forecasts(spark, location, rows.where("platform = 'pc'")) < len(live)
     written = location.read(spark.read, SESSION_PREDICTIONS).collect()
-    assert {row.session_id for row in written} == {row.session_id for row in live.collect()}
+    assert {row.session_id for row in written} == {row.session_id for row in rows.collect() if row.platform == "pc"}
     assert {(row.source, row.model_version) for row in written} == {("model", "2")}
     assert {row.as_of for row in written} == {utc(AS_OF_MS).replace(tzinfo=None)}
     assert all(row.remaining_p10_ms < row.remaining_p50_ms < row.remaining_p90_ms for row in written)
@@ -124,6 +125,7 @@ def test_habits_are_learned_and_live_sessions_get_a_forecast_in_a_table(spark: S
         field.name: field.metadata.get("comment") for field in location.read(spark.read, SESSION_PREDICTIONS).schema
     }
     assert comments == {column.name: column.comment for column in SESSION_PREDICTIONS.columns}
+    rows.unpersist()
     sessions.unpersist()
 
 
@@ -135,16 +137,17 @@ def test_where_players_have_no_habits_the_model_does_not_beat_the_baseline(spark
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("beats_baseline", [True, False])
-def test_sql_forecasts_what_the_model_forecasts(spark: SparkSession, *, beats_baseline: bool) -> None:
+def test_sql_forecasts_what_the_model_or_the_baseline_forecasts(spark: SparkSession) -> None:
     rows = add_features(observed_sessions(players(spark, 0.5, count=4), BEGIN_MS, AS_OF_MS)).select(
         "length_s", *FEATURES
     )
-    forecaster = model(beats_baseline=beats_baseline)
-    in_sql = scoring.remaining_s(forecaster, F.col("length_s").cast("double"), PROBABILITIES)
+    forecasters = [model(beats_baseline=beats_baseline) for beats_baseline in (True, False)]
+    assert [forecaster.source for forecaster in forecasters] == ["model", "baseline"]
+    age_s = F.col("length_s").cast("double")
+    in_sql = [column for each in forecasters for column in scoring.remaining_s(each, age_s, PROBABILITIES)]
     found = np.array([tuple(row) for row in rows.select("*", *in_sql).collect()])
     ages, features = found[:, 0], found[:, 1 : 1 + len(FEATURES)]
-    for column, probability in enumerate(PROBABILITIES, 1 + len(FEATURES)):
+    for column, (forecaster, probability) in enumerate(product(forecasters, PROBABILITIES), 1 + len(FEATURES)):
         assert found[:, column] == pytest.approx(forecaster.remaining_s(features, ages, probability), rel=1e-9)
 
 
