@@ -114,12 +114,11 @@ pictures: notebook-data ## make the README's pictures again, from real runs: a d
 	@$(BIN)/python jobs/demo.py --folder build/pictures --picture docs/images/demo.svg
 	@$(BIN)/python -m tools.pictures
 
-# A test with an engine waits a third of its time, so a third process finds time on two cores.
 test: $(READY) $(BROKER) $(NOTEBOOKS) $(CLASSES)
 test: ## run all tests except the long ones: first the tests without Spark, then the others, with whole jobs first
 	@$(UNIT)
 	@$(PYTEST) --doctest-modules $(addprefix lib/sessionization/,$(DOCTESTS))
-	@$(PYTEST) tests -m "(spark or job) and not long" -n 3 $(IN_PARALLEL)
+	@$(PYTEST) tests -m "(spark or job) and not long" -n 2 $(IN_PARALLEL)
 
 test-notebooks: $(NOTEBOOKS) ## run every notebook without a browser, and nutter's tests
 	@$(NOTEBOOK_TESTS)

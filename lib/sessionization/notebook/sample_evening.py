@@ -134,9 +134,5 @@ def story_of_device(spark: SparkSession, device_id: str) -> Figure:
         (">" if row.is_start else "<", row.at_ms)
         for row in messages.select("is_start", F.unix_millis("ingested_at").alias("at_ms")).collect()
     ]
-    corrected = sum(bar.revision > 0 for bar in bars)
-    reported = sum(bar.reason == "reported" for bar in bars)
-    title = f"{len(arrivals)} messages of {device_id} make {len(bars)} sessions: {reported} end as reported"
-    if corrected:
-        title += f", {corrected} of them after a correction"
+    title = f"{len(arrivals)} messages of {device_id} make {timeline.summary(bars)}"
     return timeline.draw([timeline.DeviceTimeline(device_id, "", bars, arrivals)], title)

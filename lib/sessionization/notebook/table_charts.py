@@ -155,8 +155,10 @@ def device_timeline(spark: SparkSession, device_id: str | None) -> Figure:
         chart_style.write_no_rows(axes, _NO_CHANGE if device_id is None else f"device {device_id} has no change yet")
         return figure
     bars = timeline.bars_of(row.asDict() for row in rows)
-    caption = f"{len(bars)} sessions, {sum(len(bar.beats_ms) for bar in bars)} heartbeats"
-    return timeline.draw([timeline.DeviceTimeline(str(device_id), caption, bars)], "One device")
+    caption = f"{sum(len(bar.beats_ms) for bar in bars)} heartbeats"
+    return timeline.draw(
+        [timeline.DeviceTimeline(str(device_id), caption, bars)], f"A device has {timeline.summary(bars)}"
+    )
 
 
 def device_changes(spark: SparkSession, device_id: str | None) -> DataFrame:

@@ -55,6 +55,14 @@ def bars_of(changes: Iterable[Mapping[str, Any]]) -> list[Bar]:
     return sorted(bars, key=lambda bar: (bar.started_ms or bar.ended_ms or 0, bar.session_id))
 
 
+def summary(bars: Sequence[Bar]) -> str:
+    """How many sessions there are, and how many ended as reported, in words for a title."""
+    reported = [bar for bar in bars if bar.reason == "reported"]
+    corrected = sum(bar.revision > 0 for bar in reported)
+    after = f", {corrected} of them after a correction" if corrected else ""
+    return f"{len(bars)} sessions: {len(reported)} end as reported{after}"
+
+
 def draw(devices: Sequence[DeviceTimeline], title: str) -> Figure:
     """Draw one strip per device, all over the same span of time."""
     figure, all_axes = chart_style.new_figure(max(1, len(devices)), 1.15 if len(devices) > 1 else 2.4, share_x=True)
