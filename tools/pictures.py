@@ -3,6 +3,8 @@
 import tempfile
 from pathlib import Path
 
+import matplotlib as mpl
+
 from sessionization.local.notebook_folders import notebook_data_folder
 from sessionization.notebook.notebook_tables import use_tables
 from sessionization.notebook.table_charts import busy_device, device_timeline
@@ -16,8 +18,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         spark = spark_session(Path(folder) / "engine.log")
         use_tables(spark, TableLocationSettings(warehouse=notebook_data_folder() / "warehouse"))
-        # Without the date the same tables give the same bytes.
-        device_timeline(spark, busy_device(spark)).savefig(_CHART, metadata={"Date": None})
+        # With this salt and without the date, the same tables give the same bytes.
+        with mpl.rc_context({"svg.hashsalt": "device"}):
+            device_timeline(spark, busy_device(spark)).savefig(_CHART, metadata={"Date": None})
         spark.stop()
 
 

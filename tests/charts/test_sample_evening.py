@@ -32,6 +32,7 @@ def test_the_sample_has_every_kind_of_dirt_and_each_has_its_effect(opened: Spark
     assert effects.keys() == set(DirtKind) - LOST
     assert effects["repeat"] == "12 x none"
     assert effects["end_before_start"] == "8 x reported, started"
+    assert effects["overlap"] == "3 x started, superseded"
     assert effects["late_end"] == "2 x reported; 1 x reported (correction)"
     in_quarantine = {kind: effects[kind].split(": ")[-1] for kind in REASONS}
     assert in_quarantine == {kind: kind for kind in REASONS}
@@ -43,12 +44,14 @@ def test_sessions_end_in_every_way_and_none_is_live_at_the_end(opened: SparkSess
     assert sum(row.n for row in rows) == 431
 
 
-def test_the_device_with_most_to_show_has_all_ends_and_its_title_says_what_was_found(opened: SparkSession) -> None:
+def test_the_story_of_a_device_shows_what_its_messages_became(opened: SparkSession) -> None:
     device_id = table_charts.busy_device(opened)
     assert device_id is not None
     figure = sample_evening.story_of_device(opened, device_id)
     title = figure.get_suptitle()
     assert title == f"12 messages of {device_id} make 7 sessions: 4 end as reported, 1 of them after a correction"
+    shown = {text.get_text() for text in figure.legends[0].get_texts()}
+    assert {"reported", "orphaned", "timed out", "end before its correction"} <= shown
 
 
 def test_titles_state_what_the_charts_show(opened: SparkSession) -> None:

@@ -176,6 +176,7 @@ AFTER_NOON_MS = {
     "2026-11-20T12:01:00-23:59": 0,
     "2026-11-22T11:59:00+23:59": 0,
 }
+"""By written event time: its milliseconds after 12:00 UTC on 2026-11-21."""
 FULL_START, FULL_END = wire(totalFgTime=9), end(openPsid="ps-9", hostPcId="pc-1")
 
 
@@ -193,7 +194,7 @@ def test_a_message_is_an_event_or_has_the_first_reason_that_fits(parsed: dict[st
 
 @pytest.fixture(scope="module")
 def events(spark: SparkSession) -> list[Row]:
-    """The events of all messages below, in their order."""
+    """The events of FULL_START, AFTER_NOON_MS, OPTIONAL_FIELDS and FULL_END, in this order."""
     on_pc = [FULL_START, *(wire(timestamp=written) for written in AFTER_NOON_MS)]
     on_pc += [end(**changes) for changes, _, _ in OPTIONAL_FIELDS]
     rows = [("pc_sessions", INGESTED, value) for value in on_pc] + [("console_sessions", INGESTED, FULL_END)]

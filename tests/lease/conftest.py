@@ -3,8 +3,7 @@
 import pytest
 
 from sessionization.spark.tables import lease as lease_module
-from sessionization.spark.tables.location import TableLocation
-from tests.lease.stand import FakeClock, Hold, MemoryLease, holding
+from tests.lease.stand import FakeClock, Hold, MemoryLease, holding, memory_lease
 
 
 @pytest.fixture
@@ -15,7 +14,7 @@ def clock() -> FakeClock:
 @pytest.fixture
 def table(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> MemoryLease:
     """A lease in memory, which `hold_lease` uses too."""
-    table = MemoryLease(None, TableLocation.parse("/ware house"), f"{request.node.name}'s")
+    table = memory_lease(f"{request.node.name}'s")
     monkeypatch.setattr(lease_module, "StoredLease", lambda *_: table)
     return table
 

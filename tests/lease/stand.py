@@ -10,6 +10,7 @@ from typing import Any
 from sessionization.spark.tables.lease import Lease, hold_lease
 from sessionization.spark.tables.lease_claim import Claim, LeaseClock, LeaseTimes
 from sessionization.spark.tables.lease_table import Holder, StoredLease
+from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import JOB_LEASE
 
 T = 1_763_726_400_000
@@ -85,6 +86,10 @@ class MemoryLease(StoredLease):
             if is_ours:
                 self.rows[:] = [replace(self.rows[0], **values)]
             return is_ours
+
+
+def memory_lease(name: str) -> MemoryLease:
+    return MemoryLease(None, TableLocation.parse("/ware house"), name)
 
 
 def holding(table: StoredLease, clock: FakeClock) -> Hold:

@@ -13,8 +13,6 @@ from sessionization.spark.tables.lease import Lease
 from sessionization.spark.tables.lease_claim import Claim, Instant
 from tests.lease.stand import DEADLINE_S, ELSEWHERE, TIMES, FakeClock, Hold, MemoryLease, T, eventually, found, give_to
 
-pytestmark = pytest.mark.spark
-
 
 def test_renewals_hold_the_lease_longer_than_its_term(table: MemoryLease, hold: Hold, clock: FakeClock) -> None:
     stop = threading.Event()

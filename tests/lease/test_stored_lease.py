@@ -1,4 +1,4 @@
-"""The table of the leases: each change is one transaction, which another run's change does not pass by."""
+"""The table of the leases: each change is one transaction, and of two that conflict one is refused."""
 
 import os
 import socket
@@ -19,12 +19,12 @@ from tests.lease.stand import (
     ELSEWHERE,
     TIMES,
     FakeClock,
-    MemoryLease,
     T,
     eventually,
     found,
     give_to,
     holding,
+    memory_lease,
 )
 
 pytestmark = pytest.mark.spark
@@ -50,7 +50,7 @@ def test_two_runs_that_create_the_table_at_the_same_moment_both_have_it(
 @pytest.fixture(params=["in the table", "in memory"])
 def either(request: pytest.FixtureRequest) -> StoredLease:
     if request.param == "in memory":
-        return MemoryLease(None, TableLocation.parse("/ware house"), "a run's")
+        return memory_lease("a run's")
     return StoredLease(request.getfixturevalue("spark"), request.getfixturevalue("location"), "a run's")
 
 

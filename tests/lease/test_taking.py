@@ -15,8 +15,6 @@ from sessionization.errors import CheckpointError, ConfigurationError, StoppedEr
 from sessionization.processes import pid_scope
 from tests.lease.stand import ELSEWHERE, TIMES, FakeClock, Hold, MemoryLease, T, found, give_to
 
-pytestmark = pytest.mark.spark
-
 
 def test_a_lease_is_taken_and_given_up_and_then_free_at_once(table: MemoryLease, hold: Hold, clock: FakeClock) -> None:
     owners = set()

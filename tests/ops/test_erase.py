@@ -210,6 +210,7 @@ def test_an_erasure_removes_an_account_from_tables_and_files_and_leaves_others_u
     assert ANN not in commits(location), "what deletes a name must not write it down"
     in_use = files_in_use(spark, location)
     assert in_use
+    assert all(file.is_file() for file in in_use), "else nothing is compared"
     assert in_use.isdisjoint(files_that_contain(location.warehouse, ANN))
 
     sessions = ops._find_sessions(spark, location, [ANN])

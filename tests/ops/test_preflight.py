@@ -88,7 +88,7 @@ def not_implemented(*_: object) -> NoReturn:
     raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
 
-def test_all_is_well_and_nothing_is_left_behind_not_even_by_one_that_was_killed(
+def test_all_is_well_and_nothing_is_left_behind_even_of_a_preflight_that_was_killed(
     spark: SparkSession, folder: Path
 ) -> None:
     (folder / "checkpoints" / NAME / "sessionize").mkdir(parents=True)

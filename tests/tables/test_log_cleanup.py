@@ -54,20 +54,20 @@ def oldest_entries(location: TableLocation) -> list[int]:
     return [min(int(file.stem) for file in log.glob("*.json")) for log in logs]
 
 
-def are_whole(spark: SparkSession, location: TableLocation) -> bool:
-    """Whether Spark, and the reader that most tests use, find all rows."""
+def assert_whole(spark: SparkSession, location: TableLocation) -> None:
+    """Check that Spark, and the reader that most tests use, find all rows."""
     assert location.warehouse is not None
     spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
     first, second = (location.read(spark.read, table) for table in CLEANED)
     assert first.unionAll(second).count() == COMMITS * len(CLEANED)
-    return all(len(read_table(location.warehouse / table.name)) == COMMITS for table in CLEANED)
+    assert [len(read_table(location.warehouse / table.name)) for table in CLEANED] == [COMMITS] * len(CLEANED)
 
 
 def test_old_entries_are_deleted_up_to_a_checkpoint(spark: SparkSession, location: TableLocation) -> None:
     assert oldest_entries(location) == [0, 0]
     delete_old_log_entries(spark, location, CLEANED, first_unread=COMMITS + 1)
     assert set(oldest_entries(location)) <= {4, 5, 6}
-    assert are_whole(spark, location)
+    assert_whole(spark, location)
 
 
 def test_what_the_rollup_may_still_read_stays(spark: SparkSession, location: TableLocation) -> None:
@@ -76,7 +76,7 @@ def test_what_the_rollup_may_still_read_stays(spark: SparkSession, location: Tab
     assert (of_changes, of_messages > 3) == (2, True)
     delete_old_log_entries(spark, location, CLEANED, first_unread=None)
     assert oldest_entries(location)[0] == 2
-    assert are_whole(spark, location)
+    assert_whole(spark, location)
 
 
 def test_a_log_that_cannot_be_cleaned_up_ends_no_query(spark: SparkSession, tmp_path: Path) -> None:

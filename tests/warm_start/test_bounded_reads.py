@@ -21,6 +21,7 @@ from sessionization.spark.warm_start import read_position
 from sessionization.spark.warm_start.initial_state import newest_clock_ms, warm_start
 from tests.output.test_sinks import a_change
 from tests.tables.warehouse import empty_tables
+from tests.warm_start.archived_messages import archive
 from tests.whole_job.delta import live_files
 
 pytestmark = pytest.mark.spark
@@ -52,20 +53,6 @@ def append_changes(spark: SparkSession, location: TableLocation, batch_id: int, 
 def at(ms: int, session_id: int, **changes: object) -> tuple:
     instants = {"started_ms": ms, "event_ms": ms, "ingested_ms": ms, "processed_ms": ms}
     return a_change(device_id=f"pc-{session_id}", session_id=session_id, **instants | changes)
-
-
-def archive(spark: SparkSession, location: TableLocation, *messages: tuple[int, int, int]) -> None:
-    """Append messages of `pc_sessions`: each with its partition, its offset and its ingest time."""
-    position = "'pc_sessions' AS stream, partition, CAST(offset AS bigint) AS offset, CAST(NULL AS string) AS file"
-    content = "timestamp_millis(ms) AS ingested_at, CAST('{}' AS binary) AS value"
-    rows = ", ".join(map(str, messages))
-    location.append(
-        spark.sql(
-            f"SELECT {position}, {content}, to_date(timestamp_millis(ms)) AS ingest_date"
-            f" FROM VALUES {rows} AS messages(partition, offset, ms)"
-        ).coalesce(1),
-        RAW_EVENTS,
-    )
 
 
 def remove_files(location: TableLocation, table: Table, *, after_ms: int, before_ms: int) -> None:
@@ -123,12 +110,13 @@ def test_offsets_of_older_days_are_not_read_without_need(
             context(spark, location, source="kafka", bootstrap_servers="b:9092", input=None)
         )
 
-    oldest = (0, 1, OLD_MS - DAY_MS)  # the oldest day is read
-    old, new = ((2, 9, OLD_MS), (1, 99, OLD_MS)), ((0, 50, NOW_MS), (1, 51, NOW_MS))
+    pc = "pc_sessions"
+    oldest = (pc, 0, 1, OLD_MS - DAY_MS)  # the oldest day is read
+    old, new = ((pc, 2, 9, OLD_MS), (pc, 1, 99, OLD_MS)), ((pc, 0, 50, NOW_MS), (pc, 1, 51, NOW_MS))
     archive(spark, location, oldest, *old, *new)
     assert next_offsets(0, 1, 2) == {"pc_sessions": {0: 51, 1: 100, 2: 10}}, "a later offset, and a quiet partition"
 
     location.delta_table(spark, RAW_EVENTS).delete("offset = 99 OR partition = 2")
-    archive(spark, location, (1, 9, OLD_MS))
+    archive(spark, location, (pc, 1, 9, OLD_MS))
     remove_files(location, RAW_EVENTS, after_ms=OLD_MS - DAY_MS, before_ms=NOW_MS)
     assert next_offsets(0, 1) == {"pc_sessions": {0: 51, 1: 52}}

@@ -25,6 +25,7 @@ from sessionization.spark.tables.schemas import RAW_EVENTS
 from sessionization.spark.warm_start import read_position
 from tests.output.test_changes_topic import delete_records
 from tests.tables.warehouse import empty_tables
+from tests.warm_start.archived_messages import archive
 
 pytestmark = pytest.mark.spark
 
@@ -51,14 +52,7 @@ class WarmStart:
 
     def archive(self, *messages: tuple[str, int, int, int]) -> None:
         """Append messages: each with its topic, partition, offset and ingest time."""
-        position = "topic AS stream, partition, CAST(offset AS bigint) AS offset, CAST(NULL AS string) AS file"
-        content = "timestamp_millis(ms) AS ingested_at, CAST('{}' AS binary) AS value"
-        rows = ", ".join(map(str, messages))
-        selected = (
-            f"SELECT {position}, {content}, to_date(timestamp_millis(ms)) AS ingest_date"
-            f" FROM VALUES {rows} AS messages(topic, partition, offset, ms)"
-        )
-        self._location.append(self._spark.sql(selected).coalesce(1), RAW_EVENTS)
+        archive(self._spark, self._location, *messages)
 
     def delete_rows(self, condition: str) -> None:
         self._location.delta_table(self._spark, RAW_EVENTS).delete(condition)
@@ -127,7 +121,7 @@ def test_a_warm_start_continues_where_the_tables_end(spark: SparkSession, tmp_pa
         warm_start.offsets()
 
 
-def test_topics_that_lack_a_partition_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_topics_that_reach_the_offsets_in_the_tables_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     ends = {"pc_sessions": {0: 4, 1: 4}, "console_sessions": {0: 4, 1: 4}}
     monkeypatch.setattr(read_position, "_oldest_ingest_ms", lambda *_: NOW_MS)
     monkeypatch.setattr(read_position, "_read_input_range", lambda *_: TopicRange(deepcopy(ends), ends))

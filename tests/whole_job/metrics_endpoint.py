@@ -1,4 +1,4 @@
-"""Where a job of a test serves its metrics to Prometheus, and what it served last."""
+"""The port on which a test's job serves its metrics, and what the last scrape found."""
 
 import socket
 import urllib.error

@@ -19,7 +19,7 @@ from sessionization.core.events import Event
 from sessionization.core.session_state import Rules
 from sessionization.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from sessionization.notebook import timeline
-from sessionization.notebook.core_replay import changes_of_device
+from sessionization.notebook.core_replay import replay_devices
 from sessionization.notebook.table_charts import device_changes
 from sessionization.spark.input.parse import EventTimeLimits, parse, valid_events
 from sessionization.spark.operator.codec import OUTPUT_SCHEMA, pack_event, unpack_event
@@ -82,13 +82,8 @@ def open_sample(spark: SparkSession) -> str:
         device_id, event = unpack_event(row.event)
         events[device_id].append(event)
     until_ms = sample[-1].ingested_ms + RULES.session_timeout_ms + HOUR_MS
-    changes = [
-        (device_id, change)
-        for device_id, of_device in events.items()
-        for change in changes_of_device(device_id, of_device, RULES, every_ms=_EVERY_MS, until_ms=until_ms)
-    ]
-    fields = [{**change._asdict(), "device_id": device_id, "change": str(change.kind)} for device_id, change in changes]
-    output = [tuple(row.get(name) for name in OUTPUT_SCHEMA.names) for row in fields]
+    changes = replay_devices(events, RULES, every_ms=_EVERY_MS, until_ms=until_ms)
+    output = [tuple(change.get(name) for name in OUTPUT_SCHEMA.names) for change in changes]
     session_changes = to_session_changes(spark.createDataFrame(output, OUTPUT_SCHEMA))
     session_changes.createOrReplaceTempView("session_changes")
     sessions = rollup.to_session_rows(rollup.fold_by_session(session_changes))
@@ -96,7 +91,7 @@ def open_sample(spark: SparkSession) -> str:
     for view in (DEVICE_TIMELINE, CONCURRENT_SESSIONS):
         body = view.sql.format(sessions="sessions", session_changes="session_changes")
         spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view.name} AS {body}")
-    count = len({(device_id, change.session_id) for device_id, change in changes})
+    count = len({(change["device_id"], change["session_id"]) for change in changes})
     span = " to ".join(f"{utc(message.ingested_ms):%H:%M}" for message in (sample[0], sample[-1]))
     return f"{len(sample):,} messages from {span} UTC, {len(events)} devices, {count:,} sessions"
 
@@ -104,18 +99,18 @@ def open_sample(spark: SparkSession) -> str:
 def effects_of_dirt(spark: SparkSession) -> DataFrame:
     """What the messages with each kind of dirt did: `dirt`, `messages`, `effects` (each with how often).
 
-    A message that changed nothing has the effect "none": the device had said the same before.
+    A message at which no change was emitted has the effect "none": here, each repeat.
     """
     return spark.sql(
         """
         WITH caused AS (
-          SELECT device_id, ingested_at, session_id,
+          SELECT device_id, ingested_at,
                  concat_ws(', ', sort_array(collect_list(
                    concat(coalesce(end_reason, change), if(revision > 0, ' (correction)', ''))))) AS effect
-          FROM session_changes WHERE ingested_at IS NOT NULL GROUP BY ALL
+          FROM session_changes WHERE ingested_at IS NOT NULL GROUP BY device_id, ingested_at
         ), effects AS (
           SELECT dirt, coalesce('in quarantine: ' || reason, effect, 'none') AS effect, count(*) AS messages
-          FROM messages LEFT JOIN caused USING (device_id, ingested_at, session_id)
+          FROM messages LEFT JOIN caused USING (device_id, ingested_at)
           WHERE dirt IS NOT NULL GROUP BY ALL
         )
         SELECT dirt, sum(messages) AS messages,
@@ -127,7 +122,7 @@ def effects_of_dirt(spark: SparkSession) -> DataFrame:
 
 
 def story_of_device(spark: SparkSession, device_id: str) -> Figure:
-    """Draw a device's sessions and its messages, each where it came."""
+    """Draw a device's sessions, and its messages at their arrival."""
     bars = timeline.bars_of(row.asDict() for row in device_changes(spark, device_id).collect())
     messages = spark.table("messages").where(F.col("device_id") == F.lit(device_id)).where("reason IS NULL")
     arrivals = [

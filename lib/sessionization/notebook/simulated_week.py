@@ -17,8 +17,8 @@ from sessionization.durations import DAY_MS, MINUTE_MS, format_duration
 from sessionization.simulate.dirt_kinds import DirtKind
 from sessionization.simulate.fleet import Fleet, Text
 from sessionization.simulate.message_schedule import Messages, in_order
+from sessionization.simulate.play_at_once import play_at_once
 from sessionization.simulate.simulate_settings import SimulateSettings
-from sessionization.simulate.whole_evening import play_whole_evening
 from sessionization.spark.input.parse import EVENT_COLUMNS
 from sessionization.spark.tables import rollup
 
@@ -74,7 +74,7 @@ def simulate_week(
             "seed": seed,
         }
     )
-    events = _events(*play_whole_evening(settings, begin_ms))
+    events = _events(*play_at_once(settings, begin_ms))
     rows = ArrowReplay(Rules(), MicroBatchClock(end_ms))(events.to_batches())
     folded = folded_columns(spark.createDataFrame(pa.Table.from_batches(rows)))
     return SimulatedWeek(rollup.to_session_rows(folded), (begin_ms, end_ms))

@@ -1,6 +1,6 @@
 """Pictures of the tables and views; each title states what it shows. Times are UTC.
 
-Call `notebook_tables.use_tables` first.
+Call `notebook_tables.use_tables` or `sample_evening.open_sample` first.
 """
 
 from collections import defaultdict

@@ -16,12 +16,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.clock import wall_clock_ms
-from sessionization.core.events import Change, End, Event, Platform, Start
+from sessionization.core.events import End, Event, Platform, Start
 from sessionization.core.session_state import Rules, RulesInForce
 from sessionization.errors import StreamError
 from sessionization.files import write_atomically
 from sessionization.notebook import timeline
-from sessionization.notebook.core_replay import changes_of_device
+from sessionization.notebook.core_replay import Row, replay_devices
 from sessionization.notebook.handmade_messages import Message
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.input.parse import EventTimeLimits, parse, valid_events
@@ -41,9 +41,6 @@ _LONGEST_S = 180
 _TICK_MS = 500
 _FIRST_MICRO_BATCH_S = 120
 _LIMITS = EventTimeLimits(600_000, 600_000)
-
-Row = dict[str, Any]
-"""A change as a dictionary: the fields of `core.events.Change`, `device_id`, and the kind as `change`."""
 
 
 class TourSettings(BaseModel):
@@ -105,11 +102,7 @@ def through_core(events: Sequence[TourEvent] = TEN_EVENTS, zero_ms: int = ZERO_M
     for source in events:
         events_by_device[source.device_id].append(source.event(zero_ms))
     until_ms = zero_ms + SECONDS * 1_000
-    return [
-        _row(device_id, change)
-        for device_id, of_device in events_by_device.items()
-        for change in changes_of_device(device_id, of_device, RULES, every_ms=_TICK_MS, until_ms=until_ms)
-    ]
+    return replay_devices(events_by_device, RULES, every_ms=_TICK_MS, until_ms=until_ms)
 
 
 def through_operator(
@@ -217,10 +210,6 @@ def _wait_until(instant_ms: int, check_query: Callable[[], None]) -> None:
     while (left_ms := instant_ms - wall_clock_ms()) > 0:
         check_query()
         time.sleep(min(left_ms, 200) / 1_000)
-
-
-def _row(device_id: str, change: Change) -> Row:
-    return change._asdict() | {"device_id": device_id, "change": str(change.kind)}
 
 
 def _without_kind(row: Mapping[str, Any]) -> Row:

@@ -1,4 +1,4 @@
-"""A whole evening at once, as an array of its messages, without a sink."""
+"""All messages of a simulated span at once, without waiting and without a sink."""
 
 import numpy as np
 
@@ -11,8 +11,8 @@ from sessionization.simulate.message_schedule import Messages, in_order
 from sessionization.simulate.simulate_settings import SimulateSettings
 
 
-def play_whole_evening(settings: SimulateSettings, begin_ms: int) -> tuple[Messages, Fleet]:
-    """Play from `begin_ms` (UTC milliseconds) for the duration that the settings give, without waiting.
+def play_at_once(settings: SimulateSettings, begin_ms: int) -> tuple[Messages, Fleet]:
+    """Play from `begin_ms` (UTC milliseconds) for the duration that the settings give.
 
     Returns:
         The messages that arrive within that time, in the order of their arrival, and the devices that send them. The
@@ -21,6 +21,7 @@ def play_whole_evening(settings: SimulateSettings, begin_ms: int) -> tuple[Messa
     plan = settings.plan()
     end_ms = begin_ms + plan.duration_ms
     fleet = Fleet(plan.devices, settings.console_share, settings.seed)
+    # Separate generators, so that the dirt settings do not change the evening.
     evening_rng, dirt_rng = np.random.default_rng([settings.seed, begin_ms]).spawn(2)
     evening = Evening(plan, begin_ms, evening_rng, Habits(fleet) if settings.habits else None)
     dirt = Dirt(settings.dirt, settings.dirt_kinds or tuple(DirtKind), plan.session_length_ms, end_ms, dirt_rng)
