@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -76,6 +77,8 @@ def test_the_runbook_query_finds_the_session_with_a_missing_beat(
     warehouse: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("TZ", "UTC")
+    monkeypatch.setattr(time, "tzset", lambda: None)  # it would hold for all tests of this process
     text = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
     sql = text.split(RUNBOOK_SENTENCE)[1].split("```sql")[1].split("```")[0]
     print_query(warehouse, sql, rows=100)

@@ -21,8 +21,11 @@ from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import (
     BACKFILL,
     COMMON_PROPERTIES,
+    JOB_LEASE,
+    SESSION_PREDICTIONS,
     TABLES,
     UNUSED_FILES_RETENTION_MS,
+    Table,
     retention_properties,
 )
 
@@ -114,10 +117,11 @@ def test_only_a_table_with_unread_rows_has_a_longer_retention_and_only_while_it_
     ], "and no longer"
 
 
-def test_the_table_of_the_backfill_is_cleaned_too() -> None:
-    known = {table.name: UNUSED_FILES_RETENTION_MS for table in (*TABLES, BACKFILL)}
-    steps = maintenance_steps(LOCATION, 3, known, AS_CREATED | {BACKFILL.name: {}})
-    assert [step.verb for step in steps if step.table == BACKFILL.name] == ["ALTER", "VACUUM"]
+@pytest.mark.parametrize("table", [BACKFILL, JOB_LEASE, SESSION_PREDICTIONS], ids=lambda table: table.name)
+def test_a_table_of_another_job_is_cleaned_too(table: Table) -> None:
+    known = {known.name: UNUSED_FILES_RETENTION_MS for known in (*TABLES, table)}
+    steps = maintenance_steps(LOCATION, 3, known, AS_CREATED | {table.name: {}})
+    assert [step.verb for step in steps if step.table == table.name] == ["ALTER", "VACUUM"]
 
 
 def test_a_table_without_a_known_retention_is_left_alone() -> None:

@@ -4,6 +4,8 @@ import random
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from pyspark.errors import PySparkException
@@ -17,6 +19,7 @@ from sessionization.spark.tables.creation import create_table
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.rollup import LIVE_PART
 from sessionization.spark.tables.schemas import (
+    LATE_ENDS_PROPERTY,
     PART_CONSTRAINT,
     RETENTION_PROPERTIES,
     SESSIONS,
@@ -211,3 +214,20 @@ def _earlier_version() -> Table:
 )
 def test_the_days_that_a_merge_searches(oldest_ms: int, lookback_ms: int, since: str) -> None:
     assert rollup.search_since(oldest_ms, lookback_ms) == since
+
+
+@pytest.mark.parametrize(
+    ("missing", "step"),
+    [(f"delta.constraints.{PART_CONSTRAINT[0]}", "_partition"), (LATE_ENDS_PROPERTY[0], "_mark_late_ends_reported")],
+)
+def test_a_step_of_the_upgrade_that_was_cut_off_is_done_alone(
+    missing: str, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = dict(SESSIONS.properties) | {f"delta.constraints.{name}": text for name, text in SESSIONS.constraints}
+    del found[missing]
+    steps: list[str] = []
+    for name in ("_partition", "_mark_late_ends_reported", "_shorten_history"):
+        monkeypatch.setattr(upgrade, name, lambda *_, name=name: steps.append(name))
+    location: Any = SimpleNamespace(properties=lambda *_: found)
+    upgrade._upgrade_sessions(cast("SparkSession", None), location, pytest.fail)
+    assert steps == [step]

@@ -155,6 +155,10 @@ def test_two_merges_give_the_rows_that_one_merge_gives(spark: SparkSession, merg
     assert found == expected
 
 
+def test_orphaned_ends_alone_have_an_oldest_event(spark: SparkSession) -> None:
+    assert rollup.oldest_event_ms(frame(spark, [("d", CAME_LATE)])) == CAME_LATE.ended_ms
+
+
 def test_a_merge_that_changes_nothing_rewrites_nothing(merged: Merged) -> None:
     second, *repeated = merged.history
     assert int(second.operationMetrics["numTargetRowsInserted"]) > 0

@@ -19,7 +19,7 @@ from sessionization.settings.table_location_settings import TableLocationSetting
 from sessionization.spark.tables import views
 from sessionization.spark.tables.creation import create_table, create_tables
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import STREAM_PROGRESS, TABLES
+from sessionization.spark.tables.schemas import QUARANTINE, STREAM_PROGRESS, TABLES
 from sessionization.spark.tables.upgrade import _add_columns
 from sessionization.spark.tables.view import View
 from sessionization.spark.tables.views import VIEWS
@@ -131,8 +131,10 @@ def test_a_table_of_an_earlier_version_gets_its_missing_columns_and_their_commen
     row = tuple(map(values.get, earlier_table.column_names))
     of_earlier_version = spark.createDataFrame([row], earlier_table.schema)
     location.append(of_earlier_version, STREAM_PROGRESS)
+    shutil.rmtree(location.folder_of(QUARANTINE.name))  # as if the first start was killed while it created the tables
     for _start in range(2):
         create_tables(spark, location, owner="ours", may_create=True)
+    assert location.missing(spark, TABLES) == []
     location.append(of_earlier_version.withColumn(added.name, F.lit(7).cast(added.type)), STREAM_PROGRESS)
     location.append(of_earlier_version, STREAM_PROGRESS)
     found = location.read(spark.read, STREAM_PROGRESS)

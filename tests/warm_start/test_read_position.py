@@ -43,22 +43,22 @@ class WarmStart:
     """A warm start from the broker, with tables that are empty at first."""
 
     def __init__(self, spark: SparkSession, folder: Path, broker: Broker) -> None:
-        self._spark, self._location, self._folder = spark, TableLocation(folder / "warehouse"), folder
+        self._spark, self.location, self._folder = spark, TableLocation(folder / "warehouse"), folder
         self._settings = SessionizeSettings(
             source="kafka", bootstrap_servers=broker.bootstrap_servers, from_sessions=True,
             warehouse=folder / "warehouse", checkpoints=folder / "checkpoints",
         )  # fmt: skip
-        empty_tables(spark, self._location, owner="theirs")
+        empty_tables(spark, self.location, owner="theirs")
 
     def archive(self, *messages: tuple[str, int, int, int]) -> None:
         """Append messages: each with its topic, partition, offset and ingest time."""
-        archive(self._spark, self._location, *messages)
+        archive(self._spark, self.location, *messages)
 
     def delete_rows(self, condition: str) -> None:
-        self._location.delta_table(self._spark, RAW_EVENTS).delete(condition)
+        self.location.delta_table(self._spark, RAW_EVENTS).delete(condition)
 
     def offsets(self) -> Offsets | None:
-        return read_position.next_offsets(JobContext(self._spark, self._settings, self._checkpoint(), self._location))
+        return read_position.next_offsets(JobContext(self._spark, self._settings, self._checkpoint(), self.location))
 
     def read_from(self, starts: Offsets) -> list[bytes]:
         values: list[bytes] = []
@@ -80,7 +80,7 @@ class WarmStart:
     def _checkpoint(self) -> Checkpoint:
         settings = self._settings
         return open_checkpoint(
-            settings.checkpoints, PinnedSettings.of(settings, str(self._location)), settings.rules, warm=True
+            settings.checkpoints, PinnedSettings.of(settings, str(self.location)), settings.rules, warm=True
         )
 
 
@@ -116,9 +116,11 @@ def test_a_warm_start_continues_where_the_tables_end(spark: SparkSession, tmp_pa
     assert warm_start.offsets() == {"pc_sessions": {0: 3, 1: 1}, "console_sessions": {0: 2, 1: 2}}
 
     # Topics that end earlier are other ones: their records are new at any offset, and would be skipped.
-    warm_start.archive(("pc_sessions", 0, 10, NOW_MS))
+    warm_start.archive(("pc_sessions", 0, 10, NOW_MS), ("pc_sessions", 2, 0, NOW_MS))
     with pytest.raises(ConfigurationError, match="partition 0 of pc_sessions does not reach offset 10, but raw_events"):
         warm_start.offsets()
+    last = read_position._last_offsets(spark, warm_start.location, {"pc_sessions": {0: 0, 1: 0}})
+    assert ("pc_sessions", 2) in last, "a partition that the topic lacks"
 
 
 def test_only_topics_that_reach_the_offsets_in_the_tables_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
