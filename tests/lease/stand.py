@@ -22,12 +22,20 @@ Hold = Callable[..., contextlib.AbstractContextManager[Lease]]
 
 
 class FakeClock:
-    """Time goes on when a test says so, and by each wait of the thread that takes a lease; the others wait for it."""
+    """Time goes on when a test says so, and by each wait of the thread that takes a lease; the others wait for it.
+
+    Such a wait ends when the thread that renews another lease has done what was due meanwhile.
+    """
 
     def __init__(self) -> None:
         self.wall_ms, self.steady_ms, self.waits = T, 1_000_000, 0
-        self.rests = False
+        self._renewal_ms: float | None = None
+        """When the thread that renews wants to act next; None before it waits, and once it is told to end."""
+
+    @property
+    def rests(self) -> bool:
         """Whether the thread that renews waits for its next renewal."""
+        return self._renewal_ms is not None and self._renewal_ms > self.steady_ms
 
     def clock(self) -> LeaseClock:
         return LeaseClock(lambda: self.wall_ms, lambda: self.steady_ms, self.wait)
@@ -38,18 +46,22 @@ class FakeClock:
 
     def advance_once_it_rests(self, duration_ms: int) -> None:
         eventually(lambda: self.rests)
-        self.rests = False
         self.advance(duration_ms)
 
     def wait(self, event: threading.Event, seconds: float) -> bool:
         if threading.current_thread().name == JOB_LEASE.name:
             until_ms = self.steady_ms + 1_000 * seconds
-            self.rests = self.rests or seconds > 1
+            renews = seconds > 1
+            if renews:
+                self._renewal_ms = until_ms
             while self.steady_ms < until_ms and not event.wait(0.005):
                 pass
+            if renews and event.is_set():
+                self._renewal_ms = None
         elif seconds:
             self.waits += 1
             self.advance(int(1_000 * seconds))
+            eventually(lambda: self._renewal_ms is None or self.rests)
         return event.is_set()
 
 
