@@ -22,7 +22,13 @@ SEED = 20_260_101
 KILLS = len(Boundary)
 UNCHECKED = {("stream_progress", "state_bytes")}
 # The boundaries that last long enough for a kill to hit them.
-HIT = {Boundary.OFFSET_LOGGED, Boundary.STATE_COMMITTED, Boundary.CHANGES_COMMITTED, Boundary.RAW_EVENTS_COMMITTED}
+HIT = {
+    Boundary.OFFSET_LOGGED,
+    Boundary.STATE_COMMITTED,
+    Boundary.CHANGES_COMMITTED,
+    Boundary.RAW_EVENTS_COMMITTED,
+    Boundary.MERGING,
+}
 
 
 @pytest.fixture(scope="module")

@@ -122,12 +122,13 @@ class Traces:
 
     def unnamed_files(self) -> set[str]:
         """The files of `sessions` that no version names: a MERGE has written them and not committed."""
-        try:
-            # os.listdir takes half the time of pathlib.
-            names = os.listdir(self._sessions)  # noqa: PTH208
-        except FileNotFoundError:
-            return set()
-        found = {name for name in names if name.endswith(".parquet") and name[0] != "."}
+        found = {
+            f"{part}/{name}"
+            for part in _names(self._sessions)
+            if part.startswith("_part=")
+            for name in _names(f"{self._sessions}/{part}")
+            if name.endswith(".parquet") and name[0] != "."
+        }
         return found - self._tables["sessions"].files()
 
     def _changelogs(self, batch_id: int) -> list[bool]:
@@ -143,3 +144,11 @@ class Traces:
     def _files_taken(self, batch_id: int) -> list[str]:
         lines = Path(self._started["sessionize"].path(batch_id)).read_text(encoding="utf-8").splitlines()
         return [line for line in lines if line.startswith('{"logOffset"')]
+
+
+def _names(folder: str | Path) -> list[str]:
+    try:
+        # os.listdir takes half the time of pathlib.
+        return os.listdir(folder)  # noqa: PTH208
+    except FileNotFoundError:
+        return []

@@ -21,6 +21,8 @@ SHOWN = {
     "06_predict_remaining": (4, 2),
 }
 """The number of pictures and of tables that each notebook shows; a picture that updates counts once."""
+LONG = "06_predict_remaining"
+"""A notebook that takes as long as three others, because it simulates two weeks and trains on them."""
 _CELL_S = 300
 _TOOL_CACHES = {"__pycache__", ".pytest_cache", ".ipynb_checkpoints", ".ruff_cache", ".mypy_cache", ".hypothesis"}
 

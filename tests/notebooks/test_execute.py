@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("nbclient", reason="nbclient is not installed: make notebooks installs it")
 
-from tests.notebooks.headless import NOTEBOOKS, SHOWN, Executed, project_entries
+from tests.notebooks.headless import LONG, NOTEBOOKS, SHOWN, Executed, execute, project_entries
 from tests.notebooks.seen import coloured_pixels
 
 pytestmark = pytest.mark.job
@@ -45,11 +45,10 @@ def test_the_comparison_shows_every_run(executed: dict[str, Executed]) -> None:
     assert "heartbeat=" in tables[0], "what the runs differ in"
 
 
-def test_the_forecasts_show_players_that_cannot_be_predicted_and_players_that_can(
-    executed: dict[str, Executed],
-) -> None:
-    predicted = executed["06_predict_remaining"]
-    assert_shows(predicted, "06_predict_remaining")
+@pytest.mark.long
+def test_the_forecasts_show_players_that_cannot_be_predicted_and_players_that_can(demo: Path) -> None:
+    predicted = execute([LONG], demo, {})[LONG]
+    assert_shows(predicted, LONG)
     assert predicted.text().count("the model does not beat the baseline: p50 loss") >= 1
     assert predicted.text().splitlines()[-1].startswith("the model beats the baseline: p50 loss")
 
