@@ -31,7 +31,7 @@ def test_the_sample_has_every_kind_of_dirt_and_each_has_its_effect(opened: Spark
     effects = {row.dirt: row.effects for row in sample_evening.effects_of_dirt(opened).collect()}
     assert effects.keys() == set(DirtKind) - LOST
     assert effects["repeat"] == "12 x none"
-    assert effects["end_before_start"] == "8 x reported, started"
+    assert effects["end_before_start"] == "6 x reported, started; 2 x reported, started, superseded"
     assert effects["overlap"] == "3 x started, superseded"
     assert effects["late_end"] == "2 x reported; 1 x reported (correction)"
     in_quarantine = {kind: effects[kind].split(": ")[-1] for kind in REASONS}
