@@ -26,7 +26,7 @@ OPTIONS = (
     "--trigger=1s", "--archive-every=2s", "--rollup-every=2s", "--heartbeat=2s", "--session-timeout=40s",
     "--late-retention=4s", "--max-sessions-per-device=3",
 )  # fmt: skip
-# Many sessions per device, so that they overlap. A kill every minute of the evening; playing takes a quarter of that.
+# Many sessions per device, so that they overlap. A kill every 40 seconds of the evening.
 EVENING = {"rate": 8, "session_length": "40s", "devices": 260, "dirt": 0.3, "file_interval": "10s"}
 FILES_PER_START = 8
 _QUIET_FILES = 24

@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ pytest.importorskip("mlflow", reason="MLflow is not installed: make notebooks in
 
 from tests.notebooks.headless import ROOT, SHOWN
 from tests.notebooks.spark_connect import CATALOG, SCHEMA
+from tests.whole_job.metrics_endpoint import free_port
 
 pytestmark = pytest.mark.job
 
@@ -27,9 +27,7 @@ MODULE = [sys.executable, "-m", "tests.notebooks.spark_connect"]
 @pytest.fixture(scope="module")
 def address(demo: Path) -> Iterator[str]:
     """The address of a server that knows the demo's tables as folders and in a schema."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [*MODULE, "serve", str(demo / "warehouse"), str(port)]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None

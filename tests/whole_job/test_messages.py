@@ -7,7 +7,6 @@ import os
 import runpy
 import shutil
 import signal
-import socket
 import sys
 import threading
 import time
@@ -21,6 +20,7 @@ from pyspark.sql import SparkSession
 from tests.job.test_stream import DEADLINE_S
 from tests.whole_job.checkpoints import last_committed
 from tests.whole_job.job import ENTRY, Ended, Job, run_to_end
+from tests.whole_job.metrics_endpoint import free_port
 from tests.whole_job.tables import read_tables
 
 pytestmark = pytest.mark.job
@@ -43,11 +43,9 @@ def stopped(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> St
     folder = tmp_path_factory.mktemp("rest")
     (folder / "input").mkdir()
     (folder / "other").mkdir()
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     options = {"input": "input", "warehouse": "warehouse", "checkpoints": "checkpoints"}
     with interrupted_after(lambda: last_committed(folder / "checkpoints" / "rollup") >= 0):
-        ended = start(folder, options | {"metrics-port": str(port), "mlflow": "off"})
+        ended = start(folder, options | {"metrics-port": str(free_port()), "mlflow": "off"})
     return StoppedJob(folder, options, ended)
 
 

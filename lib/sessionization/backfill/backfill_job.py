@@ -85,14 +85,18 @@ class ReplayScope:
         return self.from_ms - self.lead_ms
 
 
+def default_limits() -> EventTimeLimits:
+    """The limits of a stream that was started without options for them."""
+    fields = SessionizeSettings.model_fields
+    return EventTimeLimits(fields["max_clock_skew"].default, fields["max_event_age"].default)
+
+
 def replay_scope(settings: BackfillSettings, now_ms: int) -> ReplayScope:
     """The scope from the settings and the checkpoint's rules; raises `CheckpointError` where that cannot be read."""
     from_ms = 0 if settings.first_day is None else day_start_ms(settings.first_day)
     to_ms = now_ms if settings.last_day is None else day_start_ms(settings.last_day + timedelta(days=1))
     if settings.checkpoints is None:
-        fields = SessionizeSettings.model_fields
-        limits = EventTimeLimits(fields["max_clock_skew"].default, fields["max_event_age"].default)
-        return ReplayScope(from_ms, to_ms, Rules(), limits, StateLayout())
+        return ReplayScope(from_ms, to_ms, Rules(), default_limits(), StateLayout())
     checkpoint = read_checkpoint(settings.checkpoints)
     limits = EventTimeLimits(checkpoint.pinned.max_clock_skew_ms, checkpoint.pinned.max_event_age_ms)
     return ReplayScope(from_ms, to_ms, checkpoint.in_force.rules, limits, checkpoint.layout)

@@ -42,6 +42,11 @@ def set_titles(axes: Axes, title: str, *, x: str = "", y: str = "") -> None:
     axes.set_ylabel(y)
 
 
+def add_finding(axes: Axes, finding: str) -> None:
+    """Let the title also state what the picture shows. Call it after `set_titles`."""
+    axes.set_title(f"{axes.get_title(loc='left')}: {finding}", loc="left")
+
+
 def whole_numbers(axes: Axes, *, x: bool = False, y: bool = False) -> None:
     """Label the chosen axes with whole numbers only, with separators between thousands."""
     for axis, wanted in ((axes.xaxis, x), (axes.yaxis, y)):

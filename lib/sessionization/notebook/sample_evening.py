@@ -14,14 +14,15 @@ from matplotlib.figure import Figure
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from sessionization.backfill.backfill_job import default_limits
 from sessionization.clock import utc
 from sessionization.core.events import Event
 from sessionization.core.session_state import Rules
-from sessionization.durations import DAY_MS, HOUR_MS, MINUTE_MS
+from sessionization.durations import HOUR_MS
 from sessionization.notebook import timeline
 from sessionization.notebook.core_replay import replay_devices
 from sessionization.notebook.table_charts import device_changes
-from sessionization.spark.input.parse import EventTimeLimits, parse, valid_events
+from sessionization.spark.input.parse import parse, valid_events
 from sessionization.spark.operator.codec import OUTPUT_SCHEMA, pack_event, unpack_event
 from sessionization.spark.output.sinks import to_session_changes
 from sessionization.spark.tables import rollup
@@ -31,7 +32,6 @@ from sessionization.spark.tables.views import DEVICE_TIMELINE
 FILE_NAME: Final = "sample_evening.jsonl.gz"
 RULES: Final = Rules(session_timeout_ms=HOUR_MS)
 """The defaults but for the timeout, which fits the short games of this studio."""
-_LIMITS = EventTimeLimits(max_clock_skew_ms=10 * MINUTE_MS, max_event_age_ms=7 * DAY_MS)
 _EVERY_MS = 1_000
 
 
@@ -74,7 +74,7 @@ def open_sample(spark: SparkSession) -> str:
     sample = read_sample()
     rows = [(message.stream, utc(message.ingested_ms), message.dirt, message.value) for message in sample]
     schema = "stream string, ingested_at timestamp, dirt string, value binary"
-    messages = parse(spark.createDataFrame(rows, schema), _LIMITS)
+    messages = parse(spark.createDataFrame(rows, schema), default_limits())
     columns = ("stream", "ingested_at", "device_id", "session_id", "is_start", "dirt", "reason")
     messages.select(*columns, F.col("value").cast("string").alias("value")).createOrReplaceTempView("messages")
     events: defaultdict[str, list[Event]] = defaultdict(list)

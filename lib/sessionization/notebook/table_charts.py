@@ -28,19 +28,17 @@ def concurrent_sessions(spark: SparkSession) -> Figure:
         """,
     )
     figure, (axes,) = chart_style.new_figure()
+    chart_style.set_titles(axes, "Concurrent sessions", x="minute (event time, UTC)", y="sessions")
+    if not rows:
+        chart_style.write_no_rows(axes)
+        return figure
     by_platform: dict[str, list[tuple[int, int]]] = defaultdict(list)
     in_minute: dict[int, int] = defaultdict(int)
     for row in rows:
         by_platform[row.platform].append((row.minute_ms, row.sessions))
         in_minute[row.minute_ms] += row.sessions
-    title = "Concurrent sessions"
-    if rows:
-        fullest_ms = max(in_minute, key=in_minute.__getitem__)
-        title += f": at most {in_minute[fullest_ms]:,} in a minute, at {utc(fullest_ms):%H:%M}"
-    chart_style.set_titles(axes, title, x="minute (event time, UTC)", y="sessions")
-    if not rows:
-        chart_style.write_no_rows(axes)
-        return figure
+    fullest_ms = max(in_minute, key=in_minute.__getitem__)
+    chart_style.add_finding(axes, f"at most {in_minute[fullest_ms]:,} in a minute, at {utc(fullest_ms):%H:%M}")
     for platform, points in sorted(by_platform.items()):
         axes.step(
             chart_style.to_datetimes([minute_ms for minute_ms, _ in points]),
@@ -67,13 +65,11 @@ def session_lengths(spark: SparkSession) -> Figure:
         )
     )
     figure, (axes,) = chart_style.new_figure()
-    title = "Session lengths"
-    if lengths.median is not None:
-        title += f": {lengths.total:,} sessions, the median is {lengths.median:,.1f} minutes"
-    chart_style.set_titles(axes, title, x="length (minutes)", y="sessions")
-    if not lengths.total:
+    chart_style.set_titles(axes, "Session lengths", x="length (minutes)", y="sessions")
+    if lengths.median is None:
         chart_style.write_no_rows(axes, "no session has ended yet")
         return figure
+    chart_style.add_finding(axes, f"{lengths.total:,} sessions, the median is {lengths.median:,.1f} minutes")
     histogram.draw(axes, lengths, chart_style.REASON_COLOURS)
     chart_style.whole_numbers(axes, y=True)
     return figure
@@ -84,11 +80,10 @@ def ends_by_reason(spark: SparkSession) -> Figure:
     rows = _rows(spark, "SELECT coalesce(end_reason, 'live') AS reason, count(*) AS sessions FROM sessions GROUP BY 1")
     sessions_by_reason = {row.reason: row.sessions for row in rows}
     figure, (axes,) = chart_style.new_figure(height=2.6)
-    ended = sum(count for reason, count in sessions_by_reason.items() if reason != "live")
-    title = "Sessions by how they ended"
-    if ended:
-        title += f": {sessions_by_reason.get('reported', 0) / ended:.0%} of {ended:,} have the end that was reported"
-    chart_style.set_titles(axes, title, x="sessions")
+    chart_style.set_titles(axes, "Sessions by how they ended", x="sessions")
+    if ended := sum(count for reason, count in sessions_by_reason.items() if reason != "live"):
+        share = sessions_by_reason.get("reported", 0) / ended
+        chart_style.add_finding(axes, f"{share:.0%} of {ended:,} have the end that was reported")
     reasons = [reason for reason in chart_style.REASON_COLOURS if reason in sessions_by_reason]
     if not reasons:
         chart_style.write_no_rows(axes)
@@ -116,13 +111,11 @@ def corrected_ends(spark: SparkSession) -> Figure:
         )
     )
     figure, (axes,) = chart_style.new_figure(height=2.8)
-    title = "Corrected ends"
-    if moves.median is not None:
-        title += f": {moves.total:,}, the median moved by {moves.median:+,.1f} minutes"
-    chart_style.set_titles(axes, title, x="end moved by (minutes; left of 0 is earlier)", y="sessions")
-    if not moves.total:
+    chart_style.set_titles(axes, "Corrected ends", x="end moved by (minutes; left of 0 is earlier)", y="sessions")
+    if moves.median is None:
         chart_style.write_no_rows(axes, "no end was corrected yet")
         return figure
+    chart_style.add_finding(axes, f"{moves.total:,}, the median moved by {moves.median:+,.1f} minutes")
     histogram.draw(axes, moves, {"moved": chart_style.BLUE})
     axes.axvline(0, color="black", lw=0.8)
     chart_style.whole_numbers(axes, y=True)
@@ -133,15 +126,12 @@ def quarantine(spark: SparkSession) -> Figure:
     """Draw the number of messages in quarantine, by reason."""
     rows = _rows(spark, "SELECT reason, count(*) AS messages FROM quarantine GROUP BY 1 ORDER BY 2 DESC, 1")
     figure, (axes,) = chart_style.new_figure(height=3.0)
-    title = "Quarantine"
-    if rows:
-        most = rows[0].reason.replace("_", " ")
-        title += f": {sum(row.messages for row in rows):,} messages, most often for {most}"
-    chart_style.set_titles(axes, title, x="messages")
+    chart_style.set_titles(axes, "Quarantine", x="messages")
     if not rows:
         chart_style.write_no_rows(axes, "nothing is in quarantine")
         return figure
     names = [row.reason.replace("_", " ") for row in rows]
+    chart_style.add_finding(axes, f"{sum(row.messages for row in rows):,} messages, most often for {names[0]}")
     chart_style.bars(axes, names, [row.messages for row in rows], [chart_style.RED] * len(rows))
     return figure
 
