@@ -1,10 +1,14 @@
-"""CPU time and memory of this process and its descendants, by kind."""
+"""CPU time and memory of a process and its descendants, by kind.
+
+The process is this one, or the one whose id is in the environment variable `BENCH_ROOT_PID`.
+"""
 
 import os
 import re
 from collections import Counter
 from pathlib import Path
 
+ROOT_PID = "BENCH_ROOT_PID"
 _KB_IN_MB = 1024
 
 
@@ -40,12 +44,12 @@ def memory_mb() -> Counter[str]:
 
 
 def _processes() -> list[tuple[int, str]]:
-    """This process and its descendants: `jvm` for the engine with its executors, `python` for all others."""
+    """The process and its descendants: `jvm` for those of Java, `python` for all others."""
     parents: dict[int, int] = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit() and (fields := _stat(int(folder.name))):
             parents[int(folder.name)] = int(fields[1])
-    found = {os.getpid()}
+    found = {int(os.environ.get(ROOT_PID, os.getpid()))}
     while more := {pid for pid, parent in parents.items() if parent in found} - found:
         found |= more
     return [(pid, "jvm" if _program(pid) == "java" else "python") for pid in sorted(found)]

@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tests.bench.run import MEASURING
+from tests.bench.measure import MEASURING
 from tests.bench.scenario import Result, Scenario
 from tests.bench.scenarios import QUICK, SCALING, WHOLE
 

@@ -69,6 +69,15 @@ def test_a_checkpoint_that_does_not_own_the_tables_is_refused(spark: SparkSessio
         check(spark, given)
 
 
+def test_an_interrupted_take_over_goes_on_without_from_sessions(spark: SparkSession, folder: Path) -> None:
+    given = settings(folder)
+    empty_tables(spark, TableLocation.of(given), owner="another")
+    checkpoint = checkpoint_of(settings(folder, from_sessions=True))
+    checkpoint.save_as_warm()
+    assert checkpoint.is_taking_over
+    assert check(spark, given) == "new; it takes over the tables"
+
+
 def test_a_checkpoint_that_cannot_be_read_is_refused(spark: SparkSession, folder: Path) -> None:
     (folder / "checkpoints" / "layout.json").write_text("{", encoding="utf-8")
     with pytest.raises(CheckpointError, match="is not readable"):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sessionization.local.child_process import end_with_this_process
-from sessionization.local_engine.jars import jar_paths
+from sessionization.local_engine.jars import JarSet, jar_paths
 from sessionization.local_engine.java import java_home
 from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS
 from tests.whole_job.daemons import Daemons
@@ -21,24 +21,22 @@ _MASTER_AT = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED = "Successfully registered with master"
 _READY_S = 120
 _POLL_S = 0.05
-_MEMORY_MB = 1_024
 
 
 class Cluster(Daemons):
-    """Standalone Spark on 127.0.0.1: a master, and workers with one core and 1 GB each. All end with this process."""
+    """Standalone Spark on 127.0.0.1: a master, and workers with one core each. All end with this process."""
 
-    def __init__(self, folder: Path, workers: int = 2) -> None:
-        """Logs and the executors' files go below `folder`."""
-        self._folder, self._count = folder, workers
+    def __init__(self, folder: Path, workers: int = 2, memory_mb: int = 1_024) -> None:
+        """Logs and the executors' files go below `folder`. `memory_mb` is that of a worker, and of its executor."""
+        self._folder, self._count, self._memory_mb = folder, workers, memory_mb
         self._master: subprocess.Popen[bytes] | None = None
         self._workers: list[subprocess.Popen[bytes]] = []
         self.url = ""
 
-    @property
-    def submit_options(self) -> tuple[str, ...]:
-        """The options of spark-submit for a job that runs on this cluster."""
-        jars = ",".join(map(str, jar_paths("spark")))
-        return (f"--master={self.url}", f"--executor-memory={_MEMORY_MB}m", f"--jars={jars}")
+    def submit_options(self, *jar_sets: JarSet) -> tuple[str, ...]:
+        """The options of spark-submit for a job that runs on this cluster, with these jars beside Spark's own."""
+        jars = ",".join(str(jar) for jar_set in ("spark", *jar_sets) for jar in jar_paths(jar_set))
+        return (f"--master={self.url}", f"--executor-memory={self._memory_mb}m", f"--jars={jars}")
 
     def executors(self) -> dict[int, int]:
         """The process ids of the live executors, each with the process id of its worker."""
@@ -89,7 +87,7 @@ class Cluster(Daemons):
         self.url = found[1]
         for number in range(self._count):
             log, work = self._folder / f"worker-{number}.log", self._folder / f"worker-{number}"
-            size = ("--cores", "1", "--memory", f"{_MEMORY_MB}m")
+            size = ("--cores", "1", "--memory", f"{self._memory_mb}m")
             where = ("--work-dir", str(work), "--webui-port", "0")
             worker = _launch(log, "org.apache.spark.deploy.worker.Worker", *size, *where, self.url)
             self._workers.append(worker)

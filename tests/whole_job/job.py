@@ -1,6 +1,5 @@
 """The sessionize job as a child process that a test can wait for, stop and kill, with all of its processes."""
 
-import json
 import os
 import signal
 import subprocess
@@ -17,7 +16,7 @@ from sessionization.local_engine.java import java_home
 from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS
 from tests.whole_job.checkpoints import committed_files, committed_offsets, last_committed, last_started, merged_before
 from tests.whole_job.evening import Evening
-from tests.whole_job.processes import is_engine, processes_of_session, session_of
+from tests.whole_job.processes import children_of, is_engine, processes_of_session, session_of
 from tests.whole_job.topics import Topics
 
 ROOT = Path(__file__).parents[2]
@@ -239,8 +238,8 @@ class Job:
 
     def _send_sigterm(self) -> None:
         if self.submit_options:  # the process that was started is the engine
-            owner = json.loads((self.checkpoints / "lock").read_text(encoding="utf-8"))
-            os.kill(owner["pid"], signal.SIGTERM)
+            [driver] = children_of(self.pid)
+            os.kill(driver, signal.SIGTERM)
         else:
             self._running().terminate()
 

@@ -12,6 +12,12 @@ def processes_of_session(session: int) -> list[int]:
     return [int(pid) for pid, state in processes if not state.startswith("Z") and session_of(int(pid)) == session]
 
 
+def children_of(parent: int) -> list[int]:
+    """The processes that a process has started."""
+    pids = subprocess.run(["ps", "--ppid", str(parent), "-o", "pid="], capture_output=True, text=True, check=False)
+    return [int(pid) for pid in pids.stdout.split()]
+
+
 def is_engine(pid: int) -> bool:
     """Whether a process is a Spark engine."""
     return b"org.apache.spark.deploy.SparkSubmit" in Path(f"/proc/{pid}/cmdline").read_bytes()

@@ -1,4 +1,7 @@
-"""The job with its tables in a catalog, Spark's own with Hive's metastore: no kill loses or doubles a row."""
+"""The job with its tables in a catalog, Spark's own with Hive's metastore, and beside it in a folder.
+
+No kill loses or doubles a row.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,20 +32,27 @@ class CatalogJob(Job):
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> Iterator[CatalogJob]:
-    job = CatalogJob(tmp_path)
+def job(tmp_path: Path, tables_in: str) -> Iterator[Job]:
+    job = CatalogJob(tmp_path) if tables_in == "spark_catalog" else Job(tmp_path, *OPTIONS)
     yield job
     job.kill_if_running()
 
 
-def test_a_job_with_a_catalog_that_is_killed_in_each_query_loses_and_doubles_nothing(
-    job: CatalogJob, tmp_path: Path, spark: SparkSession
+@pytest.fixture
+def tables_in() -> str:
+    """Where the tables are. A test's parameter of this name replaces it."""
+    return "spark_catalog"
+
+
+@pytest.mark.parametrize("tables_in", ["folder", "spark_catalog"])
+def test_a_job_that_is_killed_in_each_query_loses_and_doubles_nothing(
+    job: Job, tmp_path: Path, spark: SparkSession
 ) -> None:
     play_with_a_kill_in_each_query(job, Evening(tmp_path / "staging", **EVENING))
     check_every_row(job, spark)
 
 
-def test_the_preflight_finds_the_catalog_fit(job: CatalogJob, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_preflight_finds_the_catalog_fit(job: Job, capfd: pytest.CaptureFixture[str]) -> None:
     job.entry = (ROOT / "jobs" / "preflight.py",)
     job.start()
     assert job.wait_for_end(within_s=300) == 0, job.output_lines()[-5:]

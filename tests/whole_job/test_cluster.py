@@ -1,6 +1,12 @@
-"""A job that spark-submit sends to a cluster of two executors: one is killed, then a whole worker with the other."""
+"""A job that spark-submit sends to two workers, which share nothing but the storage of its folders.
 
+One executor is killed, then the driver, then a whole worker with its executor.
+"""
+
+import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import pytest
@@ -9,61 +15,91 @@ from pyspark.sql import SparkSession
 from sessionization.core.session_state import Rules
 from tests.whole_job.accounts import unaccounted
 from tests.whole_job.cluster import Cluster
-from tests.whole_job.evening import Evening
+from tests.whole_job.evening import ENDS_MS, Evening
+from tests.whole_job.hdfs import Hdfs
 from tests.whole_job.job import Job
-from tests.whole_job.oracle import Oracle, build_oracle
+from tests.whole_job.oracle import build_oracle
+from tests.whole_job.remote_job import RemoteJob
+from tests.whole_job.s3 import PYTHON, S3
 from tests.whole_job.state import entries_and_timers
-from tests.whole_job.tables import Tables, differences, read_tables
+from tests.whole_job.tables import differences, read_tables
 
 pytestmark = [pytest.mark.job, pytest.mark.long]
 
 RULES = Rules(heartbeat_ms=5_000)
-EVENTS, RATE = 4_000, 20
-EVENING = {"rate": RATE, "session_length": "10s", "devices": 8 * RATE, "dirt": 0.2, "file_interval": "2s"}
+RATE = 20
+EVENING = {
+    "events": 2_000,
+    "rate": RATE,
+    "session_length": "10s",
+    "devices": 8 * RATE,
+    "dirt": 0.2,
+    "file_interval": "2s",
+}
 GROUPS = 8
+OPTIONS = ("--heartbeat=5s", f"--device-groups={GROUPS}")
+CONF = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.log.level": "WARN",
+    "spark.databricks.delta.snapshotPartitions": "2",
+}
+STORAGES = [
+    "folder",
+    "hdfs",
+    pytest.param("s3", marks=pytest.mark.skipif(not PYTHON.exists(), reason="needs make .venv/.s3")),
+]
 
 
 @dataclass(frozen=True)
 class Run:
-    """The tables of a job, the oracle's, and the executors before and after a kill."""
+    """A job that has stopped, its storage still there, and the executors before and after a kill."""
 
     job: Job
-    oracle: Oracle
-    tables: Tables
+    storage: Hdfs | S3 | None
     executors_before: set[int]
     executors_after: set[int]
     killed: int
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+@pytest.fixture(scope="module", params=STORAGES)
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     folder = tmp_path_factory.mktemp("cluster")
-    evening = Evening(folder / "staging", events=EVENTS, **EVENING)
-    job = Job(folder, "--heartbeat=5s", f"--device-groups={GROUPS}")
-
-    with Cluster(folder / "machines") as cluster:
-        job.submit_options = cluster.submit_options
-        job.conf = {"spark.sql.shuffle.partitions": "2", "spark.log.level": "WARN"}
-        try:
-            evening.release(job.input, len(evening) // 3)
-            job.start()
-            job.wait_for_running_micro_batch()  # the executors have state to lose
-            executors_before = set(cluster.executors())
-            killed = cluster.kill_executor()
-            evening.release(job.input, len(evening) // 2)
-            job.wait_until(
-                lambda: set(cluster.executors()) > executors_before - {killed}, "another executor takes its place"
-            )
-            job.wait_for_running_micro_batch()
-            executors_after = set(cluster.executors())
-            cluster.kill_worker()
-            evening.release(job.input, len(evening))
-            job.wait_until_done()
-            assert job.terminate() == 0
-        finally:
-            job.kill_if_running()
-    oracle = build_oracle(job.checkpoints, RULES, groups=GROUPS)
-    return Run(job, oracle, read_tables(job.warehouse), executors_before, executors_after, killed)
+    # S3 takes no modification time: the messages are as old as the files that hold them.
+    evening = Evening(folder / "staging", time.time_ns() // 1_000_000 if request.param == "s3" else ENDS_MS, **EVENING)
+    third = len(evening) // 3
+    with ExitStack() as daemons:
+        cluster = daemons.enter_context(Cluster(folder / "machines"))
+        storage = None
+        if request.param != "folder":
+            storage = daemons.enter_context(Hdfs(folder / "hdfs") if request.param == "hdfs" else S3(folder / "s3"))
+        job = Job(folder, *OPTIONS) if storage is None else RemoteJob(folder, storage, *OPTIONS)
+        job.submit_options = cluster.submit_options()
+        job.conf = CONF
+        if isinstance(storage, S3):
+            job.submit_options = cluster.submit_options("s3")
+            job.conf = {name: value for name, value in storage.settings().items() if name != "spark.jars"} | CONF
+        daemons.callback(job.kill_if_running)
+        job.release(evening, third)
+        job.start()
+        job.wait_for_running_micro_batch()  # the executors have state to lose
+        executors_before = set(cluster.executors())
+        killed = cluster.kill_executor()
+        job.release(evening, third // 2)
+        job.wait_until(
+            lambda: set(cluster.executors()) > executors_before - {killed}, "another executor takes its place"
+        )
+        job.wait_for_running_micro_batch()
+        executors_after = set(cluster.executors())
+        job.kill()
+        job.release(evening, third // 2)
+        job.start()
+        job.wait_for_running_micro_batch()
+        cluster.kill_worker()
+        job.release(evening)
+        job.wait_until_done()
+        assert job.terminate() == 0
+        job.pull()
+        yield Run(job, storage, executors_before, executors_after, killed)
 
 
 def test_two_executors_run_and_a_killed_one_is_replaced(run: Run) -> None:
@@ -73,8 +109,12 @@ def test_two_executors_run_and_a_killed_one_is_replaced(run: Run) -> None:
 
 
 def test_no_row_is_lost_or_doubled(run: Run, spark: SparkSession) -> None:
-    assert differences(run.oracle, run.tables, run.job.checkpoints) == []
-    entries, _ = entries_and_timers(spark, run.job.checkpoints)
+    if isinstance(run.storage, S3):
+        run.storage.let_reach(spark)
+    oracle, tables = build_oracle(run.job.checkpoints, RULES, groups=GROUPS), read_tables(run.job.warehouse)
+    assert differences(oracle, tables, run.job.checkpoints) == []
+    entries, timers = entries_and_timers(spark, run.job.location_of(run.job.checkpoints))
     pending = [(device_id, session_id) for device_id, session_id, status in entries if status == "pending_end"]
-    assert unaccounted(run.tables, pending) == []
-    assert Counter(entries) == Counter(run.oracle.entries)
+    assert unaccounted(tables, pending) == []
+    assert Counter(entries) == Counter(oracle.entries)
+    assert dict(timers) == oracle.timers

@@ -78,7 +78,8 @@ def check_checkpoint(spark: SparkSession, settings: SessionizeSettings, location
         PinnedSettings.of(settings, str(location)),
         retain_device_groups=settings.expected_devices is not None,
     )
-    if settings.from_sessions and (checkpoint is None or not checkpoint.is_used):
+    is_new = checkpoint is None or not checkpoint.is_used
+    if (settings.from_sessions and is_new) or (checkpoint is not None and checkpoint.is_taking_over):
         refuse_missing_tables(spark, location)
         return "new; it takes over the tables"
     if checkpoint is None:
