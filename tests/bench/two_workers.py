@@ -50,13 +50,16 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--warm-up-s", type=int, default=180)
     parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--only", default="", help="measure only the place that has this text in its name")
     options = parser.parse_args()
     groups = str(device_groups_for(options.live))
     seconds = round(options.minutes * 60)
     scenario = Scenario("mix", groups, options.live, "delta", warm_up_s=options.warm_up_s, seconds=seconds, heap="6g")
     os.environ.setdefault("JAVA_TOOL_OPTIONS", "-Dfile.encoding=UTF-8")  # without the options for short test runs
     for _ in range(options.repeats):
-        for place, command in (("one machine", _local), ("two workers over HDFS", _submitted)):
+        for place, command in _PLACES.items():
+            if options.only not in place:
+                continue
             with tempfile.TemporaryDirectory(prefix="two-workers-", ignore_cleanup_errors=True) as folder:
                 file = Path(folder, "scenario.json")
                 file.write_text(json.dumps(asdict(scenario)), encoding="utf-8")
@@ -98,6 +101,9 @@ def _submitted(file: Path) -> Iterator[tuple[list[str], dict[str, str]]]:
                 "PYTHONSAFEPATH": "1",
             },
         )
+
+
+_PLACES = {"one machine": _local, "two workers over HDFS": _submitted}
 
 
 def _run_submitted(file: Path, storage: str) -> None:
