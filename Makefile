@@ -98,8 +98,8 @@ demo: $(READY) ## run simulator and job together for a minute, with a live view
 demo-kafka: $(READY) $(BROKER) ## run the demo through its own Kafka broker
 	@$(BIN)/python jobs/demo.py --folder $(DEMO)-kafka --source kafka
 
-sql: $(READY) ## query the demo's tables: make sql Q="SELECT * FROM sessions LIMIT 5"
-	@[ -n "$(Q)" ] || { echo 'give a query: make sql Q="SELECT * FROM sessions LIMIT 5"' >&2; exit 2; }
+sql: $(READY) ## query the demo's tables: make sql Q="SELECT end_reason, count(*) FROM sessions GROUP BY ALL"
+	@[ -n "$(Q)" ] || { echo 'give a query: make sql Q="SELECT end_reason, count(*) FROM sessions GROUP BY ALL"' >&2; exit 2; }
 	@$(BIN)/python jobs/query.py --warehouse $(DEMO)/warehouse --sql "$(Q)"
 
 notebooks: notebook-data ## open the notebooks in JupyterLab, with data in the tables

@@ -19,7 +19,9 @@ UNKNOWN = Percentiles(None, None, None)
 def change(kind: str, session_id: int, platform: str = "pc", **fields: object) -> Row:
     given = {"device_id": f"device-{session_id}-of-a-long-name", "session_id": session_id, "platform": platform}
     at = datetime(2026, 1, 1, 20, 0, 5, tzinfo=UTC)
-    return Row(**given, change=kind, **{"end_reason": None, "duration_ms": None, "processed_at": at} | fields)
+    return Row(
+        **given, change=kind, **{"end_reason": None, "revision": 0, "duration_ms": None, "processed_at": at} | fields
+    )
 
 
 def micro_batch(query: str = SESSIONIZE, late_ms: int | None = None, **counts: Any) -> BatchProgress:
@@ -61,6 +63,18 @@ def test_only_the_last_five_ends_are_shown_the_newest_first() -> None:
     assert text.index("device-6") < text.index("device-5")
 
 
+def test_the_newest_end_of_each_kind_stays_shown_while_others_go_on() -> None:
+    view = DemoView()
+    kinds = [(0, "timed_out", 0), (1, "superseded", 0), (2, "reported", 1), (3, "superseded", 0)]
+    view.show_changes([change("ended", number, end_reason=how, revision=of) for number, how, of in kinds])
+    view.show_changes([change("ended", number, end_reason="reported") for number in range(4, 9)])
+    lines = shown(view).splitlines()
+    found = [line.split("device-")[1][0] for line in lines if "device-" in line]
+    assert found == ["8", "7", "3", "2", "0"]
+    [corrected] = [line for line in lines if "device-2" in line]
+    assert corrected.rstrip().endswith("corrected: reported")
+
+
 def test_starts_and_ends_a_second_are_those_of_the_last_half_minute() -> None:
     now_s = 0.0
     view = DemoView(steady_s=lambda: now_s)
@@ -78,7 +92,8 @@ def test_lateness_is_the_last_one_with_a_bar_for_each_micro_batch() -> None:
     assert "none was due yet" in shown(view)
     for late_ms in (8_000, 1_000, None, 4_000):
         view.add(micro_batch(late_ms=late_ms))
-    assert "late by        4.0 s  █▁▄" in shown(view)
+    assert "p99 late by 4.0 s" in shown(view)
+    assert "lateness       █▁▄  (" in shown(view)
 
 
 def test_refused_messages_are_shown_with_their_reasons() -> None:

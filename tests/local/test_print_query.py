@@ -1,5 +1,6 @@
 """`jobs/query.py` runs SQL on the tables, as the runbook does."""
 
+import io
 import os
 import subprocess
 import sys
@@ -8,10 +9,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
+from rich.console import Console
 
-from sessionization.local.print_query import print_query
+from sessionization.local.print_query import as_table, print_query
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES
 from tests.tables.warehouse import empty_tables
@@ -62,6 +64,17 @@ def run_query(warehouse: Path, sql: str, **environment: str) -> str:
     )
     assert process.returncode == 0, process.stderr
     return process.stdout
+
+
+@pytest.mark.parametrize(("width", "lines"), [(80, 2 * 9 + 3), (200, 6)])
+def test_rows_too_wide_for_the_terminal_are_shown_one_column_below_the_other(width: int, lines: int) -> None:
+    names = [f"column_{number}" for number in range(9)]
+    row = Row(*names)(*(f"{name}-value" for name in names))
+    console = Console(width=width, file=io.StringIO(), record=True)
+    console.print(as_table([row, row], console))
+    text = console.export_text()
+    assert len(text.splitlines()) == lines
+    assert all(text.count(f"{name}-value") == 2 for name in names)
 
 
 @pytest.mark.long

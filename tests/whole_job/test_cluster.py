@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -17,7 +18,7 @@ from tests.whole_job.accounts import unaccounted
 from tests.whole_job.cluster import Cluster
 from tests.whole_job.evening import ENDS_MS, Evening
 from tests.whole_job.hdfs import Hdfs
-from tests.whole_job.job import Job
+from tests.whole_job.job import ENTRY, ROOT, Job
 from tests.whole_job.oracle import build_oracle
 from tests.whole_job.remote_job import RemoteJob
 from tests.whole_job.s3 import PYTHON, S3
@@ -43,6 +44,8 @@ CONF = {
     "spark.log.level": "WARN",
     "spark.databricks.delta.snapshotPartitions": "2",
 }
+CHECKS = ("engine", "storage", "lock", "input", "tables", "checkpoint", "stream")
+_PREFLIGHT_S = 300
 STORAGES = [
     "folder",
     "hdfs",
@@ -52,13 +55,38 @@ STORAGES = [
 
 @dataclass(frozen=True)
 class Run:
-    """A job that has stopped, its storage still there, and the executors before and after a kill."""
+    """A job that has stopped, its storage still there, what its preflight said, and the executors around a kill."""
 
     job: Job
+    preflight: list[str]
     storage: Hdfs | S3 | None
     executors_before: set[int]
     executors_after: set[int]
     killed: int
+
+
+def job_on(name: str, folder: Path, cluster: Cluster, daemons: ExitStack) -> tuple[Job, Hdfs | S3 | None]:
+    """A job for the cluster, with its folders on this storage, which is started."""
+    if name == "s3":
+        s3 = daemons.enter_context(S3(folder / "s3"))
+        job, storage = RemoteJob(folder, s3, *OPTIONS), s3
+        job.submit_options = cluster.submit_options("s3")
+        job.conf = {name: value for name, value in s3.settings().items() if name != "spark.jars"} | CONF
+    else:
+        storage = daemons.enter_context(Hdfs(folder / "hdfs")) if name == "hdfs" else None
+        job = Job(folder, *OPTIONS) if storage is None else RemoteJob(folder, storage, *OPTIONS)
+        job.submit_options, job.conf = cluster.submit_options(), CONF
+    daemons.callback(job.kill_if_running)
+    return job, storage
+
+
+def lines_of_preflight(job: Job) -> list[str]:
+    """Run the preflight with the job's options, and return what it said."""
+    job.entry = (ROOT / "jobs" / "preflight.py",)
+    job.start()
+    assert job.wait_for_end(within_s=_PREFLIGHT_S) == 0, job.output_lines()[-5:]
+    job.entry = (ENTRY,)
+    return job.output_lines()
 
 
 @pytest.fixture(scope="module", params=STORAGES)
@@ -69,17 +97,9 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     third = len(evening) // 3
     with ExitStack() as daemons:
         cluster = daemons.enter_context(Cluster(folder / "machines"))
-        storage = None
-        if request.param != "folder":
-            storage = daemons.enter_context(Hdfs(folder / "hdfs") if request.param == "hdfs" else S3(folder / "s3"))
-        job = Job(folder, *OPTIONS) if storage is None else RemoteJob(folder, storage, *OPTIONS)
-        job.submit_options = cluster.submit_options()
-        job.conf = CONF
-        if isinstance(storage, S3):
-            job.submit_options = cluster.submit_options("s3")
-            job.conf = {name: value for name, value in storage.settings().items() if name != "spark.jars"} | CONF
-        daemons.callback(job.kill_if_running)
+        job, storage = job_on(request.param, folder, cluster, daemons)
         job.release(evening, third)
+        preflight = lines_of_preflight(job)
         job.start()
         job.wait_for_running_micro_batch()  # the executors have state to lose
         executors_before = set(cluster.executors())
@@ -99,7 +119,17 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         job.wait_until_done()
         assert job.terminate() == 0
         job.pull()
-        yield Run(job, storage, executors_before, executors_after, killed)
+        yield Run(job, preflight, storage, executors_before, executors_after, killed)
+
+
+def test_the_preflight_finds_the_place_fit(run: Run) -> None:
+    warnings = [line for line in run.preflight if line.startswith("warning")]
+    if isinstance(run.storage, S3):
+        assert [line for line in warnings if not line.startswith("warning  commits: on S3 the log store")] == []
+        assert warnings
+    else:
+        assert warnings == []
+    assert all(any(line.startswith(f"ok       {check}:") for line in run.preflight) for check in CHECKS)
 
 
 def test_two_executors_run_and_a_killed_one_is_replaced(run: Run) -> None:

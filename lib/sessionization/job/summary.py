@@ -24,10 +24,12 @@ def summary_lines(summary: Summary) -> list[str]:
         f"messages in      {totals.messages:,}, of which quarantined {totals.quarantined:,}",
         f"events in        {totals.events:,}, of which repeated {totals.repeated:,}"
         f" ({totals.duplicate_start:,} Starts, {totals.duplicate_end:,} Ends)",
-        f"changes out      {totals.started:,} started, {totals.heartbeats:,} heartbeats, {totals.ended:,} ended",
+        f"changes out      {totals.started:,} started, {totals.heartbeats:,} heartbeats, {totals.ended:,} ended"
+        " (corrections included)",
         f"live now         {'-' if summary.live is None else f'{summary.live:,}'}",
         f"heartbeat lateness      p50 {_ms(delays.lateness_p50_ms)}, p99 {_ms(delays.lateness_p99_ms)}",
-        f"event-to-table latency  p50 {_ms(delays.latency_p50_ms)}, p99 {_ms(delays.latency_p99_ms)}",
+        f"event-to-table latency  p50 {_ms(delays.latency_p50_ms)}, p99 {_ms(delays.latency_p99_ms)}"
+        " (the start included)",
     ]
 
 

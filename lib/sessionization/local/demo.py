@@ -106,6 +106,7 @@ def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[s
         if not console.is_terminal:
             console.print(line, markup=False)
 
+    say("Spark is starting: the first rows come after about 20 seconds")
     last_line_s = 0.0
 
     def shown() -> None:
@@ -117,6 +118,7 @@ def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[s
             console.print(view.line(), markup=False)
 
     def started(spark: SparkSession, location: TableLocation) -> None:
+        view.notes.clear()
         running.set()
         threading.Thread(target=_refresh, args=(spark, location, view, running, shown), daemon=True).start()
 
@@ -129,7 +131,9 @@ def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[s
     simulation = subprocess.Popen([sys.executable, *simulator, *evening], stderr=subprocess.DEVNULL)
     try:
         with Live(view, console=console, refresh_per_second=4, transient=True):
-            summary = run(settings, stop, JobCallbacks(say, (view.add,), started, stopped))
+            # The view shows what the job's own progress line would say, of another instant.
+            callbacks = JobCallbacks(say, (view.add,), started, stopped, say_progress=lambda _line: None)
+            summary = run(settings, stop, callbacks)
     finally:
         simulation.terminate()
         simulation.wait()
@@ -164,7 +168,7 @@ def _refresh(
 
 def new_changes(spark: SparkSession, location: TableLocation, since: datetime) -> list[Row]:
     """The rows of `session_changes` that were processed after an instant, oldest first and ends last."""
-    names = ("device_id", "session_id", "platform", "change", "end_reason", "duration_ms", "processed_at")
+    names = ("device_id", "session_id", "platform", "change", "end_reason", "revision", "duration_ms", "processed_at")
     rows = _rows(_later_than(spark, location, SESSION_CHANGES, "processed_at", since).select(*names))
     return sorted(rows, key=lambda row: (row.processed_at, row.change == ChangeKind.ENDED))
 

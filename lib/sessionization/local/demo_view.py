@@ -52,6 +52,20 @@ class _Rates:
     ended: int
 
 
+@dataclass(frozen=True, slots=True)
+class _End:
+    """An end of a session, numbered in the order of the ends."""
+
+    number: int
+    row: Row
+
+    @property
+    def how(self) -> str:
+        """How the session ended, for a person."""
+        reason = EndReason(self.row.end_reason)
+        return f"corrected: {reason}" if self.row.revision else HOW_IT_ENDED[reason]
+
+
 @dataclass
 class DemoView:
     """The view of a running job, fed by its micro-batches and by the changes that they have written."""
@@ -67,7 +81,9 @@ class DemoView:
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
         self._live: dict[tuple[str, int], str] = {}
-        self._ended: deque[Row] = deque(maxlen=_ENDS_SHOWN)
+        self._ended: deque[_End] = deque(maxlen=_ENDS_SHOWN)
+        self._newest_of_kind: dict[str, _End] = {}
+        self._ends_taken = 0
         self._refused: Sequence[tuple[str, int]] = ()
         self._refused_when_shown = 0
         self._lateness_ms: deque[int] = deque(maxlen=_BATCHES_SHOWN)
@@ -94,9 +110,15 @@ class DemoView:
                 key = (change.device_id, change.session_id)
                 if change.change == ChangeKind.ENDED:
                     self._live.pop(key, None)
-                    self._ended.append(change)
+                    self._take_end(change)
                 else:
                     self._live[key] = change.platform
+
+    def _take_end(self, row: Row) -> None:
+        self._ends_taken += 1
+        end = _End(self._ends_taken, row)
+        self._ended.append(end)
+        self._newest_of_kind[end.how] = end
 
     def show_refused(self, messages_by_reason: Sequence[tuple[str, int]]) -> None:
         """Take the number of messages in `quarantine` by reason, the most frequent first."""
@@ -153,17 +175,15 @@ class DemoView:
         rows.add_row("sessions live", Text.assemble((f"{live.total():<6,}", "bold"), by_platform))
         rows.add_row("a second", f"{starts:.1f} starts, {ends:.1f} ends")
         bars = sparkline(lateness_ms)
-        rows.add_row("heartbeats", f"{totals.heartbeats:,} written")
-        late = f"{lateness_ms[-1] / 1000:.1f} s  {bars}  (a bar per micro-batch)" if lateness_ms else "none was due yet"
-        rows.add_row("late by", late)
+        late = f", p99 late by {lateness_ms[-1] / 1000:.1f} s" if lateness_ms else ", none was due yet"
+        rows.add_row("heartbeats", f"{totals.heartbeats:,} written{late}")
+        rows.add_row("lateness", f"{bars}  (a bar per micro-batch)")
         rows.add_row("messages", f"{totals.messages:,} read, {totals.repeated:,} events repeated")
         return rows
 
     def _last_ends(self) -> Table:
-        with self._lock:
-            ended = list(self._ended)
         table = Table(
-            title="The last sessions that ended",
+            title="Sessions that ended: the last one of each kind, and others",
             title_justify="left",
             title_style="bold",
             box=SIMPLE_HEAD,
@@ -173,12 +193,20 @@ class DemoView:
         for name in ("at", "platform", "device", "lasted"):
             table.add_column(name, no_wrap=True)
         table.add_column("how it ended", no_wrap=True)
-        for row in reversed(ended):
+        for end in self._ends_shown():
+            row = end.row
             lasted = "?" if row.duration_ms is None else f"{row.duration_ms / 1000:,.0f} s"
-            how = HOW_IT_ENDED[EndReason(row.end_reason)]
             device = row.device_id[:_DEVICE_WIDTH]
-            table.add_row(f"{row.processed_at:%H:%M:%S}", row.platform, Text(device), lasted, how)
+            table.add_row(f"{row.processed_at:%H:%M:%S}", row.platform, Text(device), lasted, end.how)
         return table
+
+    def _ends_shown(self) -> list[_End]:
+        """The newest end of each kind, as most are reported, and the newest of all; at most five, the newest first."""
+        with self._lock:
+            ended, of_kind = list(self._ended), list(self._newest_of_kind.values())
+        of_kind = sorted(of_kind, key=lambda end: end.number)[-_ENDS_SHOWN:]
+        others = [end for end in reversed(ended) if end not in of_kind][: _ENDS_SHOWN - len(of_kind)]
+        return sorted((*of_kind, *others), key=lambda end: -end.number)
 
     def _refusals(self) -> Text:
         refused = self._refused
