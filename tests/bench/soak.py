@@ -21,7 +21,6 @@ from sessionization.local.broker import Broker
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.streams import STREAMS
 from tests.bench import aged_tables
-from tests.bench.scenario import LONG_LIVED
 from tests.whole_job.accounts import unaccounted
 from tests.whole_job.delta import live_files
 from tests.whole_job.job import SIMULATE, Job, command, environment
@@ -60,7 +59,7 @@ def main() -> int:
         broker.create_topics(dict.fromkeys(STREAMS, PARTITIONS))
         topics = Topics(broker.bootstrap_servers, PARTITIONS)
         job = Job(folder, f"--trigger={options.trigger}", *grouping, topics=topics)
-        job.conf = LONG_LIVED | {"spark.driver.memory": "4g"} | dict(setting.split("=", 1) for setting in options.conf)
+        job.conf = {"spark.driver.memory": "4g"} | dict(setting.split("=", 1) for setting in options.conf)
         sys.stdout.write(f"in {folder}\n")
         if options.aged_tables is not None:
             aged_tables.copy_for(job, options.aged_tables, _settings(job, topics, options.device_groups))

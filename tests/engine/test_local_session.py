@@ -6,7 +6,14 @@ from urllib.parse import urlsplit
 import pytest
 from pyspark.sql import SparkSession
 
+from sessionization.local_engine.local_session import names_of_settings
+
 pytestmark = pytest.mark.spark
+
+
+def test_every_way_to_give_a_setting_is_known() -> None:
+    submit_args = """--conf a.b=1 --conf=c.d=x=y --conf "e.fG=2 3" --driver-memory 4g pyspark-shell"""
+    assert names_of_settings(submit_args) == {"a.b", "c.d", "e.fG"}
 
 
 def test_a_local_engine_creates_its_folders_next_to_its_log(spark: SparkSession) -> None:

@@ -26,6 +26,22 @@ def location(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> T
     return location
 
 
+def test_a_query_generates_code_after_a_micro_batch_of_many_rows(
+    spark: SparkSession, location: TableLocation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sinks, "GENERATE_CODE_ROWS_OF_BATCH", 2)
+    of_the_query = spark.newSession()
+    sink = changes_sink(location, [])
+
+    def append(batch_id: int, rows: int) -> bool:
+        changes = [a_change(session_id=number) for number in range(rows)]
+        sink(of_the_query.createDataFrame(changes, OUTPUT_SCHEMA), batch_id)
+        return all(of_the_query.conf.get(name) == value for name, value in GENERATED_CODE_CONF.items())
+
+    assert [append(0, 1), append(1, 2), append(2, 1)] == [False, True, True]
+    assert spark.conf.get("spark.sql.codegen.wholeStage") == "false", "the other queries have sessions of their own"
+
+
 @pytest.mark.long
 def test_a_merge_generates_code_from_the_next_look_on_once_the_table_is_large(
     spark: SparkSession, location: TableLocation, monkeypatch: pytest.MonkeyPatch

@@ -1,6 +1,7 @@
 """A local Spark session with Delta. Its JVM writes nothing to the terminal and ignores the signals that stop a job."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -84,8 +85,8 @@ def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["JAVA_HOME"] = str(java_home())
     builder = SparkSession.builder.appName("sessionize")
-    submit_args = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
-    settings = {name: value for name, value in settings.items() if f" {name}=" not in submit_args} | conf
+    given = names_of_settings(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
+    settings = {name: value for name, value in settings.items() if name not in given} | conf
     for name, value in settings.items():
         builder = builder.config(name, value)
     with _isolated_engine(log_file.with_suffix(".out")), preserve_interrupt_handler():
@@ -94,6 +95,11 @@ def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
     if (jvm := getattr(spark, "_jvm", None)) is not None:
         java_import(jvm, "org.apache.spark.api.python.PythonUtils")
     return spark
+
+
+def names_of_settings(submit_args: str) -> set[str]:
+    """The names of the settings that `--conf name=value` or `--conf=name=value` gives."""
+    return set(re.findall(r"""--conf[ =]["']?([\w.]+)=""", submit_args))
 
 
 @contextmanager

@@ -31,6 +31,7 @@ __all__ = [
     "GENERATED_CODE_CONF",
     "OPEN_SOURCE_CONF",
     "describe_log",
+    "generate_code",
     "has_uri",
     "is_callers_session",
     "job_session",
@@ -182,6 +183,13 @@ def refuse_other_default_storage(spark: SparkSession, settings: BaseModel) -> No
 def is_callers_session() -> bool:
     """Whether the Spark session is the caller's, or will be (spark-submit), so that a job must not stop it."""
     return on_databricks() or _has_context() or _is_submitted()
+
+
+def generate_code(spark: SparkSession) -> None:
+    """Let the queries of this session generate code from now on (`GENERATED_CODE_CONF`)."""
+    for name, value in GENERATED_CODE_CONF.items():
+        if spark.conf.get(name) != value:
+            spark.conf.set(name, value)
 
 
 def describe_log(log_file: Path | None) -> str:

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sessionization.clock import wall_clock_ms
 from sessionization.errors import CheckpointError
 from sessionization.spark.engine.error_text import root_cause
-from sessionization.spark.engine.session import GENERATED_CODE_CONF
+from sessionization.spark.engine.session import generate_code
 from sessionization.spark.output.progress import BatchProgress
 from sessionization.spark.output.sinks import INGEST_INSTANTS, Sink
 from sessionization.spark.tables import rollup
@@ -61,11 +61,9 @@ class RollupSink(Sink):
             _log.info("live sessions could not be counted: %s", root_cause(str(error)))
 
     def _generate_code_for_many_rows(self, spark: SparkSession) -> None:
-        """Let this query, which has a Spark session of its own, generate code once `sessions` is large."""
-        other = {name: value for name, value in GENERATED_CODE_CONF.items() if spark.conf.get(name) != value}
-        if other and self.context.location.read(spark.read, SESSIONS).count() >= GENERATE_CODE_ROWS:
-            for name, value in other.items():
-                spark.conf.set(name, value)
+        """Let this query generate code once `sessions` is large: a MERGE reads far more rows than a micro-batch has."""
+        if self.context.location.read(spark.read, SESSIONS).count() >= GENERATE_CODE_ROWS:
+            generate_code(spark)
 
     def write(self, batch: DataFrame, batch_id: int, began_ms: int) -> BatchProgress:
         counts = batch.selectExpr(*_MERGED_COUNTS).first()

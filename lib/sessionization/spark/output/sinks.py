@@ -12,6 +12,7 @@ from sessionization.core.events import EndReason
 from sessionization.errors import StreamError
 from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE
 from sessionization.spark.engine.error_text import root_cause
+from sessionization.spark.engine.session import generate_code
 from sessionization.spark.output.keeping_up import KeepingUp
 from sessionization.spark.output.progress import (
     BatchDetail,
@@ -30,6 +31,8 @@ from sessionization.spark.tables.schemas import QUARANTINE, RAW_EVENTS, SESSION_
 
 ROWS_PER_TASK = 50_000
 """A task writes so many rows in about a second. Fewer would make more files than the time is worth."""
+GENERATE_CODE_ROWS_OF_BATCH = 10_000
+"""After a micro-batch of so many rows a query generates code: its compilation then pays off within a minute."""
 _POSITION = "position"
 _POSITION_BITS = (1 << 33) - 1
 """The bits of `monotonically_increasing_id` that number the rows within a partition."""
@@ -110,6 +113,8 @@ class Sink(ABC):
             raise StreamError(root_cause(str(error))) from None
         finally:
             batch.unpersist()
+        if max(progress.rows_in, progress.detail.rows_out or 0) >= GENERATE_CODE_ROWS_OF_BATCH:
+            generate_code(batch.sparkSession)  # each query has a session of its own
         notify_listeners(self.context.listeners, progress)
         if self.context.pace is not None:
             newest_ms = progress.detail.newest_ms
