@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.ops.table_checks import check_checkpoint
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE
+from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE, Checkpoint
 from sessionization.spark.output.sinks import FIRST_TABLE_BY_QUERY
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import QUARANTINE
@@ -75,7 +75,10 @@ def test_an_interrupted_take_over_goes_on_without_from_sessions(spark: SparkSess
     checkpoint = checkpoint_of(settings(folder, from_sessions=True))
     checkpoint.save_as_warm()
     assert checkpoint.is_taking_over
-    assert check(spark, given) == "new; it takes over the tables"
+    assert check(spark, given) == "its take-over of the tables goes on"
+    appended(spark, TableLocation.of(given), checkpoint, SESSIONIZE, 7)
+    with pytest.raises(CheckpointError, match=r"knows the query sessionize up to .*, but the tables hold .* 7"):
+        check(spark, given)
 
 
 def test_a_checkpoint_that_cannot_be_read_is_refused(spark: SparkSession, folder: Path) -> None:
@@ -84,6 +87,13 @@ def test_a_checkpoint_that_cannot_be_read_is_refused(spark: SparkSession, folder
         check(spark, settings(folder))
     with pytest.raises(ConfigurationError, match="--from-sessions needs the tables of an earlier job"):
         check(spark, settings(folder, checkpoints=folder / "new", from_sessions=True))
+
+
+def appended(spark: SparkSession, location: TableLocation, checkpoint: Checkpoint, query: str, batch_id: int) -> None:
+    """Add a commit of a micro-batch to the table of a query."""
+    spark.conf.set(COMMIT_NAME, f"{checkpoint.writer_id(query)} {batch_id}")
+    spark.sql(location.set_properties_sql(FIRST_TABLE_BY_QUERY[query], {"a": "b"}))
+    spark.conf.unset(COMMIT_NAME)
 
 
 def started(folder: Path, query: str, batch_id: int) -> None:
@@ -106,11 +116,9 @@ def test_a_table_that_a_used_checkpoint_misses_is_named(spark: SparkSession, fol
 @pytest.mark.parametrize("query", [SESSIONIZE, ARCHIVE])
 def test_an_older_copy_of_the_checkpoint_is_refused(spark: SparkSession, folder: Path, query: str) -> None:
     given = settings(folder)
-    location, checkpoint, table = TableLocation.of(given), checkpoint_of(given), FIRST_TABLE_BY_QUERY[query]
+    location, checkpoint = TableLocation.of(given), checkpoint_of(given)
     empty_tables(spark, location, owner=checkpoint.id)
-    spark.conf.set(COMMIT_NAME, f"{checkpoint.writer_id(query)} 7")
-    spark.sql(location.set_properties_sql(table, {"a": "b"}))
-    spark.conf.unset(COMMIT_NAME)
+    appended(spark, location, checkpoint, query, 7)
     started(folder, query, 7)
     assert "its newest micro-batch is 7" in check(spark, given)
     (folder / "checkpoints" / query / "offsets" / "7").rename(folder / "checkpoints" / query / "offsets" / "6")

@@ -1,5 +1,6 @@
 """A Spark cluster on this machine: a master and workers; each worker is a process with its own executors."""
 
+import contextlib
 import os
 import re
 import signal
@@ -58,7 +59,8 @@ class Cluster(Daemons):
         worker = self._workers.pop()
         lost = [pid for pid, parent in self._executors_of(worker.pid)]
         for pid in (worker.pid, *lost):
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         worker.wait()
 
     def stop(self) -> None:

@@ -18,6 +18,15 @@ def children_of(parent: int) -> list[int]:
     return [int(pid) for pid in pids.stdout.split()]
 
 
+def runs_script(pid: int, script: str | Path) -> bool:
+    """Whether a process runs a script of Python; a helper of the engine, such as `readlink`, does not."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return str(script).encode() in words
+
+
 def is_engine(pid: int) -> bool:
     """Whether a process is a Spark engine."""
     return b"org.apache.spark.deploy.SparkSubmit" in Path(f"/proc/{pid}/cmdline").read_bytes()

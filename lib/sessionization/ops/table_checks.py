@@ -10,7 +10,7 @@ from sessionization.clock import wall_clock_ms
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.files import remove_tree
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.checkpoint.folder import find_checkpoint
+from sessionization.spark.checkpoint.folder import Checkpoint, find_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.output.sinks import FIRST_TABLE_BY_QUERY
 from sessionization.spark.tables.batch_writer import newest_appended_batch
@@ -78,10 +78,13 @@ def check_checkpoint(spark: SparkSession, settings: SessionizeSettings, location
         PinnedSettings.of(settings, str(location)),
         retain_device_groups=settings.expected_devices is not None,
     )
+    if checkpoint is not None:
+        _refuse_older_copy(spark, checkpoint, location, existing)
     is_new = checkpoint is None or not checkpoint.is_used
-    if (settings.from_sessions and is_new) or (checkpoint is not None and checkpoint.is_taking_over):
+    is_taking_over = checkpoint is not None and checkpoint.is_taking_over
+    if is_taking_over or (settings.from_sessions and is_new):
         refuse_missing_tables(spark, location)
-        return "new; it takes over the tables"
+        return "its take-over of the tables goes on" if is_taking_over else "new; it takes over the tables"
     if checkpoint is None:
         if existing:
             msg = f"it is new, but {location} holds {', '.join(table.name for table in existing)}: {_OTHER_PLACES}"
@@ -92,6 +95,15 @@ def check_checkpoint(spark: SparkSession, settings: SessionizeSettings, location
             location.check_owner(spark, table, checkpoint.id, _OTHER_PLACES)
         elif checkpoint.is_used:
             raise lost_table(location, table)
+    newest = max(checkpoint.newest_started_batches().values())
+    use = f"its newest micro-batch is {newest}" if checkpoint.is_used else "it has not been used yet"
+    return f"it fits the options, and {use}; it owns {len(existing)} of {len(TABLES)} tables"
+
+
+def _refuse_older_copy(
+    spark: SparkSession, checkpoint: Checkpoint, location: TableLocation, existing: list[Table]
+) -> None:
+    """Raises `CheckpointError` where the tables hold later micro-batches than the checkpoint."""
     checkpoint.refuse_if_older_than(
         {
             query: newest_appended_batch(location, spark, table, checkpoint.writer_id(query))
@@ -99,9 +111,6 @@ def check_checkpoint(spark: SparkSession, settings: SessionizeSettings, location
             if table in existing
         }
     )
-    newest = max(checkpoint.newest_started_batches().values())
-    use = f"its newest micro-batch is {newest}" if checkpoint.is_used else "it has not been used yet"
-    return f"it fits the options, and {use}; it owns {len(existing)} of {len(TABLES)} tables"
 
 
 def _drop(spark: SparkSession, location: TableLocation) -> None:

@@ -32,6 +32,7 @@ __all__ = [
     "OPEN_SOURCE_CONF",
     "describe_log",
     "generate_code",
+    "generates_code",
     "has_uri",
     "is_callers_session",
     "job_session",
@@ -185,10 +186,15 @@ def is_callers_session() -> bool:
     return on_databricks() or _has_context() or _is_submitted()
 
 
+def generates_code(spark: SparkSession) -> bool:
+    """Whether the queries of this session generate code, as they do anywhere but in a local session of this project."""
+    return spark.conf.get("spark.sql.codegen.factoryMode", None) != "NO_CODEGEN"
+
+
 def generate_code(spark: SparkSession) -> None:
-    """Let the queries of this session generate code from now on (`GENERATED_CODE_CONF`)."""
-    for name, value in GENERATED_CODE_CONF.items():
-        if spark.conf.get(name) != value:
+    """Let the queries of a local session generate code from now on; another session keeps its settings."""
+    if not generates_code(spark):
+        for name, value in GENERATED_CODE_CONF.items():
             spark.conf.set(name, value)
 
 
