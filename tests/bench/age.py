@@ -19,7 +19,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionization.core.session_state import Rules
-from sessionization.spark.engine.session import GENERATED_CODE_CONF, spark_session
+from sessionization.spark.engine.generated_code import generate_code
+from sessionization.spark.engine.session import spark_session
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.creation import create_tables
 from sessionization.spark.tables.location import TableLocation
@@ -219,8 +220,7 @@ def stand_parser(prog: str, description: str | None) -> argparse.ArgumentParser:
 def filled_stands(options: argparse.Namespace) -> list[Stand]:
     """A stand for each age, in one Spark session with generated code."""
     spark = spark_session(options.folder / "engine.log")
-    for setting, value in GENERATED_CODE_CONF.items():
-        spark.conf.set(setting, value)
+    generate_code(spark)
     now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
     stands = [
         Stand(spark, options.folder / f"{days}-days", days, options.per_day, options.live, now) for days in options.days

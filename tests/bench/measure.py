@@ -39,6 +39,7 @@ _KINDS = {"started": "started", "heartbeat": "heartbeats", "ended": "ended"}
 _QUANTILES = [step / 50 for step in range(51)]
 _ACCURACY = 1_000
 _POLL_S = 0.5
+RECENT_TICKS = 20  # each poll makes JSON of all of them
 _MEMORY_EVERY_S = 5
 _FILLED_WITHIN_S = 900
 _MB = 1024 * 1024

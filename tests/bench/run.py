@@ -18,11 +18,10 @@ from pyspark.sql import SparkSession
 from sessionization.local_engine.jars import jar_paths
 from sessionization.local_engine.local_session import local_session
 from sessionization.spark.engine.session import OPEN_SOURCE_CONF
-from tests.bench.measure import run_scenario
+from tests.bench.measure import RECENT_TICKS, run_scenario
 from tests.bench.scenario import LONG_LIVED, YARDSTICK, Scenario
 
 _YARDSTICK = Path(__file__).with_name("Yardstick.java")
-_RECENT_TICKS = 20  # each poll makes JSON of all of them
 _ENDED_WITHIN_S = 60
 _MB = 1024 * 1024
 
@@ -49,7 +48,7 @@ def _session(scenario: Scenario, folder: Path, conf: dict[str, str]) -> SparkSes
     settings = LONG_LIVED | {
         "spark.driver.extraClassPath": os.pathsep.join(class_path),
         "spark.driver.memory": scenario.heap,
-        "spark.sql.streaming.numRecentProgressUpdates": _RECENT_TICKS,
+        "spark.sql.streaming.numRecentProgressUpdates": RECENT_TICKS,
     }
     options = " ".join(f"--conf {name}={value}" for name, value in settings.items())
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"{options} pyspark-shell"

@@ -21,7 +21,7 @@ from sessionization.spark.checkpoint.state_layout import device_groups_for
 from sessionization.spark.engine.session import is_callers_session, spark_session
 from tests.bench import processes
 from tests.bench.jobs import say
-from tests.bench.measure import run_scenario
+from tests.bench.measure import RECENT_TICKS, run_scenario
 from tests.bench.scenario import LONG_LIVED, Result, Scenario
 from tests.whole_job.cluster import Cluster
 from tests.whole_job.hdfs import Hdfs
@@ -31,7 +31,7 @@ _MEMORY_MB = 4_096
 _CONF = LONG_LIVED | {
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "2",
-    "spark.sql.streaming.numRecentProgressUpdates": "20",
+    "spark.sql.streaming.numRecentProgressUpdates": str(RECENT_TICKS),
     "spark.ui.enabled": "false",
     "spark.log.level": "WARN",
 }
@@ -91,14 +91,13 @@ def _submitted(file: Path) -> Iterator[tuple[list[str], dict[str, str]]]:
             *(str(SPARK / "bin" / "spark-submit"), *cluster.submit_options(), *settings, "--driver-memory=3g"),
             *("--driver-java-options=-Xss4m", str(Path(__file__)), str(file), hdfs.uri),
         ]
-        # The folder of this file has modules with the names of Python's own.
         yield (
             words,
             {
                 "PYSPARK_PYTHON": sys.executable,
                 "JAVA_HOME": str(java_home()),
                 "SPARK_LOCAL_IP": "127.0.0.1",
-                "PYTHONSAFEPATH": "1",
+                "PYTHONSAFEPATH": "1",  # this file's folder has modules with the names of Python's own
             },
         )
 

@@ -3,7 +3,7 @@
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from sessionization.spark.engine.session import GENERATED_CODE_CONF
+from sessionization.spark.engine.generated_code import GENERATED_CODE_CONF
 from sessionization.spark.operator.codec import OUTPUT_SCHEMA
 from sessionization.spark.output import rollup_sink, sinks
 from sessionization.spark.output.rollup_sink import RollupSink

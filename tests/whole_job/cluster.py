@@ -35,7 +35,7 @@ class Cluster(Daemons):
         self.url = ""
 
     def submit_options(self, *jar_sets: JarSet) -> tuple[str, ...]:
-        """The options of spark-submit for a job that runs on this cluster, with these jars beside Spark's own."""
+        """The options of spark-submit for a job that runs on this cluster; `jar_sets` are more jars than `spark`."""
         jars = ",".join(str(jar) for jar_set in ("spark", *jar_sets) for jar in jar_paths(jar_set))
         return (f"--master={self.url}", f"--executor-memory={self._memory_mb}m", f"--jars={jars}")
 

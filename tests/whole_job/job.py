@@ -16,7 +16,7 @@ from sessionization.local_engine.java import java_home
 from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS
 from tests.whole_job.checkpoints import committed_files, committed_offsets, last_committed, last_started, merged_before
 from tests.whole_job.evening import Evening
-from tests.whole_job.processes import children_of, is_engine, processes_of_session, runs_script, session_of
+from tests.whole_job.processes import is_engine, processes_of_session, runs_script, session_of
 from tests.whole_job.topics import Topics
 
 ROOT = Path(__file__).parents[2]
@@ -238,7 +238,8 @@ class Job:
 
     def _send_sigterm(self) -> None:
         if self.submit_options:  # the process that was started is the engine
-            [driver] = [pid for pid in children_of(self.pid) if runs_script(pid, self.entry[0])]
+            processes = processes_of_session(self.pid)
+            [driver] = [pid for pid in processes if not is_engine(pid) and runs_script(pid, self.entry[0])]
             os.kill(driver, signal.SIGTERM)
         else:
             self._running().terminate()

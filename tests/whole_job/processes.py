@@ -12,24 +12,22 @@ def processes_of_session(session: int) -> list[int]:
     return [int(pid) for pid, state in processes if not state.startswith("Z") and session_of(int(pid)) == session]
 
 
-def children_of(parent: int) -> list[int]:
-    """The processes that a process has started."""
-    pids = subprocess.run(["ps", "--ppid", str(parent), "-o", "pid="], capture_output=True, text=True, check=False)
-    return [int(pid) for pid in pids.stdout.split()]
-
-
 def runs_script(pid: int, script: str | Path) -> bool:
-    """Whether a process runs a script of Python; a helper of the engine, such as `readlink`, does not."""
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return False
-    return str(script).encode() in words
+    """Whether the command of a process names a script."""
+    return str(script).encode() in _command(pid)
 
 
 def is_engine(pid: int) -> bool:
     """Whether a process is a Spark engine."""
-    return b"org.apache.spark.deploy.SparkSubmit" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b"org.apache.spark.deploy.SparkSubmit" in _command(pid)
+
+
+def _command(pid: int) -> list[bytes]:
+    """The words of a process's command; none if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return []
 
 
 def session_of(pid: int) -> int | None:

@@ -1,4 +1,4 @@
-"""The job with its tables in a catalog, Spark's own with Hive's metastore, and beside it in a folder.
+"""The job with its tables in a catalog, Spark's own with Hive's metastore, or in a folder.
 
 No kill loses or doubles a row.
 """

@@ -4,7 +4,6 @@ One executor is killed, then the driver, then a whole worker with its executor.
 """
 
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -13,21 +12,16 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionization.core.session_state import Rules
-from tests.whole_job.accounts import unaccounted
 from tests.whole_job.cluster import Cluster
 from tests.whole_job.evening import ENDS_MS, Evening
 from tests.whole_job.hdfs import Hdfs
 from tests.whole_job.job import ENTRY, ROOT, Job
-from tests.whole_job.oracle import build_oracle
 from tests.whole_job.remote_job import RemoteJob
 from tests.whole_job.s3 import PYTHON, S3
-from tests.whole_job.state import entries_and_timers
-from tests.whole_job.tables import differences, read_tables
+from tests.whole_job.three_kills import check_every_row
 
 pytestmark = [pytest.mark.job, pytest.mark.long]
 
-RULES = Rules(heartbeat_ms=5_000)
 RATE = 20
 EVENING = {
     "events": 2_000,
@@ -118,7 +112,6 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         job.release(evening)
         job.wait_until_done()
         assert job.terminate() == 0
-        job.pull()
         yield Run(job, preflight, storage, executors_before, executors_after, killed)
 
 
@@ -141,10 +134,4 @@ def test_two_executors_run_and_a_killed_one_is_replaced(run: Run) -> None:
 def test_no_row_is_lost_or_doubled(run: Run, spark: SparkSession) -> None:
     if isinstance(run.storage, S3):
         run.storage.let_reach(spark)
-    oracle, tables = build_oracle(run.job.checkpoints, RULES, groups=GROUPS), read_tables(run.job.warehouse)
-    assert differences(oracle, tables, run.job.checkpoints) == []
-    entries, timers = entries_and_timers(spark, run.job.location_of(run.job.checkpoints))
-    pending = [(device_id, session_id) for device_id, session_id, status in entries if status == "pending_end"]
-    assert unaccounted(tables, pending) == []
-    assert Counter(entries) == Counter(oracle.entries)
-    assert dict(timers) == oracle.timers
+    check_every_row(run.job, spark, GROUPS)

@@ -31,10 +31,10 @@ def play_with_a_kill_in_each_query(job: Job, evening: Evening) -> None:
     assert job.terminate() == 0
 
 
-def check_every_row(job: Job, spark: SparkSession) -> None:
-    """Compare the tables, by a copy, and the state with what follows from the input."""
+def check_every_row(job: Job, spark: SparkSession, groups: int | None = None) -> None:
+    """Compare the tables, by a copy, and the state with what follows from the input; `groups` is `--device-groups`."""
     job.pull()
-    oracle, tables = build_oracle(job.checkpoints, RULES), read_tables(job.warehouse)
+    oracle, tables = build_oracle(job.checkpoints, RULES, groups=groups), read_tables(job.warehouse)
     found = differences(oracle, tables, job.checkpoints)
     assert found == [], found
     files = Counter(job.input.glob("*/*.json"))

@@ -30,12 +30,8 @@ from sessionization.spark.checkpoint.backlog import describe_backlog, refuse_bac
 from sessionization.spark.checkpoint.folder import read_checkpoint
 from sessionization.spark.checkpoint.folder_lock import lock_folder
 from sessionization.spark.checkpoint.state_layout import StateLayout
-from sessionization.spark.engine.session import (
-    GENERATED_CODE_CONF,
-    job_session,
-    refuse_other_default_storage,
-    session_for_uris,
-)
+from sessionization.spark.engine.generated_code import GENERATED_CODE_CONF
+from sessionization.spark.engine.session import job_session, refuse_other_default_storage, session_for_uris
 from sessionization.spark.input.parse import EventTimeLimits
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.conflicts import explain_conflict

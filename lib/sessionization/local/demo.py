@@ -16,8 +16,6 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.functions import col
 from rich.console import Console
 from rich.live import Live
-from rich.table import Table
-from rich.text import Text
 
 from sessionization.core.events import ChangeKind
 from sessionization.durations import parse_duration_ms
@@ -26,6 +24,7 @@ from sessionization.job.summary import Summary, summary_lines
 from sessionization.local.broker import Broker
 from sessionization.local.demo_view import DemoView
 from sessionization.local.notebook_folders import write_widget_values
+from sessionization.local.print_query import as_table
 from sessionization.local_engine.class_archive import archive_classes
 from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS
 from sessionization.settings.sessionize_settings import SessionizeSettings
@@ -198,11 +197,8 @@ def _show(
     for line in summary_lines(summary):
         console.print(line, highlight=False, markup=False)
     for question, query, rows in answers:
-        table = Table(title=question, title_justify="left")
-        for name in rows[0].asDict() if rows else ("(no rows)",):
-            table.add_column(name)
-        for row in rows:
-            table.add_row(*(Text("" if value is None else str(value)) for value in row))
+        table = as_table(rows, console)
+        table.title, table.title_justify = question, "left"
         console.print()
         console.print(query, style="cyan", highlight=False, markup=False)
         console.print(table)

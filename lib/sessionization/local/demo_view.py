@@ -52,18 +52,9 @@ class _Rates:
     ended: int
 
 
-@dataclass(frozen=True, slots=True)
-class _End:
-    """An end of a session, numbered in the order of the ends."""
-
-    number: int
-    row: Row
-
-    @property
-    def how(self) -> str:
-        """How the session ended, for a person."""
-        reason = EndReason(self.row.end_reason)
-        return f"corrected: {reason}" if self.row.revision else HOW_IT_ENDED[reason]
+def _how_it_ended(row: Row) -> str:
+    reason = EndReason(row.end_reason)
+    return f"corrected: {reason}" if row.revision else HOW_IT_ENDED[reason]
 
 
 @dataclass
@@ -81,9 +72,7 @@ class DemoView:
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
         self._live: dict[tuple[str, int], str] = {}
-        self._ended: deque[_End] = deque(maxlen=_ENDS_SHOWN)
-        self._newest_of_kind: dict[str, _End] = {}
-        self._ends_taken = 0
+        self._ended: list[Row] = []
         self._refused: Sequence[tuple[str, int]] = ()
         self._refused_when_shown = 0
         self._lateness_ms: deque[int] = deque(maxlen=_BATCHES_SHOWN)
@@ -115,10 +104,12 @@ class DemoView:
                     self._live[key] = change.platform
 
     def _take_end(self, row: Row) -> None:
-        self._ends_taken += 1
-        end = _End(self._ends_taken, row)
-        self._ended.append(end)
-        self._newest_of_kind[end.how] = end
+        """Keep an end in place of the oldest that is not the newest of its kind, because most ends are reported."""
+        self._ended.append(row)
+        if len(self._ended) > _ENDS_SHOWN:
+            kinds = [_how_it_ended(end) for end in self._ended]
+            replaced = (place for place, kind in enumerate(kinds) if kind in kinds[place + 1 :])
+            del self._ended[next(replaced, 0)]
 
     def show_refused(self, messages_by_reason: Sequence[tuple[str, int]]) -> None:
         """Take the number of messages in `quarantine` by reason, the most frequent first."""
@@ -182,6 +173,8 @@ class DemoView:
         return rows
 
     def _last_ends(self) -> Table:
+        with self._lock:
+            ended = list(self._ended)
         table = Table(
             title="Sessions that ended: the last one of each kind, and others",
             title_justify="left",
@@ -193,20 +186,11 @@ class DemoView:
         for name in ("at", "platform", "device", "lasted"):
             table.add_column(name, no_wrap=True)
         table.add_column("how it ended", no_wrap=True)
-        for end in self._ends_shown():
-            row = end.row
+        for row in reversed(ended):
             lasted = "?" if row.duration_ms is None else f"{row.duration_ms / 1000:,.0f} s"
             device = row.device_id[:_DEVICE_WIDTH]
-            table.add_row(f"{row.processed_at:%H:%M:%S}", row.platform, Text(device), lasted, end.how)
+            table.add_row(f"{row.processed_at:%H:%M:%S}", row.platform, Text(device), lasted, _how_it_ended(row))
         return table
-
-    def _ends_shown(self) -> list[_End]:
-        """The newest end of each kind, as most are reported, and the newest of all; at most five, the newest first."""
-        with self._lock:
-            ended, of_kind = list(self._ended), list(self._newest_of_kind.values())
-        of_kind = sorted(of_kind, key=lambda end: end.number)[-_ENDS_SHOWN:]
-        others = [end for end in reversed(ended) if end not in of_kind][: _ENDS_SHOWN - len(of_kind)]
-        return sorted((*of_kind, *others), key=lambda end: -end.number)
 
     def _refusals(self) -> Text:
         refused = self._refused

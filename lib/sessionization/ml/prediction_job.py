@@ -11,7 +11,8 @@ from sessionization.ml.length_model import LengthModel
 from sessionization.ml.prediction_settings import PredictSettings
 from sessionization.ml.training import Training
 from sessionization.say import Say
-from sessionization.spark.engine.session import GENERATED_CODE_CONF, job_session, session_for_uris
+from sessionization.spark.engine.generated_code import GENERATED_CODE_CONF
+from sessionization.spark.engine.session import job_session, session_for_uris
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSIONS, STREAM_PROGRESS
 

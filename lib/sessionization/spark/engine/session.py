@@ -28,11 +28,8 @@ from sessionization.stop_signals import preserve_interrupt_handler
 
 __all__ = [
     "DATABRICKS_CONF",
-    "GENERATED_CODE_CONF",
     "OPEN_SOURCE_CONF",
     "describe_log",
-    "generate_code",
-    "generates_code",
     "has_uri",
     "is_callers_session",
     "job_session",
@@ -57,10 +54,6 @@ _STREAM_CONF = {
     "spark.scheduler.mode": "FAIR",
 }
 
-
-GENERATED_CODE_CONF = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
-"""Settings for many rows. A local session turns generated code off, because compiling it takes longer than a small
-micro-batch."""
 
 DATABRICKS_CONF = _STREAM_CONF | {
     "spark.sql.streaming.stateStore.providerClass": "com.databricks.sql.streaming.state.RocksDBStateStoreProvider",
@@ -184,18 +177,6 @@ def refuse_other_default_storage(spark: SparkSession, settings: BaseModel) -> No
 def is_callers_session() -> bool:
     """Whether the Spark session is the caller's, or will be (spark-submit), so that a job must not stop it."""
     return on_databricks() or _has_context() or _is_submitted()
-
-
-def generates_code(spark: SparkSession) -> bool:
-    """Whether the queries of this session generate code, as they do anywhere but in a local session of this project."""
-    return spark.conf.get("spark.sql.codegen.factoryMode", None) != "NO_CODEGEN"
-
-
-def generate_code(spark: SparkSession) -> None:
-    """Let the queries of a local session generate code from now on; another session keeps its settings."""
-    if not generates_code(spark):
-        for name, value in GENERATED_CODE_CONF.items():
-            spark.conf.set(name, value)
 
 
 def describe_log(log_file: Path | None) -> str:

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sessionization.clock import wall_clock_ms
 from sessionization.errors import CheckpointError
 from sessionization.spark.engine.error_text import root_cause
-from sessionization.spark.engine.session import generate_code, generates_code
+from sessionization.spark.engine.generated_code import generate_code, generates_code
 from sessionization.spark.output.progress import BatchProgress
 from sessionization.spark.output.sinks import INGEST_INSTANTS, Sink
 from sessionization.spark.tables import rollup
@@ -62,9 +62,7 @@ class RollupSink(Sink):
 
     def _generate_code_for_many_rows(self, spark: SparkSession) -> None:
         """Let this query generate code once `sessions` is large: a MERGE reads far more rows than a micro-batch has."""
-        if generates_code(spark):
-            return
-        if self.context.location.read(spark.read, SESSIONS).count() >= GENERATE_CODE_ROWS:
+        if not generates_code(spark) and self.context.location.read(spark.read, SESSIONS).count() >= GENERATE_CODE_ROWS:
             generate_code(spark)
 
     def write(self, batch: DataFrame, batch_id: int, began_ms: int) -> BatchProgress:

@@ -12,7 +12,7 @@ from sessionization.core.events import EndReason
 from sessionization.errors import StreamError
 from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE
 from sessionization.spark.engine.error_text import root_cause
-from sessionization.spark.engine.session import generate_code
+from sessionization.spark.engine.generated_code import generate_code
 from sessionization.spark.output.keeping_up import KeepingUp
 from sessionization.spark.output.progress import (
     BatchDetail,
