@@ -24,7 +24,7 @@ def main() -> int:
     from sessionization.spark.engine.session import session_for_uris
 
     say = say_on_stderr(PROG)
-    say("starting Spark")
+    say("starting Spark, which takes 10 to 20 s")
     with session_for_uris(settings, say):
         print_query(settings.warehouse, settings.sql, settings.rows)
     return 0
