@@ -23,17 +23,17 @@ from tests.bench import processes
 from tests.bench.jobs import say
 from tests.bench.measure import RECENT_TICKS, run_scenario
 from tests.bench.scenario import LONG_LIVED, Result, Scenario
-from tests.whole_job.cluster import Cluster
+from tests.whole_job.cluster import CONF, Cluster
 from tests.whole_job.hdfs import Hdfs
 from tests.whole_job.job import ROOT, SPARK
 
 _MEMORY_MB = 4_096
-_CONF = LONG_LIVED | {
-    "spark.sql.shuffle.partitions": "2",
-    "spark.databricks.delta.snapshotPartitions": "2",
+_BOTH_COMPILERS = "-Dfile.encoding=UTF-8"  # in place of the options for short test runs
+_CONF = {
+    **LONG_LIVED,
+    **CONF,
     "spark.sql.streaming.numRecentProgressUpdates": str(RECENT_TICKS),
     "spark.ui.enabled": "false",
-    "spark.log.level": "WARN",
 }
 _SHOWN = (
     "changes_per_s", "tick_p50_ms", "tick_max_ms", "lateness_p50_ms", "lateness_p99_ms", "missed_percent", "cores",
@@ -55,7 +55,7 @@ def main() -> int:
     groups = str(device_groups_for(options.live))
     seconds = round(options.minutes * 60)
     scenario = Scenario("mix", groups, options.live, "delta", warm_up_s=options.warm_up_s, seconds=seconds, heap="6g")
-    os.environ.setdefault("JAVA_TOOL_OPTIONS", "-Dfile.encoding=UTF-8")  # without the options for short test runs
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", _BOTH_COMPILERS)
     for _ in range(options.repeats):
         for place, command in _PLACES.items():
             if options.only not in place:
@@ -85,7 +85,10 @@ def _local(file: Path) -> Iterator[tuple[list[str], dict[str, str]]]:
 
 @contextmanager
 def _submitted(file: Path) -> Iterator[tuple[list[str], dict[str, str]]]:
-    with Cluster(file.parent / "machines", memory_mb=_MEMORY_MB) as cluster, Hdfs(file.parent / "hdfs") as hdfs:
+    with (
+        Cluster(file.parent / "machines", memory_mb=_MEMORY_MB, java_options=_BOTH_COMPILERS) as cluster,
+        Hdfs(file.parent / "hdfs") as hdfs,
+    ):
         settings = [f"--conf={name}={value}" for name, value in _CONF.items()]
         words = [
             *(str(SPARK / "bin" / "spark-submit"), *cluster.submit_options(), *settings, "--driver-memory=3g"),

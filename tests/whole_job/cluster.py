@@ -17,6 +17,12 @@ from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS
 from tests.whole_job.daemons import Daemons
 from tests.whole_job.job import ROOT, SPARK
 
+CONF = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.log.level": "WARN",
+}
+"""Settings of Spark for a job on two workers with one core each."""
 _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 _MASTER_AT = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED = "Successfully registered with master"
@@ -27,9 +33,14 @@ _POLL_S = 0.05
 class Cluster(Daemons):
     """Standalone Spark on 127.0.0.1: a master, and workers with one core each. All end with this process."""
 
-    def __init__(self, folder: Path, workers: int = 2, memory_mb: int = 1_024) -> None:
-        """Logs and the executors' files go below `folder`. `memory_mb` is that of a worker, and of its executor."""
-        self._folder, self._count, self._memory_mb = folder, workers, memory_mb
+    def __init__(
+        self, folder: Path, workers: int = 2, memory_mb: int = 1_024, java_options: str = SHORT_LIVED_JVM_OPTIONS
+    ) -> None:
+        """Logs and the executors' files go below `folder`. `memory_mb` is that of a worker, and of its executor.
+
+        `java_options` are those of the master, the workers and the executors.
+        """
+        self._folder, self._count, self._memory_mb, self._java_options = folder, workers, memory_mb, java_options
         self._master: subprocess.Popen[bytes] | None = None
         self._workers: list[subprocess.Popen[bytes]] = []
         self.url = ""
@@ -54,14 +65,15 @@ class Cluster(Daemons):
         os.kill(pid, signal.SIGKILL)
         return pid
 
-    def kill_worker(self) -> None:
-        """SIGKILL a worker and its executors, as a lost machine would."""
+    def kill_worker(self) -> list[int]:
+        """SIGKILL a worker and its executors, as a lost machine would, and return the executors' process ids."""
         worker = self._workers.pop()
         lost = [pid for pid, parent in self._executors_of(worker.pid)]
         for pid in (worker.pid, *lost):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         worker.wait()
+        return lost
 
     def stop(self) -> None:
         """Kill the master, the workers and their executors."""
@@ -82,7 +94,9 @@ class Cluster(Daemons):
     def _start(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
         log = self._folder / "master.log"
-        self._master = _launch(log, "org.apache.spark.deploy.master.Master", "--port", "0", "--webui-port", "0")
+        self._master = _launch(
+            log, self._java_options, "org.apache.spark.deploy.master.Master", "--port", "0", "--webui-port", "0"
+        )
         _wait_for(self._master, log, lambda text: _MASTER_AT.search(text) is not None)
         found = _MASTER_AT.search(log.read_text(encoding="utf-8"))
         assert found is not None
@@ -91,15 +105,15 @@ class Cluster(Daemons):
             log, work = self._folder / f"worker-{number}.log", self._folder / f"worker-{number}"
             size = ("--cores", "1", "--memory", f"{self._memory_mb}m")
             where = ("--work-dir", str(work), "--webui-port", "0")
-            worker = _launch(log, "org.apache.spark.deploy.worker.Worker", *size, *where, self.url)
+            worker = _launch(log, self._java_options, "org.apache.spark.deploy.worker.Worker", *size, *where, self.url)
             self._workers.append(worker)
             _wait_for(worker, log, lambda text: _REGISTERED in text)
 
 
-def _launch(log: Path, main_class: str, *arguments: str) -> subprocess.Popen[bytes]:
+def _launch(log: Path, java_options: str, main_class: str, *arguments: str) -> subprocess.Popen[bytes]:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     spark_environment = {
-        "JAVA_TOOL_OPTIONS": SHORT_LIVED_JVM_OPTIONS,
+        "JAVA_TOOL_OPTIONS": java_options,
         "JAVA_HOME": str(java_home()),
         "SPARK_HOME": str(SPARK),
         "SPARK_LOCAL_IP": "127.0.0.1",

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.whole_job.cluster import Cluster
+from tests.whole_job.checkpoints import last_committed, last_started
+from tests.whole_job.cluster import CONF, Cluster
 from tests.whole_job.evening import ENDS_MS, Evening
 from tests.whole_job.hdfs import Hdfs
 from tests.whole_job.job import ENTRY, ROOT, Job
@@ -33,11 +34,6 @@ EVENING = {
 }
 GROUPS = 8
 OPTIONS = ("--heartbeat=5s", f"--device-groups={GROUPS}")
-CONF = {
-    "spark.sql.shuffle.partitions": "2",
-    "spark.log.level": "WARN",
-    "spark.databricks.delta.snapshotPartitions": "2",
-}
 CHECKS = ("engine", "storage", "lock", "input", "tables", "checkpoint", "stream")
 _PREFLIGHT_S = 300
 STORAGES = [
@@ -57,6 +53,9 @@ class Run:
     executors_before: set[int]
     executors_after: set[int]
     killed: int
+    interrupted: bool
+    """Whether the driver's kill came within a micro-batch."""
+    lost_with_worker: list[int]
 
 
 def job_on(name: str, folder: Path, cluster: Cluster, daemons: ExitStack) -> tuple[Job, Hdfs | S3 | None]:
@@ -105,14 +104,17 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         job.wait_for_running_micro_batch()
         executors_after = set(cluster.executors())
         job.kill()
+        job.look()
+        query = job.checkpoints / "sessionize"
+        interrupted = last_started(query) > last_committed(query)
         job.release(evening, third // 2)
         job.start()
         job.wait_for_running_micro_batch()
-        cluster.kill_worker()
+        lost = cluster.kill_worker()
         job.release(evening)
         job.wait_until_done()
         assert job.terminate() == 0
-        yield Run(job, preflight, storage, executors_before, executors_after, killed)
+        yield Run(job, preflight, storage, executors_before, executors_after, killed, interrupted, lost)
 
 
 def test_the_preflight_finds_the_place_fit(run: Run) -> None:
@@ -129,6 +131,14 @@ def test_two_executors_run_and_a_killed_one_is_replaced(run: Run) -> None:
     assert len(run.executors_before) == 2
     assert len(run.executors_after) == 2
     assert run.killed in run.executors_before - run.executors_after
+
+
+def test_the_drivers_kill_interrupts_a_micro_batch(run: Run) -> None:
+    assert run.interrupted
+
+
+def test_the_killed_worker_had_an_executor(run: Run) -> None:
+    assert run.lost_with_worker
 
 
 def test_no_row_is_lost_or_doubled(run: Run, spark: SparkSession) -> None:
