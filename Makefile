@@ -102,7 +102,8 @@ sql: $(READY) ## query the demo's tables: make sql Q="SELECT end_reason, count(*
 	@[ -n "$(Q)" ] || { echo 'give a query: make sql Q="SELECT end_reason, count(*) FROM sessions GROUP BY ALL"' >&2; exit 2; }
 	@$(BIN)/python jobs/query.py --warehouse $(DEMO)/warehouse --sql "$(Q)"
 
-notebooks: notebook-data ## open the notebooks in JupyterLab, with data in the tables
+notebooks: $(NOTEBOOKS) ## open the notebooks in JupyterLab, on the tables of notebook-data, or of the demo
+	@[ -f .notebooks/widgets.json ] || [ -f .demo/widgets.json ] || $(MAKE) --no-print-directory notebook-data
 	@$(BIN)/python -m jupyterlab --ServerApp.root_dir=notebooks --LabApp.default_url=/lab/tree/01_tour.ipynb $(AS_ROOT)
 
 notebook-data: $(NOTEBOOKS)

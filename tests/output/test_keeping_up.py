@@ -48,6 +48,7 @@ def test_the_advice_depends_on_the_layout() -> None:
     _, [grouped] = judge_all(StateLayout(32), LATE, LATE, LATE)
     assert "30,001 ms" in by_device
     assert "--expected-devices N --from-sessions" in by_device
+    assert "with 2,000 devices or more" in by_device
     assert "--expected-devices" not in grouped
     assert "more cores" in grouped
 

@@ -1,7 +1,8 @@
 """The session rules of one device: (sessions, events or a timer, now) -> (sessions, changes).
 
 A device's sessions are a mapping from session id to `SessionState`. Nothing here reads a clock, and no argument is
-ever modified. The comments name the rules S1 to S6, E1 to E4 and T1 to T4 of docs/session-rules.md.
+ever modified. An entry that does not change stays the same object: the operator writes only others.
+The comments name the rules S1 to S6, E1 to E4 and T1 to T4 of docs/session-rules.md.
 """
 
 from collections.abc import Iterable

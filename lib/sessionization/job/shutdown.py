@@ -20,6 +20,7 @@ from sessionization.spark.output.progress import last_engine_progress
 
 IDLE_WITHIN_S = 25
 """How long the queries may take to finish started micro-batches; cutting off each may then take `stopTimeout`."""
+CUT_OFF = "is cut off within a micro-batch: the next start repeats it, and nothing is lost"
 _BACKLOG_CHECK_WITHIN_S = 5
 
 
@@ -60,7 +61,7 @@ def stop_queries(
                 say(causes[name])
 
     note_ended()
-    say("stopping: finishing the micro-batches that have begun")
+    say(f"stopping: finishing the micro-batches that have begun, within {IDLE_WITHIN_S} s")
     deadline_s = time.monotonic() + IDLE_WITHIN_S
     may_be_behind, unrecorded = False, set[str]()
     for name in [name for name in (SESSIONIZE, ROLLUP, ARCHIVE) if name in queries]:
@@ -82,7 +83,7 @@ def stop_queries(
         return list(causes.values())
     for name in queries:
         if name in cut_off and name not in causes:
-            say(f"query {name} is cut off within a micro-batch, which the next start repeats")
+            say(f"query {name} {CUT_OFF}")
     if may_be_behind:
         is_behind = ROLLUP in cut_off or _result_within(
             lambda: has_unmerged_changes(checkpoints, has_append_since), _BACKLOG_CHECK_WITHIN_S

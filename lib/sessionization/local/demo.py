@@ -28,6 +28,7 @@ from sessionization.local.print_query import as_table
 from sessionization.local_engine.class_archive import archive_classes
 from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS
 from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.checkpoint.layout_file import LAYOUT_FILE
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import QUARANTINE, SESSION_CHANGES
 from sessionization.spark.tables.schemas import Table as DeltaTable
@@ -53,7 +54,7 @@ QUERIES = (
     ),
     (
         "What was refused, and why?",
-        "SELECT reason, count(*) AS messages FROM quarantine GROUP BY reason ORDER BY messages DESC LIMIT 5",
+        "SELECT reason, count(*) AS messages FROM quarantine GROUP BY reason ORDER BY messages DESC",
     ),
 )
 
@@ -105,7 +106,8 @@ def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[s
         if not console.is_terminal:
             console.print(line, markup=False)
 
-    say("Spark is starting: the first rows come after about 20 seconds")
+    continues = (folder / "checkpoints" / LAYOUT_FILE).is_file()
+    say("Spark is starting (about 20 s); in this demo a session beats every 10 s")
     last_line_s = 0.0
 
     def shown() -> None:
@@ -118,6 +120,8 @@ def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[s
 
     def started(spark: SparkSession, location: TableLocation) -> None:
         view.notes.clear()
+        if continues:
+            say(f"this demo continues the tables of an earlier one; to begin anew, delete {folder}")
         running.set()
         threading.Thread(target=_refresh, args=(spark, location, view, running, shown), daemon=True).start()
 

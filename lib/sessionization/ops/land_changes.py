@@ -12,7 +12,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from sessionization.errors import CheckpointError, ConfigurationError, StreamError
 from sessionization.hadoop_path import AnyPath
-from sessionization.job.shutdown import IDLE_WITHIN_S, stop_query, wait_until_idle
+from sessionization.job.shutdown import CUT_OFF, IDLE_WITHIN_S, stop_query, wait_until_idle
 from sessionization.ops.maintenance_settings import LandChangesSettings
 from sessionization.say import Say
 from sessionization.spark.checkpoint.folder import engine_log
@@ -174,7 +174,7 @@ def wait_and_stop(
     failure = query.exception()
     stop_query(query, say)
     if failure is None and has_unfinished_batch(checkpoint):
-        say("the query is cut off within a micro-batch, which the next start repeats")
+        say(f"the query {CUT_OFF}")
     if failure is not None:
         msg = (
             f"the query stopped: {root_cause(str(failure))}; nothing is lost: "

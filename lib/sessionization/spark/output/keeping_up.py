@@ -47,7 +47,7 @@ def advice_for(layout: StateLayout) -> str:
     """Advice for a job that does not keep up, by the layout of its checkpoint."""
     if layout.device_groups is None:
         return (
-            "begin a new --checkpoints folder with --expected-devices N --from-sessions: "
-            "this one keeps its state by device"
+            "end what else uses the cores, or give it more; this checkpoint keeps its state by device, so with "
+            "2,000 devices or more begin a new --checkpoints folder with --expected-devices N --from-sessions"
         )
     return "give the job more cores and state partitions (jobs/rescale_state.py), or a longer --heartbeat"
