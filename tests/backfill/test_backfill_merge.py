@@ -96,3 +96,5 @@ def test_a_merge_is_refused_for_another_job_and_until_rollup_has_read_all_change
     assert streamed.backfill(to=DAY, merge=True)[-1].startswith("2 sessions are new in sessions")
     # The stream did not go on: session 1 is still live.
     assert [(row.session_id, row.status) for row in streamed.rows()] == [(1, "live"), (2, "ended")]
+    spark.sql(f"OPTIMIZE {streamed.sessions}")  # after it a second merge has nothing to commit
+    assert streamed.backfill(to=DAY, merge=True)[-1] == "0 sessions are new in sessions, 0 are changed"

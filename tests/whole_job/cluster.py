@@ -67,8 +67,9 @@ class Cluster(Daemons):
 
     def kill_worker(self) -> list[int]:
         """SIGKILL a worker and its executors, as a lost machine would, and return the executors' process ids."""
-        worker = self._workers.pop()
-        lost = [pid for pid, parent in self._executors_of(worker.pid)]
+        worker = self._workers[-1]
+        lost = [pid for pid, _ in self._executors_of(worker.pid)]
+        self._workers.remove(worker)
         for pid in (worker.pid, *lost):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -271,11 +271,9 @@ def _merge(spark: SparkSession, location: TableLocation, folded: DataFrame, scop
     since = rollup.search_since(scope.from_ms - lookback_ms, lookback_ms)
     sessions = location.delta_table(spark, SESSIONS)
     with explain_conflict(SESSIONS.name):
-        rollup.merge_folded(sessions, folded, since)
-    commit = sessions.history(1).first()
-    assert commit is not None
-    counts = commit.operationMetrics
-    say(f"{counts['numTargetRowsInserted']} sessions are new in sessions, {counts['numTargetRowsUpdated']} are changed")
+        counts = rollup.merge_folded(sessions, folded, since).first()
+    assert counts is not None
+    say(f"{counts.num_inserted_rows} sessions are new in sessions, {counts.num_updated_rows} are changed")
 
 
 def _as_text(column: str) -> Column:

@@ -53,11 +53,14 @@ def merge(sessions: DeltaTable, changes: DataFrame, since: str) -> None:
     merge_folded(sessions, fold_by_session(changes), since)
 
 
-def merge_folded(sessions: DeltaTable, folded: DataFrame, since: str) -> None:
+def merge_folded(sessions: DeltaTable, folded: DataFrame, since: str) -> DataFrame:
     """Merge rows of `fold_by_session` into `sessions`; rows that would stay the same are not rewritten.
 
     Looks for a session's row among the live ones, and in the days from `since` on (`search_since`). The cost depends on
     these days, not on the age of the table.
+
+    Returns:
+        One row with the counts `num_inserted_rows` and `num_updated_rows`, among others.
     """
     merged = {
         "started_at": F.least("t.started_at", "s.started_at"),
@@ -73,7 +76,7 @@ def merge_folded(sessions: DeltaTable, folded: DataFrame, since: str) -> None:
     is_same_session = F.col("t._part") >= since  # the live part is greater than any day
     for name, key in keys.items():
         is_same_session &= F.col(f"t.{name}") == key
-    (
+    return (
         sessions.alias("t")
         .merge(folded.alias("s"), is_same_session)
         .whenMatchedUpdate(condition=~is_same, set={**session_columns(merged)})
