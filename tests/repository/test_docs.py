@@ -66,3 +66,8 @@ def test_no_line_is_longer_than_120_characters_unless_it_is_a_row_of_a_table(pag
 
 def is_page_of_the_manual(page: Path) -> bool:
     return page == ROOT / "README.md" or page.parent == ROOT / "docs"
+
+
+@pytest.mark.parametrize("picture", sorted((ROOT / "docs").rglob("*.svg")), ids=lambda picture: picture.name)
+def test_a_picture_of_the_pages_is_below_300_kb(picture: Path) -> None:
+    assert picture.stat().st_size < 300_000
