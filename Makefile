@@ -103,7 +103,7 @@ sql: $(READY) ## query the demo's tables: make sql Q="SELECT end_reason, count(*
 	@$(BIN)/python jobs/query.py --warehouse $(DEMO)/warehouse --sql "$(Q)"
 
 notebooks: $(NOTEBOOKS) ## open the notebooks in JupyterLab, on the tables of notebook-data, or of the demo
-	@[ -f .notebooks/widgets.json ] || [ -f .demo/widgets.json ] || $(MAKE) --no-print-directory notebook-data
+	@[ -f .demo/widgets.json ] || $(MAKE) --no-print-directory notebook-data
 	@$(BIN)/python -m jupyterlab --ServerApp.root_dir=notebooks --LabApp.default_url=/lab/tree/01_tour.ipynb $(AS_ROOT)
 
 notebook-data: $(NOTEBOOKS)

@@ -13,7 +13,7 @@ from sessionization.spark.checkpoint.folder import QUERIES
 from tests.checkpoint.batch_logs import write_batch_logs
 
 STOPPING = "stopping: finishing the micro-batches that have begun, within "
-CUT_OFF = "query {} is cut off within a micro-batch: the next start repeats it, and nothing is lost"
+CUT_OFF = "query {} is cut off within a micro-batch: the next start repeats it, and no row is lost"
 BEHIND = "`sessions` is behind `session_changes` until the next start"
 NEWEST = 900
 

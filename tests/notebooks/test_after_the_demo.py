@@ -35,7 +35,7 @@ def play_demo(project: Path) -> list[str]:
     """Run the demo without a terminal, and return what it printed."""
     words = command("--folder=.demo", entry=(ROOT / "jobs" / "demo.py",))
     played = subprocess.run(
-        words, env=environment(), cwd=project, capture_output=True, text=True, timeout=_DEMO_S, check=False
+        words, env=environment(COLUMNS="120"), cwd=project, capture_output=True, text=True, timeout=_DEMO_S, check=False
     )
     assert played.returncode == 0, played.stderr
     return played.stdout.splitlines()

@@ -109,7 +109,7 @@ def test_a_landing_job_that_takes_too_long_is_cut_off_and_reports_it(
     monkeypatch.setattr(land_changes, "IDLE_WITHIN_S", 0)
     lines: list[str] = []
     land_changes.wait_and_stop(query, tmp_path, stop_that_is_set(), None, lines.append)
-    assert lines == ["the query is cut off within a micro-batch: the next start repeats it, and nothing is lost"]
+    assert lines == ["the query is cut off within a micro-batch: the next start repeats it, and no row is lost"]
 
 
 class BusyQuery:

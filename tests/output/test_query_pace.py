@@ -51,11 +51,19 @@ def test_with_one_duration_the_pace_is_fixed(monkeypatch: pytest.MonkeyPatch) ->
     assert rests(monkeypatch, 1, 1, 9, every="5-5") == pytest.approx([4, 4, 0])
 
 
-@pytest.mark.parametrize(("newest_age_s", "expected_s"), [(60, [0, 12]), (60.1, [None, None])])
-def test_a_query_that_is_behind_does_not_rest(
-    monkeypatch: pytest.MonkeyPatch, newest_age_s: float, expected_s: list[float | None]
+@pytest.mark.parametrize(
+    ("every", "newest_age_s", "expected_s"),
+    [
+        ("2-60", 60, [0, 12]),
+        ("2-60", 60.1, [None, None]),
+        ("2-20", 30, [0, 12]),
+        ("2-20", 30.1, [None, None]),
+    ],
+)
+def test_a_query_with_a_backlog_does_not_rest(
+    monkeypatch: pytest.MonkeyPatch, every: str, newest_age_s: float, expected_s: list[float | None]
 ) -> None:
-    assert rests(monkeypatch, 3, 3, newest_age_s=newest_age_s) == expected_s
+    assert rests(monkeypatch, 3, 3, every=every, newest_age_s=newest_age_s) == expected_s
 
 
 def test_the_end_wakes_a_query_that_rests_and_later_ones() -> None:

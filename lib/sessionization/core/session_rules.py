@@ -1,7 +1,7 @@
 """The session rules of one device: (sessions, events or a timer, now) -> (sessions, changes).
 
 A device's sessions are a mapping from session id to `SessionState`. Nothing here reads a clock, and no argument is
-ever modified. An entry that does not change stays the same object: the operator writes only others.
+ever modified. An entry that does not change stays the same object: so the operator sees that it need not be written.
 The comments name the rules S1 to S6, E1 to E4 and T1 to T4 of docs/session-rules.md.
 """
 

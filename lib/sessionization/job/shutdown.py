@@ -20,7 +20,7 @@ from sessionization.spark.output.progress import last_engine_progress
 
 IDLE_WITHIN_S = 25
 """How long the queries may take to finish started micro-batches; cutting off each may then take `stopTimeout`."""
-CUT_OFF = "is cut off within a micro-batch: the next start repeats it, and nothing is lost"
+CUT_OFF = "is cut off within a micro-batch: the next start repeats it, and no row is lost"
 _BACKLOG_CHECK_WITHIN_S = 5
 
 

@@ -169,7 +169,7 @@ class DemoView:
         late = f", p99 late by {lateness_ms[-1] / 1000:.1f} s" if lateness_ms else ", none was due yet"
         rows.add_row("heartbeats", f"{totals.heartbeats:,} written{late}")
         rows.add_row("lateness", f"{bars}  (a bar per micro-batch)")
-        rows.add_row("messages", f"{totals.messages:,} read, {totals.repeated:,} of them repeats")
+        rows.add_row("messages", f"{totals.events:,} valid ones read, {totals.repeated:,} of them repeats")
         return rows
 
     def _last_ends(self) -> Table:

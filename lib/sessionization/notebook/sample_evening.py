@@ -61,8 +61,37 @@ def read_sample() -> list[SampleMessage]:
     return [SampleMessage.from_line(line) for line in gzip.decompress(content).decode().splitlines()]
 
 
+@dataclass(frozen=True, slots=True)
+class SessionizedSample:
+    """Rows of the sample's tables, and between which instants (UTC milliseconds) its messages arrived."""
+
+    messages: DataFrame
+    session_changes: DataFrame
+    sessions: DataFrame
+    span_ms: tuple[int, int]
+
+
+def sessionize_sample(spark: SparkSession) -> SessionizedSample:
+    """Send the sample through the job's parser and rules, in simulated time. It writes no file."""
+    sample = read_sample()
+    rows = [(message.stream, utc(message.ingested_ms), message.dirt, message.value) for message in sample]
+    schema = "stream string, ingested_at timestamp, dirt string, value binary"
+    messages = parse(spark.createDataFrame(rows, schema), default_limits())
+    events: defaultdict[str, list[Event]] = defaultdict(list)
+    for row in valid_events(messages).select(pack_event().alias("event")).collect():
+        device_id, event = unpack_event(row.event)
+        events[device_id].append(event)
+    span_ms = sample[0].ingested_ms, sample[-1].ingested_ms
+    until_ms = span_ms[1] + RULES.session_timeout_ms + HOUR_MS
+    changes = replay_devices(events, RULES, every_ms=_EVERY_MS, until_ms=until_ms)
+    output = [tuple(change.get(name) for name in OUTPUT_SCHEMA.names) for change in changes]
+    session_changes = to_session_changes(spark.createDataFrame(output, OUTPUT_SCHEMA))
+    sessions = rollup.to_session_rows(rollup.fold_by_session(session_changes))
+    return SessionizedSample(messages, session_changes, sessions, span_ms)
+
+
 def open_sample(spark: SparkSession) -> str:
-    """Send the sample through the job's parser and rules, in simulated time.
+    """Make views of the sample's tables (`sessionize_sample`).
 
     Makes the views `messages` (each message, its `dirt`, and its quarantine `reason` if any), `session_changes`,
     `sessions`, `device_timeline` and `concurrent_sessions` of this Spark session, with the columns of the tables and
@@ -71,29 +100,22 @@ def open_sample(spark: SparkSession) -> str:
     Returns:
         What the sample holds, in one line.
     """
-    sample = read_sample()
-    rows = [(message.stream, utc(message.ingested_ms), message.dirt, message.value) for message in sample]
-    schema = "stream string, ingested_at timestamp, dirt string, value binary"
-    messages = parse(spark.createDataFrame(rows, schema), default_limits())
+    sample = sessionize_sample(spark)
     columns = ("stream", "ingested_at", "device_id", "session_id", "is_start", "dirt", "reason")
-    messages.select(*columns, F.col("value").cast("string").alias("value")).createOrReplaceTempView("messages")
-    events: defaultdict[str, list[Event]] = defaultdict(list)
-    for row in valid_events(messages).select(pack_event().alias("event")).collect():
-        device_id, event = unpack_event(row.event)
-        events[device_id].append(event)
-    until_ms = sample[-1].ingested_ms + RULES.session_timeout_ms + HOUR_MS
-    changes = replay_devices(events, RULES, every_ms=_EVERY_MS, until_ms=until_ms)
-    output = [tuple(change.get(name) for name in OUTPUT_SCHEMA.names) for change in changes]
-    session_changes = to_session_changes(spark.createDataFrame(output, OUTPUT_SCHEMA))
-    session_changes.createOrReplaceTempView("session_changes")
-    sessions = rollup.to_session_rows(rollup.fold_by_session(session_changes))
-    sessions.createOrReplaceTempView("sessions")
+    texts = sample.messages.select(*columns, F.col("value").cast("string").alias("value"))
+    for name, rows in (("messages", texts), ("session_changes", sample.session_changes), ("sessions", sample.sessions)):
+        rows.createOrReplaceTempView(name)
     for view in (DEVICE_TIMELINE, CONCURRENT_SESSIONS):
         body = view.sql.format(sessions="sessions", session_changes="session_changes")
         spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view.name} AS {body}")
-    count = len({(change["device_id"], change["session_id"]) for change in changes})
-    span = " to ".join(f"{utc(message.ingested_ms):%H:%M}" for message in (sample[0], sample[-1]))
-    return f"{len(sample):,} messages from {span} UTC, {len(events)} devices, {count:,} sessions"
+    counts = spark.sql(
+        """SELECT (SELECT count(*) FROM messages) AS messages,
+                  (SELECT count(DISTINCT device_id) FROM messages WHERE reason IS NULL) AS devices,
+                  (SELECT count(*) FROM sessions) AS sessions"""
+    ).first()
+    assert counts is not None
+    span = " to ".join(f"{utc(instant_ms):%H:%M}" for instant_ms in sample.span_ms)
+    return f"{counts.messages:,} messages from {span} UTC, {counts.devices} devices, {counts.sessions:,} sessions"
 
 
 def effects_of_dirt(spark: SparkSession) -> DataFrame:

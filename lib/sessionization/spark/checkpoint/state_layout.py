@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from sessionization.core.key_hash import device_bucket, device_group, device_hash
 
 _DEVICES_PER_GROUP = 4_000
-_MIN_GROUPED_DEVICES = 2_000
+MIN_GROUPED_DEVICES = 2_000
 _MIN_GROUPS = 32
 
 
@@ -67,6 +67,6 @@ def device_groups_for(devices: int | None) -> int | None:
     (docs/performance.md). At least 32 groups give state partitions about the same load. Fewer than two thousand
     devices, or an unknown number, have no groups: None.
     """
-    if devices is None or devices < _MIN_GROUPED_DEVICES:
+    if devices is None or devices < MIN_GROUPED_DEVICES:
         return None
     return max(_MIN_GROUPS, -(-devices // _DEVICES_PER_GROUP))

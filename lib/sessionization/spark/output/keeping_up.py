@@ -2,7 +2,7 @@
 
 from sessionization.durations import format_duration
 from sessionization.say import Say
-from sessionization.spark.checkpoint.state_layout import StateLayout
+from sessionization.spark.checkpoint.state_layout import MIN_GROUPED_DEVICES, StateLayout
 
 _BATCHES_IN_A_ROW = 3
 
@@ -47,7 +47,8 @@ def advice_for(layout: StateLayout) -> str:
     """Advice for a job that does not keep up, by the layout of its checkpoint."""
     if layout.device_groups is None:
         return (
-            "end what else uses the cores, or give it more; this checkpoint keeps its state by device, so with "
-            "2,000 devices or more begin a new --checkpoints folder with --expected-devices N --from-sessions"
+            f"with {MIN_GROUPED_DEVICES:,} devices or more begin a new --checkpoints folder with --expected-devices N "
+            "--from-sessions, for this one keeps its state by device; with fewer end what else uses the cores, or give "
+            "more of them, or a longer --heartbeat"
         )
     return "give the job more cores and state partitions (jobs/rescale_state.py), or a longer --heartbeat"
