@@ -15,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal, TextIO
 from urllib.parse import unquote, urlsplit
+from uuid import uuid4
 
 from sessionization.errors import ConfigurationError
 
@@ -25,6 +26,8 @@ _VOLUMES = "/Volumes/"
 S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
 _STORES_WHOLE_OBJECTS = S3_SCHEMES | {"gs"}
 """Storages where a file appears when it is closed, complete, and a rename would be a copy."""
+_REFUSES_EXISTING = "fs.option.create.conditional.overwrite"
+"""S3A's option for a request with the condition `If-None-Match: *`; other storages ignore it."""
 _ERRNO_BY_CLASS = {
     "FileNotFoundException": errno.ENOENT,
     "FileAlreadyExistsException": errno.EEXIST,
@@ -149,16 +152,42 @@ class HadoopPath:
         rename, which is one step on HDFS and on ABFS. Raises `OSError` for a storage that can neither.
         """
         with self._open_storage() as (storage, path):
-            if urlsplit(self.uri).scheme in _STORES_WHOLE_OBJECTS:
-                _write(storage, path, text.encode())
-                return
-            jvm = _jvm()
-            temporary = jvm.org.apache.hadoop.fs.Path(self.with_name(f".{self.name}.tmp").uri)
-            _write(storage, temporary, text.encode(), sync=True)
-            rename = getattr(jvm.org.apache.hadoop.fs, "Options$Rename")
-            options = _context()._gateway.new_array(rename, 1)  # noqa: SLF001 - PySpark has no API for Hadoop's
+            if self._is_whole_object:
+                _write(storage.create(path, True), text)
+            else:
+                self._write_and_rename(storage, path, text, replaces=True)
+
+    def write_new(self, text: str) -> None:
+        """As `write_atomically`, for a file that does not exist yet: of two programs that write it, one succeeds.
+
+        The other one gets `FileExistsError`. An object store refuses it by the condition of its request
+        (`If-None-Match`), other storages refuse the rename.
+        """
+        with self._open_storage() as (storage, path):
+            if self._is_whole_object:
+                new = storage.createFile(path).overwrite(False).recursive().opt(_REFUSES_EXISTING, True).build()
+                _write(new, text)
+            else:
+                self._write_and_rename(storage, path, text, replaces=False)
+
+    @property
+    def _is_whole_object(self) -> bool:
+        return urlsplit(self.uri).scheme in _STORES_WHOLE_OBJECTS
+
+    def _write_and_rename(self, storage: Any, path: Any, text: str, *, replaces: bool) -> None:
+        hadoop = _jvm().org.apache.hadoop.fs
+        own = "" if replaces else f".{uuid4().hex}"  # two programs may write a new file at once
+        temporary = hadoop.Path(self.with_name(f".{self.name}{own}.tmp").uri)
+        _write(storage.create(temporary, True), text, sync=True)
+        rename = getattr(hadoop, "Options$Rename")
+        options = _context()._gateway.new_array(rename, int(replaces))  # noqa: SLF001 - PySpark has no API for Hadoop's
+        if replaces:
             options[0] = rename.OVERWRITE
-            jvm.org.apache.hadoop.fs.FileContext.getFileContext(path.toUri(), _conf()).rename(temporary, path, options)
+        try:
+            hadoop.FileContext.getFileContext(path.toUri(), _conf()).rename(temporary, path, options)
+        except Exception:
+            storage.delete(temporary, False)
+            raise
 
     def unlink(self, *, missing_ok: bool = False) -> None:
         with self._open_storage() as (storage, path):
@@ -240,9 +269,9 @@ def path_of_uri(uri: str) -> AnyPath:
     return Path(unquote(parts.path)) if parts.scheme in ("", "file", "dbfs") else HadoopPath(unquote(uri))
 
 
-def _write(storage: Any, path: Any, content: bytes, *, sync: bool = False) -> None:
+def _write(stream: Any, text: str, *, sync: bool = False) -> None:
     """A stream that failed is not closed: an object store would show the part that it has."""
-    stream = storage.create(path, True)
+    content = text.encode()
     stream.write(content, 0, len(content))
     if sync:
         stream.hsync()

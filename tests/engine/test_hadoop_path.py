@@ -3,6 +3,7 @@
 import errno
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,28 @@ def test_text_is_written_replaced_and_read(folder: HadoopPath) -> None:
         assert file.read_bytes() == text.encode()
     assert list(file.open()) == ["second"]
     assert [entry.name for entry in folder.iterdir()] == ["a b.json"]
+
+
+def test_of_two_programs_that_write_a_new_file_one_succeeds(folder: HadoopPath) -> None:
+    file = folder / "layout.json"
+    texts = ["first", "second"]
+
+    def write(text: str) -> bool:
+        try:
+            file.write_new(text)
+        except FileExistsError as error:
+            assert str(error.filename) == str(file)
+            return False
+        else:
+            return True
+
+    # Hadoop's local file system renames in two steps; nobody reaches a disk by it.
+    with ThreadPoolExecutor(1 if file.uri.startswith("file:") else 2) as programs:
+        succeeded = list(programs.map(write, texts))
+    assert sum(succeeded) == 1
+    assert file.read_text() == texts[succeeded.index(True)]
+    assert not write("third")
+    assert [entry.name for entry in folder.iterdir()] == ["layout.json"]
 
 
 def test_its_parts_are_those_of_a_path(folder: HadoopPath) -> None:

@@ -174,7 +174,10 @@ def open_checkpoint(
         checkpoint = replace(checkpoint, in_force=checkpoint.in_force.change_to(rules, last_ms))
     for query in QUERIES:
         remove_partial_first_entry(folder / query)
-    checkpoint.write(folder)
+    if found is None:
+        checkpoint.create(folder)
+    else:
+        checkpoint.write(folder)
     return replace(checkpoint, is_warm=True) if warm and not checkpoint.is_used else checkpoint
 
 

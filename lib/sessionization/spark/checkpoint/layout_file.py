@@ -1,6 +1,7 @@
 """The layout file of a checkpoint: the settings, rules and layout that the state was written with."""
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from secrets import token_hex
 from typing import Any, Self
@@ -10,7 +11,7 @@ from sessionization.clock import wall_clock_ms
 from sessionization.core.session_state import Rules, RulesInForce
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.files import write_atomically
-from sessionization.hadoop_path import AnyPath
+from sessionization.hadoop_path import AnyPath, HadoopPath
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.checkpoint.state_layout import StateLayout
 
@@ -73,8 +74,23 @@ class StoredLayout:
             sink=str(content.get("sink", SINK_TABLES)),
         )
 
+    def create(self, folder: AnyPath) -> None:
+        """Write the layout file of a new checkpoint.
+
+        Raises `CheckpointError` where another start has written it at the same moment (a URI has no lock), and
+        `ConfigurationError` where the folder cannot be written.
+        """
+        try:
+            self._write(folder, HadoopPath.write_new if isinstance(folder, HadoopPath) else write_atomically)
+        except FileExistsError as error:
+            msg = f"another start has just begun a checkpoint in --checkpoints {folder}: stop it, or start again later"
+            raise CheckpointError(msg) from error
+
     def write(self, folder: AnyPath) -> None:
         """Write the layout file; raises `ConfigurationError` where the folder cannot be written."""
+        self._write(folder, write_atomically)
+
+    def _write(self, folder: AnyPath, write_text: Callable[[Any, str], None]) -> None:
         # Defaults are left out: an older version rejects newer options, but behaves as their defaults say.
         defaults = {field.name: field.default for field in fields(PinnedSettings)}
         pinned = {name: value for name, value in asdict(self.pinned).items() if value != defaults[name]}
@@ -96,7 +112,9 @@ class StoredLayout:
         else:
             content["sink"] = self.sink
         try:
-            write_atomically(folder / LAYOUT_FILE, json.dumps(content, indent=2))
+            write_text(folder / LAYOUT_FILE, json.dumps(content, indent=2))
+        except FileExistsError:
+            raise
         except OSError as error:
             msg = f"--checkpoints {folder} cannot be written ({error.strerror}): give a folder that this user can write"
             raise ConfigurationError(msg) from error
