@@ -60,11 +60,9 @@ def test_of_two_programs_that_write_a_new_file_one_succeeds(folder: HadoopPath) 
     def write(text: str) -> bool:
         try:
             file.write_new(text)
-        except FileExistsError as error:
-            assert str(error.filename) == str(file)
+        except FileExistsError:
             return False
-        else:
-            return True
+        return True
 
     # Hadoop's local file system renames in two steps; nobody reaches a disk by it.
     with ThreadPoolExecutor(1 if file.uri.startswith("file:") else 2) as programs:
