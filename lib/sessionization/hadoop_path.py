@@ -37,7 +37,7 @@ _ERRNO_BY_CLASS = {
     "PathIsNotDirectoryException": errno.ENOTDIR,
     "PathIsNotEmptyDirectoryException": errno.ENOTEMPTY,
 }
-_DENIED = "Status Code: 403"
+_DENIED, _CONDITION_FAILED = "Status Code: 403", "Status Code: 412"
 
 
 class Uri(str):
@@ -298,11 +298,13 @@ def _conf() -> Any:
 
 
 def _os_error(java_error: Any, uri: str) -> OSError:
-    """The `OSError` for a Java exception, with the first line of its message; two of S3's get plain words."""
+    """The `OSError` for a Java exception, with the first line of its message; three of S3's get plain words."""
     kind = str(java_error.getClass().getSimpleName())
     message = (str(java_error.getMessage() or "").splitlines() or [""])[0]
     if kind == "UnknownStoreException":
         message = "the bucket does not exist"
     elif kind == "AccessDeniedException" and _DENIED in message:
         message = "access is denied (403)"
+    elif _CONDITION_FAILED in message:
+        kind, message = "FileAlreadyExistsException", "it exists already"
     return OSError(_ERRNO_BY_CLASS.get(kind, STORAGE_ERROR), message or kind, Uri(uri))
