@@ -31,8 +31,15 @@ def run_deploy(folder: Path, shown: dict[str, Any], *words: str, refused: str = 
     (folder / "given.json").write_text(json.dumps(shown))
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}  # from `make test`
     process = subprocess.run(
-        # Use this environment, and set up no other.
-        ["make", "--old-file=.venv/.ready", f"BIN={Path(sys.executable).parent}", "deploy", "T=prod", *words],
+        # Use this environment, by a path that has no space of the checkout's in it, and set up no other.
+        [
+            "make",
+            "--old-file=.venv/.ready",
+            f"BIN={os.path.relpath(Path(sys.executable).parent, ROOT)}",
+            "deploy",
+            "T=prod",
+            *words,
+        ],
         cwd=ROOT,
         env=inherited | {"PATH": f"{folder}:{os.environ['PATH']}", "NOTES": str(folder), "REFUSED": refused},
         capture_output=True,
