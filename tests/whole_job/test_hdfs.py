@@ -23,7 +23,7 @@ LEASE_IS_LOST_S = 120
 REFUSED = re.compile(r"lease 'stream' .* is held by sessionize \(process \d+ on \S+\)")
 _JOB_S = 300
 JOBS: dict[str, tuple[str, ...]] = {
-    "maintain": (),
+    "maintain": ("--message-retention=1000d",),  # the evening is some months ago
     "erase_account": ("--account=nobody",),
     "backfill": ("--merge",),
     "rescale_state": ("--partitions=3",),
