@@ -9,7 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
-from sessionization.hadoop_path import STORAGE_ERROR, AnyPath, HadoopPath
+from sessionization.hadoop_errors import STORAGE_ERROR
+from sessionization.hadoop_path import AnyPath, HadoopPath
 
 _CANNOT_RENAME = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 _MOUNTS = Path("/proc/self/mountinfo")
@@ -35,6 +36,17 @@ def write_atomically(file: AnyPath, text: str, *, may_copy: bool = True) -> None
         rename_or_copy(temporary, file)
     else:
         temporary.replace(file)
+
+
+def write_new(file: AnyPath, text: str) -> None:
+    """Write a new file completely or not at all.
+
+    At a URI, which has no lock, one of two programs that write it gets `FileExistsError`.
+    """
+    if isinstance(file, HadoopPath):
+        file.write_new(text)
+    else:
+        write_atomically(file, text)
 
 
 def rename_or_copy(complete: Path, file: Path) -> bool:

@@ -18,9 +18,8 @@ from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 from sessionization.errors import ConfigurationError
+from sessionization.hadoop_errors import Uri, os_error
 
-STORAGE_ERROR = errno.EREMOTEIO
-"""The `errno` of an error of the storage that is none of the file system's usual ones."""
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+:)/")
 _VOLUMES = "/Volumes/"
 S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
@@ -28,22 +27,6 @@ _STORES_WHOLE_OBJECTS = S3_SCHEMES | {"gs"}
 """Storages where a file appears when it is closed, complete, and a rename would be a copy."""
 _REFUSES_EXISTING = "fs.option.create.conditional.overwrite"
 """S3A's option for a request with the condition `If-None-Match: *`; other storages ignore it."""
-_ERRNO_BY_CLASS = {
-    "FileNotFoundException": errno.ENOENT,
-    "FileAlreadyExistsException": errno.EEXIST,
-    "AccessControlException": errno.EACCES,
-    "AccessDeniedException": errno.EACCES,
-    "ParentNotDirectoryException": errno.ENOTDIR,
-    "PathIsNotDirectoryException": errno.ENOTDIR,
-    "PathIsNotEmptyDirectoryException": errno.ENOTEMPTY,
-}
-_DENIED, _CONDITION_FAILED = "Status Code: 403", "Status Code: 412"
-
-
-class Uri(str):
-    """The `filename` of an `OSError` of a `HadoopPath`."""
-
-    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -220,7 +203,7 @@ class HadoopPath:
             path = _jvm().org.apache.hadoop.fs.Path(self.uri)
             yield path.getFileSystem(_conf()), path
         except Py4JJavaError as error:
-            raise _os_error(error.java_exception, self.uri) from error
+            raise os_error(error.java_exception, self.uri) from error
 
 
 AnyPath = Path | HadoopPath
@@ -295,16 +278,3 @@ def _jvm() -> Any:
 
 def _conf() -> Any:
     return _context()._jsc.hadoopConfiguration()  # noqa: SLF001
-
-
-def _os_error(java_error: Any, uri: str) -> OSError:
-    """The `OSError` for a Java exception, with the first line of its message; three of S3's get plain words."""
-    kind = str(java_error.getClass().getSimpleName())
-    message = (str(java_error.getMessage() or "").splitlines() or [""])[0]
-    if kind == "UnknownStoreException":
-        message = "the bucket does not exist"
-    elif kind == "AccessDeniedException" and _DENIED in message:
-        message = "access is denied (403)"
-    elif _CONDITION_FAILED in message:
-        kind, message = "FileAlreadyExistsException", "it exists already"
-    return OSError(_ERRNO_BY_CLASS.get(kind, STORAGE_ERROR), message or kind, Uri(uri))

@@ -25,7 +25,7 @@ from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, STREAM_PROGRESS, Table
 from tests.bench.age import Stand, filled_stands, measure, stand_parser
 from tests.bench.jobs import run_timed, say
-from tests.bench.scenario import LONG_LIVED
+from tests.bench.scenario import LONG_LIVED, LONG_LIVED_JAVA_OPTIONS
 from tests.whole_job.job import ROOT, SIMULATE, Job, command, environment
 from tools.bundle.dashboards import dataset_sql
 
@@ -225,7 +225,7 @@ def _ask(stand: Stand, sql: str) -> None:
 
 def main() -> int:
     options = stand_parser("python -m tests.bench.aged_job", __doc__).parse_args()
-    os.environ.setdefault("JAVA_TOOL_OPTIONS", "-Dfile.encoding=UTF-8")  # without the options for short test runs
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", LONG_LIVED_JAVA_OPTIONS)
     stands = filled_stands(options)
     for stand in stands:
         fill_history(stand)

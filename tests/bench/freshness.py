@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.jobs import say
-from tests.bench.scenario import Delays
+from tests.bench.scenario import LONG_LIVED_JAVA_OPTIONS, Delays
 from tests.whole_job.delta import read_table
 from tests.whole_job.job import ROOT, SIMULATE, Job, command, environment
 
@@ -52,7 +52,7 @@ def _run(folder: Path, library: Path, options: argparse.Namespace, job_options: 
     job.library = library
     load = (f"--live={options.live}", f"--rate={options.rate}", f"--duration={options.to_s + 30}s")
     words = command(f"--output={job.input}", *load, entry=(SIMULATE,))
-    os.environ.setdefault("JAVA_TOOL_OPTIONS", "-Dfile.encoding=UTF-8")  # without the options for short test runs
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", LONG_LIVED_JAVA_OPTIONS)
     simulator = subprocess.Popen(words, env=environment(), stderr=subprocess.DEVNULL)
     try:
         job.start()

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.bench.scenario import LONG_LIVED
+from tests.bench.scenario import LONG_LIVED, LONG_LIVED_JAVA_OPTIONS
 from tests.whole_job.delta import read_table
 from tests.whole_job.job import ROOT, Job, environment
 
@@ -43,7 +43,7 @@ def parse_load(prog: str, description: str | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog=prog, description=description)
     parser.add_argument("--live", type=int, default=100_000)
     parser.add_argument("--ended", type=int, default=20_000, help="about this many sessions end during the load")
-    os.environ["JAVA_TOOL_OPTIONS"] = "-Dfile.encoding=UTF-8"  # without the options for short test runs
+    os.environ["JAVA_TOOL_OPTIONS"] = LONG_LIVED_JAVA_OPTIONS
     return parser.parse_args()
 
 

@@ -26,6 +26,7 @@ from sessionization.spark.engine.session import OPEN_SOURCE_CONF
 from sessionization.spark.input.ticks import tick_stream
 from sessionization.spark.output.progress import BatchProgress, Percentiles
 from tests.bench import load, processes
+from tests.bench.scenario import LONG_LIVED_JAVA_OPTIONS
 
 _LIVE, _GROUPS, _HEARTBEAT_MS = 2_000, 32, 30_000
 _WARM_UP_BATCHES = 10
@@ -41,7 +42,7 @@ def main() -> int:
         "--micro-batches", type=int, default=40, help="micro-batches to measure in each run, after its warm-up"
     )
     options = parser.parse_args()
-    os.environ.setdefault("JAVA_TOOL_OPTIONS", "-Dfile.encoding=UTF-8")  # without the options for short test runs
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", LONG_LIVED_JAVA_OPTIONS)
     extra_ms = []
     with tempfile.TemporaryDirectory(prefix="monitor-", ignore_cleanup_errors=True) as name:
         folder = Path(name)

@@ -19,7 +19,7 @@ from sessionization.local_engine.jars import jar_paths
 from sessionization.local_engine.local_session import local_session
 from sessionization.spark.engine.session import OPEN_SOURCE_CONF
 from tests.bench.measure import RECENT_TICKS, run_scenario
-from tests.bench.scenario import LONG_LIVED, YARDSTICK, Scenario
+from tests.bench.scenario import LONG_LIVED, LONG_LIVED_JAVA_OPTIONS, YARDSTICK, Scenario
 
 _YARDSTICK = Path(__file__).with_name("Yardstick.java")
 _ENDED_WITHIN_S = 60
@@ -27,7 +27,7 @@ _MB = 1024 * 1024
 
 
 def main() -> int:
-    os.environ.setdefault("JAVA_TOOL_OPTIONS", "-Dfile.encoding=UTF-8")  # without the options for short test runs
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", LONG_LIVED_JAVA_OPTIONS)
     scenario = Scenario(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
     # The engine may still write into the folder after the result.
     with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as folder:

@@ -9,6 +9,8 @@ ONE_DEVICE = "device"
 
 LONG_LIVED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 """As on a cluster: Spark generates and compiles code, which pays off in runs of more than a few minutes."""
+LONG_LIVED_JAVA_OPTIONS = "-Dfile.encoding=UTF-8"
+"""`JAVA_TOOL_OPTIONS` without the options for short test runs: Java's defaults, with both compilers."""
 
 Load = Literal["starts", "beats", "mix"]
 Sink = Literal["noop", "delta"]

@@ -21,6 +21,7 @@ from sessionization.local.broker import Broker
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.streams import STREAMS
 from tests.bench import aged_tables
+from tests.bench.scenario import LONG_LIVED_JAVA_OPTIONS
 from tests.whole_job.accounts import unaccounted
 from tests.whole_job.delta import live_files
 from tests.whole_job.job import SIMULATE, Job, command, environment
@@ -50,7 +51,7 @@ def main() -> int:
     parser.add_argument("--warm-up-s", type=float, default=60, help="not counted in the figures")
     parser.add_argument("--aged-tables", type=Path, help="a warehouse of tests.bench.age, such as .bench/age/365-days")
     options = parser.parse_args()
-    os.environ.setdefault("JAVA_TOOL_OPTIONS", "-Dfile.encoding=UTF-8")  # without the options for short test runs
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", LONG_LIVED_JAVA_OPTIONS)
     # Files can be linked only within a file system.
     folder = Path(tempfile.mkdtemp(prefix="soak-", dir=options.aged_tables and options.aged_tables.parent))
     grouping = () if options.device_groups is None else (f"--device-groups={options.device_groups}",)

@@ -22,13 +22,12 @@ from sessionization.spark.engine.session import is_callers_session, spark_sessio
 from tests.bench import processes
 from tests.bench.jobs import say
 from tests.bench.measure import RECENT_TICKS, run_scenario
-from tests.bench.scenario import LONG_LIVED, Result, Scenario
+from tests.bench.scenario import LONG_LIVED, LONG_LIVED_JAVA_OPTIONS, Result, Scenario
 from tests.whole_job.cluster import CONF, Cluster
 from tests.whole_job.hdfs import Hdfs
 from tests.whole_job.job import ROOT, SPARK
 
 _MEMORY_MB = 4_096
-_OPTIONS_OF_A_LONG_RUN = "-Dfile.encoding=UTF-8"  # in place of the options for short test runs
 _CONF = {
     **LONG_LIVED,
     **CONF,
@@ -55,7 +54,7 @@ def main() -> int:
     groups = str(device_groups_for(options.live))
     seconds = round(options.minutes * 60)
     scenario = Scenario("mix", groups, options.live, "delta", warm_up_s=options.warm_up_s, seconds=seconds, heap="6g")
-    os.environ.setdefault("JAVA_TOOL_OPTIONS", _OPTIONS_OF_A_LONG_RUN)
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", LONG_LIVED_JAVA_OPTIONS)
     for _ in range(options.repeats):
         for place, command in _PLACES.items():
             if options.only not in place:
@@ -86,7 +85,7 @@ def _local(file: Path) -> Iterator[tuple[list[str], dict[str, str]]]:
 @contextmanager
 def _submitted(file: Path) -> Iterator[tuple[list[str], dict[str, str]]]:
     with (
-        Cluster(file.parent / "machines", memory_mb=_MEMORY_MB, java_options=_OPTIONS_OF_A_LONG_RUN) as cluster,
+        Cluster(file.parent / "machines", memory_mb=_MEMORY_MB, java_options=LONG_LIVED_JAVA_OPTIONS) as cluster,
         Hdfs(file.parent / "hdfs") as hdfs,
     ):
         settings = [f"--conf={name}={value}" for name, value in _CONF.items()]

@@ -54,7 +54,8 @@ def test_a_layout_file_that_cannot_be_written_is_an_error(tmp_path: Path, monkey
     def fail_with_a_full_disk(_file: Path, _text: str) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("sessionization.spark.checkpoint.layout_file.write_atomically", fail_with_a_full_disk)
+    for name in ("write_atomically", "write_new"):
+        monkeypatch.setattr(f"sessionization.spark.checkpoint.layout_file.{name}", fail_with_a_full_disk)
     (tmp_path / "layout.json").unlink()
     for write in (
         opened.restore_layout_file,

@@ -12,7 +12,7 @@ import pytest
 from sessionization.command_line import dead_mounts
 from sessionization.command_line.parser import parse_settings, read_settings, run
 from sessionization.errors import ConfigurationError
-from sessionization.hadoop_path import Uri
+from sessionization.hadoop_errors import Uri
 from sessionization.job.preparation import watch_stream_folders
 from sessionization.ops.maintenance_settings import InspectSettings
 from sessionization.settings.sessionize_settings import SessionizeSettings

@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.files import is_on_local_disk, is_reachable_folder, remove_tree, write_atomically
-from sessionization.hadoop_path import STORAGE_ERROR, AnyPath, HadoopPath
+from sessionization.hadoop_errors import STORAGE_ERROR
+from sessionization.hadoop_path import AnyPath, HadoopPath
 from sessionization.spark.engine.checkpoint_files import KEEPS_FILES, REPLACES_FILES
 from tests.whole_job.hdfs import Hdfs
 from tests.whole_job.s3 import PYTHON, S3

@@ -12,7 +12,7 @@ from sessionization.job import shutdown
 from sessionization.spark.checkpoint.folder import QUERIES
 from tests.checkpoint.batch_logs import write_batch_logs
 
-STOPPING = "stopping: finishing the micro-batches that have begun, within "
+STOPPING = "stopping: finishing the micro-batches that have begun, within {} s"
 CUT_OFF = "query {} is cut off within a micro-batch: the next start repeats it, and no row is lost"
 BEHIND = "`sessions` is behind `session_changes` until the next start"
 NEWEST = 900
@@ -102,7 +102,7 @@ def stop_and_collect(
     lines: list[str] = []
     causes = shutdown.stop_queries(queries, folder, has_append_since, lines.append, is_real_time=is_real_time)
     assert all(query.is_stopped for query in queries.values())
-    assert lines.pop(0 if causes == [] else len(causes)).startswith(STOPPING)
+    assert lines.pop(0 if causes == [] else len(causes)) == STOPPING.format(shutdown.IDLE_WITHIN_S)
     return causes, lines
 
 

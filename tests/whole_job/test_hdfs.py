@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from pyspark.sql import SparkSession
 from tests.whole_job.checkpoints import last_committed
 from tests.whole_job.evening import Evening
 from tests.whole_job.hdfs import Hdfs
-from tests.whole_job.job import QUERIES, ROOT, Ended, command, environment
+from tests.whole_job.job import QUERIES, ROOT, Ended, run_to_end
 from tests.whole_job.remote_job import RemoteJob
 from tests.whole_job.three_kills import EVENING, OPTIONS, check_every_row, play_with_a_kill_in_each_query
 
@@ -21,7 +20,6 @@ pytestmark = [pytest.mark.job, pytest.mark.long]
 
 LEASE_IS_LOST_S = 120
 REFUSED = re.compile(r"lease 'stream' .* is held by sessionize \(process \d+ on \S+\)")
-_JOB_S = 300
 JOBS: dict[str, tuple[str, ...]] = {
     "maintain": ("--message-retention=1000d",),  # the evening is some months ago
     "erase_account": ("--account=nobody",),
@@ -86,18 +84,15 @@ def test_a_driver_that_slept_longer_than_its_lease_writes_nothing_more(
     check_every_row(second, spark)
 
 
-def run_beside(job: RemoteJob, name: str, folder: Path) -> Ended:
-    """Run a job of `JOBS` on the same tables and checkpoint."""
-    tables = () if name == "rescale_state" else job.table_options()
-    places = (*tables, "--checkpoints", job.location_of(job.checkpoints))
-    words = command(*places, *JOBS[name], entry=(ROOT / "jobs" / f"{name}.py",))
-    done = subprocess.run(
-        words, env=environment(), cwd=folder, capture_output=True, text=True, timeout=_JOB_S, check=False
-    )
-    return Ended(done.returncode, done.stderr.splitlines())
+def run_job(name: str, stream: RemoteJob, folder: Path) -> Ended:
+    """Run a job of `JOBS` on the tables and the checkpoint of the stream."""
+    tables = () if name == "rescale_state" else stream.table_options()
+    places = (*tables, "--checkpoints", stream.location_of(stream.checkpoints))
+    script = ROOT / "jobs" / f"{name}.py"
+    return run_to_end(*places, *JOBS[name], cwd=folder, entry=(script,), has_output=name == "erase_account")
 
 
-def test_jobs_that_change_the_tables_are_refused_beside_the_stream_and_change_no_row_after_it(
+def test_jobs_that_change_the_tables_are_refused_while_the_stream_runs_and_change_no_row_after_it(
     job: RemoteJob, tmp_path: Path, spark: SparkSession
 ) -> None:
     evening = Evening(tmp_path / "staging", **EVENING)
@@ -106,13 +101,13 @@ def test_jobs_that_change_the_tables_are_refused_beside_the_stream_and_change_no
     queries = [job.checkpoints / query for query in QUERIES]
     job.wait_until(lambda: all(last_committed(query) >= 0 for query in queries), "each query has a micro-batch")
     for name in JOBS:
-        refused = run_beside(job, name, tmp_path)
+        refused = run_job(name, job, tmp_path)
         assert refused.code == 2, (name, refused.lines)
         assert REFUSED.search(refused.lines[-1]), (name, refused.lines)
     job.release(evening)
     job.wait_until_done()
     assert job.terminate() == 0
     for name in JOBS:
-        ended = run_beside(job, name, tmp_path)
+        ended = run_job(name, job, tmp_path)
         assert ended.code == 0, (name, ended.lines)
     check_every_row(job, spark)

@@ -21,7 +21,7 @@ from sessionization.databricks import on_databricks
 from sessionization.durations import format_duration
 from sessionization.errors import ConfigurationError, SessionizationError
 from sessionization.files import describe_dead_mount, is_dead_mount
-from sessionization.hadoop_path import Uri
+from sessionization.hadoop_errors import Uri
 from sessionization.say import Say
 
 M = TypeVar("M", bound=BaseModel)

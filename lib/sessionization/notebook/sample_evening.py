@@ -63,8 +63,14 @@ def read_sample() -> list[SampleMessage]:
 
 @dataclass(frozen=True, slots=True)
 class SessionizedSample:
-    """Rows of the sample's tables, and between which instants (UTC milliseconds) its messages arrived."""
+    """The sample's tables.
 
+    Attributes:
+        summary: what the sample holds, in one line.
+        span_ms: when its first and its last message arrived, UTC milliseconds.
+    """
+
+    summary: str
     messages: DataFrame
     session_changes: DataFrame
     sessions: DataFrame
@@ -87,13 +93,16 @@ def sessionize_sample(spark: SparkSession) -> SessionizedSample:
     output = [tuple(change.get(name) for name in OUTPUT_SCHEMA.names) for change in changes]
     session_changes = to_session_changes(spark.createDataFrame(output, OUTPUT_SCHEMA))
     sessions = rollup.to_session_rows(rollup.fold_by_session(session_changes))
-    return SessionizedSample(messages, session_changes, sessions, span_ms)
+    count = len({(change["device_id"], change["session_id"]) for change in changes})
+    span = " to ".join(f"{utc(instant_ms):%H:%M}" for instant_ms in span_ms)
+    summary = f"{len(sample):,} messages from {span} UTC, {len(events)} devices, {count:,} sessions"
+    return SessionizedSample(summary, messages, session_changes, sessions, span_ms)
 
 
 def open_sample(spark: SparkSession) -> str:
     """Make views of the sample's tables (`sessionize_sample`).
 
-    Makes the views `messages` (each message, its `dirt`, and its quarantine `reason` if any), `session_changes`,
+    They are `messages` (each message, its `dirt`, and its quarantine `reason` if any), `session_changes`,
     `sessions`, `device_timeline` and `concurrent_sessions` of this Spark session, with the columns of the tables and
     views of these names. It writes no file.
 
@@ -108,14 +117,7 @@ def open_sample(spark: SparkSession) -> str:
     for view in (DEVICE_TIMELINE, CONCURRENT_SESSIONS):
         body = view.sql.format(sessions="sessions", session_changes="session_changes")
         spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view.name} AS {body}")
-    counts = spark.sql(
-        """SELECT (SELECT count(*) FROM messages) AS messages,
-                  (SELECT count(DISTINCT device_id) FROM messages WHERE reason IS NULL) AS devices,
-                  (SELECT count(*) FROM sessions) AS sessions"""
-    ).first()
-    assert counts is not None
-    span = " to ".join(f"{utc(instant_ms):%H:%M}" for instant_ms in sample.span_ms)
-    return f"{counts.messages:,} messages from {span} UTC, {counts.devices} devices, {counts.sessions:,} sessions"
+    return sample.summary
 
 
 def effects_of_dirt(spark: SparkSession) -> DataFrame:

@@ -174,10 +174,7 @@ def open_checkpoint(
         checkpoint = replace(checkpoint, in_force=checkpoint.in_force.change_to(rules, last_ms))
     for query in QUERIES:
         remove_partial_first_entry(folder / query)
-    if found is None:
-        checkpoint.create(folder)
-    else:
-        checkpoint.write(folder)
+    checkpoint.write(folder, is_new=found is None)
     return replace(checkpoint, is_warm=True) if warm and not checkpoint.is_used else checkpoint
 
 

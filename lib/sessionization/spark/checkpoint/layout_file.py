@@ -1,7 +1,6 @@
 """The layout file of a checkpoint: the settings, rules and layout that the state was written with."""
 
 import json
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from secrets import token_hex
 from typing import Any, Self
@@ -10,8 +9,8 @@ from uuid import uuid4
 from sessionization.clock import wall_clock_ms
 from sessionization.core.session_state import Rules, RulesInForce
 from sessionization.errors import CheckpointError, ConfigurationError
-from sessionization.files import write_atomically
-from sessionization.hadoop_path import AnyPath, HadoopPath
+from sessionization.files import write_atomically, write_new
+from sessionization.hadoop_path import AnyPath
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.checkpoint.state_layout import StateLayout
 
@@ -74,23 +73,12 @@ class StoredLayout:
             sink=str(content.get("sink", SINK_TABLES)),
         )
 
-    def create(self, folder: AnyPath) -> None:
-        """Write the layout file of a new checkpoint.
+    def write(self, folder: AnyPath, *, is_new: bool = False) -> None:
+        """Write the layout file.
 
-        Raises `CheckpointError` where another start has written it at the same moment (a URI has no lock), and
-        `ConfigurationError` where the folder cannot be written.
+        Raises `ConfigurationError` where the folder cannot be written, and `CheckpointError` where the checkpoint
+        `is_new` and another start has written the file at the same moment (a URI has no lock).
         """
-        try:
-            self._write(folder, HadoopPath.write_new if isinstance(folder, HadoopPath) else write_atomically)
-        except FileExistsError as error:
-            msg = f"another start has just begun a checkpoint in --checkpoints {folder}: stop it, or start again later"
-            raise CheckpointError(msg) from error
-
-    def write(self, folder: AnyPath) -> None:
-        """Write the layout file; raises `ConfigurationError` where the folder cannot be written."""
-        self._write(folder, write_atomically)
-
-    def _write(self, folder: AnyPath, write_text: Callable[[Any, str], None]) -> None:
         # Defaults are left out: an older version rejects newer options, but behaves as their defaults say.
         defaults = {field.name: field.default for field in fields(PinnedSettings)}
         pinned = {name: value for name, value in asdict(self.pinned).items() if value != defaults[name]}
@@ -111,10 +99,12 @@ class StoredLayout:
             pinned.pop("output_topic", None)
         else:
             content["sink"] = self.sink
+        write_text = write_new if is_new else write_atomically
         try:
             write_text(folder / LAYOUT_FILE, json.dumps(content, indent=2))
-        except FileExistsError:
-            raise
+        except FileExistsError as error:
+            msg = f"another start has just begun a checkpoint in --checkpoints {folder}: stop it, or start again later"
+            raise CheckpointError(msg) from error
         except OSError as error:
             msg = f"--checkpoints {folder} cannot be written ({error.strerror}): give a folder that this user can write"
             raise ConfigurationError(msg) from error
