@@ -22,7 +22,9 @@ Run = Callable[[str], str]
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The demo's folder, as `make notebook-data` leaves it."""
+    """The folder of `make notebook-data`, as it leaves it, in a project where `make demo` has not run."""
+    (tmp_path / "databricks.yml").touch()
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SESSIONIZATION_NOTEBOOKS", str(tmp_path))
     monkeypatch.delenv("SESSIONIZATION_WIDGETS", raising=False)
     write_widget_values(tmp_path, heartbeat="5s")
