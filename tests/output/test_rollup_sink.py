@@ -1,4 +1,6 @@
-"""The sink of `rollup` counts live sessions and generates code for a large table; many rows are written in parallel."""
+"""The sink of `rollup` counts live sessions, compacts in turn, generates code for a large table; writes in parallel."""
+
+from datetime import UTC, datetime
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -8,15 +10,17 @@ from sessionization.spark.operator.codec import OUTPUT_SCHEMA
 from sessionization.spark.output import rollup_sink, sinks
 from sessionization.spark.output.rollup_sink import RollupSink
 from sessionization.spark.output.sinks import SinkContext, to_session_changes
-from sessionization.spark.tables import rollup
+from sessionization.spark.tables import compaction, rollup
 from sessionization.spark.tables.batch_writer import BatchWriter
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS
+from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS, STREAM_PROGRESS
 from tests.output.test_sinks import NOW_MS, a_change, changes_sink
 from tests.tables.warehouse import LOOKBACK_MS, empty_tables
 from tests.whole_job.delta import live_files
 
 pytestmark = pytest.mark.spark
+
+KINDS_OF_CHANGES = "heartbeat", "started", "ended"
 
 
 @pytest.fixture
@@ -74,6 +78,45 @@ def test_live_sessions_are_counted_in_the_table_after_a_start_and_then_by_the_ch
     monkeypatch.setattr(rollup, "merge", lambda *_: None)  # the table stays as it is
     sink(changes(end), 2)
     assert sink.live == 2
+
+
+@pytest.mark.parametrize(("compacts_changes", "turns"), [(True, 5), (False, 2)], ids=["all parts", "another job's"])
+def test_each_part_of_a_table_is_compacted_when_its_turn_comes(
+    spark: SparkSession,
+    location: TableLocation,
+    monkeypatch: pytest.MonkeyPatch,
+    compacts_changes: bool,  # noqa: FBT001 - a parameter of the test
+    turns: int,
+) -> None:
+    monkeypatch.setattr(compaction, "COMPACT_EVERY_BATCHES", 2)
+    monkeypatch.setattr(rollup, "merge", lambda *_: None)
+    warehouse = location.warehouse
+    assert warehouse is not None
+    heartbeat = {"change": "heartbeat", "beat": 1, "due_ms": NOW_MS}
+    end = {"change": "ended", "ended_ms": NOW_MS, "end_reason": "reported"}
+    kinds = [heartbeat, {"change": "started"}, end]
+    progress = {"query": "rollup", "batch_id": 0, "rows_in": 1, "processed_at": datetime.fromtimestamp(0, UTC)}
+    progress_row = tuple(map(progress.get, STREAM_PROGRESS.column_names))
+    for session_id in (1, 2):
+        rows = spark.createDataFrame([a_change(session_id=session_id, **kind) for kind in kinds], OUTPUT_SCHEMA)
+        changes = to_session_changes(rows.coalesce(1))
+        location.append(changes, SESSION_CHANGES)
+        location.append(rollup.to_session_rows(rollup.fold_by_session(changes)).coalesce(1), SESSIONS)
+        location.append(spark.createDataFrame([progress_row], STREAM_PROGRESS.schema), STREAM_PROGRESS)
+
+    def files() -> dict[str, set[str]]:
+        changes = live_files(warehouse / SESSION_CHANGES.name)
+        kinds = {kind: {path for path in changes if f"change={kind}/" in path} for kind in KINDS_OF_CHANGES}
+        return kinds | {table.name: set(live_files(warehouse / table.name)) for table in (SESSIONS, STREAM_PROGRESS)}
+
+    sink = RollupSink(SinkContext("rollup", BatchWriter(location, "writer")), LOOKBACK_MS, compacts_changes)
+    compacted, batch = [], to_session_changes(spark.createDataFrame([], OUTPUT_SCHEMA))
+    for batch_id in range(2 * turns):
+        before = files()
+        sink(batch, batch_id)
+        compacted.append([name for name, paths in files().items() if before[name] - paths])
+    every_turn = [[kind] for kind in KINDS_OF_CHANGES] + [["sessions"], ["stream_progress"]]
+    assert compacted == [names for turn in every_turn[-turns:] for names in ([], turn)]
 
 
 def test_many_rows_are_written_by_several_tasks(

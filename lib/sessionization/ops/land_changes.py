@@ -29,7 +29,7 @@ from sessionization.spark.engine.session import (
 from sessionization.spark.engine.watchdog import explain_engine_death, watch_for_hang
 from sessionization.spark.input.kafka_source import check_topics, client_options
 from sessionization.spark.output import changes_topic
-from sessionization.spark.output.rollup_sink import COMPACT_EVERY_BATCHES, compact
+from sessionization.spark.tables.compaction import PARTS_OF_CHANGES, compact, part_to_compact
 from sessionization.spark.tables.lease import hold_lease
 from sessionization.spark.tables.lease_claim import LANDING_LEASE, MAINTENANCE_LEASE, Claim, no_lease
 from sessionization.spark.tables.location import TableLocation
@@ -129,9 +129,9 @@ class Landing:
 
     def _append(self, changes: DataFrame, batch_id: int) -> None:
         append_missing_changes(self.location, self.output_topic, changes, self.check_lease)
-        if batch_id % COMPACT_EVERY_BATCHES == COMPACT_EVERY_BATCHES - 1:
+        if part := part_to_compact(batch_id, PARTS_OF_CHANGES):
             self.check_lease()
-            compact(changes.sparkSession, self.location, (SESSION_CHANGES,))
+            compact(changes.sparkSession, self.location, part)
 
 
 def append_missing_changes(

@@ -1,7 +1,7 @@
 """The sink of the query `rollup`: it merges changes into `sessions`, and compacts the tables that the stream writes."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from py4j.protocol import Py4JError
@@ -15,13 +15,13 @@ from sessionization.spark.engine.generated_code import generate_code, generates_
 from sessionization.spark.output.progress import BatchProgress
 from sessionization.spark.output.sinks import INGEST_INSTANTS, Sink
 from sessionization.spark.tables import rollup
-from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.compaction import PARTS_OF_CHANGES, PARTS_OF_OTHERS, compact, part_to_compact
 from sessionization.spark.tables.log_cleanup import delete_old_log_entries
-from sessionization.spark.tables.schemas import JOB_LEASE, SESSION_CHANGES, SESSIONS, STREAM_PROGRESS, TABLES, Table
+from sessionization.spark.tables.schemas import JOB_LEASE, SESSIONS, STREAM_PROGRESS, TABLES
 
 _log = logging.getLogger(__name__)
 
-COMPACT_EVERY_BATCHES = 100
+_COUNT_EVERY_BATCHES = 100
 GENERATE_CODE_ROWS = 200_000
 """From so many rows in `sessions` on, a MERGE with generated code is faster, on two cores."""
 _MERGED_COUNTS = (
@@ -36,11 +36,11 @@ _MERGED_COUNTS = (
 
 @dataclass
 class RollupSink(Sink):
-    """Merge Starts and ends into `sessions`; after every `COMPACT_EVERY_BATCHES` micro-batches compact the tables.
+    """Merge Starts and ends into `sessions`; after every tenth micro-batch compact one part of a table.
 
-    This query compacts because nothing waits for it, while a pause of the query that writes `session_changes`
-    would delay heartbeats. Where another job writes `session_changes`, that job compacts it, because a table in a
-    folder allows only one writer at a time.
+    This query compacts because it rests after a micro-batch anyway, while a pause of the query that writes
+    `session_changes` would delay heartbeats. Where another job writes `session_changes`, that job compacts it, because
+    a table in a folder allows only one writer at a time.
     """
 
     lookback_ms: int
@@ -70,38 +70,32 @@ class RollupSink(Sink):
         assert counts is not None
         counted_ms = wall_clock_ms()
         if counts.rows_in:
-            if self.live is None or batch_id % COMPACT_EVERY_BATCHES == 0:
+            if self.live is None or batch_id % _COUNT_EVERY_BATCHES == 0:
                 self._generate_code_for_many_rows(batch.sparkSession)
             since = rollup.search_since(counts.oldest_ms, self.lookback_ms)
             self.context.writer.check_lease()
             rollup.merge(self.context.location.delta_table(batch.sparkSession, SESSIONS), batch, since)
         committed_ms = wall_clock_ms()
         self._count_live(batch.sparkSession, counts.opened - counts.closed)
-        if batch_id % COMPACT_EVERY_BATCHES == COMPACT_EVERY_BATCHES - 1:
-            self.context.writer.check_lease()
-            self._maintain(batch.sparkSession)
+        self._maintain(batch.sparkSession, batch_id)
         return replace(
             self._progress(counts, batch_id, began_ms, committed_ms),
             detail=replace(self._detail(counts, counted_ms, committed_ms), live=self.live, newest_ms=counts.newest_ms),
         )
 
-    def _maintain(self, spark: SparkSession) -> None:
-        """Compact the tables that the stream writes all the time, and clean up the logs of all."""
-        location, tables = self.context.location, (SESSIONS, STREAM_PROGRESS)
-        compact(spark, location, (SESSION_CHANGES, *tables) if self.compacts_changes else tables)
+    def _maintain(self, spark: SparkSession, batch_id: int) -> None:
+        """Compact the part whose turn it is; once in a round of all parts clean up the logs of all tables."""
+        parts = (*PARTS_OF_CHANGES, *PARTS_OF_OTHERS) if self.compacts_changes else PARTS_OF_OTHERS
+        part = part_to_compact(batch_id, parts)
+        if part is None:
+            return
+        self.context.writer.check_lease()
+        compact(spark, self.context.location, part)
+        if part.table is not STREAM_PROGRESS:  # the part that takes the least time
+            return
         try:
             first_unread = self.first_unread()
         except CheckpointError as error:
             _log.warning("the logs were not cleaned up: %s", error)
             return
-        delete_old_log_entries(spark, location, (*TABLES, JOB_LEASE), first_unread)
-
-
-def compact(spark: SparkSession, location: TableLocation, tables: Iterable[Table]) -> None:
-    """Compact the small files of tables; stops at the first table that another transaction changes meanwhile."""
-    for table in tables:
-        try:
-            location.delta_table(spark, table).optimize().executeCompaction()
-        except (PySparkException, Py4JError) as error:  # such as a DELETE of the same files; a later call tries again
-            _log.warning("compaction of %s was put off: %s", table.name, root_cause(str(error)))
-            return
+        delete_old_log_entries(spark, self.context.location, (*TABLES, JOB_LEASE), first_unread)
