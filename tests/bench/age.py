@@ -160,7 +160,7 @@ class Stand:
         batch.unpersist()
 
     def compact(self) -> None:
-        """What `rollup` does every hundredth micro-batch."""
+        """What `rollup` does when the turn of `sessions` comes."""
         self.location.delta_table(self.spark, SESSIONS).optimize().executeCompaction()
 
     def seed(self) -> None:
