@@ -15,7 +15,7 @@ from sessionization.spark.engine.generated_code import generate_code, generates_
 from sessionization.spark.output.progress import BatchProgress
 from sessionization.spark.output.sinks import INGEST_INSTANTS, Sink
 from sessionization.spark.tables import rollup
-from sessionization.spark.tables.compaction import PARTS_OF_CHANGES, PARTS_OF_OTHERS, compact, part_to_compact
+from sessionization.spark.tables.compaction import PARTS_OF_CHANGES, OTHER_PARTS, compact, part_to_compact
 from sessionization.spark.tables.log_cleanup import delete_old_log_entries
 from sessionization.spark.tables.schemas import JOB_LEASE, SESSIONS, STREAM_PROGRESS, TABLES
 
@@ -85,13 +85,13 @@ class RollupSink(Sink):
 
     def _maintain(self, spark: SparkSession, batch_id: int) -> None:
         """Compact the part whose turn it is; once in a round of all parts clean up the logs of all tables."""
-        parts = (*PARTS_OF_CHANGES, *PARTS_OF_OTHERS) if self.compacts_changes else PARTS_OF_OTHERS
+        parts = (*PARTS_OF_CHANGES, *OTHER_PARTS) if self.compacts_changes else OTHER_PARTS
         part = part_to_compact(batch_id, parts)
         if part is None:
             return
         self.context.writer.check_lease()
         compact(spark, self.context.location, part)
-        if part.table is not STREAM_PROGRESS:  # the part that takes the least time
+        if part.table is not STREAM_PROGRESS:  # once in a round, after the part that takes the least time
             return
         try:
             first_unread = self.first_unread()

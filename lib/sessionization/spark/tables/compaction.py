@@ -28,7 +28,7 @@ class TablePart:
 PARTS_OF_CHANGES = tuple(
     TablePart(SESSION_CHANGES, f"change = '{change}'") for change in ("heartbeat", "started", "ended")
 )
-PARTS_OF_OTHERS = (TablePart(SESSIONS), TablePart(STREAM_PROGRESS))
+OTHER_PARTS = (TablePart(SESSIONS), TablePart(STREAM_PROGRESS))
 
 
 def part_to_compact(batch_id: int, parts: Sequence[TablePart]) -> TablePart | None:
