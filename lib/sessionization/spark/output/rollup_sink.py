@@ -15,7 +15,7 @@ from sessionization.spark.engine.generated_code import generate_code, generates_
 from sessionization.spark.output.progress import BatchProgress
 from sessionization.spark.output.sinks import INGEST_INSTANTS, Sink
 from sessionization.spark.tables import rollup
-from sessionization.spark.tables.compaction import PARTS_OF_CHANGES, OTHER_PARTS, compact, part_to_compact
+from sessionization.spark.tables.compaction import OTHER_PARTS, PARTS_OF_CHANGES, compact, part_to_compact
 from sessionization.spark.tables.log_cleanup import delete_old_log_entries
 from sessionization.spark.tables.schemas import JOB_LEASE, SESSIONS, STREAM_PROGRESS, TABLES
 
