@@ -84,7 +84,7 @@ MISTAKES = [
     ("unknown section", MAIN, "include:", "includes:", MAIN, "includes is not a section of a bundle"),
     ("alert with the wrong comparison", BACKLOG, "GREATER_THAN", "LESS_THAN", BACKLOG, "comparison_operator LESS_THAN must be GREATER_THAN"),
     ("threshold of another alert", BACKLOG, "${var.late_events_seconds}", "${var.no_data_seconds}", BACKLOG, "threshold ${var.no_data_seconds} must be ${var.late_events_seconds}"),
-    ("pace that makes an alert go off", VARIABLES, "default: 2s-12s", "default: 2s-1m", SESSIONIZE, "rollup-every 2s-1m is above half of late_events_seconds, 60"),
+    ("pace that makes an alert go off", VARIABLES, "default: 2s-10s", "default: 2s-1m", SESSIONIZE, "rollup-every 2s-1m is above half of late_events_seconds, 60"),
     ("alert with a fixed schema", BACKLOG, "${resources.schemas.sessions.name}", "gaming_sessions_prod", BACKLOG, "must ask the target's own views, in `catalog`.`gaming_sessions_staging`"),
     ("dashboard with a fixed schema", OVERVIEW, "dataset_schema: ${resources.schemas.sessions.name}", "dataset_schema: gaming_sessions_prod", OVERVIEW, "the target's tables are in ('catalog', 'gaming_sessions_staging')"),
     ("dashboard with a fixed catalog", OVERVIEW, "dataset_catalog: ${resources.schemas.sessions.catalog_name}", "dataset_catalog: games", OVERVIEW, "the target's tables are in ('catalog', 'gaming_sessions_prod')"),

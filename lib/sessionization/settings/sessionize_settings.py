@@ -116,7 +116,7 @@ class SessionizeSettings(BaseModel):
         "between them it is ten times what a micro-batch takes: a tenth of the time; one duration is a fixed time",
     )
     rollup_every: PaceRange = Field(
-        DurationRange(2_000, 12_000),
+        DurationRange(2_000, 10_000),
         description="as archive-every, for the rollup query, which uses three tenths of the time",
     )
     device_groups: int | None = Field(
