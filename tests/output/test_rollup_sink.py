@@ -1,6 +1,7 @@
 """The sink of `rollup` counts live sessions, compacts in turn, generates code for a large table; writes in parallel."""
 
 from datetime import UTC, datetime
+from unittest.mock import Mock
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -20,14 +21,27 @@ from tests.whole_job.delta import live_files
 
 pytestmark = pytest.mark.spark
 
-KINDS_OF_CHANGES = "heartbeat", "started", "ended"
-
 
 @pytest.fixture
 def location(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> TableLocation:
     location = TableLocation(tmp_path_factory.mktemp("warehouse"))
     empty_tables(spark, location, owner="ours")
     return location
+
+
+def fill_twice(spark: SparkSession, location: TableLocation) -> None:
+    """Append a change of each kind, its session and a row of `stream_progress`, each twice."""
+    heartbeat = {"change": "heartbeat", "beat": 1, "due_ms": NOW_MS}
+    end = {"change": "ended", "ended_ms": NOW_MS, "end_reason": "reported"}
+    kinds = [heartbeat, {"change": "started"}, end]
+    progress = {"query": "rollup", "batch_id": 0, "rows_in": 1, "processed_at": datetime.fromtimestamp(0, UTC)}
+    progress_row = tuple(map(progress.get, STREAM_PROGRESS.column_names))
+    for session_id in (1, 2):
+        rows = spark.createDataFrame([a_change(session_id=session_id, **kind) for kind in kinds], OUTPUT_SCHEMA)
+        changes = to_session_changes(rows.coalesce(1))
+        location.append(changes, SESSION_CHANGES)
+        location.append(rollup.to_session_rows(rollup.fold_by_session(changes)).coalesce(1), SESSIONS)
+        location.append(spark.createDataFrame([progress_row], STREAM_PROGRESS.schema), STREAM_PROGRESS)
 
 
 def test_a_query_generates_code_after_a_micro_batch_of_many_rows(
@@ -80,43 +94,37 @@ def test_live_sessions_are_counted_in_the_table_after_a_start_and_then_by_the_ch
     assert sink.live == 2
 
 
-@pytest.mark.parametrize(("compacts_changes", "turns"), [(True, 5), (False, 2)], ids=["all parts", "another job's"])
-def test_each_part_of_a_table_is_compacted_when_its_turn_comes(
-    spark: SparkSession,
-    location: TableLocation,
-    monkeypatch: pytest.MonkeyPatch,
-    compacts_changes: bool,  # noqa: FBT001 - a parameter of the test
-    turns: int,
+@pytest.mark.parametrize("compacts_changes", [True, False], ids=["all tables", "changes by another job"])
+def test_each_table_is_compacted_and_the_logs_are_cleaned_up_in_turn(
+    spark: SparkSession, location: TableLocation, monkeypatch: pytest.MonkeyPatch, *, compacts_changes: bool
 ) -> None:
-    monkeypatch.setattr(compaction, "COMPACT_EVERY_BATCHES", 2)
-    monkeypatch.setattr(rollup, "merge", lambda *_: None)
+    cleaned: list[str] = []
+    monkeypatch.setattr(compaction, "TURN_S", 0)
+    monkeypatch.setattr(rollup_sink, "delete_old_log_entries", lambda *_: cleaned.append("logs"))
     warehouse = location.warehouse
     assert warehouse is not None
-    heartbeat = {"change": "heartbeat", "beat": 1, "due_ms": NOW_MS}
-    end = {"change": "ended", "ended_ms": NOW_MS, "end_reason": "reported"}
-    kinds = [heartbeat, {"change": "started"}, end]
-    progress = {"query": "rollup", "batch_id": 0, "rows_in": 1, "processed_at": datetime.fromtimestamp(0, UTC)}
-    progress_row = tuple(map(progress.get, STREAM_PROGRESS.column_names))
-    for session_id in (1, 2):
-        rows = spark.createDataFrame([a_change(session_id=session_id, **kind) for kind in kinds], OUTPUT_SCHEMA)
-        changes = to_session_changes(rows.coalesce(1))
-        location.append(changes, SESSION_CHANGES)
-        location.append(rollup.to_session_rows(rollup.fold_by_session(changes)).coalesce(1), SESSIONS)
-        location.append(spark.createDataFrame([progress_row], STREAM_PROGRESS.schema), STREAM_PROGRESS)
+    fill_twice(spark, location)
 
     def files() -> dict[str, set[str]]:
         changes = live_files(warehouse / SESSION_CHANGES.name)
-        kinds = {kind: {path for path in changes if f"change={kind}/" in path} for kind in KINDS_OF_CHANGES}
-        return kinds | {table.name: set(live_files(warehouse / table.name)) for table in (SESSIONS, STREAM_PROGRESS)}
+        beats = {path for path in changes if "change=heartbeat/" in path}
+        others = {table.name: set(live_files(warehouse / table.name)) for table in (SESSIONS, STREAM_PROGRESS)}
+        return {"heartbeats": beats, "other changes": changes.keys() - beats} | others
 
-    sink = RollupSink(SinkContext("rollup", BatchWriter(location, "writer")), LOOKBACK_MS, compacts_changes)
-    compacted, batch = [], to_session_changes(spark.createDataFrame([], OUTPUT_SCHEMA))
-    for batch_id in range(2 * turns):
+    check_lease = Mock()
+    writer = BatchWriter(location, "writer", check_lease=check_lease)
+    sink = RollupSink(SinkContext("rollup", writer), LOOKBACK_MS, compacts_changes)
+    no_changes = to_session_changes(spark.createDataFrame([], OUTPUT_SCHEMA))
+    every = [["heartbeats"], ["other changes"]] * compacts_changes + [["sessions"], ["stream_progress"], ["logs"]]
+    done = []
+    for batch_id in range(len(every)):
         before = files()
-        sink(batch, batch_id)
-        compacted.append([name for name, paths in files().items() if before[name] - paths])
-    every_turn = [[kind] for kind in KINDS_OF_CHANGES] + [["sessions"], ["stream_progress"]]
-    assert compacted == [names for turn in every_turn[-turns:] for names in ([], turn)]
+        cleaned.clear()
+        sink(no_changes, batch_id)
+        done.append([name for name, paths in files().items() if before[name] - paths] + cleaned)
+    first = every.index(done[0])
+    assert done == every[first:] + every[:first]
+    assert check_lease.call_count == len(every)
 
 
 def test_many_rows_are_written_by_several_tasks(

@@ -5,7 +5,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
@@ -29,7 +30,7 @@ from sessionization.spark.engine.session import (
 from sessionization.spark.engine.watchdog import explain_engine_death, watch_for_hang
 from sessionization.spark.input.kafka_source import check_topics, client_options
 from sessionization.spark.output import changes_topic
-from sessionization.spark.tables.compaction import PARTS_OF_CHANGES, compact, part_to_compact
+from sessionization.spark.tables.compaction import CHANGES_TARGETS, CompactionTarget, Turns
 from sessionization.spark.tables.lease import hold_lease
 from sessionization.spark.tables.lease_claim import LANDING_LEASE, MAINTENANCE_LEASE, Claim, no_lease
 from sessionization.spark.tables.location import TableLocation
@@ -109,6 +110,7 @@ class Landing:
     checkpoints: AnyPath
     trigger_ms: int
     check_lease: Callable[[], None] = no_lease
+    turns: Turns[CompactionTarget] = field(default_factory=partial(Turns, CHANGES_TARGETS))
 
     def start(self, spark: SparkSession) -> StreamingQuery:
         source = {
@@ -127,11 +129,11 @@ class Landing:
             .start()
         )
 
-    def _append(self, changes: DataFrame, batch_id: int) -> None:
+    def _append(self, changes: DataFrame, _batch_id: int) -> None:
         append_missing_changes(self.location, self.output_topic, changes, self.check_lease)
-        if part := part_to_compact(batch_id, PARTS_OF_CHANGES):
+        if target := self.turns.next_if_due():
             self.check_lease()
-            compact(changes.sparkSession, self.location, part)
+            target.compact(changes.sparkSession, self.location)
 
 
 def append_missing_changes(

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -15,15 +16,16 @@ from sessionization.spark.engine.generated_code import generate_code, generates_
 from sessionization.spark.output.progress import BatchProgress
 from sessionization.spark.output.sinks import INGEST_INSTANTS, Sink
 from sessionization.spark.tables import rollup
-from sessionization.spark.tables.compaction import OTHER_PARTS, PARTS_OF_CHANGES, compact, part_to_compact
+from sessionization.spark.tables.compaction import CHANGES_TARGETS, SESSIONS_TARGETS, Turns
 from sessionization.spark.tables.log_cleanup import delete_old_log_entries
-from sessionization.spark.tables.schemas import JOB_LEASE, SESSIONS, STREAM_PROGRESS, TABLES
+from sessionization.spark.tables.schemas import JOB_LEASE, SESSIONS, TABLES
 
 _log = logging.getLogger(__name__)
 
-_COUNT_EVERY_BATCHES = 100
 GENERATE_CODE_ROWS = 200_000
 """From so many rows in `sessions` on, a MERGE with generated code is faster, on two cores."""
+_LOOK_AT_SIZE_EVERY_BATCHES = 100
+"""How often `sessions` is counted for that; after the first micro-batch of a run it always is."""
 _MERGED_COUNTS = (
     "count(*) AS rows_in",
     "count_if(change = 'started') AS opened",
@@ -36,11 +38,11 @@ _MERGED_COUNTS = (
 
 @dataclass
 class RollupSink(Sink):
-    """Merge Starts and ends into `sessions`; after every tenth micro-batch compact one part of a table.
+    """Merge Starts and ends into `sessions`; every few minutes compact one of the tables, or clean up their logs.
 
-    This query compacts because it rests after a micro-batch anyway, while a pause of the query that writes
-    `session_changes` would delay heartbeats. Where another job writes `session_changes`, that job compacts it, because
-    a table in a folder allows only one writer at a time.
+    This query does so because only `sessions` waits for it, while a pause of the query that writes `session_changes`
+    would delay heartbeats. Where another job writes `session_changes`, that job compacts it, because a table in a
+    folder allows only one writer at a time.
     """
 
     lookback_ms: int
@@ -49,6 +51,12 @@ class RollupSink(Sink):
     first_unread: Callable[[], int | None] = lambda: None
     """The first version of `session_changes` that this query may still read; None if that is not known."""
     live: int | None = field(default=None, init=False)
+    _turns: Turns[Callable[[SparkSession], None]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        targets = (*CHANGES_TARGETS, *SESSIONS_TARGETS) if self.compacts_changes else SESSIONS_TARGETS
+        compactions = [partial(target.compact, location=self.context.location) for target in targets]
+        self._turns = Turns([*compactions, self._clean_up_logs])
 
     def _count_live(self, spark: SparkSession, increase: int) -> None:
         """Update `live`: from the table after the first micro-batch of a run, then from the changes alone."""
@@ -70,29 +78,22 @@ class RollupSink(Sink):
         assert counts is not None
         counted_ms = wall_clock_ms()
         if counts.rows_in:
-            if self.live is None or batch_id % _COUNT_EVERY_BATCHES == 0:
+            if self.live is None or batch_id % _LOOK_AT_SIZE_EVERY_BATCHES == 0:
                 self._generate_code_for_many_rows(batch.sparkSession)
             since = rollup.search_since(counts.oldest_ms, self.lookback_ms)
             self.context.writer.check_lease()
             rollup.merge(self.context.location.delta_table(batch.sparkSession, SESSIONS), batch, since)
         committed_ms = wall_clock_ms()
         self._count_live(batch.sparkSession, counts.opened - counts.closed)
-        self._maintain(batch.sparkSession, batch_id)
+        if maintain := self._turns.next_if_due():
+            self.context.writer.check_lease()
+            maintain(batch.sparkSession)
         return replace(
             self._progress(counts, batch_id, began_ms, committed_ms),
             detail=replace(self._detail(counts, counted_ms, committed_ms), live=self.live, newest_ms=counts.newest_ms),
         )
 
-    def _maintain(self, spark: SparkSession, batch_id: int) -> None:
-        """Compact the part whose turn it is; once in a round of all parts clean up the logs of all tables."""
-        parts = (*PARTS_OF_CHANGES, *OTHER_PARTS) if self.compacts_changes else OTHER_PARTS
-        part = part_to_compact(batch_id, parts)
-        if part is None:
-            return
-        self.context.writer.check_lease()
-        compact(spark, self.context.location, part)
-        if part.table is not STREAM_PROGRESS:  # once in a round, after the part that takes the least time
-            return
+    def _clean_up_logs(self, spark: SparkSession) -> None:
         try:
             first_unread = self.first_unread()
         except CheckpointError as error:

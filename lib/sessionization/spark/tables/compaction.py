@@ -1,46 +1,74 @@
-"""Compacts the tables that the stream writes all the time: one part of a table after the other, to share the cores."""
+"""Compacts the small files of the tables that the stream writes all the time, one target after the other."""
 
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
+from sessionization.clock import wall_clock_ms
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS, STREAM_PROGRESS, Table
 
+T = TypeVar("T")
+
 _log = logging.getLogger(__name__)
 
-COMPACT_EVERY_BATCHES = 10
+TURN_S = 120.0
+"""The time from one turn to the next: a compaction of all at once would keep the cores from the other queries."""
+_NOT_PARTITIONED_BY_IT = "DELTA_NON_PARTITION_COLUMN_REFERENCE"
+
+
+class Turns(Generic[T]):
+    """Gives each of several items its turn, `TURN_S` after the one before.
+
+    The clock determines which item is first, so that each has its turn even if all runs are short.
+    """
+
+    def __init__(self, items: Sequence[T], monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        self._items, self._monotonic_s = items, monotonic_s
+        self._next = wall_clock_ms()
+        self._last_s = monotonic_s()
+
+    def next_if_due(self) -> T | None:
+        """Return the item whose turn has come; None if it has not."""
+        now_s = self._monotonic_s()
+        if now_s - self._last_s < TURN_S:
+            return None
+        self._last_s = now_s
+        self._next += 1
+        return self._items[self._next % len(self._items)]
 
 
 @dataclass(frozen=True, slots=True)
-class TablePart:
-    """The rows of a table that one compaction rewrites: whole partitions, or without a condition the table."""
+class CompactionTarget:
+    """What one compaction rewrites: the small files of a table, or only of the partitions that a filter selects."""
 
     table: Table
-    condition: str | None = None
+    partition_filter: str | None = None
+
+    def compact(self, spark: SparkSession, location: TableLocation) -> None:
+        """Compact the files. A failure is logged, and the target's next turn makes up for it."""
+        try:
+            optimize = location.delta_table(spark, self.table).optimize()
+            try:
+                (optimize.where(self.partition_filter) if self.partition_filter else optimize).executeCompaction()
+            except AnalysisException as error:
+                if error.getCondition() != _NOT_PARTITIONED_BY_IT:
+                    raise
+                # A table of an earlier version, which has only days as partitions.
+                location.delta_table(spark, self.table).optimize().executeCompaction()
+        except (PySparkException, Py4JError) as error:  # such as a DELETE of the same files
+            _log.warning("compaction of %s was put off: %s", self.table.name, root_cause(str(error)))
 
 
-PARTS_OF_CHANGES = tuple(
-    TablePart(SESSION_CHANGES, f"change = '{change}'") for change in ("heartbeat", "started", "ended")
+CHANGES_TARGETS = (
+    CompactionTarget(SESSION_CHANGES, "change = 'heartbeat'"),
+    CompactionTarget(SESSION_CHANGES, "change != 'heartbeat'"),
 )
-OTHER_PARTS = (TablePart(SESSIONS), TablePart(STREAM_PROGRESS))
-
-
-def part_to_compact(batch_id: int, parts: Sequence[TablePart]) -> TablePart | None:
-    """The part whose turn it is after this micro-batch: after every `COMPACT_EVERY_BATCHES` the next one."""
-    turn, batch_of_turn = divmod(batch_id, COMPACT_EVERY_BATCHES)
-    return parts[turn % len(parts)] if batch_of_turn == COMPACT_EVERY_BATCHES - 1 else None
-
-
-def compact(spark: SparkSession, location: TableLocation, part: TablePart) -> None:
-    """Compact the small files of a part. A failure is logged; the part's next turn compacts what this one did not."""
-    try:
-        optimize = location.delta_table(spark, part.table).optimize()
-        (optimize if part.condition is None else optimize.where(part.condition)).executeCompaction()
-    except (PySparkException, Py4JError) as error:  # such as a DELETE of the same files
-        _log.warning("compaction of %s was put off: %s", part.table.name, root_cause(str(error)))
+SESSIONS_TARGETS = (CompactionTarget(SESSIONS), CompactionTarget(STREAM_PROGRESS))

@@ -1,0 +1,82 @@
+"""Compaction: whose turn it is, tables of earlier versions, and a failure that ends no query."""
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionization.ops import land_changes
+from sessionization.ops.land_changes import Landing
+from sessionization.spark.operator.codec import OUTPUT_SCHEMA
+from sessionization.spark.output.sinks import to_session_changes
+from sessionization.spark.tables import compaction
+from sessionization.spark.tables.compaction import CHANGES_TARGETS, TURN_S, Turns
+from sessionization.spark.tables.creation import create_table
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import SESSION_CHANGES
+from tests.output.test_sinks import a_change
+from tests.whole_job.delta import live_files
+
+
+def test_each_item_has_its_turn_after_the_time_of_one() -> None:
+    seconds = [0.0]
+    turns = Turns("abc", lambda: seconds[0])
+    taken = []
+    for seconds[0] in (TURN_S - 1, TURN_S, TURN_S + 1, 2 * TURN_S, 9 * TURN_S, 9 * TURN_S + 1, 10 * TURN_S):
+        taken.append(turns.next_if_due())
+    assert [item is not None for item in taken] == [False, True, False, True, True, False, True]
+    in_turn = "".join(item for item in taken if item)
+    assert in_turn in "abcabca"
+
+
+def test_runs_that_begin_at_other_times_begin_with_other_items(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction, "TURN_S", 0)
+    first = set()
+    for now_ms in range(3):
+        monkeypatch.setattr(compaction, "wall_clock_ms", lambda now_ms=now_ms: now_ms)
+        first.add(Turns("abc").next_if_due())
+    assert first == set("abc")
+
+
+def changes_in_two_files(spark: SparkSession, location: TableLocation, partitioned_by: tuple[str, ...]) -> Path:
+    create_table(spark, location, replace(SESSION_CHANGES, partitioned_by=partitioned_by), "ours")
+    for session_id in (1, 2):
+        rows = spark.createDataFrame([a_change(session_id=session_id)], OUTPUT_SCHEMA)
+        location.append(to_session_changes(rows.coalesce(1)), SESSION_CHANGES)
+    assert isinstance(location.warehouse, Path)
+    table = location.warehouse / SESSION_CHANGES.name
+    assert len(live_files(table)) == 2
+    return table
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("partitioned_by", [("change_date", "change"), ("change_date",)], ids=["now", "earlier"])
+def test_changes_are_compacted_whether_or_not_their_kind_is_a_partition(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture, partitioned_by: tuple[str, ...]
+) -> None:
+    location = TableLocation(tmp_path)
+    table = changes_in_two_files(spark, location, partitioned_by)
+    CHANGES_TARGETS[-1].compact(spark, location)
+    assert len(live_files(table)) == 1
+    assert not caplog.records
+
+
+@pytest.mark.spark
+def test_a_failed_compaction_is_logged(spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        CHANGES_TARGETS[0].compact(spark, TableLocation(tmp_path / "nowhere"))
+    assert "compaction of session_changes was put off: " in caplog.text
+
+
+@pytest.mark.spark
+def test_land_changes_compacts_in_turn(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction, "TURN_S", 0)
+    monkeypatch.setattr(land_changes, "append_missing_changes", lambda *_: None)
+    location = TableLocation(tmp_path)
+    table = changes_in_two_files(spark, location, SESSION_CHANGES.partitioned_by)
+    landing = Landing(location, {}, "changes", tmp_path / "checkpoints", trigger_ms=1)
+    for batch_id in range(len(CHANGES_TARGETS)):
+        landing._append(spark.range(0), batch_id)
+    assert len(live_files(table)) == 1
