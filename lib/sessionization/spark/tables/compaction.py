@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from py4j.protocol import Py4JError
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sessionization.clock import wall_clock_ms
@@ -56,15 +56,13 @@ class CompactionTarget:
         """Compact the files. A failure is logged, and the target's next turn makes up for it."""
         try:
             optimize = location.delta_table(spark, self.table).optimize()
-            try:
-                (optimize.where(self.partition_filter) if self.partition_filter else optimize).executeCompaction()
-            except AnalysisException as error:
-                if error.getCondition() != _NOT_PARTITIONED_BY_IT:
-                    raise
-                # A table of an earlier version, which has only days as partitions.
-                location.delta_table(spark, self.table).optimize().executeCompaction()
-        except (PySparkException, Py4JError) as error:  # such as a DELETE of the same files
-            _log.warning("compaction of %s was put off: %s", self.table.name, root_cause(str(error)))
+            (optimize.where(self.partition_filter) if self.partition_filter else optimize).executeCompaction()
+        except (PySparkException, Py4JError) as error:
+            if isinstance(error, PySparkException) and error.getCondition() == _NOT_PARTITIONED_BY_IT:
+                # The table is of an earlier version, which had only days as partitions.
+                CompactionTarget(self.table).compact(spark, location)
+            else:  # such as a DELETE of the same files
+                _log.warning("compaction of %s was put off: %s", self.table.name, root_cause(str(error)))
 
 
 CHANGES_TARGETS = (
