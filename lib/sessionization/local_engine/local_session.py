@@ -60,9 +60,6 @@ def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
         "spark.databricks.delta.snapshotPartitions": "2",
         # By default VACUUM lists the files of every table in 10,000 tasks.
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
-        # Compaction does not rewrite files of this size. With the default, 1 GB, it would rewrite nearly all rows.
-        "spark.databricks.delta.optimize.minFileSize": str(32 * 1024 * 1024),
-        "spark.databricks.delta.optimize.maxFileSize": str(64 * 1024 * 1024),
         # A laptop's micro-batches are small: code generation and compilation would take longer than the work itself.
         "spark.sql.codegen.wholeStage": "false",
         # A long run still generates code. With the default cache Spark would compile most of it again every time.
