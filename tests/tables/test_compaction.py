@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from sessionization.ops import land_changes
 from sessionization.ops.land_changes import Landing
-from sessionization.spark.engine.session_conf import COMPACTION_CONF
+from sessionization.session_conf import COMPACTION_CONF
 from sessionization.spark.operator.codec import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import to_session_changes
 from sessionization.spark.tables import compaction
@@ -20,7 +20,7 @@ from sessionization.spark.tables.schemas import SESSION_CHANGES
 from tests.output.test_sinks import a_change
 from tests.whole_job.delta import live_files
 
-MIN_FILE_SIZE, MAX_FILE_SIZE = COMPACTION_CONF
+MIN_FILE_SIZE = "spark.databricks.delta.optimize.minFileSize"
 
 
 def test_each_item_has_its_turn_after_the_time_of_one() -> None:
@@ -67,20 +67,23 @@ def test_changes_are_compacted_whether_or_not_their_kind_is_a_partition(
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize("is_set_by", ["the compaction", "the caller"])
 def test_a_compaction_leaves_large_files_and_the_settings_of_the_session(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_set_by: str
 ) -> None:
     location = TableLocation(tmp_path)
     table = changes_in_two_files(spark, location, SESSION_CHANGES.partitioned_by)
-    spark.conf.set(MAX_FILE_SIZE, "123")
-    try:
-        for conf, files in ({MIN_FILE_SIZE: "1"}, 2), (COMPACTION_CONF, 1):
-            monkeypatch.setattr(compaction, "COMPACTION_CONF", conf)
-            CHANGES_TARGETS[-1].compact(spark, location)
-            assert len(live_files(table)) == files
-            assert (spark.conf.get(MIN_FILE_SIZE, None), spark.conf.get(MAX_FILE_SIZE)) == (None, "123")
-    finally:
-        spark.conf.unset(MAX_FILE_SIZE)
+    session = spark.newSession()
+    for name in COMPACTION_CONF:
+        session.conf.unset(name)
+    if is_set_by == "the caller":
+        session.conf.set(MIN_FILE_SIZE, "1")
+    else:
+        monkeypatch.setattr(compaction, "COMPACTION_CONF", {MIN_FILE_SIZE: "1"})
+    before = [session.conf.get(name, None) for name in COMPACTION_CONF]
+    CHANGES_TARGETS[-1].compact(session, location)
+    assert len(live_files(table)) == 2, "each file is as large as the limit"
+    assert [session.conf.get(name, None) for name in COMPACTION_CONF] == before
 
 
 @pytest.mark.spark

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from sessionization.local_engine.class_archive import archive_options
 from sessionization.local_engine.jars import jar_paths
 from sessionization.local_engine.java import java_home
+from sessionization.session_conf import COMPACTION_CONF
 from sessionization.stop_signals import preserve_interrupt_handler
 
 SHORT_LIVED_JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
@@ -60,6 +61,7 @@ def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
         "spark.databricks.delta.snapshotPartitions": "2",
         # By default VACUUM lists the files of every table in 10,000 tasks.
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+        **COMPACTION_CONF,
         # A laptop's micro-batches are small: code generation and compilation would take longer than the work itself.
         "spark.sql.codegen.wholeStage": "false",
         # A long run still generates code. With the default cache Spark would compile most of it again every time.

@@ -24,7 +24,6 @@ from sessionization.errors import ConfigurationError
 from sessionization.hadoop_path import HadoopPath
 from sessionization.say import Say
 from sessionization.spark.engine.checkpoint_files import replaced_checkpoint_files
-from sessionization.spark.engine.session_conf import COMPACTION_CONF, restore_conf
 from sessionization.stop_signals import preserve_interrupt_handler
 
 __all__ = [
@@ -101,7 +100,7 @@ def spark_session(log_file: Path) -> SparkSession:
     from sessionization.local_engine.local_session import local_session
 
     _silence_errors()
-    return local_session(log_file, COMPACTION_CONF | OPEN_SOURCE_CONF)
+    return local_session(log_file, OPEN_SOURCE_CONF)
 
 
 @contextlib.contextmanager
@@ -266,7 +265,11 @@ def _with_conf(spark: SparkSession, conf: Mapping[str, str], remedy: str) -> Spa
             mistakes.append(f"{name}={value} " + ("is not set" if found is None else f"is set to {found}"))
     if not mistakes:
         return spark
-    restore_conf(spark, before)
+    for name, found in before.items():
+        if found is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, found)
     msg = f"the Spark session lacks settings that cannot be set while it runs: {'; '.join(mistakes)}: {remedy}"
     raise ConfigurationError(msg)
 

@@ -12,24 +12,26 @@ FORGOTTEN = "null"
 _LINE = re.compile(r'\n("[^"\\]*(?:\\.[^"\\]*)*"):(.*)[,}]')
 """A device and its sessions, both as JSON."""
 _LIVE = re.compile(r'\[-?\d+,"live"')
-"""The begin of a live session, as `codec.encode_entries` writes it."""
+"""The begin of a live session. No account can look like it, because JSON puts a backslash before its quotes."""
 
 
 class Bucket:
     """Devices, each with the JSON of its sessions (`codec.encode_entries`).
 
     Its text is `{"device":sessions,"device":sessions}` with a line break before each device. JSON has no line break
-    within a string. So an event, which concerns few of the devices, finds their lines and parses no others; that takes
-    a fourth of the time. The text of an earlier version has no line breaks, and is parsed as a whole.
+    within a string. So an event, which concerns few of the devices, finds their lines and parses no others: splitting
+    takes a fourth of the time of parsing. The text of an earlier version has no line breaks, and is parsed whole.
     """
 
-    __slots__ = ("_lines", "_name", "_text")
+    __slots__ = ("_name", "_sessions", "_text")
 
     def __init__(self, name: str, text: str = "{}") -> None:
-        """Args: `name` is for errors; `text` is as `text` returned it."""
+        """Args: `name` is for errors; `text` is what `text` returned, in this version or an earlier one."""
         self._name = name
         self._text: str | None = text
-        self._lines: dict[str, str] | None = None
+        """None after a change, until it is asked for."""
+        self._sessions: dict[str, str] | None = None
+        """The JSON of the sessions by the JSON of the device; None until it is needed."""
 
     def __len__(self) -> int:
         return len(self._split())
@@ -61,7 +63,10 @@ class Bucket:
                 yield orjson.loads(device)
 
     def parsed(self) -> dict[str, Any]:
-        """Return the parsed sessions of all devices, None for one that is forgotten."""
+        """Return the parsed sessions of all devices, None for one that is forgotten.
+
+        Raises `RuntimeError` for a text that is not JSON, as all methods but `text` do.
+        """
         try:
             devices = orjson.loads(self.text())
         except ValueError as error:
@@ -76,13 +81,22 @@ class Bucket:
         return self._text
 
     def _split(self) -> dict[str, str]:
-        """The JSON of each device and of its sessions."""
-        if self._lines is None:
+        if self._sessions is None:
             text = self.text()
-            self._lines = dict(_LINE.findall(text))
-            if not (self._lines and len(self._lines) == text.count("\n") and text.endswith("}")):
-                self._lines = {_json(device_id): _json(sessions) for device_id, sessions in self.parsed().items()}
-        return self._lines
+            sessions = dict(_LINE.findall(text))
+            if not sessions or len(sessions) != text.count("\n") or not _is_complete(text):
+                sessions = {_json(device_id): _json(rows) for device_id, rows in self.parsed().items()}
+            self._sessions = sessions
+        return self._sessions
+
+
+def _is_complete(text: str) -> bool:
+    """Whether the last line is complete, and so the text was not cut off."""
+    try:
+        orjson.loads("{" + text[text.rindex("\n") :])
+    except ValueError:
+        return False
+    return True
 
 
 def _json(value: Any) -> str:

@@ -28,7 +28,6 @@ _MAX_RECENT_DEVICES = 512
 """With more devices than this the recent bucket is emptied."""
 _MAX_SINGLE_READS = 24
 """Up to this number buckets are read one by one; more are read all at once."""
-_NONE_STORED = (None, FORGOTTEN)
 _BUCKET = StructField("bucket", LongType())
 _BUCKET_VALUE = StructType([StructField("devices", StringType())])
 
@@ -68,7 +67,7 @@ class GroupStore(SessionStore):
             for bucket in {bucket for device_id, bucket in places.items() if device_id not in self._recent}:
                 self._load_bucket(bucket, self._buckets.getValue((bucket,)))
         found = {device_id: self._stored_sessions(device_id, bucket) for device_id, bucket in places.items()}
-        stored = {device_id: sessions for device_id, sessions in found.items() if sessions not in _NONE_STORED}
+        stored = {device_id: sessions for device_id, sessions in found.items() if sessions and sessions != FORGOTTEN}
         return map_devices(stored, lambda _device_id, sessions: decode_entries(orjson.loads(sessions)))
 
     def read_all(self) -> Devices:
@@ -78,9 +77,10 @@ class GroupStore(SessionStore):
         self._read_all()
         self._is_timer_run = True
         due = DueSessions({})
+        devices = list(self._loaded_devices())
         device_id = None
         try:
-            for device_id, rows in self._loaded_devices():
+            for device_id, rows in devices:
                 live = live_if_only_beating(rows, closed_by_ms, opened_by_ms)
                 if live is None:
                     due.devices[device_id] = decode_entries(rows)
@@ -141,7 +141,7 @@ class GroupStore(SessionStore):
     def _read_all(self) -> None:
         if self._has_read_all:
             return
-        saved = self._recent  # includes devices saved since the bucket was read, so it wins
+        saved = dict(self._recent.items())  # includes devices saved since the bucket was read, so it wins
         for (bucket,), value in self._buckets.iterator():
             self._load_bucket(bucket, value)
         for device_id, sessions in saved.items():
@@ -170,8 +170,8 @@ class GroupStore(SessionStore):
             yield from (item for item in bucket.parsed().items() if item[0] not in recent)
         yield from ((device_id, rows) for device_id, rows in recent.items() if rows is not None)
 
-    def _new_bucket(self, bucket: int, *text: str) -> Bucket:
-        return Bucket(f"group {self._key}, bucket {bucket}", *text)
+    def _new_bucket(self, bucket: int, text: str = "{}") -> Bucket:
+        return Bucket(f"group {self._key}, bucket {bucket}", text)
 
     def _write(self, bucket: int, devices: Bucket) -> None:
         self._buckets.updateValue((bucket,), (devices.text(),))

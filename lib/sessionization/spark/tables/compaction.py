@@ -11,8 +11,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sessionization.clock import wall_clock_ms
+from sessionization.session_conf import COMPACTION_CONF, added_conf
 from sessionization.spark.engine.error_text import root_cause
-from sessionization.spark.engine.session_conf import COMPACTION_CONF, temporary_conf
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS, STREAM_PROGRESS, Table
 
@@ -57,7 +57,7 @@ class CompactionTarget:
         """Compact the files. A failure is logged, and the target's next turn makes up for it."""
         try:
             optimize = location.delta_table(spark, self.table).optimize()
-            with temporary_conf(spark, COMPACTION_CONF):
+            with added_conf(spark, COMPACTION_CONF):
                 (optimize.where(self.partition_filter) if self.partition_filter else optimize).executeCompaction()
         except (PySparkException, Py4JError) as error:
             if isinstance(error, PySparkException) and error.getCondition() == _NOT_PARTITIONED_BY_IT:
