@@ -9,8 +9,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from sessionization.core.session_state import Sessions
 from sessionization.spark.checkpoint.state_layout import StateLayout
-from sessionization.spark.operator.bucket import FORGOTTEN, Bucket
-from sessionization.spark.operator.codec import decode_entries, encode_entries, live_if_only_beating
+from sessionization.spark.operator.codec import decode_entries, encode_entries, has_live, live_if_only_beating
 from sessionization.spark.operator.session_store import (
     STATE_NAME,
     Devices,
@@ -35,8 +34,9 @@ _BUCKET_VALUE = StructType([StructField("devices", StringType())])
 class GroupStore(SessionStore):
     """`MapState<bucket, devices>`.
 
-    A group's devices are spread over buckets, and a bucket is one JSON text (`Bucket`). The devices of a bucket share
-    a read and a write. PySpark need not convert nested columns, whose schema it would parse for every value.
+    A group's devices are spread over buckets, and a bucket is one JSON text: `{device_id: sessions, ...}`. The
+    devices of a bucket share a read and a write. PySpark need not convert nested columns, whose schema it would
+    parse for every value.
 
     An event reads only its own bucket and the recent bucket. Changed devices go to the recent bucket, each with
     its present sessions, or null if it is forgotten. So all events of a micro-batch cost one write. A timer reads
@@ -54,8 +54,8 @@ class GroupStore(SessionStore):
 
     def select_key(self, key: str) -> None:
         self._key = key
-        self._loaded: dict[int, Bucket] = {}
-        self._recent = self._new_bucket(RECENT)
+        self._loaded: dict[int, dict[str, Any]] = {}
+        self._recent: dict[str, Any] = {}
         self._has_read_all = self._is_timer_run = self._is_recent_stored = self._is_changed = False
 
     def read(self, device_ids: Iterable[str]) -> Devices:
@@ -66,9 +66,8 @@ class GroupStore(SessionStore):
             self._load_bucket(RECENT, self._buckets.getValue((RECENT,)))
             for bucket in {bucket for device_id, bucket in places.items() if device_id not in self._recent}:
                 self._load_bucket(bucket, self._buckets.getValue((bucket,)))
-        found = {device_id: self._stored_sessions(device_id, bucket) for device_id, bucket in places.items()}
-        stored = {device_id: sessions for device_id, sessions in found.items() if sessions and sessions != FORGOTTEN}
-        return map_devices(stored, lambda _device_id, sessions: decode_entries(orjson.loads(sessions)))
+        found = ((device_id, self._stored_sessions(device_id, bucket)) for device_id, bucket in places.items())
+        return _decode_devices((device_id, rows) for device_id, rows in found if rows is not None)
 
     def read_all(self) -> Devices:
         return self.read_others(())
@@ -77,10 +76,9 @@ class GroupStore(SessionStore):
         self._read_all()
         self._is_timer_run = True
         due = DueSessions({})
-        devices = list(self._loaded_devices())
         device_id = None
         try:
-            for device_id, rows in devices:
+            for device_id, rows in self._loaded_devices():
                 live = live_if_only_beating(rows, closed_by_ms, opened_by_ms)
                 if live is None:
                     due.devices[device_id] = decode_entries(rows)
@@ -93,20 +91,17 @@ class GroupStore(SessionStore):
 
     def read_others(self, device_ids: Collection[str]) -> Devices:
         self._read_all()
-        others = {device_id: rows for device_id, rows in self._loaded_devices() if device_id not in device_ids}
-        return map_devices(others, lambda _device_id, rows: decode_entries(rows))
+        return _decode_devices(
+            (device_id, rows) for device_id, rows in self._loaded_devices() if device_id not in device_ids
+        )
 
     def knows_other_live_device(self, device_ids: Collection[str]) -> bool:
-        return any(device_id not in device_ids for device_id in self._recent.live_devices()) or any(
-            device_id not in device_ids and device_id not in self._recent
-            for bucket in self._loaded.values()
-            for device_id in bucket.live_devices()
-        )
+        return any(device_id not in device_ids and has_live(rows) for device_id, rows in self._loaded_devices())
 
     def save(self, device_id: str, loaded: Sessions, updated: Sessions) -> None:
         if loaded.keys() == updated.keys() and all(loaded[session_id] is updated[session_id] for session_id in updated):
             return
-        self._recent.put(device_id, orjson.dumps(encode_entries(updated)).decode() if updated else FORGOTTEN)
+        self._recent[device_id] = encode_entries(updated) if updated else None
         self._is_changed = True
 
     def flush(self) -> None:
@@ -121,14 +116,14 @@ class GroupStore(SessionStore):
     def _move_recent_devices(self) -> None:
         """Move the recent devices to their own buckets; all buckets have been read."""
         stored, changed = set(self._loaded), set()
-        for device_id, sessions in self._recent.items():
+        for device_id, rows in self._recent.items():
             bucket = self._bucket_of(device_id)
             changed.add(bucket)
-            devices = self._loaded.setdefault(bucket, self._new_bucket(bucket))
-            if sessions == FORGOTTEN:
-                devices.remove(device_id)
+            devices = self._loaded.setdefault(bucket, {})
+            if rows is None:
+                devices.pop(device_id, None)
             else:
-                devices.put(device_id, sessions)
+                devices[device_id] = rows
         for bucket in changed:
             if self._loaded[bucket]:
                 self._write(bucket, self._loaded[bucket])
@@ -136,45 +131,52 @@ class GroupStore(SessionStore):
                 self._buckets.removeKey((bucket,))
         if self._is_recent_stored:
             self._buckets.removeKey((RECENT,))
-        self._recent, self._is_recent_stored = self._new_bucket(RECENT), False
+        self._recent, self._is_recent_stored = {}, False
 
     def _read_all(self) -> None:
         if self._has_read_all:
             return
-        saved = dict(self._recent.items())  # includes devices saved since the bucket was read, so it wins
+        recent = self._recent  # includes devices saved since the bucket was read, so it wins
         for (bucket,), value in self._buckets.iterator():
             self._load_bucket(bucket, value)
-        for device_id, sessions in saved.items():
-            self._recent.put(device_id, sessions)
+        self._recent |= recent
         self._has_read_all = True
 
     def _load_bucket(self, bucket: int, value: tuple[str] | None) -> None:
         if value is None:
             return
         if bucket == RECENT:
-            self._recent, self._is_recent_stored = self._new_bucket(RECENT, value[0]), True
+            self._recent, self._is_recent_stored = _parse_bucket(self._key, value[0]), True
         else:
-            self._loaded[bucket] = self._new_bucket(bucket, value[0])
+            self._loaded[bucket] = _parse_bucket(self._key, value[0])
 
-    def _stored_sessions(self, device_id: str, bucket: int) -> str | None:
-        """The JSON of a device's sessions; None or `FORGOTTEN` without any."""
-        recent = self._recent.get(device_id)
-        if recent is None and bucket in self._loaded:
-            return self._loaded[bucket].get(device_id)
-        return recent
+    def _stored_sessions(self, device_id: str, bucket: int) -> Any:
+        return self._recent[device_id] if device_id in self._recent else self._loaded.get(bucket, {}).get(device_id)
 
     def _loaded_devices(self) -> Iterator[tuple[str, Any]]:
         """Yield the devices of the loaded buckets, with their present sessions."""
-        recent = self._recent.parsed()
         for bucket in self._loaded.values():
-            yield from (item for item in bucket.parsed().items() if item[0] not in recent)
-        yield from ((device_id, rows) for device_id, rows in recent.items() if rows is not None)
+            yield from (item for item in bucket.items() if item[0] not in self._recent)
+        yield from ((device_id, rows) for device_id, rows in self._recent.items() if rows is not None)
 
-    def _new_bucket(self, bucket: int, text: str = "{}") -> Bucket:
-        return Bucket(f"group {self._key}, bucket {bucket}", text)
-
-    def _write(self, bucket: int, devices: Bucket) -> None:
-        self._buckets.updateValue((bucket,), (devices.text(),))
+    def _write(self, bucket: int, devices: dict[str, Any]) -> None:
+        self._buckets.updateValue((bucket,), (orjson.dumps(devices).decode(),))
 
     def _bucket_of(self, device_id: str) -> int:
         return self._layout.bucket_of(device_id, BUCKETS)
+
+
+def _parse_bucket(key: str, text: str) -> dict[str, Any]:
+    """Parse the devices of a bucket, without decoding their sessions."""
+    try:
+        devices = orjson.loads(text)
+    except ValueError as error:
+        msg = f"group {key}: a bucket of the state cannot be read ({error})"
+        raise RuntimeError(msg) from error
+    assert isinstance(devices, dict)
+    return devices
+
+
+def _decode_devices(devices: Iterable[tuple[str, Any]]) -> Devices:
+    """Decode the stored sessions of devices."""
+    return map_devices(dict(devices), lambda _device_id, rows: decode_entries(rows))
