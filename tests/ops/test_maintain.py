@@ -35,7 +35,7 @@ from sessionization.spark.tables.schemas import (
     retention_ms_of,
 )
 from tests.checkpoint.test_folder import reopened
-from tests.tables.warehouse import empty_tables
+from tests.tables.warehouse import append_sessions, empty_tables
 
 pytestmark = pytest.mark.spark
 
@@ -49,6 +49,20 @@ MESSAGE = (
 @pytest.fixture
 def settings(tmp_path: Path) -> MaintainSettings:
     return MaintainSettings(warehouse=tmp_path / "warehouse", checkpoints=tmp_path / "checkpoints")
+
+
+def test_the_newest_update_is_found_without_reading_sessions_of_other_days(spark: SparkSession, tmp_path: Path) -> None:
+    location, now_ms = TableLocation(tmp_path), wall_clock_ms()
+    empty_tables(spark, location, owner="test")
+    assert ops._newest_update_ms(location.read(spark.read, SESSIONS)) is None
+    for number, at_ms in enumerate((now_ms - 9 * DAY_MS, now_ms)):
+        at = datetime.fromtimestamp(at_ms / 1_000, UTC)
+        session = {"device_id": "d", "session_id": number, "platform": "pc", "status": "ended", "revision": 0}
+        append_sessions(spark, location, [session | {"started_at": at, "ended_at": at, "updated_at": at}])
+        assert ops._newest_update_ms(location.read(spark.read, SESSIONS)) == at_ms
+    (old_file,) = (tmp_path / "sessions").glob(f"_part={datetime.now(UTC).date() - timedelta(days=9)}/*.parquet")
+    old_file.unlink()
+    assert ops._newest_update_ms(location.read(spark.read, SESSIONS)) == now_ms
 
 
 @pytest.mark.long

@@ -3,16 +3,19 @@
 import random
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionization.spark.tables import rollup, views
+from sessionization.clock import wall_clock_ms
+from sessionization.durations import DAY_MS
+from sessionization.spark.tables import views
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import SESSIONS
-from tests.tables.warehouse import empty_tables
+from tests.tables.warehouse import append_sessions, empty_tables
 
 pytestmark = pytest.mark.spark
 
@@ -56,20 +59,20 @@ def at(ms: int | None) -> datetime | None:
     return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC)
 
 
+def row_of(session: PlayedSession) -> dict[str, Any]:
+    return {
+        "device_id": session.device_id, "session_id": session.session_id, "account_id": session.account_id,
+        "platform": session.platform, "status": "live" if session.ended_ms is None else "ended", "revision": 0,
+        "started_at": at(session.started_ms), "ended_at": at(session.ended_ms), "updated_at": at(NOON_MS),
+    }  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def played(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[PlayedSession]:
     location = TableLocation(tmp_path_factory.mktemp("warehouse"))
     empty_tables(spark, location, owner="test")
     played = evening(1, 120)
-    rows = []
-    for session in played:
-        values = dict.fromkeys(SESSIONS.column_names) | {
-            "device_id": session.device_id, "session_id": session.session_id, "account_id": session.account_id,
-            "platform": session.platform, "status": "live" if session.ended_ms is None else "ended", "revision": 0,
-            "started_at": at(session.started_ms), "ended_at": at(session.ended_ms), "updated_at": at(NOON_MS),
-        }  # fmt: skip
-        rows.append(tuple(values.values()))
-    location.append(rollup.with_part(spark.createDataFrame(rows, SESSIONS.schema)), SESSIONS)
+    append_sessions(spark, location, map(row_of, played))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(views, "VIEWS", (views.CONCURRENT_SESSIONS, views.ACCOUNT_SESSIONS))
         views.create_views(spark, location)
@@ -107,6 +110,40 @@ def test_concurrent_sessions_counts_sessions_in_a_minute_and_their_peak(
     }
     assert len(rows) == len(touched)
     assert any(touched[key] > peaks[key] for key in touched), "the history must tell the two apart"
+
+
+def test_recent_concurrent_sessions_are_those_of_the_last_day_and_read_no_older_sessions(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    location = TableLocation(tmp_path)
+    empty_tables(spark, location, owner="test")
+    day_ago_ms = wall_clock_ms() - DAY_MS
+    sessions = [
+        replace(session, **{name: ms and ms - NOON_MS + day_ago_ms - 100 * MINUTE_MS for name, ms in times.items()})
+        for session in evening(2, 120)
+        for times in [{"started_ms": session.started_ms, "ended_ms": session.ended_ms}]
+    ]
+    append_sessions(spark, location, map(row_of, sessions))
+    old_ms = day_ago_ms - 3 * DAY_MS
+    old = PlayedSession("d1", 999, None, "pc", old_ms, old_ms + MINUTE_MS)
+    append_sessions(spark, location, [row_of(old)])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(views, "VIEWS", (views.CONCURRENT_SESSIONS, views.RECENT_CONCURRENT_SESSIONS))
+        views.create_views(spark, location)
+
+    def rows(view: str) -> list[tuple[Any, ...]]:
+        found = spark.table(view).where(f"unix_millis(minute) BETWEEN {from_ms} AND {from_ms + 300 * MINUTE_MS}")
+        return sorted((row.minute, row.platform, row.sessions, row.peak) for row in found.collect())
+
+    from_ms = day_ago_ms + 5 * MINUTE_MS
+    expected = rows("concurrent_sessions")
+    (old_file,) = (tmp_path / "sessions" / f"_part={at(old_ms).date()}").glob("*.parquet")
+    old_file.unlink()
+    assert rows("recent_concurrent_sessions") == expected
+    assert len({sessions for _, _, sessions, _ in expected}) > 3
+    assert spark.table("recent_concurrent_sessions").where(f"unix_millis(minute) < {day_ago_ms}").isEmpty()
+    with pytest.raises(Exception, match="FILE_NOT_EXIST"):
+        rows("concurrent_sessions")
 
 
 def test_sessions_of_an_account_that_overlap_or_touch_are_merged(

@@ -3,7 +3,7 @@
 One session lasts three hours; the End of another one comes a day late.
 """
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,9 +28,11 @@ RULES = Rules()
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
-BEGIN_MS = int(datetime(2026, 11, 20, 10, tzinfo=UTC).timestamp() * 1_000)
+FIRST_DAY = datetime.now(UTC).date() - timedelta(days=3)
+"""So that both days are within the last week, of which `session_flow` tells."""
+NEXT_DAY = FIRST_DAY + timedelta(days=1)
+BEGIN_MS = int(datetime.combine(FIRST_DAY, time(10), UTC).timestamp() * 1_000)
 DURATION_MS = 3 * HOUR_MS
-FRIDAY, SATURDAY = date(2026, 11, 20), date(2026, 11, 21)
 
 Changes = list[dict[str, Any]]
 
@@ -107,14 +109,14 @@ def test_a_long_session_and_an_end_a_day_late_are_reported_and_counted_once(
     new = started | {"device_id": "new"}
     tables.write([*long[:-1], new, started, timed_out, without_start])
     assert tables.live_sessions() == {("long", 359), ("new", None)}
-    assert tables.daily_counts("session_quality", "day") == {FRIDAY: (3, 0, 0, 1, 0), SATURDAY: (0, 0, 0, 0, 1)}
+    assert tables.daily_counts("session_quality", "day") == {FIRST_DAY: (3, 0, 0, 1, 0), NEXT_DAY: (0, 0, 0, 0, 1)}
 
     tables.write([long[-1], came_late, timed_out | {"device_id": "new"}])
     assert tables.live_sessions() == set()
     reported, timeout = ("reported", DURATION_MS, 10_000, 0), ("timed_out", 12 * HOUR_MS, None, 0)
     orphan = ("orphaned", None, 10_000, 0)
     assert tables.sessions() == {"long": reported, "late": reported, "lost": orphan, "new": timeout}
-    days = {FRIDAY: (3, 1, 0, 1, 0), SATURDAY: (0, 1, 0, 0, 1)}
+    days = {FIRST_DAY: (3, 1, 0, 1, 0), NEXT_DAY: (0, 1, 0, 0, 1)}
     zone = spark.conf.get("spark.sql.session.timeZone")
     # The views count UTC days in every session time zone.
     spark.conf.set("spark.sql.session.timeZone", "Pacific/Kiritimati")

@@ -1,9 +1,11 @@
 """Empty tables, created once and then copied, because Delta takes seconds to create them."""
 
 import shutil
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
@@ -12,6 +14,7 @@ from sessionization.durations import DAY_MS, HOUR_MS
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.creation import create_tables
 from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import SESSIONS
 
 LOOKBACK_MS = rollup.lookback(7 * DAY_MS, 12 * HOUR_MS)
 """With the default settings."""
@@ -23,6 +26,12 @@ def merge_changes(sessions: DeltaTable, changes: DataFrame) -> None:
     oldest_ms = rollup.oldest_event_ms(changes)
     if oldest_ms is not None:
         rollup.merge(sessions, changes, rollup.search_since(oldest_ms, LOOKBACK_MS))
+
+
+def append_sessions(spark: SparkSession, location: TableLocation, sessions: Iterable[Mapping[str, Any]]) -> None:
+    """Append rows to `sessions`, a file for each part, with null in the columns that a row lacks."""
+    rows = [tuple(session.get(name) for name in SESSIONS.column_names) for session in sessions]
+    location.append(rollup.with_part(spark.createDataFrame(rows, SESSIONS.schema).coalesce(1)), SESSIONS)
 
 
 def empty_tables(spark: SparkSession, location: TableLocation, *, owner: str) -> None:

@@ -2,13 +2,10 @@
 
 from sessionization.spark.tables.view import View
 
-CONCURRENT_SESSIONS = View(
-    "concurrent_sessions",
-    "How many sessions touched each minute of event time, and the most at one instant of it, by platform",
-    # The query sorts instants within one minute, in parallel; only minutes are sorted over a whole platform. A
-    # session counts from its start until just before its end. One that ends exactly when a minute begins touches
-    # that minute, but does not raise its peak.
-    """
+# The query sorts instants within one minute, in parallel; only minutes are sorted over a whole platform. A session
+# counts from its start until just before its end. One that ends exactly when a minute begins touches that minute, but
+# does not raise its peak.
+_CONCURRENT_SESSIONS = """
     WITH edges AS (
       SELECT platform, started_at AS at, 1 AS step FROM {sessions} WHERE started_at IS NOT NULL
       UNION ALL
@@ -44,6 +41,25 @@ CONCURRENT_SESSIONS = View(
            platform, sessions, peak
     FROM levels
     WHERE sessions > 0
+    """
+
+CONCURRENT_SESSIONS = View(
+    "concurrent_sessions",
+    "How many sessions touched each minute of event time, and the most at one instant of it, by platform",
+    _CONCURRENT_SESSIONS,
+)
+
+# A session that touches a minute of the last day is live, or ended within that day. The files of all others are skipped
+# by their statistics: a condition on `minute` alone would read all sessions that ever were.
+_RECENT_SESSIONS = """
+      (SELECT * FROM {sessions} WHERE status = 'live' OR ended_at >= current_timestamp() - INTERVAL 25 HOURS)"""
+
+RECENT_CONCURRENT_SESSIONS = View(
+    "recent_concurrent_sessions",
+    "concurrent_sessions of the last 24 hours; it reads only the sessions of that time",
+    f"""
+    SELECT * FROM ({_CONCURRENT_SESSIONS.replace("{sessions}", _RECENT_SESSIONS)})
+    WHERE minute >= current_timestamp() - INTERVAL 24 HOURS
     """,
 )
 

@@ -3,7 +3,7 @@
 from pyspark.sql import SparkSession
 
 from sessionization.durations import HOUR_MS
-from sessionization.spark.tables.account_views import ACCOUNT_SESSIONS, CONCURRENT_SESSIONS
+from sessionization.spark.tables.account_views import ACCOUNT_SESSIONS, CONCURRENT_SESSIONS, RECENT_CONCURRENT_SESSIONS
 from sessionization.spark.tables.location import TableLocation, quoted_text
 from sessionization.spark.tables.schemas import HEARTBEAT_PROPERTY, SESSION_PREDICTIONS, SESSIONS, TABLES
 from sessionization.spark.tables.view import View
@@ -98,8 +98,8 @@ SESSION_QUALITY = View(
 
 SESSION_FLOW = View(
     "session_flow",
-    "Per minute (of processing) and platform: sessions that started, and ends by reason, each session once, by the end "
-    "that sessions shows; filter by change_date too",
+    "Per minute (of processing) of the last week, and platform: sessions that started, and ends by reason, each "
+    "session once, by the end that sessions shows",
     f"""
     SELECT change_date, minute, platform,
            count_if(is_start) AS started,
@@ -109,10 +109,12 @@ SESSION_FLOW = View(
            count_if(end_reason = 'orphaned') AS ended_orphaned
     FROM (
       SELECT change_date, date_trunc('MINUTE', processed_at) AS minute, platform, true AS is_start, NULL AS end_reason
-      FROM {{session_changes}} WHERE change = 'started'
+      FROM {{session_changes}}
+      WHERE change = 'started' AND change_date >= date_sub(current_date(), 8)
+        AND processed_at >= current_timestamp() - INTERVAL 7 DAYS
       UNION ALL
       SELECT {_UPDATED_DATE}, date_trunc('MINUTE', updated_at), platform, false, end_reason
-      FROM {{sessions}} WHERE status = 'ended'
+      FROM {{sessions}} WHERE status = 'ended' AND updated_at >= current_timestamp() - INTERVAL 7 DAYS
     )
     GROUP BY 1, 2, 3
     """,
@@ -223,6 +225,7 @@ FRESHNESS = View(
 VIEWS = (
     LIVE_SESSIONS,
     CONCURRENT_SESSIONS,
+    RECENT_CONCURRENT_SESSIONS,
     ACCOUNT_SESSIONS,
     DEVICE_TIMELINE,
     SESSION_QUALITY,
