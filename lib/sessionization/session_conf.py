@@ -18,18 +18,15 @@ So it takes seconds. With Delta's default, 1 GB, it would rewrite up to a gigaby
 
 @contextmanager
 def added_conf(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
-    """Set these settings until the body has ended, except those that the session has or refuses."""
-    added = [name for name, value in conf.items() if _add(spark, name, value)]
+    """Set these settings until the body has ended: all of them, or none if the session has one or refuses one."""
+    added = []
+    if all(spark.conf.get(name, None) is None for name in conf):
+        with suppress(PySparkException):
+            for name, value in conf.items():
+                spark.conf.set(name, value)
+                added.append(name)
     try:
         yield
     finally:
         for name in added:
             spark.conf.unset(name)
-
-
-def _add(spark: SparkSession, name: str, value: str) -> bool:
-    with suppress(PySparkException):
-        if spark.conf.get(name, None) is None:
-            spark.conf.set(name, value)
-            return True
-    return False

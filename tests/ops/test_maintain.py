@@ -60,7 +60,8 @@ def test_the_newest_update_is_found_without_reading_sessions_of_other_days(spark
         session = {"device_id": "d", "session_id": number, "platform": "pc", "status": "ended", "revision": 0}
         append_sessions(spark, location, [session | {"started_at": at, "ended_at": at, "updated_at": at}])
         assert ops._newest_update_ms(location.read(spark.read, SESSIONS)) == at_ms
-    (old_file,) = (tmp_path / "sessions").glob(f"_part={datetime.now(UTC).date() - timedelta(days=9)}/*.parquet")
+    old_day = datetime.fromtimestamp(now_ms / 1_000 - 9 * 86_400, UTC).date()
+    (old_file,) = (tmp_path / "sessions").glob(f"_part={old_day}/*.parquet")
     old_file.unlink()
     assert ops._newest_update_ms(location.read(spark.read, SESSIONS)) == now_ms
 

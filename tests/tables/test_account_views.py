@@ -118,15 +118,21 @@ def test_recent_concurrent_sessions_are_those_of_the_last_day_and_read_no_older_
     location = TableLocation(tmp_path)
     empty_tables(spark, location, owner="test")
     day_ago_ms = wall_clock_ms() - DAY_MS
-    sessions = [
-        replace(session, **{name: ms and ms - NOON_MS + day_ago_ms - 100 * MINUTE_MS for name, ms in times.items()})
+    from_ms, old_ms = day_ago_ms + 5 * MINUTE_MS, day_ago_ms - 3 * DAY_MS
+    shift_ms = day_ago_ms - 100 * MINUTE_MS - NOON_MS
+    shifted = [
+        replace(
+            session,
+            started_ms=None if session.started_ms is None else session.started_ms + shift_ms,
+            ended_ms=None if session.ended_ms is None else session.ended_ms + shift_ms,
+        )
         for session in evening(2, 120)
-        for times in [{"started_ms": session.started_ms, "ended_ms": session.ended_ms}]
     ]
-    append_sessions(spark, location, map(row_of, sessions))
-    old_ms = day_ago_ms - 3 * DAY_MS
-    old = PlayedSession("d1", 999, None, "pc", old_ms, old_ms + MINUTE_MS)
-    append_sessions(spark, location, [row_of(old)])
+    long_ms = old_ms + DAY_MS
+    shifted.append(PlayedSession("long", 997, None, "pc", long_ms, from_ms + 50 * MINUTE_MS))
+    shifted.append(PlayedSession("live", 998, None, "pc", long_ms, None))
+    append_sessions(spark, location, map(row_of, shifted))
+    append_sessions(spark, location, [row_of(PlayedSession("old", 999, None, "pc", old_ms, old_ms + MINUTE_MS))])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(views, "VIEWS", (views.CONCURRENT_SESSIONS, views.RECENT_CONCURRENT_SESSIONS))
         views.create_views(spark, location)
@@ -135,12 +141,12 @@ def test_recent_concurrent_sessions_are_those_of_the_last_day_and_read_no_older_
         found = spark.table(view).where(f"unix_millis(minute) BETWEEN {from_ms} AND {from_ms + 300 * MINUTE_MS}")
         return sorted((row.minute, row.platform, row.sessions, row.peak) for row in found.collect())
 
-    from_ms = day_ago_ms + 5 * MINUTE_MS
     expected = rows("concurrent_sessions")
     (old_file,) = (tmp_path / "sessions" / f"_part={at(old_ms).date()}").glob("*.parquet")
     old_file.unlink()
     assert rows("recent_concurrent_sessions") == expected
     assert len({sessions for _, _, sessions, _ in expected}) > 3
+    assert min(sessions for _, platform, sessions, _ in expected if platform == "pc") == 1, "the live one"
     assert spark.table("recent_concurrent_sessions").where(f"unix_millis(minute) < {day_ago_ms}").isEmpty()
     with pytest.raises(Exception, match="FILE_NOT_EXIST"):
         rows("concurrent_sessions")

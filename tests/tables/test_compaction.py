@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from sessionization.ops import land_changes
 from sessionization.ops.land_changes import Landing
-from sessionization.session_conf import COMPACTION_CONF
+from sessionization.session_conf import COMPACTION_CONF, added_conf
 from sessionization.spark.operator.codec import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import to_session_changes
 from sessionization.spark.tables import compaction
@@ -20,7 +20,7 @@ from sessionization.spark.tables.schemas import SESSION_CHANGES
 from tests.output.test_sinks import a_change
 from tests.whole_job.delta import live_files
 
-MIN_FILE_SIZE = "spark.databricks.delta.optimize.minFileSize"
+MIN_FILE_SIZE, MAX_FILE_SIZE = (f"spark.databricks.delta.optimize.{bound}FileSize" for bound in ("min", "max"))
 
 
 def test_each_item_has_its_turn_after_the_time_of_one() -> None:
@@ -67,23 +67,31 @@ def test_changes_are_compacted_whether_or_not_their_kind_is_a_partition(
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("is_set_by", ["the compaction", "the caller"])
+@pytest.mark.parametrize(
+    ("ours", "callers"),
+    [
+        pytest.param({MIN_FILE_SIZE: "1", MAX_FILE_SIZE: "1000000"}, {}, id="ours"),
+        pytest.param(COMPACTION_CONF, {MIN_FILE_SIZE: "1"}, id="the caller's"),
+    ],
+)
 def test_a_compaction_leaves_large_files_and_the_settings_of_the_session(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_set_by: str
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ours: dict[str, str], callers: dict[str, str]
 ) -> None:
+    """Neither size is ours if the caller has set one: they belong together."""
+    monkeypatch.setattr(compaction, "COMPACTION_CONF", ours)
     location = TableLocation(tmp_path)
     table = changes_in_two_files(spark, location, SESSION_CHANGES.partitioned_by)
     session = spark.newSession()
     for name in COMPACTION_CONF:
         session.conf.unset(name)
-    if is_set_by == "the caller":
-        session.conf.set(MIN_FILE_SIZE, "1")
-    else:
-        monkeypatch.setattr(compaction, "COMPACTION_CONF", {MIN_FILE_SIZE: "1"})
-    before = [session.conf.get(name, None) for name in COMPACTION_CONF]
+    for name, value in callers.items():
+        session.conf.set(name, value)
+    with added_conf(session, ours):
+        found = {name: session.conf.get(name, None) for name in COMPACTION_CONF}
+    assert found == (dict.fromkeys(COMPACTION_CONF) | callers if callers else ours)
     CHANGES_TARGETS[-1].compact(session, location)
     assert len(live_files(table)) == 2, "each file is as large as the limit"
-    assert [session.conf.get(name, None) for name in COMPACTION_CONF] == before
+    assert {name: session.conf.get(name, None) for name in COMPACTION_CONF} == dict.fromkeys(COMPACTION_CONF) | callers
 
 
 @pytest.mark.spark

@@ -28,8 +28,8 @@ RULES = Rules()
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
-FIRST_DAY = datetime.now(UTC).date() - timedelta(days=3)
-"""So that both days are within the last week, of which `session_flow` tells."""
+FIRST_DAY = datetime.now(UTC).date() - timedelta(days=6)
+"""So that both days are within the last seven, of which `session_flow` tells."""
 NEXT_DAY = FIRST_DAY + timedelta(days=1)
 BEGIN_MS = int(datetime.combine(FIRST_DAY, time(10), UTC).timestamp() * 1_000)
 DURATION_MS = 3 * HOUR_MS

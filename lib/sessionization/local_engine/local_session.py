@@ -61,6 +61,7 @@ def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
         "spark.databricks.delta.snapshotPartitions": "2",
         # By default VACUUM lists the files of every table in 10,000 tasks.
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+        # For `maintain`; the compactions of a stream set them in any session.
         **COMPACTION_CONF,
         # A laptop's micro-batches are small: code generation and compilation would take longer than the work itself.
         "spark.sql.codegen.wholeStage": "false",

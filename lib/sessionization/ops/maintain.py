@@ -210,7 +210,8 @@ def _protect_backlog(
 def _newest_update_ms(sessions: DataFrame) -> int | None:
     """The newest `updated_at` in `sessions`, None if it has no rows.
 
-    Statistics let Delta skip the files without an update of the last day. So all rows are read only if there was none.
+    Statistics let Delta skip the files without an update of the last day. All rows are read only if there was none, as
+    after a day on which `rollup` was down.
     """
     since = F.timestamp_millis(F.lit(wall_clock_ms() - DAY_MS))
     for rows in (sessions.where(F.col("updated_at") >= since), sessions):

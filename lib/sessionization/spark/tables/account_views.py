@@ -49,10 +49,10 @@ CONCURRENT_SESSIONS = View(
     _CONCURRENT_SESSIONS,
 )
 
-# A session that touches a minute of the last day is live, or ended within that day. The files of all others are skipped
-# by their statistics: a condition on `minute` alone would read all sessions that ever were.
+# A session that touches a minute of the last 24 hours is live, or ended within them. Statistics let Delta skip the
+# files of all others; a condition on `minute` alone would read all sessions that ever were.
 _RECENT_SESSIONS = """
-      (SELECT * FROM {sessions} WHERE status = 'live' OR ended_at >= current_timestamp() - INTERVAL 25 HOURS)"""
+      (SELECT * FROM {sessions} WHERE status = 'live' OR ended_at >= current_timestamp() - INTERVAL 24 HOURS)"""
 
 RECENT_CONCURRENT_SESSIONS = View(
     "recent_concurrent_sessions",

@@ -111,10 +111,11 @@ SESSION_FLOW = View(
       SELECT change_date, date_trunc('MINUTE', processed_at) AS minute, platform, true AS is_start, NULL AS end_reason
       FROM {{session_changes}}
       WHERE change = 'started' AND change_date >= date_sub(current_date(), 8)
-        AND processed_at >= current_timestamp() - INTERVAL 7 DAYS
+        AND processed_at >= date_trunc('MINUTE', current_timestamp() - INTERVAL 7 DAYS)
       UNION ALL
       SELECT {_UPDATED_DATE}, date_trunc('MINUTE', updated_at), platform, false, end_reason
-      FROM {{sessions}} WHERE status = 'ended' AND updated_at >= current_timestamp() - INTERVAL 7 DAYS
+      FROM {{sessions}}
+      WHERE status = 'ended' AND updated_at >= date_trunc('MINUTE', current_timestamp() - INTERVAL 7 DAYS)
     )
     GROUP BY 1, 2, 3
     """,
