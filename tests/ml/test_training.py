@@ -19,7 +19,8 @@ from sessionization.ml.length_model import PROBABILITIES, LengthModel
 from sessionization.ml.session_features import FEATURES, add_features, observed_sessions
 from sessionization.ml.survival import SurvivalCurve
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import SESSION_PREDICTIONS, SESSIONS
+from sessionization.spark.tables.schemas import SESSION_PREDICTIONS, SESSIONS, STREAM_PROGRESS
+from tests.tables.warehouse import append_sessions, empty_tables
 
 BEGIN_MS = int(datetime(2026, 1, 5, tzinfo=UTC).timestamp() * 1_000)
 DAY_MS = 86_400_000
@@ -101,6 +102,32 @@ def test_the_regression_finds_known_coefficients_although_sessions_are_censored(
     assert list(found.coefficients) == list(FEATURES)
     assert list(found.coefficients.values()) == pytest.approx(known, abs=0.05)
     assert (found.intercept, found.sigma) == pytest.approx((7, 0.7), abs=0.05)
+
+
+@pytest.mark.spark
+def test_the_newest_instant_is_of_a_micro_batch_or_of_a_later_change(spark: SparkSession, tmp_path: Path) -> None:
+    location = TableLocation(tmp_path)
+    empty_tables(spark, location, owner="test")
+    session = {"session_id": 1, "platform": "pc", "status": "live", "revision": 0, "started_at": utc(BEGIN_MS)}
+
+    def change(device_id: str, at_ms: int) -> None:
+        append_sessions(spark, location, [session | {"device_id": device_id, "updated_at": utc(at_ms)}])
+
+    def newest_days() -> float | None:
+        newest_ms = training.newest_instant_ms(spark, location)
+        return None if newest_ms is None else (newest_ms - BEGIN_MS) / DAY_MS
+
+    assert newest_days() is None
+    change("before", BEGIN_MS)
+    assert newest_days() == 0
+    (old_file,) = tmp_path.glob("sessions/_part=live/*.parquet")
+    progress = {"query": "archive", "batch_id": 1, "processed_at": utc(BEGIN_MS + DAY_MS), "rows_in": 1}
+    row = tuple(map(progress.get, STREAM_PROGRESS.column_names))
+    location.append(spark.createDataFrame([row], STREAM_PROGRESS.schema), STREAM_PROGRESS)
+    old_file.unlink()
+    assert newest_days() == 1, "and the older sessions are not read"
+    change("after", BEGIN_MS + 2 * DAY_MS)
+    assert newest_days() == 2
 
 
 @pytest.mark.spark

@@ -62,11 +62,19 @@ Draw = Callable[[Training], Any]
 def newest_instant_ms(spark: SparkSession, location: TableLocation) -> int | None:
     """Until when the tables know what happened: the stream's newest micro-batch. None for empty tables.
 
-    Tables that no stream wrote have no micro-batches; there it is the newest change of a session.
+    Tables that no stream wrote have no micro-batches; there it is the newest change of a session. A session that
+    changed after the newest micro-batch counts too; statistics let Delta skip the files of all others.
     """
     progress, sessions = (location.read(spark.read, table) for table in (STREAM_PROGRESS, SESSIONS))
-    instants = progress.agg(F.max("processed_at").alias("at")).unionAll(sessions.agg(F.max("updated_at")))
-    newest: int | None = instants.agg(F.unix_millis(F.max("at"))).collect()[0][0]
+    newest_ms = _newest_ms(progress, "processed_at")
+    if newest_ms is not None:
+        sessions = sessions.where(F.col("updated_at") > F.timestamp_millis(F.lit(newest_ms)))
+    changed_ms = _newest_ms(sessions, "updated_at")
+    return newest_ms if changed_ms is None else changed_ms
+
+
+def _newest_ms(rows: DataFrame, instant: str) -> int | None:
+    newest: int | None = rows.agg(F.unix_millis(F.max(instant))).collect()[0][0]
     return newest
 
 
