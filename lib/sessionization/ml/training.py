@@ -21,6 +21,7 @@ from sessionization.ml.evaluation import Evaluation, TestSessions, evaluate
 from sessionization.ml.length_model import LengthModel
 from sessionization.ml.session_features import FEATURES, add_features, observed_sessions
 from sessionization.ml.survival import SurvivalCurve, kaplan_meier
+from sessionization.spark.engine.newest import newest_ms
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSIONS, STREAM_PROGRESS
 
@@ -66,16 +67,11 @@ def newest_instant_ms(spark: SparkSession, location: TableLocation) -> int | Non
     changed after the newest micro-batch counts too; statistics let Delta skip the files of all others.
     """
     progress, sessions = (location.read(spark.read, table) for table in (STREAM_PROGRESS, SESSIONS))
-    newest_ms = _newest_ms(progress, "processed_at")
-    if newest_ms is not None:
-        sessions = sessions.where(F.col("updated_at") > F.timestamp_millis(F.lit(newest_ms)))
-    changed_ms = _newest_ms(sessions, "updated_at")
-    return newest_ms if changed_ms is None else changed_ms
-
-
-def _newest_ms(rows: DataFrame, instant: str) -> int | None:
-    newest: int | None = rows.agg(F.unix_millis(F.max(instant))).collect()[0][0]
-    return newest
+    batch_ms = newest_ms(progress, "processed_at")
+    if batch_ms is not None:
+        sessions = sessions.where(F.col("updated_at") > F.timestamp_millis(F.lit(batch_ms)))
+    change_ms = newest_ms(sessions, "updated_at")
+    return batch_ms if change_ms is None else change_ms
 
 
 def train(sessions: DataFrame, since_ms: int, as_of_ms: int) -> Training:

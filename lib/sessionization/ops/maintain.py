@@ -20,6 +20,7 @@ from sessionization.ops.maintenance_settings import MaintainSettings
 from sessionization.say import Say
 from sessionization.spark.checkpoint.backlog import backlog_age_ms, retention_covering_backlog_ms
 from sessionization.spark.engine.error_text import root_cause
+from sessionization.spark.engine.newest import newest_ms
 from sessionization.spark.tables.conflicts import is_conflict, retry_on_conflict
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import (
@@ -215,8 +216,7 @@ def _newest_update_ms(sessions: DataFrame) -> int | None:
     """
     since = F.timestamp_millis(F.lit(wall_clock_ms() - DAY_MS))
     for rows in (sessions.where(F.col("updated_at") >= since), sessions):
-        newest: int | None = rows.agg(F.unix_millis(F.max("updated_at"))).collect()[0][0]
-        if newest is not None:
+        if (newest := newest_ms(rows, "updated_at")) is not None:
             return newest
     return None
 

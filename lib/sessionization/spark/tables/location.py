@@ -19,6 +19,7 @@ from sessionization.hadoop_path import AnyPath, parse_location
 from sessionization.say import Say
 from sessionization.spark.checkpoint import folder_lock
 from sessionization.spark.checkpoint.folder import read_checkpoint
+from sessionization.spark.engine.newest import newest_ms
 from sessionization.spark.tables.conflicts import retry_on_conflict
 from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, SESSIONS, TABLES, Table
 
@@ -208,8 +209,7 @@ class TableLocation:
         """When rows were appended last; None where the newest commits contain no append."""
         commits = self.delta_table(spark, table).history(MAX_COMMITS_READ)
         appends = commits.where(F.col("operation").isin(*_APPEND_OPERATIONS))
-        last_ms: int | None = appends.agg(F.unix_millis(F.max("timestamp"))).collect()[0][0]
-        return last_ms
+        return newest_ms(appends, "timestamp")
 
     def days(self, spark: SparkSession, table: Table) -> tuple[date, date] | None:
         """The first and the last day of a table that is partitioned by day; None without rows.

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from sessionization.clock import utc
 from sessionization.errors import ConfigurationError
 from sessionization.hadoop_path import AnyPath
+from sessionization.spark.engine.newest import newest_ms
 from sessionization.spark.input.kafka_source import client_options
 from sessionization.spark.input.source import input_files
 from sessionization.spark.input.topic_offsets import EARLIEST, Offsets, TopicRange, read_topic_range
@@ -169,8 +170,8 @@ def _oldest_known_ms(spark: SparkSession, location: TableLocation) -> int:
     if oldest_ms is not None:
         return oldest_ms
     changes = location.read(spark.read, SESSION_CHANGES).where("change != 'heartbeat'")
-    newest_ms = changes.agg(F.unix_millis(F.max("ingested_at"))).collect()[0][0]
-    return 0 if newest_ms is None else int(newest_ms) + 1
+    ingested_ms = newest_ms(changes, "ingested_at")
+    return 0 if ingested_ms is None else ingested_ms + 1
 
 
 def _oldest_ingest_ms(spark: SparkSession, location: TableLocation, condition: str) -> int | None:
