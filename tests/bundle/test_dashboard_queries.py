@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Row, SparkSession
 
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import (
@@ -19,7 +19,7 @@ from sessionization.spark.tables.schemas import (
 from sessionization.spark.tables.view import View
 from sessionization.spark.tables.views import FRESHNESS, STREAM_HEALTH, create_views
 from tests.bundle.prod import ALERTS, SCHEMA
-from tests.tables.warehouse import empty_tables
+from tests.tables.warehouse import empty_tables, frame_of
 from tools.bundle.dashboards import dataset_sql, widget_sql, widgets
 from tools.bundle.sources import ROOT
 
@@ -57,12 +57,6 @@ def evening_rows(now: datetime) -> dict[Table, list[dict[str, Any]]]:
     }
 
 
-def frame(spark: SparkSession, rows: list[dict[str, Any]], table: Table) -> DataFrame:
-    """Rows of a table, in one partition, so that queries over them move none."""
-    values = [tuple(row.get(name) for name in table.column_names) for row in rows]
-    return spark.createDataFrame(values, table.schema).coalesce(1)
-
-
 @pytest.fixture(scope="module")
 def evening(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
     """The views over a minute of recent rows, and over a minute of a month ago whose files are deleted."""
@@ -71,12 +65,12 @@ def evening(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Sp
     empty_tables(spark, location, owner="test")
     now = datetime.now(UTC)
     long_ago, rows = evening_rows(now - timedelta(days=30)), evening_rows(now)
-    location.append(frame(spark, long_ago[STREAM_PROGRESS], STREAM_PROGRESS), STREAM_PROGRESS)
+    location.append(frame_of(spark, STREAM_PROGRESS, long_ago[STREAM_PROGRESS]), STREAM_PROGRESS)
     for table in (SESSION_CHANGES, SESSIONS, QUARANTINE):  # these have a file for each day
         rows[table] += [row for row in long_ago[table] if row.get("status") != "live"]
     old_files = list(folder.rglob("*.parquet"))
     for table, table_rows in rows.items():
-        location.append(frame(spark, table_rows, table), table)
+        location.append(frame_of(spark, table, table_rows), table)
     for days in (30, 31):  # the minute may begin before midnight
         day = now.date() - timedelta(days=days)
         old_files += [*folder.glob(f"*/*_date={day}/**/*.parquet"), *folder.glob(f"*/_part={day}/*.parquet")]
@@ -140,7 +134,7 @@ def create_view_over_rows(
 ) -> None:
     """Create a view over these rows in memory, as of `now`."""
     for table, table_rows in rows.items():
-        frame(spark, table_rows, table).createOrReplaceTempView(f"some_{table.name}")
+        frame_of(spark, table, table_rows).createOrReplaceTempView(f"some_{table.name}")
     sql = view.sql.format_map({table.name: f"some_{table.name}" for table in TABLES})
     sql = sql.replace("current_timestamp()", f"timestamp_micros({round(now.timestamp() * 1_000_000)})")
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view.name} AS {sql}")
@@ -256,5 +250,5 @@ def test_before_the_first_message_only_the_no_data_alert_goes_off(spark: SparkSe
     rows: dict[Table, list[dict[str, Any]]] = {STREAM_PROGRESS: [], SESSIONS: []}
     for view in (FRESHNESS, STREAM_HEALTH):
         create_view_over_rows(spark, view, rows, datetime.now(UTC))
-    frame(spark, [], STREAM_PROGRESS).createOrReplaceTempView(STREAM_PROGRESS.name)
+    frame_of(spark, STREAM_PROGRESS, []).createOrReplaceTempView(STREAM_PROGRESS.name)
     assert {key: alert_row(spark, key)[2] for key in ALERTS} == {key: key == "no_data" for key in ALERTS}

@@ -20,7 +20,7 @@ from sessionization.ml.session_features import FEATURES, add_features, observed_
 from sessionization.ml.survival import SurvivalCurve
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_PREDICTIONS, SESSIONS, STREAM_PROGRESS
-from tests.tables.warehouse import append_sessions, empty_tables
+from tests.tables.warehouse import append_sessions, empty_tables, frame_of
 
 BEGIN_MS = int(datetime(2026, 1, 5, tzinfo=UTC).timestamp() * 1_000)
 DAY_MS = 86_400_000
@@ -122,8 +122,7 @@ def test_the_newest_instant_is_of_a_micro_batch_or_of_a_later_change(spark: Spar
     assert newest_days() == 0
     (old_file,) = tmp_path.glob("sessions/_part=live/*.parquet")
     progress = {"query": "archive", "batch_id": 1, "processed_at": utc(BEGIN_MS + DAY_MS), "rows_in": 1}
-    row = tuple(map(progress.get, STREAM_PROGRESS.column_names))
-    location.append(spark.createDataFrame([row], STREAM_PROGRESS.schema), STREAM_PROGRESS)
+    location.append(frame_of(spark, STREAM_PROGRESS, [progress]), STREAM_PROGRESS)
     old_file.unlink()
     assert newest_days() == 1, "and the older sessions are not read"
     change("after", BEGIN_MS + 2 * DAY_MS)

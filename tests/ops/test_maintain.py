@@ -35,7 +35,7 @@ from sessionization.spark.tables.schemas import (
     retention_ms_of,
 )
 from tests.checkpoint.test_folder import reopened
-from tests.tables.warehouse import append_sessions, empty_tables
+from tests.tables.warehouse import append_sessions, empty_tables, frame_of
 
 pytestmark = pytest.mark.spark
 
@@ -81,8 +81,7 @@ def test_old_rows_are_deleted_without_being_read_and_past_days_are_compacted_onc
             "device_id": "d", "session_id": age, "platform": "pc", "change": kind, "revision": 0, "processed_at": at,
             "change_date": at.date(),
         }  # fmt: skip
-        row = tuple(map(change.get, SESSION_CHANGES.column_names))
-        location.append(spark.createDataFrame([row], SESSION_CHANGES.schema), SESSION_CHANGES)
+        location.append(frame_of(spark, SESSION_CHANGES, [change]), SESSION_CHANGES)
     for _ in range(2):  # two files of each day
         location.append(spark.range(0, 4, 1, 1).selectExpr(*MESSAGE), RAW_EVENTS)
     location.overwrite(location.read(spark.read, SESSIONS), BACKFILL)

@@ -16,7 +16,7 @@ from sessionization.spark.tables.batch_writer import BatchWriter
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS, STREAM_PROGRESS
 from tests.output.test_sinks import NOW_MS, a_change, changes_sink
-from tests.tables.warehouse import LOOKBACK_MS, empty_tables
+from tests.tables.warehouse import LOOKBACK_MS, empty_tables, frame_of
 from tests.whole_job.delta import live_files
 
 pytestmark = pytest.mark.spark
@@ -35,13 +35,12 @@ def fill_twice(spark: SparkSession, location: TableLocation) -> None:
     end = {"change": "ended", "ended_ms": NOW_MS, "end_reason": "reported"}
     kinds = [heartbeat, {"change": "started"}, end]
     progress = {"query": "rollup", "batch_id": 0, "rows_in": 1, "processed_at": datetime.fromtimestamp(0, UTC)}
-    progress_row = tuple(map(progress.get, STREAM_PROGRESS.column_names))
     for session_id in (1, 2):
         rows = spark.createDataFrame([a_change(session_id=session_id, **kind) for kind in kinds], OUTPUT_SCHEMA)
         changes = to_session_changes(rows.coalesce(1))
         location.append(changes, SESSION_CHANGES)
         location.append(rollup.to_session_rows(rollup.fold_by_session(changes)).coalesce(1), SESSIONS)
-        location.append(spark.createDataFrame([progress_row], STREAM_PROGRESS.schema), STREAM_PROGRESS)
+        location.append(frame_of(spark, STREAM_PROGRESS, [progress]), STREAM_PROGRESS)
 
 
 def test_a_query_generates_code_after_a_micro_batch_of_many_rows(

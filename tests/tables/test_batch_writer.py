@@ -15,7 +15,7 @@ from sessionization.spark.tables import batch_writer
 from sessionization.spark.tables.batch_writer import BatchWriter
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import STREAM_PROGRESS
-from tests.tables.warehouse import empty_tables
+from tests.tables.warehouse import empty_tables, frame_of
 
 T = 1_763_726_400_000
 ROWS: Any = SimpleNamespace(sparkSession=None)
@@ -83,7 +83,7 @@ def test_a_new_micro_batch_is_not_looked_up(write: Write) -> None:
 
 def a_row(spark: SparkSession) -> DataFrame:
     values = {"query": "archive", "batch_id": 0, "rows_in": 1, "processed_at": datetime.fromtimestamp(T / 1_000, UTC)}
-    return spark.createDataFrame([tuple(map(values.get, STREAM_PROGRESS.column_names))], STREAM_PROGRESS.schema)
+    return frame_of(spark, STREAM_PROGRESS, [values])
 
 
 @pytest.mark.spark

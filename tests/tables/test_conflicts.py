@@ -16,7 +16,7 @@ from sessionization.spark.tables.conflicts import is_conflict
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSIONS
 from tests.tables.test_rollup import T, frame
-from tests.tables.warehouse import LOOKBACK_MS, empty_tables, merge_changes
+from tests.tables.warehouse import LOOKBACK_MS, empty_tables, frame_of, merge_changes
 
 pytestmark = pytest.mark.spark
 
@@ -80,8 +80,7 @@ def test_an_append_is_retried_after_the_settings_of_the_table_change(
     concurrent_change, at = ConcurrentChange(tmp_path), datetime.now(UTC)
     session = {"device_id": "d", "session_id": 1, "platform": "pc", "revision": 0, "status": "live", "started_at": at}
     session |= {"updated_at": at, "_part": "live"}
-    values = tuple(session.get(name) for name in SESSIONS.column_names)
-    delayed = concurrent_change.delayed(spark.createDataFrame([values], SESSIONS.schema))
+    delayed = concurrent_change.delayed(frame_of(spark, SESSIONS, [session]))
     append = TableLocation.append if is_retried else TableLocation.append.__wrapped__
     error = concurrent_change.do(
         lambda: append(location, delayed, SESSIONS, txnAppId="w", txnVersion="1"),

@@ -23,7 +23,7 @@ from sessionization.spark.tables.schemas import QUARANTINE, STREAM_PROGRESS, TAB
 from sessionization.spark.tables.upgrade import _add_columns
 from sessionization.spark.tables.view import View
 from sessionization.spark.tables.views import VIEWS
-from tests.tables.warehouse import empty_tables
+from tests.tables.warehouse import empty_tables, frame_of
 
 pytestmark = pytest.mark.spark
 
@@ -128,8 +128,7 @@ def test_a_table_of_an_earlier_version_gets_its_missing_columns_and_their_commen
     earlier_table = replace(STREAM_PROGRESS, columns=STREAM_PROGRESS.columns[:-1])
     create_table(spark, location, earlier_table, "ours")
     values = {"query": "archive", "batch_id": 1, "processed_at": datetime.now(UTC), "rows_in": 0}
-    row = tuple(map(values.get, earlier_table.column_names))
-    of_earlier_version = spark.createDataFrame([row], earlier_table.schema)
+    of_earlier_version = frame_of(spark, earlier_table, [values])
     location.append(of_earlier_version, STREAM_PROGRESS)
     shutil.rmtree(location.folder_of(QUARANTINE.name))  # as if the first start was killed while it created the tables
     for _start in range(2):

@@ -14,7 +14,7 @@ from sessionization.durations import DAY_MS, HOUR_MS
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.creation import create_tables
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import SESSIONS
+from sessionization.spark.tables.schemas import SESSIONS, Table
 
 LOOKBACK_MS = rollup.lookback(7 * DAY_MS, 12 * HOUR_MS)
 """With the default settings."""
@@ -28,10 +28,15 @@ def merge_changes(sessions: DeltaTable, changes: DataFrame) -> None:
         rollup.merge(sessions, changes, rollup.search_since(oldest_ms, LOOKBACK_MS))
 
 
+def frame_of(spark: SparkSession, table: Table, rows: Iterable[Mapping[str, Any]]) -> DataFrame:
+    """Rows of a table, with null in the columns that a row lacks; in one partition, so that queries move none."""
+    values = [tuple(row.get(name) for name in table.column_names) for row in rows]
+    return spark.createDataFrame(values, table.schema).coalesce(1)
+
+
 def append_sessions(spark: SparkSession, location: TableLocation, sessions: Iterable[Mapping[str, Any]]) -> None:
-    """Append rows to `sessions`, a file for each part, with null in the columns that a row lacks."""
-    rows = [tuple(session.get(name) for name in SESSIONS.column_names) for session in sessions]
-    location.append(rollup.with_part(spark.createDataFrame(rows, SESSIONS.schema).coalesce(1)), SESSIONS)
+    """Append rows to `sessions`, a file for each part."""
+    location.append(rollup.with_part(frame_of(spark, SESSIONS, sessions)), SESSIONS)
 
 
 def empty_tables(spark: SparkSession, location: TableLocation, *, owner: str) -> None:
