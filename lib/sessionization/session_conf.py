@@ -17,8 +17,11 @@ So it takes seconds. With Delta's default, 1 GB, it would rewrite up to a gigaby
 
 
 @contextmanager
-def added_conf(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
-    """Set these settings until the body has ended: all of them, or none if the session has one or refuses one."""
+def added_conf(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[bool]:
+    """Set these settings until the body has ended: all of them, or none if the session has one or refuses one.
+
+    Gives whether they hold.
+    """
     added = []
     if all(spark.conf.get(name, None) is None for name in conf):
         with suppress(PySparkException):
@@ -26,7 +29,7 @@ def added_conf(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
                 spark.conf.set(name, value)
                 added.append(name)
     try:
-        yield
+        yield len(added) == len(conf)
     finally:
         for name in added:
             spark.conf.unset(name)

@@ -32,7 +32,6 @@ from tests.tables.warehouse import merge_changes
 
 DEVICE_PREFIX = "device-"
 _SESSION_S = 1_800
-_CHANGES = 2_000
 _LATE_DAYS = 3
 _LATE_SHARE = 50
 """Every fiftieth change belongs to a session that ended `_LATE_DAYS` days ago."""
@@ -42,7 +41,8 @@ _LATE_SHARE = 50
 class Stand:
     """The tables of a job that ran for `days`: `per_day` sessions of half an hour a day, and `live` ones at the end.
 
-    `now` is that end; tables that an earlier run has filled keep theirs.
+    `changes` is the number in a micro-batch of `rollup`. `now` is that end; tables that an earlier run has filled keep
+    theirs.
     """
 
     spark: SparkSession
@@ -50,6 +50,7 @@ class Stand:
     days: int
     per_day: int
     live: int
+    changes: int
     now: datetime
     next_id: int = field(init=False)
     next_live: int = field(init=False)
@@ -125,9 +126,9 @@ class Stand:
             (F.col("started_at") if is_live else ended_at).alias("updated_at"),
         )
 
-    def changes(self) -> DataFrame:
+    def _micro_batch(self) -> DataFrame:
         """The changes of one micro-batch: half are Starts, half are ends; few of them are of an older session."""
-        half = _CHANGES // 2
+        half = self.changes // 2
         new = self.spark.range(self.next_id, self.next_id + half).select("id", F.lit("started").alias("change"))
         over = self.spark.range(self.next_live, self.next_live + half).select("id", F.lit("ended").alias("change"))
         older = F.when(
@@ -152,11 +153,11 @@ class Stand:
             F.lit(self.now).alias("processed_at"),
         )
 
-    def merge(self) -> None:
+    def merge(self, *, finds_days: bool = False) -> None:
         """What a micro-batch of `rollup` does to `sessions`."""
-        batch = self.changes().persist()
+        batch = self._micro_batch().persist()
         batch.count()
-        merge_changes(self.location.delta_table(self.spark, SESSIONS), batch)
+        merge_changes(self.spark, self.location, batch, finds_days=finds_days)
         batch.unpersist()
 
     def compact(self) -> None:
@@ -200,7 +201,8 @@ QUESTIONS = {
     "one device, ever": "SELECT * FROM sessions WHERE device_id = {device}",
 }
 MEASURED: dict[str, Callable[[Stand], None]] = {
-    "a MERGE of 2,000 changes": Stand.merge,
+    "a MERGE": Stand.merge,
+    "a MERGE that finds days first": partial(Stand.merge, finds_days=True),
     "a compaction of sessions": Stand.compact,
     "the seed of a warm start": Stand.seed,
     "the creation of the views": Stand.views,
@@ -213,6 +215,7 @@ def stand_parser(prog: str, description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--days", type=int, nargs="+", default=[1, 30, 365])
     parser.add_argument("--per-day", type=int, default=274_000)
     parser.add_argument("--live", type=int, default=100_000)
+    parser.add_argument("--changes", type=int, default=2_000, help="of a MERGE")
     parser.add_argument("--repeats", type=int, default=5)
     return parser
 
@@ -223,7 +226,8 @@ def filled_stands(options: argparse.Namespace) -> list[Stand]:
     generate_code(spark)
     now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
     stands = [
-        Stand(spark, options.folder / f"{days}-days", days, options.per_day, options.live, now) for days in options.days
+        Stand(spark, options.folder / f"{days}-days", days, options.per_day, options.live, options.changes, now)
+        for days in options.days
     ]
     for stand in stands:
         stand.fill()

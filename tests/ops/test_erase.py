@@ -83,7 +83,7 @@ def catch_up(spark: SparkSession, location: TableLocation, checkpoints: Path) ->
     """Do what the query `rollup` does, until it has read everything."""
     rows = location.read(spark.readStream.option("skipChangeCommits", "true"), SESSION_CHANGES)
     merging = rows.where("change != 'heartbeat'").writeStream.foreachBatch(
-        lambda batch, _: merge_changes(location.delta_table(batch.sparkSession, SESSIONS), batch)
+        lambda batch, _: merge_changes(batch.sparkSession, location, batch)
     )
     query = merging.option("checkpointLocation", str(checkpoints / ROLLUP)).trigger(availableNow=True).start()
     assert query.awaitTermination(120)

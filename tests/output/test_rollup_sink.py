@@ -76,6 +76,29 @@ def test_a_merge_generates_code_from_the_next_look_on_once_the_table_is_large(
     assert spark.conf.get("spark.sql.codegen.wholeStage") == "false", "the other queries have sessions of their own"
 
 
+def test_a_large_table_has_its_days_found_first_but_not_in_the_first_merge_of_a_run(
+    spark: SparkSession, location: TableLocation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rollup_sink, "FIND_DAYS_ROWS", 2)
+    ended = {"change": "ended", "ended_ms": NOW_MS, "end_reason": "reported"}
+
+    def changes(session_id: int) -> DataFrame:
+        return to_session_changes(spark.createDataFrame([a_change(session_id=session_id, **ended)], OUTPUT_SCHEMA))
+
+    def reads_all_days(sink: RollupSink, batch_id: int, session_id: int) -> bool:
+        sink(changes(session_id), batch_id)
+        merge = location.delta_table(spark, SESSIONS).history(1).first()
+        assert merge is not None
+        return ">=" in merge.operationParameters["predicate"]
+
+    def run(session_by_batch: dict[int, int]) -> list[bool]:
+        sink = RollupSink(SinkContext("rollup", BatchWriter(location, "writer")), LOOKBACK_MS)
+        return [reads_all_days(sink, batch_id, session_id) for batch_id, session_id in session_by_batch.items()]
+
+    assert run({1: 1, 2: 2, 3: 3, 100: 4, 101: 5}) == [True, True, True, False, False]
+    assert run({102: 6, 103: 7}) == [True, False]
+
+
 def test_live_sessions_are_counted_in_the_table_after_a_start_and_then_by_the_changes(
     spark: SparkSession, location: TableLocation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,7 +111,7 @@ def test_live_sessions_are_counted_in_the_table_after_a_start_and_then_by_the_ch
     sink = RollupSink(SinkContext("rollup", BatchWriter(location, "writer")), LOOKBACK_MS)
     sink(changes(a_change(session_id=3)), 1)
     assert sink.live == 3
-    monkeypatch.setattr(rollup, "merge", lambda *_: None)  # the table stays as it is
+    monkeypatch.setattr(rollup, "merge", lambda *_, **__: None)  # the table stays as it is
     sink(changes(end), 2)
     assert sink.live == 2
 

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.core.events import Change, ChangeKind, EndReason, Platform
+from sessionization.errors import StreamError
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.conflicts import is_conflict
 from sessionization.spark.tables.location import TableLocation
@@ -24,6 +25,7 @@ WITHOUT_RETRY = pytest.param(False, marks=pytest.mark.long)
 """Shows that the test causes a conflict."""
 
 DEADLINE_S = 120
+SINCE = rollup.search_since(T, LOOKBACK_MS)
 
 
 @pytest.fixture
@@ -61,13 +63,13 @@ class ConcurrentChange:
 
         return rows.coalesce(1).mapInArrow(delayed, rows.schema)
 
-    def do(self, transaction: Callable[[], None], spark: SparkSession, statement: str) -> BaseException | None:
-        """Run the statement between the start and the commit of the transaction; return what the transaction raised."""
+    def do(self, transaction: Callable[[], object], change: Callable[[], object]) -> BaseException | None:
+        """Make the change between the start and the commit of the transaction; return what the transaction raised."""
         with ThreadPoolExecutor(1) as pool:
             running = pool.submit(transaction)
             try:
                 wait_for(self._is_read)
-                spark.sql(statement).collect()
+                change()
             finally:
                 self._is_done.touch()
             return running.exception(DEADLINE_S)
@@ -84,9 +86,7 @@ def test_an_append_is_retried_after_the_settings_of_the_table_change(
     append = TableLocation.append if is_retried else TableLocation.append.__wrapped__
     error = concurrent_change.do(
         lambda: append(location, delayed, SESSIONS, txnAppId="w", txnVersion="1"),
-        spark,
-        f"ALTER TABLE {location.sql_name(SESSIONS.name)} "
-        "SET TBLPROPERTIES ('delta.logRetentionDuration' = 'interval 9 days')",
+        lambda: spark.sql(location.set_properties_sql(SESSIONS, {"delta.logRetentionDuration": "interval 9 days"})),
     )
     assert error is None if is_retried else is_conflict(error)
     assert location.read(spark.read, SESSIONS).count() == (1 if is_retried else 0)
@@ -96,16 +96,41 @@ def test_an_append_is_retried_after_the_settings_of_the_table_change(
 def test_a_merge_is_retried_after_rows_are_deleted(
     spark: SparkSession, location: TableLocation, tmp_path: Path, *, is_retried: bool
 ) -> None:
-    concurrent_change, sessions = ConcurrentChange(tmp_path), location.delta_table(spark, SESSIONS)
-    merge_changes(sessions, frame(spark, [a_change(1), a_change(2)]))
+    concurrent_change = ConcurrentChange(tmp_path)
+    merge_changes(spark, location, frame(spark, [a_change(1), a_change(2)]))
     ended = a_change(2, kind=ChangeKind.ENDED, ended_ms=T + 1, end_reason=EndReason.REPORTED)
     delayed = concurrent_change.delayed(frame(spark, [ended]))
     merge = rollup.merge if is_retried else rollup.merge.__wrapped__
     error = concurrent_change.do(
-        lambda: merge(sessions, delayed, rollup.search_since(T, LOOKBACK_MS)),
-        spark,
-        f"DELETE FROM {location.sql_name(SESSIONS.name)} WHERE session_id = 1",
+        lambda: merge(rollup.MergeTarget.open(spark.newSession(), location), delayed, SINCE),
+        lambda: spark.sql(f"DELETE FROM {location.sql_name(SESSIONS.name)} WHERE session_id = 1").collect(),
     )
     assert error is None if is_retried else is_conflict(error)
     rows = location.read(spark.read, SESSIONS).select("session_id", "status").collect()
     assert [tuple(row) for row in rows] == [(2, "ended" if is_retried else "live")]
+
+
+@pytest.mark.parametrize("is_during", [False, True], ids=["before the transaction", "during it"])
+def test_a_run_adds_no_second_row_of_a_session_that_its_successor_has_inserted(
+    spark: SparkSession, location: TableLocation, tmp_path: Path, *, is_during: bool
+) -> None:
+    """The run has found no row of the session in any day, and is then cut off from its lease."""
+    own_session = spark.newSession()
+    target = rollup.MergeTarget.open(own_session, location)
+    orphan = a_change(1, kind=ChangeKind.ENDED, started_ms=None, ended_ms=T, end_reason=EndReason.ORPHANED)
+
+    def insert() -> None:
+        merge_changes(spark, location, frame(spark, [orphan]))
+
+    def insert_too(rows: DataFrame) -> None:
+        rollup.merge_folded(target, rollup.fold_by_session(rows), SINCE, days=[])
+
+    if is_during:
+        change = ConcurrentChange(tmp_path)
+        assert is_conflict(change.do(lambda: insert_too(change.delayed(frame(own_session, [orphan]))), insert))
+    else:
+        insert()
+    with pytest.raises(StreamError, match="another run has merged changes into sessions since"):
+        insert_too(frame(own_session, [orphan]))
+    insert()
+    assert location.read(spark.read, SESSIONS).count() == 1

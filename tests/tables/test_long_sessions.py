@@ -17,7 +17,7 @@ from sessionization.spark.operator.codec import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import to_session_changes
 from sessionization.spark.tables import views
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS
+from sessionization.spark.tables.schemas import SESSION_CHANGES
 from tests.operator.engine import Engine
 from tests.tables.warehouse import empty_tables, merge_changes
 from tests.whole_job.grouping import group_of
@@ -75,7 +75,7 @@ class Tables:
         values = [tuple(row[name] for name in OUTPUT_SCHEMA.names) for row in changes]
         rows = to_session_changes(self.spark.createDataFrame(values, OUTPUT_SCHEMA).coalesce(1))
         self.location.append(rows, SESSION_CHANGES)
-        merge_changes(self.location.delta_table(self.spark, SESSIONS), rows.where("change != 'heartbeat'"))
+        merge_changes(self.spark, self.location, rows.where("change != 'heartbeat'"))
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in self.spark.sql(sql).collect()]

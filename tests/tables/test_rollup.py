@@ -120,7 +120,6 @@ def merged(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory
     """A session of the device `d` for each of `SPLITS`, and sessions of other devices at random."""
     location = TableLocation(tmp_path_factory.mktemp("warehouse"))
     empty_tables(spark, location, owner="test")
-    sessions = location.delta_table(spark, SESSIONS)
     changes = random_changes(request.param, 120)
     merges = [changes[:80], changes[40:]]
     for session_id, parts in enumerate(SPLITS):
@@ -129,8 +128,10 @@ def merged(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory
     for merge in merges:
         random.Random(request.param).shuffle(merge)
     for merge in (*merges, merges[-1]):
-        merge_changes(sessions, frame(spark, merge))
-    history = sessions.history().where("operation = 'MERGE'").orderBy("version").collect()[1:]
+        merge_changes(spark, location, frame(spark, merge))
+    history = (
+        location.delta_table(spark, SESSIONS).history().where("operation = 'MERGE'").orderBy("version").collect()[1:]
+    )
     return Merged(merges[0] + merges[1], location.read(spark.read, SESSIONS), history)
 
 

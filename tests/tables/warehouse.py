@@ -7,7 +7,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.durations import DAY_MS, HOUR_MS
@@ -21,11 +20,14 @@ LOOKBACK_MS = rollup.lookback(7 * DAY_MS, 12 * HOUR_MS)
 _OWNER = "the owner of the copy"
 
 
-def merge_changes(sessions: DeltaTable, changes: DataFrame) -> None:
+def merge_changes(
+    spark: SparkSession, location: TableLocation, changes: DataFrame, *, finds_days: bool = False
+) -> None:
     """Merge changes into `sessions`, as the query `rollup` does."""
     oldest_ms = rollup.oldest_event_ms(changes)
     if oldest_ms is not None:
-        rollup.merge(sessions, changes, rollup.search_since(oldest_ms, LOOKBACK_MS))
+        since = rollup.search_since(oldest_ms, LOOKBACK_MS)
+        rollup.merge(rollup.MergeTarget.open(spark, location), changes, since, finds_days=finds_days)
 
 
 def frame_of(spark: SparkSession, table: Table, rows: Iterable[Mapping[str, Any]]) -> DataFrame:

@@ -132,8 +132,8 @@ def backfill(settings: BackfillSettings, say: Say) -> None:
             if clock.goes_on:
                 say("sessions that were live when these days ended are left out: the stream went on")
                 folded = folded.where("_shown_end IS NOT NULL")
-            check_lease()
-            _merge(spark, location, folded, scope, say)
+            upgrade_tables(spark, location, say, (SESSIONS,))
+            _merge(rollup.MergeTarget.open(spark.newSession(), location, check_lease), folded, scope, say)
         else:
             _write(spark, location, folded, say)
 
@@ -265,14 +265,11 @@ def _write(spark: SparkSession, location: TableLocation, folded: DataFrame, say:
     say(f"{count.rows:,} sessions are in {BACKFILL.name}")
 
 
-def _merge(spark: SparkSession, location: TableLocation, folded: DataFrame, scope: ReplayScope, say: Say) -> None:
-    upgrade_tables(spark, location, say, (SESSIONS,))
+def _merge(target: rollup.MergeTarget, folded: DataFrame, scope: ReplayScope, say: Say) -> None:
     lookback_ms = rollup.lookback(scope.limits.max_event_age_ms, scope.rules.session_timeout_ms)
     since = rollup.search_since(scope.from_ms - lookback_ms, lookback_ms)
-    sessions = location.delta_table(spark, SESSIONS)
     with explain_conflict(SESSIONS.name):
-        counts = rollup.merge_folded(sessions, folded, since).first()
-    assert counts is not None
+        counts = rollup.merge_folded(target, folded, since)
     say(f"{counts.num_inserted_rows} sessions are new in sessions, {counts.num_updated_rows} are changed")
 
 

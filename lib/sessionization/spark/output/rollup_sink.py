@@ -8,11 +8,12 @@ from functools import partial
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from sessionization.clock import wall_clock_ms
 from sessionization.errors import CheckpointError
 from sessionization.spark.engine.error_text import root_cause
-from sessionization.spark.engine.generated_code import generate_code, generates_code
+from sessionization.spark.engine.generated_code import generate_code
 from sessionization.spark.output.progress import BatchProgress
 from sessionization.spark.output.sinks import INGEST_INSTANTS, Sink
 from sessionization.spark.tables import rollup
@@ -24,8 +25,10 @@ _log = logging.getLogger(__name__)
 
 GENERATE_CODE_ROWS = 200_000
 """From so many rows in `sessions` on, a MERGE with generated code is faster, on two cores."""
+FIND_DAYS_ROWS = 5_000_000
+"""From so many rows on in the days that a MERGE may read, a query that finds the right ones first saves time."""
 _LOOK_AT_SIZE_EVERY_BATCHES = 100
-"""How often `sessions` is counted for that; after the first micro-batch of a run it always is."""
+"""How often `sessions` is counted for that; before the first MERGE of a run it always is."""
 _MERGED_COUNTS = (
     "count(*) AS rows_in",
     "count_if(change = 'started') AS opened",
@@ -51,6 +54,8 @@ class RollupSink(Sink):
     first_unread: Callable[[], int | None] = lambda: None
     """The first version of `session_changes` that this query may still read; None if that is not known."""
     live: int | None = field(default=None, init=False)
+    _has_many_days: bool = field(default=False, init=False)
+    _has_merged: bool = field(default=False, init=False)
     _turns: Turns[Callable[[SparkSession], None]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -68,21 +73,34 @@ class RollupSink(Sink):
         except (PySparkException, Py4JError) as error:  # such as a stop; the next micro-batch tries again
             _log.info("live sessions could not be counted: %s", root_cause(str(error)))
 
-    def _generate_code_for_many_rows(self, spark: SparkSession) -> None:
-        """Let this query generate code once `sessions` is large: a MERGE reads far more rows than a micro-batch has."""
-        if not generates_code(spark) and self.context.location.read(spark.read, SESSIONS).count() >= GENERATE_CODE_ROWS:
+    def _look_at_size(self, spark: SparkSession, since: str) -> None:
+        """Let this query generate code once `sessions` is large, and look for days first once many are searched.
+
+        A MERGE reads far more rows than a micro-batch has.
+        """
+        sessions = self.context.location.read(spark.read, SESSIONS)
+        rows = sessions.count()  # Delta answers from the log
+        if rows >= GENERATE_CODE_ROWS:
             generate_code(spark)
+        is_large = rows >= FIND_DAYS_ROWS
+        self._has_many_days = is_large and sessions.where(F.col("_part") >= since).count() >= FIND_DAYS_ROWS
+
+    def _merge(self, batch: DataFrame, batch_id: int, oldest_ms: int) -> None:
+        spark = batch.sparkSession
+        since = rollup.search_since(oldest_ms, self.lookback_ms)
+        if self.live is None or batch_id % _LOOK_AT_SIZE_EVERY_BATCHES == 0:
+            self._look_at_size(spark, since)
+        target = rollup.MergeTarget.open(spark, self.context.location, self.context.writer.check_lease)
+        # The first MERGE of a run reads all days: until it is committed, the run before may still commit one.
+        rollup.merge(target, batch, since, finds_days=self._has_merged and self._has_many_days)
+        self._has_merged = True
 
     def write(self, batch: DataFrame, batch_id: int, began_ms: int) -> BatchProgress:
         counts = batch.selectExpr(*_MERGED_COUNTS).first()
         assert counts is not None
         counted_ms = wall_clock_ms()
         if counts.rows_in:
-            if self.live is None or batch_id % _LOOK_AT_SIZE_EVERY_BATCHES == 0:
-                self._generate_code_for_many_rows(batch.sparkSession)
-            since = rollup.search_since(counts.oldest_ms, self.lookback_ms)
-            self.context.writer.check_lease()
-            rollup.merge(self.context.location.delta_table(batch.sparkSession, SESSIONS), batch, since)
+            self._merge(batch, batch_id, counts.oldest_ms)
         committed_ms = wall_clock_ms()
         self._count_live(batch.sparkSession, counts.opened - counts.closed)
         if maintain := self._turns.next_if_due():

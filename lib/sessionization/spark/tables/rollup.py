@@ -1,14 +1,21 @@
 """Folds changes into one row per session. Neither the order of the changes nor repetition alters the result."""
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import date, timedelta
+from typing import Self
 
 from delta.tables import DeltaTable
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from sessionization.core.events import EndReason
 from sessionization.durations import DAY_MS
+from sessionization.errors import StreamError
+from sessionization.session_conf import added_conf
 from sessionization.spark.tables.conflicts import retry_on_conflict
+from sessionization.spark.tables.lease_claim import no_lease
+from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSIONS
 
 LIVE_PART = "live"
@@ -17,6 +24,9 @@ LIVE_PART = "live"
 OLDEST_EVENT_MS = "min(unix_millis(coalesce(started_at, ended_at)))"
 """SQL of an aggregate of changes: the oldest event time that Starts and ends of sessions show, for `search_since`."""
 _EPOCH = date(1970, 1, 1)
+_LAST_DAY = "9999-12-31"
+_NUMBER_CONF = {"spark.databricks.delta.write.txnAppId": "sessionization.rollup"}
+_NUMBER = "spark.databricks.delta.write.txnVersion"
 _RANKS = " ".join(f"WHEN '{reason}' THEN {reason.rank}" for reason in EndReason)
 _RANK = f"CASE end_reason {_RANKS} ELSE 0 END"
 _FIRST_START = ("started_at", "account_id", "platform")
@@ -44,23 +54,58 @@ def fold_by_session(changes: DataFrame) -> DataFrame:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class MergeTarget:
+    """`sessions`, and the number of one MERGE into it: greater than that of any MERGE before (docs/adr/0026)."""
+
+    table: DeltaTable
+    number: int
+
+    @classmethod
+    def open(cls, spark: SparkSession, location: TableLocation, check_lease: Callable[[], None] = no_lease) -> Self:
+        """Raises `StreamError` where this run may not write any more.
+
+        The MERGE sets its number in this Spark session, so no other thread may write with the session meanwhile.
+        """
+        table = location.delta_table(spark, SESSIONS)
+        number = int(table.history(1).collect()[0].version) + 1
+        check_lease()  # after the number: a run without a lease must not have a number above its successor's
+        return cls(table, number)
+
+
 @retry_on_conflict
-def merge(sessions: DeltaTable, changes: DataFrame, since: str) -> None:
+def merge(target: MergeTarget, changes: DataFrame, since: str, *, finds_days: bool = False) -> None:
     """Merge changes into `sessions`, as `merge_folded` does.
 
     Retries a few times on a conflict, such as a concurrent deletion of old rows.
+
+    With `finds_days` a first query finds the days that have one of the session ids, whatever the device, and the MERGE
+    reads no others. That saves time if the days from `since` on have many millions of sessions.
     """
-    merge_folded(sessions, fold_by_session(changes), since)
+    days = _days_with_ids(target.table.toDF(), changes, since) if finds_days else None
+    merge_folded(target, fold_by_session(changes), since, days)
 
 
-def merge_folded(sessions: DeltaTable, folded: DataFrame, since: str) -> DataFrame:
+def _days_with_ids(sessions: DataFrame, changes: DataFrame, since: str) -> list[str]:
+    """The days from `since` on that have a session id of the changes."""
+    rows = sessions.where(F.col("_part").between(since, _LAST_DAY))
+    found = rows.join(changes.select("session_id"), "session_id", "left_semi").select("_part").distinct().collect()
+    return [row[0] for row in found]
+
+
+def merge_folded(target: MergeTarget, folded: DataFrame, since: str, days: Sequence[str] | None = None) -> Row:
     """Merge rows of `fold_by_session` into `sessions`; rows that would stay the same are not rewritten.
 
-    Looks for a session's row among the live ones, and in the days from `since` on (`search_since`). The cost depends on
-    these days, not on the age of the table.
+    Looks for a session's row among the live ones, and in the days from `since` on (`search_since`), or in these `days`
+    alone. The cost depends on these days, not on the age of the table.
+
+    Delta refuses the MERGE if the table has one with the target's number or a greater one. So a run that hung while its
+    successor took the lease adds no second row of a session, in a day that it has not read.
 
     Returns:
-        One row with the counts `num_inserted_rows` and `num_updated_rows`, among others.
+        The counts `num_inserted_rows` and `num_updated_rows`, among others.
+
+    Raises `StreamError` where Delta refuses it.
     """
     merged = {
         "started_at": F.least("t.started_at", "s.started_at"),
@@ -73,16 +118,29 @@ def merge_folded(sessions: DeltaTable, folded: DataFrame, since: str) -> DataFra
     for name, value in merged.items():
         is_same &= value.eqNullSafe(F.col(f"t.{name}"))
     keys = {name: F.col(f"s.{name}") for name in ("device_id", "session_id")}
-    is_same_session = F.col("t._part") >= since  # the live part is greater than any day
-    for name, key in keys.items():
-        is_same_session &= F.col(f"t.{name}") == key
-    return (
-        sessions.alias("t")
-        .merge(folded.alias("s"), is_same_session)
-        .whenMatchedUpdate(condition=~is_same, set={**session_columns(merged)})
-        .whenNotMatchedInsert(values={**keys, **session_columns(inserted)})
-        .execute()
-    )
+    conf = _NUMBER_CONF | {_NUMBER: str(target.number)}
+    with added_conf(target.table.toDF().sparkSession, conf) as is_numbered:
+        if days is None or not is_numbered:
+            is_same_session = F.col("t._part") >= since  # the live part is greater than any day
+        else:
+            is_same_session = F.col("t._part").isin(LIVE_PART, *days)
+        for name, key in keys.items():
+            is_same_session &= F.col(f"t.{name}") == key
+        counts = (
+            target.table.alias("t")
+            .merge(folded.alias("s"), is_same_session)
+            .whenMatchedUpdate(condition=~is_same, set={**session_columns(merged)})
+            .whenNotMatchedInsert(values={**keys, **session_columns(inserted)})
+            .execute()
+            .first()
+        )
+    if counts is None:
+        msg = (
+            f"another run has merged changes into {SESSIONS.name} since this one looked at it, so this one has merged "
+            "nothing: stop the other run, and start again with the same options; nothing is lost"
+        )
+        raise StreamError(msg)
+    return counts
 
 
 def search_since(oldest_ms: int, lookback_ms: int) -> str:

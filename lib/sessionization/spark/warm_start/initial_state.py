@@ -121,7 +121,8 @@ def merge_recent_changes(context: JobContext) -> int:
         changes = changes.where(F.col("change_date") >= F.lit(merged_day))
     if (oldest_ms := rollup.oldest_event_ms(changes)) is not None:
         first_day = rollup.search_since(oldest_ms, lookback_ms)
-        rollup.merge(location.delta_table(spark, SESSIONS), changes, first_day)
+        target = rollup.MergeTarget.open(spark.newSession(), location, context.check_lease)
+        rollup.merge(target, changes, first_day)
     return version
 
 
