@@ -20,16 +20,37 @@ So it takes seconds. With Delta's default, 1 GB, it would rewrite up to a gigaby
 def added_conf(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[bool]:
     """Set these settings until the body has ended: all of them, or none if the session has one or refuses one.
 
-    Gives whether they hold.
+    Yields whether they are set.
     """
-    added = []
-    if all(spark.conf.get(name, None) is None for name in conf):
-        with suppress(PySparkException):
-            for name, value in conf.items():
-                spark.conf.set(name, value)
-                added.append(name)
+    added: list[str] = []
+    is_added = all(spark.conf.get(name, None) is None for name in conf)
     try:
-        yield len(added) == len(conf)
+        if is_added:
+            try:
+                for name, value in conf.items():
+                    spark.conf.set(name, value)
+                    added.append(name)
+            except PySparkException:
+                is_added = False
+                while added:
+                    spark.conf.unset(added.pop())
+        yield is_added
     finally:
         for name in added:
             spark.conf.unset(name)
+
+
+def copied_session(spark: SparkSession) -> SparkSession:
+    """A new session with the settings of another one: what is set in it holds for no other thread.
+
+    Spark Connect cannot make one; there it is the same session.
+    """
+    try:
+        copy = spark.newSession()
+    except PySparkException:
+        return spark
+    for name, value in spark.conf.getAll.items():
+        if copy.conf.get(name, None) != value:
+            with suppress(PySparkException):  # a setting of the engine
+                copy.conf.set(name, value)
+    return copy

@@ -34,15 +34,15 @@ DEVICE_PREFIX = "device-"
 _SESSION_S = 1_800
 _LATE_DAYS = 3
 _LATE_SHARE = 50
-"""Every fiftieth change belongs to a session that ended `_LATE_DAYS` days ago."""
+"""Every fiftieth end is of a session that ended `_LATE_DAYS` days ago."""
 
 
 @dataclass
 class Stand:
     """The tables of a job that ran for `days`: `per_day` sessions of half an hour a day, and `live` ones at the end.
 
-    `changes` is the number in a micro-batch of `rollup`. `now` is that end; tables that an earlier run has filled keep
-    theirs.
+    `changes` is how many changes a micro-batch of `rollup` has. `now` is that end; tables that an earlier run has
+    filled keep theirs.
     """
 
     spark: SparkSession
@@ -215,7 +215,7 @@ def stand_parser(prog: str, description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--days", type=int, nargs="+", default=[1, 30, 365])
     parser.add_argument("--per-day", type=int, default=274_000)
     parser.add_argument("--live", type=int, default=100_000)
-    parser.add_argument("--changes", type=int, default=2_000, help="of a MERGE")
+    parser.add_argument("--changes", type=int, default=2_000, help="changes in a MERGE")
     parser.add_argument("--repeats", type=int, default=5)
     return parser
 

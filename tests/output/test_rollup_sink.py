@@ -6,6 +6,7 @@ from unittest.mock import Mock
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from sessionization.durations import DAY_MS
 from sessionization.spark.engine.generated_code import GENERATED_CODE_CONF
 from sessionization.spark.operator.codec import OUTPUT_SCHEMA
 from sessionization.spark.output import rollup_sink, sinks
@@ -76,27 +77,32 @@ def test_a_merge_generates_code_from_the_next_look_on_once_the_table_is_large(
     assert spark.conf.get("spark.sql.codegen.wholeStage") == "false", "the other queries have sessions of their own"
 
 
-def test_a_large_table_has_its_days_found_first_but_not_in_the_first_merge_of_a_run(
+def test_days_are_found_first_if_many_rows_are_searched_but_not_in_the_first_merge_of_a_run(
     spark: SparkSession, location: TableLocation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rollup_sink, "FIND_DAYS_ROWS", 2)
-    ended = {"change": "ended", "ended_ms": NOW_MS, "end_reason": "reported"}
+    monkeypatch.setattr(rollup_sink, "FIND_DAYS_ROWS", 3)
 
-    def changes(session_id: int) -> DataFrame:
-        return to_session_changes(spark.createDataFrame([a_change(session_id=session_id, **ended)], OUTPUT_SCHEMA))
+    def ends(ended_ms: int, *session_ids: int) -> DataFrame:
+        end = {"change": "ended", "end_reason": "reported", "started_ms": ended_ms, "ended_ms": ended_ms}
+        rows = [a_change(session_id=session_id, **end) for session_id in session_ids]
+        return to_session_changes(spark.createDataFrame(rows, OUTPUT_SCHEMA))
 
     def reads_all_days(sink: RollupSink, batch_id: int, session_id: int) -> bool:
-        sink(changes(session_id), batch_id)
+        sink(ends(NOW_MS, session_id), batch_id)
         merge = location.delta_table(spark, SESSIONS).history(1).first()
         assert merge is not None
         return ">=" in merge.operationParameters["predicate"]
 
-    def run(session_by_batch: dict[int, int]) -> list[bool]:
+    def run(*batch_ids: int) -> list[bool]:
         sink = RollupSink(SinkContext("rollup", BatchWriter(location, "writer")), LOOKBACK_MS)
-        return [reads_all_days(sink, batch_id, session_id) for batch_id, session_id in session_by_batch.items()]
+        sink(ends(NOW_MS), batch_ids[0] - 1)  # without a row
+        return [reads_all_days(sink, batch_id, session_id=batch_id) for batch_id in batch_ids]
 
-    assert run({1: 1, 2: 2, 3: 3, 100: 4, 101: 5}) == [True, True, True, False, False]
-    assert run({102: 6, 103: 7}) == [True, False]
+    old = rollup.fold_by_session(ends(NOW_MS - 99 * DAY_MS, 201, 202, 203))
+    location.append(rollup.to_session_rows(old), SESSIONS)
+    assert run(1, 2, 100, 101) == [True] * 4, "only the two sessions of today are searched, and the three are not"
+    assert run(102, 103) == [True, False]
+    assert run(198, 199, 200) == [True, False, False]
 
 
 def test_live_sessions_are_counted_in_the_table_after_a_start_and_then_by_the_changes(

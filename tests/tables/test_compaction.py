@@ -86,8 +86,9 @@ def test_a_compaction_leaves_large_files_and_the_settings_of_the_session(
         session.conf.unset(name)
     for name, value in callers.items():
         session.conf.set(name, value)
-    with added_conf(session, ours):
+    with added_conf(session, ours) as is_added:
         found = {name: session.conf.get(name, None) for name in COMPACTION_CONF}
+    assert is_added == (not callers)
     assert found == (dict.fromkeys(COMPACTION_CONF) | callers if callers else ours)
     CHANGES_TARGETS[-1].compact(session, location)
     assert len(live_files(table)) == 2, "each file is as large as the limit"

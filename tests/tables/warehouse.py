@@ -27,7 +27,7 @@ def merge_changes(
     oldest_ms = rollup.oldest_event_ms(changes)
     if oldest_ms is not None:
         since = rollup.search_since(oldest_ms, LOOKBACK_MS)
-        rollup.merge(rollup.MergeTarget.open(spark, location), changes, since, finds_days=finds_days)
+        rollup.merge(rollup.NumberedMerge.begin(spark, location), changes, since, finds_days=finds_days)
 
 
 def frame_of(spark: SparkSession, table: Table, rows: Iterable[Mapping[str, Any]]) -> DataFrame:

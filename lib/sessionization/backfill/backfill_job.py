@@ -25,6 +25,7 @@ from sessionization.durations import DAY_MS
 from sessionization.errors import CheckpointError, DifferenceError
 from sessionization.hadoop_path import AnyPath
 from sessionization.say import Say
+from sessionization.session_conf import copied_session
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.backlog import describe_backlog, refuse_backlog
 from sessionization.spark.checkpoint.folder import read_checkpoint
@@ -103,8 +104,8 @@ def backfill(settings: BackfillSettings, say: Say) -> None:
 
     Raises `ConfigurationError` when the tables do not exist, or Spark has another default storage. For a merge, raises
     `CheckpointError` when the job runs on folders, when the checkpoint does not own the tables, or as `refuse_backlog`
-    does. Raises `DifferenceError` when `--verify` finds a difference, and `IncompleteWorkError` when another program
-    changed `sessions` meanwhile.
+    does. Raises `DifferenceError` when `--verify` finds a difference, `IncompleteWorkError` when another program
+    changed `sessions` meanwhile, and `StreamError` when this run has lost its lease.
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(session_for_uris(settings, say, GENERATED_CODE_CONF))
@@ -132,8 +133,9 @@ def backfill(settings: BackfillSettings, say: Say) -> None:
             if clock.goes_on:
                 say("sessions that were live when these days ended are left out: the stream went on")
                 folded = folded.where("_shown_end IS NOT NULL")
+            check_lease()
             upgrade_tables(spark, location, say, (SESSIONS,))
-            _merge(rollup.MergeTarget.open(spark.newSession(), location, check_lease), folded, scope, say)
+            _merge(rollup.NumberedMerge.begin(copied_session(spark), location, check_lease), folded, scope, say)
         else:
             _write(spark, location, folded, say)
 
@@ -265,11 +267,11 @@ def _write(spark: SparkSession, location: TableLocation, folded: DataFrame, say:
     say(f"{count.rows:,} sessions are in {BACKFILL.name}")
 
 
-def _merge(target: rollup.MergeTarget, folded: DataFrame, scope: ReplayScope, say: Say) -> None:
+def _merge(into: rollup.NumberedMerge, folded: DataFrame, scope: ReplayScope, say: Say) -> None:
     lookback_ms = rollup.lookback(scope.limits.max_event_age_ms, scope.rules.session_timeout_ms)
     since = rollup.search_since(scope.from_ms - lookback_ms, lookback_ms)
     with explain_conflict(SESSIONS.name):
-        counts = rollup.merge_folded(target, folded, since)
+        counts = rollup.merge_folded(into, folded, since)
     say(f"{counts.num_inserted_rows} sessions are new in sessions, {counts.num_updated_rows} are changed")
 
 

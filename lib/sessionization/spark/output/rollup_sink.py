@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 GENERATE_CODE_ROWS = 200_000
 """From so many rows in `sessions` on, a MERGE with generated code is faster, on two cores."""
 FIND_DAYS_ROWS = 5_000_000
-"""From so many rows on in the days that a MERGE may read, a query that finds the right ones first saves time."""
+"""From so many rows on in the days searched, a query that first finds the days with the changes' ids saves time."""
 _LOOK_AT_SIZE_EVERY_BATCHES = 100
 """How often `sessions` is counted for that; before the first MERGE of a run it always is."""
 _MERGED_COUNTS = (
@@ -54,7 +54,7 @@ class RollupSink(Sink):
     first_unread: Callable[[], int | None] = lambda: None
     """The first version of `session_changes` that this query may still read; None if that is not known."""
     live: int | None = field(default=None, init=False)
-    _has_many_days: bool = field(default=False, init=False)
+    _searches_many_rows: bool = field(default=False, init=False)
     _has_merged: bool = field(default=False, init=False)
     _turns: Turns[Callable[[SparkSession], None]] = field(init=False)
 
@@ -73,26 +73,26 @@ class RollupSink(Sink):
         except (PySparkException, Py4JError) as error:  # such as a stop; the next micro-batch tries again
             _log.info("live sessions could not be counted: %s", root_cause(str(error)))
 
-    def _look_at_size(self, spark: SparkSession, since: str) -> None:
-        """Let this query generate code once `sessions` is large, and look for days first once many are searched.
+    def _adapt_to_size(self, spark: SparkSession, since: str) -> None:
+        """Count `sessions`: from `GENERATE_CODE_ROWS` on this query generates code, because a MERGE reads many rows.
 
-        A MERGE reads far more rows than a micro-batch has.
+        From `FIND_DAYS_ROWS` in the days searched, it first finds the days that matter.
         """
         sessions = self.context.location.read(spark.read, SESSIONS)
         rows = sessions.count()  # Delta answers from the log
         if rows >= GENERATE_CODE_ROWS:
             generate_code(spark)
         is_large = rows >= FIND_DAYS_ROWS
-        self._has_many_days = is_large and sessions.where(F.col("_part") >= since).count() >= FIND_DAYS_ROWS
+        self._searches_many_rows = is_large and sessions.where(F.col("_part") >= since).count() >= FIND_DAYS_ROWS
 
     def _merge(self, batch: DataFrame, batch_id: int, oldest_ms: int) -> None:
         spark = batch.sparkSession
         since = rollup.search_since(oldest_ms, self.lookback_ms)
-        if self.live is None or batch_id % _LOOK_AT_SIZE_EVERY_BATCHES == 0:
-            self._look_at_size(spark, since)
-        target = rollup.MergeTarget.open(spark, self.context.location, self.context.writer.check_lease)
-        # The first MERGE of a run reads all days: until it is committed, the run before may still commit one.
-        rollup.merge(target, batch, since, finds_days=self._has_merged and self._has_many_days)
+        if not self._has_merged or batch_id % _LOOK_AT_SIZE_EVERY_BATCHES == 0:
+            self._adapt_to_size(spark, since)
+        into = rollup.NumberedMerge.begin(spark, self.context.location, self.context.writer.check_lease)
+        # The first MERGE of a run reads all days: until it is committed, Delta skips no late one of the run before.
+        rollup.merge(into, batch, since, finds_days=self._has_merged and self._searches_many_rows)
         self._has_merged = True
 
     def write(self, batch: DataFrame, batch_id: int, began_ms: int) -> BatchProgress:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Self
 
-from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
@@ -24,9 +23,6 @@ LIVE_PART = "live"
 OLDEST_EVENT_MS = "min(unix_millis(coalesce(started_at, ended_at)))"
 """SQL of an aggregate of changes: the oldest event time that Starts and ends of sessions show, for `search_since`."""
 _EPOCH = date(1970, 1, 1)
-_LAST_DAY = "9999-12-31"
-_NUMBER_CONF = {"spark.databricks.delta.write.txnAppId": "sessionization.rollup"}
-_NUMBER = "spark.databricks.delta.write.txnVersion"
 _RANKS = " ".join(f"WHEN '{reason}' THEN {reason.rank}" for reason in EndReason)
 _RANK = f"CASE end_reason {_RANKS} ELSE 0 END"
 _FIRST_START = ("started_at", "account_id", "platform")
@@ -55,26 +51,36 @@ def fold_by_session(changes: DataFrame) -> DataFrame:
 
 
 @dataclass(frozen=True, slots=True)
-class MergeTarget:
-    """`sessions`, and the number of one MERGE into it: greater than that of any MERGE before (docs/adr/0026)."""
+class NumberedMerge:
+    """One MERGE into `sessions`, with its retries. Its number is greater than those of all before (docs/adr/0026).
 
-    table: DeltaTable
+    Delta skips a MERGE if the table has one with this number or a greater one. So a run that hung while its successor
+    took the lease cannot insert a session again that the successor has inserted into a day that it did not read.
+    """
+
+    spark: SparkSession
+    """The MERGE sets its number in this session: no other thread may write with it (`session_conf.copied_session`)."""
+    location: TableLocation
+    check_lease: Callable[[], None]
     number: int
 
     @classmethod
-    def open(cls, spark: SparkSession, location: TableLocation, check_lease: Callable[[], None] = no_lease) -> Self:
-        """Raises `StreamError` where this run may not write any more.
+    def begin(cls, spark: SparkSession, location: TableLocation, check_lease: Callable[[], None] = no_lease) -> Self:
+        """Take the next number. Raises `StreamError` where this run may not write any more."""
+        number = location.newest_version(spark, SESSIONS) + 1
+        check_lease()  # after the number: so the number of a run without a lease is not above its successor's
+        return cls(spark, location, check_lease, number)
 
-        The MERGE sets its number in this Spark session, so no other thread may write with the session meanwhile.
-        """
-        table = location.delta_table(spark, SESSIONS)
-        number = int(table.history(1).collect()[0].version) + 1
-        check_lease()  # after the number: a run without a lease must not have a number above its successor's
-        return cls(table, number)
+    @property
+    def conf(self) -> dict[str, str]:
+        return {
+            "spark.databricks.delta.write.txnAppId": "sessionization.rollup",
+            "spark.databricks.delta.write.txnVersion": str(self.number),
+        }
 
 
 @retry_on_conflict
-def merge(target: MergeTarget, changes: DataFrame, since: str, *, finds_days: bool = False) -> None:
+def merge(into: NumberedMerge, changes: DataFrame, since: str, *, finds_days: bool = False) -> None:
     """Merge changes into `sessions`, as `merge_folded` does.
 
     Retries a few times on a conflict, such as a concurrent deletion of old rows.
@@ -82,31 +88,48 @@ def merge(target: MergeTarget, changes: DataFrame, since: str, *, finds_days: bo
     With `finds_days` a first query finds the days that have one of the session ids, whatever the device, and the MERGE
     reads no others. That saves time if the days from `since` on have many millions of sessions.
     """
-    days = _days_with_ids(target.table.toDF(), changes, since) if finds_days else None
-    merge_folded(target, fold_by_session(changes), since, days)
+    days = None
+    if finds_days:
+        days = _days_with_ids(into.location.read(into.spark.read, SESSIONS), changes, since)
+        into.check_lease()
+    merge_folded(into, fold_by_session(changes), since, days)
 
 
 def _days_with_ids(sessions: DataFrame, changes: DataFrame, since: str) -> list[str]:
     """The days from `since` on that have a session id of the changes."""
-    rows = sessions.where(F.col("_part").between(since, _LAST_DAY))
+    rows = sessions.where((F.col("_part") >= since) & (F.col("_part") != LIVE_PART))
     found = rows.join(changes.select("session_id"), "session_id", "left_semi").select("_part").distinct().collect()
-    return [row[0] for row in found]
+    return [row["_part"] for row in found]
 
 
-def merge_folded(target: MergeTarget, folded: DataFrame, since: str, days: Sequence[str] | None = None) -> Row:
+def merge_folded(into: NumberedMerge, folded: DataFrame, since: str, days: Sequence[str] | None = None) -> Row:
     """Merge rows of `fold_by_session` into `sessions`; rows that would stay the same are not rewritten.
 
     Looks for a session's row among the live ones, and in the days from `since` on (`search_since`), or in these `days`
     alone. The cost depends on these days, not on the age of the table.
 
-    Delta refuses the MERGE if the table has one with the target's number or a greater one. So a run that hung while its
-    successor took the lease adds no second row of a session, in a day that it has not read.
+    Raises `StreamError` where Delta skips the MERGE and this run has lost its lease.
 
     Returns:
         The counts `num_inserted_rows` and `num_updated_rows`, among others.
-
-    Raises `StreamError` where Delta refuses it.
     """
+    in_all_days = F.col("t._part") >= since  # the live part is greater than any day
+    with added_conf(into.spark, into.conf) as is_numbered:
+        is_searched = F.col("t._part").isin(LIVE_PART, *days) if days is not None and is_numbered else in_all_days
+        counts = _execute_merge(into, folded, is_searched)
+    if counts is None or not counts.num_affected_rows:  # Delta has skipped it, or no row has changed
+        into.check_lease()
+        # Without a number Delta skips nothing. The MERGE reads all days, so it conflicts with any other one.
+        counts = _execute_merge(into, folded, in_all_days)
+    if counts is None:
+        names = " and ".join(into.conf)
+        msg = f"Delta skipped a MERGE into {SESSIONS.name}, and nothing is merged: unset {names} in the Spark session"
+        raise StreamError(msg)
+    return counts
+
+
+def _execute_merge(into: NumberedMerge, folded: DataFrame, is_searched: Column) -> Row | None:
+    """One MERGE into the parts that are searched. Returns None where Delta has skipped it."""
     merged = {
         "started_at": F.least("t.started_at", "s.started_at"),
         "_first_start": F.least("t._first_start", "s._first_start"),
@@ -118,29 +141,18 @@ def merge_folded(target: MergeTarget, folded: DataFrame, since: str, days: Seque
     for name, value in merged.items():
         is_same &= value.eqNullSafe(F.col(f"t.{name}"))
     keys = {name: F.col(f"s.{name}") for name in ("device_id", "session_id")}
-    conf = _NUMBER_CONF | {_NUMBER: str(target.number)}
-    with added_conf(target.table.toDF().sparkSession, conf) as is_numbered:
-        if days is None or not is_numbered:
-            is_same_session = F.col("t._part") >= since  # the live part is greater than any day
-        else:
-            is_same_session = F.col("t._part").isin(LIVE_PART, *days)
-        for name, key in keys.items():
-            is_same_session &= F.col(f"t.{name}") == key
-        counts = (
-            target.table.alias("t")
-            .merge(folded.alias("s"), is_same_session)
-            .whenMatchedUpdate(condition=~is_same, set={**session_columns(merged)})
-            .whenNotMatchedInsert(values={**keys, **session_columns(inserted)})
-            .execute()
-            .first()
-        )
-    if counts is None:
-        msg = (
-            f"another run has merged changes into {SESSIONS.name} since this one looked at it, so this one has merged "
-            "nothing: stop the other run, and start again with the same options; nothing is lost"
-        )
-        raise StreamError(msg)
-    return counts
+    is_same_session = is_searched
+    for name, key in keys.items():
+        is_same_session &= F.col(f"t.{name}") == key
+    return (
+        into.location.delta_table(into.spark, SESSIONS)
+        .alias("t")
+        .merge(folded.alias("s"), is_same_session)
+        .whenMatchedUpdate(condition=~is_same, set={**session_columns(merged)})
+        .whenNotMatchedInsert(values={**keys, **session_columns(inserted)})
+        .execute()
+        .first()
+    )
 
 
 def search_since(oldest_ms: int, lookback_ms: int) -> str:

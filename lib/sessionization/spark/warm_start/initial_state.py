@@ -12,6 +12,7 @@ from sessionization.durations import MINUTE_MS, format_duration
 from sessionization.errors import CheckpointError
 from sessionization.files import remove_tree, write_atomically
 from sessionization.hadoop_path import AnyPath
+from sessionization.session_conf import copied_session
 from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE, Checkpoint
 from sessionization.spark.checkpoint.spark_logs import newest_committed_batch, newest_started_batch
 from sessionization.spark.input.topic_offsets import Offsets, parse_offsets
@@ -121,8 +122,8 @@ def merge_recent_changes(context: JobContext) -> int:
         changes = changes.where(F.col("change_date") >= F.lit(merged_day))
     if (oldest_ms := rollup.oldest_event_ms(changes)) is not None:
         first_day = rollup.search_since(oldest_ms, lookback_ms)
-        target = rollup.MergeTarget.open(spark.newSession(), location, context.check_lease)
-        rollup.merge(target, changes, first_day)
+        into = rollup.NumberedMerge.begin(copied_session(spark), location, context.check_lease)
+        rollup.merge(into, changes, first_day)
     return version
 
 
