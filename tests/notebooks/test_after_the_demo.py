@@ -1,7 +1,11 @@
 """After `make demo` its tables have rows, a second demo continues them, and the notebooks open them."""
 
+import os
+import signal
 import subprocess
+import threading
 from pathlib import Path
+from subprocess import PIPE, STDOUT
 
 import pytest
 
@@ -28,27 +32,47 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def lines_of_two_demos(project: Path) -> list[list[str]]:
-    return [play_demo(project) for _ in range(2)]
+    """Of a demo that ends by itself, and of a second one that Ctrl-C ends."""
+    return [play_demo(project), play_demo(project, interrupt_after="ends/s")]
 
 
-def play_demo(project: Path) -> list[str]:
-    """Run the demo without a terminal, and return what it printed."""
+def play_demo(project: Path, interrupt_after: str | None = None) -> list[str]:
+    """Run the demo without a terminal, and return what it printed; press Ctrl-C after a line with this text."""
     words = command("--folder=.demo", entry=(ROOT / "jobs" / "demo.py",))
-    played = subprocess.run(
-        words, env=environment(COLUMNS="120"), cwd=project, capture_output=True, text=True, timeout=_DEMO_S, check=False
+    demo = subprocess.Popen(
+        words,
+        env=environment(COLUMNS="120"),
+        cwd=project,
+        stdout=PIPE,
+        stderr=STDOUT,
+        text=True,
+        start_new_session=True,
     )
-    assert played.returncode == 0, played.stderr
-    return played.stdout.splitlines()
+    cut_off = threading.Timer(_DEMO_S, demo.kill)
+    cut_off.start()
+    lines: list[str] = []
+    with demo:
+        assert demo.stdout is not None
+        for line in demo.stdout:
+            lines.append(line.removesuffix("\n"))
+            if interrupt_after is not None and interrupt_after in line:
+                interrupt_after = None
+                os.killpg(demo.pid, signal.SIGINT)
+    cut_off.cancel()
+    assert demo.returncode == 0, lines
+    assert interrupt_after is None, lines
+    assert not any("Traceback" in line or "Exception" in line for line in lines), lines
+    return lines
 
 
 def test_the_demo_prints_lines_and_answers(lines_of_two_demos: list[list[str]]) -> None:
-    first, _ = lines_of_two_demos
-    assert first[0].startswith("Spark is starting")
-    assert any(" live" in line for line in first)
-    text = "\n".join(first)
-    for question, _ in QUERIES:
-        assert question in text
-    assert "reported" in text[text.index(QUERIES[0][0]) :]
+    for lines in lines_of_two_demos:
+        assert lines[0].startswith("Spark is starting")
+        assert any(line.startswith("live ") for line in lines)
+        text = "\n".join(lines)
+        for question, _ in QUERIES:
+            assert question in text
+        assert "reported" in text[text.index(QUERIES[0][0]) :]
 
 
 def test_a_second_demo_says_that_it_continues_the_first(lines_of_two_demos: list[list[str]]) -> None:

@@ -17,12 +17,12 @@ class Summary:
 
 
 def summary_lines(summary: Summary) -> list[str]:
-    """The summary as lines for a person."""
+    """The summary as lines for a person. Two queries read the messages, so one may have read more than the other."""
     totals, delays = summary.totals, summary.delays
     return [
         f"ran {summary.seconds:,.0f} s",
-        f"messages in      {totals.messages:,}, of which quarantined {totals.quarantined:,}",
-        f"events in        {totals.events:,}, of which repeated {totals.repeated:,}"
+        f"archived         {totals.messages:,} messages, of which quarantined {totals.quarantined:,}",
+        f"sessionized      {totals.events:,} events, of which repeated {totals.repeated:,}"
         f" ({totals.duplicate_start:,} Starts, {totals.duplicate_end:,} Ends)",
         f"changes out      {totals.started:,} started, {totals.heartbeats:,} heartbeats, {totals.ended:,} ended"
         " (corrections included)",

@@ -33,6 +33,7 @@ from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import QUARANTINE, SESSION_CHANGES
 from sessionization.spark.tables.schemas import Table as DeltaTable
 from sessionization.spark.tables.views import create_views
+from sessionization.stop_signals import stop_on_signals
 from sessionization.streams import STREAMS
 
 SECONDS = 60
@@ -66,6 +67,8 @@ _TOPIC_PARTITIONS = 2
 def demo(folder: Path, simulate: Path, source: Source, picture: Path | None = None) -> None:
     """Play an evening into files or a Kafka broker, run the job on it for a minute, and show queries to try.
 
+    Ctrl-C or SIGTERM ends it earlier.
+
     `simulate` is the simulator's script. The tables stay in `folder`/warehouse; a second demo continues with them.
     `picture` is a file for the last live view before the stop, as SVG.
     """
@@ -92,7 +95,8 @@ def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[s
     console = Console()
     view = DemoView()
     answers: list[tuple[str, str, list[Row]]] = []
-    stop, running = threading.Event(), threading.Event()
+    running = threading.Event()
+    refresher: list[threading.Thread] = []
     settings = SessionizeSettings(
         **source_settings,
         warehouse=folder / "warehouse",
@@ -123,17 +127,19 @@ def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[s
         if continues:
             say(f"this demo continues the tables of an earlier one; to begin anew, delete {folder}")
         running.set()
-        threading.Thread(target=_refresh, args=(spark, location, view, running, shown), daemon=True).start()
+        refresher.append(threading.Thread(target=_refresh, args=(spark, location, view, running, shown), daemon=True))
+        refresher[0].start()
 
     def stopped(spark: SparkSession, location: TableLocation) -> None:
         running.clear()
+        refresher[0].join()  # its query needs the engine
         create_views(spark, location)
         answers.extend((question, query, _rows(spark.sql(query))) for question, query in QUERIES)
 
     evening = ("--live", "300", "--rate", "20", "--duration", f"{SECONDS + 30}s", "--dirt", "0.1")
     simulation = subprocess.Popen([sys.executable, *simulator, *evening], stderr=subprocess.DEVNULL)
     try:
-        with Live(view, console=console, refresh_per_second=4, transient=True):
+        with stop_on_signals() as stop, Live(view, console=console, refresh_per_second=4, transient=True):
             # The view shows what the job's own progress line would say, of another instant.
             callbacks = JobCallbacks(say, (view.add,), started, stopped, say_progress=lambda _line: None)
             summary = run(settings, stop, callbacks)
