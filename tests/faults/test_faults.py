@@ -46,7 +46,7 @@ class Altered(list[dict[str, Any]]):
 def test_sigterm_ends_the_job_with_code_0_and_a_summary(run: Run) -> None:
     # `Job.terminate` checks that this took less than a minute and left no process behind.
     assert run.exit_code == 0, run.job.output_lines()[-8:]
-    assert any(line.startswith("sessionize: events in ") for line in run.job.output_lines()[-8:])
+    assert any(line.startswith("sessionize: sessionized ") for line in run.job.output_lines()[-8:])
 
 
 def test_the_kills_left_unfinished_micro_batches(run: Run) -> None:
