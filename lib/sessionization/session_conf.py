@@ -1,7 +1,7 @@
 """Settings of a Spark session that hold for a while, and those of a compaction."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -22,22 +22,16 @@ def added_conf(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[bool]:
 
     Yields whether they are set.
     """
-    added: list[str] = []
     is_added = all(spark.conf.get(name, None) is None for name in conf)
-    try:
-        if is_added:
-            try:
-                for name, value in conf.items():
-                    spark.conf.set(name, value)
-                    added.append(name)
-            except PySparkException:
-                is_added = False
-                while added:
-                    spark.conf.unset(added.pop())
+    with ExitStack() as added:
+        try:
+            for name, value in conf.items() if is_added else ():
+                spark.conf.set(name, value)
+                added.callback(spark.conf.unset, name)
+        except PySparkException:
+            is_added = False
+            added.close()
         yield is_added
-    finally:
-        for name in added:
-            spark.conf.unset(name)
 
 
 def copied_session(spark: SparkSession) -> SparkSession:

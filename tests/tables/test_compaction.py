@@ -96,6 +96,16 @@ def test_a_compaction_leaves_large_files_and_the_settings_of_the_session(
 
 
 @pytest.mark.spark
+def test_no_setting_is_added_if_the_session_refuses_one(spark: SparkSession) -> None:
+    session = spark.newSession()
+    session.conf.unset(MIN_FILE_SIZE)
+    session.conf.unset(MAX_FILE_SIZE)
+    with added_conf(session, {MIN_FILE_SIZE: "1", MAX_FILE_SIZE: "no number"}) as is_added:
+        assert not is_added
+        assert session.conf.get(MIN_FILE_SIZE, None) is None
+
+
+@pytest.mark.spark
 def test_a_failed_compaction_is_logged(spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         CHANGES_TARGETS[0].compact(spark, TableLocation(tmp_path / "nowhere"))
