@@ -26,6 +26,7 @@ GROUP_VALUE = (
     '[2,"closed","console",null,5,null,9,"timed_out",1,null,30,0],'
     '[-3,"pending_end","pc",null,null,null,7,null,null,3,40,1]]'
 )
+LIVE_NULLS = ",null,null,null,null,null,null]"
 
 
 def test_a_group_that_version_0_1_0_wrote_stays_readable() -> None:
@@ -36,7 +37,8 @@ def test_a_group_that_version_0_1_0_wrote_stays_readable() -> None:
         2: Closed(5, 9, EndReason.TIMED_OUT, 1, None, None, Platform.CONSOLE, 30, 0),
         -3: PendingEnd(7, 3, None, Platform.PC, 40, 1),
     }
-    assert json.dumps(encode_entries(entries), separators=(",", ":")) == GROUP_VALUE
+    assert json.dumps(encode_entries(entries), separators=(",", ":")) == GROUP_VALUE.replace(LIVE_NULLS, "]", 1)
+    assert decode_entries(encode_entries(entries)) == entries
     assert decode_entries(json.loads(GROUP_VALUE.replace(",null,null]", ",null]"))) == entries
     with pytest.raises(ValueError, match="another version wrote it"):
         decode_entries(json.loads(GROUP_VALUE.replace(",0]", ",0,null]")))
@@ -50,7 +52,9 @@ def test_a_device_only_beats_until_an_entry_is_to_be_forgotten_or_to_time_out() 
     assert live_if_only_beating([live, pending], closed_by_ms=30, opened_by_ms=19) == [live]
     assert live_if_only_beating([live, pending], closed_by_ms=40, opened_by_ms=19) is None
     assert live_if_only_beating(rows, closed_by_ms=29, opened_by_ms=20) is None
-    unknown = [4, "paused", *pending[2:]], [4, "live", "phone", *live[3:]], [*live, None], live[:-1]
+    unknown = [4, "paused", *pending[2:]], [4, "live", "phone", *live[3:]], [*live, None]
+    without_nulls = live[:6]
+    assert live_if_only_beating([without_nulls], closed_by_ms=29, opened_by_ms=19) == [without_nulls]
     for row in unknown:
         assert live_if_only_beating([row], closed_by_ms=0, opened_by_ms=0) is None
 

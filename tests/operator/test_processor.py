@@ -128,10 +128,10 @@ def test_an_event_that_sees_no_other_live_session_reads_the_whole_group() -> Non
 
 def test_when_too_many_devices_are_recent_each_bucket_is_written_once() -> None:
     engine = Engine(RULES, 1)
-    starts = [(f"device {n}", Start(n, NOW, Platform.PC, NOW)) for n in range(1_000)]
-    engine.micro_batch(NOW, starts[:500], lambda _: "0")
+    starts = [(f"device {n}", Start(n, NOW, Platform.PC, NOW)) for n in range(1_200)]
+    engine.micro_batch(NOW, starts[:1_000], lambda _: "0")
     assert {tuple(key) for key in engine.state("0")} == {(-1,)}
-    engine.micro_batch(NOW + 1, starts[500:], lambda _: "0")
+    engine.micro_batch(NOW + 1, starts[1_000:], lambda _: "0")
     assert engine.calls == {"iterator": 1, "updateValue": BUCKETS, "removeKey": 1}
     assert {tuple(key) for key in engine.state("0")} == {(bucket,) for bucket in range(BUCKETS)}
     engine.micro_batch(NOW + 2, starts, lambda _: "0")

@@ -9,6 +9,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from sessionization.core.session_state import Sessions
 from sessionization.spark.checkpoint.state_layout import StateLayout
+from sessionization.spark.operator.bucket import Bucket
 from sessionization.spark.operator.codec import decode_entries, encode_entries, has_live, live_if_only_beating
 from sessionization.spark.operator.session_store import (
     STATE_NAME,
@@ -23,7 +24,7 @@ BUCKETS = 64
 """The number of buckets in a device group. Like the groups, it never changes in a checkpoint."""
 RECENT = -1
 """The bucket for devices that events have changed recently."""
-_MAX_RECENT_DEVICES = 512
+_MAX_RECENT_DEVICES = 1_024
 """With more devices than this the recent bucket is emptied."""
 _MAX_SINGLE_READS = 24
 """Up to this number buckets are read one by one; more are read all at once."""
@@ -34,9 +35,8 @@ _BUCKET_VALUE = StructType([StructField("devices", StringType())])
 class GroupStore(SessionStore):
     """`MapState<bucket, devices>`.
 
-    A group's devices are spread over buckets, and a bucket is one JSON text: `{device_id: sessions, ...}`. The
-    devices of a bucket share a read and a write. PySpark need not convert nested columns, whose schema it would
-    parse for every value.
+    A group's devices are spread over buckets, and a bucket is one JSON text (`Bucket`). The devices of a bucket share
+    a read and a write. PySpark need not convert nested columns, whose schema it would parse for every value.
 
     An event reads only its own bucket and the recent bucket. Changed devices go to the recent bucket, each with
     its present sessions, or null if it is forgotten. So all events of a micro-batch cost one write. A timer reads
@@ -54,7 +54,7 @@ class GroupStore(SessionStore):
 
     def select_key(self, key: str) -> None:
         self._key = key
-        self._loaded: dict[int, dict[str, Any]] = {}
+        self._loaded: dict[int, Bucket] = {}
         self._recent: dict[str, Any] = {}
         self._has_read_all = self._is_timer_run = self._is_recent_stored = self._is_changed = False
 
@@ -109,7 +109,7 @@ class GroupStore(SessionStore):
             self._read_all()
             self._move_recent_devices()
         elif self._is_changed:
-            self._write(RECENT, self._recent)
+            self._write(RECENT, orjson.dumps(self._recent).decode())
             self._is_recent_stored = True
         self._is_changed = False
 
@@ -119,14 +119,14 @@ class GroupStore(SessionStore):
         for device_id, rows in self._recent.items():
             bucket = self._bucket_of(device_id)
             changed.add(bucket)
-            devices = self._loaded.setdefault(bucket, {})
+            devices = self._loaded.setdefault(bucket, self._new_bucket(bucket))
             if rows is None:
-                devices.pop(device_id, None)
+                devices.remove(device_id)
             else:
-                devices[device_id] = rows
+                devices.put(device_id, rows)
         for bucket in changed:
             if self._loaded[bucket]:
-                self._write(bucket, self._loaded[bucket])
+                self._write(bucket, self._loaded[bucket].text())
             elif bucket in stored:
                 self._buckets.removeKey((bucket,))
         if self._is_recent_stored:
@@ -145,36 +145,31 @@ class GroupStore(SessionStore):
     def _load_bucket(self, bucket: int, value: tuple[str] | None) -> None:
         if value is None:
             return
+        loaded = self._new_bucket(bucket, value[0])
         if bucket == RECENT:
-            self._recent, self._is_recent_stored = _parse_bucket(self._key, value[0]), True
+            self._recent, self._is_recent_stored = loaded.devices(), True
         else:
-            self._loaded[bucket] = _parse_bucket(self._key, value[0])
+            self._loaded[bucket] = loaded
 
     def _stored_sessions(self, device_id: str, bucket: int) -> Any:
-        return self._recent[device_id] if device_id in self._recent else self._loaded.get(bucket, {}).get(device_id)
+        if device_id in self._recent:
+            return self._recent[device_id]
+        return self._loaded[bucket].get(device_id) if bucket in self._loaded else None
 
     def _loaded_devices(self) -> Iterator[tuple[str, Any]]:
         """Yield the devices of the loaded buckets, with their present sessions."""
         for bucket in self._loaded.values():
-            yield from (item for item in bucket.items() if item[0] not in self._recent)
+            yield from (item for item in bucket.devices().items() if item[0] not in self._recent)
         yield from ((device_id, rows) for device_id, rows in self._recent.items() if rows is not None)
 
-    def _write(self, bucket: int, devices: dict[str, Any]) -> None:
-        self._buckets.updateValue((bucket,), (orjson.dumps(devices).decode(),))
+    def _new_bucket(self, bucket: int, text: str = "{}") -> Bucket:
+        return Bucket(f"group {self._key}, bucket {bucket}", text)
+
+    def _write(self, bucket: int, text: str) -> None:
+        self._buckets.updateValue((bucket,), (text,))
 
     def _bucket_of(self, device_id: str) -> int:
         return self._layout.bucket_of(device_id, BUCKETS)
-
-
-def _parse_bucket(key: str, text: str) -> dict[str, Any]:
-    """Parse the devices of a bucket, without decoding their sessions."""
-    try:
-        devices = orjson.loads(text)
-    except ValueError as error:
-        msg = f"group {key}: a bucket of the state cannot be read ({error})"
-        raise RuntimeError(msg) from error
-    assert isinstance(devices, dict)
-    return devices
 
 
 def _decode_devices(devices: Iterable[tuple[str, Any]]) -> Devices:
