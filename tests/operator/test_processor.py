@@ -10,7 +10,7 @@ import pytest
 from sessionization.core.events import End, Event, Platform, Start
 from sessionization.core.heartbeat_grid import grid_for_key
 from sessionization.core.session_state import Rules, RulesInForce
-from sessionization.spark.operator import group_store
+from sessionization.spark.operator import bucket, group_store
 from sessionization.spark.operator.codec import OUTPUT_SCHEMA, decode_entry, encode_entry
 from sessionization.spark.operator.session_store import STATE_NAME
 from tests.core.reference import Reference
@@ -170,7 +170,7 @@ by_group = partial(group_of, 2)
 @pytest.mark.parametrize("seeds", [range(50), pytest.param(range(50, 150), marks=pytest.mark.long)], ids=str)
 @pytest.mark.parametrize(
     ("grouped", "most_recent", "read_alone"),
-    [(False, 0, 0), (True, 512, 24), (True, 1, 24), (True, 1, 0), (True, 0, 0)],
+    [(False, 0, 0), (True, 1_024, 24), (True, 1, 24), (True, 1, 0), (True, 0, 0)],
 )
 def test_the_processor_equals_the_reference_on_dirty_histories(
     grouped, most_recent, read_alone, seeds, monkeypatch
@@ -270,6 +270,34 @@ def test_the_error_for_unreadable_state_names_the_device(device_groups: int | No
     engine.tester.updateMapState(STATE_NAME, key_of("d"), {map_key: broken})
     with pytest.raises(Exception, match=r"device 'd': a state entry cannot be read \('paused' .* deploy that version"):
         engine.micro_batch(NOW + 100, [end(1)], key_of)
+
+
+@pytest.mark.parametrize("broken", [0, 1])
+def test_the_error_for_a_broken_bucket_names_no_device(broken: int) -> None:
+    """One of two buckets is broken, the first or the second that the timer reads."""
+    engine = Engine(RULES, 1)
+    engine.micro_batch(NOW, [start(1)], lambda _: "0")
+    (timer_ms,) = engine.timers("0")
+    texts = ['{"a":[[1,"live","pc",null,1,2]]}'] * 2
+    texts[broken] = '{"a":[[1,"li}'
+    engine.tester.updateMapState(STATE_NAME, "0", {(number,): (text,) for number, text in enumerate(texts)})
+    with pytest.raises(Exception, match=f"(?<!: )group 0, bucket {broken} of the state cannot be read"):
+        engine.micro_batch(timer_ms, [], lambda _: "0")
+
+
+def test_an_event_that_sees_a_recent_live_session_parses_no_bucket(monkeypatch) -> None:
+    engine = Engine(RULES, 1)
+    engine.micro_batch(NOW, [start(1), end(1)], lambda _: "0")
+    (timer_ms,) = engine.timers("0")
+    engine.micro_batch(timer_ms, [], lambda _: "0")
+    assert {tuple(key) for key in engine.state("0")} != {(-1,)}
+    engine.micro_batch(timer_ms + 1, [("other", Start(2, NOW, Platform.PC, NOW))], lambda _: "0")
+    parsed = []
+    original = bucket.Bucket.devices
+    monkeypatch.setattr(bucket.Bucket, "devices", lambda self: parsed.append(self._name) or original(self))
+    engine.micro_batch(timer_ms + 2, [end(1)], lambda _: "0")
+    assert engine.calls["getValue"] == 2
+    assert parsed == ["group 0, bucket -1"]
 
 
 def test_a_group_counts_its_entries_when_its_timer_fires() -> None:

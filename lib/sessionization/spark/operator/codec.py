@@ -43,12 +43,20 @@ _SESSION_INDEX, _STATUS_INDEX, _PLATFORM_INDEX, _ACCOUNT_INDEX, _STARTED_INDEX, 
     _STORED_FIELDS.index, ("session_id", "status", "platform", "account_id", "started_ms", "opened_ms", "since_ms")
 )
 _NOT_LIVE = {"closed", "pending_end"}
+_NULLS = (None,) * len(STATE_SCHEMA.fields)
 
 StateValue = tuple[Any, ...]
 """A value of `STATE_SCHEMA`, field by field."""
 
 StoredEntry = Sequence[Any]
-"""An entry as `encode_entries` wrote it: the session id, then the fields of `STATE_SCHEMA` up to the last not null."""
+"""An entry for JSON: the session id, then the fields of `STATE_SCHEMA`.
+
+The last fields may be missing, and are then null: a live session ends with `opened_ms`. An earlier version wrote fewer
+fields, or the nulls too.
+"""
+
+StoredSessions = list[StoredEntry]
+"""A device's entries as `encode_entries` wrote them."""
 
 OUTPUT_SCHEMA = StructType(
     [
@@ -165,35 +173,37 @@ def encode_entry(entry: SessionState) -> StateValue:
 
 
 def decode_entries(rows: Iterable[StoredEntry]) -> dict[int, SessionState]:
-    """Read a device's entries by session id, as `encode_entries` wrote them; fields that are missing are null.
+    """Read a device's entries by session id.
 
-    Raises `ValueError` for an entry that neither this version nor an earlier one wrote.
+    Raises `ValueError` for an unknown status, platform or reason, and for too many fields.
     """
-    width = len(STATE_SCHEMA.fields)
-    return {session_id: decode_entry((*value, *(None,) * (width - len(value)))) for session_id, *value in rows}
+    return {session_id: decode_entry((*value, *_NULLS[len(value) :])) for session_id, *value in rows}
 
 
-def encode_entries(entries: Mapping[int, SessionState]) -> list[StoredEntry]:
-    """Write a device's entries as lists for JSON: `[[session_id, fields of STATE_SCHEMA ...], ...]`.
+def encode_entries(entries: Mapping[int, SessionState]) -> StoredSessions:
+    """Write a device's entries for JSON, without their last nulls: a live session's would be a sixth of the text."""
+    return [_without_last_nulls((session_id, *encode_entry(entry))) for session_id, entry in entries.items()]
 
-    A live session has no fields after `opened_ms`. Omitting its nulls saves a sixth of the text.
-    """
-    return [
-        (session_id, *encode_entry(entry)[: _OPENED_INDEX if isinstance(entry, Live) else None])
-        for session_id, entry in entries.items()
-    ]
+
+def _without_last_nulls(entry: StoredEntry) -> StoredEntry:
+    end = len(entry)
+    while entry[end - 1] is None:  # the session id never is
+        end -= 1
+    return entry[:end]
 
 
 def live_if_only_beating(rows: Iterable[StoredEntry], closed_by_ms: int, opened_by_ms: int) -> list[StoredEntry] | None:
     """Return a device's live entries if a timer can only make them beat; otherwise None.
 
-    A timer can do no more if all closed and pending entries became so after `closed_by_ms`, and all live ones were
-    opened after `opened_by_ms`. Most devices are in this state, so the check does not decode the entries.
+    A timer can do no more if all closed and pending entries were closed or seen after `closed_by_ms`, and all live ones
+    were opened after `opened_by_ms`. Most devices are in this state, so the check does not decode the entries. It
+    returns None too for a live entry that `decode_entries` refuses.
     """
     live = []
     for row in rows:
-        if row[_STATUS_INDEX] == "live" and row[_OPENED_INDEX] > opened_by_ms:
-            if len(row) > len(_STORED_FIELDS) or row[_PLATFORM_INDEX] not in _PLATFORMS:
+        if row[_STATUS_INDEX] == "live":
+            is_valid = row[_PLATFORM_INDEX] in _PLATFORMS and len(row) <= len(_STORED_FIELDS)
+            if not is_valid or row[_OPENED_INDEX] <= opened_by_ms:
                 return None
             live.append(row)
         elif row[_STATUS_INDEX] not in _NOT_LIVE or row[_SINCE_INDEX] <= closed_by_ms:

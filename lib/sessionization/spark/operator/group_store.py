@@ -1,7 +1,6 @@
 """The state of a group of devices, stored in buckets of devices."""
 
 from collections.abc import Collection, Iterable, Iterator
-from typing import Any
 
 import orjson
 from pyspark.sql.streaming import StatefulProcessorHandle
@@ -10,7 +9,13 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from sessionization.core.session_state import Sessions
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.operator.bucket import Bucket
-from sessionization.spark.operator.codec import decode_entries, encode_entries, has_live, live_if_only_beating
+from sessionization.spark.operator.codec import (
+    StoredSessions,
+    decode_entries,
+    encode_entries,
+    has_live,
+    live_if_only_beating,
+)
 from sessionization.spark.operator.session_store import (
     STATE_NAME,
     Devices,
@@ -55,19 +60,19 @@ class GroupStore(SessionStore):
     def select_key(self, key: str) -> None:
         self._key = key
         self._loaded: dict[int, Bucket] = {}
-        self._recent: dict[str, Any] = {}
+        self._recent: dict[str, StoredSessions | None] = {}
         self._has_read_all = self._is_timer_run = self._is_recent_stored = self._is_changed = False
 
     def read(self, device_ids: Iterable[str]) -> Devices:
-        places = {device_id: self._bucket_of(device_id) for device_id in device_ids}
-        if len(set(places.values())) > _MAX_SINGLE_READS:
+        numbers = {device_id: self._bucket_of(device_id) for device_id in device_ids}
+        if len(set(numbers.values())) > _MAX_SINGLE_READS:
             self._read_all()
         else:
             self._load_bucket(RECENT, self._buckets.getValue((RECENT,)))
-            for bucket in {bucket for device_id, bucket in places.items() if device_id not in self._recent}:
-                self._load_bucket(bucket, self._buckets.getValue((bucket,)))
-        found = ((device_id, self._stored_sessions(device_id, bucket)) for device_id, bucket in places.items())
-        return _decode_devices((device_id, rows) for device_id, rows in found if rows is not None)
+            for number in {number for device_id, number in numbers.items() if device_id not in self._recent}:
+                self._load_bucket(number, self._buckets.getValue((number,)))
+        found = ((device_id, self._stored_sessions(device_id, number)) for device_id, number in numbers.items())
+        return _decode_devices((device_id, sessions) for device_id, sessions in found if sessions is not None)
 
     def read_all(self) -> Devices:
         return self.read_others(())
@@ -76,15 +81,16 @@ class GroupStore(SessionStore):
         self._read_all()
         self._is_timer_run = True
         due = DueSessions({})
+        devices = list(self._loaded_devices())  # parsed here, so that a broken bucket is not a device's error
         device_id = None
         try:
-            for device_id, rows in self._loaded_devices():
-                live = live_if_only_beating(rows, closed_by_ms, opened_by_ms)
+            for device_id, sessions in devices:
+                live = live_if_only_beating(sessions, closed_by_ms, opened_by_ms)
                 if live is None:
-                    due.devices[device_id] = decode_entries(rows)
+                    due.devices[device_id] = decode_entries(sessions)
                 else:
-                    due.beating.extend((device_id, row) for row in live)
-                    due.other_entries += len(rows)
+                    due.beating.extend((device_id, entry) for entry in live)
+                    due.other_entries += len(sessions)
         except Exception as error:
             raise device_error(device_id, error) from error
         return due
@@ -92,11 +98,11 @@ class GroupStore(SessionStore):
     def read_others(self, device_ids: Collection[str]) -> Devices:
         self._read_all()
         return _decode_devices(
-            (device_id, rows) for device_id, rows in self._loaded_devices() if device_id not in device_ids
+            (device_id, sessions) for device_id, sessions in self._loaded_devices() if device_id not in device_ids
         )
 
     def knows_other_live_device(self, device_ids: Collection[str]) -> bool:
-        return any(device_id not in device_ids and has_live(rows) for device_id, rows in self._loaded_devices())
+        return any(device_id not in device_ids and has_live(sessions) for device_id, sessions in self._loaded_devices())
 
     def save(self, device_id: str, loaded: Sessions, updated: Sessions) -> None:
         if loaded.keys() == updated.keys() and all(loaded[session_id] is updated[session_id] for session_id in updated):
@@ -109,26 +115,28 @@ class GroupStore(SessionStore):
             self._read_all()
             self._move_recent_devices()
         elif self._is_changed:
-            self._write(RECENT, orjson.dumps(self._recent).decode())
+            self._write(RECENT, self._recent)
             self._is_recent_stored = True
         self._is_changed = False
 
     def _move_recent_devices(self) -> None:
         """Move the recent devices to their own buckets; all buckets have been read."""
         stored, changed = set(self._loaded), set()
-        for device_id, rows in self._recent.items():
-            bucket = self._bucket_of(device_id)
-            changed.add(bucket)
-            devices = self._loaded.setdefault(bucket, self._new_bucket(bucket))
-            if rows is None:
-                devices.remove(device_id)
+        for device_id, sessions in self._recent.items():
+            number = self._bucket_of(device_id)
+            changed.add(number)
+            if number not in self._loaded:
+                self._loaded[number] = self._new_bucket(number, "{}")
+            devices = self._loaded[number].devices()
+            if sessions is None:
+                devices.pop(device_id, None)
             else:
-                devices.put(device_id, rows)
-        for bucket in changed:
-            if self._loaded[bucket]:
-                self._write(bucket, self._loaded[bucket].text())
-            elif bucket in stored:
-                self._buckets.removeKey((bucket,))
+                devices[device_id] = sessions
+        for number in changed:
+            if devices := self._loaded[number].devices():
+                self._write(number, devices)
+            elif number in stored:
+                self._buckets.removeKey((number,))
         if self._is_recent_stored:
             self._buckets.removeKey((RECENT,))
         self._recent, self._is_recent_stored = {}, False
@@ -137,41 +145,46 @@ class GroupStore(SessionStore):
         if self._has_read_all:
             return
         recent = self._recent  # includes devices saved since the bucket was read, so it wins
-        for (bucket,), value in self._buckets.iterator():
-            self._load_bucket(bucket, value)
+        for (number,), value in self._buckets.iterator():
+            self._load_bucket(number, value)
         self._recent |= recent
         self._has_read_all = True
 
-    def _load_bucket(self, bucket: int, value: tuple[str] | None) -> None:
+    def _load_bucket(self, number: int, value: tuple[str] | None) -> None:
         if value is None:
             return
-        loaded = self._new_bucket(bucket, value[0])
-        if bucket == RECENT:
-            self._recent, self._is_recent_stored = loaded.devices(), True
+        bucket = self._new_bucket(number, value[0])
+        if number == RECENT:
+            self._recent, self._is_recent_stored = bucket.devices(), True
         else:
-            self._loaded[bucket] = loaded
+            self._loaded[number] = bucket
 
-    def _stored_sessions(self, device_id: str, bucket: int) -> Any:
+    def _stored_sessions(self, device_id: str, number: int) -> StoredSessions | None:
         if device_id in self._recent:
             return self._recent[device_id]
-        return self._loaded[bucket].get(device_id) if bucket in self._loaded else None
+        return self._loaded[number].get(device_id) if number in self._loaded else None
 
-    def _loaded_devices(self) -> Iterator[tuple[str, Any]]:
-        """Yield the devices of the loaded buckets, with their present sessions."""
+    def _loaded_devices(self) -> Iterator[tuple[str, StoredSessions]]:
+        """Yield the devices of the loaded buckets, with their present sessions; the recent ones first.
+
+        They have been parsed. So an event that sees a live session among them parses no other bucket.
+        """
+        yield from ((device_id, sessions) for device_id, sessions in self._recent.items() if sessions is not None)
         for bucket in self._loaded.values():
-            yield from (item for item in bucket.devices().items() if item[0] not in self._recent)
-        yield from ((device_id, rows) for device_id, rows in self._recent.items() if rows is not None)
+            for device_id, sessions in bucket.devices().items():
+                if device_id not in self._recent and sessions is not None:
+                    yield device_id, sessions
 
-    def _new_bucket(self, bucket: int, text: str = "{}") -> Bucket:
-        return Bucket(f"group {self._key}, bucket {bucket}", text)
+    def _new_bucket(self, number: int, text: str) -> Bucket:
+        return Bucket(f"group {self._key}, bucket {number}", text)
 
-    def _write(self, bucket: int, text: str) -> None:
-        self._buckets.updateValue((bucket,), (text,))
+    def _write(self, number: int, devices: dict[str, StoredSessions | None]) -> None:
+        self._buckets.updateValue((number,), (orjson.dumps(devices).decode(),))
 
     def _bucket_of(self, device_id: str) -> int:
         return self._layout.bucket_of(device_id, BUCKETS)
 
 
-def _decode_devices(devices: Iterable[tuple[str, Any]]) -> Devices:
+def _decode_devices(devices: Iterable[tuple[str, StoredSessions]]) -> Devices:
     """Decode the stored sessions of devices."""
-    return map_devices(dict(devices), lambda _device_id, rows: decode_entries(rows))
+    return map_devices(dict(devices), lambda _device_id, sessions: decode_entries(sessions))

@@ -185,7 +185,7 @@ class SessionProcessor(StatefulProcessor):
         have none now.
         """
         self._store.flush()
-        if self._store.knows_other_live_device(updated) or (any_live(loaded) and any_live(updated)):
+        if (any_live(loaded) and any_live(updated)) or self._store.knows_other_live_device(updated):
             return
         others = self._store.read_others(updated)
         loaded, updated = loaded | others, updated | others
