@@ -43,7 +43,6 @@ _SESSION_INDEX, _STATUS_INDEX, _PLATFORM_INDEX, _ACCOUNT_INDEX, _STARTED_INDEX, 
     _STORED_FIELDS.index, ("session_id", "status", "platform", "account_id", "started_ms", "opened_ms", "since_ms")
 )
 _NOT_LIVE = {"closed", "pending_end"}
-_NULLS = (None,) * len(STATE_SCHEMA.fields)
 
 StateValue = tuple[Any, ...]
 """A value of `STATE_SCHEMA`, field by field."""
@@ -177,7 +176,8 @@ def decode_entries(rows: Iterable[StoredEntry]) -> dict[int, SessionState]:
 
     Raises `ValueError` for an unknown status, platform or reason, and for too many fields.
     """
-    return {session_id: decode_entry((*value, *_NULLS[len(value) :])) for session_id, *value in rows}
+    nulls = (None,) * len(STATE_SCHEMA.fields)
+    return {session_id: decode_entry((*value, *nulls[len(value) :])) for session_id, *value in rows}
 
 
 def encode_entries(entries: Mapping[int, SessionState]) -> StoredSessions:
