@@ -7,17 +7,30 @@ from collections.abc import Iterable
 from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
-from sessionization.core.events import Event, Start
+from sessionization.core.events import End, Event, Platform, Start
+from sessionization.core.heartbeat_grid import grid_for_key
 from sessionization.core.session_state import Rules, RulesInForce
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.operator.codec import OUTPUT_SCHEMA
 from sessionization.spark.operator.processor import SessionProcessor
 from sessionization.spark.operator.session_store import STATE_NAME
 
+RULES = Rules(heartbeat_ms=1_000, session_timeout_ms=5_000, late_retention_ms=2_000, max_sessions_per_device=4)
+NOW = grid_for_key("d", RULES.heartbeat_ms).after(1_000_000)
+"""An instant of device d's grid; the next instants follow one second apart."""
+
 _EventRow = Row("grouping_key", "event")
 # The tester's map calls `exists` and `containsKey` inside the other calls, so those two are not counted.
 _MAP_CALLS = ("iterator", "updateValue", "removeKey", "getValue", "clear")
 _TIMER_CALLS = ("registerTimer", "deleteTimer", "listTimers")
+
+
+def start(session_id: int, at_ms: int = NOW) -> tuple[str, Event]:
+    return "d", Start(session_id, at_ms, Platform.PC, at_ms)
+
+
+def end(session_id: int, at_ms: int = NOW) -> tuple[str, Event]:
+    return "d", End(session_id, at_ms, Platform.PC, at_ms, foreground_s=3)
 
 
 class Engine:

@@ -1,35 +1,19 @@
 """The processor under an in-memory engine with a manual clock."""
 
-import json
 import random
 from dataclasses import replace
 from functools import partial
 
 import pytest
 
-from sessionization.core.events import End, Event, Platform, Start
-from sessionization.core.heartbeat_grid import grid_for_key
-from sessionization.core.session_state import Rules, RulesInForce
-from sessionization.spark.operator import bucket, group_store
+from sessionization.core.events import End, Platform, Start
+from sessionization.core.session_state import RulesInForce
+from sessionization.spark.operator import group_store
 from sessionization.spark.operator.codec import OUTPUT_SCHEMA, decode_entry, encode_entry
 from sessionization.spark.operator.session_store import STATE_NAME
 from tests.core.reference import Reference
-from tests.operator.engine import Engine
+from tests.operator.engine import NOW, RULES, Engine, end, start
 from tests.whole_job.grouping import group_of
-
-RULES = Rules(heartbeat_ms=1_000, session_timeout_ms=5_000, late_retention_ms=2_000, max_sessions_per_device=4)
-GRID = grid_for_key("d", RULES.heartbeat_ms)
-NOW = GRID.after(1_000_000)
-"""An instant of device d's grid; the next instants follow one second apart."""
-BUCKETS = 64
-
-
-def start(session_id: int, at_ms: int = NOW) -> tuple[str, Event]:
-    return "d", Start(session_id, at_ms, Platform.PC, at_ms)
-
-
-def end(session_id: int, at_ms: int = NOW) -> tuple[str, Event]:
-    return "d", End(session_id, at_ms, Platform.PC, at_ms, foreground_s=3)
 
 
 def test_a_key_has_one_timer_while_it_has_state_and_none_afterwards() -> None:
@@ -86,68 +70,6 @@ def test_a_heartbeat_makes_two_state_calls_and_an_event_at_most_four() -> None:
     assert engine.calls == {"iterator": 1}
     engine.micro_batch(NOW + 1_200, [end(1)])
     assert engine.calls == {"iterator": 1, "updateValue": 1, "deleteTimer": 1, "registerTimer": 1}
-
-
-def test_an_event_reads_its_own_bucket_of_a_group_and_a_heartbeat_reads_the_whole_group() -> None:
-    """While another device of its bucket is live, an event reads only the recent devices and this bucket.
-
-    A heartbeat reads the whole group in one call.
-    """
-    engine = Engine(RULES, 1)
-    others = [(f"other {n}", Start(n, NOW, Platform.PC, NOW)) for n in range(500)]
-
-    def calls(now_ms: int, *events: tuple[str, Event]) -> dict[str, int]:
-        engine.micro_batch(now_ms, events, lambda _: "0")
-        return engine.calls
-
-    at_ms = grid_for_key("0", RULES.heartbeat_ms).after(NOW)
-    assert calls(at_ms, *others) == {"iterator": 1, "updateValue": 1, "registerTimer": 1}
-    assert calls(at_ms + 1, start(1)) == {"getValue": 2, "updateValue": 1}
-    assert calls(at_ms + 2, start(1)) == {"getValue": 1}
-    assert calls(at_ms + 1_000) == {"iterator": 1, "updateValue": BUCKETS, "removeKey": 1, "registerTimer": 1}
-    assert calls(at_ms + 1_001, end(1)) == {"getValue": 2, "updateValue": 1}
-    assert calls(at_ms + 2_000) == {"iterator": 1, "updateValue": 1, "removeKey": 1, "registerTimer": 1}
-    assert calls(at_ms + 3_000) == {"iterator": 1, "registerTimer": 1}
-
-
-def test_an_event_that_sees_no_other_live_session_reads_the_whole_group() -> None:
-    """Its timer needs it: the next grid instant if any session of the group is live, a later one if none is."""
-    engine = Engine(RULES, 1)
-    engine.micro_batch(
-        NOW, [start(1), *((f"far {n}", Start(n, NOW, Platform.PC, NOW)) for n in range(2))], lambda _: "0"
-    )
-    (timer_ms,) = engine.timers("0")
-    engine.micro_batch(NOW + 1, [end(1)], lambda _: "0")
-    assert engine.calls == {"getValue": 1, "updateValue": 1}
-    assert engine.timers("0") == [timer_ms]
-    engine.micro_batch(timer_ms, [], lambda _: "0")
-    engine.micro_batch(timer_ms + 1, [start(2), end(2)], lambda _: "0")
-    assert engine.calls == {"getValue": 2, "updateValue": 1, "iterator": 1}
-    assert engine.timers("0") == [timer_ms + RULES.heartbeat_ms]
-
-
-def test_when_too_many_devices_are_recent_each_bucket_is_written_once() -> None:
-    engine = Engine(RULES, 1)
-    starts = [(f"device {n}", Start(n, NOW, Platform.PC, NOW)) for n in range(1_200)]
-    engine.micro_batch(NOW, starts[:1_000], lambda _: "0")
-    assert {tuple(key) for key in engine.state("0")} == {(-1,)}
-    engine.micro_batch(NOW + 1, starts[1_000:], lambda _: "0")
-    assert engine.calls == {"iterator": 1, "updateValue": BUCKETS, "removeKey": 1}
-    assert {tuple(key) for key in engine.state("0")} == {(bucket,) for bucket in range(BUCKETS)}
-    engine.micro_batch(NOW + 2, starts, lambda _: "0")
-    assert engine.calls == {"iterator": 1}
-    engine.micro_batch(NOW + 10_000, [], lambda _: "0")
-    assert engine.calls["updateValue"] == BUCKETS
-    assert {entry[1] for entry in stored(engine)} == {"closed"}
-    engine.micro_batch(NOW + 20_000, [], lambda _: "0")
-    assert engine.calls["removeKey"] == BUCKETS
-    assert engine.state("0") == {}
-
-
-def stored(engine: Engine) -> list[list]:
-    """All entries in the state of the group."""
-    buckets = (json.loads(text) for (text,) in engine.state("0").values())
-    return [entry for bucket in buckets for entries in bucket.values() for entry in entries]
 
 
 def random_histories(seed: int):
@@ -219,23 +141,6 @@ def test_every_kind_of_state_entry_is_unchanged_after_encoding_and_decoding() ->
     assert [decode_entry(encode_entry(entry)) for entry in entries] == entries
 
 
-def test_a_group_without_a_live_session_forgets_each_device_at_its_own_deadline() -> None:
-    engine = Engine(RULES, 1)
-    in_one_group = lambda _: "0"  # noqa: E731
-    grid = grid_for_key("0", RULES.heartbeat_ms)
-    now = grid.after(NOW)
-    for name, at_ms in (("early", now), ("late", now + 1_500)):
-        events = Start(1, at_ms, Platform.PC, at_ms), End(1, at_ms, Platform.PC, at_ms, foreground_s=3)
-        engine.micro_batch(at_ms, [(name, event) for event in events], in_one_group)
-    assert engine.timers("0") == [now + 2_000]
-    engine.micro_batch(now + 2_000, [], in_one_group)
-    assert engine.timers("0") == [now + 4_000]
-    assert engine.state("0") != {}
-    engine.micro_batch(now + 4_000, [], in_one_group)
-    assert engine.timers("0") == []
-    assert engine.state("0") == {}
-
-
 @pytest.mark.parametrize(
     ("status", "reason", "problem"),
     [("paused", None, "'paused' is not a valid status"), (None, None, "None"), ("closed", "crashed", "'crashed'")],
@@ -270,55 +175,3 @@ def test_the_error_for_unreadable_state_names_the_device(device_groups: int | No
     engine.tester.updateMapState(STATE_NAME, key_of("d"), {map_key: broken})
     with pytest.raises(Exception, match=r"device 'd': a state entry cannot be read \('paused' .* deploy that version"):
         engine.micro_batch(NOW + 100, [end(1)], key_of)
-
-
-@pytest.mark.parametrize("broken", [0, 1])
-def test_the_error_for_a_broken_bucket_names_no_device(broken: int) -> None:
-    """One of two buckets is broken, the first or the second that the timer reads."""
-    engine = Engine(RULES, 1)
-    engine.micro_batch(NOW, [start(1)], lambda _: "0")
-    (timer_ms,) = engine.timers("0")
-    texts = ['{"a":[[1,"live","pc",null,1,2]]}'] * 2
-    texts[broken] = '{"a":[[1,"li}'
-    engine.tester.updateMapState(STATE_NAME, "0", {(number,): (text,) for number, text in enumerate(texts)})
-    with pytest.raises(Exception, match=f"(?<!: )group 0, bucket {broken} of the state cannot be read"):
-        engine.micro_batch(timer_ms, [], lambda _: "0")
-
-
-def test_an_event_that_sees_a_recent_live_session_parses_no_bucket(monkeypatch) -> None:
-    engine = Engine(RULES, 1)
-    engine.micro_batch(NOW, [start(1), end(1)], lambda _: "0")
-    (timer_ms,) = engine.timers("0")
-    engine.micro_batch(timer_ms, [], lambda _: "0")
-    assert {tuple(key) for key in engine.state("0")} != {(-1,)}
-    engine.micro_batch(timer_ms + 1, [("other", Start(2, NOW, Platform.PC, NOW))], lambda _: "0")
-    parsed = []
-    original = bucket.Bucket.devices
-    monkeypatch.setattr(bucket.Bucket, "devices", lambda self: parsed.append(self._name) or original(self))
-    engine.micro_batch(timer_ms + 2, [end(1)], lambda _: "0")
-    assert engine.calls["getValue"] == 2
-    assert parsed == ["group 0, bucket -1"]
-
-
-def test_a_group_counts_its_entries_when_its_timer_fires() -> None:
-    """Counts live, closed and pending entries after the timer.
-
-    With one device per key nothing is counted, because a row of state is an entry.
-    """
-    engine = Engine(RULES, 1)
-    others = [(f"other {n}", Start(n, NOW, Platform.PC, NOW)) for n in range(500)]
-    at_ms = grid_for_key("0", RULES.heartbeat_ms).after(NOW)
-
-    def counted(now_ms: int, *events: tuple[str, Event]) -> dict[str, int]:
-        engine.micro_batch(now_ms, events, lambda _: "0")
-        return engine.entries
-
-    assert counted(at_ms, *others, start(1), end(9)) == {}
-    assert counted(at_ms + 1_000) == {"0": 502}
-    assert counted(at_ms + 1_001, end(1)) == {}
-    assert counted(at_ms + 2_000) == {"0": 501}, "the End that waited is forgotten, what was closed is not"
-    assert counted(at_ms + 4_000) == {"0": 500}
-    by_device = Engine(RULES)
-    by_device.micro_batch(NOW, [start(1)])
-    by_device.micro_batch(NOW + 1_000, [])
-    assert by_device.entries == {}

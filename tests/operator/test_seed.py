@@ -11,7 +11,8 @@ from pyspark.sql import Row
 from sessionization.core.events import Change, End, EndReason, Event, Platform, Start
 from sessionization.core.heartbeat_grid import grid_for_key
 from sessionization.core.session_state import Closed, Live, Rules, SessionState
-from sessionization.spark.operator.codec import STATE_SCHEMA, encode_entry, unpack_seed
+from sessionization.spark.operator.codec import STATE_SCHEMA, encode_entry
+from sessionization.spark.operator.seed import unpack_seed
 from tests.core.reference import Device, session_rows
 from tests.operator.engine import Engine
 from tests.whole_job.grouping import group_of

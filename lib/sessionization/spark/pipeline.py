@@ -238,7 +238,7 @@ def sessionize(
         events: rows of `parse.EVENT_COLUMNS`.
         ticks: `tick_stream`. It makes Spark plan micro-batches without input, and its rows, keys without an event, wake
             up the operator. None in real-time mode, where a batch always runs.
-        sessions: what is remembered before the first micro-batch, by grouping key (`codec.pack_seed`).
+        sessions: what is remembered before the first micro-batch, by grouping key (`seed.pack_seed`).
 
     Returns:
         Rows of `codec.OUTPUT_SCHEMA`.

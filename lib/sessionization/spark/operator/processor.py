@@ -22,9 +22,9 @@ from sessionization.spark.operator.codec import (
     pack_heartbeats,
     pack_rows,
     unpack_event,
-    unpack_seed,
 )
 from sessionization.spark.operator.group_store import GroupStore
+from sessionization.spark.operator.seed import unpack_seed
 from sessionization.spark.operator.session_store import Devices, DeviceStore, SessionStore, any_live, map_devices
 
 GROUPING_KEY = "grouping_key"
@@ -70,7 +70,7 @@ class SessionProcessor(StatefulProcessor):
     ) -> None:
         """Store a grouping key's sessions from before this checkpoint.
 
-        The last column of the row holds the key's sessions from the old checkpoint (`codec.pack_seed`). The timer is
+        The last column of the row holds the key's sessions from the old checkpoint (`seed.pack_seed`). The timer is
         set for the first grid instant after the last heartbeat already written. It may already be due.
         """
         rules = self.in_force.at(self._enter_micro_batch(timerValues))

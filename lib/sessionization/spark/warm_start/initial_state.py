@@ -17,8 +17,9 @@ from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE, Checkpoi
 from sessionization.spark.checkpoint.spark_logs import newest_committed_batch, newest_started_batch
 from sessionization.spark.input.topic_offsets import Offsets, parse_offsets
 from sessionization.spark.job_context import JobContext
-from sessionization.spark.operator.codec import STATE_SCHEMA, pack_seed
+from sessionization.spark.operator.codec import STATE_SCHEMA
 from sessionization.spark.operator.processor import GROUPING_KEY
+from sessionization.spark.operator.seed import pack_seed
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, SESSIONS
@@ -35,7 +36,7 @@ class InitialState:
     """What the queries of a checkpoint begin with.
 
     Attributes:
-        sessions: the seed of the state, by grouping key (`codec.pack_seed`).
+        sessions: the seed of the state, by grouping key (`seed.pack_seed`).
         start_offsets: the first topic offsets to read.
         changes_version: the version of `session_changes` up to which `sessions` shows all changes. Without it the
             rollup begins with the whole table.
@@ -149,7 +150,7 @@ def seed_rows(spark: SparkSession, location: TableLocation, checkpoint: Checkpoi
     """The state that an uninterrupted job would hold now: live sessions and recently closed ones.
 
     Returns:
-        A row per grouping key: `grouping_key`, `seed` (`codec.pack_seed`). Heartbeats continue after the newest
+        A row per grouping key: `grouping_key`, `seed` (`seed.pack_seed`). Heartbeats continue after the newest
         change.
     """
     rules = checkpoint.in_force.rules
