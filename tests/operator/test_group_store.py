@@ -11,6 +11,7 @@ from sessionization.spark.operator.session_store import STATE_NAME
 from tests.operator.engine import NOW, RULES, Engine, end, start
 
 BUCKETS = 64
+"""Written out, because it must never change: checkpoints are stored with it."""
 
 
 def test_an_event_reads_its_own_bucket_of_a_group_and_a_heartbeat_reads_the_whole_group() -> None:
@@ -105,7 +106,7 @@ def test_the_error_for_a_broken_bucket_names_no_device(broken: int) -> None:
         engine.micro_batch(timer_ms, [], lambda _: "0")
 
 
-def test_an_event_that_sees_a_recent_live_session_parses_no_bucket(monkeypatch) -> None:
+def test_an_event_that_sees_a_recent_live_session_parses_only_the_recent_bucket(monkeypatch) -> None:
     engine = Engine(RULES, 1)
     engine.micro_batch(NOW, [start(1), end(1)], lambda _: "0")
     (timer_ms,) = engine.timers("0")
