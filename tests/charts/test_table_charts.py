@@ -1,5 +1,6 @@
 """Charts of tables without rows and of unknown devices, and histograms that Spark counts."""
 
+from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from sessionization.spark.tables.location import TableLocation
 from tests.tables.warehouse import empty_tables
 
 pytestmark = pytest.mark.spark
+
+CHART_VIEWS = (views.CONCURRENT_SESSIONS, views.RECENT_CONCURRENT_SESSIONS, views.DEVICE_TIMELINE)
 
 
 class EmptyState(StateReader):
@@ -44,7 +47,7 @@ def test_a_chart_of_a_table_without_rows_shows_a_text(
 ) -> None:
     folder = tmp_path / "an evening"
     empty_tables(spark, TableLocation(folder), owner="nobody")
-    monkeypatch.setattr(views, "VIEWS", (views.CONCURRENT_SESSIONS, views.DEVICE_TIMELINE))  # those of the charts
+    monkeypatch.setattr(views, "VIEWS", CHART_VIEWS)
     use_tables(spark, TableLocationSettings(warehouse=folder))
     device = table_charts.busy_device(spark)
     assert device is None
@@ -71,6 +74,34 @@ def test_a_chart_of_a_table_without_rows_shows_a_text(
     ]
     # A pending End is in the state, and not in the changes.
     assert texts(table_charts.device_timeline(spark, "pc-9")) == ["device pc-9 has no change yet"]
+
+
+def create_minutes_view(session: SparkSession, name: str, day: date, sessions_at_15: int | None) -> None:
+    """Four rows of a day's minutes, three of which are in its last three hours; None makes a view without rows."""
+    rows = [(14, 59, "pc", 9), (15, 0, "pc", sessions_at_15), (15, 0, "console", 2), (18, 0, "pc", 1)]
+    minutes = [
+        (datetime.combine(day, time(hour, minute), UTC), platform, sessions)
+        for hour, minute, platform, sessions in rows
+        if sessions_at_15 is not None
+    ]
+    frame = session.createDataFrame(minutes, "minute timestamp, platform string, sessions bigint")
+    frame.createOrReplaceTempView(name)
+
+
+def test_concurrent_sessions_are_those_of_the_last_day_and_without_any_the_last_ones_of_all(
+    spark: SparkSession,
+) -> None:
+    session, today = spark.newSession(), date(2026, 11, 27)
+
+    def title() -> str:
+        (axes,) = table_charts.concurrent_sessions(session).axes
+        return axes.get_title(loc="left")
+
+    create_minutes_view(session, "recent_concurrent_sessions", today, 3)
+    assert title() == "Concurrent sessions: at most 5 in a minute, at 15:00", "there is no view of all sessions yet"
+    create_minutes_view(session, "recent_concurrent_sessions", today, None)
+    create_minutes_view(session, "concurrent_sessions", date(2025, 1, 1), 4)
+    assert title() == "Concurrent sessions: at most 6 in a minute, at 15:00"
 
 
 def test_a_folder_without_tables_is_refused(spark: SparkSession, tmp_path: Path) -> None:

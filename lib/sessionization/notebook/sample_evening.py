@@ -26,7 +26,7 @@ from sessionization.spark.input.parse import parse, valid_events
 from sessionization.spark.operator.codec import OUTPUT_SCHEMA, pack_event, unpack_event
 from sessionization.spark.output.sinks import to_session_changes
 from sessionization.spark.tables import rollup
-from sessionization.spark.tables.account_views import CONCURRENT_SESSIONS
+from sessionization.spark.tables.account_views import CONCURRENT_SESSIONS, RECENT_CONCURRENT_SESSIONS
 from sessionization.spark.tables.views import DEVICE_TIMELINE
 
 FILE_NAME: Final = "sample_evening.jsonl.gz"
@@ -103,8 +103,8 @@ def open_sample(spark: SparkSession) -> str:
     """Make views of the sample's tables (`sessionize_sample`).
 
     They are `messages` (each message, its `dirt`, and its quarantine `reason` if any), `session_changes`,
-    `sessions`, `device_timeline` and `concurrent_sessions` of this Spark session, with the columns of the tables and
-    views of these names. It writes no file.
+    `sessions`, `device_timeline`, `concurrent_sessions` and `recent_concurrent_sessions` of this Spark session, with
+    the columns of the tables and views of these names. It writes no file.
 
     Returns:
         What the sample holds, in one line.
@@ -114,7 +114,7 @@ def open_sample(spark: SparkSession) -> str:
     texts = sample.messages.select(*columns, F.col("value").cast("string").alias("value"))
     for name, rows in (("messages", texts), ("session_changes", sample.session_changes), ("sessions", sample.sessions)):
         rows.createOrReplaceTempView(name)
-    for view in (DEVICE_TIMELINE, CONCURRENT_SESSIONS):
+    for view in (DEVICE_TIMELINE, CONCURRENT_SESSIONS, RECENT_CONCURRENT_SESSIONS):
         body = view.sql.format(sessions="sessions", session_changes="session_changes")
         spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view.name} AS {body}")
     return sample.summary

@@ -18,15 +18,11 @@ _NO_CHANGE = "no change yet: start the job, and players (the job simulate)"
 
 
 def concurrent_sessions(spark: SparkSession) -> Figure:
-    """Draw the sessions that touched each minute, by platform, for the three hours up to the last session."""
-    rows = _rows(
-        spark,
-        f"""
-        SELECT unix_millis(minute) AS minute_ms, platform, sessions FROM concurrent_sessions
-        WHERE minute >= (SELECT max(minute) FROM concurrent_sessions) - INTERVAL {_MOST_MINUTES} MINUTES
-        ORDER BY minute
-        """,
-    )
+    """Draw the sessions that touched each minute, by platform, for the three hours up to the last session.
+
+    It reads older sessions only if the last 24 hours have none.
+    """
+    rows = _last_minutes(spark, "recent_concurrent_sessions") or _last_minutes(spark, "concurrent_sessions")
     figure, (axes,) = chart_style.new_figure()
     chart_style.set_titles(axes, "Concurrent sessions", x="minute (event time, UTC)", y="sessions")
     if not rows:
@@ -52,6 +48,18 @@ def concurrent_sessions(spark: SparkSession) -> Figure:
     chart_style.start_at_zero(axes)
     axes.legend(frameon=False)
     return figure
+
+
+def _last_minutes(spark: SparkSession, view: str) -> list[Row]:
+    return _rows(
+        spark,
+        f"""
+        SELECT unix_millis(minute) AS minute_ms, platform, sessions
+        FROM (SELECT *, max(minute) OVER () AS last_minute FROM {view})
+        WHERE minute >= last_minute - INTERVAL {_MOST_MINUTES} MINUTES
+        ORDER BY minute
+        """,
+    )
 
 
 def session_lengths(spark: SparkSession) -> Figure:
