@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.bench import calls, report
@@ -42,7 +43,7 @@ def main() -> int:
     if options.tell is not None:
         _report(*_read(options.tell), write=options.write)
         return 0
-    title = report.describe_run(_ROOT)
+    title, started_at = report.describe_run(_ROOT), datetime.now(UTC).isoformat()
     results: _Results = defaultdict(dict)
     failed = 0
     with _sides(options.against, options.conf) as sides:
@@ -55,7 +56,7 @@ def main() -> int:
                         failed += 1
                         _print(f"{repeat + 1}: {scenario.name}, {side}: FAILED, exit code {error.returncode}")
                         continue
-                    round_ = f"{title} {repeat}"
+                    round_ = f"{started_at} {repeat}"
                     results[scenario, side][round_] = result
                     _store_run(title, round_, scenario, side, result)
                     _print(f"{repeat + 1}: {scenario.name}, {side}: {_short(result)}")
