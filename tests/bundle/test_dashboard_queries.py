@@ -117,6 +117,12 @@ def test_every_alert_query_returns_the_column_of_its_condition(evening: SparkSes
     )
 
 
+@pytest.fixture
+def session(spark: SparkSession) -> SparkSession:
+    """A session for one test, because its temporary views have the names of those in the other tests."""
+    return spark.newSession()
+
+
 def alert_row(spark: SparkSession, key: str, heartbeat: str = "30s") -> tuple[Row, float, bool]:
     """The row that an alert reads from this session's views, its value, and whether the alert goes off."""
     text = ALERTS[key]["query_text"].replace(SCHEMA, "").replace("'30s'", f"'{heartbeat}'")
@@ -200,10 +206,10 @@ def create_freshness_view(spark: SparkSession, queries: dict[str, Batches], beat
     ],
 )  # fmt: skip
 def test_the_backlog_alert_goes_off_for_a_lasting_backlog_and_names_the_query_that_is_furthest_behind(
-    spark: SparkSession, queries: dict[str, Batches], furthest: str | None, behind_s: float
+    session: SparkSession, queries: dict[str, Batches], furthest: str | None, behind_s: float
 ) -> None:
-    create_freshness_view(spark, queries)
-    row, value, is_firing = alert_row(spark, "backlog")
+    create_freshness_view(session, queries)
+    row, value, is_firing = alert_row(session, "backlog")
     assert (value == pytest.approx(behind_s, abs=0.1), is_firing) == (True, behind_s > 60)
     assert row.behind_query == furthest
 
@@ -216,39 +222,39 @@ def test_the_backlog_alert_goes_off_for_a_lasting_backlog_and_names_the_query_th
     ],
 )  # fmt: skip
 def test_missed_heartbeats_are_counted_in_heartbeat_intervals(
-    spark: SparkSession,
+    session: SparkSession,
     heartbeat: str,
     beat_s: float,
     missed: float,
     goes_off: bool,  # noqa: FBT001
 ) -> None:
     values = f"1 AS live, {beat_s * 1_000} AS heartbeat_age_ms, 3600000 AS oldest_live_ms"
-    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW freshness AS SELECT {values}")
-    _, value, is_firing = alert_row(spark, "stale_heartbeats", heartbeat)
+    session.sql(f"CREATE OR REPLACE TEMPORARY VIEW freshness AS SELECT {values}")
+    _, value, is_firing = alert_row(session, "stale_heartbeats", heartbeat)
     assert (value == pytest.approx(missed, abs=0.01), is_firing) == (True, goes_off)
 
 
-def test_the_heartbeat_alert_reads_the_newest_beat_of_the_live_sessions(spark: SparkSession) -> None:
-    create_freshness_view(spark, UP_TO_DATE, beat_s=150)
-    _, value, is_firing = alert_row(spark, "stale_heartbeats")
+def test_the_heartbeat_alert_reads_the_newest_beat_of_the_live_sessions(session: SparkSession) -> None:
+    create_freshness_view(session, UP_TO_DATE, beat_s=150)
+    _, value, is_firing = alert_row(session, "stale_heartbeats")
     assert (value == pytest.approx(4.5, abs=0.01), is_firing) == (True, True)
 
 
 @pytest.mark.parametrize(("messages", "goes_off"), [(99, False), (100, True)])
 def test_the_quarantine_alert_needs_a_minimum_of_messages(
-    spark: SparkSession,
+    session: SparkSession,
     messages: int,
     goes_off: bool,  # noqa: FBT001
 ) -> None:
     row = (datetime.now(UTC), messages, messages // 2)
-    health = spark.createDataFrame([row], "minute timestamp, messages bigint, quarantined bigint")
+    health = session.createDataFrame([row], "minute timestamp, messages bigint, quarantined bigint")
     health.createOrReplaceTempView("stream_health")
-    assert alert_row(spark, "quarantine_share")[2] is goes_off
+    assert alert_row(session, "quarantine_share")[2] is goes_off
 
 
-def test_before_the_first_message_only_the_no_data_alert_goes_off(spark: SparkSession) -> None:
+def test_before_the_first_message_only_the_no_data_alert_goes_off(session: SparkSession) -> None:
     rows: dict[Table, list[dict[str, Any]]] = {STREAM_PROGRESS: [], SESSIONS: []}
     for view in (FRESHNESS, STREAM_HEALTH):
-        create_view_over_rows(spark, view, rows, datetime.now(UTC))
-    frame_of(spark, STREAM_PROGRESS, []).createOrReplaceTempView(STREAM_PROGRESS.name)
-    assert {key: alert_row(spark, key)[2] for key in ALERTS} == {key: key == "no_data" for key in ALERTS}
+        create_view_over_rows(session, view, rows, datetime.now(UTC))
+    frame_of(session, STREAM_PROGRESS, []).createOrReplaceTempView(STREAM_PROGRESS.name)
+    assert {key: alert_row(session, key)[2] for key in ALERTS} == {key: key == "no_data" for key in ALERTS}

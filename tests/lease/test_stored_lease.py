@@ -116,9 +116,10 @@ def test_of_two_runs_that_take_it_at_the_same_moment_exactly_one_has_it(
             assert [row.owner for row in rows] == ["first" if taken[0] else "second"]
 
 
-def test_a_commit_that_another_one_has_replaced_is_seen(spark: SparkSession, location: TableLocation) -> None:
-    """As on storage that does not refuse a second commit of the same number."""
-    table, ours = StoredLease(spark, location, "replaced"), replace(ELSEWHERE, owner="ours")
+def test_a_commit_that_another_one_has_replaced_is_seen(spark: SparkSession, tmp_path: Path) -> None:
+    """As on storage that does not refuse a second commit of the same number. The table is this test's alone."""
+    table, ours = StoredLease(spark, TableLocation(tmp_path), "replaced"), replace(ELSEWHERE, owner="ours")
+    table.create()
     give_to(table, ours)
     _replace_newest_commit(table)
     assert not table.is_of(ours)
