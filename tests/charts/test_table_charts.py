@@ -1,6 +1,7 @@
 """Charts of tables without rows and of unknown devices, and histograms that Spark counts."""
 
-from datetime import UTC, date, datetime, time
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from sessionization.ops.state_reader import StateReader
 from sessionization.settings.table_location_settings import TableLocationSettings
 from sessionization.spark.tables import views
 from sessionization.spark.tables.location import TableLocation
-from tests.tables.warehouse import empty_tables
+from tests.tables.warehouse import append_sessions, empty_tables
 
 pytestmark = pytest.mark.spark
 
@@ -76,32 +77,37 @@ def test_a_chart_of_a_table_without_rows_shows_a_text(
     assert texts(table_charts.device_timeline(spark, "pc-9")) == ["device pc-9 has no change yet"]
 
 
-def create_minutes_view(session: SparkSession, name: str, day: date, sessions_at_15: int | None) -> None:
-    """Four rows of a day's minutes, three of which are in its last three hours; None makes a view without rows."""
-    rows = [(14, 59, "pc", 9), (15, 0, "pc", sessions_at_15), (15, 0, "console", 2), (18, 0, "pc", 1)]
-    minutes = [
-        (datetime.combine(day, time(hour, minute), UTC), platform, sessions)
-        for hour, minute, platform, sessions in rows
-        if sessions_at_15 is not None
-    ]
-    frame = session.createDataFrame(minutes, "minute timestamp, platform string, sessions bigint")
-    frame.createOrReplaceTempView(name)
-
-
-def test_concurrent_sessions_are_those_of_the_last_day_and_without_any_the_last_ones_of_all(
-    spark: SparkSession,
+def test_concurrent_sessions_are_those_of_the_last_three_hours_with_a_session(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session, today = spark.newSession(), date(2026, 11, 27)
+    location, now = TableLocation(tmp_path), datetime.now(UTC)
+    empty_tables(spark, location, owner="nobody")
+    monkeypatch.setattr(views, "VIEWS", CHART_VIEWS)
+    session = spark.newSession()
+    use_tables(session, TableLocationSettings(warehouse=tmp_path))
+
+    def append(hours_ago: Iterable[tuple[float, float]]) -> None:
+        rows = (
+            {
+                "device_id": f"d{began}", "session_id": number, "platform": "pc", "status": "ended", "revision": 0,
+                "started_at": now - timedelta(hours=began), "ended_at": now - timedelta(hours=ended), "updated_at": now,
+            }
+            for number, (began, ended) in enumerate(hours_ago)
+        )  # fmt: skip
+        append_sessions(spark, location, rows)
 
     def title() -> str:
         (axes,) = table_charts.concurrent_sessions(session).axes
-        return axes.get_title(loc="left")
+        return axes.get_title(loc="left").partition(",")[0]
 
-    create_minutes_view(session, "recent_concurrent_sessions", today, 3)
-    assert title() == "Concurrent sessions: at most 5 in a minute, at 15:00", "there is no view of all sessions yet"
-    create_minutes_view(session, "recent_concurrent_sessions", today, None)
-    create_minutes_view(session, "concurrent_sessions", date(2025, 1, 1), 4)
-    assert title() == "Concurrent sessions: at most 6 in a minute, at 15:00"
+    append([(26, 25), (24.5, 24.4), (24.5, 24.4)])
+    older = set(tmp_path.glob("sessions/*/*.parquet"))
+    append([(25, 23.5)])
+    assert title() == "Concurrent sessions: at most 3 in a minute", "a day ago two more ran"
+    append([(0.9, 0.2), (0.5, 0.1)])
+    for file in older:
+        file.unlink()
+    assert title() == "Concurrent sessions: at most 2 in a minute", "it reads no older sessions"
 
 
 def test_a_folder_without_tables_is_refused(spark: SparkSession, tmp_path: Path) -> None:

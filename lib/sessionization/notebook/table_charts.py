@@ -20,9 +20,11 @@ _NO_CHANGE = "no change yet: start the job, and players (the job simulate)"
 def concurrent_sessions(spark: SparkSession) -> Figure:
     """Draw the sessions that touched each minute, by platform, for the three hours up to the last session.
 
-    It reads older sessions only if the last 24 hours have none.
+    It reads all sessions only if these hours began more than a day ago.
     """
-    rows = _last_minutes(spark, "recent_concurrent_sessions") or _last_minutes(spark, "concurrent_sessions")
+    last_since = f"current_timestamp() - INTERVAL 24 HOURS + INTERVAL {_MOST_MINUTES} MINUTES"
+    rows = _last_minutes(spark, "recent_concurrent_sessions", last_since)
+    rows = rows or _last_minutes(spark, "concurrent_sessions")
     figure, (axes,) = chart_style.new_figure()
     chart_style.set_titles(axes, "Concurrent sessions", x="minute (event time, UTC)", y="sessions")
     if not rows:
@@ -50,13 +52,14 @@ def concurrent_sessions(spark: SparkSession) -> Figure:
     return figure
 
 
-def _last_minutes(spark: SparkSession, view: str) -> list[Row]:
+def _last_minutes(spark: SparkSession, view: str, last_since: str = "TIMESTAMP '1970-01-01'") -> list[Row]:
+    """The view's last minutes; none if its last one is before the SQL expression `last_since`."""
     return _rows(
         spark,
         f"""
         SELECT unix_millis(minute) AS minute_ms, platform, sessions
         FROM (SELECT *, max(minute) OVER () AS last_minute FROM {view})
-        WHERE minute >= last_minute - INTERVAL {_MOST_MINUTES} MINUTES
+        WHERE minute >= last_minute - INTERVAL {_MOST_MINUTES} MINUTES AND last_minute >= {last_since}
         ORDER BY minute
         """,
     )
