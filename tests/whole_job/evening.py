@@ -21,7 +21,7 @@ class Evening:
     def __init__(self, staging: Path, ends_ms: int = ENDS_MS, **options: Any) -> None:
         settings = SimulateSettings.model_validate({"output": staging, "pace": "max"} | options)
         self.written: Summary = simulate(settings, now_ms=ends_ms, report=lambda _: None)
-        files = sorted(staging.glob("*/*.json"), key=lambda path: (path.name, path.parent.name))
+        files = sorted(staging.glob("*/*.json"), key=place_in_evening)
         self._waiting = deque(files)
         last = int(files[-1].stem.rpartition("-")[2])
         for path in files:
@@ -38,3 +38,8 @@ class Evening:
     def __len__(self) -> int:
         """The number of files that are not released yet."""
         return len(self._waiting)
+
+
+def place_in_evening(file: Path) -> tuple[str, str]:
+    """The place of a file in the order in which an evening's files are released."""
+    return file.name, file.parent.name

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from tests.whole_job.evening import Evening
+from tests.whole_job.evening import Evening, place_in_evening
 from tests.whole_job.job import Job
 from tests.whole_job.remote_files import RemoteFiles
 
@@ -31,10 +31,10 @@ class RemoteJob(Job):
         return f"{self._storage.uri}{folder}"
 
     def release(self, evening: Evening, files: int | None = None) -> None:
-        """Move files of an evening into the input folder: each appears there at once."""
+        """Move files of an evening into the input folder, in the evening's order: each appears there at once."""
         known = set(self.input.glob("*/*.json"))
         evening.release(self.input, files)
-        for file in set(self.input.glob("*/*.json")) - known:
+        for file in sorted(set(self.input.glob("*/*.json")) - known, key=place_in_evening):
             self._storage.files.push(file, str(file))
 
     def wait_until(
