@@ -59,14 +59,14 @@ class JobCallbacks:
     """The functions that `run` calls.
 
     `say` prints a line for a person. `say_progress` prints the progress line of every few seconds; without it,
-    `say` does. `listeners` are called after every micro-batch, on the queries' own threads. `started` is called
-    once the queries run, and `stopped` once they have stopped without a failure; both get the Spark session and
-    the location of the tables.
+    `say` does. `listeners` are called after every micro-batch, on the queries' own threads. `opened` is called
+    once the tables are open, before a query starts, and `stopped` once the queries have stopped without a failure;
+    both get the Spark session and the location of the tables.
     """
 
     say: Say
     listeners: tuple[BatchListener, ...] = ()
-    started: Callable[[SparkSession, TableLocation], None] = lambda _spark, _location: None
+    opened: Callable[[SparkSession, TableLocation], None] = lambda _spark, _location: None
     stopped: Callable[[SparkSession, TableLocation], None] = lambda _spark, _location: None
     say_progress: Say | None = None
 
@@ -152,6 +152,7 @@ def _run(context: JobContext, stop: threading.Event, callbacks: JobCallbacks) ->
     listeners: list[BatchListener] = [totals.add, clock.add]
     with _report_batches(context, progress_log, listeners):
         listeners.extend(callbacks.listeners)
+        callbacks.opened(context.spark, context.location)
         pipeline = Pipeline(context, progress_log.store, listeners, initial_state)
         with plain_errors("the queries cannot be started"):
             pipeline.start(stop)
@@ -165,7 +166,6 @@ def _run(context: JobContext, stop: threading.Event, callbacks: JobCallbacks) ->
 
         try:
             with stop_after(stop, context.settings.run_for):
-                callbacks.started(context.spark, context.location)
                 monitor_queries(pipeline.queries, stop, check, _progress_reporter(context, totals, callbacks))
         finally:
             causes = _stop(context, pipeline)

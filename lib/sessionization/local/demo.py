@@ -112,20 +112,22 @@ def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[s
 
     continues = (folder / "checkpoints" / LAYOUT_FILE).is_file()
     say("Spark is starting (about 20 s); in this demo a session beats every 10 s")
-    last_line_s = 0.0
+    last_line_s, is_first = 0.0, True
 
     def shown() -> None:
-        nonlocal last_line_s
+        nonlocal last_line_s, is_first
+        if is_first:
+            is_first = False
+            view.notes.clear()
+            if continues:
+                say(f"this demo continues the tables of an earlier one; to begin anew, delete {folder}")
         if picture is not None:
             picture.write_text(view.picture(), encoding="utf-8")
         if not console.is_terminal and time.monotonic() >= last_line_s + _LINE_EVERY_S:
             last_line_s = time.monotonic()
             console.print(view.line(), markup=False)
 
-    def started(spark: SparkSession, location: TableLocation) -> None:
-        view.notes.clear()
-        if continues:
-            say(f"this demo continues the tables of an earlier one; to begin anew, delete {folder}")
+    def opened(spark: SparkSession, location: TableLocation) -> None:
         running.set()
         refresher.append(threading.Thread(target=_refresh, args=(spark, location, view, running, shown), daemon=True))
         refresher[0].start()
@@ -141,7 +143,7 @@ def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[s
     try:
         with stop_on_signals() as stop, Live(view, console=console, refresh_per_second=4, transient=True):
             # The view shows what the job's own progress line would say, of another instant.
-            callbacks = JobCallbacks(say, (view.add,), started, stopped, say_progress=lambda _line: None)
+            callbacks = JobCallbacks(say, (view.add,), opened, stopped, say_progress=lambda _line: None)
             summary = run(settings, stop, callbacks)
     finally:
         simulation.terminate()
@@ -160,9 +162,10 @@ def _refresh(
 ) -> None:
     """Query the rows since the demo began once a micro-batch; more often would take cores from the job.
 
-    `shown` is called after each.
+    `shown` is called after each. It queries once before, because an engine's first query takes a second or two.
     """
     newest = view.began
+    new_changes(spark, location, newest)
     while running.is_set():
         if view.is_behind.wait(_POLL_S):
             view.is_behind.clear()
