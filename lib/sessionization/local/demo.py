@@ -41,6 +41,7 @@ _HEARTBEAT = "10s"
 _POLL_S = 2.0
 
 _LINE_EVERY_S = 5.0
+_WAITS_FOR_ROWS = "The first micro-batch is running (about 8 s)"
 
 QUERIES = (
     (
@@ -112,15 +113,12 @@ def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[s
 
     continues = (folder / "checkpoints" / LAYOUT_FILE).is_file()
     say("Spark is starting (about 20 s); in this demo a session beats every 10 s")
-    last_line_s, is_first = 0.0, True
+    last_line_s = 0.0
 
     def shown() -> None:
-        nonlocal last_line_s, is_first
-        if is_first:
-            is_first = False
-            view.notes.clear()
-            if continues:
-                say(f"this demo continues the tables of an earlier one; to begin anew, delete {folder}")
+        nonlocal last_line_s
+        if _WAITS_FOR_ROWS in view.notes:
+            view.notes.remove(_WAITS_FOR_ROWS)
         if picture is not None:
             picture.write_text(view.picture(), encoding="utf-8")
         if not console.is_terminal and time.monotonic() >= last_line_s + _LINE_EVERY_S:
@@ -128,6 +126,10 @@ def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[s
             console.print(view.line(), markup=False)
 
     def opened(spark: SparkSession, location: TableLocation) -> None:
+        view.notes.clear()
+        if continues:
+            say(f"this demo continues the tables of an earlier one; to begin anew, delete {folder}")
+        view.notes.append(_WAITS_FOR_ROWS)
         running.set()
         refresher.append(threading.Thread(target=_refresh, args=(spark, location, view, running, shown), daemon=True))
         refresher[0].start()
