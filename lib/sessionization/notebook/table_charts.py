@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from sessionization.clock import utc
 from sessionization.notebook import chart_style, histogram, timeline
+from sessionization.spark.tables.account_views import RECENT_SPAN
 
 _MS_IN_MINUTE = 60_000
 _MOST_MINUTES = 180
@@ -22,7 +23,7 @@ def concurrent_sessions(spark: SparkSession) -> Figure:
 
     It reads all sessions only if these hours began more than a day ago.
     """
-    last_since = f"current_timestamp() - INTERVAL 24 HOURS + INTERVAL {_MOST_MINUTES} MINUTES"
+    last_since = f"current_timestamp() - {RECENT_SPAN} + INTERVAL {_MOST_MINUTES} MINUTES"
     rows = _last_minutes(spark, "recent_concurrent_sessions", last_since)
     rows = rows or _last_minutes(spark, "concurrent_sessions")
     figure, (axes,) = chart_style.new_figure()

@@ -49,17 +49,20 @@ CONCURRENT_SESSIONS = View(
     _CONCURRENT_SESSIONS,
 )
 
+RECENT_SPAN = "INTERVAL 24 HOURS"
+"""How far `recent_concurrent_sessions` goes back, in SQL."""
+
 # A session that touches a minute of the last 24 hours is live, or ended within them. Statistics let Delta skip the
 # files of all others; a condition on `minute` alone would read all sessions that ever were.
-_RECENT_SESSIONS = """
-      (SELECT * FROM {sessions} WHERE status = 'live' OR ended_at >= current_timestamp() - INTERVAL 24 HOURS)"""
+_RECENT_SESSIONS = f"""
+      (SELECT * FROM {{sessions}} WHERE status = 'live' OR ended_at >= current_timestamp() - {RECENT_SPAN})"""
 
 RECENT_CONCURRENT_SESSIONS = View(
     "recent_concurrent_sessions",
     "concurrent_sessions of the last 24 hours; it reads only the sessions of that time",
     f"""
     SELECT * FROM ({_CONCURRENT_SESSIONS.replace("{sessions}", _RECENT_SESSIONS)})
-    WHERE minute >= current_timestamp() - INTERVAL 24 HOURS
+    WHERE minute >= current_timestamp() - {RECENT_SPAN}
     """,
 )
 
