@@ -5,6 +5,7 @@ local disk it does so by `pathlib.Path`. For a URI it does so here, with the clu
 """
 
 import errno
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal, TextIO
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, unquote_to_bytes, urlsplit
 from uuid import uuid4
 
 from sessionization.errors import ConfigurationError
@@ -249,7 +250,9 @@ def parse_location(text: str | AnyPath) -> AnyPath:
 def path_of_uri(uri: str) -> AnyPath:
     """The path of a percent-encoded URI, as Spark writes it into its logs."""
     parts = urlsplit(uri)
-    return Path(unquote(parts.path)) if parts.scheme in ("", "file", "dbfs") else HadoopPath(unquote(uri))
+    if parts.scheme in ("", "file", "dbfs"):
+        return Path(os.fsdecode(unquote_to_bytes(parts.path)))
+    return HadoopPath(unquote(uri))
 
 
 def _write(stream: Any, text: str, *, sync: bool = False) -> None:

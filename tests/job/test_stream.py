@@ -21,7 +21,7 @@ from sessionization.ops.state_reader import StateReader
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import QUERIES, SESSIONIZE, open_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
-from sessionization.spark.input.source import read_messages
+from sessionization.spark.input.source import TopicStart, read_messages
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.output.progress import BatchProgress, last_engine_progress
 from sessionization.spark.pipeline import Pipeline
@@ -34,7 +34,7 @@ from tests.whole_job.delta import read_table
 
 pytestmark = pytest.mark.spark
 
-DEADLINE_S = 300
+DEADLINE_S = 40
 
 
 class Job:
@@ -228,7 +228,7 @@ def test_only_input_files_and_lines_that_are_not_blank_are_read(spark: SparkSess
     def collect(batch: DataFrame, _batch_id: int) -> None:
         found.extend((row.stream, bytes(row.value)) for row in batch.select("stream", "value").collect())
 
-    messages = read_messages(spark, job.settings, 0, None)
+    messages = read_messages(spark, job.settings, tmp_path / "query", TopicStart(0, None))
     query = messages.writeStream.foreachBatch(collect).option("checkpointLocation", str(tmp_path / "query")).start()
     try:
         wait_for(lambda: len(found) >= 3, "the three messages")

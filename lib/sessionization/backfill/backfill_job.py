@@ -165,11 +165,9 @@ def _check_backlog(
 def replay_sessions(spark: SparkSession, location: TableLocation, scope: ReplayScope, clock: StoredClock) -> DataFrame:
     """The sessions of the scope, with the columns of `rollup.fold_by_session`."""
     begin = F.timestamp_millis(F.lit(scope.read_from_ms))
-    raw = location.read(spark.read, RAW_EVENTS).where(
-        (F.col("ingest_date") >= F.to_date(begin))
-        & (F.col("ingested_at") >= begin)
-        & (F.col("ingest_date") <= F.to_date(F.timestamp_millis(F.lit(scope.to_ms - 1))))
-    )
+    # Not by `ingest_date`: a message may be taken days after its ingest time.
+    end = F.timestamp_millis(F.lit(scope.to_ms - 1 - (scope.to_ms - 1) % DAY_MS + DAY_MS))
+    raw = location.read(spark.read, RAW_EVENTS).where((F.col("ingested_at") >= begin) & (F.col("ingested_at") < end))
     events = read_events(raw, scope.limits)
     tasks = max(_LEAST_TASKS, math.ceil(raw.count() / _EVENTS_PER_TASK))
 

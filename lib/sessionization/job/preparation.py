@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from sessionization.errors import ConfigurationError, StoppedError
-from sessionization.files import is_reachable_folder, refuse_unreadable, refuse_unwritable
+from sessionization.files import refuse_unreadable, refuse_unwritable
 from sessionization.hadoop_path import AnyPath
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import Checkpoint, open_checkpoint
@@ -27,7 +27,6 @@ from sessionization.spark.tables.lease import hold_lease
 from sessionization.spark.tables.lease_claim import MAINTENANCE_LEASE, Claim, no_lease
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.warm_start.initial_state import InitialState, warm_start
-from sessionization.streams import STREAMS
 
 
 def check_folders(settings: SessionizeSettings) -> None:
@@ -127,24 +126,6 @@ def _open_tables(
     if location.warehouse is None:
         views.create_views(spark, location)
     return replace(context, checkpoint=checkpoint.with_sink(context.settings.sink)), progress_log, initial_state
-
-
-def watch_stream_folders(folder: AnyPath) -> Callable[[], str | None]:
-    """A check for stream folders that have disappeared. It returns a warning, or None.
-
-    The engine treats a missing folder as an absence of events, and sessions then time out.
-    """
-    seen: set[str] = set()
-
-    def check() -> str | None:
-        present = {stream for stream in STREAMS if is_reachable_folder(folder / stream)}
-        seen.update(present)
-        gone = ", ".join(sorted(seen - present))
-        if not gone:
-            return None
-        return f"--input {folder}: {gone} has disappeared, so no event of it is read; is a mount gone? bring it back"
-
-    return check
 
 
 @contextlib.contextmanager

@@ -15,12 +15,12 @@ from sessionization.databricks import on_databricks
 from sessionization.errors import StreamError
 from sessionization.job.clock_step import ClockStepDetector, restart_and_wake
 from sessionization.job.file_log_limit import FileLogLimit
+from sessionization.job.input_watch import name_interrupted_files, watch_input
 from sessionization.job.preparation import (
     check_folders,
     open_job_checkpoint,
     plain_errors,
     prepare,
-    watch_stream_folders,
 )
 from sessionization.job.query_monitor import monitor_queries, progress_line
 from sessionization.job.shutdown import stop_queries
@@ -120,6 +120,8 @@ def _open_checkpoint(settings: SessionizeSettings, location: TableLocation, say:
     say(f"starting; tables in {location}, checkpoints in {checkpoint.folder}, state {checkpoint.layout}")
     if (ignored := explain_ignored_devices(settings, checkpoint.folder, checkpoint.layout)) is not None:
         say(ignored)
+    if settings.input is not None:
+        name_interrupted_files(checkpoint.folder, say)
     return checkpoint
 
 
@@ -164,9 +166,16 @@ def _run(context: JobContext, stop: threading.Event, callbacks: JobCallbacks) ->
                 restart_and_wake(context, pipeline, step, stop)
             file_logs.check()
 
+        check_input = watch_input(context.settings.input, pipeline.queries, context.say)
+
+        def report() -> None:
+            (callbacks.say_progress or context.say)(progress_line(*totals.snapshot()))
+            check_input()
+
         try:
             with stop_after(stop, context.settings.run_for):
-                monitor_queries(pipeline.queries, stop, check, _progress_reporter(context, totals, callbacks))
+                monitor_queries(pipeline.queries, stop, check, report)
+            check_input()
         finally:
             causes = _stop(context, pipeline)
     if causes:
@@ -190,19 +199,6 @@ def _report_batches(context: JobContext, progress_log: ProgressLog, listeners: l
         monitor = monitor_batches(context.spark, batch_log, settings.metrics_at, settings.heartbeat, context.say)
         listeners.append(stack.enter_context(monitor))
         yield
-
-
-def _progress_reporter(context: JobContext, totals: RunningTotals, callbacks: JobCallbacks) -> Callable[[], None]:
-    input_folder = context.settings.input
-    check_input = (lambda: None) if input_folder is None else watch_stream_folders(input_folder)
-    say_progress = callbacks.say_progress or context.say
-
-    def report() -> None:
-        say_progress(progress_line(*totals.snapshot()))
-        if (warning := check_input()) is not None:
-            context.say(warning)
-
-    return report
 
 
 def _stop(context: JobContext, pipeline: Pipeline) -> list[str]:

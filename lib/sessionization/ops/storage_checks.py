@@ -1,8 +1,6 @@
 """Checks of the folders that the sessionize job needs: what its storage can do, its lock, its input."""
 
-import os
 import time
-from itertools import islice
 from pathlib import Path
 
 from sessionization.errors import CheckpointError, ConfigurationError
@@ -10,10 +8,10 @@ from sessionization.files import remove_tree, rename_or_copy, write_atomically
 from sessionization.hadoop_path import AnyPath, HadoopPath
 from sessionization.job.preparation import refuse_unreadable_input
 from sessionization.spark.checkpoint.folder_lock import lock_folder
+from sessionization.spark.input.stream_folders import is_message_file, list_folder
 from sessionization.streams import STREAMS
 
 _BYTES = 1024 * 1024
-_MOST_FILES = 10_000
 _MOST_AT_A_URI = 10
 """Each entry costs several calls of the engine."""
 
@@ -56,22 +54,22 @@ def check_lock(folder: AnyPath) -> str:
 
 
 def check_input(folder: AnyPath) -> str:
-    """Count the files of each stream, up to a limit; raises `ConfigurationError` where the folder cannot be read."""
+    """Count the files of each stream, and name those that are not read.
+
+    Raises `ConfigurationError` where the folder cannot be read.
+    """
     refuse_unreadable_input(folder)
-    return ", ".join(
-        f"{stream} {_describe_files(folder / stream) if (folder / stream).is_dir() else 'is missing so far'}"
+    return "; ".join(
+        _describe_files(folder / stream, stream) if (folder / stream).is_dir() else f"{stream} is missing so far"
         for stream in STREAMS
     )
 
 
-def _describe_files(folder: AnyPath) -> str:
+def _describe_files(folder: AnyPath, stream: str) -> str:
     if isinstance(folder, HadoopPath):
-        most = _MOST_AT_A_URI
-        names = [entry.name for entry in folder.first_entries(most + 1)]
-    else:
-        most = _MOST_FILES
-        with os.scandir(folder) as entries:
-            names = [entry.name for entry in islice(entries, most + 1)]
-    if len(names) > most:
-        return f"has more than {most:,} files"
-    return f"has {sum(name.endswith('.json') for name in names):,} files"
+        names = [entry.name for entry in folder.first_entries(_MOST_AT_A_URI + 1)]
+        if len(names) > _MOST_AT_A_URI:
+            return f"{stream} has more than {_MOST_AT_A_URI:,} files"
+        return f"{stream} has {sum(map(is_message_file, names)):,} files"
+    found = list_folder(folder)
+    return "; ".join([f"{stream} has {len(found.files):,} files", *found.warnings(stream).values()])

@@ -1,7 +1,8 @@
-"""The log of Spark's file source in a query's checkpoint: which of its micro-batches took which file.
+"""The log of a file source in a query's checkpoint: which of its micro-batches took which file.
 
-Spark never removes an entry. It holds all of them in memory, and writes all of them again every tenth micro-batch that
-takes a file. So entries of deleted files are removed here, while the query is stopped.
+Spark's source, which reads files at a URI, never removes an entry. It holds all of them in memory, and writes all of
+them again every tenth micro-batch that takes a file. So entries of deleted files are removed here, while the query is
+stopped. The source of this library writes a log of the same form (`file_log.FileLog`), with more in each entry.
 """
 
 import json
@@ -14,22 +15,57 @@ from sessionization.durations import HOUR_MS
 from sessionization.errors import CheckpointError
 from sessionization.files import write_atomically
 from sessionization.hadoop_path import AnyPath, path_of_uri
-from sessionization.spark.checkpoint.spark_logs import StartedBatch, newest_committed_batch, read_started_batch
+from sessionization.spark.checkpoint.spark_logs import (
+    StartedBatch,
+    has_unfinished_batch,
+    newest_committed_batch,
+    newest_started_batch,
+    read_started_batch,
+)
 
 LARGE_LOG_BYTES = 4 * 1024 * 1024
 """Some thirty thousand entries, which Spark reads and writes in a tenth of a second."""
-_RECENT_MS = HOUR_MS
-_VERSION = "v1"
-_LOG_FILE = re.compile(r"(\d+)(\.compact)?")
+RECENT_MS = HOUR_MS
+"""How long the entry of a file stays that is no longer there: a listing may leave out a file for a moment."""
+VERSION = "v1"
+LOG_FILE = re.compile(r"(\d+)(\.compact)?")
 
 
 @dataclass(frozen=True, slots=True)
 class TakenFile:
-    """A file that the source took: its modification time then, and the entry of the source's log that has it."""
+    """A file that a source took, and the entry of the source's log that has it.
 
-    path: AnyPath
+    `modified_ms` and `size` are the file's when it was taken. `taken_ms` is the source's own clock then. Spark's log
+    has neither clock nor size: `taken_ms` is then the modification time, and `size` None.
+    """
+
+    uri: str
     modified_ms: int
     number: int
+    taken_ms: int
+    size: int | None = None
+
+    @property
+    def path(self) -> AnyPath:
+        return path_of_uri(self.uri)
+
+    @property
+    def stream(self) -> str:
+        return self.path.parent.name
+
+    def to_json(self) -> str:
+        return json.dumps({
+            "path": self.uri, "timestamp": self.modified_ms, "batchId": self.number,
+            "taken": self.taken_ms, "size": self.size,
+        })  # fmt: skip
+
+    @classmethod
+    def from_json(cls, line: str) -> "TakenFile":
+        entry: dict[str, Any] = json.loads(line)
+        modified_ms = int(entry["timestamp"])
+        return cls(
+            entry["path"], modified_ms, int(entry["batchId"]), int(entry.get("taken", modified_ms)), entry.get("size")
+        )
 
 
 def committed_files(query: AnyPath) -> Iterator[TakenFile]:
@@ -38,19 +74,29 @@ def committed_files(query: AnyPath) -> Iterator[TakenFile]:
     Raises `ValueError`, `LookupError`, `TypeError` or `OSError` where the log has another form or cannot be read, and
     `CheckpointError` as `spark_logs` does.
     """
-    source_log, last_committed = _source_log(query)
-    if source_log is None:
+    source_log, last_committed = _source_log(query, newest_committed_batch(query))
+    return (file for file in _entries(source_log) if file.number <= last_committed)
+
+
+def interrupted_files(query: AnyPath) -> Iterator[TakenFile]:
+    """The files of the micro-batch that a stopped query did not commit; the errors are those of `committed_files`."""
+    if not has_unfinished_batch(query):
+        return iter(())
+    _, last_committed = _source_log(query, newest_committed_batch(query))
+    source_log, last_started = _source_log(query, newest_started_batch(query))
+    return (file for file in _entries(source_log) if last_committed < file.number <= last_started)
+
+
+def _entries(source_log: AnyPath | None) -> Iterator[TakenFile]:
+    if source_log is None or not source_log.is_dir():
         return
     log_files = [
-        (int(match[1]), match[2], entry) for entry in source_log.iterdir() if (match := _LOG_FILE.fullmatch(entry.name))
+        (int(match[1]), match[2], entry) for entry in source_log.iterdir() if (match := LOG_FILE.fullmatch(entry.name))
     ]
     compacted = max((number for number, is_compact, _ in log_files if is_compact), default=-1)
     for number, is_compact, file in log_files:
-        if number < compacted or (number == compacted and not is_compact):
-            continue
-        for taken in map(_parse_entry, _read_lines(file)):
-            if taken.number <= last_committed:
-                yield taken
+        if number > compacted or (number == compacted and is_compact):
+            yield from map(TakenFile.from_json, _read_lines(file))
 
 
 def log_bytes(query: AnyPath) -> int:
@@ -83,9 +129,9 @@ def forget_deleted_files(query: AnyPath, present: Collection[AnyPath], now_ms: i
         compacted = _newest_compacted(query)
         if compacted is None:
             return 0
-        _, last_committed = _source_log(query)
+        _, last_committed = _source_log(query, newest_committed_batch(query))
         lines = list(_read_lines(compacted))
-        taken = [_parse_entry(line) for line in lines]
+        taken = [TakenFile.from_json(line) for line in lines]
         folders = {file.path.parent for file in taken if file.path in present}
         remaining = [
             line
@@ -93,25 +139,24 @@ def forget_deleted_files(query: AnyPath, present: Collection[AnyPath], now_ms: i
             if file.path in present
             or file.path.parent not in folders
             or file.number > last_committed
-            or file.modified_ms > now_ms - _RECENT_MS
+            or file.taken_ms > now_ms - RECENT_MS
         ]
         if len(remaining) < len(lines):
             compacted.with_name(f".{compacted.name}.crc").unlink(missing_ok=True)  # the checksum of the former content
             # An incomplete log would let the query read files again.
-            write_atomically(compacted, "\n".join([_VERSION, *remaining]), may_copy=False)
+            write_atomically(compacted, "\n".join([VERSION, *remaining]), may_copy=False)
         return len(lines) - len(remaining)
     except (OSError, ValueError, LookupError, TypeError) as error:
         msg = f"{query}: the log of the files that were read is not of a form known here ({error})"
         raise CheckpointError(msg) from error
 
 
-def _source_log(query: AnyPath) -> tuple[AnyPath | None, int]:
-    """The folder of the source's log, and its last entry that a committed micro-batch took; -1 before the first."""
-    committed = newest_committed_batch(query)
-    if committed < 0:
+def _source_log(query: AnyPath, batch_id: int) -> tuple[AnyPath | None, int]:
+    """The folder of the source's log, and its last entry that a micro-batch took; -1 before the first."""
+    if batch_id < 0:
         return None, -1
-    number, last_committed = _file_source(read_started_batch(query, committed))
-    return query / "sources" / str(number), last_committed
+    number, last_entry = _file_source(read_started_batch(query, batch_id))
+    return query / "sources" / str(number), last_entry
 
 
 def _file_source(batch: StartedBatch) -> tuple[int, int]:
@@ -123,19 +168,29 @@ def _file_source(batch: StartedBatch) -> tuple[int, int]:
 
 
 def _newest_compacted(query: AnyPath) -> AnyPath | None:
-    files = [file for file in query.glob("sources/*/*.compact") if _LOG_FILE.fullmatch(file.name)]
+    files = [file for file in query.glob("sources/*/*.compact") if LOG_FILE.fullmatch(file.name)]
     return max(files, key=lambda file: int(file.stem), default=None)
 
 
 def _read_lines(file: AnyPath) -> Iterator[str]:
-    with file.open(encoding="utf-8") as lines:
-        version = next(lines, "").strip()
-        if version != _VERSION:
-            msg = f"{file.name} of the file log is {version!r}"
-            raise ValueError(msg)
-        yield from (line.rstrip("\n") for line in lines if line.strip())
+    lines = read_lines(file)
+    if lines is None:
+        msg = f"{file.name} of the file log is incomplete"
+        raise ValueError(msg)
+    return iter(lines)
 
 
-def _parse_entry(line: str) -> TakenFile:
-    entry: dict[str, Any] = json.loads(line)
-    return TakenFile(path_of_uri(entry["path"]), int(entry["timestamp"]), int(entry["batchId"]))
+def read_lines(file: AnyPath) -> list[str] | None:
+    """The entries of a file of the log; None where it is incomplete, for it says how many there are.
+
+    Raises `ValueError` for another version.
+    """
+    first, *lines = file.read_text(encoding="utf-8").splitlines() or [""]
+    version, _, count = first.partition(" ")
+    if VERSION.startswith(first) and not lines:
+        return None
+    if version != VERSION:
+        msg = f"{file.name} of the file log is {version!r}"
+        raise ValueError(msg)
+    lines = [line for line in lines if line.strip()]
+    return lines if not count or len(lines) == int(count) else None

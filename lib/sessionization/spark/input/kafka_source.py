@@ -72,8 +72,8 @@ def kafka_messages(
         starts: the first offset of every existing partition, in place of `--starting-offsets`.
 
     Returns:
-        The columns of `raw_events`: `stream` (the topic), `partition`, `offset`, `file` (null), `ingested_at` (the
-        broker's timestamp), `value` binary (null where the record has none), `ingest_date`.
+        `stream` (the topic), `partition`, `offset`, `file` (null), `ingested_at` (the broker's timestamp), `value`
+        binary (null where the record has none), `value_bytes`.
     """
     options = client_options(spark, settings) | {
         "subscribe": ",".join(STREAMS),
@@ -96,7 +96,7 @@ def kafka_messages(
         F.lit(None).cast("string").alias("file"),
         F.col("timestamp").alias("ingested_at"),
         "value",
-        F.to_date("timestamp").alias("ingest_date"),
+        F.octet_length("value").cast("bigint").alias("value_bytes"),
     )
 
 

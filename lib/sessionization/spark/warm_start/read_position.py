@@ -25,6 +25,8 @@ from sessionization.streams import STREAMS
 
 _SCRATCH_FOLDER = "topic_ends"
 _MAX_NAMES = 3
+_SECONDS_UNTIL = 1_000_000_000_000
+"""An ingest time before this one (September 2001) is in seconds, or the default of an archive: no clock showed it."""
 
 
 def refuse_unlanded_changes(context: JobContext) -> None:
@@ -122,14 +124,19 @@ def _files_already_read(spark: SparkSession, files: list[AnyPath], location: Tab
 
     Compares only stream and file name, because the folder may have been moved or copied; no name is used twice.
     """
-    path_by_name = {f"{file.parent.name}/{file.name}": _tidy(file) for file in files}
+    # A name that is no UTF-8 has replacement characters there and here.
+    path_by_name = {_readable(f"{file.parent.name}/{file.name}"): _tidy(file) for file in files}
     present = spark.createDataFrame([(name,) for name in path_by_name], "file string")
     path = F.regexp_extract("file", "[^/]+/[^/]+$", 0)
     # try_url_decode decodes form data, in which a plus means a space.
     unescaped = F.try_url_decode(F.regexp_replace(path, r"\+", "%2B"))
     names = location.read(spark.read, RAW_EVENTS).where("file IS NOT NULL").select("file").distinct()
     read = names.select(F.coalesce(unescaped, path).alias("file"))
-    return [path_by_name[row.file] for row in read.join(present, "file", "semi").orderBy("file").collect()]
+    return [_readable(path_by_name[row.file]) for row in read.join(present, "file", "semi").orderBy("file").collect()]
+
+
+def _readable(name: str) -> str:
+    return os.fsencode(name).decode(errors="replace")
 
 
 def _tidy(file: AnyPath) -> str:
@@ -175,11 +182,14 @@ def _oldest_known_ms(spark: SparkSession, location: TableLocation) -> int:
 
 
 def _oldest_ingest_ms(spark: SparkSession, location: TableLocation, condition: str) -> int | None:
-    """The oldest ingest time of rows of `raw_events` that meet a condition; None without such rows."""
+    """The oldest ingest time of rows of `raw_events` that meet a condition; None without such rows.
+
+    Reads the day on which the first message was taken.
+    """
     days = location.days(spark, RAW_EVENTS)
     if days is None:
         return None
-    rows = location.read(spark.read, RAW_EVENTS).where(condition)
+    rows = location.read(spark.read, RAW_EVENTS).where(condition).where(F.unix_millis("ingested_at") > _SECONDS_UNTIL)
     oldest = F.unix_millis(F.min("ingested_at"))
     oldest_ms: int | None = rows.where(F.col("ingest_date") == F.lit(days[0])).agg(oldest).collect()[0][0]
     if oldest_ms is None:  # the first day has only messages of another kind of source
