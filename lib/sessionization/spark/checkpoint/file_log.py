@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sessionization.files import write_atomically
 from sessionization.hadoop_path import AnyPath
-from sessionization.spark.checkpoint.file_source_log import LOG_FILE, RECENT_MS, VERSION, TakenFile, read_lines
+from sessionization.spark.checkpoint.file_source_log import LOG_FILE, OUR_VERSION, RECENT_MS, TakenFile, read_lines
 
 _RETAINED_FILES = 100
 """Spark retains the offsets of 100 micro-batches, and repeats the last one at most."""
@@ -133,4 +133,4 @@ class FileLog:
 
     @staticmethod
     def _write(file: Path, lines: list[str]) -> None:
-        write_atomically(file, "\n".join([f"{VERSION} {len(lines)}", *lines]))
+        write_atomically(file, "".join(f"{line}\n" for line in (f"{OUR_VERSION} {len(lines)}", *lines)))

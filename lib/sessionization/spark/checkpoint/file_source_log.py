@@ -27,7 +27,9 @@ LARGE_LOG_BYTES = 4 * 1024 * 1024
 """Some thirty thousand entries, which Spark reads and writes in a tenth of a second."""
 RECENT_MS = HOUR_MS
 """How long the entry of a file stays that is no longer there: a listing may leave out a file for a moment."""
-VERSION = "v1"
+SPARKS_VERSION = "v1"
+OUR_VERSION = "files"
+"""The first word of a file that this library's source writes; the number of its entries follows."""
 LOG_FILE = re.compile(r"(\d+)(\.compact)?")
 
 
@@ -144,7 +146,7 @@ def forget_deleted_files(query: AnyPath, present: Collection[AnyPath], now_ms: i
         if len(remaining) < len(lines):
             compacted.with_name(f".{compacted.name}.crc").unlink(missing_ok=True)  # the checksum of the former content
             # An incomplete log would let the query read files again.
-            write_atomically(compacted, "\n".join([VERSION, *remaining]), may_copy=False)
+            write_atomically(compacted, "\n".join([SPARKS_VERSION, *remaining]), may_copy=False)
         return len(lines) - len(remaining)
     except (OSError, ValueError, LookupError, TypeError) as error:
         msg = f"{query}: the log of the files that were read is not of a form known here ({error})"
@@ -181,16 +183,18 @@ def _read_lines(file: AnyPath) -> Iterator[str]:
 
 
 def read_lines(file: AnyPath) -> list[str] | None:
-    """The entries of a file of the log; None where it is incomplete, for it says how many there are.
+    """The entries of a file of the log; None where a kill has cut it off.
 
-    Raises `ValueError` for another version.
+    Raises `ValueError` for a form that neither source writes.
     """
-    first, *lines = file.read_text(encoding="utf-8").splitlines() or [""]
-    version, _, count = first.partition(" ")
-    if VERSION.startswith(first) and not lines:
-        return None
-    if version != VERSION:
-        msg = f"{file.name} of the file log is {version!r}"
-        raise ValueError(msg)
+    text = file.read_text(encoding="utf-8")
+    first, *lines = text.splitlines() or [""]
     lines = [line for line in lines if line.strip()]
-    return lines if not count or len(lines) == int(count) else None
+    if first == SPARKS_VERSION:
+        return lines
+    if text.endswith("\n") and first == f"{OUR_VERSION} {len(lines)}":
+        return lines
+    if not OUR_VERSION.startswith(first[: len(OUR_VERSION)]):
+        msg = f"{file.name} of the file log is {first!r}"
+        raise ValueError(msg)
+    return None
