@@ -132,9 +132,12 @@ def _refusal(settings: Brokers, topic: str, error_text: str) -> str:
 
 
 def client_options(spark: SparkSession, settings: Brokers) -> dict[str, str]:
-    """Return the Kafka client's options with the brokers, and with secrets filled in; raises `ConfigurationError`."""
+    """Return the Kafka client's options with the brokers, and with secrets filled in; raises `ConfigurationError`.
+
+    Unless the settings say otherwise, readers take no record of a transaction before it is committed.
+    """
     read_secret = partial(_databricks_secret, spark) if on_databricks() else None
-    options = resolve_secrets(settings.kafka_options, read_secret)
+    options = {"kafka.isolation.level": "read_committed"} | resolve_secrets(settings.kafka_options, read_secret)
     return options | {"kafka.bootstrap.servers": str(settings.bootstrap_servers)}
 
 
