@@ -42,7 +42,9 @@ def test_the_class_name_of_our_own_error_is_removed() -> None:
 
 def test_a_known_cause_has_its_own_remedy_and_any_other_cause_the_general_one() -> None:
     lost = "org.apache.kafka.clients.consumer.OffsetOutOfRangeException: Fetch position 810 is out of range"
-    assert remedy_for([lost, lost]).startswith("the brokers have deleted messages that were not read yet: if")
+    behind = "[STREAM_FAILED] Query [id = 1] terminated with exception: Some data may have been lost because"
+    assert remedy_for([lost, behind]).startswith("the brokers are behind, or have deleted messages")
+    assert "new tables" not in remedy_for([lost])
     assert remedy_for(["java.io.IOException: No space left on device"]).startswith("nothing is lost: make room")
     assert remedy_for(["RuntimeError: no"]).startswith("nothing is lost: fix the cause")
 

@@ -1,4 +1,4 @@
-"""The brokers say whether the job may write to the topic of changes, and get no record."""
+"""The brokers say which topics the job may write and which are compacted, and get no record."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +19,8 @@ from pyspark.sql import SparkSession
 from sessionization.errors import ConfigurationError
 from sessionization.local.broker import Broker
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.output import topic_rights
+from sessionization.spark.input import topic_admin
+from sessionization.spark.input.topic_admin import refuse_compacted_topics
 from sessionization.spark.output.topic_rights import refuse_unwritable_topic
 
 pytestmark = pytest.mark.spark
@@ -34,6 +35,8 @@ AUTHORIZER = {
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     with Broker(tmp_path_factory.mktemp("broker"), AUTHORIZER) as broker:
         broker.create_topics({"open": 1, "read_only": 1})
+        broker.create_topics({"compacted": 1}, cleanup_policy="compact")
+        broker.create_topics({"both": 1}, cleanup_policy="compact,delete")
         allowed = (AclOperation.READ, AclOperation.DESCRIBE)
         acls = [
             AclBinding(
@@ -90,6 +93,29 @@ def test_a_topic_that_is_not_there_is_named(spark: SparkSession, broker: Broker,
 
 
 def test_brokers_that_do_not_answer_are_named(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic_rights, "_ANSWER_WITHIN_MS", 1_000)
+    monkeypatch.setattr(topic_admin, "_ANSWER_WITHIN_MS", 1_000)
     with pytest.raises(ConfigurationError, match=r"cannot be read .*TimeoutException"):
         refuse_unwritable_topic(spark, settings("127.0.0.1:9"), "open")
+
+
+@pytest.mark.parametrize(("topic", "policy"), [("compacted", "compact"), ("both", "compact,delete")])
+def test_a_compacted_topic_is_refused_or_for_a_running_stream_warned_of(
+    spark: SparkSession, broker: Broker, topic: str, policy: str
+) -> None:
+    warnings: list[str] = []
+    brokers = settings(broker.bootstrap_servers)
+    with pytest.raises(ConfigurationError) as refused:
+        refuse_compacted_topics(spark, brokers, ("open", topic), warnings.append)
+    assert str(refused.value).startswith(f"topic {topic} has cleanup.policy={policy}: the brokers delete a message")
+    assert warnings == []
+    refuse_compacted_topics(spark, brokers, ("open", topic), warnings.append, is_new=False)
+    assert warnings == [str(refused.value)]
+
+
+def test_topics_whose_settings_may_not_be_read_are_one_warning(spark: SparkSession, broker: Broker) -> None:
+    warnings: list[str] = []
+    refuse_compacted_topics(spark, settings(broker.bootstrap_servers), ("read_only", "open"), warnings.append)
+    assert len(warnings) == 1
+    assert warnings[0].startswith("whether read_only is compacted cannot be checked (")
+    assert "TopicAuthorizationException" in warnings[0]
+    assert warnings[0].endswith("or allow DescribeConfigs to the job's user")

@@ -17,6 +17,7 @@ from sessionization.spark.checkpoint.folder import Checkpoint, open_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.input.kafka_source import check_topics
+from sessionization.spark.input.topic_admin import refuse_compacted_topics
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.output.progress_log import ProgressLog
 from sessionization.spark.output.sinks import FIRST_TABLE_BY_QUERY
@@ -74,6 +75,8 @@ def prepare(context: JobContext, stop: threading.Event) -> tuple[JobContext, Pro
     if settings.source == "kafka":
         with unless_stopped(stop):
             check_topics(context.spark, settings, settings.topics)
+            is_new = not context.checkpoint.is_used
+            refuse_compacted_topics(context.spark, settings, settings.topics, context.say, is_new=is_new)
     # A landing that writes to folders during the take-over might replace one of its commits.
     with contextlib.ExitStack() as stack:
         stack.enter_context(plain_errors(f"the tables in {location} cannot be opened or created"))

@@ -42,6 +42,7 @@ from sessionization.spark.engine.session import (
     refuse_other_default_storage,
     session_for_uris,
 )
+from sessionization.spark.input.kafka_source import remedy_for_topics
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.output import real_time
 from sessionization.spark.output.progress import BatchListener
@@ -210,7 +211,9 @@ def _stop(context: JobContext, pipeline: Pipeline) -> list[str]:
 
 
 def _failure_message(context: JobContext, causes: list[str]) -> str:
-    return f"{'; '.join(causes)}: {remedy_for(causes)} (details: {context.log_place})"
+    settings = context.settings
+    remedy = remedy_for_topics(context.spark, settings, settings.topics, causes) or remedy_for(causes)
+    return f"{'; '.join(causes)}: {remedy} (details: {context.log_place})"
 
 
 def _count_live(context: JobContext, callbacks: JobCallbacks) -> int | None:

@@ -29,6 +29,7 @@ from sessionization.spark.engine.session import (
 )
 from sessionization.spark.engine.watchdog import explain_engine_death, watch_for_hang
 from sessionization.spark.input.kafka_source import check_topics, client_options
+from sessionization.spark.input.topic_admin import refuse_compacted_topics
 from sessionization.spark.output import changes_topic
 from sessionization.spark.tables.compaction import CHANGES_TARGETS, CompactionTarget, Turns
 from sessionization.spark.tables.lease import hold_lease
@@ -74,6 +75,7 @@ def land_changes(settings: LandChangesSettings, say: Say, stop: threading.Event)
                 name = LANDING_LEASE if location.warehouse is None else MAINTENANCE_LEASE
                 check_lease = stack.enter_context(hold_lease(spark, location, Claim(name, _QUERY), say, stop)).check
             check_topics(spark, settings, (settings.output_topic,))
+            refuse_compacted_topics(spark, settings, (settings.output_topic,), say, is_new=False)
             options = client_options(spark, settings)
             landing = Landing(
                 location, options, settings.output_topic, settings.checkpoints, settings.trigger, check_lease

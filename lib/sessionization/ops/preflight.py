@@ -32,6 +32,7 @@ from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.engine.session import has_uri, job_session, refuse_other_default_storage, session_for_uris
 from sessionization.spark.input.kafka_source import check_topics
+from sessionization.spark.input.topic_admin import refuse_compacted_topics
 from sessionization.spark.output import real_time
 from sessionization.spark.output.topic_rights import refuse_unwritable_topic
 from sessionization.spark.tables.location import TableLocation
@@ -84,7 +85,7 @@ def _check_on_engine(checks: CheckList, spark: SparkSession, settings: Sessioniz
     if settings.mode == "real-time":
         checks.run("mode", real_time.check_runtime, _ENGINE, lambda _: "Real-Time Mode is switched on")
     if settings.source == "kafka":
-        checks.run("topics", partial(_check_topics, spark, settings), _BROKERS)
+        checks.run("topics", partial(_check_topics, spark, settings, checks.say), _BROKERS)
     if settings.sink == "kafka":
         checks.run("output topic", partial(_check_output_topic, spark, settings), _BROKERS)
     can_write = checks.run("tables", partial(check_tables, spark, location), _SPARK) is not None
@@ -153,8 +154,9 @@ def _trial_folder(folder: AnyPath) -> Iterator[None]:
             call_within(_STORAGE.seconds, remove)
 
 
-def _check_topics(spark: SparkSession, settings: SessionizeSettings) -> str:
+def _check_topics(spark: SparkSession, settings: SessionizeSettings, say: Say) -> str:
     check_topics(spark, settings, settings.topics)
+    refuse_compacted_topics(spark, settings, settings.topics, lambda text: say(f"warning  topics: {text}"))
     return f"{', '.join(settings.topics)} can be read"
 
 

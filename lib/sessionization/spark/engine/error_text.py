@@ -16,20 +16,15 @@ _REMEDIES = (
         "nothing is lost: make room on that disk, start again with the same options",
     ),
     (
-        r"OffsetOutOfRangeException|KAFKA_DATA_LOSS",
-        "the brokers have deleted messages that were not read yet: if they are gone for good, start once with "
-        "--accept-data-loss; if the topic was made anew, or these are other brokers, "
-        "begin a new checkpoint and new tables",
+        r"OffsetOutOfRangeException|KAFKA_DATA_LOSS|data may have been lost",
+        "the brokers are behind, or have deleted messages that were not read yet: start again; if they are gone for "
+        "good, start once with --accept-data-loss; if the topic was made anew, or these are other brokers, see "
+        "docs/runbook.md, 'A topic was deleted'",
     ),
     (
         r"KAFKA_MALFORMED_RECORD_TIMESTAMP",
         "a producer gave that record a time that is none: delete the partition's records up to it "
         "(kafka-delete-records), start once with --accept-data-loss, and set message.timestamp.type=LogAppendTime",
-    ),
-    (
-        r"UnknownTopicOrPartitionException",
-        "a topic is gone: if these are other brokers, name the right ones; if it was deleted, "
-        "begin a new checkpoint and new tables",
     ),
     (
         r"kafka\.common\.errors\.(?:Timeout|Disconnect)Exception",

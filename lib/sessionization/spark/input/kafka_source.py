@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterable
 from functools import partial
 from typing import Protocol
 
@@ -21,10 +22,12 @@ from sessionization.streams import STREAMS
 CLOCKS_DIFFER_MS = 60_000
 """How long before the first start `--starting-offsets latest` reads from: the brokers' clocks may be behind."""
 _ANSWER_WITHIN_MS = 10_000
+_UNKNOWN_TOPIC = r"UnknownTopic\w*Exception|UNKNOWN_TOPIC"
 _REFUSALS = (
     (
-        r"UnknownTopicOrPartitionException|UNKNOWN_TOPIC",
-        "has no topic {topic}: create it, or give the brokers that have it",
+        _UNKNOWN_TOPIC,
+        "has no topic {topic} now: if it was there before, start again in a minute, or name the brokers that have it; "
+        "create it only if it never was there (docs/runbook.md, 'A topic was deleted')",
     ),
     (r"InvalidTopicException", "refuses the topic's name {topic}"),
     (
@@ -124,6 +127,22 @@ def check_topics(spark: SparkSession, settings: Brokers, topics: tuple[str, ...]
             raise ConfigurationError(_refusal(settings, topic, str(error))) from error
 
 
+def remedy_for_topics(
+    spark: SparkSession, settings: Brokers, topics: tuple[str, ...], causes: Iterable[str]
+) -> str | None:
+    """If a query ended because a topic was unknown, ask again, and return what to do; None for other causes.
+
+    A topic is unknown for a moment while its leader changes or a broker restarts.
+    """
+    if not any(re.search(_UNKNOWN_TOPIC, cause) for cause in causes):
+        return None
+    try:
+        check_topics(spark, settings, topics)
+    except ConfigurationError as error:
+        return str(error)
+    return "the topics are there now: nothing is lost, unless one was made anew; start again with the same options"
+
+
 def _refusal(settings: Brokers, topic: str, error_text: str) -> str:
     for pattern, message in _REFUSALS:
         if re.search(pattern, error_text):
@@ -132,9 +151,12 @@ def _refusal(settings: Brokers, topic: str, error_text: str) -> str:
 
 
 def client_options(spark: SparkSession, settings: Brokers) -> dict[str, str]:
-    """Return the Kafka client's options with the brokers, and with secrets filled in; raises `ConfigurationError`."""
+    """Return the Kafka client's options with the brokers, and with secrets filled in; raises `ConfigurationError`.
+
+    Unless the settings say otherwise, readers take no record of a transaction before it is committed.
+    """
     read_secret = partial(_databricks_secret, spark) if on_databricks() else None
-    options = resolve_secrets(settings.kafka_options, read_secret)
+    options = {"kafka.isolation.level": "read_committed"} | resolve_secrets(settings.kafka_options, read_secret)
     return options | {"kafka.bootstrap.servers": str(settings.bootstrap_servers)}
 
 

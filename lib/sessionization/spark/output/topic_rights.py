@@ -1,18 +1,11 @@
 """Whether the job may write to the topic of changes."""
 
-from typing import Any
-
-from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.sql import SparkSession
 
 from sessionization.errors import ConfigurationError
-from sessionization.spark.engine.error_text import root_cause
-from sessionization.spark.input.kafka_source import Brokers, client_options
-
-_ANSWER_WITHIN_MS = 10_000
-_CLIENT = "org.apache.kafka.clients.admin"
-_SHADED = "kafkashaded."
-"""The prefix of Kafka's classes on Databricks, as in the class of a JAAS line there."""
+from sessionization.spark.input.kafka_source import Brokers
+from sessionization.spark.input.topic_admin import java_cause, topic_admin
 
 
 def refuse_unwritable_topic(spark: SparkSession, brokers: Brokers, topic: str) -> None:
@@ -24,20 +17,13 @@ def refuse_unwritable_topic(spark: SparkSession, brokers: Brokers, topic: str) -
 
     Raises `ConfigurationError` where writing is not allowed, or the brokers do not answer.
     """
-    settings = {
-        name.removeprefix("kafka."): value
-        for name, value in client_options(spark, brokers).items()
-        if name.startswith("kafka.")
-    }
-    within = str(_ANSWER_WITHIN_MS)
-    settings |= {"default.api.timeout.ms": within, "request.timeout.ms": within}
     place = f"--bootstrap-servers {brokers.bootstrap_servers}"
     try:
-        allowed = _allowed_operations(spark, settings, topic)
+        allowed = _allowed_operations(spark, brokers, topic)
     except Py4JNetworkError:
         raise
     except Py4JError as error:
-        cause = root_cause(_text(error))
+        cause = java_cause(error)
         msg = f"{place}: the permissions on topic {topic} cannot be read ({cause}): see to the --kafka-option values"
         raise ConfigurationError(msg) from error
     if allowed is not None and "WRITE" not in allowed:
@@ -49,39 +35,12 @@ def refuse_unwritable_topic(spark: SparkSession, brokers: Brokers, topic: str) -
         raise ConfigurationError(msg)
 
 
-def _allowed_operations(spark: SparkSession, settings: dict[str, str], topic: str) -> set[str] | None:
+def _allowed_operations(spark: SparkSession, brokers: Brokers, topic: str) -> set[str] | None:
     """The operations by Kafka's names, such as READ; None where the brokers are too old to tell them."""
-    jvm: Any = spark._jvm  # noqa: SLF001 - Spark has no way to Kafka's permissions
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    prefix = _SHADED if _exists(jvm, loader, f"{_SHADED}{_CLIENT}.AdminClient") else ""
-    kafka = jvm
-    for name in f"{prefix}{_CLIENT}".split("."):
-        kafka = getattr(kafka, name)
-    properties = jvm.java.util.HashMap(settings)
-    admin = kafka.AdminClient.create(properties)
-    try:
-        options = kafka.DescribeTopicsOptions().includeAuthorizedOperations(True)
-        names = jvm.java.util.ArrayList()
+    with topic_admin(spark, brokers) as (admin, kafka):
+        options = kafka.clients.admin.DescribeTopicsOptions().includeAuthorizedOperations(True)
+        names = spark._jvm.java.util.ArrayList()  # type: ignore[union-attr] # noqa: SLF001
         names.add(topic)
         described = admin.describeTopics(names, options).allTopicNames().get().get(topic)
         operations = described.authorizedOperations()
         return None if operations is None else {str(operation.toString()) for operation in operations}
-    finally:
-        admin.close()
-
-
-def _exists(jvm: Any, loader: Any, name: str) -> bool:
-    try:
-        jvm.java.lang.Class.forName(name, False, loader)
-    except Py4JJavaError:
-        return False
-    return True
-
-
-def _text(error: Py4JError) -> str:
-    if not isinstance(error, Py4JJavaError):
-        return str(error)
-    cause = error.java_exception
-    while cause.getCause() is not None:
-        cause = cause.getCause()
-    return str(cause.toString())

@@ -1,0 +1,103 @@
+"""What brokers tell of topics, through the admin client of the engine's JVM."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from pyspark.sql import SparkSession
+
+from sessionization.errors import ConfigurationError
+from sessionization.say import Say
+from sessionization.spark.engine.error_text import root_cause
+from sessionization.spark.input.kafka_source import Brokers, client_options
+
+_ANSWER_WITHIN_MS = 10_000
+_PACKAGE = "org.apache.kafka"
+_SHADED = "kafkashaded."
+"""The prefix of Kafka's classes on Databricks, as in the class of a JAAS line there."""
+
+
+@contextlib.contextmanager
+def topic_admin(spark: SparkSession, brokers: Brokers) -> Iterator[tuple[Any, Any]]:
+    """Yield an admin client with the job's own client settings, and the package of Kafka's classes.
+
+    The body gets a `Py4JError` where the brokers do not answer in time; `java_cause` says why.
+    """
+    settings = {
+        name.removeprefix("kafka."): value
+        for name, value in client_options(spark, brokers).items()
+        if name.startswith("kafka.")
+    }
+    within = str(_ANSWER_WITHIN_MS)
+    settings |= {"default.api.timeout.ms": within, "request.timeout.ms": within}
+    jvm: Any = spark._jvm  # noqa: SLF001 - Spark has no way to Kafka's permissions and settings
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    prefix = _SHADED if _exists(jvm, loader, f"{_SHADED}{_PACKAGE}.clients.admin.AdminClient") else ""
+    kafka = jvm
+    for name in f"{prefix}{_PACKAGE}".split("."):
+        kafka = getattr(kafka, name)
+    admin = kafka.clients.admin.AdminClient.create(jvm.java.util.HashMap(settings))
+    try:
+        yield admin, kafka
+    finally:
+        admin.close()
+
+
+def refuse_compacted_topics(
+    spark: SparkSession, brokers: Brokers, topics: tuple[str, ...], warn: Say, *, is_new: bool = True
+) -> None:
+    """Check that no topic is compacted, as far as the brokers tell.
+
+    Raises `ConfigurationError` for a compacted topic. Where the stream is not new, it is only a warning: a refusal
+    would let it wait while the brokers go on compacting.
+    """
+    unknown: dict[str, str] = {}
+    for topic in topics:
+        try:
+            policy = _cleanup_policy(spark, brokers, topic)
+        except Py4JNetworkError:
+            raise
+        except (Py4JError, TypeError) as error:  # TypeError: the engine has no such class
+            unknown[topic] = java_cause(error)
+            continue
+        if "compact" in policy:
+            msg = (
+                f"topic {topic} has cleanup.policy={policy}: the brokers delete a message, read or not, once there is "
+                "a newer one with its key: set cleanup.policy=delete on the topic, and retention.ms"
+            )
+            if is_new:
+                raise ConfigurationError(msg)
+            warn(msg)
+    if unknown:
+        warn(
+            f"whether {' or '.join(unknown)} is compacted cannot be checked ({'; '.join(set(unknown.values()))}): "
+            "see that cleanup.policy is delete, or allow DescribeConfigs to the job's user"
+        )
+
+
+def _cleanup_policy(spark: SparkSession, brokers: Brokers, topic: str) -> str:
+    with topic_admin(spark, brokers) as (admin, kafka):
+        config = kafka.common.config
+        resource = config.ConfigResource(config.ConfigResource.Type.TOPIC, topic)
+        names = spark._jvm.java.util.ArrayList()  # type: ignore[union-attr] # noqa: SLF001
+        names.add(resource)
+        return str(admin.describeConfigs(names).all().get().get(resource).get("cleanup.policy").value())
+
+
+def java_cause(error: Exception) -> str:
+    """The innermost cause of an error in the JVM."""
+    if not isinstance(error, Py4JJavaError):
+        return root_cause(str(error))
+    cause = error.java_exception
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    return root_cause(str(cause.toString()))
+
+
+def _exists(jvm: Any, loader: Any, name: str) -> bool:
+    try:
+        jvm.java.lang.Class.forName(name, False, loader)
+    except Py4JJavaError:
+        return False
+    return True
