@@ -3,6 +3,7 @@
 import os
 import sys
 from importlib.machinery import PathFinder
+from pathlib import Path
 
 from sessionization.databricks import on_databricks
 from sessionization.errors import SetupError
@@ -17,10 +18,10 @@ def refuse_other_pyspark() -> None:
     """
     if on_databricks() or "PYSPARK_GATEWAY_PORT" in os.environ:
         return
-    given = {os.path.abspath(folder) for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder}
-    own = [folder for folder in sys.path if os.path.abspath(folder) not in given]
+    given = {Path(folder).absolute() for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder}
+    own = [folder for folder in sys.path if Path(folder).absolute() not in given]
     for package in _PACKAGES if given else ():
         found, ours = PathFinder.find_spec(package), PathFinder.find_spec(package, own)
         if found is not None and ours is not None and found.origin != ours.origin:
-            msg = f"PYTHONPATH has another {package} ({found.origin}), not this environment's: unset PYTHONPATH"
+            msg = f"PYTHONPATH has another {package} ({found.origin}), not ours: unset PYTHONPATH"
             raise SetupError(msg)

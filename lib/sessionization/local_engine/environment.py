@@ -14,7 +14,8 @@ from sessionization.local_engine.java import java_home
 
 _OF_SPARK = ("SPARK_", "PYSPARK_")
 _KEPT = {"PYSPARK_SUBMIT_ARGS", "SPARK_LOCAL_DIRS", "SPARK_SUBMIT_OPTS"}
-_LAST_WORD = "pyspark-shell"
+LAST_WORD = "pyspark-shell"
+"""Of the arguments of Spark: PySpark's shell is what they start."""
 _LONGEST_SOCKET_FOLDER = 64
 """A socket's path has at most 107 bytes, and Spark's names for them have 42 and a slash."""
 
@@ -34,11 +35,12 @@ def own_environment() -> None:
     except ValueError as error:
         msg = f"PYSPARK_SUBMIT_ARGS cannot be read ({error}): unset it, or close its quotes"
         raise SetupError(msg) from error
-    if _LAST_WORD not in words:
-        words.append(_LAST_WORD)
+    if LAST_WORD not in words:
+        words.append(LAST_WORD)
     java_options = [os.environ.pop("_JAVA_OPTIONS", ""), os.environ.get("JAVA_TOOL_OPTIONS", "")]
     os.environ |= {
         "SPARK_HOME": str(Path(pyspark.__file__).parent),
+        "SPARK_LOCAL_IP": "127.0.0.1",  # a container may not know its own name
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_SUBMIT_ARGS": shlex.join(words),
         "JAVA_HOME": str(java_home()),

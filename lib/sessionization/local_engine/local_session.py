@@ -19,6 +19,7 @@ from sessionization.command_line.other_pyspark import refuse_other_pyspark
 from sessionization.errors import SetupError
 from sessionization.local_engine.class_archive import archive_options
 from sessionization.local_engine.environment import (
+    LAST_WORD,
     has_room_for_sockets,
     nameless_user,
     own_environment,
@@ -38,7 +39,7 @@ MERGE.
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _TAKEN = ("PYSPARK_SUBMIT_ARGS", "SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
-"""The variables with which the person who starts the engine can still end it."""
+"""The variables with which whoever starts the engine can still keep it from starting."""
 
 
 def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
@@ -112,7 +113,7 @@ def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
         if _PARTITIONS not in given:  # Java counts the processors of the container and of the affinity
             cores = jvm.java.lang.Runtime.getRuntime().availableProcessors()
             settings = {_PARTITIONS: str(cores)} | settings
-        spark = SparkSession.builder.appName("sessionize").config(map=settings).getOrCreate()
+        spark = SparkSession.builder.appName("sessionize").config(map={**settings}).getOrCreate()
     # PySpark looks this class up very often. Without an import by name the JVM searches eight packages each time.
     java_import(jvm, "org.apache.spark.api.python.PythonUtils")
     return spark
@@ -126,7 +127,10 @@ def _start_jvm(settings: dict[str, str], output: Path) -> Any:
         lines = output.read_text(encoding="utf-8", errors="replace").splitlines()
         # The stack of an error is indented. Java's own lines that it has ended do not say why.
         causes = (line for line in reversed(lines) if line[:1].strip() and not line.startswith("Error: "))
-        msg = f"Spark's Java has ended at its start ({next(causes, 'without a word')}): unset {' and '.join(_TAKEN)}"
+        given = [name for name in _TAKEN if os.environ.get(name, "") not in {"", LAST_WORD, SHORT_LIVED_JVM_OPTIONS}]
+        msg = f"Spark's Java has ended at its start ({next(causes, 'without a word')}): " + (
+            f"unset {', '.join(given)}" if given else f"see {output}"
+        )
         raise SetupError(msg) from error
     return SparkContext._jvm  # noqa: SLF001
 
