@@ -220,3 +220,12 @@ def test_reading_a_checkpoint_returns_what_opening_returned_and_creates_nothing(
     begin_micro_batch(tmp_path, 0, 1_000)
     opened = reopened(tmp_path, SHORTER)
     assert read_checkpoint(tmp_path) == opened
+
+
+def test_the_first_micro_batch_fixes_the_number_of_state_partitions(tmp_path: Path) -> None:
+    assert reopened(tmp_path).state_partitions() is None
+    begin_micro_batch(tmp_path, 0, 1_000)
+    assert reopened(tmp_path).state_partitions() is None  # Spark did not store it
+    offsets = tmp_path / "sessionize" / "offsets"
+    (offsets / "1").write_text('v1\n{"batchTimestampMs":1,"conf":{"spark.sql.shuffle.partitions":"64"}}\n-\n')
+    assert reopened(tmp_path).state_partitions() == 64

@@ -53,6 +53,26 @@ def test_the_advice_depends_on_the_layout() -> None:
     assert "more cores" in grouped
 
 
+@pytest.mark.parametrize(
+    ("partitions", "cores", "expected"),
+    [
+        (64, 2, "give its state 2 partitions, one per core, in place of 64 (jobs/rescale_state.py --partitions 2)"),
+        (4, 1, "give its state 1 partitions, one per core, in place of 4 (jobs/rescale_state.py --partitions 1)"),
+        (6, 2, "more cores and state partitions"),
+        (64, None, "more cores and state partitions"),
+    ],
+)
+def test_the_advice_names_rescale_state_for_far_more_partitions_than_cores(
+    partitions: int, cores: int | None, expected: str
+) -> None:
+    printed: list[str] = []
+    keeping_up = KeepingUp(30_000, StateLayout(32), printed.append, partitions, lambda: cores)
+    for _ in range(3):
+        keeping_up.judge(LATE)
+    assert len(printed) == 1
+    assert expected in printed[0]
+
+
 def test_the_progress_line_warns_until_the_stream_keeps_up_again() -> None:
     keeping_up, totals = KeepingUp(30_000, StateLayout(), lambda _: None), RunningTotals()
     for p99_ms, warns in [

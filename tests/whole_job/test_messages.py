@@ -106,6 +106,7 @@ def refusal_after_start(ended: Ended) -> str:
 def test_a_job_runs_on_an_empty_input_folder(stopped: StoppedJob) -> None:
     assert stopped.ended.code == 0
     assert "sessionize: archived         0 messages, of which quarantined 0" in stopped.ended.lines
+    assert stopped.ended.lines[1].startswith("sessionize: state partitions: 2; ")
     assert not any("rror" in line or "xception" in line for line in stopped.ended.lines)
     tables = read_tables(stopped.folder / "warehouse")
     assert {name for name, rows in tables.items() if rows} == {"stream_progress"}

@@ -17,6 +17,7 @@ from pydantic_core import ErrorDetails
 
 from sessionization.command_line.dead_mounts import refuse_dead_mounts
 from sessionization.command_line.job_parameters import task_arguments
+from sessionization.command_line.other_pyspark import refuse_other_pyspark
 from sessionization.databricks import on_databricks
 from sessionization.durations import format_duration
 from sessionization.errors import ConfigurationError, SessionizationError
@@ -111,6 +112,7 @@ def run(main: Callable[[], int], prog: str) -> None:
     """
     logging.basicConfig(format=f"{prog}: %(message)s")
     try:
+        refuse_other_pyspark()
         code = main()
     except SessionizationError as error:
         _print_error(prog, str(error))

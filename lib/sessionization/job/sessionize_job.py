@@ -150,6 +150,7 @@ def run_and_print_summary(settings: SessionizeSettings, say: Say, say_progress: 
 
 def _run(context: JobContext, stop: threading.Event, callbacks: JobCallbacks) -> Summary:
     context, progress_log, initial_state = prepare(context, stop)
+    context.say(f"state partitions: {context.state_partitions}; later only jobs/rescale_state.py changes their number")
     began_ms = wall_clock_ms()
     totals, clock = RunningTotals(), ClockStepDetector.from_checkpoint(context.checkpoint)
     listeners: list[BatchListener] = [totals.add, clock.add]

@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
@@ -12,12 +11,21 @@ from pathlib import Path
 from typing import Any
 
 from py4j.java_gateway import java_import
-from pyspark import java_gateway
+from pyspark import SparkConf, SparkContext, java_gateway
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
+from sessionization.command_line.other_pyspark import refuse_other_pyspark
+from sessionization.errors import SetupError
 from sessionization.local_engine.class_archive import archive_options
+from sessionization.local_engine.environment import (
+    LAST_WORD,
+    has_room_for_sockets,
+    nameless_user,
+    own_environment,
+    temporary_folder,
+)
 from sessionization.local_engine.jars import jar_paths
-from sessionization.local_engine.java import java_home
 from sessionization.session_conf import COMPACTION_CONF
 from sessionization.stop_signals import preserve_interrupt_handler
 
@@ -29,23 +37,36 @@ again. The third option selects the cheapest garbage collector on few cores: 10 
 MERGE.
 """
 
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_TAKEN = ("PYSPARK_SUBMIT_ARGS", "SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
+"""The variables with which whoever starts the engine can still keep it from starting."""
+
 
 def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
     """Start Spark in a JVM of this process, with `conf` in addition to the settings for a laptop.
 
-    `PYSPARK_SUBMIT_ARGS` (`--conf name=value pyspark-shell`) overrides the settings for a laptop, but not `conf`.
+    `PYSPARK_SUBMIT_ARGS` (`--conf name=value pyspark-shell`) overrides the settings for a laptop, but not `conf`. Other
+    variables of Spark are left out of this process's environment (`own_environment`).
 
     Args:
         log_file: the file of the engine's messages, rolled at 10 MB.
         conf: Spark settings by name.
+
+    Raises `SetupError` where this machine or its environment does not let the engine start.
     """
+    refuse_other_pyspark()
+    own_environment()
+    temporary = temporary_folder()
     log_file.parent.mkdir(parents=True, exist_ok=True)
     jars = os.pathsep.join(str(path) for path in jar_paths("spark"))
     log4j = Path(str(files("sessionization.local_engine") / "log4j2.properties")).as_uri()
     # Spark matches an error's text with a recursive regular expression, which needs a large stack for a long text.
     java_options = (
-        f'-Xss4m "-Dlog4j2.configurationFile={log4j}" "-Dsessionization.log={log_file.absolute()}" {archive_options()}'
+        f'-Xss4m "-Dlog4j2.configurationFile={log4j}" "-Dsessionization.log={log_file.absolute()}" '
+        f'"-Djava.io.tmpdir={temporary}" {archive_options()}'
     )
+    if (user := nameless_user()) is not None:
+        java_options += f' "-Duser.home={temporary}"'  # it would be "?"
     settings = {
         "spark.master": "local[*]",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -72,8 +93,7 @@ def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
         "spark.sql.adaptive.enabled": "false",
         # Otherwise PySpark makes five more calls per column, to send its line of Python, which errors now lack.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
-        "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
-        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.enabled": str(has_room_for_sockets(temporary)).lower(),
         # The default one renames by Hadoop's FileContext, which starts eight processes `readlink` for each file.
         "spark.sql.streaming.checkpointFileManagerClass": (
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -81,20 +101,38 @@ def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
         # Otherwise the local disk is Hive's, whose rename replaces no file: that of a first attempt would stay.
         "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
     }
-    # Spark uses these to start its Python workers and to find Java.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["JAVA_HOME"] = str(java_home())
-    builder = SparkSession.builder.appName("sessionize")
-    given = names_of_settings(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
+    given = names_of_settings(os.environ["PYSPARK_SUBMIT_ARGS"])
     settings = {name: value for name, value in settings.items() if name not in given} | conf
-    for name, value in settings.items():
-        builder = builder.config(name, value)
     with _isolated_engine(log_file.with_suffix(".out")), preserve_interrupt_handler():
-        spark = builder.getOrCreate()
+        jvm = _start_jvm(settings, log_file.with_suffix(".out"))
+        # Delta names its files, and reads the names, with the digits of the locale.
+        jvm.java.util.Locale.setDefault(jvm.java.util.Locale.US)
+        if user is not None:
+            users = jvm.org.apache.hadoop.security.UserGroupInformation
+            users.setLoginUser(users.createRemoteUser(user))
+        if _PARTITIONS not in given:  # Java counts the processors of the container and of the affinity
+            cores = jvm.java.lang.Runtime.getRuntime().availableProcessors()
+            settings = {_PARTITIONS: str(cores)} | settings
+        spark = SparkSession.builder.appName("sessionize").config(map={**settings}).getOrCreate()
     # PySpark looks this class up very often. Without an import by name the JVM searches eight packages each time.
-    if (jvm := getattr(spark, "_jvm", None)) is not None:
-        java_import(jvm, "org.apache.spark.api.python.PythonUtils")
+    java_import(jvm, "org.apache.spark.api.python.PythonUtils")
     return spark
+
+
+def _start_jvm(settings: dict[str, str], output: Path) -> Any:
+    """Start the JVM, unless this process has one already. Raises `SetupError` where it ends at once."""
+    try:
+        SparkContext._ensure_initialized(conf=SparkConf().setAll(list(settings.items())))  # noqa: SLF001 - not public
+    except PySparkRuntimeError as error:
+        lines = output.read_text(encoding="utf-8", errors="replace").splitlines()
+        # The stack of an error is indented. Java's own lines that it has ended do not say why.
+        causes = (line for line in reversed(lines) if line[:1].strip() and not line.startswith("Error: "))
+        given = [name for name in _TAKEN if os.environ.get(name, "") not in {"", LAST_WORD, SHORT_LIVED_JVM_OPTIONS}]
+        msg = f"Spark's Java has ended at its start ({next(causes, 'without a word')}): " + (
+            f"unset {', '.join(given)}" if given else f"see {output}"
+        )
+        raise SetupError(msg) from error
+    return SparkContext._jvm  # noqa: SLF001
 
 
 def names_of_settings(submit_args: str) -> set[str]:

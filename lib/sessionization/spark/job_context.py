@@ -31,3 +31,8 @@ class JobContext:
     @property
     def is_real_time(self) -> bool:
         return self.settings.mode == "real-time"
+
+    @property
+    def state_partitions(self) -> int:
+        """How many partitions the state has, or will have from the first micro-batch on."""
+        return self.checkpoint.state_partitions() or int(str(self.spark.conf.get("spark.sql.shuffle.partitions")))

@@ -29,7 +29,7 @@ from sessionization.spark.checkpoint.file_source_log import LARGE_LOG_BYTES, for
 from sessionization.spark.checkpoint.folder import ARCHIVE, QUERIES, ROLLUP, SESSIONIZE
 from sessionization.spark.checkpoint.spark_logs import interrupted_batch
 from sessionization.spark.checkpoint.state_layout import StateLayout
-from sessionization.spark.engine.session import use_scheduler_pool
+from sessionization.spark.engine.session import cores_of, use_scheduler_pool
 from sessionization.spark.input.kafka_source import client_options
 from sessionization.spark.input.parse import EventTimeLimits, parse, valid_events
 from sessionization.spark.input.source import TopicStart, input_files, read_messages, reads_folders
@@ -84,7 +84,13 @@ class Pipeline:
         self._brokers = client_options(context.spark, context.settings) if context.settings.sink == "kafka" else {}
         groups = context.checkpoint.layout.device_groups
         self._entry_counts = None if groups is None else GroupEntryCounts(context.settings.heartbeat, context.say)
-        self._keeping_up = KeepingUp(context.settings.heartbeat, context.checkpoint.layout, context.say)
+        self._keeping_up = KeepingUp(
+            context.settings.heartbeat,
+            context.checkpoint.layout,
+            context.say,
+            context.state_partitions,
+            partial(cores_of, context.spark),
+        )
         self.queries: dict[str, StreamingQuery] = {}
         """The queries that were started, by name."""
 

@@ -58,6 +58,12 @@ class Checkpoint(StoredLayout):
         """Return each query's newest started micro-batch, -1 before the first."""
         return {query: newest_started_batch(self.folder / query) for query in QUERIES}
 
+    def state_partitions(self) -> int | None:
+        """Return the number of state partitions, which the first micro-batch fixes; None before that."""
+        query = self.folder / SESSIONIZE
+        batch_id = newest_started_batch(query)
+        return None if batch_id < 0 else read_started_batch(query, batch_id).partitions
+
     def refuse_if_older_than(self, written: dict[str, int]) -> None:
         """Check that the checkpoint knows the newest micro-batch that the tables hold (`written`, by query).
 

@@ -29,6 +29,7 @@ from sessionization.stop_signals import preserve_interrupt_handler
 __all__ = [
     "DATABRICKS_CONF",
     "OPEN_SOURCE_CONF",
+    "cores_of",
     "describe_log",
     "has_uri",
     "is_callers_session",
@@ -195,6 +196,14 @@ def use_scheduler_pool(spark: SparkSession, pool: str) -> None:
     """
     with contextlib.suppress(PySparkException):
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
+
+
+def cores_of(spark: SparkSession) -> int | None:
+    """How many tasks the engine can run at once; None where Spark Connect does not say."""
+    try:
+        return spark.sparkContext.defaultParallelism
+    except PySparkException:
+        return None
 
 
 def _has_context() -> bool:

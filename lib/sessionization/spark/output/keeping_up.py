@@ -1,10 +1,13 @@
 """Judges whether heartbeats come in time, and advises when they do not."""
 
+from collections.abc import Callable
+
 from sessionization.durations import format_duration
 from sessionization.say import Say
 from sessionization.spark.checkpoint.state_layout import MIN_GROUPED_DEVICES, StateLayout
 
 _BATCHES_IN_A_ROW = 3
+_MOST_PARTITIONS_PER_CORE = 3
 
 
 class KeepingUp:
@@ -15,8 +18,17 @@ class KeepingUp:
     not count. Only the thread of one query uses an instance.
     """
 
-    def __init__(self, heartbeat_ms: int, layout: StateLayout, say: Say) -> None:
+    def __init__(
+        self,
+        heartbeat_ms: int,
+        layout: StateLayout,
+        say: Say,
+        partitions: int = 1,
+        cores: Callable[[], int | None] = lambda: None,
+    ) -> None:
+        """`cores` returns how many the engine has now, if that is known: a cluster's come one after the other."""
         self._heartbeat_ms, self._layout, self._say = heartbeat_ms, layout, say
+        self._partitions, self._cores = partitions, cores
         self._keeps_up = True
         self._contradictions = 0
         """How many micro-batches in a row have contradicted `_keeps_up`."""
@@ -39,12 +51,20 @@ class KeepingUp:
             self._say(
                 f"heartbeats are late by p99 {p99_ms:,} ms, more than one interval of "
                 f"{format_duration(self._heartbeat_ms)}, in {_BATCHES_IN_A_ROW} micro-batches in a row: "
-                f"the job does not keep up; if this stays, {advice_for(self._layout)}"
+                f"the job does not keep up; if this stays, {advice_for(self._layout, self._partitions, self._cores())}"
             )
 
 
-def advice_for(layout: StateLayout) -> str:
-    """Advice for a job that does not keep up, by the layout of its checkpoint."""
+def advice_for(layout: StateLayout, partitions: int, cores: int | None) -> str:
+    """Advice for a job that does not keep up, by the layout of its checkpoint and the partitions of its state.
+
+    Each partition costs every micro-batch a task and a commit, whatever it holds.
+    """
+    if cores and partitions > _MOST_PARTITIONS_PER_CORE * cores:
+        return (
+            f"stop it, and give its state {cores} partitions, one per core, in place of {partitions} "
+            f"(jobs/rescale_state.py --partitions {cores})"
+        )
     if layout.device_groups is None:
         return (
             f"with {MIN_GROUPED_DEVICES:,} devices or more begin a new --checkpoints folder with --expected-devices N "

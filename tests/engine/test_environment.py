@@ -1,0 +1,161 @@
+"""The local engine is ours: what the environment says of another Spark, a server or a locale does not reach it."""
+
+import json
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import pyspark
+import pytest
+
+from sessionization.errors import SetupError
+from sessionization.local_engine import environment
+from sessionization.local_engine.environment import (
+    has_room_for_sockets,
+    nameless_user,
+    own_environment,
+    temporary_folder,
+)
+from tests.whole_job.job import ROOT
+
+_PROBE = Path(__file__).with_name("engine_probe.py")
+_SPARK = str(Path(pyspark.__file__).parent)
+_NOBODY = 54_321
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The environment of this process, for a test to fill."""
+    variables: dict[str, str] = {}
+    monkeypatch.setattr(os, "environ", variables)
+    monkeypatch.setattr(environment, "java_home", lambda: Path("/java"))
+    return variables
+
+
+@pytest.mark.parametrize("name", ["SPARK_REMOTE", "SPARK_CONF_DIR", "SPARK_CONNECT_MODE_ENABLED", "PYSPARK_PYTHON"])
+def test_a_variable_of_spark_that_somebody_has_set_is_left_out(given: dict[str, str], name: str) -> None:
+    given.update({name: "theirs", "SPARK_HOME": "/nonexistent", "SPARK_LOCAL_DIRS": "/large", "HOME": "/home/me"})
+    own_environment()
+    assert "theirs" not in os.environ.values()
+    assert (os.environ["SPARK_HOME"], os.environ["PYSPARK_PYTHON"]) == (_SPARK, sys.executable)
+    assert (os.environ["SPARK_LOCAL_DIRS"], os.environ["HOME"]) == ("/large", "/home/me")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("", "pyspark-shell"),
+        ("--conf a.b=1", "--conf a.b=1 pyspark-shell"),
+        ("--conf 'a.b=1 2' pyspark-shell", "--conf 'a.b=1 2' pyspark-shell"),
+    ],
+)
+def test_arguments_of_spark_get_the_last_word_that_they_lack(
+    given: dict[str, str], arguments: str, expected: str
+) -> None:
+    given["PYSPARK_SUBMIT_ARGS"] = arguments
+    own_environment()
+    assert os.environ["PYSPARK_SUBMIT_ARGS"] == expected
+
+
+def test_arguments_of_spark_that_cannot_be_read_are_named(given: dict[str, str]) -> None:
+    given["PYSPARK_SUBMIT_ARGS"] = "--conf 'a.b=1"
+    with pytest.raises(SetupError, match=r"^PYSPARK_SUBMIT_ARGS cannot be read .*: unset it"):
+        own_environment()
+
+
+def test_options_of_java_remain_where_the_engine_s_own_win(given: dict[str, str]) -> None:
+    given.update({"_JAVA_OPTIONS": "-Xmx64m -Djavax.net.ssl.trustStore=t", "JAVA_TOOL_OPTIONS": "-Da=b"})
+    own_environment()
+    assert os.environ["JAVA_TOOL_OPTIONS"] == "-Xmx64m -Djavax.net.ssl.trustStore=t -Da=b"
+    assert "_JAVA_OPTIONS" not in os.environ
+
+
+def no_name(_id: int) -> None:
+    raise KeyError
+
+
+@pytest.mark.parametrize(("hadoop_user", "expected"), [("", str(os.getuid())), ("player", "player")])
+def test_a_user_without_a_name_gets_one(
+    given: dict[str, str], monkeypatch: pytest.MonkeyPatch, hadoop_user: str, expected: str
+) -> None:
+    given["HADOOP_USER_NAME"] = hadoop_user
+    assert nameless_user() is None
+    monkeypatch.setattr(pwd, "getpwuid", no_name)
+    assert nameless_user() == expected
+    own_environment()
+    assert os.environ["USER"] == expected
+
+
+def test_a_folder_from_which_no_library_is_loaded_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert temporary_folder() == str(tmp_path)
+    monkeypatch.setattr(os, "statvfs", lambda _folder: SimpleNamespace(f_flag=os.ST_NOEXEC | os.ST_NOSUID))
+    with pytest.raises(SetupError, match=rf"^{tmp_path} is mounted noexec.*TMPDIR"):
+        temporary_folder()
+
+
+@pytest.mark.parametrize(("folder", "expected"), [("/" + 63 * "t", True), ("/" + 32 * "é", False)])
+def test_sockets_are_used_where_their_path_is_short_enough(folder: str, expected: bool) -> None:  # noqa: FBT001
+    assert has_room_for_sockets(folder) is expected
+
+
+def probe(folder: Path, *before: str, **variables: str) -> dict[str, object]:
+    """Start an engine in a process of its own, and return what it is."""
+    folder.chmod(0o777)
+    process = subprocess.run(
+        [*before, sys.executable, str(_PROBE), str(folder)],
+        env=os.environ | {"PYTHONPATH": str(ROOT / "lib"), **variables},
+        stdout=subprocess.PIPE,
+        check=True,
+        timeout=600,
+    )
+    found: dict[str, object] = json.loads(process.stdout)
+    return found
+
+
+@pytest.mark.job
+def test_an_engine_takes_nothing_of_who_starts_it(tmp_path: Path) -> None:
+    settings = "spark.master spark://127.0.0.1:1\nspark.jars.packages com.example:nothing:1\nspark.driver.memory 1g\n"
+    (tmp_path / "spark-defaults.conf").write_text(settings)
+    found = probe(
+        tmp_path,
+        *("taskset", "--cpu-list", str(min(os.sched_getaffinity(0)))),
+        SPARK_HOME="/nonexistent",
+        SPARK_REMOTE="sc://127.0.0.1:1",
+        SPARK_CONF_DIR=str(tmp_path),
+        PYSPARK_SUBMIT_ARGS="--conf spark.ui.enabled=false",
+        JAVA_TOOL_OPTIONS="-Duser.language=ar -Duser.country=EG -XX:TieredStopAtLevel=1",
+        _JAVA_OPTIONS="-Xmx64m",
+    )
+    assert found["master"] == "local[*]"
+    assert found["log"] == ["00000000000000000000.json"]
+    assert found["partitions"] == "1"
+
+
+@pytest.mark.job
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="only root can become another user")
+def test_an_engine_starts_for_a_user_without_name_and_home_in_a_long_folder(tmp_path: Path) -> None:
+    temporary = tmp_path / ("t" * 70)
+    temporary.mkdir()
+    temporary.chmod(0o777)
+    for parent in list(tmp_path.parents)[:3]:
+        parent.chmod(parent.stat().st_mode | 0o011)
+    # The environment may lie in root's home: the user may read all, and write only what is its own.
+    rights = ("--inh-caps=-all,+dac_read_search", "--ambient-caps=+dac_read_search")
+    found = probe(
+        tmp_path,
+        *("setpriv", f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups", *rights),
+        HOME="/",
+        TMPDIR=str(temporary),
+        _JAVA_OPTIONS="-Duser.language.format=fa -Duser.country.format=IR -XX:ActiveProcessorCount=3",
+    )
+    assert found["user"] == str(_NOBODY)
+    assert found["temporary"] == str(temporary)
+    assert found["log"] == ["00000000000000000000.json"]
+    assert found["partitions"] == "3"
+    assert found["computed"] == [2, 3, 4]
