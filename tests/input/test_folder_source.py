@@ -88,7 +88,7 @@ def test_names_that_are_no_utf8_have_uris_that_find_them(source: Source) -> None
     end = source.plan()
     [[batch]] = [list(source.reader.read(part)) for part in source.reader.partitions(source.offset, end)]
     [row] = batch.to_pylist()
-    assert row["file"] == f"file://{source.folder}/in/console_sessions/%E4%FF.json"
+    assert row["file"] == f"file:{source.folder}/in/console_sessions/%E4%FF.json"
     [taken] = FileLog(source.folder / "log").between(-1, 0)
     assert taken.path == file
 

@@ -168,7 +168,7 @@ class FolderReader(DataSourceStreamReader):
 
 def _take(entry: "os.DirEntry[str]", number: int, now_ms: int) -> TakenFile:
     status = entry.stat()
-    uri = f"file://{_quoted(entry.path)}"
+    uri = f"file:{_quoted(entry.path)}"
     return TakenFile(uri, status.st_mtime_ns // 1_000_000, number, now_ms, status.st_size)
 
 

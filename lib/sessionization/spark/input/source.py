@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionization.hadoop_path import AnyPath
@@ -44,20 +44,10 @@ def read_messages(spark: SparkSession, settings: SessionizeSettings, query: AnyP
         to 2261), `value` binary, `ingest_date` (of the micro-batch's clock, which is the job's own), `value_bytes`.
     """
     if settings.source == "kafka":
-        messages = kafka_messages(spark, settings, topics.created_ms, topics.max_offsets, topics.starts)
-    else:
-        assert settings.input is not None
-        messages = file_messages(spark, settings.input, query)
-    return messages.select(
-        "stream",
-        "partition",
-        "offset",
-        "file",
-        _within_calendar(F.col("ingested_at")).alias("ingested_at"),
-        "value",
-        F.to_date(F.current_timestamp()).alias("ingest_date"),
-        "value_bytes",
-    )
+        records = kafka_messages(spark, settings, topics.created_ms, topics.max_offsets, topics.starts)
+        return _with_own_date(records)
+    assert settings.input is not None
+    return file_messages(spark, settings.input, query)
 
 
 def reads_folders(input_folder: AnyPath, query: AnyPath) -> bool:
@@ -74,8 +64,8 @@ def file_messages(
     then renamed) and never change. The file's modification time is the ingest time of its lines.
 
     Returns:
-        `stream`, `partition` and `offset` (null), `file`, `ingested_at`, `value` binary (a line without its LF or
-        CRLF), `value_bytes`. Blank lines are skipped.
+        The columns of `read_messages`; `partition` and `offset` are null, and `value` is a line without its LF or CRLF.
+        Blank lines are skipped.
     """
     if isinstance(input_folder, Path) and isinstance(query, Path):
         lines = folder_lines(spark, input_folder, query, most_files)
@@ -83,14 +73,16 @@ def file_messages(
     else:
         lines = _uri_lines(spark, input_folder, most_files)
         ingested_at = F.col("ingested_at")
-    return lines.select(
-        "stream",
-        F.lit(None).cast("int").alias("partition"),
-        F.lit(None).cast("bigint").alias("offset"),
-        "file",
-        ingested_at.alias("ingested_at"),
-        "value",
-        "value_bytes",
+    return _with_own_date(
+        lines.select(
+            "stream",
+            F.lit(None).cast("int").alias("partition"),
+            F.lit(None).cast("bigint").alias("offset"),
+            "file",
+            ingested_at.alias("ingested_at"),
+            "value",
+            "value_bytes",
+        )
     )
 
 
@@ -125,9 +117,11 @@ def _uri_lines(spark: SparkSession, input_folder: AnyPath, most_files: int) -> D
     )
 
 
-def _within_calendar(instant: Column) -> Column:
+def _with_own_date(messages: DataFrame) -> DataFrame:
+    """Bound the ingest time, which any clock may have made, and add the date by which the tables are retained."""
     latest = F.lit(_LATEST_INGEST_TIME).cast("timestamp")
-    return F.greatest(F.least(instant, latest), F.timestamp_millis(F.lit(0)))
+    ingested_at = F.greatest(F.least("ingested_at", latest), F.timestamp_millis(F.lit(0)))
+    return messages.withColumn("ingested_at", ingested_at).withColumn("ingest_date", F.to_date(F.current_timestamp()))
 
 
 def input_files(input_folder: AnyPath) -> Iterator[AnyPath]:
