@@ -1,11 +1,15 @@
 """The queries of the demo's live view."""
 
+import errno
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from sessionization.errors import ConfigurationError
+from sessionization.local import demo
 from sessionization.local.demo import new_changes, refused_since
 from sessionization.spark.operator.codec import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import to_session_changes
@@ -44,3 +48,18 @@ def test_the_live_view_reads_the_rows_after_an_instant_and_ends_come_last(spark:
     ]
     location.append(spark.createDataFrame([tuple(row.values()) for row in rows], QUARANTINE.schema), QUARANTINE)
     assert refused_since(spark, location, NOW) == [("malformed_json", 2), ("oversized", 1)]
+
+
+@pytest.mark.parametrize("below", ["", "new/.demo"])
+def test_a_folder_that_cannot_be_written_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, below: str) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(demo, "refuse_unwritable", refuse)
+    if below:
+        monkeypatch.setattr(Path, "mkdir", refuse)
+    folder = tmp_path / below
+    with pytest.raises(
+        ConfigurationError, match=rf"^--folder {folder} cannot be written \(Read-only file system\): give"
+    ):
+        demo.demo(folder, Path("simulate.py"), "files")

@@ -19,6 +19,8 @@ from rich.live import Live
 
 from sessionization.core.events import ChangeKind
 from sessionization.durations import parse_duration_ms
+from sessionization.errors import ConfigurationError
+from sessionization.files import refuse_unwritable
 from sessionization.job.sessionize_job import JobCallbacks, run
 from sessionization.job.summary import Summary, summary_lines
 from sessionization.local.broker import Broker
@@ -72,7 +74,15 @@ def demo(folder: Path, simulate: Path, source: Source, picture: Path | None = No
 
     `simulate` is the simulator's script. The tables stay in `folder`/warehouse; a second demo continues with them.
     `picture` is a file for the last live view before the stop, as SVG.
+
+    Raises `ConfigurationError` where `folder` cannot be written, as in a read-only checkout.
     """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        refuse_unwritable(folder)
+    except OSError as error:
+        msg = f"--folder {folder} cannot be written ({error.strerror}): give another (make: DEMO=FOLDER)"
+        raise ConfigurationError(msg) from error
     with archive_classes(Console().print), _prepared_source(source, folder) as (sink_options, source_settings):
         _run_demo(folder, [simulate, *sink_options], source_settings, picture)
 
