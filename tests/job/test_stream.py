@@ -34,7 +34,7 @@ from tests.whole_job.delta import read_table
 
 pytestmark = pytest.mark.spark
 
-DEADLINE_S = 40
+DEADLINE_S = 300
 
 
 class Job:

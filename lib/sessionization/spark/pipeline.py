@@ -14,6 +14,7 @@ reaches state.
 import contextlib
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -93,6 +94,8 @@ class Pipeline:
         )
         self.queries: dict[str, StreamingQuery] = {}
         """The queries that were started, by name."""
+        self.restarts: Counter[str] = Counter()
+        """How often each query was started again because a worker was slow (`restart_slow_workers`)."""
 
     def start(self, stop: threading.Event, names: Sequence[str] = QUERIES) -> None:
         """Start queries in this order. If one cannot be started, those before it are stopped.
