@@ -99,12 +99,14 @@ class RollupSink(Sink):
         inserted: int = merged.num_inserted_rows
         return inserted
 
-    def _count_starts_of_ended(self, batch: DataFrame, counts: Row, since: str, inserted: int) -> dict[str, int]:
+    def _count_starts_of_ended(self, batch: DataFrame, counts: Row, since: str, inserted: int) -> tuple[int, int]:
+        """The reused ids and the late Starts among the changes that were merged (`rollup.count_starts_of_ended`)."""
         # Only Starts and orphaned ends insert rows. Where all of them did, each Start was new: no query is needed.
         if counts.opened + counts.orphaned <= inserted:
-            return {"reused_ids": 0, "late_starts": 0}
+            return 0, 0
         sessions = self.context.location.read(batch.sparkSession.read, SESSIONS)
-        return rollup.count_starts_of_ended(sessions, batch, since, counts.first_ms).asDict()
+        found = rollup.count_starts_of_ended(sessions, batch, since, counts.first_ms)
+        return found.reused_ids, found.late_starts
 
     def write(self, batch: DataFrame, batch_id: int, began_ms: int) -> BatchProgress:
         counts = batch.selectExpr(*_MERGED_COUNTS).first()
@@ -113,14 +115,15 @@ class RollupSink(Sink):
         since = rollup.search_since(counts.oldest_ms or 0, self.lookback_ms)
         inserted = self._merge(batch, batch_id, since) if counts.rows_in else 0
         committed_ms = wall_clock_ms()
-        of_ended = self._count_starts_of_ended(batch, counts, since, inserted)
+        reused_ids, late_starts = self._count_starts_of_ended(batch, counts, since, inserted)
         self._count_live(batch.sparkSession, counts.opened - counts.closed)
         if maintain := self._turns.next_if_due():
             self.context.writer.check_lease()
             maintain(batch.sparkSession)
         return replace(
             self._progress(counts, batch_id, began_ms, committed_ms),
-            **of_ended,
+            reused_ids=reused_ids,
+            late_starts=late_starts,
             detail=replace(self._detail(counts, counted_ms, committed_ms), live=self.live, newest_ms=counts.newest_ms),
         )
 
