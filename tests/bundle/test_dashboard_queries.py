@@ -52,7 +52,8 @@ def evening_rows(now: datetime) -> dict[Table, list[dict[str, Any]]]:
         STREAM_PROGRESS: [
             progress
             | {"query": "sessionize", "batch_id": 1, "heartbeats": 1, "lateness_p50_ms": 9, "lateness_p99_ms": 9},
-            progress | {"query": "archive", "batch_id": 1, "rows_in": 400, "quarantined": 100},
+            progress | {"query": "archive", "batch_id": 1, "rows_in": 400, "quarantined": 80},
+            progress | {"query": "rollup", "batch_id": 1, "reused_ids": 20},
         ],
     }
 
@@ -240,14 +241,18 @@ def test_the_heartbeat_alert_reads_the_newest_beat_of_the_live_sessions(session:
     assert (value == pytest.approx(4.5, abs=0.01), is_firing) == (True, True)
 
 
+@pytest.mark.parametrize("is_reuse", [False, True], ids=["quarantined", "ids used again"])
 @pytest.mark.parametrize(("messages", "goes_off"), [(99, False), (100, True)])
 def test_the_quarantine_alert_needs_a_minimum_of_messages(
     session: SparkSession,
     messages: int,
-    goes_off: bool,  # noqa: FBT001
+    *,
+    goes_off: bool,
+    is_reuse: bool,
 ) -> None:
-    row = (datetime.now(UTC), messages, messages // 2)
-    health = session.createDataFrame([row], "minute timestamp, messages bigint, quarantined bigint")
+    row = (datetime.now(UTC), messages, messages // 2 * (not is_reuse), messages // 2 * is_reuse)
+    columns = "minute timestamp, messages bigint, quarantined bigint, reused_ids bigint"
+    health = session.createDataFrame([row], columns)
     health.createOrReplaceTempView("stream_health")
     assert alert_row(session, "quarantine_share")[2] is goes_off
 

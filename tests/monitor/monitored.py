@@ -38,7 +38,7 @@ def one_of_each_query() -> list[BatchProgress]:
     """Micro-batches that together have every figure."""
     return [
         sessionize_progress(state_entries=90),
-        query_progress("rollup", detail=BatchDetail(live=41, keeps_up=True)),
+        query_progress("rollup", reused_ids=1, late_starts=2, detail=BatchDetail(live=41, keeps_up=True)),
         query_progress("archive", quarantined=2),
     ]
 

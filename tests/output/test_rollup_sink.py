@@ -6,7 +6,7 @@ from unittest.mock import Mock
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from sessionization.durations import DAY_MS
+from sessionization.durations import DAY_MS, MINUTE_MS
 from sessionization.spark.engine.generated_code import GENERATED_CODE_CONF
 from sessionization.spark.operator.codec import OUTPUT_SCHEMA
 from sessionization.spark.output import rollup_sink, sinks
@@ -117,9 +117,68 @@ def test_live_sessions_are_counted_in_the_table_after_a_start_and_then_by_the_ch
     sink = RollupSink(SinkContext("rollup", BatchWriter(location, "writer")), LOOKBACK_MS)
     sink(changes(a_change(session_id=3)), 1)
     assert sink.live == 3
-    monkeypatch.setattr(rollup, "merge", lambda *_, **__: None)  # the table stays as it is
+    monkeypatch.setattr(rollup, "merge", Mock(return_value=Mock(num_inserted_rows=0)))  # the table stays as it is
     sink(changes(end), 2)
     assert sink.live == 2
+
+
+HOUR_AGO, NINE_MIN_AGO, NOW = (NOW_MS - minutes * MINUTE_MS for minutes in (60, 9, 0))
+
+
+def start(started_ms: int, processed_ms: int) -> tuple:
+    return a_change(started_ms=started_ms, processed_ms=processed_ms)
+
+
+def end(started_ms: int | None, ended_ms: int, processed_ms: int, reason: str = "reported") -> tuple:
+    of_end = {"change": "ended", "end_reason": reason, "started_ms": started_ms, "ended_ms": ended_ms}
+    return a_change(**of_end, processed_ms=processed_ms)
+
+
+FIRST = [start(HOUR_AGO, HOUR_AGO), end(HOUR_AGO, NINE_MIN_AGO, NINE_MIN_AGO)]
+TIMED_OUT = [FIRST[0], end(HOUR_AGO, NINE_MIN_AGO, NINE_MIN_AGO, "timed_out")]
+ORPHAN = end(None, NINE_MIN_AGO, NINE_MIN_AGO, "orphaned")
+NEW_ORPHAN = end(None, NOW, NOW, "orphaned")
+REUSED = [
+    (FIRST, [start(NOW, NOW)]),
+    (TIMED_OUT, [start(NINE_MIN_AGO + 1, NOW)]),
+    (FIRST, [start(NOW - 1, NOW), end(NOW - 1, NOW, NOW)]),  # the second session is over within the micro-batch
+]
+LATE = [
+    (FIRST, [start(HOUR_AGO, NOW)]),  # an upload is repeated
+    (FIRST, [start(HOUR_AGO + 1, NOW)]),
+    ([ORPHAN], [start(HOUR_AGO, NOW)]),  # the Start comes when its End had been forgotten
+]
+NEITHER = [
+    (FIRST, [start(HOUR_AGO, NOW), end(HOUR_AGO, NINE_MIN_AGO, NOW)]),  # an upload of the whole session is repeated
+    (FIRST[:1], [start(HOUR_AGO, NOW)]),
+    (FIRST[:1], [end(HOUR_AGO, NOW, NOW, "superseded")]),
+    (FIRST, [NEW_ORPHAN]),
+    ([], FIRST),
+]
+
+
+@pytest.mark.parametrize(
+    ("histories", "expected"),
+    [
+        (REUSED, (3, 0)),
+        ([*LATE, ([], [NEW_ORPHAN])], (0, 3)),  # an orphaned end that inserts a row
+        (NEITHER, (0, 0)),
+        ([*REUSED, *LATE, *NEITHER], (3, 3)),
+    ],
+    ids=["an id is used again", "a Start comes late", "neither", "all of them"],
+)
+def test_starts_of_sessions_that_are_over_are_counted(
+    spark: SparkSession, location: TableLocation, histories: list, expected: tuple[int, int]
+) -> None:
+    def of_all_devices(part: int) -> DataFrame:
+        rows = [("d" + str(device), *row[1:]) for device, history in enumerate(histories) for row in history[part]]
+        return to_session_changes(spark.createDataFrame(rows, OUTPUT_SCHEMA).coalesce(1))
+
+    reports: list = []
+    sink = RollupSink(SinkContext("rollup", BatchWriter(location, "writer"), listeners=(reports.append,)), LOOKBACK_MS)
+    for batch_id, part in enumerate((0, 1, 1)):  # the engine repeats the last one after a kill
+        sink(of_all_devices(part), batch_id)
+    assert [(report.reused_ids, report.late_starts) for report in reports] == [(0, 0), expected, expected]
 
 
 @pytest.mark.parametrize("compacts_changes", [True, False], ids=["all tables", "changes by another job"])

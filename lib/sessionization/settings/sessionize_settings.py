@@ -93,7 +93,8 @@ class SessionizeSettings(BaseModel):
     )
     late_retention: PositiveDuration = Field(
         10 * MINUTE_MS,
-        description="how long a closed session, or an End without Start, is remembered (processing time)",
+        description="how long a closed session, or an End without Start, is remembered (processing time): "
+        "longer than a sender may take to repeat an upload",
     )
     max_sessions_per_device: int = Field(
         64, ge=1, le=10_000, description="bound on the remembered sessions of a device"

@@ -76,6 +76,8 @@ class BatchProgress:
     state_rows: int | None = None
     state_bytes: int | None = None
     state_entries: int | None = None
+    reused_ids: int | None = None
+    late_starts: int | None = None
     detail: BatchDetail = BatchDetail()
 
     def row(self) -> dict[str, Any]:

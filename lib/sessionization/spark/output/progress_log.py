@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 APPEND_EVERY_S = 10
 LAST_APPEND_WITHIN_S = 10
 _ROWS_AT_ONCE = 5_000
-_ADDED_COLUMNS = ("state_entries",)
+_ADDED_COLUMNS = ("state_entries", "reused_ids", "late_starts")
 """Columns that rows of earlier versions lack."""
 _FILE_NAME = re.compile(r"(?P<query>[a-z]+)-(?P<batch_id>[0-9]+)\.json")
 

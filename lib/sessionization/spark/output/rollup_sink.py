@@ -7,7 +7,7 @@ from functools import partial
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from sessionization.clock import wall_clock_ms
@@ -32,8 +32,10 @@ _LOOK_AT_SIZE_EVERY_BATCHES = 100
 _MERGED_COUNTS = (
     "count(*) AS rows_in",
     "count_if(change = 'started') AS opened",
+    "count_if(end_reason = 'orphaned') AS orphaned",
     "count_if(change = 'ended' AND revision = 0 AND end_reason != 'orphaned') AS closed",
     f"{rollup.OLDEST_EVENT_MS} AS oldest_ms",
+    "unix_millis(min(processed_at)) AS first_ms",
     "unix_millis(max(processed_at)) AS newest_ms",
     *INGEST_INSTANTS,
 )
@@ -85,29 +87,43 @@ class RollupSink(Sink):
         is_large = rows >= FIND_DAYS_ROWS
         self._searches_many_rows = is_large and sessions.where(F.col("_part") >= since).count() >= FIND_DAYS_ROWS
 
-    def _merge(self, batch: DataFrame, batch_id: int, oldest_ms: int) -> None:
+    def _merge(self, batch: DataFrame, batch_id: int, since: str) -> int:
+        """Merge the changes, and return how many rows were inserted."""
         spark = batch.sparkSession
-        since = rollup.search_since(oldest_ms, self.lookback_ms)
         if not self._has_merged or batch_id % _LOOK_AT_SIZE_EVERY_BATCHES == 0:
             self._adapt_to_size(spark, since)
         into = rollup.NumberedMerge.begin(spark, self.context.location, self.context.writer.check_lease)
         # The first MERGE of a run reads all days: until it is committed, Delta skips no late one of the run before.
-        rollup.merge(into, batch, since, finds_days=self._has_merged and self._searches_many_rows)
+        merged = rollup.merge(into, batch, since, finds_days=self._has_merged and self._searches_many_rows)
         self._has_merged = True
+        inserted: int = merged.num_inserted_rows
+        return inserted
+
+    def _count_starts_of_ended(self, batch: DataFrame, counts: Row, since: str, inserted: int) -> tuple[int, int]:
+        """The reused ids and the late Starts among the changes that were merged (`rollup.count_starts_of_ended`)."""
+        # Only Starts and orphaned ends insert rows. Where all of them did, each Start was new: no query is needed.
+        if counts.opened + counts.orphaned <= inserted:
+            return 0, 0
+        sessions = self.context.location.read(batch.sparkSession.read, SESSIONS)
+        found = rollup.count_starts_of_ended(sessions, batch, since, counts.first_ms)
+        return found.reused_ids, found.late_starts
 
     def write(self, batch: DataFrame, batch_id: int, began_ms: int) -> BatchProgress:
         counts = batch.selectExpr(*_MERGED_COUNTS).first()
         assert counts is not None
         counted_ms = wall_clock_ms()
-        if counts.rows_in:
-            self._merge(batch, batch_id, counts.oldest_ms)
+        since = rollup.search_since(counts.oldest_ms or 0, self.lookback_ms)
+        inserted = self._merge(batch, batch_id, since) if counts.rows_in else 0
         committed_ms = wall_clock_ms()
+        reused_ids, late_starts = self._count_starts_of_ended(batch, counts, since, inserted)
         self._count_live(batch.sparkSession, counts.opened - counts.closed)
         if maintain := self._turns.next_if_due():
             self.context.writer.check_lease()
             maintain(batch.sparkSession)
         return replace(
             self._progress(counts, batch_id, began_ms, committed_ms),
+            reused_ids=reused_ids,
+            late_starts=late_starts,
             detail=replace(self._detail(counts, counted_ms, committed_ms), live=self.live, newest_ms=counts.newest_ms),
         )
 

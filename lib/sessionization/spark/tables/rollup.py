@@ -80,8 +80,8 @@ class NumberedMerge:
 
 
 @retry_on_conflict
-def merge(into: NumberedMerge, changes: DataFrame, since: str, *, finds_days: bool = False) -> None:
-    """Merge changes into `sessions`, as `merge_folded` does.
+def merge(into: NumberedMerge, changes: DataFrame, since: str, *, finds_days: bool = False) -> Row:
+    """Merge changes into `sessions`, as `merge_folded` does, and return its counts.
 
     Retries a few times on a conflict, such as a concurrent deletion of old rows.
 
@@ -92,7 +92,34 @@ def merge(into: NumberedMerge, changes: DataFrame, since: str, *, finds_days: bo
     if finds_days:
         days = _days_with_ids(into.location.read(into.spark.read, SESSIONS), changes, since)
         into.check_lease()
-    merge_folded(into, fold_by_session(changes), since, days)
+    return merge_folded(into, fold_by_session(changes), since, days)
+
+
+def count_starts_of_ended(sessions: DataFrame, changes: DataFrame, since: str, processed_ms: int) -> Row:
+    """Count the Starts, among changes just merged, of sessions that were over: their heartbeats are of no live row.
+
+    Args:
+        sessions: the table after the merge. Its files without a row updated by the merge are skipped.
+        changes: the merged changes.
+        since: as for `merge`.
+        processed_ms: the smallest `processed_at` of the changes.
+
+    Returns:
+        `reused_ids`, Starts after the known end of the same id (or after another Start, where the new session is over
+        too), and `late_starts`, all others: repeated, or first to come, when the session had been forgotten.
+    """
+    starts = fold_by_session(changes).select(
+        "device_id",
+        "session_id",
+        F.col("_first_start.started_at").alias("new_start"),
+        F.col("_shown_end").isNull().alias("is_open"),
+    )
+    is_updated = (F.col("_part") >= since) & (F.col("updated_at") >= F.timestamp_millis(F.lit(processed_ms)))
+    over = sessions.where(is_updated & (F.col("status") == "ended")).join(starts, ["device_id", "session_id"])
+    return over.selectExpr(
+        "count_if(new_start > IF(is_open, ended_at, started_at)) AS reused_ids",
+        "count_if(is_open AND new_start <= ended_at) AS late_starts",
+    ).collect()[0]
 
 
 def _days_with_ids(sessions: DataFrame, changes: DataFrame, since: str) -> list[str]:

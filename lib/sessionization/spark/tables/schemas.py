@@ -231,6 +231,8 @@ STREAM_PROGRESS = Table(
         Column(
             "state_entries", "bigint", "sessionize: sessions remembered: live, closed, and Ends that wait for a Start"
         ),
+        Column("reused_ids", "bigint", "rollup: Starts after the known end of a session with the same id"),
+        Column("late_starts", "bigint", "rollup: other Starts of sessions that were over and forgotten"),
     ),
     properties=_REWRITTEN_ALL_THE_TIME,
 )

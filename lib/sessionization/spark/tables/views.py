@@ -139,6 +139,7 @@ STREAM_HEALTH = View(
     SELECT date_trunc('MINUTE', processed_at) AS minute,
            coalesce(sum(rows_in) FILTER (WHERE query = 'archive'), 0) AS messages,
            coalesce(sum(quarantined), 0) AS quarantined,
+           coalesce(sum(reused_ids), 0) AS reused_ids,
            coalesce(sum(rows_in) FILTER (WHERE query = 'sessionize'), 0) AS events,
            coalesce(sum(heartbeats), 0) AS heartbeats,
            max(batch_ms) FILTER (WHERE query = 'sessionize') AS batch_ms,
