@@ -35,8 +35,8 @@ def explain_engine_death(log_place: str) -> Iterator[None]:
             raise
         msg = (
             f"the engine has died (was it killed, or out of memory? see the end of {log_place}); "
-            "nothing is lost: start again with the same options; "
-            "if it dies again, see docs/runbook.md, 'A file ends the engine'"
+            "if it dies again, see docs/runbook.md, 'A file ends the engine'; "
+            "nothing is lost: start again with the same options"
         )
         raise StreamError(msg) from error
 
