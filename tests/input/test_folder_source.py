@@ -1,5 +1,6 @@
 """The source of files, without Spark: what it takes, in which order, once, and what it says of the rest."""
 
+import errno
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -257,3 +258,22 @@ def test_large_files_are_divided_among_tasks(source: Source, monkeypatch: pytest
     end = source.plan()
     assert len(source.reader.partitions(source.offset, end)) == 2
     assert len(source.take()) == 1_001
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.ENOTCONN, errno.EIO])
+def test_a_stream_folder_that_cannot_be_listed_is_named_and_the_other_is_read(
+    source: Source, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    source.write("pc_sessions/1.json")
+    source.write("console_sessions/2.json", b"2\n")
+    scandir = os.scandir
+
+    def fail(path: Path) -> Iterator["os.DirEntry[str]"]:
+        if path.name == "pc_sessions":
+            raise OSError(number, os.strerror(number))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", fail)
+    assert source.take() == [("console_sessions", b"2")]
+    [line] = source.unread().values()
+    assert line == f"1 entries of pc_sessions cannot be listed ({os.strerror(number)}): pc_sessions"

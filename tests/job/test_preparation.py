@@ -12,7 +12,8 @@ from pyspark import SparkContext
 
 from sessionization.errors import CheckpointError, ConfigurationError, StoppedError, StreamError
 from sessionization.job import preparation
-from sessionization.job.preparation import prepare, unless_stopped, watch_stream_folders
+from sessionization.job.input_watch import watch_input
+from sessionization.job.preparation import prepare, unless_stopped
 from sessionization.job.shutdown import _has_caught_up
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import open_checkpoint, read_checkpoint
@@ -23,14 +24,40 @@ from sessionization.spark.tables.location import TableLocation
 
 
 def test_a_stream_folder_that_disappears_causes_a_warning(tmp_path: Path) -> None:
-    warning = watch_stream_folders(tmp_path)
-    assert warning() is None
+    lines: list[str] = []
+    check = watch_input(tmp_path, {}, lines.append)
+    check()
     (tmp_path / "pc_sessions").mkdir()
-    assert warning() is None
+    check()
+    assert lines == []
     (tmp_path / "pc_sessions").rmdir()
-    assert "pc_sessions has disappeared" in str(warning())
+    check()
+    assert "pc_sessions has disappeared" in lines.pop()
     (tmp_path / "pc_sessions").mkdir()
-    assert warning() is None
+    check()
+    assert lines == []
+
+
+def test_files_that_are_not_read_are_named_once(tmp_path: Path) -> None:
+    lines: list[str] = []
+    unread = {"pc_sessions a": "3 entries of pc_sessions a: x"}
+    progress = {"sources": [{"latestOffset": str({"unread": unread})}]}
+    check = watch_input(tmp_path, {"archive": SimpleNamespace(lastProgress=progress)}, lines.append)  # type: ignore[dict-item]
+    for _ in range(2):
+        check()
+    assert lines == [f"--input {tmp_path}: 3 entries of pc_sessions a: x"]
+    unread["console_sessions b"] = "1 entries of console_sessions b: y"
+    progress["sources"][0]["latestOffset"] = str({"unread": unread})
+    check()
+    assert lines[1:] == [f"--input {tmp_path}: 1 entries of console_sessions b: y"]
+
+
+@pytest.mark.parametrize("offset", ["{'logOffset': 3}", "null", '{"pc_sessions":{"0":5}}'])
+def test_the_offset_of_another_source_names_no_files(tmp_path: Path, offset: str) -> None:
+    lines: list[str] = []
+    query = SimpleNamespace(lastProgress={"sources": [{"latestOffset": offset}]})
+    watch_input(tmp_path, {"archive": query}, lines.append)()  # type: ignore[dict-item]
+    assert lines == []
 
 
 @pytest.mark.parametrize(("command", "expected"), [("pass", StreamError), ("input()", ConfigurationError)])

@@ -116,7 +116,7 @@ class FolderReader(DataSourceStreamReader):
             found = list_folder(self._folder / stream, log.names(stream))
             self._warnings |= found.warnings(stream)
             for entry in found.files:
-                with suppress(FileNotFoundError):  # it has just been deleted or renamed
+                with suppress(OSError):  # it has just been deleted or renamed, or its mount does not answer
                     files.append(_take(entry, start[_OFFSET] + 1, now_ms))
         if not files:
             return start

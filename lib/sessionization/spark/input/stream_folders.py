@@ -42,12 +42,15 @@ class StreamFolder:
 def list_folder(folder: Path, known: Container[str] = ()) -> StreamFolder:
     """List a stream's folder, without the hidden and the `known` names; a folder below it costs only its name.
 
-    A missing folder is empty. Raises `OSError` where the folder cannot be listed.
+    A missing folder is empty. One that cannot be listed, as on a dead mount, is not read.
     """
     found = StreamFolder()
     try:
         entries = os.scandir(folder)
     except FileNotFoundError:
+        return found
+    except OSError as error:
+        found.leave(f"cannot be listed ({error.strerror})", folder.name)
         return found
     with entries:
         for entry in entries:
