@@ -6,7 +6,13 @@ import pytest
 
 from sessionization.durations import HOUR_MS
 from sessionization.errors import CheckpointError
-from sessionization.spark.checkpoint.file_source_log import committed_files, forget_deleted_files, log_bytes
+from sessionization.job.input_watch import name_interrupted_files
+from sessionization.spark.checkpoint.file_source_log import (
+    committed_files,
+    forget_deleted_files,
+    interrupted_files,
+    log_bytes,
+)
 from sessionization.spark.input.source import input_files
 from tests.ops.test_input_files import NOW_MS, OLD_MS, Job
 from tests.ops.test_input_files import job as job  # noqa: PLC0414 - a fixture
@@ -72,3 +78,25 @@ def test_without_a_log_there_is_nothing_to_forget(job: Job) -> None:
     assert (forget(job), log_bytes(job.checkpoints / "archive")) == (0, 0)
     job.query("archive", {"0": [(0, Path("/a.json"))]})
     assert (forget(job), log_bytes(job.checkpoints / "archive")) == (0, 0)
+
+
+def test_the_files_of_a_micro_batch_that_did_not_end_are_known(job: Job) -> None:
+    query = job.checkpoints / "archive"
+    assert list(interrupted_files(query)) == []
+    log = {"9.compact": [(9, Path("/a.json"))], "10": [(10, Path("/b c.json")), (10, Path("/d.json"))]}
+    job.query("archive", log, read_to=9, committed=0, started=1)
+    assert [file.path for file in interrupted_files(query)] == [Path("/b c.json"), Path("/d.json")]
+    job.query("archive", log, read_to=10, committed=1, started=1)
+    assert list(interrupted_files(query)) == []
+
+
+def test_a_start_names_the_largest_files_of_a_micro_batch_that_did_not_end(job: Job) -> None:
+    files = [job.file(f"pc_sessions/{name}.json") for name in ("1", "2", "3", "line\nbreak", "moved away")]
+    files[3].write_text("x" * 5_000)
+    files[4].unlink()
+    job.query("sessionize", {"0": [(0, file) for file in files]}, committed=-1, read_to=-1)
+    lines: list[str] = []
+    name_interrupted_files(job.checkpoints, lines.append)
+    [line] = lines
+    assert "it reads 5 files, the largest are pc_sessions/line\\nbreak.json (5,000 bytes), pc_sessions/" in line
+    assert "move that file out of its folder (docs/runbook.md, " in line

@@ -123,7 +123,7 @@ def test_another_failure_is_raised_with_its_traceback(place: str) -> None:
 def test_a_stream_folder_on_a_dead_mount_has_disappeared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "pc_sessions").mkdir()
     lines: list[str] = []
-    check = watch_input(tmp_path, {}, lines.append)
+    check = watch_input(tmp_path, lines.append)
     check()
     assert lines == []
 

@@ -11,7 +11,7 @@ import pytest
 from pyspark import SparkContext
 
 from sessionization.errors import CheckpointError, ConfigurationError, StoppedError, StreamError
-from sessionization.job import preparation
+from sessionization.job import input_watch, preparation
 from sessionization.job.input_watch import watch_input
 from sessionization.job.preparation import prepare, unless_stopped
 from sessionization.job.shutdown import _has_caught_up
@@ -25,7 +25,7 @@ from sessionization.spark.tables.location import TableLocation
 
 def test_a_stream_folder_that_disappears_causes_a_warning(tmp_path: Path) -> None:
     lines: list[str] = []
-    check = watch_input(tmp_path, {}, lines.append)
+    check = watch_input(tmp_path, lines.append)
     check()
     (tmp_path / "pc_sessions").mkdir()
     check()
@@ -38,26 +38,26 @@ def test_a_stream_folder_that_disappears_causes_a_warning(tmp_path: Path) -> Non
     assert lines == []
 
 
-def test_files_that_are_not_read_are_named_once(tmp_path: Path) -> None:
+def test_files_that_are_not_read_are_named_once_and_again_where_they_came_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(input_watch, "_LIST_EVERY_S", 0)
     lines: list[str] = []
-    unread = {"pc_sessions a": "3 entries of pc_sessions a: x"}
-    progress = {"sources": [{"latestOffset": str({"unread": unread})}]}
-    check = watch_input(tmp_path, {"archive": SimpleNamespace(lastProgress=progress)}, lines.append)  # type: ignore[dict-item]
+    folder = tmp_path / "pc_sessions"
+    (folder / "archive").mkdir(parents=True)
+    for name in ("a.JSON", "b\n.csv", "good.json", "good.jsonl.gz", ".hidden.csv"):
+        (folder / name).touch()
+    check = watch_input(tmp_path, lines.append)
     for _ in range(2):
         check()
-    assert lines == [f"--input {tmp_path}: 3 entries of pc_sessions a: x"]
-    unread["console_sessions b"] = "1 entries of console_sessions b: y"
-    progress["sources"][0]["latestOffset"] = str({"unread": unread})
+    assert len(lines) == 2
+    assert any("2 entries of pc_sessions do not end with .json, " in line for line in lines)
+    assert any("1 entries of pc_sessions are folders" in line for line in lines)
+    (folder / "archive").rmdir()
     check()
-    assert lines[1:] == [f"--input {tmp_path}: 1 entries of console_sessions b: y"]
-
-
-@pytest.mark.parametrize("offset", ["{'logOffset': 3}", "null", '{"pc_sessions":{"0":5}}'])
-def test_the_offset_of_another_source_names_no_files(tmp_path: Path, offset: str) -> None:
-    lines: list[str] = []
-    query = SimpleNamespace(lastProgress={"sources": [{"latestOffset": offset}]})
-    watch_input(tmp_path, {"archive": query}, lines.append)()  # type: ignore[dict-item]
-    assert lines == []
+    (folder / "archive").mkdir()
+    check()
+    assert len(lines) == 3
 
 
 @pytest.mark.parametrize(("command", "expected"), [("pass", StreamError), ("input()", ConfigurationError)])

@@ -1,11 +1,13 @@
 """The three queries on real files, stopped and started again."""
 
+import gzip
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
@@ -21,7 +23,7 @@ from sessionization.ops.state_reader import StateReader
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import QUERIES, SESSIONIZE, open_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
-from sessionization.spark.input.source import TopicStart, read_messages
+from sessionization.spark.input.source import read_messages
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.output.progress import BatchProgress, last_engine_progress
 from sessionization.spark.pipeline import Pipeline
@@ -222,22 +224,36 @@ def test_only_input_files_and_lines_that_are_not_blank_are_read(spark: SparkSess
     start = json.dumps(message(1, "Start")).encode()
     for name in ("_hidden.json", ".hidden.json", "1.txt", "nested.json/2.json", "date=2026-01-01/3.json"):
         (job.input / "pc_sessions" / name).write_bytes(start + b"\n")
+    for name, content in (
+        ("a.jsonl", b"1"),
+        ("b.ndjson", b"2"),
+        ("c.json.gz", gzip.compress(b"3\n")),
+        ("d.JSON", b"4"),
+    ):
+        (job.input / "pc_sessions" / name).write_bytes(content)
+    # A file from the year 2200 does not make the others too old, and one from 1980 is read too.
+    os.utime(job.input / "pc_sessions" / "a.jsonl", (7_258_118_400,) * 2)
+    os.utime(job.input / "pc_sessions" / "b.ndjson", (315_532_800,) * 2)
     job.send(start + b"\r", b"", b"\r", b" \t", b"\xff\xfe", b'{"a":1}\r{"b":2}')
     found: list[tuple[str, bytes]] = []
+    days, today = set[date](), datetime.now(UTC).date()
 
     def collect(batch: DataFrame, _batch_id: int) -> None:
-        found.extend((row.stream, bytes(row.value)) for row in batch.select("stream", "value").collect())
+        rows = batch.select("stream", "value", "ingest_date").collect()
+        found.extend((row.stream, bytes(row.value)) for row in rows)
+        days.update(row.ingest_date for row in rows)
 
-    messages = read_messages(spark, job.settings, tmp_path / "query", TopicStart(0, None))
+    messages = read_messages(spark, job.settings, 0, None)
     query = messages.writeStream.foreachBatch(collect).option("checkpointLocation", str(tmp_path / "query")).start()
     try:
-        wait_for(lambda: len(found) >= 3, "the three messages")
+        wait_for(lambda: len(found) >= 6, "the first messages")
         job.send(b"{}", stream="console_sessions")
-        wait_for(lambda: len(found) >= 4, "the stream whose folder came later")
+        wait_for(lambda: len(found) >= 7, "the stream whose folder came later")
         query.processAllAvailable()
     finally:
         query.stop()
-    pc_values = (b"\xff\xfe", b'{"a":1}\r{"b":2}', start)
+    pc_values = (b"\xff\xfe", b'{"a":1}\r{"b":2}', start, b"1", b"2", b"3")
+    assert days <= {today, datetime.now(UTC).date()}, "the job's own clock, whatever the files' times"
     assert sorted(found) == sorted([("console_sessions", b"{}"), *(("pc_sessions", value) for value in pc_values)])
 
 

@@ -200,7 +200,7 @@ def test_input_files_that_both_queries_have_read_are_deleted(spark: SparkSession
     (checkpoints / "layout.json").write_text(json.dumps(layout))
 
     def read(query: str) -> None:
-        lines = file_messages(spark, stream.parent, checkpoints / query)
+        lines = file_messages(spark, stream.parent)
         if query == SESSIONIZE:
             lines = lines.union(
                 tick_stream(spark).selectExpr(

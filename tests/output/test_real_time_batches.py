@@ -13,7 +13,7 @@ from sessionization.local.broker import Broker
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.input.kafka_source import client_options
 from sessionization.spark.input.parse import EventTimeLimits, parse, valid_events
-from sessionization.spark.input.source import TopicStart, read_messages
+from sessionization.spark.input.source import read_messages
 from sessionization.spark.operator.codec import OUTPUT_SCHEMA
 from sessionization.spark.output import changes_topic, real_time
 from sessionization.streams import PC_STREAM, STREAMS
@@ -47,7 +47,7 @@ def test_changes_reach_the_topic_before_their_batch_ends(spark: SparkSession, se
         output_topic=TOPIC, warehouse=tmp_path / "w", checkpoints=tmp_path / "c",
     )  # fmt: skip
     limits = EventTimeLimits(settings.max_clock_skew, settings.max_event_age)
-    events = valid_events(parse(read_messages(spark, settings, settings.checkpoints, TopicStart(0, None)), limits))
+    events = valid_events(parse(read_messages(spark, settings, created_ms=0, max_offsets=None), limits))
     brokers = client_options(spark, settings)
     writer = real_time.topic_writer(stateless_changes(events), brokers, settings.output_topic, settings.trigger)
     producer = Producer({"bootstrap.servers": servers})

@@ -43,7 +43,7 @@ def read_files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
         (folder / "pc_sessions" / name).write_text(json.dumps(message(1, "Start")) + "\n")
     location = TableLocation(folder / "warehouse")
     empty_tables(spark, location, owner="ours")
-    rows = source.file_messages(spark, folder, folder / "checkpoint").drop("value_bytes")
+    rows = source.file_messages(spark, folder)
     append = rows.writeStream.foreachBatch(lambda batch, _: location.append(batch, RAW_EVENTS))
     query = append.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
     query.awaitTermination()

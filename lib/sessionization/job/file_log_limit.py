@@ -1,7 +1,4 @@
-"""Bounds the logs of Spark's file source, which reads URIs.
-
-A query whose log is large starts again without the entries of deleted files.
-"""
+"""Bounds the logs of the file sources: a query whose log is large starts again without the entries of deleted files."""
 
 import threading
 import time
@@ -9,7 +6,6 @@ import time
 from sessionization.job.query_restart import explain_failed_restart, restart_query
 from sessionization.spark.checkpoint.file_source_log import LARGE_LOG_BYTES, log_bytes
 from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE
-from sessionization.spark.input.source import reads_folders
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.pipeline import Pipeline
 
@@ -30,12 +26,11 @@ class FileLogLimit:
 
     def check(self) -> None:
         """Look at the logs once a minute; raises `StreamError` where a query cannot be started again."""
-        folder, checkpoints = self._context.settings.input, self._context.checkpoint.folder
-        if folder is None or reads_folders(folder, checkpoints) or time.monotonic() < self._next_check_s:
+        if self._context.settings.input is None or time.monotonic() < self._next_check_s:
             return
         self._next_check_s = time.monotonic() + _CHECK_EVERY_S
         for name, limit in self._limit_bytes.items():
-            size = log_bytes(checkpoints / name)
+            size = log_bytes(self._context.checkpoint.folder / name)
             if size > limit:
                 self._restart(name, size)
 

@@ -25,20 +25,18 @@ def monitor_queries(
     Args:
         queries: by name.
         stop: ends the wait.
-        check: called five times a second; it may start a query in `queries` again.
+        check: called five times a second; it may replace a query in `queries`.
         report: called every few seconds.
     """
     next_report_s = time.monotonic() + _REPORT_EVERY_S
-    while True:
-        check()
-        if not all(query.isActive for query in queries.values()):
-            return
+    while all(query.isActive for query in queries.values()):
         now_s = time.monotonic()
         if now_s >= next_report_s:
             report()
             next_report_s = now_s + _REPORT_EVERY_S
         if stop.wait(0.2):
             return
+        check()
 
 
 def progress_line(totals: Totals, last: dict[str, BatchProgress]) -> str:

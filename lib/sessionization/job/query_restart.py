@@ -10,13 +10,9 @@ from pyspark.errors import PySparkException
 
 from sessionization.errors import CheckpointError, StreamError
 from sessionization.job.shutdown import wait_until_idle
-from sessionization.say import Say
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.input.ticks import WakeUp
 from sessionization.spark.pipeline import Pipeline
-
-_WORKER_IS_SLOW = "Python worker failed to connect back"
-_MOST_RESTARTS = 5
 
 
 def restart_query(
@@ -34,20 +30,6 @@ def restart_query(
     query.stop()
     pipeline.start_query(name, None if wake is None else wake())
     return True
-
-
-def restart_slow_workers(pipeline: Pipeline, say: Say) -> None:
-    """Start queries again that ended because a Python worker did not answer in time.
-
-    Spark waits ten seconds for a worker's start, which is too short on a machine that is busy for a moment. The
-    query then repeats its micro-batch. It is started again `_MOST_RESTARTS` times.
-    """
-    for name, query in list(pipeline.queries.items()):
-        restarts = pipeline.restarts[name]
-        if not query.isActive and restarts < _MOST_RESTARTS and _WORKER_IS_SLOW in str(query.exception()):
-            pipeline.restarts[name] += 1
-            say(f"query {name} starts again: a Python worker took more than ten seconds to start, the machine is busy")
-            pipeline.start_query(name)
 
 
 @contextlib.contextmanager

@@ -23,7 +23,6 @@ from sessionization.job.preparation import (
     prepare,
 )
 from sessionization.job.query_monitor import monitor_queries, progress_line
-from sessionization.job.query_restart import explain_failed_restart, restart_slow_workers
 from sessionization.job.shutdown import stop_queries
 from sessionization.job.summary import Summary, summary_lines
 from sessionization.job.totals import RunningTotals, count_live_sessions
@@ -165,13 +164,11 @@ def _run(context: JobContext, stop: threading.Event, callbacks: JobCallbacks) ->
         file_logs = FileLogLimit(context, pipeline, stop)
 
         def check() -> None:
-            with explain_failed_restart("a Python worker was slow"):
-                restart_slow_workers(pipeline, context.say)
             if not context.is_real_time and (step := clock.take()) is not None:
                 restart_and_wake(context, pipeline, step, stop)
             file_logs.check()
 
-        check_input = watch_input(context.settings.input, pipeline.queries, context.say)
+        check_input = watch_input(context.settings.input, context.say)
 
         def report() -> None:
             (callbacks.say_progress or context.say)(progress_line(*totals.snapshot()))

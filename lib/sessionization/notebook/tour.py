@@ -182,7 +182,7 @@ def _running_query(
 
     Yields, after the first micro-batch or two minutes, a function that raises `StreamError` if the query has ended.
     """
-    events = valid_events(parse(file_messages(spark, tour_folder, tour_folder / "checkpoint"), _LIMITS))
+    events = valid_events(parse(file_messages(spark, tour_folder), _LIMITS))
     query = (
         sessionize(events, tick_stream(spark), StateLayout(), RulesInForce(RULES))
         .writeStream.foreachBatch(collect)

@@ -46,8 +46,7 @@ def check_trial_query(spark: SparkSession, folder: AnyPath, say: Say) -> str:
         nonlocal beats
         beats += batch.where(F.col("change") == "heartbeat").count()
 
-    messages = file_messages(spark, folder / "input", folder / SESSIONIZE)
-    events = valid_events(parse(messages, EventTimeLimits(DAY_MS, DAY_MS)))
+    events = valid_events(parse(file_messages(spark, folder / "input"), EventTimeLimits(DAY_MS, DAY_MS)))
     rules = RulesInForce(Rules(heartbeat_ms=_HEARTBEAT_MS))
     changes = sessionize(events, tick_stream(spark), StateLayout(), rules)
     query = (

@@ -14,7 +14,6 @@ reaches state.
 import contextlib
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -33,7 +32,7 @@ from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.engine.session import cores_of, use_scheduler_pool
 from sessionization.spark.input.kafka_source import client_options
 from sessionization.spark.input.parse import EventTimeLimits, parse, valid_events
-from sessionization.spark.input.source import TopicStart, input_files, read_messages, reads_folders
+from sessionization.spark.input.source import input_files, read_messages
 from sessionization.spark.input.ticks import WakeUp, rewind_tick_source, tick_stream
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.operator.codec import PACKED_OUTPUT_SCHEMA, pack_event, unpack_rows
@@ -94,8 +93,6 @@ class Pipeline:
         )
         self.queries: dict[str, StreamingQuery] = {}
         """The queries that were started, by name."""
-        self.restarts: Counter[str] = Counter()
-        """How often each query was started again because a worker was slow (`restart_slow_workers`)."""
 
     def start(self, stop: threading.Event, names: Sequence[str] = QUERIES) -> None:
         """Start queries in this order. If one cannot be started, those before it are stopped.
@@ -135,9 +132,7 @@ class Pipeline:
 
     def _start_archive(self) -> None:
         every_ms = max(self._offsets_period_ms, self._every[ARCHIVE].shortest_ms)
-        self._start_with_sink(
-            ARCHIVE, self._parsed_messages(ARCHIVE, every_ms), ArchiveSink(self._sink_context(ARCHIVE))
-        )
+        self._start_with_sink(ARCHIVE, self._parsed_messages(every_ms), ArchiveSink(self._sink_context(ARCHIVE)))
 
     def _start_rollup(self) -> None:
         settings = self._settings
@@ -167,20 +162,20 @@ class Pipeline:
         )
         self._start_with_sink(SESSIONIZE, self._changes(wake), sink)
 
-    def _parsed_messages(self, name: str, every_ms: int | None) -> DataFrame:
+    def _parsed_messages(self, every_ms: int | None) -> DataFrame:
         """Parse the messages; a micro-batch takes at most those of a trigger of `every_ms`, None for no bound."""
         settings = self._settings
         max_offsets = (
             None if every_ms is None else settings.max_offsets_per_trigger * every_ms // self._offsets_period_ms
         )
-        start = TopicStart(self._checkpoint.created_ms, max_offsets, self._initial_state.start_offsets)
-        rows = read_messages(self._spark, settings, self._checkpoint.folder / name, start)
+        created_ms, starts = self._checkpoint.created_ms, self._initial_state.start_offsets
+        rows = read_messages(self._spark, settings, created_ms, max_offsets, starts)
         return parse(rows, EventTimeLimits(settings.max_clock_skew, settings.max_event_age))
 
     def _changes(self, wake: WakeUp | None) -> DataFrame:
         # A real-time batch has no bound but its duration, and needs no ticks.
         is_real_time = self._context.is_real_time
-        events = valid_events(self._parsed_messages(SESSIONIZE, None if is_real_time else self._offsets_period_ms))
+        events = valid_events(self._parsed_messages(None if is_real_time else self._offsets_period_ms))
         ticks = None if is_real_time else tick_stream(self._spark, wake)
         return sessionize(
             events, ticks, self._checkpoint.layout, self._checkpoint.in_force, self._initial_state.sessions
@@ -227,12 +222,10 @@ class Pipeline:
         self.queries[name] = writer.queryName(name).option("checkpointLocation", folder).start()
 
     def _forget_deleted_files(self, name: str) -> None:
-        """Shorten a large log of Spark's file source; a failure is printed, and the query starts all the same."""
+        """Shorten the query's log of files if it is large; a failure is printed, and the query starts all the same."""
         query, folder = self._checkpoint.folder / name, self._settings.input
         try:
-            if folder is None or reads_folders(folder, query):
-                return
-            if log_bytes(query) > LARGE_LOG_BYTES:
+            if folder is not None and log_bytes(query) > LARGE_LOG_BYTES:
                 forget_deleted_files(query, set(input_files(folder)), wall_clock_ms())
         except (CheckpointError, OSError) as error:
             self._context.say(f"query {name}: its log of files was not shortened: {error}")

@@ -1,8 +1,7 @@
-"""The log of a file source in a query's checkpoint: which of its micro-batches took which file.
+"""The log of Spark's file source in a query's checkpoint: which of its micro-batches took which file.
 
-Spark's source, which reads files at a URI, never removes an entry. It holds all of them in memory, and writes all of
-them again every tenth micro-batch that takes a file. So entries of deleted files are removed here, while the query is
-stopped. The source of this library writes a log of the same form (`file_log.FileLog`), with more in each entry.
+Spark never removes an entry. It holds all of them in memory, and writes all of them again every tenth micro-batch that
+takes a file. So entries of deleted files are removed here, while the query is stopped.
 """
 
 import json
@@ -25,49 +24,18 @@ from sessionization.spark.checkpoint.spark_logs import (
 
 LARGE_LOG_BYTES = 4 * 1024 * 1024
 """Some thirty thousand entries, which Spark reads and writes in a tenth of a second."""
-RECENT_MS = HOUR_MS
-"""How long the entry of a file stays that is no longer there: a listing may leave out a file for a moment."""
-SPARKS_VERSION = "v1"
-OUR_VERSION = "files"
-"""The first word of a file that this library's source writes; the number of its entries follows."""
-LOG_FILE = re.compile(r"(\d+)(\.compact)?")
+_RECENT_MS = HOUR_MS
+_VERSION = "v1"
+_LOG_FILE = re.compile(r"(\d+)(\.compact)?")
 
 
 @dataclass(frozen=True, slots=True)
 class TakenFile:
-    """A file that a source took, and the entry of the source's log that has it.
+    """A file that the source took: its modification time then, and the entry of the source's log that has it."""
 
-    `modified_ms` and `size` are the file's when it was taken. `taken_ms` is the source's own clock then. Spark's log
-    has neither clock nor size: `taken_ms` is then the modification time, and `size` None.
-    """
-
-    uri: str
+    path: AnyPath
     modified_ms: int
     number: int
-    taken_ms: int
-    size: int | None = None
-
-    @property
-    def path(self) -> AnyPath:
-        return path_of_uri(self.uri)
-
-    @property
-    def stream(self) -> str:
-        return self.path.parent.name
-
-    def to_json(self) -> str:
-        return json.dumps({
-            "path": self.uri, "timestamp": self.modified_ms, "batchId": self.number,
-            "taken": self.taken_ms, "size": self.size,
-        })  # fmt: skip
-
-    @classmethod
-    def from_json(cls, line: str) -> "TakenFile":
-        entry: dict[str, Any] = json.loads(line)
-        modified_ms = int(entry["timestamp"])
-        return cls(
-            entry["path"], modified_ms, int(entry["batchId"]), int(entry.get("taken", modified_ms)), entry.get("size")
-        )
 
 
 def committed_files(query: AnyPath) -> Iterator[TakenFile]:
@@ -90,15 +58,15 @@ def interrupted_files(query: AnyPath) -> Iterator[TakenFile]:
 
 
 def _entries(source_log: AnyPath | None) -> Iterator[TakenFile]:
-    if source_log is None or not source_log.is_dir():
+    if source_log is None:
         return
     log_files = [
-        (int(match[1]), match[2], entry) for entry in source_log.iterdir() if (match := LOG_FILE.fullmatch(entry.name))
+        (int(match[1]), match[2], entry) for entry in source_log.iterdir() if (match := _LOG_FILE.fullmatch(entry.name))
     ]
     compacted = max((number for number, is_compact, _ in log_files if is_compact), default=-1)
     for number, is_compact, file in log_files:
         if number > compacted or (number == compacted and is_compact):
-            yield from map(TakenFile.from_json, _read_lines(file))
+            yield from map(_parse_entry, _read_lines(file))
 
 
 def log_bytes(query: AnyPath) -> int:
@@ -133,7 +101,7 @@ def forget_deleted_files(query: AnyPath, present: Collection[AnyPath], now_ms: i
             return 0
         _, last_committed = _source_log(query, newest_committed_batch(query))
         lines = list(_read_lines(compacted))
-        taken = [TakenFile.from_json(line) for line in lines]
+        taken = [_parse_entry(line) for line in lines]
         folders = {file.path.parent for file in taken if file.path in present}
         remaining = [
             line
@@ -141,12 +109,12 @@ def forget_deleted_files(query: AnyPath, present: Collection[AnyPath], now_ms: i
             if file.path in present
             or file.path.parent not in folders
             or file.number > last_committed
-            or file.taken_ms > now_ms - RECENT_MS
+            or file.modified_ms > now_ms - _RECENT_MS
         ]
         if len(remaining) < len(lines):
             compacted.with_name(f".{compacted.name}.crc").unlink(missing_ok=True)  # the checksum of the former content
             # An incomplete log would let the query read files again.
-            write_atomically(compacted, "\n".join([SPARKS_VERSION, *remaining]), may_copy=False)
+            write_atomically(compacted, "\n".join([_VERSION, *remaining]), may_copy=False)
         return len(lines) - len(remaining)
     except (OSError, ValueError, LookupError, TypeError) as error:
         msg = f"{query}: the log of the files that were read is not of a form known here ({error})"
@@ -170,31 +138,19 @@ def _file_source(batch: StartedBatch) -> tuple[int, int]:
 
 
 def _newest_compacted(query: AnyPath) -> AnyPath | None:
-    files = [file for file in query.glob("sources/*/*.compact") if LOG_FILE.fullmatch(file.name)]
+    files = [file for file in query.glob("sources/*/*.compact") if _LOG_FILE.fullmatch(file.name)]
     return max(files, key=lambda file: int(file.stem), default=None)
 
 
 def _read_lines(file: AnyPath) -> Iterator[str]:
-    lines = read_lines(file)
-    if lines is None:
-        msg = f"{file.name} of the file log is incomplete"
-        raise ValueError(msg)
-    return iter(lines)
+    with file.open(encoding="utf-8") as lines:
+        version = next(lines, "").strip()
+        if version != _VERSION:
+            msg = f"{file.name} of the file log is {version!r}"
+            raise ValueError(msg)
+        yield from (line.rstrip("\n") for line in lines if line.strip())
 
 
-def read_lines(file: AnyPath) -> list[str] | None:
-    """The entries of a file of the log; None where a kill has cut it off.
-
-    Raises `ValueError` for a form that neither source writes.
-    """
-    text = file.read_text(encoding="utf-8")
-    first, *lines = text.splitlines() or [""]
-    lines = [line for line in lines if line.strip()]
-    if first == SPARKS_VERSION:
-        return lines
-    if text.endswith("\n") and first == f"{OUR_VERSION} {len(lines)}":
-        return lines
-    if not OUR_VERSION.startswith(first[: len(OUR_VERSION)]):
-        msg = f"{file.name} of the file log is {first!r}"
-        raise ValueError(msg)
-    return None
+def _parse_entry(line: str) -> TakenFile:
+    entry: dict[str, Any] = json.loads(line)
+    return TakenFile(path_of_uri(entry["path"]), int(entry["timestamp"]), int(entry["batchId"]))

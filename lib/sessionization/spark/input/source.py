@@ -1,15 +1,12 @@
 """The source of messages: one DataFrame of unparsed messages, from files or Kafka."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionization.hadoop_path import AnyPath
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.input.folder_source import folder_lines
 from sessionization.spark.input.kafka_source import kafka_messages
 from sessionization.spark.input.stream_folders import ENDINGS, is_message_file
 from sessionization.spark.input.topic_offsets import Offsets
@@ -21,72 +18,33 @@ _LATEST_INGEST_TIME = "2261-12-31T00:00:00Z"
 """Later times, as of a clock in another unit, overflow in pandas and Python."""
 
 
-@dataclass(frozen=True, slots=True)
-class TopicStart:
-    """Where reading topics begins, and how many messages a micro-batch takes; `kafka_messages` explains the fields."""
+def read_messages(
+    spark: SparkSession,
+    settings: SessionizeSettings,
+    created_ms: int,
+    max_offsets: int | None,
+    starts: Offsets | None = None,
+) -> DataFrame:
+    """Stream the messages of the configured source, in the columns of `raw_events`; `kafka_messages` has the arguments.
 
-    created_ms: int
-    max_offsets: int | None
-    starts: Offsets | None = None
-
-
-def read_messages(spark: SparkSession, settings: SessionizeSettings, query: AnyPath, topics: TopicStart) -> DataFrame:
-    """Stream the messages of the configured source.
-
-    Args:
-        spark: the session.
-        settings: the source, and its options.
-        query: the checkpoint of the query.
-        topics: where a source of topics begins.
-
-    Returns:
-        The columns of `quarantine` but `reason`: `stream`, `partition`, `offset`, `file`, `ingested_at` (within 1970
-        to 2261), `value` binary, `ingest_date` (of the micro-batch's clock, which is the job's own), `value_bytes`.
+    `ingested_at` lies within 1970 to 2261. `ingest_date` is of the micro-batch's clock, which is the job's own.
     """
     if settings.source == "kafka":
-        records = kafka_messages(spark, settings, topics.created_ms, topics.max_offsets, topics.starts)
-        return _with_own_date(records)
+        return _with_own_date(kafka_messages(spark, settings, created_ms, max_offsets, starts))
     assert settings.input is not None
-    return file_messages(spark, settings.input, query)
+    return file_messages(spark, settings.input)
 
 
-def reads_folders(input_folder: AnyPath, query: AnyPath) -> bool:
-    """Whether the files are read by `folder_source`, which needs paths; a URI is read by Spark's source of texts."""
-    return isinstance(input_folder, Path) and isinstance(query, Path)
-
-
-def file_messages(
-    spark: SparkSession, input_folder: AnyPath, query: AnyPath, most_files: int = MAX_FILES_PER_MICRO_BATCH
-) -> DataFrame:
-    """Stream the lines of the files in the stream folders of `input_folder`, which end with one of `ENDINGS`.
+def file_messages(spark: SparkSession, input_folder: AnyPath) -> DataFrame:
+    """Stream the lines of the files in the stream folders of `input_folder` that end with one of `ENDINGS`.
 
     Either folder may be missing and appear later. A file must appear whole (written under another name or hidden,
     then renamed) and never change. The file's modification time is the ingest time of its lines.
 
     Returns:
-        The columns of `read_messages`; `partition` and `offset` are null, and `value` is a line without its LF or CRLF.
-        Blank lines are skipped.
+        The columns of `raw_events`: `stream`, `partition` and `offset` (null), `file`, `ingested_at`, `value`
+        binary (a line without its LF or CRLF), `ingest_date`. Blank lines are skipped.
     """
-    if isinstance(input_folder, Path) and isinstance(query, Path):
-        lines = folder_lines(spark, input_folder, query, most_files)
-        ingested_at = F.timestamp_millis(F.least("modified_ms", F.lit(1 << 50)))
-    else:
-        lines = _uri_lines(spark, input_folder, most_files)
-        ingested_at = F.col("ingested_at")
-    return _with_own_date(
-        lines.select(
-            "stream",
-            F.lit(None).cast("int").alias("partition"),
-            F.lit(None).cast("bigint").alias("offset"),
-            "file",
-            ingested_at.alias("ingested_at"),
-            "value",
-            "value_bytes",
-        )
-    )
-
-
-def _uri_lines(spark: SparkSession, input_folder: AnyPath, most_files: int) -> DataFrame:
     lines = (
         spark.readStream.format("text")
         .option("lineSep", "\n")
@@ -94,7 +52,7 @@ def _uri_lines(spark: SparkSession, input_folder: AnyPath, most_files: int) -> D
         # Without this option a folder named like a partition (date=2026-11-21) ends the query. The last `where` drops
         # the files in such folders.
         .option("recursiveFileLookup", "true")
-        .option("maxFilesPerTrigger", str(most_files))
+        .option("maxFilesPerTrigger", str(MAX_FILES_PER_MICRO_BATCH))
         # Files of any time are read: the source judges their age by the newest one.
         .option("maxFileAge", "36500000d")
         # A file that ends the engine can be moved away.
@@ -104,16 +62,17 @@ def _uri_lines(spark: SparkSession, input_folder: AnyPath, most_files: int) -> D
     line = F.col("value").cast("binary")
     without_cr = F.when(F.endswith(line, F.lit(b"\r")), F.substring(line, F.lit(1), F.octet_length(line) - 1))
     file = F.col("_metadata.file_path")
-    return (
+    return _with_own_date(
         lines.where(F.expr(r"trim(BOTH ' \t\r' FROM value) != ''"))
         .select(
             F.regexp_extract(file, rf"/({'|'.join(STREAMS)})/[^/._][^/]*$", 1).alias("stream"),
+            F.lit(None).cast("int").alias("partition"),
+            F.lit(None).cast("bigint").alias("offset"),
             file.alias("file"),
             F.col("_metadata.file_modification_time").alias("ingested_at"),
             F.coalesce(without_cr, line).alias("value"),
         )
         .where("stream != ''")
-        .withColumn("value_bytes", F.octet_length("value").cast("bigint"))
     )
 
 

@@ -1,7 +1,6 @@
 """The files of the streams' folders: which of them hold messages, and why the others are not read."""
 
 import os
-from collections.abc import Container
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,7 +8,7 @@ ENDINGS = tuple(f".{kind}{packed}" for kind in ("json", "jsonl", "ndjson") for p
 _HIDDEN = (".", "_")
 OTHER_ENDING = f"do not end with {', '.join(ENDINGS)}"
 FOLDER = "are folders, or no regular files"
-UNREADABLE = "cannot be read by this user, and are read once they can be"
+UNREADABLE = "cannot be read by this user, and end the job: give it the right"
 
 
 @dataclass(slots=True)
@@ -22,9 +21,9 @@ class Unread:
 
 @dataclass(slots=True)
 class StreamFolder:
-    """What a stream's folder holds: files to read, and by reason the entries that are not read."""
+    """What a stream's folder holds: how many files to read, and by reason the entries that are not read."""
 
-    files: list["os.DirEntry[str]"] = field(default_factory=list)
+    files: int = 0
     unread: dict[str, Unread] = field(default_factory=dict)
 
     def leave(self, reason: str, name: str) -> None:
@@ -39,32 +38,29 @@ class StreamFolder:
         }
 
 
-def list_folder(folder: Path, known: Container[str] = ()) -> StreamFolder:
-    """List a stream's folder, without the hidden and the `known` names; a folder below it costs only its name.
+def list_folder(folder: Path, *, check_rights: bool = True) -> StreamFolder:
+    """List a stream's folder, without the hidden names; a folder below it costs only its name.
 
-    A missing folder is empty. One that cannot be listed, as on a dead mount, is not read.
+    A missing folder is empty. With `check_rights` each file's permissions are looked at, a call each.
     """
     found = StreamFolder()
     try:
-        entries = os.scandir(folder)
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.startswith(_HIDDEN):
+                    continue
+                if not entry.name.endswith(ENDINGS):
+                    found.leave(FOLDER if entry.is_dir() else OTHER_ENDING, entry.name)
+                elif not entry.is_file():
+                    found.leave(FOLDER, entry.name)
+                elif check_rights and not os.access(entry.path, os.R_OK):
+                    found.leave(UNREADABLE, entry.name)
+                else:
+                    found.files += 1
     except FileNotFoundError:
-        return found
+        pass
     except OSError as error:
         found.leave(f"cannot be listed ({error.strerror})", folder.name)
-        return found
-    with entries:
-        for entry in entries:
-            name = entry.name
-            if name in known or name.startswith(_HIDDEN):
-                continue
-            if not name.endswith(ENDINGS):
-                found.leave(FOLDER if entry.is_dir() else OTHER_ENDING, name)
-            elif not entry.is_file():
-                found.leave(FOLDER, name)
-            elif not os.access(entry.path, os.R_OK):
-                found.leave(UNREADABLE, name)
-            else:
-                found.files.append(entry)
     return found
 
 
