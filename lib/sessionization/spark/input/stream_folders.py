@@ -8,6 +8,8 @@ ENDINGS = tuple(f".{kind}{packed}" for kind in ("json", "jsonl", "ndjson") for p
 _HIDDEN = (".", "_")
 OTHER_ENDING = f"do not end with {', '.join(ENDINGS)}"
 FOLDER = "are folders, or no regular files"
+NO_UTF8 = "have names that are no UTF-8, which Java cannot open: rename them"
+COLON = "have a colon in their names, which ends the job: rename them"
 UNREADABLE = "cannot be read by this user, and end the job: give it the right"
 
 
@@ -53,6 +55,10 @@ def list_folder(folder: Path, *, check_rights: bool = True) -> StreamFolder:
                     found.leave(FOLDER if entry.is_dir() else OTHER_ENDING, entry.name)
                 elif not entry.is_file():
                     found.leave(FOLDER, entry.name)
+                elif not _is_utf8(entry.name):
+                    found.leave(NO_UTF8, entry.name)
+                elif ":" in entry.name:
+                    found.leave(COLON, entry.name)
                 elif check_rights and not os.access(entry.path, os.R_OK):
                     found.leave(UNREADABLE, entry.name)
                 else:
@@ -67,6 +73,10 @@ def list_folder(folder: Path, *, check_rights: bool = True) -> StreamFolder:
 def is_message_file(name: str) -> bool:
     """Whether a file of this name is read."""
     return name.endswith(ENDINGS) and not name.startswith(_HIDDEN)
+
+
+def _is_utf8(name: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def printable(name: str) -> str:

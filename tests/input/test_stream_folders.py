@@ -1,0 +1,66 @@
+"""What lies in a stream's folder: files to read, and why the others are not."""
+
+import errno
+import os
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from sessionization.ops.storage_checks import check_input
+from sessionization.spark.input.stream_folders import COLON, FOLDER, NO_UTF8, OTHER_ENDING, UNREADABLE, list_folder
+
+
+def fill(folder: Path, *names: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (folder / name).touch()
+
+
+def test_each_entry_is_read_or_counted_with_its_reason(tmp_path: Path) -> None:
+    read = (
+        "a.json",
+        "b.jsonl",
+        "c.ndjson",
+        "d.json.gz",
+        "e f.jsonl.gz",
+        "%20#?[a].ndjson.gz",
+        "é.json",
+        "line\nbreak.json",
+    )
+    fill(tmp_path, *read, ".hidden.json", "_hidden.json", "A.JSON", "b.csv", "2026-11-27T12:00:00.json")
+    fill(tmp_path, os.fsdecode(b"sp\xe4t.json"))
+    fill(tmp_path / "archive.json", "old.json")
+    os.mkfifo(tmp_path / "pipe.json")
+    found = list_folder(tmp_path)
+    assert found.files == len(read)
+    assert {reason: unread.count for reason, unread in found.unread.items()} == {
+        OTHER_ENDING: 2, FOLDER: 2, COLON: 1, NO_UTF8: 1,
+    }  # fmt: skip
+    assert found.unread[NO_UTF8].example == "sp\\xe4t.json"
+
+
+def test_preflight_names_what_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path / "pc_sessions", "good.json", "secret\n.json", "a.csv")
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: "secret" not in path and access(path, mode))
+    line = check_input(tmp_path)
+    assert line.startswith("pc_sessions has 1 files; ")
+    assert f"1 entries of pc_sessions {UNREADABLE}: secret\\n.json" in line
+    assert "a.csv" in line
+    assert line.endswith("console_sessions is missing so far")
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.ENOTCONN])
+def test_a_folder_that_cannot_be_listed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def fail(_path: Path) -> NoReturn:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "scandir", fail)
+    [line] = list_folder(tmp_path).warnings("pc_sessions").values()
+    assert line == f"1 entries of pc_sessions cannot be listed ({os.strerror(number)}): {tmp_path.name}"
+
+
+def test_a_missing_folder_is_empty(tmp_path: Path) -> None:
+    found = list_folder(tmp_path / "missing")
+    assert (found.files, found.unread) == (0, {})
