@@ -1,4 +1,4 @@
-"""The environment of a local engine: the engine is ours, and not set up by whoever starts it."""
+"""The environment of a local engine: the engine is ours, and not set up by the person who starts it."""
 
 import os
 import pwd

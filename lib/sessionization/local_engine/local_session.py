@@ -39,7 +39,7 @@ MERGE.
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _TAKEN = ("PYSPARK_SUBMIT_ARGS", "SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
-"""The variables with which whoever starts the engine can still keep it from starting."""
+"""The variables with which the person who starts the engine can still keep it from starting."""
 
 
 def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
