@@ -98,7 +98,7 @@ def test_all_is_well_and_nothing_is_left_behind_even_of_a_preflight_that_was_kil
     assert list(found) == CHECKS
     assert failures(found) == {}
     assert found["lock"][1] == "a second job is refused"
-    assert found["input"][1] == "pc_sessions has 1 files, console_sessions is missing so far"
+    assert found["input"][1] == "pc_sessions has 1 files; console_sessions is missing so far"
     assert found["stream"][1].endswith("the state has the live session")
     assert sorted(file.name for file in folder.rglob("*") if file.is_file()) == ["1.json", "layout.json"]
     assert not (folder / "checkpoints" / NAME).exists()
@@ -181,15 +181,14 @@ def test_storage_that_reads_what_was_there_before_is_refused(folder: Path, monke
 
 
 @pytest.mark.parametrize(("limit", "files"), [(2, "more than 2 files"), (3, "3 files")])
-def test_an_input_with_many_files_is_counted_up_to_a_limit(
+def test_an_input_at_a_uri_is_counted_up_to_a_limit(
     spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch, limit: int, files: str
 ) -> None:
-    monkeypatch.setattr(storage_checks, "_MOST_FILES", limit)
     monkeypatch.setattr(storage_checks, "_MOST_AT_A_URI", limit)
     for name in ("2.json", "3.json"):
         (folder / "input" / "pc_sessions" / name).touch()
-    for place in (folder / "input", HadoopPath(f"file:{folder}/input")):
-        assert storage_checks.check_input(place) == f"pc_sessions has {files}, console_sessions is missing so far"
+    place = HadoopPath(f"file:{folder}/input")
+    assert storage_checks.check_input(place) == f"pc_sessions has {files}; console_sessions is missing so far"
 
 
 @pytest.mark.parametrize(
