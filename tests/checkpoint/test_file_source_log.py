@@ -6,13 +6,15 @@ import pytest
 
 from sessionization.durations import HOUR_MS
 from sessionization.errors import CheckpointError
-from sessionization.job.input_watch import name_interrupted_files
+from sessionization.job.job_input import name_interrupted_files
 from sessionization.spark.checkpoint.file_source_log import (
     committed_files,
+    committed_takes,
     forget_deleted_files,
     interrupted_files,
     log_bytes,
 )
+from sessionization.spark.checkpoint.take_log import TAKES_FOLDER, TakeLog, TakenFile
 from sessionization.spark.input.source import input_files
 from tests.ops.test_input_files import NOW_MS, OLD_MS, Job
 from tests.ops.test_input_files import job as job  # noqa: PLC0414 - a fixture
@@ -88,6 +90,18 @@ def test_the_files_of_a_micro_batch_that_did_not_end_are_known(job: Job) -> None
     assert [file.path for file in interrupted_files(query)] == [Path("/b c.json"), Path("/d.json")]
     job.query("archive", log, read_to=10, committed=1, started=1)
     assert list(interrupted_files(query)) == []
+
+
+def test_the_files_of_takes_of_a_micro_batch_that_did_not_end_are_known(job: Job) -> None:
+    takes = job.checkpoints / TAKES_FOLDER
+    log = TakeLog(takes)
+    for name in ("done", "cut off"):
+        log.append([TakenFile(f"file:///in/pc_sessions/{name}.json", 0, 0, begin, begin + 5) for begin in (0, 5)])
+    job.query("archive", {"0": [(0, takes / "0.take")], "1": [(1, takes / "1.take")]}, read_to=0, started=1)
+    query = job.checkpoints / "archive"
+    assert {file.path.name for file in interrupted_files(query)} == {"cut off.json"}
+    assert committed_takes(query) == {0}
+    assert {file.path.name for file in committed_files(query)} == {"done.json"}
 
 
 def test_a_start_names_the_largest_files_of_a_micro_batch_that_did_not_end(job: Job) -> None:

@@ -13,7 +13,7 @@ from sessionization.command_line import dead_mounts
 from sessionization.command_line.parser import parse_settings, read_settings, run
 from sessionization.errors import ConfigurationError
 from sessionization.hadoop_errors import Uri
-from sessionization.job.input_watch import watch_input
+from sessionization.job.job_input import watch_input
 from sessionization.ops.maintenance_settings import InspectSettings
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.simulate.simulate_settings import SimulateSettings
@@ -123,7 +123,7 @@ def test_another_failure_is_raised_with_its_traceback(place: str) -> None:
 def test_a_stream_folder_on_a_dead_mount_has_disappeared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "pc_sessions").mkdir()
     lines: list[str] = []
-    check = watch_input(tmp_path, lines.append)
+    check = watch_input(tmp_path, dict, lines.append)
     check()
     assert lines == []
 

@@ -129,8 +129,9 @@ class Scene:
 
     def _kill_engine(self) -> None:
         self.job.kill_engine()
-        # PySpark's own server prints a trace before the job's last line.
-        self._engine_deaths.append(Ended(self.job.wait_for_end(), self.job.output_lines()[-1:]))
+        code, lines = self.job.wait_for_end(), self.job.output_lines()
+        strange = [line for line in lines if not line.startswith("sessionize: ")]
+        self._engine_deaths.append(Ended(code, [*strange, *lines[-1:]]))
 
     def play_on(self) -> None:
         """Start the job, and let it read the rest of the evening."""

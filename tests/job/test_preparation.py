@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,8 +12,8 @@ import pytest
 from pyspark import SparkContext
 
 from sessionization.errors import CheckpointError, ConfigurationError, StoppedError, StreamError
-from sessionization.job import input_watch, preparation
-from sessionization.job.input_watch import watch_input
+from sessionization.job import preparation
+from sessionization.job.job_input import watch_input
 from sessionization.job.preparation import prepare, unless_stopped
 from sessionization.job.shutdown import _has_caught_up
 from sessionization.settings.sessionize_settings import SessionizeSettings
@@ -25,7 +26,7 @@ from sessionization.spark.tables.location import TableLocation
 
 def test_a_stream_folder_that_disappears_causes_a_warning(tmp_path: Path) -> None:
     lines: list[str] = []
-    check = watch_input(tmp_path, lines.append)
+    check = watch_input(tmp_path, dict, lines.append)
     check()
     (tmp_path / "pc_sessions").mkdir()
     check()
@@ -38,26 +39,16 @@ def test_a_stream_folder_that_disappears_causes_a_warning(tmp_path: Path) -> Non
     assert lines == []
 
 
-def test_files_that_are_not_read_are_named_once_and_again_where_they_came_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(input_watch, "_LIST_EVERY_S", 0)
+def test_what_is_not_read_is_named_once_and_again_where_it_came_back(tmp_path: Path) -> None:
     lines: list[str] = []
-    folder = tmp_path / "pc_sessions"
-    (folder / "archive").mkdir(parents=True)
-    for name in ("a.JSON", "b\n.csv", "good.json", "good.jsonl.gz", ".hidden.csv"):
-        (folder / name).touch()
-    check = watch_input(tmp_path, lines.append)
-    for _ in range(2):
+    archive = {"pc_sessions folder": "1 entries of pc_sessions are folders: archive"}
+    other = {"pc_sessions ending": "2 entries of pc_sessions do not end with .json: a.csv"}
+    unread = [archive, archive | other, archive | other, other, archive | other]
+    check = watch_input(tmp_path, partial(next, iter(unread)), lines.append)
+    for _ in unread:
         check()
-    assert len(lines) == 2
-    assert any("2 entries of pc_sessions do not end with .json, " in line for line in lines)
-    assert any("1 entries of pc_sessions are folders" in line for line in lines)
-    (folder / "archive").rmdir()
-    check()
-    (folder / "archive").mkdir()
-    check()
-    assert len(lines) == 3
+    said = [*archive.values(), *other.values(), *archive.values()]
+    assert lines == [f"--input {tmp_path}: {line}" for line in said]
 
 
 @pytest.mark.parametrize(("command", "expected"), [("pass", StreamError), ("input()", ConfigurationError)])

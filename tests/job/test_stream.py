@@ -19,10 +19,13 @@ from pyspark.sql.streaming import StreamingQuery
 
 from sessionization.core.heartbeat_grid import grid_for_key
 from sessionization.job import shutdown
+from sessionization.job.job_input import take_input
 from sessionization.ops.state_reader import StateReader
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import QUERIES, SESSIONIZE, open_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
+from sessionization.spark.checkpoint.take_log import TAKES_FOLDER
+from sessionization.spark.input.file_taker import FileTaker
 from sessionization.spark.input.source import read_messages
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.output.progress import BatchProgress, last_engine_progress
@@ -97,13 +100,14 @@ class Job:
             create_tables(self.spark, self.location, owner=checkpoint.id, may_create=not checkpoint.is_used)
             self.owner = checkpoint.id
         self.context, self.pipeline = context, (pipeline := Pipeline(context, lambda _: None, (report,), initial_state))
-        try:
-            pipeline.start(threading.Event(), names or QUERIES)
-            yield pipeline.queries
-        finally:
-            pipeline.end_rests()
-            for query in pipeline.queries.values():
-                query.stop()
+        with take_input(context):
+            try:
+                pipeline.start(threading.Event(), names or QUERIES)
+                yield pipeline.queries
+            finally:
+                pipeline.end_rests()
+                for query in pipeline.queries.values():
+                    query.stop()
 
     def stop(self, queries: dict[str, StreamingQuery]) -> list[str]:
         """Stop as the job does, between two micro-batches where possible; return the lines that it reported."""
@@ -243,12 +247,14 @@ def test_only_input_files_and_lines_that_are_not_blank_are_read(spark: SparkSess
         found.extend((row.stream, bytes(row.value)) for row in rows)
         days.update(row.ingest_date for row in rows)
 
+    (job.settings.checkpoints / TAKES_FOLDER).mkdir(parents=True)
     messages = read_messages(spark, job.settings, 0, None)
     query = messages.writeStream.foreachBatch(collect).option("checkpointLocation", str(tmp_path / "query")).start()
     try:
-        wait_for(lambda: len(found) >= 6, "the first messages")
-        job.send(b"{}", stream="console_sessions")
-        wait_for(lambda: len(found) >= 7, "the stream whose folder came later")
+        with FileTaker(job.input, job.settings.checkpoints / TAKES_FOLDER, 2).running(200):
+            wait_for(lambda: len(found) >= 6, "the first messages")
+            job.send(b"{}", stream="console_sessions")
+            wait_for(lambda: len(found) >= 7, "the stream whose folder came later")
         query.processAllAvailable()
     finally:
         query.stop()

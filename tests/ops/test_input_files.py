@@ -13,6 +13,7 @@ import pytest
 from sessionization.durations import DAY_MS
 from sessionization.errors import CheckpointError
 from sessionization.ops.input_files import delete_read_files
+from sessionization.spark.checkpoint.take_log import TAKES_FOLDER, TakeLog, TakenFile
 from sessionization.spark.input.source import input_files
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.warm_start.read_position import refuse_files_already_read
@@ -119,6 +120,37 @@ def test_files_of_a_micro_batch_that_may_be_repeated_are_not_deleted(job: Job) -
     job.query("sessionize", {"0": [(0, committed_file)], "1": [(1, started_file)]}, read_to=0, committed=3, started=4)
     assert job.delete() == 1
     assert started_file.exists()
+
+
+@pytest.mark.parametrize("modified_ms", [315_532_800_000, 7_258_118_400_000], ids=["1980", "2200"])
+@pytest.mark.parametrize("is_merged", [True, False])
+def test_retention_counts_from_the_take_whatever_a_foreign_clock_says(
+    job: Job,
+    modified_ms: int,
+    is_merged: bool,  # noqa: FBT001
+) -> None:
+    file = job.file("pc_sessions/a:b.json", modified_ms)
+    log = TakeLog(job.checkpoints / TAKES_FOLDER)
+    log.append([TakenFile(file.as_uri(), modified_ms, NOW_MS - DAY_MS, 0, 3)])
+    for query in ("sessionize", "archive"):
+        job.query(query, {"0": [(0, job.checkpoints / TAKES_FOLDER / "0.take")]})
+    if is_merged:
+        log.merge({0}, {"pc_sessions": {file.name}}, NOW_MS)
+    assert job.delete(DAY_MS) == 0
+    assert job.delete(DAY_MS - 1) == 1
+    assert not file.exists()
+
+
+def test_a_take_that_one_query_has_not_committed_is_not_deleted(job: Job) -> None:
+    files = [job.file(f"pc_sessions/{number}.json") for number in range(2)]
+    log, takes = TakeLog(job.checkpoints / TAKES_FOLDER), job.checkpoints / TAKES_FOLDER
+    for file in files:
+        log.append([TakenFile(file.as_uri(), OLD_MS, OLD_MS, 0, 3)])
+    source_log = {"0": [(0, takes / "0.take")], "1": [(1, takes / "1.take")]}
+    job.query("sessionize", source_log, read_to=1)
+    job.query("archive", source_log, read_to=0, committed=3, started=4)
+    assert job.delete() == 1
+    assert [file.exists() for file in files] == [False, True]
 
 
 @pytest.mark.parametrize("query", ["sessionize", "archive"])

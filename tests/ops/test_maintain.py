@@ -19,6 +19,8 @@ from sessionization.ops import maintain as ops
 from sessionization.ops.input_files import delete_read_files
 from sessionization.ops.maintenance_settings import MaintainSettings
 from sessionization.spark.checkpoint.folder import ARCHIVE, ROLLUP, SESSIONIZE
+from sessionization.spark.checkpoint.take_log import TAKES_FOLDER
+from sessionization.spark.input.file_taker import FileTaker
 from sessionization.spark.input.source import file_messages
 from sessionization.spark.input.ticks import tick_stream
 from sessionization.spark.tables.location import TableLocation
@@ -199,8 +201,11 @@ def test_input_files_that_both_queries_have_read_are_deleted(spark: SparkSession
     layout = {"fixed": {"source": "files", "input": str(stream.parent)}}
     (checkpoints / "layout.json").write_text(json.dumps(layout))
 
+    taker = FileTaker(stream.parent, checkpoints / TAKES_FOLDER, 2)
+
     def read(query: str) -> None:
-        lines = file_messages(spark, stream.parent)
+        taker.take()
+        lines = file_messages(spark, stream.parent, checkpoints / TAKES_FOLDER)
         if query == SESSIONIZE:
             lines = lines.union(
                 tick_stream(spark).selectExpr(

@@ -68,7 +68,8 @@ def test_ends_are_counted_by_reason_and_rows_by_partition_and_the_table_names_th
 def test_a_repeated_micro_batch_of_messages_is_written_once(spark: SparkSession, location: TableLocation) -> None:
     batch = spark.sql(
         "SELECT 'pc_sessions' AS stream, CAST(NULL AS int) AS partition, CAST(NULL AS bigint) AS offset, 'f' AS file,"
-        " current_timestamp() AS ingested_at, X'FF' AS value, current_date() AS ingest_date, 'malformed_json' AS reason"
+        " current_timestamp() AS ingested_at, X'FF' AS value, current_date() AS ingest_date, 1L AS value_bytes,"
+        " 'malformed_json' AS reason"
     )
     for _ in range(2):
         ArchiveSink(SinkContext("archive", BatchWriter(location, "writer")))(batch, 5)

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from sessionization.errors import ConfigurationError
 from sessionization.spark.input import source
+from sessionization.spark.input.file_taker import FileTaker
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import RAW_EVENTS
 from sessionization.spark.warm_start import read_position
@@ -43,7 +44,8 @@ def read_files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
         (folder / "pc_sessions" / name).write_text(json.dumps(message(1, "Start")) + "\n")
     location = TableLocation(folder / "warehouse")
     empty_tables(spark, location, owner="ours")
-    rows = source.file_messages(spark, folder)
+    FileTaker(folder, folder / "takes", 2).take()
+    rows = source.file_messages(spark, folder, folder / "takes").drop("value_bytes")
     append = rows.writeStream.foreachBatch(lambda batch, _: location.append(batch, RAW_EVENTS))
     query = append.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
     query.awaitTermination()

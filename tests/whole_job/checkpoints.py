@@ -108,6 +108,13 @@ def path_of(uri: str) -> Path:
     return Path(unquote(urlparse(uri).path))
 
 
+def _input_files(uri: str) -> list[str]:
+    """The input files behind an entry of the source's log: a take names files, or pieces of them."""
+    if not uri.endswith(".take"):
+        return [uri]
+    return list(dict.fromkeys(json.loads(line)["uri"] for line in path_of(uri).read_text().splitlines()))
+
+
 def _numbered(folder: Path) -> dict[int, Path]:
     numbers = sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit()) if folder.is_dir() else []
     return {number: folder / str(number) for number in numbers}
@@ -126,8 +133,7 @@ def _file_source(sources: Path) -> tuple[int | None, dict[int, list[str]]]:
                 _version, *lines = path.read_text(encoding="utf-8").splitlines()
                 for entry in map(json.loads, filter(lambda line: '"path"' in line, lines)):
                     files = entries.setdefault(entry["batchId"], [])
-                    if entry["path"] not in files:
-                        files.append(entry["path"])
+                    files.extend(file for file in _input_files(entry["path"]) if file not in files)
         if entries:
             return int(folder.name), entries
     return None, {}

@@ -8,10 +8,12 @@ from urllib.parse import quote
 from tests.whole_job.checkpoints import Batch, path_of
 from tests.whole_job.wire import lines_of
 
+_MOST_BYTES = 64 * 1024 + 1
+
 
 @dataclass(frozen=True)
 class Message:
-    """The columns of `raw_events`, without the date."""
+    """The columns of `raw_events`, without the date, and the length before a long line of a file was cut."""
 
     stream: str
     partition: int | None
@@ -19,6 +21,7 @@ class Message:
     file: str | None
     ingested_ms: int
     value: bytes | None
+    value_bytes: int | None
 
 
 class Source(Protocol):
@@ -33,7 +36,7 @@ class Files:
     def messages_of(self, batch: Batch) -> Iterable[Message]:
         for uri in batch.files:
             path = path_of(uri)
-            file = uri if uri.startswith(("hdfs:", "s3a:")) else f"file:{quote(str(path))}"
+            file = uri if uri.startswith(("hdfs:", "s3a:")) else f"file://{quote(str(path))}"
             ingested_ms = path.stat().st_mtime_ns // 1_000_000
             for line in lines_of(path.read_bytes()):
-                yield Message(path.parent.name, None, None, file, ingested_ms, line)
+                yield Message(path.parent.name, None, None, file, ingested_ms, line[:_MOST_BYTES], len(line))

@@ -37,7 +37,9 @@ COLUMNS = {
         "foreground_s", "end_reason", "revision", "updated_ms",
     ),
     "raw_events": ("stream", "partition", "offset", "file", "ingested_ms", "value", "ingest_date"),
-    "quarantine": ("stream", "partition", "offset", "file", "ingested_ms", "value", "ingest_date", "reason"),
+    "quarantine": (
+        "stream", "partition", "offset", "file", "ingested_ms", "value", "ingest_date", "reason", "value_bytes",
+    ),
     "stream_progress": (
         "query", "batch_id", "rows_in", "started", "heartbeats", "ended", "duplicate_start", "duplicate_end", "evicted",
         "quarantined",
@@ -260,11 +262,12 @@ def _archive(source: Source, oracle: Oracle, batches: list[Batch]) -> None:
     for batch in batches:
         messages, quarantined = [], []
         for message in source.messages_of(batch):
-            row = (*astuple(message), day(batch.clock_ms))
+            *columns, value_bytes = astuple(message)
+            row = (*columns, day(batch.clock_ms))
             messages.append(row)
             reason = read(message.stream, message.value, message.ingested_ms)
             if isinstance(reason, str):
-                quarantined.append((*row, reason))
+                quarantined.append((*row, reason, value_bytes))
         oracle.add("raw_events", batch, messages)
         oracle.add("quarantine", batch, quarantined)
         oracle.measured["archive", batch.batch_id] = Measured([row[4] for row in messages])

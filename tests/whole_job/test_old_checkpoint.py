@@ -99,7 +99,6 @@ def test_this_version_continues_the_checkpoint(tmp_path: Path, spark: SparkSessi
     with job_running(SessionizeSettings.model_validate(folders | options)) as running:
         say(job, "after", *LATER_MESSAGES)
         running.wait_for(lambda: has_continued(before, job), "all changes")
-    assert any("is rewritten once" in line for line in running.lines)
     assert_continued(before, read_tables(job.warehouse))
     assert statuses_in_state(spark, job.checkpoints) == LATER_STATUSES
 

@@ -95,5 +95,8 @@ class Records:
             assert len(records) == count, f"{len(records)} of {count} records of {place} at {offset}"
             for at, record in enumerate(records, offset):
                 assert (record.error(), record.offset()) == (None, at)
-                yield Message(topic, partition, at, None, record.timestamp()[1], record.value())
+                value = record.value()
+                yield Message(
+                    topic, partition, at, None, record.timestamp()[1], value, None if value is None else len(value)
+                )
         self._next[place] = until

@@ -15,7 +15,7 @@ from sessionization.databricks import on_databricks
 from sessionization.errors import StreamError
 from sessionization.job.clock_step import ClockStepDetector, restart_and_wake
 from sessionization.job.file_log_limit import FileLogLimit
-from sessionization.job.input_watch import name_interrupted_files, watch_input
+from sessionization.job.job_input import name_interrupted_files, take_input
 from sessionization.job.preparation import (
     check_folders,
     open_job_checkpoint,
@@ -157,29 +157,28 @@ def _run(context: JobContext, stop: threading.Event, callbacks: JobCallbacks) ->
     with _report_batches(context, progress_log, listeners):
         listeners.extend(callbacks.listeners)
         callbacks.opened(context.spark, context.location)
-        pipeline = Pipeline(context, progress_log.store, listeners, initial_state)
-        with plain_errors("the queries cannot be started"):
-            pipeline.start(stop)
+        with take_input(context) as check_input:
+            pipeline = Pipeline(context, progress_log.store, listeners, initial_state)
+            with plain_errors("the queries cannot be started"):
+                pipeline.start(stop)
 
-        file_logs = FileLogLimit(context, pipeline, stop)
+            file_logs = FileLogLimit(context, pipeline, stop)
 
-        def check() -> None:
-            if not context.is_real_time and (step := clock.take()) is not None:
-                restart_and_wake(context, pipeline, step, stop)
-            file_logs.check()
+            def check() -> None:
+                if not context.is_real_time and (step := clock.take()) is not None:
+                    restart_and_wake(context, pipeline, step, stop)
+                file_logs.check()
 
-        check_input = watch_input(context.settings.input, context.say)
+            def report() -> None:
+                (callbacks.say_progress or context.say)(progress_line(*totals.snapshot()))
+                check_input()
 
-        def report() -> None:
-            (callbacks.say_progress or context.say)(progress_line(*totals.snapshot()))
-            check_input()
-
-        try:
-            with stop_after(stop, context.settings.run_for):
-                monitor_queries(pipeline.queries, stop, check, report)
-            check_input()
-        finally:
-            causes = _stop(context, pipeline)
+            try:
+                with stop_after(stop, context.settings.run_for):
+                    monitor_queries(pipeline.queries, stop, check, report)
+                check_input()
+            finally:
+                causes = _stop(context, pipeline)
     if causes:
         raise StreamError(_failure_message(context, causes))
     seconds = (wall_clock_ms() - began_ms) / 1000

@@ -24,6 +24,8 @@ from sessionization.notebook import timeline
 from sessionization.notebook.core_replay import Row, replay_devices
 from sessionization.notebook.handmade_messages import Message
 from sessionization.spark.checkpoint.state_layout import StateLayout
+from sessionization.spark.checkpoint.take_log import TAKES_FOLDER
+from sessionization.spark.input.file_taker import FileTaker
 from sessionization.spark.input.parse import EventTimeLimits, parse, valid_events
 from sessionization.spark.input.source import file_messages
 from sessionization.spark.input.ticks import tick_stream
@@ -182,28 +184,32 @@ def _running_query(
 
     Yields, after the first micro-batch or two minutes, a function that raises `StreamError` if the query has ended.
     """
-    events = valid_events(parse(file_messages(spark, tour_folder), _LIMITS))
-    query = (
+    log_folder = tour_folder / TAKES_FOLDER
+    taker = FileTaker(tour_folder, log_folder, 1)
+    events = valid_events(parse(file_messages(spark, tour_folder, log_folder), _LIMITS))
+    writer = (
         sessionize(events, tick_stream(spark), StateLayout(), RulesInForce(RULES))
         .writeStream.foreachBatch(collect)
         .option("checkpointLocation", str(tour_folder.absolute() / "checkpoint"))
         .trigger(processingTime=f"{_TICK_MS} milliseconds")
-        .start()
     )
 
     def check_query() -> None:
         if not query.isActive:
             msg = f"the tour's query ended: {query.exception()}"
             raise StreamError(msg)
+        taker.check()
 
-    try:
-        deadline_s = time.monotonic() + _FIRST_MICRO_BATCH_S
-        while last_engine_progress(query) is None and time.monotonic() < deadline_s:
-            check_query()
-            time.sleep(0.1)
-        yield check_query
-    finally:
-        query.stop()
+    with taker.running(_TICK_MS):
+        query = writer.start()
+        try:
+            deadline_s = time.monotonic() + _FIRST_MICRO_BATCH_S
+            while last_engine_progress(query) is None and time.monotonic() < deadline_s:
+                check_query()
+                time.sleep(0.1)
+            yield check_query
+        finally:
+            query.stop()
 
 
 def _wait_until(instant_ms: int, check_query: Callable[[], None]) -> None:

@@ -72,4 +72,4 @@ def _describe_files(folder: AnyPath, stream: str) -> str:
             return f"{stream} has more than {_MOST_AT_A_URI:,} files"
         return f"{stream} has {sum(map(is_message_file, names)):,} files"
     found = list_folder(folder)
-    return "; ".join([f"{stream} has {found.files:,} files", *found.warnings(stream).values()])
+    return "; ".join([f"{stream} has {len(found.files):,} files", *found.warnings(stream).values()])

@@ -2,6 +2,7 @@
 
 import json
 import time
+from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -17,7 +18,9 @@ from sessionization.ops.state_reader import StateReader
 from sessionization.say import Say
 from sessionization.spark.checkpoint.folder import SESSIONIZE
 from sessionization.spark.checkpoint.state_layout import StateLayout
+from sessionization.spark.checkpoint.take_log import TAKES_FOLDER
 from sessionization.spark.engine.error_text import root_cause
+from sessionization.spark.input.file_taker import FileTaker
 from sessionization.spark.input.parse import START_EVENT, EventTimeLimits, parse, valid_events
 from sessionization.spark.input.source import file_messages
 from sessionization.spark.input.ticks import tick_stream
@@ -46,7 +49,10 @@ def check_trial_query(spark: SparkSession, folder: AnyPath, say: Say) -> str:
         nonlocal beats
         beats += batch.where(F.col("change") == "heartbeat").count()
 
-    events = valid_events(parse(file_messages(spark, folder / "input"), EventTimeLimits(DAY_MS, DAY_MS)))
+    input_folder, log_folder = folder / "input", folder / TAKES_FOLDER
+    if isinstance(input_folder, Path):
+        FileTaker(input_folder, log_folder, 1).take()
+    events = valid_events(parse(file_messages(spark, input_folder, log_folder), EventTimeLimits(DAY_MS, DAY_MS)))
     rules = RulesInForce(Rules(heartbeat_ms=_HEARTBEAT_MS))
     changes = sessionize(events, tick_stream(spark), StateLayout(), rules)
     query = (

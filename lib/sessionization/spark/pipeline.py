@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -29,6 +30,7 @@ from sessionization.spark.checkpoint.file_source_log import LARGE_LOG_BYTES, for
 from sessionization.spark.checkpoint.folder import ARCHIVE, QUERIES, ROLLUP, SESSIONIZE
 from sessionization.spark.checkpoint.spark_logs import interrupted_batch
 from sessionization.spark.checkpoint.state_layout import StateLayout
+from sessionization.spark.checkpoint.take_log import TAKES_FOLDER
 from sessionization.spark.engine.session import cores_of, use_scheduler_pool
 from sessionization.spark.input.kafka_source import client_options
 from sessionization.spark.input.parse import EventTimeLimits, parse, valid_events
@@ -222,11 +224,13 @@ class Pipeline:
         self.queries[name] = writer.queryName(name).option("checkpointLocation", folder).start()
 
     def _forget_deleted_files(self, name: str) -> None:
-        """Shorten the query's log of files if it is large; a failure is printed, and the query starts all the same."""
+        """Shorten a large log of Spark's file source; a failure is printed, and the query starts all the same."""
         query, folder = self._checkpoint.folder / name, self._settings.input
         try:
             if folder is not None and log_bytes(query) > LARGE_LOG_BYTES:
-                forget_deleted_files(query, set(input_files(folder)), wall_clock_ms())
+                takes = (self._checkpoint.folder / TAKES_FOLDER).iterdir
+                present = takes() if isinstance(folder, Path) else input_files(folder)
+                forget_deleted_files(query, set(present), wall_clock_ms())
         except (CheckpointError, OSError) as error:
             self._context.say(f"query {name}: its log of files was not shortened: {error}")
 

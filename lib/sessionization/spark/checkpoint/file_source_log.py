@@ -1,12 +1,13 @@
 """The log of Spark's file source in a query's checkpoint: which of its micro-batches took which file.
 
+Where the input is a folder, the source's files are the takes of the job (`take_log`); at a URI they are the input's.
 Spark never removes an entry. It holds all of them in memory, and writes all of them again every tenth micro-batch that
 takes a file. So entries of deleted files are removed here, while the query is stopped.
 """
 
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,13 @@ from sessionization.spark.checkpoint.spark_logs import (
     newest_started_batch,
     read_started_batch,
 )
+from sessionization.spark.checkpoint.take_log import (
+    TAKES_FOLDER,
+    TakenFile,
+    merged_files,
+    read_takes,
+    take_numbers,
+)
 
 LARGE_LOG_BYTES = 4 * 1024 * 1024
 """Some thirty thousand entries, which Spark reads and writes in a tenth of a second."""
@@ -30,22 +38,33 @@ _LOG_FILE = re.compile(r"(\d+)(\.compact)?")
 
 
 @dataclass(frozen=True, slots=True)
-class TakenFile:
-    """A file that the source took: its modification time then, and the entry of the source's log that has it."""
+class _Entry:
+    """A file that the source took: its URI, its modification time then, and its entry in the source's log."""
 
-    path: AnyPath
+    uri: str
     modified_ms: int
     number: int
 
+    @property
+    def path(self) -> AnyPath:
+        return path_of_uri(self.uri)
+
 
 def committed_files(query: AnyPath) -> Iterator[TakenFile]:
-    """The files that committed micro-batches of a query took.
+    """The input files that committed micro-batches of a query took. At a URI `taken_ms` is the modification time.
 
     Raises `ValueError`, `LookupError`, `TypeError` or `OSError` where the log has another form or cannot be read, and
     `CheckpointError` as `spark_logs` does.
     """
-    source_log, last_committed = _source_log(query, newest_committed_batch(query))
-    return (file for file in _entries(source_log) if file.number <= last_committed)
+    takes_folder = _takes_folder(query)
+    if takes_folder is not None:
+        yield from merged_files(takes_folder)
+    yield from _input_files(query, _committed_entries(query))
+
+
+def committed_takes(query: AnyPath) -> set[int]:
+    """The takes that committed micro-batches of a query have read; the errors are those of `committed_files`."""
+    return {int(entry.path.stem) for entry in _committed_entries(query)}
 
 
 def interrupted_files(query: AnyPath) -> Iterator[TakenFile]:
@@ -54,10 +73,30 @@ def interrupted_files(query: AnyPath) -> Iterator[TakenFile]:
         return iter(())
     _, last_committed = _source_log(query, newest_committed_batch(query))
     source_log, last_started = _source_log(query, newest_started_batch(query))
-    return (file for file in _entries(source_log) if last_committed < file.number <= last_started)
+    entries = (entry for entry in _entries(source_log) if last_committed < entry.number <= last_started)
+    return _input_files(query, entries)
 
 
-def _entries(source_log: AnyPath | None) -> Iterator[TakenFile]:
+def _takes_folder(query: AnyPath) -> AnyPath | None:
+    folder = query.parent / TAKES_FOLDER
+    return folder if folder.is_dir() else None
+
+
+def _committed_entries(query: AnyPath) -> Iterator[_Entry]:
+    source_log, last_committed = _source_log(query, newest_committed_batch(query))
+    return (entry for entry in _entries(source_log) if entry.number <= last_committed)
+
+
+def _input_files(query: AnyPath, entries: Iterable[_Entry]) -> Iterator[TakenFile]:
+    """The input files behind entries of the source's log; a take that is merged has none here."""
+    takes_folder = _takes_folder(query)
+    if takes_folder is None:
+        return (TakenFile(entry.uri, entry.modified_ms, entry.modified_ms) for entry in entries)
+    present = set(take_numbers(takes_folder))
+    return read_takes(takes_folder, sorted(present & {int(entry.path.stem) for entry in entries}))
+
+
+def _entries(source_log: AnyPath | None) -> Iterator[_Entry]:
     if source_log is None:
         return
     log_files = [
@@ -87,7 +126,7 @@ def forget_deleted_files(query: AnyPath, present: Collection[AnyPath], now_ms: i
 
     Args:
         query: the checkpoint of the query.
-        present: the files in the input folder.
+        present: the files in the source's folders.
         now_ms: the current time.
 
     Returns:
@@ -151,6 +190,6 @@ def _read_lines(file: AnyPath) -> Iterator[str]:
         yield from (line.rstrip("\n") for line in lines if line.strip())
 
 
-def _parse_entry(line: str) -> TakenFile:
+def _parse_entry(line: str) -> _Entry:
     entry: dict[str, Any] = json.loads(line)
-    return TakenFile(path_of_uri(entry["path"]), int(entry["timestamp"]), int(entry["batchId"]))
+    return _Entry(entry["path"], int(entry["timestamp"]), int(entry["batchId"]))

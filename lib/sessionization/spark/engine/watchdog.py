@@ -1,13 +1,16 @@
 """Report in one line that the engine has died or hangs. An engine that hangs would outlast a stop."""
 
 import contextlib
+import logging
+import socketserver
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 from py4j.protocol import Py4JNetworkError
-from pyspark import SparkContext
+from pyspark import SparkContext, accumulators
 from pyspark.sql import SparkSession
 
 from sessionization.errors import StreamError
@@ -28,6 +31,7 @@ def explain_engine_death(log_place: str) -> Iterator[None]:
 
     `log_place` is the text of `describe_log`. Raises `StreamError`.
     """
+    _silence_lost_connections()
     try:
         yield
     except Exception as error:
@@ -39,6 +43,25 @@ def explain_engine_death(log_place: str) -> Iterator[None]:
             "nothing is lost: start again with the same options"
         )
         raise StreamError(msg) from error
+
+
+def _silence_lost_connections() -> None:
+    """Let PySpark print no traceback where a connection to the engine breaks, because one line explains its death.
+
+    Py4J logs it, and the server of accumulators prints it.
+    """
+    logging.getLogger().addFilter(_is_no_lost_connection)
+    for server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
+        server.handle_error = _pass_over_lost_connection  # type: ignore[assignment]
+
+
+def _is_no_lost_connection(record: logging.LogRecord) -> bool:
+    return record.msg != "Exception while sending command."
+
+
+def _pass_over_lost_connection(server: socketserver.BaseServer, request: Any, client_address: Any) -> None:
+    if not isinstance(sys.exception(), (EOFError, ConnectionError)):
+        socketserver.BaseServer.handle_error(server, request, client_address)
 
 
 def _has_ended() -> bool:

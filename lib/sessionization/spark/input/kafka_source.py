@@ -76,7 +76,7 @@ def kafka_messages(
 
     Returns:
         `stream` (the topic), `partition`, `offset`, `file` (null), `ingested_at` (the broker's timestamp), `value`
-        binary (null where the record has none).
+        binary (null where the record has none), `value_bytes`.
     """
     options = client_options(spark, settings) | {
         "subscribe": ",".join(STREAMS),
@@ -99,6 +99,7 @@ def kafka_messages(
         F.lit(None).cast("string").alias("file"),
         F.col("timestamp").alias("ingested_at"),
         "value",
+        F.octet_length("value").cast("bigint").alias("value_bytes"),
     )
 
 

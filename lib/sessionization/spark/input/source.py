@@ -1,21 +1,28 @@
 """The source of messages: one DataFrame of unparsed messages, from files or Kafka."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionization.hadoop_path import AnyPath
 from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.checkpoint.take_log import TAKE_ENDING, TAKES_FOLDER
+from sessionization.spark.input.file_taker import MOST_PIECES
 from sessionization.spark.input.kafka_source import kafka_messages
 from sessionization.spark.input.stream_folders import ENDINGS, is_message_file
+from sessionization.spark.input.taken_lines import SCHEMA, read_takes
 from sessionization.spark.input.topic_offsets import Offsets
 from sessionization.streams import STREAMS
 
-MAX_FILES_PER_MICRO_BATCH = 1_000
-"""Limits one micro-batch, so that heartbeats continue while the job works off a backlog."""
+_LINE_BYTES = 200
+"""The length of a line in a take, for the limit on a micro-batch."""
+_ANY_AGE = "36500000d"
+"""Files of any time are read: Spark's source judges their age by the newest one."""
 _LATEST_INGEST_TIME = "2261-12-31T00:00:00Z"
 """Later times, as of a clock in another unit, overflow in pandas and Python."""
+_LATEST_MS = 1 << 50
 
 
 def read_messages(
@@ -25,26 +32,64 @@ def read_messages(
     max_offsets: int | None,
     starts: Offsets | None = None,
 ) -> DataFrame:
-    """Stream the messages of the configured source, in the columns of `raw_events`; `kafka_messages` has the arguments.
+    """Stream the messages of the configured source; `kafka_messages` has the arguments.
 
-    `ingested_at` lies within 1970 to 2261. `ingest_date` is of the micro-batch's clock, which is the job's own.
+    Returns:
+        The columns of `quarantine` but `reason`: `stream`, `partition`, `offset`, `file`, `ingested_at` (within 1970
+        to 2261), `value` binary, `ingest_date` (of the micro-batch's clock, which is the job's own), `value_bytes`.
     """
     if settings.source == "kafka":
         return _with_own_date(kafka_messages(spark, settings, created_ms, max_offsets, starts))
     assert settings.input is not None
-    return file_messages(spark, settings.input)
+    return file_messages(spark, settings.input, settings.checkpoints / TAKES_FOLDER)
 
 
-def file_messages(spark: SparkSession, input_folder: AnyPath) -> DataFrame:
-    """Stream the lines of the files in the stream folders of `input_folder` that end with one of `ENDINGS`.
+def file_messages(spark: SparkSession, input_folder: AnyPath, log_folder: AnyPath) -> DataFrame:
+    """Stream the lines of the files in the streams' folders.
 
-    Either folder may be missing and appear later. A file must appear whole (written under another name or hidden,
-    then renamed) and never change. The file's modification time is the ingest time of its lines.
+    A file must appear whole (written under another name or hidden, then renamed) and never change. The file's
+    modification time is the ingest time of its lines.
+
+    Args:
+        spark: the session.
+        input_folder: holds the streams' folders, each of which may be missing and appear later.
+        log_folder: the log into which a `FileTaker` takes the files; not used where the input is a URI.
 
     Returns:
-        The columns of `raw_events`: `stream`, `partition` and `offset` (null), `file`, `ingested_at`, `value`
-        binary (a line without its LF or CRLF), `ingest_date`. Blank lines are skipped.
+        The columns of `read_messages`; `partition` and `offset` are null, and `value` is a line without its LF or CRLF.
+        Blank lines are skipped.
     """
+    return _taken_messages(spark, log_folder) if isinstance(input_folder, Path) else _uri_messages(spark, input_folder)
+
+
+def _taken_messages(spark: SparkSession, log_folder: AnyPath) -> DataFrame:
+    takes = (
+        spark.readStream.format("text")
+        .option("pathGlobFilter", f"*{TAKE_ENDING}")
+        .option("maxBytesPerTrigger", str(MOST_PIECES * _LINE_BYTES))
+        .option("maxFileAge", _ANY_AGE)
+        .load(_glob_escaped(log_folder.absolute()))
+    )
+    lines = takes.mapInArrow(read_takes, SCHEMA)
+    return _file_columns(lines.withColumn("ingested_at", F.timestamp_millis(F.least("modified_ms", F.lit(_LATEST_MS)))))
+
+
+def _file_columns(lines: DataFrame) -> DataFrame:
+    return _with_own_date(
+        lines.select(
+            "stream",
+            F.lit(None).cast("int").alias("partition"),
+            F.lit(None).cast("bigint").alias("offset"),
+            "file",
+            "ingested_at",
+            "value",
+            "value_bytes",
+        )
+    )
+
+
+def _uri_messages(spark: SparkSession, input_folder: AnyPath) -> DataFrame:
+    """Stream the lines of the files at a URI, which only the JVM can read; the columns are those of `read_messages`."""
     lines = (
         spark.readStream.format("text")
         .option("lineSep", "\n")
@@ -52,9 +97,8 @@ def file_messages(spark: SparkSession, input_folder: AnyPath) -> DataFrame:
         # Without this option a folder named like a partition (date=2026-11-21) ends the query. The last `where` drops
         # the files in such folders.
         .option("recursiveFileLookup", "true")
-        .option("maxFilesPerTrigger", str(MAX_FILES_PER_MICRO_BATCH))
-        # Files of any time are read: the source judges their age by the newest one.
-        .option("maxFileAge", "36500000d")
+        .option("maxFilesPerTrigger", str(MOST_PIECES))
+        .option("maxFileAge", _ANY_AGE)
         # A file that ends the engine can be moved away.
         .option("ignoreMissingFiles", "true")
         .load(f"{_glob_escaped(input_folder.absolute())}/{{{','.join(STREAMS)}}}")
@@ -62,17 +106,16 @@ def file_messages(spark: SparkSession, input_folder: AnyPath) -> DataFrame:
     line = F.col("value").cast("binary")
     without_cr = F.when(F.endswith(line, F.lit(b"\r")), F.substring(line, F.lit(1), F.octet_length(line) - 1))
     file = F.col("_metadata.file_path")
-    return _with_own_date(
+    return _file_columns(
         lines.where(F.expr(r"trim(BOTH ' \t\r' FROM value) != ''"))
         .select(
             F.regexp_extract(file, rf"/({'|'.join(STREAMS)})/[^/._][^/]*$", 1).alias("stream"),
-            F.lit(None).cast("int").alias("partition"),
-            F.lit(None).cast("bigint").alias("offset"),
             file.alias("file"),
             F.col("_metadata.file_modification_time").alias("ingested_at"),
             F.coalesce(without_cr, line).alias("value"),
         )
         .where("stream != ''")
+        .withColumn("value_bytes", F.octet_length("value").cast("bigint"))
     )
 
 
@@ -84,7 +127,7 @@ def _with_own_date(messages: DataFrame) -> DataFrame:
 
 
 def input_files(input_folder: AnyPath) -> Iterator[AnyPath]:
-    """List the files that `file_messages` would read now: no hidden files, and no folders of whatever name."""
+    """List the files that would be read now: no hidden files, and no folders of whatever name."""
     for stream in STREAMS:
         folder = input_folder.absolute() / stream
         for file in folder.iterdir() if folder.is_dir() else ():

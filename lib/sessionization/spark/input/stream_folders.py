@@ -1,6 +1,7 @@
 """The files of the streams' folders: which of them hold messages, and why the others are not read."""
 
 import os
+from collections.abc import Container
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -8,9 +9,7 @@ ENDINGS = tuple(f".{kind}{packed}" for kind in ("json", "jsonl", "ndjson") for p
 _HIDDEN = (".", "_")
 OTHER_ENDING = f"do not end with {', '.join(ENDINGS)}"
 FOLDER = "are folders, or no regular files"
-NO_UTF8 = "have names that are no UTF-8, which Java cannot open: rename them"
-COLON = "have a colon in their names, which ends the job: rename them"
-UNREADABLE = "cannot be read by this user, and end the job: give it the right"
+UNREADABLE = "cannot be read by this user, and are read once they can be"
 
 
 @dataclass(slots=True)
@@ -23,9 +22,9 @@ class Unread:
 
 @dataclass(slots=True)
 class StreamFolder:
-    """What a stream's folder holds: how many files to read, and by reason the entries that are not read."""
+    """What a stream's folder holds: files to read, and by reason the entries that are not read."""
 
-    files: int = 0
+    files: list["os.DirEntry[str]"] = field(default_factory=list)
     unread: dict[str, Unread] = field(default_factory=dict)
 
     def leave(self, reason: str, name: str) -> None:
@@ -40,43 +39,38 @@ class StreamFolder:
         }
 
 
-def list_folder(folder: Path, *, check_rights: bool = True) -> StreamFolder:
-    """List a stream's folder, without the hidden names; a folder below it costs only its name.
+def list_folder(folder: Path, known: Container[str] = ()) -> StreamFolder:
+    """List a stream's folder, without the hidden and the `known` names; a folder below it costs only its name.
 
-    A missing folder is empty. With `check_rights` each file's permissions are looked at, a call each.
+    A missing folder is empty. One that cannot be listed, as on a dead mount, is not read.
     """
     found = StreamFolder()
     try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.name.startswith(_HIDDEN):
-                    continue
-                if not entry.name.endswith(ENDINGS):
-                    found.leave(FOLDER if entry.is_dir() else OTHER_ENDING, entry.name)
-                elif not entry.is_file():
-                    found.leave(FOLDER, entry.name)
-                elif not _is_utf8(entry.name):
-                    found.leave(NO_UTF8, entry.name)
-                elif ":" in entry.name:
-                    found.leave(COLON, entry.name)
-                elif check_rights and not os.access(entry.path, os.R_OK):
-                    found.leave(UNREADABLE, entry.name)
-                else:
-                    found.files += 1
+        entries = os.scandir(folder)
     except FileNotFoundError:
-        pass
+        return found
     except OSError as error:
         found.leave(f"cannot be listed ({error.strerror})", folder.name)
+        return found
+    with entries:
+        for entry in entries:
+            name = entry.name
+            if name in known or name.startswith(_HIDDEN):
+                continue
+            if not name.endswith(ENDINGS):
+                found.leave(FOLDER if entry.is_dir() else OTHER_ENDING, name)
+            elif not entry.is_file():
+                found.leave(FOLDER, name)
+            elif not os.access(entry.path, os.R_OK):
+                found.leave(UNREADABLE, name)
+            else:
+                found.files.append(entry)
     return found
 
 
 def is_message_file(name: str) -> bool:
     """Whether a file of this name is read."""
     return name.endswith(ENDINGS) and not name.startswith(_HIDDEN)
-
-
-def _is_utf8(name: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def printable(name: str) -> str:

@@ -97,7 +97,7 @@ _MESSAGE_COLUMNS = (
     Column("offset", "bigint", "Kafka offset; null for files"),
     Column("file", "string", "file that held the line; null for Kafka"),
     Column("ingested_at", "timestamp", "broker timestamp, or the file's modification time", nullable=False),
-    Column("value", "binary", "the message as it came; cast it to string to read it"),
+    Column("value", "binary", "the message as it came (of a line over 64 KiB the beginning); cast it to string"),
     Column("ingest_date", "date", "date (UTC) on which the job took the message", nullable=False),
 )
 
@@ -195,7 +195,11 @@ RAW_EVENTS = Table(
 QUARANTINE = Table(
     "quarantine",
     "Every message that is not a valid event, and why, append-only, exactly once",
-    (*_MESSAGE_COLUMNS, Column("reason", "string", "why it is here; see docs/tables.md", nullable=False)),
+    (
+        *_MESSAGE_COLUMNS,
+        Column("reason", "string", "why it is here; see docs/tables.md", nullable=False),
+        Column("value_bytes", "bigint", "length of the message as it came, in bytes"),
+    ),
     partitioned_by=("ingest_date",),
     properties=(_AUTO_COMPACT,),
 )

@@ -1,0 +1,185 @@
+"""Takes the files that appear in the streams' folders, a little before each micro-batch.
+
+Spark's source of files lists folders below, judges files by their modification times, cannot open every name, and
+remembers each name for ever. So a thread of the job lists the two folders, and writes what is new into the log of takes
+(`take_log`), which is what Spark reads as a stream.
+"""
+
+import os
+import threading
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from itertools import accumulate, pairwise
+from pathlib import Path
+from urllib.parse import quote_from_bytes
+
+from sessionization.clock import wall_clock_ms
+from sessionization.errors import CheckpointError, StreamError
+from sessionization.hadoop_path import VOLUMES, AnyPath
+from sessionization.spark.checkpoint.file_source_log import committed_takes
+from sessionization.spark.checkpoint.take_log import TakeLog, TakenFile
+from sessionization.spark.input.message_lines import COMPRESSED_ENDING
+from sessionization.spark.input.stream_folders import list_folder
+from sessionization.streams import STREAMS
+
+MOST_PIECES = 1_000
+"""The pieces of files in a micro-batch at most, so that heartbeats continue while the job works off a backlog."""
+_PIECE_BYTES = 32 * 1024 * 1024
+_TASK_BYTES = 2 * 1024 * 1024
+_OPEN_BYTES = 256 * 1024
+"""What opening a file costs, in bytes read meanwhile."""
+_LEAD_S = 0.1
+"""How long before a micro-batch a listing is done."""
+_LISTINGS_PER_TRIGGER = 4
+_PAUSE_PER_LISTING = 10
+"""The pause after a listing at least, in times its duration."""
+_FIRST_LISTING_S = 30
+_STOP_S = 5
+
+
+class FileTaker:
+    """Takes files into one checkpoint's log, once each, the ones with the earliest modification times first."""
+
+    def __init__(
+        self,
+        folder: Path,
+        log_folder: AnyPath,
+        tasks: int,
+        queries: Sequence[AnyPath] = (),
+        check_lease: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Read the log.
+
+        Args:
+            folder: holds the streams' folders.
+            log_folder: the folder of the log.
+            tasks: how many takes a micro-batch reads at once.
+            queries: the checkpoints of the queries that read the log.
+            check_lease: raises `StreamError` where another job holds the checkpoint's lease.
+
+        Raises `CheckpointError` where the log cannot be read.
+        """
+        self._folder, self._tasks, self._queries = folder.absolute(), tasks, queries
+        self._check_lease = check_lease
+        try:
+            self._log = TakeLog(log_folder)
+        except (OSError, ValueError, TypeError) as error:
+            msg = f"{log_folder}: the log of the input files cannot be read ({error}): restore it from a backup"
+            raise CheckpointError(msg) from error
+        self._stop, self._has_listed = threading.Event(), threading.Event()
+        self._failure: Exception | None = None
+        self.unread: dict[str, str] = {}
+        """What is not read, as lines for a person (`StreamFolder.warnings`)."""
+
+    def take(self) -> int:
+        """Take the files that have appeared. Returns how many; raises `OSError` where the log cannot be written."""
+        files: list[TakenFile] = []
+        unread: dict[str, str] = {}
+        now_ms = wall_clock_ms()
+        for stream in STREAMS:
+            found = list_folder(self._folder / stream, self._log.names(stream))
+            unread |= found.warnings(stream)
+            for entry in found.files:
+                with suppress(OSError):  # it has just been deleted or renamed, or its mount does not answer
+                    files.append(_taken(entry, now_ms))
+        self.unread = unread
+        files.sort(key=lambda file: (file.modified_ms, file.uri))
+        for take in _takes([piece for file in files for piece in _pieces(file)], self._tasks):
+            self._check_lease()
+            self._log.append(take)
+        return len(files)
+
+    def merge_takes(self) -> None:
+        """Shorten the log where it is long; raises the errors of `committed_takes`."""
+        if not self._queries or not self._log.is_merge_due:
+            return
+        committed = set.intersection(*map(committed_takes, self._queries))
+        present = {stream: _names(self._folder / stream) for stream in STREAMS}
+        self._check_lease()
+        self._log.merge(committed, present, wall_clock_ms())
+
+    @contextmanager
+    def running(self, every_ms: int) -> Iterator[None]:
+        """Take files in the background while the body runs, several times per `every_ms`, and shortly before its end.
+
+        The body begins after the first listing, or after half a minute where a mount does not answer.
+        """
+        thread = threading.Thread(target=self._run, args=(every_ms / 1_000,), name="file taker", daemon=True)
+        thread.start()
+        self._has_listed.wait(_FIRST_LISTING_S)
+        try:
+            yield
+        finally:
+            self._stop.set()
+            thread.join(_STOP_S)
+
+    def check(self) -> None:
+        """Raises `StreamError` where the background has failed."""
+        if self._failure is not None:
+            cause = getattr(self._failure, "strerror", None) or self._failure
+            msg = f"the log of the input files cannot be written ({cause}): see to --checkpoints, start again"
+            raise StreamError(msg) from self._failure
+
+    def _run(self, every_s: float) -> None:
+        try:
+            while not self._stop.is_set():
+                began_s = time.monotonic()
+                self.take()
+                self._has_listed.set()
+                took_s = time.monotonic() - began_s
+                with suppress(OSError, CheckpointError):  # Spark has just replaced a file of its log: the next time
+                    self.merge_takes()
+                self._stop.wait(_pause_s(every_s, took_s, time.time()))
+        except Exception as error:  # noqa: BLE001 - the job's own thread raises it
+            self._failure = error
+            self._has_listed.set()
+
+
+def _pause_s(every_s: float, took_s: float, now_s: float) -> float:
+    """How long to wait, so that a listing is done `_LEAD_S` before a multiple of `every_s`.
+
+    A micro-batch that begins late, because the one before took long, waits for no more than a part of it.
+    """
+    pause_s = max(_LEAD_S, took_s * _PAUSE_PER_LISTING)
+    lead_s, period_s = _LEAD_S + took_s, every_s / _LISTINGS_PER_TRIGGER
+    return pause_s if period_s < 2 * lead_s else pause_s + -(now_s + pause_s + lead_s) % period_s
+
+
+def _names(folder: Path) -> AbstractSet[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return {entry.name for entry in entries}
+    except OSError:
+        return frozenset()
+
+
+def _taken(entry: "os.DirEntry[str]", now_ms: int) -> TakenFile:
+    status = entry.stat()
+    scheme = "dbfs:" if entry.path.startswith(VOLUMES) else "file://"  # as Spark writes it
+    uri = f"{scheme}{quote_from_bytes(os.fsencode(entry.path))}"
+    return TakenFile(uri, status.st_mtime_ns // 1_000_000, now_ms, 0, status.st_size)
+
+
+def _pieces(file: TakenFile) -> Iterator[TakenFile]:
+    """Divide a large file; a compressed one cannot be divided."""
+    if file.size <= _PIECE_BYTES or file.uri.endswith(COMPRESSED_ENDING):
+        yield file
+        return
+    for begin in range(0, file.size, _PIECE_BYTES):
+        yield replace(file, begin=begin, end=min(begin + _PIECE_BYTES, file.end))
+
+
+def _takes(pieces: Sequence[TakenFile], tasks: int) -> Iterator[Sequence[TakenFile]]:
+    """Divide pieces into takes of about the same size, which a micro-batch reads at once; small ones are one take."""
+    for at in range(0, len(pieces), MOST_PIECES):
+        batch = pieces[at : at + MOST_PIECES]
+        sizes = list(accumulate(_OPEN_BYTES + piece.size for piece in batch))
+        count = min(tasks, -(-sizes[-1] // _TASK_BYTES), len(batch))
+        ends = [bisect_right(sizes, sizes[-1] * share // count) for share in range(1, count + 1)]
+        for begin, end in pairwise([0, *ends]):
+            if begin < end:
+                yield batch[begin:end]

@@ -1,0 +1,321 @@
+"""Which files are taken, in which order, once, and what is said of the rest."""
+
+import errno
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+import pyarrow as pa
+import pytest
+
+from sessionization.clock import wall_clock_ms
+from sessionization.durations import HOUR_MS
+from sessionization.errors import CheckpointError, StreamError
+from sessionization.spark.checkpoint import take_log
+from sessionization.spark.checkpoint.take_log import TakenFile, take_numbers
+from sessionization.spark.input import file_taker, message_lines
+from sessionization.spark.input.file_taker import FileTaker
+from sessionization.spark.input.stream_folders import FOLDER, OTHER_ENDING, UNREADABLE
+from sessionization.spark.input.taken_lines import read_takes
+from sessionization.streams import STREAMS
+
+IN_1980_S, IN_2200_S = 315_532_800, 7_258_118_400
+NAMES = (
+    "2026-11-27T12:00:00.json", "a%20b.json", "#.json", "?.json", "[a].json", "é.json", "{x,y}.json", "~.json",
+    "line\nbreak.json", "trailing .json", "*.json", "back\\slash.json", os.fsdecode(b"sp\xe4t.json"), "+.json",
+)  # fmt: skip
+
+
+@dataclass
+class Source:
+    """A folder with streams, its taker, and what a query reads of the takes."""
+
+    folder: Path
+    tasks: int = 2
+    read: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.restart()
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "input_files"
+
+    def restart(self) -> None:
+        self.taker = FileTaker(self.folder / "in", self.log, self.tasks)
+
+    def write(self, name: str, content: bytes | None = None, modified_s: int | None = None) -> Path:
+        file = self.folder / "in" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(os.fsencode(name) + b"\n" if content is None else content)
+        if modified_s is not None:
+            os.utime(file, (modified_s, modified_s))
+        return file
+
+    def take(self) -> list[tuple[str, bytes]]:
+        """Takes what has appeared. Returns stream and value of the rows of the takes that were not read before."""
+        self.taker.take()
+        return [(row["stream"], row["value"]) for row in self.rows()]
+
+    def rows(self) -> Iterator[dict]:
+        numbers = sorted(set(take_numbers(self.log)) - self.read)
+        self.read |= set(numbers)
+        for number in numbers:
+            lines = (self.log / f"{number}.take").read_text().splitlines()
+            for batch in read_takes(iter([pa.RecordBatch.from_pydict({"value": lines})])):
+                yield from batch.to_pylist()
+
+    def merge(self) -> None:
+        """Merges what was read, as if both queries had committed it."""
+        present = {stream: file_taker._names(self.folder / "in" / stream) for stream in STREAMS}
+        self.taker._log.merge(self.read, present, file_taker.wall_clock_ms())
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Source:
+    return Source(tmp_path)
+
+
+def test_any_name_is_read_once_also_after_a_restart_and_a_merge(source: Source) -> None:
+    for name in NAMES:
+        source.write(f"pc_sessions/{name}")
+    taken = Counter(source.take())
+    assert sum(taken.values()) == len(NAMES) + 1, "the name with a line break gives two lines"
+    source.restart()
+    assert source.take() == []
+    source.merge()
+    source.restart()
+    assert source.take() == []
+
+
+def test_names_that_are_no_utf8_have_uris_that_find_them(source: Source) -> None:
+    file = source.write(f"console_sessions/{os.fsdecode(bytes([0xE4, 0xFF]))}.json", b"x\n")
+    source.taker.take()
+    [row] = source.rows()
+    assert row["file"] == f"file://{source.folder}/in/console_sessions/%E4%FF.json"
+    assert TakenFile(row["file"], 0, 0).path == file
+    assert TakenFile(row["file"], 0, 0).stream_and_name == ("console_sessions", file.name)
+
+
+def test_each_kind_of_ending_is_read_and_the_rest_is_counted(source: Source) -> None:
+    for ending in (".json", ".jsonl", ".ndjson"):
+        source.write(f"pc_sessions/a{ending}", b"x\n")
+    for name in ("b.JSON", "c.csv", "d.json.zip", ".hidden.json", "_hidden.json", "deep/e.json", "date=1.json/f.json"):
+        source.write(f"pc_sessions/{name}")
+    source.write("other_stream/a.json")
+    assert len(source.take()) == 3
+    unread = source.taker.unread
+    assert unread.keys() == {f"pc_sessions {OTHER_ENDING}", f"pc_sessions {FOLDER}"}
+    assert unread[f"pc_sessions {OTHER_ENDING}"].startswith("3 entries of pc_sessions do not end with .json, ")
+    assert unread[f"pc_sessions {FOLDER}"].startswith("2 entries of pc_sessions are folders")
+
+
+def test_a_folder_below_a_stream_is_not_listed(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    source.write("pc_sessions/archive/1.json")
+    source.write("pc_sessions/1.json")
+    listed, scandir = [], os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: (listed.append(Path(path).name), scandir(path))[1])
+    source.taker.take()
+    assert listed == ["pc_sessions", "console_sessions"]
+    assert source.take() == [("pc_sessions", b"pc_sessions/1.json")]
+
+
+def test_a_modification_time_decides_the_order_and_not_what_is_read(source: Source) -> None:
+    source.write("pc_sessions/2200.json", b"3\n", IN_2200_S)
+    source.write("pc_sessions/now.json", b"2\n")
+    source.write("pc_sessions/1980.json", b"1\n", IN_1980_S)
+    assert [value for _, value in source.take()] == [b"1", b"2", b"3"]
+    source.write("pc_sessions/later.json", b"4\n", IN_1980_S)
+    assert source.take() == [("pc_sessions", b"4")]
+
+
+def test_a_file_that_may_not_be_read_is_named_and_read_later(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    source.write("pc_sessions/good.json", b"1\n")
+    source.write("pc_sessions/secret\n.json", b"2\n")
+    refused = {"secret\n.json"}
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name not in refused and access(path, mode))
+    assert source.take() == [("pc_sessions", b"1")]
+    assert source.taker.unread == {
+        f"pc_sessions {UNREADABLE}": f"1 entries of pc_sessions {UNREADABLE}: secret\\n.json"
+    }
+    refused.clear()
+    assert source.take() == [("pc_sessions", b"2")]
+    assert source.taker.unread == {}
+
+
+def test_a_file_that_fails_in_reading_is_named(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    source.write("pc_sessions/a b.json")
+    source.taker.take()
+
+    def fail(_path: Path) -> NoReturn:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(message_lines, "_open", fail)
+    with pytest.raises(RuntimeError, match=r"pc_sessions/a%20b\.json cannot be read \(Input/output error\): see to it"):
+        list(source.rows())
+
+
+def test_a_take_has_at_most_so_many_files_the_oldest_first(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_taker, "MOST_PIECES", 2)
+    for number in range(5):
+        source.write(f"pc_sessions/{number}.json", b"%d\n" % number, 1_000 - number)
+    assert source.taker.take() == 5
+    takes = [[file.stream_and_name[1] for file in take_log.read_takes(source.log, [n])] for n in range(3)]
+    assert takes == [["4.json", "3.json"], ["2.json", "1.json"], ["0.json"]]
+
+
+def test_large_files_are_divided_among_tasks(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, size in (("_PIECE_BYTES", 1_000), ("_TASK_BYTES", 2_000), ("_OPEN_BYTES", 10)):
+        monkeypatch.setattr(file_taker, name, size)
+    source.write("pc_sessions/large.json", b"".join(b"%05d\n" % number for number in range(1_000)))
+    source.write("pc_sessions/small.json", b"x\n")
+    source.taker.take()
+    sizes = [
+        sum(file.size for file in take_log.read_takes(source.log, [number])) for number in take_numbers(source.log)
+    ]
+    assert sizes == [3_000, 3_002]
+    assert len(source.take()) == 1_001
+
+
+def test_what_was_taken_is_read_after_a_kill_and_what_a_kill_cut_off_is_taken_again(source: Source) -> None:
+    source.write("pc_sessions/1.json", b"1\n")
+    source.taker.take()
+    (source.log / ".1.take.tmp").write_text('{"uri":')
+    source.write("pc_sessions/2.json", b"2\n")
+    source.restart()
+    assert source.take() == [("pc_sessions", b"1"), ("pc_sessions", b"2")]
+
+
+@pytest.mark.parametrize("damage", ["", "x", '{"uri": "file:///a/b"}\n', "[]\n"])
+def test_a_damaged_log_is_an_error_that_names_it(source: Source, damage: str) -> None:
+    source.write("pc_sessions/1.json")
+    source.taker.take()
+    (source.log / "0.take").write_text(damage or '{"uri"')
+    with pytest.raises(CheckpointError, match=r"input_files: the log of the input files cannot be read"):
+        source.restart()
+
+
+def test_takes_are_merged_up_to_the_first_one_that_is_not_committed(source: Source) -> None:
+    for number in range(4):
+        source.write(f"pc_sessions/{number}.json")
+        source.taker.take()
+    source.read = {0, 1, 3}
+    source.merge()
+    assert {file.name for file in source.log.iterdir()} == {"1.names", "2.take", "3.take"}
+    source.read = {0, 1, 2, 3}
+    source.merge()
+    assert {file.name for file in source.log.iterdir()} == {"3.names"}
+    source.restart()
+    assert source.take() == []
+    source.write("pc_sessions/4.json", b"4\n")
+    assert source.take() == [("pc_sessions", b"4")]
+    assert take_numbers(source.log) == [4], "numbers go on"
+
+
+def test_a_kill_in_a_merge_lets_no_take_be_read_again(source: Source) -> None:
+    source.write("pc_sessions/1.json")
+    source.take()
+    left = (source.log / "0.take").read_bytes()
+    source.merge()
+    (source.log / "0.take").write_bytes(left)
+    source.restart()
+    assert {file.name for file in source.log.iterdir()} == {"0.names"}
+    assert source.take() == []
+
+
+def test_the_log_forgets_deleted_files_after_an_hour(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    now_ms = wall_clock_ms()
+    monkeypatch.setattr(file_taker, "wall_clock_ms", lambda: now_ms)
+    source.write("pc_sessions/kept.json")
+    for number in range(20):
+        gone = source.write(f"pc_sessions/{number}.json")
+        source.take()
+        gone.unlink()
+        source.merge()
+        now_ms += HOUR_MS // 2
+    [names] = source.log.iterdir()
+    assert len(names.read_text().splitlines()) < 5
+    source.restart()
+    assert source.take() == []
+    assert "kept.json" in source.taker._log.names("pc_sessions")
+
+
+def test_the_names_of_a_lost_mount_are_not_forgotten(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    now_ms = wall_clock_ms()
+    monkeypatch.setattr(file_taker, "wall_clock_ms", lambda: now_ms)
+    files = [source.write(f"pc_sessions/{number}.json") for number in range(3)]
+    source.take()
+    for file in files:
+        file.unlink()
+    for number in range(5):
+        now_ms += 2 * HOUR_MS
+        source.write(f"console_sessions/{number}.json")
+        source.take()
+        source.merge()
+    for file in files:
+        source.write(f"pc_sessions/{file.name}")
+    source.restart()
+    assert source.take() == []
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.ENOTCONN, errno.EIO])
+def test_a_stream_folder_that_cannot_be_listed_is_named_and_the_other_is_read(
+    source: Source, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    source.write("pc_sessions/1.json")
+    source.write("console_sessions/2.json", b"2\n")
+    scandir = os.scandir
+
+    def fail(path: Path) -> Iterator["os.DirEntry[str]"]:
+        if path.name == "pc_sessions":
+            raise OSError(number, os.strerror(number))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", fail)
+    source.taker.take()
+    [line] = source.taker.unread.values()
+    assert line == f"1 entries of pc_sessions cannot be listed ({os.strerror(number)}): pc_sessions"
+    monkeypatch.undo()
+    assert ("console_sessions", b"2") in source.take()
+
+
+def test_the_background_takes_what_appears_and_a_failure_ends_the_job(
+    source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source.write("pc_sessions/1.json")
+    with source.taker.running(50):
+        assert take_numbers(source.log) == [0], "the first listing comes before the queries"
+        source.write("pc_sessions/2.json")
+        deadline_s = time.monotonic() + 10
+        while take_numbers(source.log) != [0, 1] and time.monotonic() < deadline_s:
+            time.sleep(0.02)
+        assert take_numbers(source.log) == [0, 1]
+        source.taker.check()
+
+        def fail(*_args: object) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(take_log, "write_atomically", fail)
+        source.write("pc_sessions/3.json")
+        while source.taker._failure is None and time.monotonic() < deadline_s:
+            time.sleep(0.02)
+        with pytest.raises(StreamError, match=r"cannot be written .*No space left on device.*: see to --checkpoints"):
+            source.taker.check()
+
+
+@pytest.mark.parametrize(("every_s", "took_s", "now_s"), [(1, 0.01, 100.3), (1, 0.01, 100.99), (30, 0.5, 59.0)])
+def test_a_listing_is_done_shortly_before_a_micro_batch(every_s: float, took_s: float, now_s: float) -> None:
+    pause_s = file_taker._pause_s(every_s, took_s, now_s)
+    done_s = now_s + pause_s + took_s
+    assert -done_s % (every_s / 4) == pytest.approx(0.1)
+    assert max(0.1, 10 * took_s) <= pause_s < every_s / 4 + 10 * took_s + 0.1
+
+
+@pytest.mark.parametrize(("every_s", "took_s"), [(0, 0.01), (0.2, 0.01), (1, 3)])
+def test_listings_for_short_triggers_or_of_large_folders_only_pause(every_s: float, took_s: float) -> None:
+    assert file_taker._pause_s(every_s, took_s, 100.0) == max(0.1, 10 * took_s)

@@ -1,0 +1,106 @@
+"""Lines of files: whole, cut, compressed, damaged, and divided among tasks."""
+
+import gzip
+import sys
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sessionization.spark.input import message_lines
+from sessionization.spark.input.message_lines import FilePiece, read_messages
+
+MOST = 10
+MB = 1024 * 1024
+
+
+def messages(piece: FilePiece, most: int = MOST) -> list[tuple[bytes, int]]:
+    return [message for lines in read_messages(piece, most) for message in zip(*lines, strict=True)]
+
+
+def lines_of(file: Path, content: bytes, most: int = MOST) -> list[tuple[bytes, int]]:
+    file.write_bytes(content)
+    return messages(FilePiece(file, 0, len(content)), most)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"", []),
+        (b"a\nb\n", [(b"a", 1), (b"b", 1)]),
+        (b"a\r\nb", [(b"a", 1), (b"b", 1)]),
+        (b"a\r", [(b"a", 1)]),
+        (b"\n \t\r\n\na\n", [(b"a", 1)]),
+        (b"a\rb\n", [(b"a\rb", 3)]),
+        (b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n", [(b"a", 1), (b"\xef\xbb\xbfb", 4)]),
+        (b"0123456789\n", [(b"0123456789", 10)]),
+        (b"0123456789\r\n", [(b"0123456789", 10)]),
+        (b"0123456789a\nb\n", [(b"0123456789", 11), (b"b", 1)]),
+        (b"0123456789ab\r\nb\n", [(b"0123456789", 12), (b"b", 1)]),
+        (b"0123456789abcdef", [(b"0123456789", 16)]),
+        (b"\0" * 30 + b"\nb", [(b"\0" * 10, 30), (b"b", 1)]),
+        (b" " * 30 + b"\n" + b" " * 30 + b"a", [(b" " * 10, 31)]),
+    ],
+)
+def test_lines_are_whole_or_cut_with_their_length(
+    tmp_path: Path, content: bytes, expected: list[tuple[bytes, int]]
+) -> None:
+    assert lines_of(tmp_path / "a.json", content) == expected
+
+
+@given(
+    st.lists(st.binary(min_size=0, max_size=30).map(lambda line: line.replace(b"\n", b"x")), max_size=20),
+    st.integers(3, 40),
+    st.integers(3, 40),
+)
+def test_every_line_is_read_by_exactly_one_piece(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], piece_bytes: int, chunk_bytes: int
+) -> None:
+    file = tmp_path_factory.mktemp("pieces") / "a.json"
+    content = b"\n".join(lines)
+    whole = lines_of(file, content)
+    pieces = [FilePiece(file, at, min(at + piece_bytes, len(content))) for at in range(0, len(content), piece_bytes)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(message_lines, "_CHUNK_BYTES", chunk_bytes)
+        assert [line for piece in pieces for line in messages(piece)] == whole
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_a_line_without_an_end_needs_no_memory(tmp_path: Path, compress: bool) -> None:  # noqa: FBT001
+    file = tmp_path / ("big.json.gz" if compress else "big.json")
+    with gzip.open(file, "wb", 1) if compress else file.open("wb") as out:
+        for _ in range(50):
+            out.write(b"a" * MB)
+    tracemalloc.start()
+    [(value, length)] = messages(FilePiece(file, 0, sys.maxsize), 64 * 1024)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (value, length) == (b"a" * 64 * 1024, 50 * MB)
+    assert most < 5 * MB
+
+
+@pytest.mark.parametrize("cut", [1, 9, 20])
+def test_the_break_of_a_compressed_file_is_one_empty_message(tmp_path: Path, cut: int) -> None:
+    file = tmp_path / "a.json.gz"
+    whole = gzip.compress(b"".join(b"%d\n" % number for number in range(5_000)))
+    file.write_bytes(whole[:-cut])
+    *lines, last = messages(FilePiece(file, 0, sys.maxsize))
+    assert last == (b"", 0)
+    assert [value for value, _ in lines] == [b"%d" % number for number in range(len(lines))]
+    assert len(lines) > 4_000
+
+
+@pytest.mark.parametrize("content", [b"no gzip", gzip.compress(b"a\n")[:-8] + b"12345678"])
+def test_a_compressed_file_that_is_none_is_one_empty_message(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "a.json.gz"
+    file.write_bytes(content)
+    assert messages(FilePiece(file, 0, sys.maxsize))[-1] == (b"", 0)
+
+
+def test_a_deleted_file_is_one_empty_message_and_a_lost_folder_an_error(tmp_path: Path) -> None:
+    missing = tmp_path / "missing.json"
+    assert [messages(FilePiece(missing, at, at + 5)) for at in (0, 5)] == [[(b"", 0)], []]
+    with pytest.raises(FileNotFoundError):
+        messages(FilePiece(tmp_path / "no mount" / "a.json", 0, 5))

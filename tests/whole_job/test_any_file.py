@@ -1,0 +1,87 @@
+"""Whatever lies in the input folder, it stops no stream: the good messages arrive, and the rest is named."""
+
+import gzip
+import json
+import os
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.whole_job.job import Job
+from tests.whole_job.tables import read_tables
+
+pytestmark = pytest.mark.job
+
+MB = 1024 * 1024
+IN_1980_S, IN_2200_S = 315_532_800, 7_258_118_400
+
+
+def start(session_id: int) -> bytes:
+    at = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime())
+    return json.dumps({
+        "hostPcId": f"d{session_id}", "appSessionId": session_id, "eventId": "ApplicationSessionStart", "timestamp": at,
+    }).encode()  # fmt: skip
+
+
+def started(job: Job) -> list[int]:
+    """The sessions that `session_changes` shows as started."""
+    rows = read_tables(job.warehouse)["session_changes"]
+    return sorted(row["session_id"] for row in rows if row["change"] == "started")
+
+
+def fill(folder: Path) -> dict[str, bytes]:
+    """Write files of every kind. Returns the ones that are read."""
+    files = {
+        "2026-11-27T12:00:00.json": start(1) + b"\n",
+        "a%20b#?[c] .jsonl": start(2) + b"\r\n",
+        "line\nbreak.ndjson": start(3),
+        os.fsdecode(b"sp\xe4t.json"): start(4),
+        "é.json.gz": gzip.compress(start(5) + b"\n" + b"a" * 20 * MB),
+        "cut.json.gz": gzip.compress(start(6) + b"\n" + os.urandom(MB).replace(b"\n", b""))[: -MB // 2],
+        "2200.json": start(7),
+        "1980.json": start(8),
+        "big.json": start(9) + b"\n" + b"a" * 70 * MB,
+        "zeros.json": b"\0" * 20 * MB,
+        "joined.json": start(10) * 1_000 + b"\n" + start(10),
+    }
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    os.utime(folder / "2200.json", (IN_2200_S,) * 2)
+    os.utime(folder / "1980.json", (IN_1980_S,) * 2)
+    for name in ("report.csv", "UPPER.JSON", ".hidden.json"):
+        (folder / name).write_bytes(start(99))
+    (folder / "archive").mkdir()
+    (folder / "archive" / "old.json").write_bytes(start(99))
+    return files
+
+
+def test_whatever_lies_in_a_folder_the_good_messages_arrive(tmp_path: Path) -> None:
+    job = Job(tmp_path, "--trigger=1s", "--heartbeat=10m")
+    folder = job.input / "pc_sessions"
+    folder.mkdir(parents=True)
+    fill(folder)
+    job.start()
+    try:
+        job.wait_until(lambda: len(started(job)) >= 8, "the good sessions")
+        (folder / "after.json").write_bytes(start(11))
+        job.wait_until(lambda: len(started(job)) >= 9, "a file that came later")
+        job.come_to_rest()
+    finally:
+        job.kill_if_running()
+    tables = read_tables(job.warehouse)
+    assert started(job) == [1, 2, 3, 4, 5, 6, 9, 10, 11]
+    reasons = Counter((row["reason"], row["value_bytes"]) for row in tables["quarantine"])
+    joined = len(start(10)) * 1_000
+    assert reasons == Counter([
+        ("event_time_too_old", len(start(7))), ("event_time_in_future", len(start(8))),
+        ("oversized", 20 * MB), ("oversized", 70 * MB), ("oversized", 20 * MB), ("oversized", joined),
+        ("malformed_json", 0),
+    ])  # fmt: skip
+    assert max(len(row["value"]) for row in tables["raw_events"]) == 64 * 1024 + 1
+    today = time.strftime("%Y-%m-%d", time.gmtime())
+    assert {row["ingest_date"] for row in tables["raw_events"]} <= {today, time.strftime("%Y-%m-%d", time.gmtime())}
+    output = "\n".join(job.output_lines())
+    assert "2 entries of pc_sessions do not end with .json, " in output
+    assert "1 entries of pc_sessions are folders" in output
