@@ -92,7 +92,7 @@ def test_the_break_of_a_compressed_file_is_one_empty_message(tmp_path: Path, cut
     assert len(lines) > 4_000
 
 
-@pytest.mark.parametrize("content", [b"no gzip", gzip.compress(b"a\n")[:-8] + b"12345678"])
+@pytest.mark.parametrize("content", [b"no gzip", gzip.compress(b"a\n")[:-8] + b"12345678"], ids=["none", "checksum"])
 def test_a_compressed_file_that_is_none_is_one_empty_message(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "a.json.gz"
     file.write_bytes(content)
