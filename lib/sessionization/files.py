@@ -5,37 +5,89 @@ import os
 import re
 import shutil
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO, Literal
 from uuid import uuid4
 
 from sessionization.hadoop_errors import STORAGE_ERROR
 from sessionization.hadoop_path import AnyPath, HadoopPath
 
-_CANNOT_RENAME = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
+VOLUMES = Path("/Volumes")
+"""Below it Databricks mounts volumes.
+
+Such a mount can neither rename nor sync a file, and shows a file once it is closed.
+"""
+_COPY_ENDING = ".new"
 _MOUNTS = Path("/proc/self/mountinfo")
 _MOUNT_ID = re.compile(rb"^mnt_id:\s*(\d+)$", re.MULTILINE)
 _OF_ONE_MACHINE = {b"btrfs", b"ext2", b"ext3", b"ext4", b"f2fs", b"overlay", b"tmpfs", b"xfs", b"zfs"}
 
 
-def write_atomically(file: AnyPath, text: str, *, may_copy: bool = True) -> None:
+def write_atomically(file: AnyPath, text: str) -> None:
     """Write a file completely or not at all, even if the process is killed or power is lost; raises `OSError`.
 
-    Where the mount cannot rename, that holds for no file: it is copied (`rename_or_copy`), or with `may_copy` false not
-    written.
+    On a volume (`VOLUMES`) a kill between two calls may leave a part.
     """
     if isinstance(file, HadoopPath):
         file.write_atomically(text)
-        return
-    temporary = file.with_name(f".{file.name}.tmp")
-    with temporary.open("w", encoding="utf-8") as out:
-        out.write(text)
-        out.flush()
-        os.fsync(out.fileno())
-    if may_copy:
-        rename_or_copy(temporary, file)
     else:
-        temporary.replace(file)
+        with open_whole(file) as out:
+            out.write(text.encode())
+
+
+@contextmanager
+def open_whole(file: Path, mode: Literal["wb", "xb"] = "wb") -> Iterator[BinaryIO]:
+    """Open a file that appears complete when the body ends; an error of the body leaves none.
+
+    It is written under a hidden name and renamed, on a volume under its own name. Mode `xb` refuses a file that is
+    being written. Raises `OSError`.
+    """
+    written = file if is_on_volume(file) else file.with_name(f".{file.name}.tmp")
+    with written.open(mode) as out:
+        try:
+            yield out
+            if written != file:
+                out.flush()
+                os.fsync(out.fileno())
+        except BaseException:
+            written.unlink(missing_ok=True)
+            raise
+    if written != file:
+        written.replace(file)
+
+
+def is_on_volume(path: AnyPath) -> bool:
+    """Whether a path lies in a volume of Databricks."""
+    return isinstance(path, Path) and path.absolute().is_relative_to(VOLUMES)
+
+
+def replace_verified(file: AnyPath, text: str) -> None:
+    """Replace a file that nobody uses meanwhile; `finish_replacement` repairs it after a kill. Raises `OSError`.
+
+    On a volume, where nothing replaces a file in one step, a complete copy lies beside it until it is replaced.
+    """
+    if not is_on_volume(file):
+        write_atomically(file, text)
+        return
+    copy = file.with_name(f".{file.name}.{len(text.encode())}{_COPY_ENDING}")
+    for target in (copy, file):
+        write_atomically(target, text)
+        if target.read_text(encoding="utf-8") != text:
+            raise OSError(errno.EIO, "does not hold what was just written", str(target))
+    copy.unlink()
+
+
+def finish_replacement(folder: AnyPath) -> None:
+    """Finish what a kill cut off in `replace_verified` of a file in `folder`; raises `OSError`."""
+    if not isinstance(folder, Path) or not is_on_volume(folder):
+        return
+    for copy in list(folder.glob(f".*{_COPY_ENDING}")):
+        name, size = copy.name.removesuffix(_COPY_ENDING)[1:].rsplit(".", 1)
+        if copy.stat().st_size == int(size):  # else the kill came before the file was touched
+            replace_verified(folder / name, copy.read_text(encoding="utf-8"))
+        copy.unlink(missing_ok=True)
 
 
 def write_new(file: AnyPath, text: str) -> None:
@@ -47,31 +99,6 @@ def write_new(file: AnyPath, text: str) -> None:
         file.write_new(text)
     else:
         write_atomically(file, text)
-
-
-def rename_or_copy(complete: Path, file: Path) -> bool:
-    """Give a complete file its name; on a mount that cannot rename, copy it, and delete it afterwards.
-
-    A Databricks volume may be such a mount. It stores a file when it is closed, so a copy appears at once there.
-    After a kill or a failure in between, the copy may be incomplete; the complete file is still next to it.
-
-    Returns:
-        Whether the mount can rename.
-
-    Raises `OSError`.
-    """
-    try:
-        complete.replace(file)
-    except OSError as error:
-        if error.errno not in _CANNOT_RENAME:
-            raise
-        with complete.open("rb") as source, file.open("wb") as target:
-            shutil.copyfileobj(source, target)
-            target.flush()
-            os.fsync(target.fileno())
-        complete.unlink()
-        return False
-    return True
 
 
 def remove_tree(folder: AnyPath) -> None:

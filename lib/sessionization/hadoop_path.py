@@ -22,7 +22,7 @@ from sessionization.errors import ConfigurationError
 from sessionization.hadoop_errors import Uri, os_error
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+:)/")
-VOLUMES = "/Volumes/"
+_VOLUMES = "/Volumes/"
 S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
 _STORES_WHOLE_OBJECTS = S3_SCHEMES | {"gs"}
 """Storages where a file appears when it is closed, complete, and a rename would be a copy."""
@@ -227,7 +227,7 @@ def parse_location(text: str | AnyPath) -> AnyPath:
     if parts.scheme == "file" and parts.netloc:
         msg = f"{text!r} names the host {parts.netloc}: write file:///{parts.netloc}{parts.path}"
         raise ValueError(msg)
-    if parts.scheme == "file" or (parts.scheme == "dbfs" and parts.path.startswith(VOLUMES)):
+    if parts.scheme == "file" or (parts.scheme == "dbfs" and parts.path.startswith(_VOLUMES)):
         if parts.query or parts.fragment:
             msg = f"{text!r} has a ? or a #, which ends a path in a URI: write %3F or %23, or the path without file:"
             raise ValueError(msg)

@@ -96,7 +96,7 @@ def test_the_files_of_takes_of_a_micro_batch_that_did_not_end_are_known(job: Job
     takes = job.checkpoints / TAKES_FOLDER
     log = TakeLog(takes)
     for name in ("done", "cut off"):
-        log.append([TakenFile(f"file:///in/pc_sessions/{name}.json", 0, 0, begin, begin + 5) for begin in (0, 5)])
+        log.append([TakenFile(f"file:///in/pc_sessions/{name}.json", 0, 0, 5)])
     job.query("archive", {"0": [(0, takes / "0.take")], "1": [(1, takes / "1.take")]}, read_to=0, started=1)
     query = job.checkpoints / "archive"
     assert {file.path.name for file in interrupted_files(query)} == {"cut off.json"}

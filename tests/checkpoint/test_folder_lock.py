@@ -115,7 +115,7 @@ def test_the_lock_is_taken_on_a_full_disk(tmp_path: Path) -> None:
 
 def test_a_folder_of_a_volume_is_created_and_not_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A volume cannot append to a file or lock one: there the job's `max_concurrent_runs` prevents a second job."""
-    monkeypatch.setattr(folder_lock, "_VOLUMES", tmp_path)
+    monkeypatch.setattr(files, "VOLUMES", tmp_path)
     folder = tmp_path / "main" / "games" / "checkpoints"
     with lock_folder(folder, print), lock_folder(folder, print, wait_s=0):
         assert list(folder.iterdir()) == []

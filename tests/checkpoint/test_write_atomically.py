@@ -1,14 +1,13 @@
-"""Files are written completely or not at all, also on a mount that cannot rename."""
+"""Files are written completely or not at all; tests/volume has those of a volume."""
 
 import errno
 import os
-import shutil
 from pathlib import Path
-from typing import BinaryIO, NoReturn
+from typing import NoReturn
 
 import pytest
 
-from sessionization.files import write_atomically
+from sessionization.files import open_whole, write_atomically
 
 
 @pytest.fixture
@@ -36,30 +35,28 @@ def test_a_file_is_replaced(file: Path) -> None:
     assert content(file.parent) == {"layout.json": "after"}
 
 
-@pytest.mark.parametrize("code", [errno.ENOSYS, errno.EOPNOTSUPP])
-def test_a_mount_that_cannot_rename_gets_a_copy(file: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
-    refuse(code, monkeypatch)
-    write_atomically(file, "after")
-    assert content(file.parent) == {"layout.json": "after"}
-
-
-@pytest.mark.parametrize(("code", "may_copy"), [(errno.ENOSYS, False), (errno.EIO, True), (errno.EPERM, True)])
-def test_any_other_failure_leaves_the_file_as_it_was(
-    file: Path, monkeypatch: pytest.MonkeyPatch, code: int, *, may_copy: bool
-) -> None:
+@pytest.mark.parametrize("code", [errno.ENOSYS, errno.EIO, errno.EPERM])
+def test_a_failed_rename_leaves_the_file_as_it_was(file: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     refuse(code, monkeypatch)
     with pytest.raises(OSError, match=os.strerror(code)):
-        write_atomically(file, "after", may_copy=may_copy)
+        write_atomically(file, "after")
     assert file.read_text(encoding="utf-8") == "before"
 
 
-def test_a_copy_that_is_cut_off_leaves_the_complete_file_beside_it(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def copy_half(source: BinaryIO, target: BinaryIO) -> NoReturn:
-        target.write(source.read(3))
-        raise KeyboardInterrupt
+def test_a_failed_write_leaves_no_file_and_the_former_one(file: Path) -> None:
+    def write_half() -> NoReturn:
+        with open_whole(file) as out:
+            out.write(b"aft")
+            raise KeyboardInterrupt
 
-    refuse(errno.ENOSYS, monkeypatch)
-    monkeypatch.setattr(shutil, "copyfileobj", copy_half)
     with pytest.raises(KeyboardInterrupt):
-        write_atomically(file, "after")
-    assert content(file.parent) == {"layout.json": "aft", ".layout.json.tmp": "after"}
+        write_half()
+    assert content(file.parent) == {"layout.json": "before"}
+
+
+def test_a_file_that_is_being_written_is_refused_where_that_is_asked(file: Path) -> None:
+    with open_whole(file, "xb") as out:
+        out.write(b"after")
+        with pytest.raises(FileExistsError), open_whole(file, "xb"):
+            pass
+    assert content(file.parent) == {"layout.json": "after"}

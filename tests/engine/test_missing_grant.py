@@ -50,9 +50,13 @@ def test_the_missing_privilege_is_named(error: Exception, expected: str) -> None
     assert grant_advice(error, "main", "evening") == f"GRANT {expected} TO `job@example.org`"
 
 
-@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM])
-def test_a_volume_that_refuses_is_named(number: int) -> None:
-    error = PermissionError(number, "refused", "/Volumes/games/live/checkpoints/sessionize/sessionization_preflight")
+def test_what_a_volume_cannot_do_names_no_privilege() -> None:
+    assert grant_advice(PermissionError(errno.EPERM, "refused", "/Volumes/games/live/checkpoints/a")) is None
+
+
+def test_a_volume_that_refuses_is_named() -> None:
+    place = "/Volumes/games/live/checkpoints/sessionize/sessionization_preflight"
+    error = PermissionError(errno.EACCES, "refused", place)
     assert grant_advice(error) == (
         "GRANT READ VOLUME, WRITE VOLUME ON VOLUME `games`.`live`.`checkpoints` TO `job@example.org`, "
         "who also needs USE CATALOG on `games` and USE SCHEMA on `games`.`live`"

@@ -1,5 +1,6 @@
 """Which files are taken, in which order, once, and what is said of the rest."""
 
+import contextlib
 import errno
 import os
 import time
@@ -20,7 +21,7 @@ from sessionization.spark.checkpoint.take_log import TakenFile, take_numbers
 from sessionization.spark.input import file_taker, message_lines
 from sessionization.spark.input.file_taker import FileTaker
 from sessionization.spark.input.stream_folders import FOLDER, OTHER_ENDING, UNREADABLE
-from sessionization.spark.input.taken_lines import read_takes
+from sessionization.spark.input.taken_lines import read_taken_files
 from sessionization.streams import STREAMS
 
 IN_1980_S, IN_2200_S = 315_532_800, 7_258_118_400
@@ -66,12 +67,12 @@ class Source:
         self.read |= set(numbers)
         for number in numbers:
             lines = (self.log / f"{number}.take").read_text().splitlines()
-            for batch in read_takes(iter([pa.RecordBatch.from_pydict({"value": lines})])):
+            for batch in read_taken_files(iter([pa.RecordBatch.from_pydict({"value": lines})])):
                 yield from batch.to_pylist()
 
     def merge(self) -> None:
         """Merges what was read, as if both queries had committed it."""
-        present = {stream: file_taker._names(self.folder / "in" / stream) for stream in STREAMS}
+        present = {stream: file_taker._present_names(self.folder / "in" / stream) for stream in STREAMS}
         self.taker._log.merge(self.read, present, file_taker.wall_clock_ms())
 
 
@@ -161,25 +162,26 @@ def test_a_file_that_fails_in_reading_is_named(source: Source, monkeypatch: pyte
 
 
 def test_a_take_has_at_most_so_many_files_the_oldest_first(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_taker, "MOST_PIECES", 2)
+    monkeypatch.setattr(file_taker, "MOST_FILES", 2)
     for number in range(5):
         source.write(f"pc_sessions/{number}.json", b"%d\n" % number, 1_000 - number)
-    assert source.taker.take() == 5
+    source.taker.take()
     takes = [[file.stream_and_name[1] for file in take_log.read_takes(source.log, [n])] for n in range(3)]
     assert takes == [["4.json", "3.json"], ["2.json", "1.json"], ["0.json"]]
 
 
-def test_large_files_are_divided_among_tasks(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, size in (("_PIECE_BYTES", 1_000), ("_TASK_BYTES", 2_000), ("_OPEN_BYTES", 10)):
+def test_many_bytes_are_divided_among_tasks(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, size in (("_TASK_BYTES", 2_000), ("_OPEN_BYTES", 10)):
         monkeypatch.setattr(file_taker, name, size)
-    source.write("pc_sessions/large.json", b"".join(b"%05d\n" % number for number in range(1_000)))
-    source.write("pc_sessions/small.json", b"x\n")
+    for number, size in enumerate((4_000, 1_000, 1_000, 1_000, 1_000)):
+        source.write(f"pc_sessions/{number}.json", b"x" * size, number)
     source.taker.take()
-    sizes = [
-        sum(file.size for file in take_log.read_takes(source.log, [number])) for number in take_numbers(source.log)
-    ]
-    assert sizes == [3_000, 3_002]
-    assert len(source.take()) == 1_001
+    sizes = [sum(file.size for file in take_log.read_takes(source.log, [n])) for n in take_numbers(source.log)]
+    assert sizes == [4_000, 4_000]
+    for number in range(5, 8):
+        source.write(f"pc_sessions/{number}.json", b"x" * 100)
+    source.taker.take()
+    assert take_numbers(source.log) == [0, 1, 2], "a small one is one take"
 
 
 def test_what_was_taken_is_read_after_a_kill_and_what_a_kill_cut_off_is_taken_again(source: Source) -> None:
@@ -191,11 +193,11 @@ def test_what_was_taken_is_read_after_a_kill_and_what_a_kill_cut_off_is_taken_ag
     assert source.take() == [("pc_sessions", b"1"), ("pc_sessions", b"2")]
 
 
-@pytest.mark.parametrize("damage", ["", "x", '{"uri": "file:///a/b"}\n', "[]\n"])
+@pytest.mark.parametrize("damage", ["x\n{}\n", "{}\n", '{"uri": "file:///a/b"}\n'])
 def test_a_damaged_log_is_an_error_that_names_it(source: Source, damage: str) -> None:
     source.write("pc_sessions/1.json")
     source.taker.take()
-    (source.log / "0.take").write_text(damage or '{"uri"')
+    (source.log / "0.take").write_text(damage)
     with pytest.raises(CheckpointError, match=r"input_files: the log of the input files cannot be read"):
         source.restart()
 
@@ -206,43 +208,67 @@ def test_takes_are_merged_up_to_the_first_one_that_is_not_committed(source: Sour
         source.taker.take()
     source.read = {0, 1, 3}
     source.merge()
-    assert {file.name for file in source.log.iterdir()} == {"1.names", "2.take", "3.take"}
+    takes = {f"{number}.take" for number in range(4)}
+    assert {file.name for file in source.log.iterdir()} == takes | {"1.names"}
     source.read = {0, 1, 2, 3}
     source.merge()
-    assert {file.name for file in source.log.iterdir()} == {"3.names"}
+    assert {file.name for file in source.log.iterdir()} == {"1.names", "2.take", "3.take", "3.names"}
     source.restart()
     assert source.take() == []
     source.write("pc_sessions/4.json", b"4\n")
     assert source.take() == [("pc_sessions", b"4")]
-    assert take_numbers(source.log) == [4], "numbers go on"
+    assert take_numbers(source.log) == [2, 3, 4], "numbers go on"
 
 
-def test_a_kill_in_a_merge_lets_no_take_be_read_again(source: Source) -> None:
-    source.write("pc_sessions/1.json")
-    source.take()
-    left = (source.log / "0.take").read_bytes()
-    source.merge()
-    (source.log / "0.take").write_bytes(left)
-    source.restart()
-    assert {file.name for file in source.log.iterdir()} == {"0.names"}
-    assert source.take() == []
+def test_a_listing_that_is_some_seconds_old_lets_nothing_be_taken_again(
+    source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(6):
+        source.write(f"pc_sessions/{number}.json")
+        source.take()
+        if number in {1, 3}:
+            source.merge()
+        if number == 2:
+            before_merge = set(source.log.iterdir())
+    old_listings = (before_merge, set(source.log.iterdir()) - {source.log / "5.take"})
+    iterdir = Path.iterdir
+    for listed in old_listings:
+        monkeypatch.setattr(
+            Path, "iterdir", lambda path, listed=listed: iter(listed) if path == source.log else iterdir(path)
+        )
+        source.restart()
+        assert source.taker._log.newest == 5
+        assert source.take() == []
 
 
-def test_the_log_forgets_deleted_files_after_an_hour(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_forgets_a_file_that_two_merges_an_hour_apart_have_missed(
+    source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now_ms = wall_clock_ms()
     monkeypatch.setattr(file_taker, "wall_clock_ms", lambda: now_ms)
-    source.write("pc_sessions/kept.json")
-    for number in range(20):
-        gone = source.write(f"pc_sessions/{number}.json")
+    source.write("pc_sessions/stays.json")
+    gone = source.write("pc_sessions/gone.json")
+
+    def known_after_a_merge() -> set[str]:
+        source.write(f"console_sessions/{now_ms}.json")
         source.take()
-        gone.unlink()
         source.merge()
-        now_ms += HOUR_MS // 2
-    [names] = source.log.iterdir()
-    assert len(names.read_text().splitlines()) < 5
+        return {file.stream_and_name[1] for file in take_log.merged_files(source.log)} & {"stays.json", "gone.json"}
+
+    assert known_after_a_merge() == {"stays.json", "gone.json"}
+    now_ms += 10 * HOUR_MS
+    gone.rename(gone.with_name(".hidden"))
+    assert known_after_a_merge() == {"stays.json", "gone.json"}, "one listing may miss a file"
+    now_ms += HOUR_MS - 1
+    gone.with_name(".hidden").rename(gone)
+    assert known_after_a_merge() == {"stays.json", "gone.json"}
+    gone.unlink()
+    now_ms += HOUR_MS
+    assert known_after_a_merge() == {"stays.json", "gone.json"}
+    now_ms += HOUR_MS
+    assert known_after_a_merge() == {"stays.json"}
     source.restart()
-    assert source.take() == []
-    assert "kept.json" in source.taker._log.names("pc_sessions")
+    assert source.taker._log.names("pc_sessions") == {"stays.json"}
 
 
 def test_the_names_of_a_lost_mount_are_not_forgotten(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,7 +305,7 @@ def test_a_stream_folder_that_cannot_be_listed_is_named_and_the_other_is_read(
     monkeypatch.setattr(os, "scandir", fail)
     source.taker.take()
     [line] = source.taker.unread.values()
-    assert line == f"1 entries of pc_sessions cannot be listed ({os.strerror(number)}): pc_sessions"
+    assert line == f"1 entries of pc_sessions cannot be listed to the end ({os.strerror(number)}): pc_sessions"
     monkeypatch.undo()
     assert ("console_sessions", b"2") in source.take()
 
@@ -304,7 +330,7 @@ def test_the_background_takes_what_appears_and_a_failure_ends_the_job(
         source.write("pc_sessions/3.json")
         while source.taker._failure is None and time.monotonic() < deadline_s:
             time.sleep(0.02)
-        with pytest.raises(StreamError, match=r"cannot be written .*No space left on device.*: see to --checkpoints"):
+        with pytest.raises(StreamError, match=r"\(No space left on device\): see to the storage of"):
             source.taker.check()
 
 
@@ -319,3 +345,60 @@ def test_a_listing_is_done_shortly_before_a_micro_batch(every_s: float, took_s: 
 @pytest.mark.parametrize(("every_s", "took_s"), [(0, 0.01), (0.2, 0.01), (1, 3)])
 def test_listings_for_short_triggers_or_of_large_folders_only_pause(every_s: float, took_s: float) -> None:
     assert file_taker._pause_s(every_s, took_s, 100.0) == max(0.1, 10 * took_s)
+
+
+@pytest.mark.parametrize("failure", [StreamError("the lease is lost"), ValueError("a fault")])
+def test_another_failure_of_the_background_is_raised_as_it_is(
+    source: Source, monkeypatch: pytest.MonkeyPatch, failure: Exception
+) -> None:
+    def fail() -> NoReturn:
+        raise failure
+
+    monkeypatch.setattr(source.taker, "take", fail)
+    with source.taker.running(50), pytest.raises(type(failure), match=str(failure)):
+        source.taker.check()
+
+
+def test_odd_entries_are_named_and_stop_nothing(source: Source) -> None:
+    folder = source.write("pc_sessions/good.json", b"1\n").parent
+    (folder / "loop.json").symlink_to("loop.json")
+    (folder / "empty.json").touch()
+    (folder / "dangling.json").symlink_to("nowhere")
+    assert source.take() == [("pc_sessions", b"1")]
+    named = sorted(line.rpartition(": ")[2] for line in source.taker.unread.values())
+    assert named == ["dangling.json", "empty.json", "loop.json"]
+    (folder / "empty.json").write_bytes(b"2\n")
+    assert source.take() == [("pc_sessions", b"2")]
+
+
+def test_a_taker_whose_job_has_ended_takes_nothing_more(source: Source) -> None:
+    source.write("pc_sessions/1.json")
+    with source.taker.running(50):
+        pass
+    source.write("pc_sessions/2.json")
+    assert source.take() == [("pc_sessions", b"pc_sessions/1.json")]
+
+
+def test_a_failed_deletion_does_not_stop_the_merges(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_path: Path, **_options: object) -> NoReturn:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    for number in range(3):
+        source.write(f"pc_sessions/{number}.json")
+        source.take()
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "unlink", fail)
+            with contextlib.suppress(OSError):
+                source.merge()
+    assert "2.names" in {file.name for file in source.log.iterdir()}
+    source.restart()
+    assert source.take() == []
+
+
+def test_takes_that_are_missing_are_an_error(source: Source) -> None:
+    for number in range(3):
+        source.write(f"pc_sessions/{number}.json")
+        source.take()
+    (source.log / "1.take").unlink()
+    with pytest.raises(CheckpointError, match="the log of the input files cannot be read"):
+        source.restart()

@@ -1,7 +1,6 @@
-"""Lines of files: whole, cut, compressed, damaged, and divided among tasks."""
+"""Lines of files: whole, cut, compressed and damaged."""
 
 import gzip
-import sys
 import tracemalloc
 from pathlib import Path
 
@@ -10,19 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionization.spark.input import message_lines
-from sessionization.spark.input.message_lines import FilePiece, read_messages
+from sessionization.spark.input.message_lines import read_lines
 
 MOST = 10
 MB = 1024 * 1024
 
 
-def messages(piece: FilePiece, most: int = MOST) -> list[tuple[bytes, int]]:
-    return [message for lines in read_messages(piece, most) for message in zip(*lines, strict=True)]
+def messages(file: Path, most: int = MOST) -> list[tuple[bytes, int]]:
+    return [message for lines in read_lines(file, most) for message in zip(*lines, strict=True)]
 
 
 def lines_of(file: Path, content: bytes, most: int = MOST) -> list[tuple[bytes, int]]:
     file.write_bytes(content)
-    return messages(FilePiece(file, 0, len(content)), most)
+    return messages(file, most)
 
 
 @pytest.mark.parametrize(
@@ -53,18 +52,15 @@ def test_lines_are_whole_or_cut_with_their_length(
 @given(
     st.lists(st.binary(min_size=0, max_size=30).map(lambda line: line.replace(b"\n", b"x")), max_size=20),
     st.integers(3, 40),
-    st.integers(3, 40),
 )
-def test_every_line_is_read_by_exactly_one_piece(
-    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], piece_bytes: int, chunk_bytes: int
+def test_lines_do_not_depend_on_the_chunks_of_a_file(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], chunk_bytes: int
 ) -> None:
-    file = tmp_path_factory.mktemp("pieces") / "a.json"
-    content = b"\n".join(lines)
-    whole = lines_of(file, content)
-    pieces = [FilePiece(file, at, min(at + piece_bytes, len(content))) for at in range(0, len(content), piece_bytes)]
+    file = tmp_path_factory.mktemp("chunks") / "a.json"
+    whole = lines_of(file, b"\n".join(lines))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(message_lines, "_CHUNK_BYTES", chunk_bytes)
-        assert [line for piece in pieces for line in messages(piece)] == whole
+        assert messages(file) == whole
 
 
 @pytest.mark.parametrize("compress", [False, True])
@@ -74,7 +70,7 @@ def test_a_line_without_an_end_needs_no_memory(tmp_path: Path, compress: bool) -
         for _ in range(50):
             out.write(b"a" * MB)
     tracemalloc.start()
-    [(value, length)] = messages(FilePiece(file, 0, sys.maxsize), 64 * 1024)
+    [(value, length)] = messages(file, 64 * 1024)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert (value, length) == (b"a" * 64 * 1024, 50 * MB)
@@ -86,7 +82,7 @@ def test_the_break_of_a_compressed_file_is_one_empty_message(tmp_path: Path, cut
     file = tmp_path / "a.json.gz"
     whole = gzip.compress(b"".join(b"%d\n" % number for number in range(5_000)))
     file.write_bytes(whole[:-cut])
-    *lines, last = messages(FilePiece(file, 0, sys.maxsize))
+    *lines, last = messages(file)
     assert last == (b"", 0)
     assert [value for value, _ in lines] == [b"%d" % number for number in range(len(lines))]
     assert len(lines) > 4_000
@@ -96,11 +92,13 @@ def test_the_break_of_a_compressed_file_is_one_empty_message(tmp_path: Path, cut
 def test_a_compressed_file_that_is_none_is_one_empty_message(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "a.json.gz"
     file.write_bytes(content)
-    assert messages(FilePiece(file, 0, sys.maxsize))[-1] == (b"", 0)
+    assert messages(file)[-1] == (b"", 0)
 
 
-def test_a_deleted_file_is_one_empty_message_and_a_lost_folder_an_error(tmp_path: Path) -> None:
-    missing = tmp_path / "missing.json"
-    assert [messages(FilePiece(missing, at, at + 5)) for at in (0, 5)] == [[(b"", 0)], []]
+def test_a_deleted_file_is_one_empty_message_and_a_lost_mount_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        messages(FilePiece(tmp_path / "no mount" / "a.json", 0, 5))
+        messages(tmp_path / "no folder" / "a.json")
+    with pytest.raises(FileNotFoundError):
+        messages(tmp_path / "a.json")
+    (tmp_path / ".keep").touch()
+    assert messages(tmp_path / "a.json") == [(b"", 0)]

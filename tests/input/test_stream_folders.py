@@ -14,7 +14,7 @@ from sessionization.spark.input.stream_folders import FOLDER, OTHER_ENDING, UNRE
 def fill(folder: Path, *names: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
-        (folder / name).touch()
+        (folder / name).write_text("{}\n")
 
 
 def test_each_entry_is_read_or_counted_with_its_reason(tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_each_entry_is_read_or_counted_with_its_reason(tmp_path: Path) -> None:
     fill(tmp_path / "archive.json", "old.json")
     os.mkfifo(tmp_path / "pipe.json")
     found = list_folder(tmp_path)
-    assert sorted(entry.name for entry in found.files) == sorted(read)
+    assert sorted(Path(path).name for path, _ in found.files) == sorted(read)
     assert {reason: unread.count for reason, unread in found.unread.items()} == {OTHER_ENDING: 2, FOLDER: 2}
 
 
@@ -61,7 +61,7 @@ def test_a_folder_that_cannot_be_listed_is_named(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(os, "scandir", fail)
     [line] = list_folder(tmp_path).warnings("pc_sessions").values()
-    assert line == f"1 entries of pc_sessions cannot be listed ({os.strerror(number)}): {tmp_path.name}"
+    assert line == f"1 entries of pc_sessions cannot be listed to the end ({os.strerror(number)}): {tmp_path.name}"
 
 
 def test_a_missing_folder_is_empty(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def test_retention_counts_from_the_take_whatever_a_foreign_clock_says(
 ) -> None:
     file = job.file("pc_sessions/a:b.json", modified_ms)
     log = TakeLog(job.checkpoints / TAKES_FOLDER)
-    log.append([TakenFile(file.as_uri(), modified_ms, NOW_MS - DAY_MS, 0, 3)])
+    log.append([TakenFile(file.as_uri(), modified_ms, NOW_MS - DAY_MS, 3)])
     for query in ("sessionize", "archive"):
         job.query(query, {"0": [(0, job.checkpoints / TAKES_FOLDER / "0.take")]})
     if is_merged:
@@ -145,7 +145,7 @@ def test_a_take_that_one_query_has_not_committed_is_not_deleted(job: Job) -> Non
     files = [job.file(f"pc_sessions/{number}.json") for number in range(2)]
     log, takes = TakeLog(job.checkpoints / TAKES_FOLDER), job.checkpoints / TAKES_FOLDER
     for file in files:
-        log.append([TakenFile(file.as_uri(), OLD_MS, OLD_MS, 0, 3)])
+        log.append([TakenFile(file.as_uri(), OLD_MS, OLD_MS, 3)])
     source_log = {"0": [(0, takes / "0.take")], "1": [(1, takes / "1.take")]}
     job.query("sessionize", source_log, read_to=1)
     job.query("archive", source_log, read_to=0, committed=3, started=4)

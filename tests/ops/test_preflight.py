@@ -31,7 +31,7 @@ CHECKS = ["engine", "storage", "lock", "input", "tables", "checkpoint", "stream"
 def folder(tmp_path: Path) -> Path:
     """A folder in which a job would find its input, and an empty folder for its checkpoint."""
     (tmp_path / "input" / "pc_sessions").mkdir(parents=True)
-    (tmp_path / "input" / "pc_sessions" / "1.json").touch()
+    (tmp_path / "input" / "pc_sessions" / "1.json").write_text("{}\n")
     (tmp_path / "checkpoints").mkdir()
     return tmp_path
 

@@ -54,6 +54,11 @@ def test_no_file_installs_the_project_by_name_from_a_package_index() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_snippet_renames_a_file_of_a_volume(page: Path) -> None:
+    assert "os.rename" not in page.read_text(encoding="utf-8"), "a volume cannot rename"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_no_line_is_longer_than_120_characters_unless_it_is_a_row_of_a_table(page: Path) -> None:
     lines = enumerate(page.read_text(encoding="utf-8").splitlines(), 1)
     assert [number for number, line in lines if len(line) > 120 and not line.startswith("|")] == []

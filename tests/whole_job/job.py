@@ -77,8 +77,9 @@ class Job:
 
     It reads from the folder's input, or from Kafka topics. `entry` is the script that is run, with its first arguments.
     The next start takes `jvm`, options of the engine's Java; `conf`, settings of Spark; `submit_options`, options of
-    spark-submit, which then starts the job; and `more`, options of the job that replace those of the same name.
-    `library` is the folder from which it imports the library. `watched` are the queries that a test looks at.
+    spark-submit, which then starts the job; `variables`, more of its environment; and `more`, options of the job that
+    replace those of the same name. `library` is the folder from which it imports the library. `watched` are the queries
+    that a test looks at.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class Job:
         self.submit_options: tuple[str, ...] = ()
         self.more: tuple[str, ...] = ()
         self.library = ROOT / "lib"
+        self.variables: dict[str, str] = {}
         self.watched: tuple[str, ...] = QUERIES
         self._folder = folder
         self.entry, self._options = entry, options
@@ -119,7 +121,9 @@ class Job:
         with self.stderr.open("ab") as output:
             self._process = subprocess.Popen(
                 words,
-                env=environment(PYTHONPATH=str(self.library), SPARK_SUBMIT_OPTS=" ".join(self.jvm), **spark),
+                env=environment(
+                    PYTHONPATH=str(self.library), SPARK_SUBMIT_OPTS=" ".join(self.jvm), **spark, **self.variables
+                ),
                 cwd=self._folder,
                 stdin=subprocess.DEVNULL,
                 stdout=output if self.submit_options else None,  # where spark-submit puts both outputs of the job

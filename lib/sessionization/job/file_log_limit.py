@@ -1,7 +1,11 @@
-"""Bounds the logs of the file sources: a query whose log is large starts again without the entries of deleted files."""
+"""Bounds the logs of Spark's file sources: a query whose log is large starts again with a shorter one.
+
+The entries of merged takes go, or at a URI those of deleted files.
+"""
 
 import threading
 import time
+from pathlib import Path
 
 from sessionization.job.query_restart import explain_failed_restart, restart_query
 from sessionization.spark.checkpoint.file_source_log import LARGE_LOG_BYTES, log_bytes
@@ -42,5 +46,8 @@ class FileLogLimit:
                 return
         after = log_bytes(self._context.checkpoint.folder / name)
         self._limit_bytes[name] = max(LARGE_LOG_BYTES, _GROWTH * after)
-        advice = "" if after < before else ": delete input files that were read (`maintain --input-retention`)"
+        is_folder = isinstance(self._context.settings.input, Path)
+        advice = (
+            "" if after < before or is_folder else ": delete input files that were read (`maintain --input-retention`)"
+        )
         self._context.say(f"query {name} has started again; its log of files has {after:,} of {before:,} bytes{advice}")

@@ -1,10 +1,9 @@
 """Checks of the folders that the sessionize job needs: what its storage can do, its lock, its input."""
 
 import time
-from pathlib import Path
 
 from sessionization.errors import CheckpointError, ConfigurationError
-from sessionization.files import remove_tree, rename_or_copy, write_atomically
+from sessionization.files import remove_tree, write_atomically
 from sessionization.hadoop_path import AnyPath, HadoopPath
 from sessionization.job.preparation import refuse_unreadable_input
 from sessionization.spark.checkpoint.folder_lock import lock_folder
@@ -12,12 +11,14 @@ from sessionization.spark.input.stream_folders import is_message_file, list_fold
 from sessionization.streams import STREAMS
 
 _BYTES = 1024 * 1024
+_LISTS_WITHIN_S = 15
+_POLL_S = 0.2
 _MOST_AT_A_URI = 10
 """Each entry costs several calls of the engine."""
 
 
 def check_storage(folder: AnyPath) -> str:
-    """Write, replace, read, list and rename files in a folder, which is made anew.
+    """Write, replace, read and list files in a folder, which is made anew.
 
     Raises `ConfigurationError` where what was written is not there, and `OSError`.
     """
@@ -30,15 +31,20 @@ def check_storage(folder: AnyPath) -> str:
         if file.read_text(encoding="utf-8") != version + text:
             msg = f"{file} does not hold what was just written: give --checkpoints on storage with consistent reads"
             raise ConfigurationError(msg)
-    if [entry.name for entry in folder.iterdir()] != [file.name]:
+    if not _lists_only(folder, file.name):
         msg = f"{folder} lists other files than were written: give --checkpoints on storage with consistent listings"
         raise ConfigurationError(msg)
-    how = ""
-    if isinstance(file, Path):
-        renamed = file.with_name("renamed")
-        how = "" if rename_or_copy(file, renamed) else "; it cannot rename, so files are copied"
-        renamed.unlink()
-    return f"1 MB written, replaced, read and listed in {time.monotonic() - began_s:.2f} s in {folder.parent}{how}"
+    return f"1 MB written, replaced, read and listed in {time.monotonic() - began_s:.2f} s in {folder.parent}"
+
+
+def _lists_only(folder: AnyPath, name: str) -> bool:
+    """Whether a listing shows one file; a mount may show what has changed some seconds late."""
+    deadline_s = time.monotonic() + _LISTS_WITHIN_S
+    while [entry.name for entry in folder.iterdir()] != [name]:
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(_POLL_S)
+    return True
 
 
 def check_lock(folder: AnyPath) -> str:

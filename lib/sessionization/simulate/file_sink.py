@@ -4,7 +4,7 @@ from pathlib import Path
 
 from sessionization.clock import utc
 from sessionization.errors import ConfigurationError
-from sessionization.files import rename_or_copy
+from sessionization.files import open_whole
 from sessionization.simulate import message_text
 from sessionization.simulate.fleet import Fleet
 from sessionization.simulate.message_schedule import Messages
@@ -14,7 +14,7 @@ from sessionization.simulate.message_streams import STREAMS, by_stream
 class FileSink:
     """Writes files `<output>/<stream>/<start of the run>-<number>.json`, in the order of their names.
 
-    A file is written under a hidden name, which the sessionize job does not read, and then renamed. Its ingest time
+    A file appears complete (`open_whole`). Its ingest time
     is its modification time: the moment of writing, at every pace.
     """
 
@@ -52,14 +52,10 @@ class FileSink:
         name = f"{self._run}-{self._number:08d}.json"
         for stream, messages_of_stream in by_stream(messages, self._fleet):
             path = self._output / stream.name / name
-            hidden = path.with_name(f".{name}.tmp")
             try:
-                with hidden.open("xb") as file:
+                with open_whole(path, "xb") as file:
                     file.writelines(message_text.chunks(messages_of_stream, self._fleet, stream.device_field))
-                rename_or_copy(hidden, path)
             except OSError as error:
-                if not isinstance(error, FileExistsError):
-                    hidden.unlink(missing_ok=True)
                 raise _unwritable(path.parent, error) from error
             self._files += 1
         self._number += 1

@@ -26,11 +26,15 @@ from sessionization.clock import wall_clock_ms
 from sessionization.core.session_state import RulesInForce
 from sessionization.errors import CheckpointError
 from sessionization.spark.checkpoint.backlog import first_unread_version
-from sessionization.spark.checkpoint.file_source_log import LARGE_LOG_BYTES, forget_deleted_files, log_bytes
+from sessionization.spark.checkpoint.file_source_log import (
+    LARGE_LOG_BYTES,
+    forget_deleted_files,
+    forget_merged_takes,
+    log_bytes,
+)
 from sessionization.spark.checkpoint.folder import ARCHIVE, QUERIES, ROLLUP, SESSIONIZE
 from sessionization.spark.checkpoint.spark_logs import interrupted_batch
 from sessionization.spark.checkpoint.state_layout import StateLayout
-from sessionization.spark.checkpoint.take_log import TAKES_FOLDER
 from sessionization.spark.engine.session import cores_of, use_scheduler_pool
 from sessionization.spark.input.kafka_source import client_options
 from sessionization.spark.input.parse import EventTimeLimits, parse, valid_events
@@ -227,10 +231,12 @@ class Pipeline:
         """Shorten a large log of Spark's file source; a failure is printed, and the query starts all the same."""
         query, folder = self._checkpoint.folder / name, self._settings.input
         try:
-            if folder is not None and log_bytes(query) > LARGE_LOG_BYTES:
-                takes = (self._checkpoint.folder / TAKES_FOLDER).iterdir
-                present = takes() if isinstance(folder, Path) else input_files(folder)
-                forget_deleted_files(query, set(present), wall_clock_ms())
+            if folder is None or log_bytes(query) <= LARGE_LOG_BYTES:
+                return
+            if isinstance(folder, Path):
+                forget_merged_takes(query)
+            else:
+                forget_deleted_files(query, set(input_files(folder)), wall_clock_ms())
         except (CheckpointError, OSError) as error:
             self._context.say(f"query {name}: its log of files was not shortened: {error}")
 

@@ -7,13 +7,15 @@ takes a file. So entries of deleted files are removed here, while the query is s
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
 from sessionization.durations import HOUR_MS
 from sessionization.errors import CheckpointError
-from sessionization.files import write_atomically
+from sessionization.files import finish_replacement, replace_verified
 from sessionization.hadoop_path import AnyPath, path_of_uri
 from sessionization.spark.checkpoint.spark_logs import (
     StartedBatch,
@@ -92,8 +94,13 @@ def _input_files(query: AnyPath, entries: Iterable[_Entry]) -> Iterator[TakenFil
     takes_folder = _takes_folder(query)
     if takes_folder is None:
         return (TakenFile(entry.uri, entry.modified_ms, entry.modified_ms) for entry in entries)
-    present = set(take_numbers(takes_folder))
-    return read_takes(takes_folder, sorted(present & {int(entry.path.stem) for entry in entries}))
+    return _files_of_takes(takes_folder, {int(entry.path.stem) for entry in entries})
+
+
+def _files_of_takes(folder: AnyPath, numbers: set[int]) -> Iterator[TakenFile]:
+    for number in numbers.intersection(take_numbers(folder)):
+        with suppress(FileNotFoundError):  # a running job has just merged it
+            yield from read_takes(folder, [number])
 
 
 def _entries(source_log: AnyPath | None) -> Iterator[_Entry]:
@@ -117,8 +124,27 @@ def log_bytes(query: AnyPath) -> int:
         return 0
 
 
+def finish_shortening(query: AnyPath) -> None:
+    """Finish a shortening of the log that a kill cut off, before the query starts; raises `OSError`."""
+    for folder in query.glob("sources/*"):
+        finish_replacement(folder)
+
+
+def forget_merged_takes(query: AnyPath) -> int:
+    """Remove the entries of takes that are merged and deleted; the query must not run. Returns their number.
+
+    Raises `CheckpointError` where the log has another form or cannot be written; nothing is changed then.
+    """
+
+    def remaining(entries: list[_Entry], _last_committed: int) -> list[bool]:
+        present = set(take_numbers(query.parent / TAKES_FOLDER))
+        return [int(entry.path.stem) in present for entry in entries]
+
+    return _shorten(query, remaining)
+
+
 def forget_deleted_files(query: AnyPath, present: Collection[AnyPath], now_ms: int) -> int:
-    """Remove the entries of files that no longer exist; the query must not run.
+    """Remove the entries of files at a URI that no longer exist; the query must not run. Returns their number.
 
     Another file of the same name would be taken again. So an entry stays for an hour after the file's modification
     time. All entries of a folder stay that holds none of the files that were taken from it: a folder on a lost mount is
@@ -126,13 +152,29 @@ def forget_deleted_files(query: AnyPath, present: Collection[AnyPath], now_ms: i
 
     Args:
         query: the checkpoint of the query.
-        present: the files in the source's folders.
+        present: the files in the input folder.
         now_ms: the current time.
 
-    Returns:
-        How many entries were removed.
+    Raises `CheckpointError` as `forget_merged_takes` does.
+    """
 
-    Raises `CheckpointError` where the log has another form or cannot be written; nothing is changed then.
+    def remaining(entries: list[_Entry], last_committed: int) -> list[bool]:
+        folders = {entry.path.parent for entry in entries if entry.path in present}
+        return [
+            entry.path in present
+            or entry.path.parent not in folders
+            or entry.number > last_committed
+            or entry.modified_ms > now_ms - _RECENT_MS
+            for entry in entries
+        ]
+
+    return _shorten(query, remaining)
+
+
+def _shorten(query: AnyPath, remaining: Callable[[list[_Entry], int], list[bool]]) -> int:
+    """Remove entries of the newest compacted file.
+
+    `remaining` says of each entry whether it stays; it also gets the last one that a committed micro-batch took.
     """
     try:
         compacted = _newest_compacted(query)
@@ -140,21 +182,12 @@ def forget_deleted_files(query: AnyPath, present: Collection[AnyPath], now_ms: i
             return 0
         _, last_committed = _source_log(query, newest_committed_batch(query))
         lines = list(_read_lines(compacted))
-        taken = [_parse_entry(line) for line in lines]
-        folders = {file.path.parent for file in taken if file.path in present}
-        remaining = [
-            line
-            for line, file in zip(lines, taken, strict=True)
-            if file.path in present
-            or file.path.parent not in folders
-            or file.number > last_committed
-            or file.modified_ms > now_ms - _RECENT_MS
-        ]
-        if len(remaining) < len(lines):
+        stays = remaining(list(map(_parse_entry, lines)), last_committed)
+        if not all(stays):
             compacted.with_name(f".{compacted.name}.crc").unlink(missing_ok=True)  # the checksum of the former content
             # An incomplete log would let the query read files again.
-            write_atomically(compacted, "\n".join([_VERSION, *remaining]), may_copy=False)
-        return len(lines) - len(remaining)
+            replace_verified(compacted, "\n".join([_VERSION, *compress(lines, stays)]))
+        return stays.count(False)
     except (OSError, ValueError, LookupError, TypeError) as error:
         msg = f"{query}: the log of the files that were read is not of a form known here ({error})"
         raise CheckpointError(msg) from error

@@ -9,6 +9,7 @@ from sessionization.clock import wall_clock_ms
 from sessionization.core.session_state import Rules
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.hadoop_path import AnyPath
+from sessionization.spark.checkpoint.file_source_log import finish_shortening
 from sessionization.spark.checkpoint.layout_file import LAYOUT_FILE, SINK_TABLES, StoredLayout, unreadable_layout
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.checkpoint.spark_logs import (
@@ -180,6 +181,7 @@ def open_checkpoint(
         checkpoint = replace(checkpoint, in_force=checkpoint.in_force.change_to(rules, last_ms))
     for query in QUERIES:
         remove_partial_first_entry(folder / query)
+        finish_shortening(folder / query)
     checkpoint.write(folder, is_new=found is None)
     return replace(checkpoint, is_warm=True) if warm and not checkpoint.is_used else checkpoint
 

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import IO
 
 from sessionization.errors import CheckpointError, ConfigurationError, StoppedError
-from sessionization.files import is_on_local_disk
+from sessionization.files import is_on_local_disk, is_on_volume
 from sessionization.hadoop_path import AnyPath
 from sessionization.processes import is_alive, pid_scope
 from sessionization.say import Say
 
-_VOLUMES = Path("/Volumes")
 _WAIT_S = 20
 _POLL_S = 0.2
 
@@ -62,7 +61,7 @@ def lock_folder(
     before that, and `ConfigurationError` when the folder cannot be used.
     """
     folder = folder.absolute()
-    is_lockable = isinstance(folder, Path) and not folder.is_relative_to(_VOLUMES)
+    is_lockable = isinstance(folder, Path) and not is_on_volume(folder)
     lock_file = Path(str(folder), locked_as.file_name) if is_lockable else None
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,11 @@
 """The input files that the job has taken: a log in the checkpoint, which both queries read as their source.
 
-    input_files/12.take    the files of one take, a line of JSON for each piece of a file
+    input_files/12.take    the files of one take, a line of JSON for each
     input_files/11.names   the files of the takes up to number 11, without those that were deleted since
 
-A take is written once, before a query reads it. Takes that both queries have committed are merged into the names.
+A take is written once, before a query reads it. Takes that both queries have committed are merged into the names. On a
+volume a kill may leave a part of a file. Of a take its complete lines count, for the log and for Spark alike; a part of
+the names, which lacks its last line, does not.
 """
 
 import json
@@ -12,7 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass
-from itertools import takewhile
+from itertools import chain, takewhile
 from urllib.parse import unquote_to_bytes
 
 from sessionization.durations import HOUR_MS
@@ -22,30 +24,26 @@ from sessionization.hadoop_path import AnyPath, path_of_uri
 TAKES_FOLDER = "input_files"
 TAKE_ENDING = ".take"
 _NAMES_ENDING = ".names"
+_LAST_LINE = "end"
+_LINE_END = "}"  # which a URI and a number do not have
 _LOG_FILE = re.compile(r"(\d+)(\.take|\.names)")
 _MANY_TAKES = 1_000
-_RECENT_MS = HOUR_MS
+_FORGET_AFTER_MS = HOUR_MS
 """How long the name of a deleted file is remembered: a listing may leave out a file for a moment."""
 
 
 @dataclass(frozen=True, slots=True)
 class TakenFile:
-    """A file, or the piece of it from byte `begin` to `end`: its modification time, and the job's clock at the take."""
+    """A file: its modification time, the job's clock when it was taken, and its size in bytes (0 at a URI)."""
 
     uri: str
     modified_ms: int
     taken_ms: int
-    begin: int = 0
-    end: int = 0
+    size: int = 0
 
     @property
     def path(self) -> AnyPath:
         return path_of_uri(self.uri)
-
-    @property
-    def size(self) -> int:
-        """In bytes; 0 of a file at a URI."""
-        return self.end - self.begin
 
     @property
     def stream_and_name(self) -> tuple[str, str]:
@@ -68,13 +66,17 @@ class TakeLog:
         """Read the log, or begin one; raises `OSError`, and `ValueError` or `TypeError` for a log of another form."""
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        takes, names = _numbers(folder)
-        self._delete([number for number in takes if number <= names])  # a kill has left them
-        self._takes = [number for number in takes if number > names]
-        self.newest = max(names, *takes, -1)
+        self._merged, files = _newest_names(folder)
+        newest = max([self._merged, *take_numbers(folder)])
+        while (folder / f"{newest + 1}{TAKE_ENDING}").exists():  # a volume may list it some seconds late
+            newest += 1
+        self.newest = newest
         """The number of the newest take, -1 before the first."""
+        self._takes = list(range(self._merged + 1, newest + 1))
         self._names: dict[str, set[str]] = {}
-        for file in (*merged_files(folder), *read_takes(folder, self._takes)):
+        self._missed_ms: dict[str, int] = {}
+        """By URI the time of the first merge that missed a file."""
+        for file in chain(files, read_takes(folder, self._takes)):
             self._remember(file)
 
     def names(self, stream: str) -> AbstractSet[str]:
@@ -86,19 +88,21 @@ class TakeLog:
         """Whether there are many takes; a merge writes all names, so it is rarer where there are many names."""
         return len(self._takes) >= max(_MANY_TAKES, sum(map(len, self._names.values())) // 100)
 
-    def append(self, pieces: Sequence[TakenFile]) -> None:
+    def append(self, files: Sequence[TakenFile]) -> None:
         """Write a take; raises `OSError`."""
-        _write(self._folder / f"{self.newest + 1}{TAKE_ENDING}", pieces)
+        _write(self._folder / f"{self.newest + 1}{TAKE_ENDING}", (file.to_json() for file in files))
         self.newest += 1
         self._takes.append(self.newest)
-        for piece in pieces:
-            self._remember(piece)
+        for file in files:
+            self._remember(file)
 
     def merge(self, committed: AbstractSet[int], present: dict[str, AbstractSet[str]], now_ms: int) -> None:
-        """Merge the oldest takes into the names, up to the first one that is not `committed`, and delete them.
+        """Merge the oldest takes into the names, up to the first one that is not `committed`.
 
-        Names of deleted files are forgotten after an hour. All names of a stream stay that has none of its taken files:
-        its mount may be lost. Raises `OSError`; the log is then complete.
+        What is merged is deleted by the next merge, so that a listing which is some seconds old shows a complete log.
+        The name of a deleted file is forgotten by a merge that comes an hour after one which missed it first. All names
+        of a stream stay that has none of its taken files: its mount may be lost. Raises `OSError`; the log is then
+        complete.
 
         Args:
             committed: the takes that both queries have read and committed.
@@ -109,60 +113,72 @@ class TakeLog:
         if not merged:
             return
         files: dict[str, TakenFile] = {}
-        for file in (*merged_files(self._folder), *read_takes(self._folder, merged)):
+        for file in chain(merged_files(self._folder), read_takes(self._folder, merged)):
             files.setdefault(file.uri, file)
         lost = {stream for stream, names in self._names.items() if names.isdisjoint(present.get(stream, ()))}
         remaining = []
         for file in files.values():
             stream, name = file.stream_and_name
-            if stream in lost or name in present[stream] or file.taken_ms > now_ms - _RECENT_MS:
+            if stream in lost or name in present[stream]:
+                self._missed_ms.pop(file.uri, None)
+                remaining.append(file)
+            elif now_ms - self._missed_ms.setdefault(file.uri, now_ms) < _FORGET_AFTER_MS:
                 remaining.append(file)
             else:
                 self._names[stream].discard(name)
-        _, former_names = _numbers(self._folder)
-        _write(self._folder / f"{merged[-1]}{_NAMES_ENDING}", remaining)
-        self._delete(merged)
-        if former_names >= 0:
-            (self._folder / f"{former_names}{_NAMES_ENDING}").unlink(missing_ok=True)
+                del self._missed_ms[file.uri]
+        _write(self._folder / f"{merged[-1]}{_NAMES_ENDING}", (*(file.to_json() for file in remaining), _LAST_LINE))
+        former, self._merged = self._merged, merged[-1]
         self._takes = self._takes[len(merged) :]
+        for ending, until in ((TAKE_ENDING, former), (_NAMES_ENDING, former - 1)):
+            for number in _numbers(self._folder, ending):
+                if number <= until:
+                    (self._folder / f"{number}{ending}").unlink(missing_ok=True)
 
     def _remember(self, file: TakenFile) -> None:
         stream, name = file.stream_and_name
         self._names.setdefault(stream, set()).add(name)
 
-    def _delete(self, takes: list[int]) -> None:
-        for number in takes:
-            (self._folder / f"{number}{TAKE_ENDING}").unlink(missing_ok=True)
-
 
 def read_takes(folder: AnyPath, numbers: Iterable[int]) -> Iterator[TakenFile]:
-    """The files of takes that are not merged; of a large file all pieces."""
+    """The files of takes."""
     for number in numbers:
-        yield from _read(folder / f"{number}{TAKE_ENDING}")
+        lines = _read_lines(folder / f"{number}{TAKE_ENDING}")
+        yield from map(TakenFile.from_json, lines if not lines or is_complete(lines[-1]) else lines[:-1])
+
+
+def is_complete(line: str) -> bool:
+    """Whether a line of a take was not cut off."""
+    return line.endswith(_LINE_END)
 
 
 def take_numbers(folder: AnyPath) -> list[int]:
     """The numbers of the takes, in order."""
-    return _numbers(folder)[0]
+    return _numbers(folder, TAKE_ENDING)
 
 
 def merged_files(folder: AnyPath) -> Iterator[TakenFile]:
     """The files of the merged takes, which both queries have committed."""
-    _, names = _numbers(folder)
-    if names >= 0:
-        yield from _read(folder / f"{names}{_NAMES_ENDING}")
+    return _newest_names(folder)[1]
 
 
-def _numbers(folder: AnyPath) -> tuple[list[int], int]:
-    """The takes in order, and the last one that is merged, or -1."""
-    found = [(int(match[1]), match[2]) for file in folder.iterdir() if (match := _LOG_FILE.fullmatch(file.name))]
-    takes = sorted(number for number, ending in found if ending == TAKE_ENDING)
-    return takes, max((number for number, ending in found if ending == _NAMES_ENDING), default=-1)
+def _newest_names(folder: AnyPath) -> tuple[int, Iterator[TakenFile]]:
+    """The last take that is merged, or -1, and the files of the merged takes."""
+    for number in sorted(_numbers(folder, _NAMES_ENDING), reverse=True):
+        lines = _read_lines(folder / f"{number}{_NAMES_ENDING}")
+        if lines and lines[-1] == _LAST_LINE:
+            return number, map(TakenFile.from_json, lines[:-1])
+    return -1, iter(())
 
 
-def _read(file: AnyPath) -> Iterator[TakenFile]:
-    return map(TakenFile.from_json, file.read_text(encoding="utf-8").splitlines())
+def _numbers(folder: AnyPath, ending: str) -> list[int]:
+    found = (_LOG_FILE.fullmatch(file.name) for file in folder.iterdir())
+    return sorted(int(match[1]) for match in found if match and match[2] == ending)
 
 
-def _write(file: AnyPath, files: Iterable[TakenFile]) -> None:
-    write_atomically(file, "".join(f"{taken.to_json()}\n" for taken in files))
+def _read_lines(file: AnyPath) -> list[str]:
+    return file.read_text(encoding="utf-8").splitlines()
+
+
+def _write(file: AnyPath, lines: Iterable[str]) -> None:
+    write_atomically(file, "".join(f"{line}\n" for line in lines))

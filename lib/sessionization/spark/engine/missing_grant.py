@@ -29,8 +29,8 @@ def grant_advice(error: BaseException, catalog: str | None = None, schema: str |
     """Return the `GRANT` statements for what an error says is missing; None where it is about something else.
 
     A privilege counts as missing by the error's condition, by SQLSTATE 42501 or by its text, in the error itself or in
-    its causes. An error of the system in `/Volumes` counts too. Where the error names no privilege, or does not say of
-    what, the statements are for all that the job needs in the schema.
+    its causes. So does EACCES in `/Volumes`; EPERM says that a volume cannot do something. Where the error names no
+    privilege, or does not say of what, the statements are for all that the job needs in the schema.
 
     Args:
         error: of Spark, of the file system, or one that was raised from one of these.
@@ -39,7 +39,7 @@ def grant_advice(error: BaseException, catalog: str | None = None, schema: str |
     """
     for cause in _causes(error):
         if isinstance(cause, OSError) and (volume := _VOLUME.match(str(cause.filename or ""))):
-            if cause.errno in {errno.EACCES, errno.EPERM}:
+            if cause.errno == errno.EACCES:
                 names = [f"`{name}`" for name in volume.groups()]
                 return _grant("READ VOLUME, WRITE VOLUME", f"VOLUME {'.'.join(names)}") + (
                     f", who also needs USE CATALOG on {names[0]} and USE SCHEMA on {'.'.join(names[:2])}"

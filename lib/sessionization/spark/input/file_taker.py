@@ -12,24 +12,23 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from itertools import accumulate, pairwise
 from pathlib import Path
 from urllib.parse import quote_from_bytes
 
 from sessionization.clock import wall_clock_ms
 from sessionization.errors import CheckpointError, StreamError
-from sessionization.hadoop_path import VOLUMES, AnyPath
+from sessionization.files import is_on_volume
+from sessionization.hadoop_path import AnyPath
 from sessionization.spark.checkpoint.file_source_log import committed_takes
 from sessionization.spark.checkpoint.take_log import TakeLog, TakenFile
-from sessionization.spark.input.message_lines import COMPRESSED_ENDING
 from sessionization.spark.input.stream_folders import list_folder
 from sessionization.streams import STREAMS
 
-MOST_PIECES = 1_000
-"""The pieces of files in a micro-batch at most, so that heartbeats continue while the job works off a backlog."""
-_PIECE_BYTES = 32 * 1024 * 1024
+MOST_FILES = 1_000
+"""The files of a micro-batch at most, so that heartbeats continue while the job works off a backlog."""
 _TASK_BYTES = 2 * 1024 * 1024
+"""From how much on files are divided among tasks."""
 _OPEN_BYTES = 256 * 1024
 """What opening a file costs, in bytes read meanwhile."""
 _LEAD_S = 0.1
@@ -37,6 +36,7 @@ _LEAD_S = 0.1
 _LISTINGS_PER_TRIGGER = 4
 _PAUSE_PER_LISTING = 10
 """The pause after a listing at least, in times its duration."""
+_MERGE_EVERY_S = 60
 _FIRST_LISTING_S = 30
 _STOP_S = 5
 
@@ -72,33 +72,34 @@ class FileTaker:
             raise CheckpointError(msg) from error
         self._stop, self._has_listed = threading.Event(), threading.Event()
         self._failure: Exception | None = None
+        self._next_merge_s = 0.0
         self.unread: dict[str, str] = {}
         """What is not read, as lines for a person (`StreamFolder.warnings`)."""
 
-    def take(self) -> int:
-        """Take the files that have appeared. Returns how many; raises `OSError` where the log cannot be written."""
+    def take(self) -> None:
+        """Take the files that have appeared; raises `OSError` where the log cannot be written."""
         files: list[TakenFile] = []
         unread: dict[str, str] = {}
         now_ms = wall_clock_ms()
         for stream in STREAMS:
             found = list_folder(self._folder / stream, self._log.names(stream))
             unread |= found.warnings(stream)
-            for entry in found.files:
-                with suppress(OSError):  # it has just been deleted or renamed, or its mount does not answer
-                    files.append(_taken(entry, now_ms))
+            files += [_taken(path, status, now_ms) for path, status in found.files]
         self.unread = unread
         files.sort(key=lambda file: (file.modified_ms, file.uri))
-        for take in _takes([piece for file in files for piece in _pieces(file)], self._tasks):
+        for take in _takes(files, self._tasks):
+            if self._stop.is_set():  # another job may take files now
+                break
             self._check_lease()
             self._log.append(take)
-        return len(files)
 
     def merge_takes(self) -> None:
         """Shorten the log where it is long; raises the errors of `committed_takes`."""
-        if not self._queries or not self._log.is_merge_due:
+        if not self._queries or not self._log.is_merge_due or time.monotonic() < self._next_merge_s:
             return
+        self._next_merge_s = time.monotonic() + _MERGE_EVERY_S
         committed = set.intersection(*map(committed_takes, self._queries))
-        present = {stream: _names(self._folder / stream) for stream in STREAMS}
+        present = {stream: _present_names(self._folder / stream) for stream in STREAMS}
         self._check_lease()
         self._log.merge(committed, present, wall_clock_ms())
 
@@ -118,11 +119,15 @@ class FileTaker:
             thread.join(_STOP_S)
 
     def check(self) -> None:
-        """Raises `StreamError` where the background has failed."""
-        if self._failure is not None:
-            cause = getattr(self._failure, "strerror", None) or self._failure
-            msg = f"the log of the input files cannot be written ({cause}): see to --checkpoints, start again"
+        """Raises `StreamError` where the background has ended."""
+        if isinstance(self._failure, OSError):
+            msg = (
+                f"the log of the input files cannot be written ({self._failure.strerror}): "
+                "see to the storage of --checkpoints, then start again: nothing is lost"
+            )
             raise StreamError(msg) from self._failure
+        if self._failure is not None:
+            raise self._failure
 
     def _run(self, every_s: float) -> None:
         try:
@@ -131,7 +136,8 @@ class FileTaker:
                 self.take()
                 self._has_listed.set()
                 took_s = time.monotonic() - began_s
-                with suppress(OSError, CheckpointError):  # Spark has just replaced a file of its log: the next time
+                # Spark has just replaced a file of its log, or the log of a query is damaged, which its start tells.
+                with suppress(OSError, ValueError, LookupError, TypeError, CheckpointError):
                     self.merge_takes()
                 self._stop.wait(_pause_s(every_s, took_s, time.time()))
         except Exception as error:  # noqa: BLE001 - the job's own thread raises it
@@ -149,7 +155,7 @@ def _pause_s(every_s: float, took_s: float, now_s: float) -> float:
     return pause_s if period_s < 2 * lead_s else pause_s + -(now_s + pause_s + lead_s) % period_s
 
 
-def _names(folder: Path) -> AbstractSet[str]:
+def _present_names(folder: Path) -> AbstractSet[str]:
     try:
         with os.scandir(folder) as entries:
             return {entry.name for entry in entries}
@@ -157,28 +163,18 @@ def _names(folder: Path) -> AbstractSet[str]:
         return frozenset()
 
 
-def _taken(entry: "os.DirEntry[str]", now_ms: int) -> TakenFile:
-    status = entry.stat()
-    scheme = "dbfs:" if entry.path.startswith(VOLUMES) else "file://"  # as Spark writes it
-    uri = f"{scheme}{quote_from_bytes(os.fsencode(entry.path))}"
-    return TakenFile(uri, status.st_mtime_ns // 1_000_000, now_ms, 0, status.st_size)
+def _taken(path: str, status: os.stat_result, now_ms: int) -> TakenFile:
+    scheme = "dbfs:" if is_on_volume(Path(path)) else "file://"  # as Spark writes it
+    uri = f"{scheme}{quote_from_bytes(os.fsencode(path))}"
+    return TakenFile(uri, status.st_mtime_ns // 1_000_000, now_ms, status.st_size)
 
 
-def _pieces(file: TakenFile) -> Iterator[TakenFile]:
-    """Divide a large file; a compressed one cannot be divided."""
-    if file.size <= _PIECE_BYTES or file.uri.endswith(COMPRESSED_ENDING):
-        yield file
-        return
-    for begin in range(0, file.size, _PIECE_BYTES):
-        yield replace(file, begin=begin, end=min(begin + _PIECE_BYTES, file.end))
-
-
-def _takes(pieces: Sequence[TakenFile], tasks: int) -> Iterator[Sequence[TakenFile]]:
-    """Divide pieces into takes of about the same size, which a micro-batch reads at once; small ones are one take."""
-    for at in range(0, len(pieces), MOST_PIECES):
-        batch = pieces[at : at + MOST_PIECES]
-        sizes = list(accumulate(_OPEN_BYTES + piece.size for piece in batch))
-        count = min(tasks, -(-sizes[-1] // _TASK_BYTES), len(batch))
+def _takes(files: Sequence[TakenFile], tasks: int) -> Iterator[Sequence[TakenFile]]:
+    """Divide files into takes of about the same size, which a micro-batch reads at once; small ones are one take."""
+    for at in range(0, len(files), MOST_FILES):
+        batch = files[at : at + MOST_FILES]
+        sizes = list(accumulate(_OPEN_BYTES + file.size for file in batch))
+        count = min(tasks, -(-sizes[-1] // _TASK_BYTES))
         ends = [bisect_right(sizes, sizes[-1] * share // count) for share in range(1, count + 1)]
         for begin, end in pairwise([0, *ends]):
             if begin < end:

@@ -3,11 +3,10 @@
 import gzip
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from io import BufferedIOBase
 from pathlib import Path
 
-COMPRESSED_ENDING = ".gz"
+_COMPRESSED_ENDING = ".gz"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BLANK = b" \t\r"
 _CHUNK_BYTES = 1024 * 1024
@@ -17,49 +16,34 @@ Lines = tuple[list[bytes], list[int]]
 _UNREADABLE: Lines = [b""], [0]
 
 
-@dataclass(frozen=True, slots=True)
-class FilePiece:
-    """The lines of a file that begin from byte `begin` on and before `end`; a compressed file is one piece."""
-
-    path: Path
-    begin: int
-    end: int
-
-
-def read_messages(piece: FilePiece, most_bytes: int) -> Iterator[Lines]:
-    """Yield the lines that are not blank, without their LF or CRLF.
+def read_lines(file: Path, most_bytes: int) -> Iterator[Lines]:
+    """Yield the lines of a file that are not blank, without their LF or CRLF.
 
     A longer line is cut after `most_bytes`. An empty value stands for what cannot be read: the rest of a compressed
     file that is damaged, or a file that was deleted after it was taken.
 
-    Raises `OSError` where the file cannot be read.
+    Raises `OSError` where the file cannot be read. So does a missing file in a folder without entries: its mount may be
+    gone, and its messages must not be passed over.
     """
     try:
-        with _open(piece.path) as content:
-            yield from _read_lines(content, piece, most_bytes)
+        with _open(file) as content:
+            yield from _read(content, most_bytes)
     except (EOFError, zlib.error, gzip.BadGzipFile):
         yield _UNREADABLE
     except FileNotFoundError:
-        # Without its folder the file may be on a mount that is gone: its messages must not be passed over.
-        if not piece.path.parent.is_dir():
+        if next(file.parent.iterdir(), None) is None:
             raise
-        if piece.begin == 0:
-            yield _UNREADABLE
+        yield _UNREADABLE
 
 
-def _open(path: Path) -> BufferedIOBase:
-    return gzip.open(path) if path.suffix == COMPRESSED_ENDING else path.open("rb")
+def _open(file: Path) -> BufferedIOBase:
+    return gzip.open(file) if file.suffix == _COMPRESSED_ENDING else file.open("rb")
 
 
-def _read_lines(content: BufferedIOBase, piece: FilePiece, most_bytes: int) -> Iterator[Lines]:
-    left, mark = piece.end - piece.begin, _BYTE_ORDER_MARK
-    if piece.begin:  # the line that began before belongs to the piece before
-        content.seek(piece.begin - 1)
-        left, mark = left + 1 - _skip_line(content, left + 1), b""
-    line = _Line(most_bytes)
+def _read(content: BufferedIOBase, most_bytes: int) -> Iterator[Lines]:
+    line, mark = _Line(most_bytes), _BYTE_ORDER_MARK
     # `read1` gives what was unpacked before the damage of a file, `read` raises.
-    while left > 0 and (chunk := content.read1(min(_CHUNK_BYTES, left))):
-        left -= len(chunk)
+    while chunk := content.read1(_CHUNK_BYTES):
         chunk, mark = chunk.removeprefix(mark), b""
         first, *others = chunk.split(b"\n")
         line.add(first)
@@ -67,10 +51,6 @@ def _read_lines(content: BufferedIOBase, piece: FilePiece, most_bytes: int) -> I
             yield line.end()
             yield _whole_lines(others[:-1], most_bytes)
             line.add(others[-1])
-    while line.length and (part := content.readline(_CHUNK_BYTES)):  # it began in this piece, and ends behind it
-        line.add(part.removesuffix(b"\n"))
-        if part.endswith(b"\n"):
-            break
     yield line.end()
 
 
@@ -104,13 +84,3 @@ class _Line:
         value, is_blank = self._value[:length], self._is_blank
         self._reset()
         return ([], []) if is_blank else ([value], [length])
-
-
-def _skip_line(content: BufferedIOBase, most_bytes: int) -> int:
-    """Read to the end of the line, or for at least `most_bytes`. Returns the number of bytes."""
-    count = 0
-    while count < most_bytes and (part := content.readline(_CHUNK_BYTES)):
-        count += len(part)
-        if part.endswith(b"\n"):
-            break
-    return count

@@ -9,15 +9,15 @@ from pyspark.sql import functions as F
 from sessionization.hadoop_path import AnyPath
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.take_log import TAKE_ENDING, TAKES_FOLDER
-from sessionization.spark.input.file_taker import MOST_PIECES
+from sessionization.spark.input.file_taker import MOST_FILES
 from sessionization.spark.input.kafka_source import kafka_messages
 from sessionization.spark.input.stream_folders import ENDINGS, is_message_file
-from sessionization.spark.input.taken_lines import SCHEMA, read_takes
+from sessionization.spark.input.taken_lines import SCHEMA, read_taken_files
 from sessionization.spark.input.topic_offsets import Offsets
 from sessionization.streams import STREAMS
 
 _LINE_BYTES = 200
-"""The length of a line in a take, for the limit on a micro-batch."""
+"""Spark bounds a micro-batch by the bytes of its takes, in which a file has a line of about this length."""
 _ANY_AGE = "36500000d"
 """Files of any time are read: Spark's source judges their age by the newest one."""
 _LATEST_INGEST_TIME = "2261-12-31T00:00:00Z"
@@ -66,11 +66,11 @@ def _taken_messages(spark: SparkSession, log_folder: AnyPath) -> DataFrame:
     takes = (
         spark.readStream.format("text")
         .option("pathGlobFilter", f"*{TAKE_ENDING}")
-        .option("maxBytesPerTrigger", str(MOST_PIECES * _LINE_BYTES))
+        .option("maxBytesPerTrigger", str(MOST_FILES * _LINE_BYTES))
         .option("maxFileAge", _ANY_AGE)
         .load(_glob_escaped(log_folder.absolute()))
     )
-    lines = takes.mapInArrow(read_takes, SCHEMA)
+    lines = takes.mapInArrow(read_taken_files, SCHEMA)
     return _file_columns(lines.withColumn("ingested_at", F.timestamp_millis(F.least("modified_ms", F.lit(_LATEST_MS)))))
 
 
@@ -97,7 +97,7 @@ def _uri_messages(spark: SparkSession, input_folder: AnyPath) -> DataFrame:
         # Without this option a folder named like a partition (date=2026-11-21) ends the query. The last `where` drops
         # the files in such folders.
         .option("recursiveFileLookup", "true")
-        .option("maxFilesPerTrigger", str(MOST_PIECES))
+        .option("maxFilesPerTrigger", str(MOST_FILES))
         .option("maxFileAge", _ANY_AGE)
         # A file that ends the engine can be moved away.
         .option("ignoreMissingFiles", "true")

@@ -10,6 +10,7 @@ _HIDDEN = (".", "_")
 OTHER_ENDING = f"do not end with {', '.join(ENDINGS)}"
 FOLDER = "are folders, or no regular files"
 UNREADABLE = "cannot be read by this user, and are read once they can be"
+EMPTY = "are empty, and are read once they are not"
 
 
 @dataclass(slots=True)
@@ -22,9 +23,9 @@ class Unread:
 
 @dataclass(slots=True)
 class StreamFolder:
-    """What a stream's folder holds: files to read, and by reason the entries that are not read."""
+    """What a stream's folder holds: the path and status of each file to read, and by reason what is not read."""
 
-    files: list["os.DirEntry[str]"] = field(default_factory=list)
+    files: list[tuple[str, os.stat_result]] = field(default_factory=list)
     unread: dict[str, Unread] = field(default_factory=dict)
 
     def leave(self, reason: str, name: str) -> None:
@@ -42,30 +43,37 @@ class StreamFolder:
 def list_folder(folder: Path, known: Container[str] = ()) -> StreamFolder:
     """List a stream's folder, without the hidden and the `known` names; a folder below it costs only its name.
 
-    A missing folder is empty. One that cannot be listed, as on a dead mount, is not read.
+    A missing folder is empty. One that cannot be listed to its end, as on a dead mount, is named.
     """
     found = StreamFolder()
     try:
-        entries = os.scandir(folder)
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name not in known and not entry.name.startswith(_HIDDEN):
+                    _look_at(entry, found)
     except FileNotFoundError:
-        return found
+        pass
     except OSError as error:
-        found.leave(f"cannot be listed ({error.strerror})", folder.name)
-        return found
-    with entries:
-        for entry in entries:
-            name = entry.name
-            if name in known or name.startswith(_HIDDEN):
-                continue
-            if not name.endswith(ENDINGS):
-                found.leave(FOLDER if entry.is_dir() else OTHER_ENDING, name)
-            elif not entry.is_file():
-                found.leave(FOLDER, name)
-            elif not os.access(entry.path, os.R_OK):
-                found.leave(UNREADABLE, name)
-            else:
-                found.files.append(entry)
+        found.leave(f"cannot be listed to the end ({error.strerror})", folder.name)
     return found
+
+
+def _look_at(entry: "os.DirEntry[str]", found: StreamFolder) -> None:
+    try:
+        if not entry.name.endswith(ENDINGS):
+            found.leave(FOLDER if entry.is_dir() else OTHER_ENDING, entry.name)
+        elif not entry.is_file():
+            found.leave(FOLDER, entry.name)
+        elif not os.access(entry.path, os.R_OK):
+            found.leave(UNREADABLE, entry.name)
+        elif (status := entry.stat()).st_size == 0:
+            found.leave(EMPTY, entry.name)
+        else:
+            found.files.append((entry.path, status))
+    except FileNotFoundError:  # it has just been deleted or renamed
+        pass
+    except OSError as error:  # such as a symbolic link to itself
+        found.leave(f"cannot be looked at ({error.strerror})", entry.name)
 
 
 def is_message_file(name: str) -> bool:

@@ -1,12 +1,11 @@
 """Reads the files of takes in Spark's tasks. Lines of any length need little memory, and any name can be opened."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sessionization.spark.checkpoint.take_log import TakenFile
-from sessionization.spark.input.message_lines import COMPRESSED_ENDING, FilePiece, read_messages
+from sessionization.spark.checkpoint.take_log import TakenFile, is_complete
+from sessionization.spark.input.message_lines import read_lines
 from sessionization.spark.input.parse import MAX_VALUE_BYTES
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ _BATCH_ROWS = 10_000
 _BATCH_BYTES = 8 * 1024 * 1024
 
 
-def read_takes(batches: Iterator["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
+def read_taken_files(batches: Iterator["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
     """Read the files that the lines of takes name, as Spark's `mapInArrow` calls it.
 
     Yields rows of `SCHEMA`: `file` is a percent-encoded URI; `value` is a line without its end, of one that is longer
@@ -28,24 +27,22 @@ def read_takes(batches: Iterator["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"
     """
     rows = _Rows()
     for batch in batches:
-        for line in batch.column("value").to_pylist():
-            file = TakenFile.from_json(line)
+        for file in map(TakenFile.from_json, filter(is_complete, batch.column("value").to_pylist())):
+            path = file.path
+            assert isinstance(path, Path), "only folders have takes"
             try:
-                for values, lengths in read_messages(_piece(file), MAX_VALUE_BYTES + 1):
+                for values, lengths in read_lines(path, MAX_VALUE_BYTES + 1):
                     rows.add(file, values, lengths)
                     if rows.is_full:
                         yield rows.to_arrow()
             except OSError as error:
-                msg = f"{file.uri} cannot be read ({error.strerror}): see to it, or move it out of its folder"
+                msg = (
+                    f"{file.uri} cannot be read ({error.strerror}): see to it, or to its mount; "
+                    "or move it out of its folder, and leave something there"
+                )
                 raise RuntimeError(msg) from error
     if rows.values:
         yield rows.to_arrow()
-
-
-def _piece(file: TakenFile) -> FilePiece:
-    path = file.path
-    assert isinstance(path, Path)
-    return FilePiece(path, file.begin, sys.maxsize if path.suffix == COMPRESSED_ENDING else file.end)
 
 
 class _Rows:

@@ -1,0 +1,1 @@
+"""A volume of Databricks, as far as this machine can show it."""

@@ -1,0 +1,36 @@
+"""The job with input, tables and checkpoints on a volume: no kill loses or doubles a row."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.volume.mount import VolumeJob
+from tests.whole_job.evening import Evening
+from tests.whole_job.job import ROOT
+from tests.whole_job.three_kills import EVENING, OPTIONS, check_every_row, play_with_a_kill_in_each_query
+
+pytestmark = pytest.mark.job
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[VolumeJob]:
+    job = VolumeJob(tmp_path, *OPTIONS)
+    yield job
+    job.kill_if_running()
+
+
+def test_a_job_on_a_volume_that_is_killed_in_each_query_loses_and_doubles_nothing(
+    job: VolumeJob, tmp_path: Path, spark: SparkSession
+) -> None:
+    play_with_a_kill_in_each_query(job, Evening(tmp_path / "staging", **EVENING))
+    check_every_row(job, spark)
+
+
+def test_the_preflight_finds_the_volume_fit(job: VolumeJob, capfd: pytest.CaptureFixture[str]) -> None:
+    job.entry = (ROOT / "jobs" / "preflight.py",)
+    job.start()
+    assert job.wait_for_end(within_s=300) == 0, job.output_lines()[-5:]
+    lines = capfd.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith(("FAILED", "warning"))] == []
