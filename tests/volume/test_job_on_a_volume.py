@@ -21,6 +21,7 @@ def job(tmp_path: Path) -> Iterator[VolumeJob]:
     job.kill_if_running()
 
 
+@pytest.mark.long
 def test_a_job_on_a_volume_that_is_killed_in_each_query_loses_and_doubles_nothing(
     job: VolumeJob, tmp_path: Path, spark: SparkSession
 ) -> None:

@@ -36,7 +36,7 @@ class Files:
     def messages_of(self, batch: Batch) -> Iterable[Message]:
         for uri in batch.files:
             path = path_of(uri)
-            file = uri if uri.startswith(("hdfs:", "s3a:")) else f"file://{quote(str(path))}"
+            file = uri if uri.startswith(("hdfs:", "s3a:", "dbfs:")) else f"file://{quote(str(path))}"
             ingested_ms = path.stat().st_mtime_ns // 1_000_000
             for line in lines_of(path.read_bytes()):
                 yield Message(path.parent.name, None, None, file, ingested_ms, line[:_MOST_BYTES], len(line))
