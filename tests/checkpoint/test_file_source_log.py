@@ -4,13 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from sessionization import files
 from sessionization.durations import HOUR_MS
 from sessionization.errors import CheckpointError
 from sessionization.job.job_input import name_interrupted_files
 from sessionization.spark.checkpoint.file_source_log import (
     committed_files,
     committed_takes,
+    finish_shortening,
     forget_deleted_files,
+    forget_merged_takes,
     interrupted_files,
     log_bytes,
 )
@@ -90,6 +93,38 @@ def test_the_files_of_a_micro_batch_that_did_not_end_are_known(job: Job) -> None
     assert [file.path for file in interrupted_files(query)] == [Path("/b c.json"), Path("/d.json")]
     job.query("archive", log, read_to=10, committed=1, started=1)
     assert list(interrupted_files(query)) == []
+
+
+@pytest.mark.parametrize("is_volume", [False, True])
+def test_the_entries_of_takes_that_are_merged_and_deleted_are_forgotten(
+    job: Job,
+    monkeypatch: pytest.MonkeyPatch,
+    is_volume: bool,  # noqa: FBT001
+) -> None:
+    if is_volume:
+        monkeypatch.setattr(files, "VOLUMES", job.checkpoints)
+    takes, query = job.checkpoints / TAKES_FOLDER, job.checkpoints / "archive"
+    log = TakeLog(takes)
+    for number in range(4):
+        log.append([TakenFile(f"file:///in/pc_sessions/{number}.json", 0, 0, 5)])
+    for number in range(2):
+        (takes / f"{number}.take").unlink()
+    job.query("archive", {"3.compact": [(number, takes / f"{number}.take") for number in range(4)]}, read_to=3)
+    assert (forget_merged_takes(query), forget_merged_takes(query)) == (2, 0)
+    assert committed_takes(query) == {2, 3}
+    assert [file.name for file in (query / "sources" / "0").iterdir()] == ["3.compact"]
+
+
+def test_a_start_finishes_a_shortening_that_a_kill_cut_off(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "VOLUMES", job.checkpoints)
+    job.query("archive", {"3.compact": [(3, Path("/a.json"))]}, read_to=3)
+    log = job.checkpoints / "archive" / "sources" / "0" / "3.compact"
+    complete = log.read_text()
+    log.with_name(f".3.compact.{len(complete)}.new").write_text(complete)
+    log.write_text(complete[:5])
+    finish_shortening(job.checkpoints / "archive")
+    assert log.read_text() == complete
+    assert [file.name for file in log.parent.iterdir()] == ["3.compact"]
 
 
 def test_the_files_of_takes_of_a_micro_batch_that_did_not_end_are_known(job: Job) -> None:

@@ -1,6 +1,5 @@
 """A query whose log of files is large starts again with a shorter one; each file is read once all the same."""
 
-import os
 import threading
 from collections import Counter
 from dataclasses import replace
@@ -9,14 +8,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionization.clock import wall_clock_ms
-from sessionization.durations import HOUR_MS
 from sessionization.job import file_log_limit
 from sessionization.job.file_log_limit import FileLogLimit
 from sessionization.spark import pipeline
-from sessionization.spark.checkpoint.file_source_log import committed_files
-from sessionization.spark.checkpoint.folder import ARCHIVE
-from sessionization.spark.input import source
+from sessionization.spark.checkpoint import take_log
+from sessionization.spark.checkpoint.file_source_log import log_bytes
+from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE
+from sessionization.spark.checkpoint.take_log import TAKES_FOLDER
+from sessionization.spark.input import file_taker
 from sessionization.spark.tables.schemas import RAW_EVENTS
 from tests.job.test_stream import Job, message, wait_for
 
@@ -25,33 +24,29 @@ pytestmark = [pytest.mark.spark, pytest.mark.long]
 FILES = 6
 
 
-def test_a_query_forgets_deleted_files_and_reads_each_file_once(
+def test_a_query_forgets_merged_takes_and_reads_each_file_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "MAX_FILES_PER_MICRO_BATCH", 1)
+    monkeypatch.setattr(take_log, "_MANY_TAKES", 1)
+    monkeypatch.setattr(file_taker, "_MERGE_EVERY_S", 0)
     monkeypatch.setattr(pipeline, "LARGE_LOG_BYTES", 0)
     monkeypatch.setattr(file_log_limit, "LARGE_LOG_BYTES", 0)
     spark.conf.set("spark.sql.streaming.fileSource.log.compactInterval", "3")
     job, lines = Job(spark, tmp_path), list[str]()
-    long_ago_ns = (wall_clock_ms() - 2 * HOUR_MS) * 1_000_000
-    for number in range(FILES):
-        job.send(message(number, "Start"))
-        os.utime(job.input / "pc_sessions" / f"{job.files}.json", ns=(long_ago_ns + number, long_ago_ns + number))
-
-    def names() -> set[str]:
-        return {file.path.name for file in committed_files(job.settings.checkpoints / ARCHIVE)}
-
+    archive = job.settings.checkpoints / ARCHIVE
+    takes = job.settings.checkpoints / TAKES_FOLDER
     try:
-        with job.running(ARCHIVE) as queries:
-            wait_for(lambda: job.archived() == FILES, "the archive")
-            wait_for(lambda: len(names()) == FILES, "the commit")
-            for number in range(1, FILES):
-                (job.input / "pc_sessions" / f"{number}.json").unlink()
-            run_id = queries[ARCHIVE].runId
+        with job.running(SESSIONIZE, ARCHIVE) as queries:
+            for number in range(FILES):
+                job.send(message(number, "Start"))
+                wait_for(lambda number=number: job.archived() == number + 1, "the archive")
+            wait_for(lambda: take_log.take_numbers(takes)[0] > 2, "the deletion of merged takes")
+            wait_for(lambda: log_bytes(archive) > 0, "a compacted log")
+            before, run_id = log_bytes(archive), queries[ARCHIVE].runId
             FileLogLimit(replace(job.context, say=lines.append), job.pipeline, threading.Event()).check()
             assert queries[ARCHIVE].runId != run_id
-            assert "query archive has started again; its log of files has" in lines[0]
-            assert len(names()) < FILES
+            assert any("query archive has started again; its log of files has" in line for line in lines)
+            assert log_bytes(archive) < before
             job.send(message(FILES, "Start"))
             wait_for(lambda: job.archived() == FILES + 1, "a new file")
     finally:

@@ -94,7 +94,9 @@ def location(spark: SparkSession, tmp_path: Path) -> TableLocation:
     location = TableLocation(tmp_path / "warehouse")
     empty_tables(spark, location, owner=reopened(tmp_path / "checkpoints").id)
     rows = [("pc_sessions", None, None, "f", AT, value, AT.date()) for value in ANN_MESSAGES + OTHER_MESSAGES]
-    messages = spark.createDataFrame(rows, RAW_EVENTS.schema)
+    messages = spark.createDataFrame(rows, RAW_EVENTS.schema).selectExpr(
+        "*", "bigint(octet_length(value)) AS value_bytes"
+    )
     archive = ArchiveSink(SinkContext("archive", BatchWriter(location, "writer")))
     archive(parse(messages, EventTimeLimits(1_000, 1_000)), 0)
     changes = to_session_changes(spark.createDataFrame(CHANGES, OUTPUT_SCHEMA))

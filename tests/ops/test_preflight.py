@@ -167,11 +167,16 @@ def test_storage_without_locks_is_no_failure_and_says_so(folder: Path, monkeypat
     assert storage_checks.check_lock(folder / "checkpoints").startswith("this storage has no locks: ")
 
 
-def test_storage_that_cannot_rename_is_no_failure_and_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_storage_that_cannot_rename_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "replace", not_implemented)
-    assert storage_checks.check_storage(folder / "checkpoints" / "preflight").endswith(
-        "cannot rename, so files are copied"
-    )
+    with pytest.raises(OSError, match="Function not implemented"):
+        storage_checks.check_storage(folder / "checkpoints" / "preflight")
+
+
+def test_a_listing_that_comes_late_is_waited_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listings = iter(([], [folder / "file"]))
+    monkeypatch.setattr(Path, "iterdir", lambda _: iter(next(listings)))
+    assert "listed in" in storage_checks.check_storage(folder / "checkpoints" / "preflight")
 
 
 def test_storage_that_reads_what_was_there_before_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

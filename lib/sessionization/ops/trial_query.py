@@ -2,6 +2,7 @@
 
 import json
 import time
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -50,19 +51,21 @@ def check_trial_query(spark: SparkSession, folder: AnyPath, say: Say) -> str:
         beats += batch.where(F.col("change") == "heartbeat").count()
 
     input_folder, log_folder = folder / "input", folder / TAKES_FOLDER
+    taking: AbstractContextManager[None] = nullcontext()
     if isinstance(input_folder, Path):
-        FileTaker(input_folder, log_folder, 1).take()
+        taking = FileTaker(input_folder, log_folder, 1).running(_HEARTBEAT_MS)
     events = valid_events(parse(file_messages(spark, input_folder, log_folder), EventTimeLimits(DAY_MS, DAY_MS)))
     rules = RulesInForce(Rules(heartbeat_ms=_HEARTBEAT_MS))
     changes = sessionize(events, tick_stream(spark), StateLayout(), rules)
-    query = (
-        changes.writeStream.foreachBatch(count_beats)
-        .queryName(folder.name)
-        .option("checkpointLocation", str((folder / SESSIONIZE).absolute()))
-        .start()
-    )
-    while query.isActive and beats == 0 and time.monotonic() < began_s + _BEATS_WITHIN_S:
-        time.sleep(_POLL_S)
+    with taking:
+        query = (
+            changes.writeStream.foreachBatch(count_beats)
+            .queryName(folder.name)
+            .option("checkpointLocation", str((folder / SESSIONIZE).absolute()))
+            .start()
+        )
+        while query.isActive and beats == 0 and time.monotonic() < began_s + _BEATS_WITHIN_S:
+            time.sleep(_POLL_S)
     cause = query.exception()
     wait_until_idle(query, time.monotonic() + _STOP_S)
     stop_query(query, say)
