@@ -63,6 +63,11 @@ def is_on_volume(path: AnyPath) -> bool:
     return isinstance(path, Path) and path.absolute().is_relative_to(VOLUMES)
 
 
+def appendable(path: AnyPath) -> Path | None:
+    """A path whose files can be appended to and locked; None at a URI and on a volume."""
+    return path if isinstance(path, Path) and not is_on_volume(path) else None
+
+
 def replace_verified(file: AnyPath, text: str) -> None:
     """Replace a file that nobody uses meanwhile; `finish_replacement` repairs it after a kill. Raises `OSError`.
 
@@ -80,10 +85,9 @@ def replace_verified(file: AnyPath, text: str) -> None:
 
 
 def finish_replacement(folder: AnyPath) -> None:
-    """Finish what a kill cut off in `replace_verified` of a file in `folder`; raises `OSError`."""
-    if not isinstance(folder, Path) or not is_on_volume(folder):
-        return
-    for copy in list(folder.glob(f".*{_COPY_ENDING}")):
+    """Finish what a kill cut off on a volume in `replace_verified` of a file in `folder`; raises `OSError`."""
+    copies: list[AnyPath] = [*folder.glob(f".*{_COPY_ENDING}")]
+    for copy in copies:
         name, size = copy.name.removesuffix(_COPY_ENDING)[1:].rsplit(".", 1)
         if copy.stat().st_size == int(size):  # else the kill came before the file was touched
             replace_verified(folder / name, copy.read_text(encoding="utf-8"))

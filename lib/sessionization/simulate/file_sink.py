@@ -14,8 +14,8 @@ from sessionization.simulate.message_streams import STREAMS, by_stream
 class FileSink:
     """Writes files `<output>/<stream>/<start of the run>-<number>.json`, in the order of their names.
 
-    A file appears complete (`open_whole`). Its ingest time
-    is its modification time: the moment of writing, at every pace.
+    A file appears complete (`open_whole`). Its ingest time is its modification time: the moment of writing, at every
+    pace.
     """
 
     step_ms = None

@@ -15,7 +15,7 @@ from typing import Any
 
 from sessionization.durations import HOUR_MS
 from sessionization.errors import CheckpointError
-from sessionization.files import finish_replacement, replace_verified
+from sessionization.files import finish_replacement, is_on_volume, replace_verified
 from sessionization.hadoop_path import AnyPath, path_of_uri
 from sessionization.spark.checkpoint.spark_logs import (
     StartedBatch,
@@ -126,7 +126,7 @@ def log_bytes(query: AnyPath) -> int:
 
 def finish_shortening(query: AnyPath) -> None:
     """Finish a shortening of the log that a kill cut off, before the query starts; raises `OSError`."""
-    for folder in query.glob("sources/*"):
+    for folder in query.glob("sources/*") if is_on_volume(query) else ():
         finish_replacement(folder)
 
 

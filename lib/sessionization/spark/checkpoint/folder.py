@@ -8,7 +8,7 @@ from typing import Self
 from sessionization.clock import wall_clock_ms
 from sessionization.core.session_state import Rules
 from sessionization.errors import CheckpointError, ConfigurationError
-from sessionization.files import is_on_volume
+from sessionization.files import appendable
 from sessionization.hadoop_path import AnyPath
 from sessionization.spark.checkpoint.file_source_log import finish_shortening
 from sessionization.spark.checkpoint.layout_file import LAYOUT_FILE, SINK_TABLES, StoredLayout, unreadable_layout
@@ -46,7 +46,8 @@ class Checkpoint(StoredLayout):
     @property
     def batch_log(self) -> Path | None:
         """The file in which a run logs its micro-batches; None at a URI and on a volume, where nothing is appended."""
-        return self.folder / "batches.log" if isinstance(self.folder, Path) and not is_on_volume(self.folder) else None
+        folder = appendable(self.folder)
+        return None if folder is None else folder / "batches.log"
 
     @property
     def progress_folder(self) -> AnyPath:
@@ -149,7 +150,8 @@ class Checkpoint(StoredLayout):
 
 def engine_log(folder: AnyPath) -> Path | None:
     """The log file of a local engine; None at a URI, which needs the engine beforehand, and on a volume."""
-    return folder.absolute() / "engine.log" if isinstance(folder, Path) and not is_on_volume(folder) else None
+    path = appendable(folder)
+    return None if path is None else path.absolute() / "engine.log"
 
 
 def open_checkpoint(

@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import IO
 
 from sessionization.errors import CheckpointError, ConfigurationError, StoppedError
-from sessionization.files import is_on_local_disk, is_on_volume
+from sessionization.files import appendable, is_on_local_disk
 from sessionization.hadoop_path import AnyPath
 from sessionization.processes import is_alive, pid_scope
 from sessionization.say import Say
@@ -61,8 +60,8 @@ def lock_folder(
     before that, and `ConfigurationError` when the folder cannot be used.
     """
     folder = folder.absolute()
-    is_lockable = isinstance(folder, Path) and not is_on_volume(folder)
-    lock_file = Path(str(folder), locked_as.file_name) if is_lockable else None
+    lockable = appendable(folder)
+    lock_file = None if lockable is None else lockable / locked_as.file_name
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file = None if lock_file is None else lock_file.open("a+", encoding="utf-8")
