@@ -18,6 +18,7 @@ from typing import Any, Literal, TextIO
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 from uuid import uuid4
 
+from sessionization.databricks import on_databricks
 from sessionization.errors import ConfigurationError
 from sessionization.hadoop_errors import Uri, os_error
 
@@ -216,7 +217,8 @@ def parse_location(text: str | AnyPath) -> AnyPath:
 
     `file:` is a path, and so is `dbfs:/Volumes/…`, which Databricks mounts.
 
-    Raises `ValueError` for a URI that names no folder or holds a password; the message begins with the value.
+    Raises `ValueError` for a URI that names no folder or holds a password, and on Databricks for one of other storage
+    than a volume. The message begins with the value.
     """
     if not isinstance(text, str):
         return text
@@ -232,11 +234,11 @@ def parse_location(text: str | AnyPath) -> AnyPath:
             msg = f"{text!r} has a ? or a #, which ends a path in a URI: write %3F or %23, or the path without file:"
             raise ValueError(msg)
         return Path(unquote(parts.path))
-    if parts.scheme == "dbfs":
-        msg = f"{text!r} is not supported: give a folder of a volume, as in /Volumes/CATALOG/SCHEMA/VOLUME/folder"
-        raise ValueError(msg)
     if "@" in parts.netloc and ":" in parts.netloc.rpartition("@")[0]:
         msg = f"'{parts.scheme}://…' holds a password: put it into Spark's settings, where no log shows it"
+        raise ValueError(msg)
+    if parts.scheme == "dbfs" or on_databricks():  # Unity Catalog gives the driver no credentials for other storage
+        msg = f"{text!r} is not supported: give a folder of a volume, as in /Volumes/CATALOG/SCHEMA/VOLUME/folder"
         raise ValueError(msg)
     if not text.startswith(f"{match[1]}//"):
         msg = f"{text!r} is not a location: after {match[1]} write //, as in {match[1]}//name/folder"

@@ -34,6 +34,9 @@ def test_a_new_job_refuses_a_compacted_topic_a_later_start_warns_and_a_deleted_t
             set_cleanup_policy(admin, topic, "delete")
         with job_running(settings) as job:
             wait_for_micro_batch(settings, job)
+            (tmp_path / "checkpoints" / "stop").touch()
+            job.future.result(60)
+        assert job.lines.count(f"stopping, because there is a file {tmp_path / 'checkpoints' / 'stop'}") == 1
         assert [line for line in job.lines if "cleanup.policy" in line] == []
 
         def delete_topic(job: RunningJob) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from sessionization import databricks
 from sessionization.command_line.widgets import JOB_RUN_ID
 from sessionization.job import sessionize_job as runs
 from sessionization.job.delays import Delays
@@ -224,15 +225,30 @@ def test_a_run_with_a_job_run_id_prints_a_summary_and_any_other_run_shows_pictur
     calls: list[str] = []
     monkeypatch.setattr(runs, "run_and_print_summary", lambda *_: calls.append("run_and_print_summary"))
     monkeypatch.setattr(live_view, "run_and_show", lambda *_: calls.append("run_and_show"))
-    run_in_notebook.run_in_notebook(settings("1m"), widgets, pytest.fail, pytest.fail)
+    run_in_notebook.run_in_notebook(settings("1m"), widgets, pytest.fail, lambda _line: None)
     assert calls == [called]
 
 
-def test_a_tasks_progress_lines_go_to_the_log_of_the_process_and_not_into_the_cell(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+def test_a_tasks_progress_lines_go_to_a_file_of_the_driver_and_not_into_the_cell(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(databricks, "_DRIVER_LOGS", tmp_path)
     widgets = LaptopWidgets({JOB_RUN_ID: "8712"})
     widgets.text(JOB_RUN_ID, "")
     monkeypatch.setattr(runs, "run_and_print_summary", lambda _settings, _say, say_progress: say_progress("12 events"))
-    run_in_notebook.run_in_notebook(settings("1m"), widgets, pytest.fail, pytest.fail)
-    assert capfd.readouterr().err == "12 events\n"
+    lines: list[str] = []
+    run_in_notebook.run_in_notebook(settings("1m"), widgets, pytest.fail, lines.append)
+    assert lines == [f"progress is in {tmp_path / 'sessionize.log'} on the driver"]
+    assert (tmp_path / "sessionize.log").read_text() == "12 events\n"
+    assert capfd.readouterr().err == ""
+
+
+def test_a_progress_line_that_cannot_be_written_does_not_end_the_stream(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(databricks, "_DRIVER_LOGS", tmp_path)
+    (tmp_path / "sessionize.log").mkdir()
+    widgets = LaptopWidgets({JOB_RUN_ID: "8712"})
+    widgets.text(JOB_RUN_ID, "")
+    monkeypatch.setattr(runs, "run_and_print_summary", lambda _settings, _say, say_progress: say_progress("12 events"))
+    run_in_notebook.run_in_notebook(settings("1m"), widgets, pytest.fail, lambda _line: None)

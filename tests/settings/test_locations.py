@@ -56,6 +56,15 @@ def test_a_mistake_is_one_line_that_names_the_option(text: str, said: str) -> No
     assert "secret" not in str(raised.value)
 
 
+@pytest.mark.parametrize("text", ["s3://bucket/x", "abfss://c@a.dfs.core.windows.net/x", "hdfs://name/x", "dbfs:/x"])
+def test_databricks_takes_no_uri_but_a_volumes(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "19.0")
+    with pytest.raises(ValueError, match=r"^'.*' is not supported: give a folder of a volume"):
+        parse_location(text)
+    assert parse_location("dbfs:/Volumes/a/b/c") == Path("/Volumes/a/b/c")
+    assert parse_location("/Volumes/a/b/c") == Path("/Volumes/a/b/c")
+
+
 @pytest.mark.parametrize(
     ("uri", "location"),
     [

@@ -5,11 +5,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import combinations
 from operator import attrgetter
+from pathlib import Path
 
 import pytest
+from delta.tables import DeltaMergeBuilder
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from sessionization.core.events import Change, ChangeKind, EndReason, Platform
+from sessionization.errors import StreamError
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS
@@ -170,3 +173,13 @@ def test_a_merge_that_changes_nothing_rewrites_nothing(merged: Merged) -> None:
         for kind in ("Updated", "Inserted", "Deleted")
     ]
     assert sum(written) == 0
+
+
+def test_a_version_of_delta_whose_merge_returns_nothing_is_named(
+    merged: Merged, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = TableLocation(tmp_path)
+    empty_tables(spark, location, owner="test")
+    monkeypatch.setattr(DeltaMergeBuilder, "execute", lambda _merge: None)
+    with pytest.raises(StreamError, match="returned no counts, so this version of Delta is too old"):
+        merge_changes(spark, location, frame(spark, merged.changes[:1]))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pyspark
 
+from sessionization.job.stop_file import STOP_FILE
 from sessionization.local_engine.java import java_home
 from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS
 from tests.whole_job.checkpoints import committed_files, committed_offsets, last_committed, last_started, merged_before
@@ -243,6 +244,13 @@ class Job:
         """SIGTERM the job's own process, as a service manager does, and return its exit code within a minute."""
         self._send_sigterm()
         return self.wait_for_end(death_s)
+
+    def stop_by_file(self) -> int:
+        """Create the file that stops the job, and return its exit code within a minute."""
+        (self.checkpoints / STOP_FILE).touch()
+        code = self.wait_for_end()
+        assert not (self.checkpoints / STOP_FILE).exists()
+        return code
 
     def _send_sigterm(self) -> None:
         if self.submit_options:  # the process that was started is the engine

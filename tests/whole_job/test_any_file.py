@@ -67,7 +67,7 @@ def test_whatever_lies_in_a_folder_the_good_messages_arrive(tmp_path: Path) -> N
         job.wait_until(lambda: len(started(job)) >= 8, "the good sessions")
         (folder / "after.json").write_bytes(start(11))
         job.wait_until(lambda: len(started(job)) >= 9, "a file that came later")
-        job.come_to_rest()
+        assert job.stop_by_file() == 0
     finally:
         job.kill_if_running()
     tables = read_tables(job.warehouse)

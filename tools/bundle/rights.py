@@ -17,7 +17,7 @@ GRANTS: dict[str, dict[str, set[str]]] = {
         _OPERATOR: {"USE_SCHEMA", "SELECT"},
         _COLLECTORS: {"USE_SCHEMA"},
     },
-    "checkpoints": {_RUNNER: _WRITES, _OPERATOR: _READS},
+    "checkpoints": {_RUNNER: _WRITES, _OPERATOR: _WRITES},
     "landing": {_RUNNER: _WRITES, _COLLECTORS: _WRITES, _OPERATOR: _READS},
 }
 """Privileges by schema or volume and principal; the principals are unresolved references."""

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sessionization.clock import wall_clock_ms
-from sessionization.databricks import on_databricks
+from sessionization.databricks import driver_log_folder, on_databricks
 from sessionization.errors import StreamError
 from sessionization.job.clock_step import ClockStepDetector, restart_and_wake
 from sessionization.job.file_log_limit import FileLogLimit
@@ -24,13 +24,14 @@ from sessionization.job.preparation import (
 )
 from sessionization.job.query_monitor import monitor_queries, progress_line
 from sessionization.job.shutdown import stop_queries
+from sessionization.job.stop_file import stop_on_file
 from sessionization.job.summary import Summary, summary_lines
 from sessionization.job.totals import RunningTotals, count_live_sessions
 from sessionization.ml.run_tracking import track_in_mlflow
 from sessionization.monitor.batch_monitor import check_metrics_package, monitor_batches
 from sessionization.say import Say
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.checkpoint.folder import Checkpoint, engine_log
+from sessionization.spark.checkpoint.folder import BATCH_LOG, Checkpoint, engine_log
 from sessionization.spark.checkpoint.folder_lock import lock_folder
 from sessionization.spark.checkpoint.pinned_settings import explain_ignored_devices
 from sessionization.spark.engine import watchdog
@@ -162,6 +163,7 @@ def _run(context: JobContext, stop: threading.Event, callbacks: JobCallbacks) ->
             with plain_errors("the queries cannot be started"):
                 pipeline.start(stop)
 
+            stop_on_file(context.checkpoint.folder, stop, context.say)
             file_logs = FileLogLimit(context, pipeline, stop)
 
             def check() -> None:
@@ -189,7 +191,7 @@ def _run(context: JobContext, stop: threading.Event, callbacks: JobCallbacks) ->
 def _report_batches(context: JobContext, progress_log: ProgressLog, listeners: list[BatchListener]) -> Iterator[None]:
     """Append rows of `stream_progress` in the background, and add the monitor to `listeners`, while the body runs."""
     checkpoint, settings = context.checkpoint, context.settings
-    batch_log = None if on_databricks() else checkpoint.batch_log
+    batch_log = driver_log_folder() / BATCH_LOG if on_databricks() else checkpoint.batch_log
     with contextlib.ExitStack() as stack:
         stack.enter_context(progress_log.append_in_background(context.spark, context.location, context.say))
         if context.is_real_time:

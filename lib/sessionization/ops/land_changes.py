@@ -14,6 +14,7 @@ from pyspark.sql.streaming import StreamingQuery
 from sessionization.errors import CheckpointError, ConfigurationError, StreamError
 from sessionization.hadoop_path import AnyPath
 from sessionization.job.shutdown import CUT_OFF, IDLE_WITHIN_S, stop_query, wait_until_idle
+from sessionization.job.stop_file import stop_on_file
 from sessionization.ops.maintenance_settings import LandChangesSettings
 from sessionization.say import Say
 from sessionization.spark.checkpoint.folder import engine_log
@@ -82,6 +83,7 @@ def land_changes(settings: LandChangesSettings, say: Say, stop: threading.Event)
             )
             query = landing.start(spark)
             say(f"from {settings.output_topic} into {SESSION_CHANGES.name} in {location}")
+            stop_on_file(settings.checkpoints, stop, say)
             wait_and_stop(query, settings.checkpoints / _QUERY, stop, settings.run_for, say)
 
 

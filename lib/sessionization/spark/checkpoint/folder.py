@@ -24,6 +24,7 @@ SESSIONIZE = "sessionize"
 ARCHIVE = "archive"
 ROLLUP = "rollup"
 QUERIES = (SESSIONIZE, ARCHIVE, ROLLUP)
+BATCH_LOG = "batches.log"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +48,7 @@ class Checkpoint(StoredLayout):
     def batch_log(self) -> Path | None:
         """The file in which a run logs its micro-batches; None at a URI and on a volume, where nothing is appended."""
         folder = appendable(self.folder)
-        return None if folder is None else folder / "batches.log"
+        return None if folder is None else folder / BATCH_LOG
 
     @property
     def progress_folder(self) -> AnyPath:

@@ -99,7 +99,7 @@ def remove_partial_first_entry(query: AnyPath) -> None:
 
 def _parse_entry(version: str, metadata_json: str, *sources: str) -> StartedBatch:
     if version != _VERSION:
-        msg = f"its version is {version}"
+        msg = f"its version is {version}; spark.sql.streaming.offsetLog.formatVersion=1 writes {_VERSION}"
         raise ValueError(msg)
     metadata = json.loads(metadata_json)
     partitions = metadata.get("conf", {}).get(_PARTITIONS)

@@ -49,6 +49,8 @@ _STREAM_CONF = {
     # A nullable field added to the state by a later version reads as null from an older checkpoint.
     "spark.sql.streaming.stateStore.encodingFormat": "avro",
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # The job reads the offset log, and knows this format.
+    "spark.sql.streaming.offsetLog.formatVersion": "1",
     # A query that cannot be stopped must not prevent the end of the job.
     "spark.sql.streaming.stopTimeout": "5s",
     # Several queries share the cores: a long MERGE must not delay a heartbeat.

@@ -156,7 +156,10 @@ def merge_folded(into: NumberedMerge, folded: DataFrame, since: str, days: Seque
 
 
 def _execute_merge(into: NumberedMerge, folded: DataFrame, is_searched: Column) -> Row | None:
-    """One MERGE into the parts that are searched. Returns None where Delta has skipped it."""
+    """One MERGE into the parts that are searched. Returns None where Delta has skipped it.
+
+    Raises `StreamError` where this version of Delta does not return the counts of a MERGE.
+    """
     merged = {
         "started_at": F.least("t.started_at", "s.started_at"),
         "_first_start": F.least("t._first_start", "s._first_start"),
@@ -171,15 +174,21 @@ def _execute_merge(into: NumberedMerge, folded: DataFrame, is_searched: Column) 
     is_same_session = is_searched
     for name, key in keys.items():
         is_same_session &= F.col(f"t.{name}") == key
-    return (
+    counts = (
         into.location.delta_table(into.spark, SESSIONS)
         .alias("t")
         .merge(folded.alias("s"), is_same_session)
         .whenMatchedUpdate(condition=~is_same, set={**session_columns(merged)})
         .whenNotMatchedInsert(values={**keys, **session_columns(inserted)})
         .execute()
-        .first()
     )
+    if counts is None:
+        msg = (
+            f"a MERGE into {SESSIONS.name} returned no counts, so this version of Delta is too old: run the job with "
+            "Delta 4.4 (Databricks Runtime 19)"
+        )
+        raise StreamError(msg)
+    return counts.first()
 
 
 def search_since(oldest_ms: int, lookback_ms: int) -> str:
