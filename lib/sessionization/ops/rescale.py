@@ -135,8 +135,8 @@ def _repartition(spark: SparkSession, folder: AnyPath, partitions: int) -> None:
         manager = spark._streamingCheckpointManager  # noqa: SLF001
     except (AttributeError, Py4JError) as error:
         msg = (
-            f"Spark {spark.version} cannot repartition a state: run this job with Spark 4.2 (Databricks Runtime 19), "
-            "or begin a new checkpoint with --from-sessions and another spark.sql.shuffle.partitions"
+            f"this Spark ({spark.version}) cannot repartition a state, as open-source Spark 4.2 can: begin a new "
+            "checkpoint with --from-sessions and another spark.sql.shuffle.partitions (docs/state.md)"
         )
         raise ConfigurationError(msg) from error
     try:
