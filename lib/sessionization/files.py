@@ -4,7 +4,6 @@ import errno
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -88,6 +87,8 @@ def finish_replacement(folder: AnyPath) -> None:
     """Finish what a kill cut off on a volume in `replace_verified` of a file in `folder`; raises `OSError`."""
     copies: list[AnyPath] = [*folder.glob(f".*{_COPY_ENDING}")]
     for copy in copies:
+        if not copy.exists():  # it is listed some seconds longer
+            continue
         name, size = copy.name.removesuffix(_COPY_ENDING)[1:].rsplit(".", 1)
         if copy.stat().st_size == int(size):  # else the kill came before the file was touched
             replace_verified(folder / name, copy.read_text(encoding="utf-8"))
@@ -95,12 +96,15 @@ def finish_replacement(folder: AnyPath) -> None:
 
 
 def write_new(file: AnyPath, text: str) -> None:
-    """Write a new file completely or not at all.
+    """Write a new file completely or not at all; on a volume a kill may leave a part.
 
-    At a URI, which has no lock, one of two programs that write it gets `FileExistsError`.
+    At a URI and on a volume, which have no locks, one of two programs that write it gets `FileExistsError`.
     """
     if isinstance(file, HadoopPath):
         file.write_new(text)
+    elif is_on_volume(file):
+        with open_whole(file, "xb") as out:
+            out.write(text.encode())
     else:
         write_atomically(file, text)
 
@@ -121,13 +125,9 @@ def refuse_unreadable(folder: AnyPath) -> None:
 
 def refuse_unwritable(folder: AnyPath) -> None:
     """Write a file into the folder and delete it; raises `OSError` where that fails."""
-    if isinstance(folder, HadoopPath):
-        file = folder / f"_{uuid4().hex}"  # Delta ignores it
-        file.write_atomically("")
-        file.unlink()
-    else:
-        with tempfile.TemporaryFile(dir=folder):
-            pass
+    file = folder / f"_{uuid4().hex}"  # Delta ignores it
+    write_atomically(file, "")
+    file.unlink()
 
 
 def is_dead_mount(error: OSError) -> bool:

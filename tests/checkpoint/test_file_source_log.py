@@ -8,10 +8,10 @@ from sessionization import files
 from sessionization.durations import HOUR_MS
 from sessionization.errors import CheckpointError
 from sessionization.job.job_input import name_interrupted_files
+from sessionization.spark.checkpoint import file_source_log
 from sessionization.spark.checkpoint.file_source_log import (
     committed_files,
     committed_takes,
-    finish_shortening,
     forget_deleted_files,
     forget_merged_takes,
     interrupted_files,
@@ -115,16 +115,15 @@ def test_the_entries_of_takes_that_are_merged_and_deleted_are_forgotten(
     assert [file.name for file in (query / "sources" / "0").iterdir()] == ["3.compact"]
 
 
-def test_a_start_finishes_a_shortening_that_a_kill_cut_off(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "VOLUMES", job.checkpoints)
-    job.query("archive", {"3.compact": [(3, Path("/a.json"))]}, read_to=3)
-    log = job.checkpoints / "archive" / "sources" / "0" / "3.compact"
-    complete = log.read_text()
-    log.with_name(f".3.compact.{len(complete)}.new").write_text(complete)
-    log.write_text(complete[:5])
-    finish_shortening(job.checkpoints / "archive")
-    assert log.read_text() == complete
-    assert [file.name for file in log.parent.iterdir()] == ["3.compact"]
+def test_the_entry_of_a_take_that_a_listing_lacks_stays(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A volume may list a new take some seconds late. Without its entry the query would read it again."""
+    takes = job.checkpoints / TAKES_FOLDER
+    job.query("archive", {"3.compact": [(number, takes / f"{number}.take") for number in range(4)]}, read_to=3)
+    monkeypatch.setattr(file_source_log, "take_numbers", lambda _: [2])
+    assert forget_merged_takes(job.checkpoints / "archive") == 2
+    assert committed_takes(job.checkpoints / "archive") == {2, 3}
+    monkeypatch.setattr(file_source_log, "take_numbers", lambda _: [])
+    assert forget_merged_takes(job.checkpoints / "archive") == 0
 
 
 def test_the_files_of_takes_of_a_micro_batch_that_did_not_end_are_known(job: Job) -> None:

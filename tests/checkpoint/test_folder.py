@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from sessionization import files
 from sessionization.core.session_state import Rules
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.settings.sessionize_settings import SessionizeSettings
@@ -39,6 +40,32 @@ def test_a_new_folder_becomes_a_checkpoint_that_the_next_start_recognises(tmp_pa
     assert again.id == first.id
     assert again.is_used
     assert again.writer_id("archive") == f"sessionization/{first.id}/archive"
+
+
+def test_a_start_on_a_volume_finishes_what_a_kill_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing replaces a file there in one step, and without its layout a checkpoint is of no use."""
+    monkeypatch.setattr(files, "VOLUMES", tmp_path)
+    first = reopened(tmp_path)
+    log = tmp_path / "archive" / "sources" / "0" / "9.compact"
+    log.parent.mkdir(parents=True)
+    write = files.write_atomically
+
+    def die_in_the_file_itself(file: Path, text: str) -> None:
+        write(file, text if file.name.startswith(".") else text[:5])
+        if not file.name.startswith("."):
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "write_atomically", die_in_the_file_itself)
+        with pytest.raises(KeyboardInterrupt):
+            reopened(tmp_path, SHORTER)
+        with pytest.raises(KeyboardInterrupt):
+            files.replace_verified(log, "v1\nentry")
+    with pytest.raises(CheckpointError, match="is not readable"):
+        read_checkpoint(tmp_path)
+    again = reopened(tmp_path)
+    assert (again.id, log.read_text()) == (first.id, "v1\nentry")
+    assert list(tmp_path.rglob(".*")) == []
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def test_a_layout_file_that_cannot_be_written_is_an_error(tmp_path: Path, monkey
     def fail_with_a_full_disk(_file: Path, _text: str) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    for name in ("write_atomically", "write_new"):
+    for name in ("replace_verified", "write_new"):
         monkeypatch.setattr(f"sessionization.spark.checkpoint.layout_file.{name}", fail_with_a_full_disk)
     (tmp_path / "layout.json").unlink()
     for write in (

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sessionization import files
 from sessionization.errors import CheckpointError
 from sessionization.spark.checkpoint.spark_logs import (
     StartedBatch,
@@ -30,6 +31,18 @@ def test_the_newest_micro_batch_has_the_greatest_number(tmp_path: Path) -> None:
         write_log(tmp_path, "offsets", name)
     write_log(tmp_path, "commits", "9")
     assert (newest_started_batch(tmp_path), newest_committed_batch(tmp_path)) == (10, 9)
+
+
+def test_on_a_volume_the_newest_micro_batch_counts_though_a_listing_lacks_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "123":
+        write_log(tmp_path, "offsets", name)
+        write_log(tmp_path, "commits", name)
+    list_all = Path.iterdir
+    monkeypatch.setattr(Path, "iterdir", lambda folder: (file for file in list_all(folder) if file.name == "1"))
+    monkeypatch.setattr(files, "VOLUMES", tmp_path)
+    assert (newest_started_batch(tmp_path), newest_committed_batch(tmp_path)) == (3, 3)
 
 
 def test_clock_and_partitions_of_a_micro_batch_are_read_from_its_offset_log(tmp_path: Path) -> None:

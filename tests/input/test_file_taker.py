@@ -326,7 +326,7 @@ def test_the_background_takes_what_appears_and_a_failure_ends_the_job(
         def fail(*_args: object) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-        monkeypatch.setattr(take_log, "write_atomically", fail)
+        monkeypatch.setattr(take_log, "write_new", fail)
         source.write("pc_sessions/3.json")
         while source.taker._failure is None and time.monotonic() < deadline_s:
             time.sleep(0.02)

@@ -9,6 +9,7 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 
+from sessionization import files
 from sessionization.errors import ConfigurationError
 from sessionization.spark.output.progress import BatchProgress, Percentiles
 from sessionization.spark.output.progress_log import ProgressLog
@@ -121,6 +122,31 @@ def test_a_kill_between_the_commit_and_the_removal_of_the_files_doubles_nothing(
     log.append(spark, location)
     assert rows_in(location) == [("archive", 0, 1), ("archive", 1, 1), ("archive", 2, 1)]
     assert list((tmp_path / "progress").iterdir()) == []
+
+
+def test_on_a_volume_no_row_depends_on_a_listing(
+    spark: SparkSession, location: MemoryTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may lack new files for some seconds, and still have deleted ones. A row that is found later is never added.
+
+    Nor does a kill within the write of a row stop the others.
+    """
+    monkeypatch.setattr(files, "VOLUMES", tmp_path)
+    former = open_log(spark, location, tmp_path)
+    for batch_id in range(4):
+        former.store(row(batch_id))
+    gone = tmp_path / "progress" / "archive-0.json"
+    former.append(spark, location)
+    for batch_id in (4, 5):
+        former.store(row(batch_id))
+    cut_off = tmp_path / "progress" / "archive-6.json"
+    cut_off.write_text('{"query":')
+    monkeypatch.setattr(Path, "iterdir", lambda _: iter([gone, cut_off]))
+    log = ProgressLog(tmp_path / "progress", NONE_STARTED | {"archive": 6})
+    log.open(spark, location)
+    log.store(row(6))
+    log.append(spark, location)
+    assert rows_in(location) == [("archive", batch_id, 1) for batch_id in range(7)]
 
 
 @pytest.mark.parametrize("fails_after", [False, True])

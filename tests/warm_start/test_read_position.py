@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
+from sessionization import files
 from sessionization.clock import wall_clock_ms
 from sessionization.durations import DAY_MS
 from sessionization.errors import ConfigurationError
@@ -17,12 +18,13 @@ from sessionization.local.broker import Broker
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import Checkpoint, open_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
-from sessionization.spark.input import kafka_source
-from sessionization.spark.input.topic_offsets import Offsets, TopicRange
+from sessionization.spark.input import kafka_source, topic_offsets
+from sessionization.spark.input.topic_offsets import Offsets, TopicRange, read_topic_range
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import RAW_EVENTS
 from sessionization.spark.warm_start import read_position
+from sessionization.streams import STREAMS
 from tests.output.test_changes_topic import delete_records
 from tests.tables.warehouse import empty_tables
 from tests.warm_start.archived_messages import archive
@@ -82,6 +84,24 @@ class WarmStart:
         return open_checkpoint(
             settings.checkpoints, PinnedSettings.of(settings, str(self.location)), settings.rules, warm=True
         )
+
+
+def test_on_a_volume_the_ends_of_topics_depend_on_no_listing(
+    spark: SparkSession, tmp_path: Path, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A listing that is some seconds old has nothing of a folder that was just made, so nothing of it is deleted."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    for topic in STREAMS:
+        producer.produce(topic, b"x", partition=0)
+    assert producer.flush(20) == 0
+    monkeypatch.setattr(files, "VOLUMES", tmp_path)
+    monkeypatch.setattr(Path, "iterdir", lambda _: iter(()))
+    monkeypatch.setattr(topic_offsets, "remove_tree", lambda _: None)
+    options = {"kafka.bootstrap.servers": broker.bootstrap_servers}
+    for topic in STREAMS:
+        [(found, ends)] = read_topic_range(spark, options, (topic,), 0, tmp_path / "scratch").ends.items()
+        assert found == topic
+        assert ends[0] > 0
 
 
 def test_a_warm_start_continues_where_the_tables_end(spark: SparkSession, tmp_path: Path, broker: Broker) -> None:

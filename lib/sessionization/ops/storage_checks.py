@@ -3,7 +3,7 @@
 import time
 
 from sessionization.errors import CheckpointError, ConfigurationError
-from sessionization.files import remove_tree, write_atomically
+from sessionization.files import remove_tree, replace_verified, write_new
 from sessionization.hadoop_path import AnyPath, HadoopPath
 from sessionization.job.preparation import refuse_unreadable_input
 from sessionization.spark.checkpoint.folder_lock import lock_folder
@@ -26,8 +26,8 @@ def check_storage(folder: AnyPath) -> str:
     remove_tree(folder)  # of a run that was killed
     folder.mkdir(parents=True, exist_ok=True)
     file, text = folder / "file", "x" * _BYTES
-    for version in ("1", "2"):  # the second one replaces the first
-        write_atomically(file, version + text)
+    for version, write in (("1", write_new), ("2", replace_verified)):
+        write(file, version + text)
         if file.read_text(encoding="utf-8") != version + text:
             msg = f"{file} does not hold what was just written: give --checkpoints on storage with consistent reads"
             raise ConfigurationError(msg)

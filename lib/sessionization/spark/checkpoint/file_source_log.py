@@ -15,7 +15,7 @@ from typing import Any
 
 from sessionization.durations import HOUR_MS
 from sessionization.errors import CheckpointError
-from sessionization.files import finish_replacement, is_on_volume, replace_verified
+from sessionization.files import replace_verified
 from sessionization.hadoop_path import AnyPath, path_of_uri
 from sessionization.spark.checkpoint.spark_logs import (
     StartedBatch,
@@ -124,12 +124,6 @@ def log_bytes(query: AnyPath) -> int:
         return 0
 
 
-def finish_shortening(query: AnyPath) -> None:
-    """Finish a shortening of the log that a kill cut off, before the query starts; raises `OSError`."""
-    for folder in query.glob("sources/*") if is_on_volume(query) else ():
-        finish_replacement(folder)
-
-
 def forget_merged_takes(query: AnyPath) -> int:
     """Remove the entries of takes that are merged and deleted; the query must not run. Returns their number.
 
@@ -137,8 +131,9 @@ def forget_merged_takes(query: AnyPath) -> int:
     """
 
     def remaining(entries: list[_Entry], _last_committed: int) -> list[bool]:
-        present = set(take_numbers(query.parent / TAKES_FOLDER))
-        return [int(entry.path.stem) in present for entry in entries]
+        # The oldest takes go first. The newest may not be listed yet, and would be read again without its entry.
+        oldest = min(take_numbers(query.parent / TAKES_FOLDER), default=0)
+        return [int(entry.path.stem) >= oldest for entry in entries]
 
     return _shorten(query, remaining)
 

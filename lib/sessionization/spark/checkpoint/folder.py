@@ -8,9 +8,8 @@ from typing import Self
 from sessionization.clock import wall_clock_ms
 from sessionization.core.session_state import Rules
 from sessionization.errors import CheckpointError, ConfigurationError
-from sessionization.files import appendable
+from sessionization.files import appendable, finish_replacement, is_on_volume
 from sessionization.hadoop_path import AnyPath
-from sessionization.spark.checkpoint.file_source_log import finish_shortening
 from sessionization.spark.checkpoint.layout_file import LAYOUT_FILE, SINK_TABLES, StoredLayout, unreadable_layout
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.checkpoint.spark_logs import (
@@ -170,6 +169,7 @@ def open_checkpoint(
     folder = folder.absolute()
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        _finish_replacements(folder)
     except OSError as error:
         raise _unusable(folder, error) from error
     found = find_checkpoint(folder, pinned, retain_device_groups=retain_device_groups)
@@ -185,7 +185,6 @@ def open_checkpoint(
         checkpoint = replace(checkpoint, in_force=checkpoint.in_force.change_to(rules, last_ms))
     for query in QUERIES:
         remove_partial_first_entry(folder / query)
-        finish_shortening(folder / query)
     checkpoint.write(folder, is_new=found is None)
     return replace(checkpoint, is_warm=True) if warm and not checkpoint.is_used else checkpoint
 
@@ -214,6 +213,12 @@ def find_checkpoint(folder: AnyPath, pinned: PinnedSettings, *, retain_device_gr
         checkpoint = replace(checkpoint, pinned=replace(checkpoint.pinned, output_topic=pinned.output_topic))
     _refuse_other_settings(folder, checkpoint.pinned, pinned)
     return checkpoint
+
+
+def _finish_replacements(folder: AnyPath) -> None:
+    """Finish what a kill cut off in the layout file and in the logs of Spark's sources; raises `OSError`."""
+    for changed in (folder, *folder.glob("*/sources/*")) if is_on_volume(folder) else ():
+        finish_replacement(changed)
 
 
 def _unusable(folder: AnyPath, error: OSError) -> ConfigurationError:

@@ -9,8 +9,8 @@ from uuid import uuid4
 from sessionization.clock import wall_clock_ms
 from sessionization.core.session_state import Rules, RulesInForce
 from sessionization.errors import CheckpointError, ConfigurationError
-from sessionization.files import write_atomically, write_new
-from sessionization.hadoop_path import AnyPath
+from sessionization.files import replace_verified, write_new
+from sessionization.hadoop_path import AnyPath, HadoopPath
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.checkpoint.state_layout import StateLayout
 
@@ -99,7 +99,8 @@ class StoredLayout:
             pinned.pop("output_topic", None)
         else:
             content["sink"] = self.sink
-        write_text = write_new if is_new else write_atomically
+        # On a volume a part of a file may be left by a kill, so a copy lies beside a new one too.
+        write_text = write_new if is_new and isinstance(folder, HadoopPath) else replace_verified
         try:
             write_text(folder / LAYOUT_FILE, json.dumps(content, indent=2))
         except FileExistsError as error:

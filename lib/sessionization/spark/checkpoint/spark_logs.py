@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sessionization.errors import CheckpointError
+from sessionization.files import is_on_volume
 from sessionization.hadoop_path import AnyPath
 
 _VERSION = "v1"
@@ -38,7 +39,7 @@ class InterruptedBatch:
 
 def newest_started_batch(query: AnyPath) -> int:
     """Return the newest started micro-batch of a query, -1 before the first."""
-    return max(_batch_ids(query / "offsets"), default=-1)
+    return _newest(query / "offsets")
 
 
 def started_batches(query: AnyPath) -> list[int]:
@@ -53,7 +54,7 @@ def oldest_started_batch(query: AnyPath) -> int:
 
 def newest_committed_batch(query: AnyPath) -> int:
     """Return the newest committed micro-batch of a query, -1 before the first."""
-    return max(_batch_ids(query / "commits"), default=-1)
+    return _newest(query / "commits")
 
 
 def has_unfinished_batch(query: AnyPath) -> bool:
@@ -108,6 +109,16 @@ def _parse_entry(version: str, metadata_json: str, *sources: str) -> StartedBatc
         None if partitions is None else int(partitions),
         tuple(None if text == _NO_OFFSET else json.loads(text) for text in sources),
     )
+
+
+def _newest(log: AnyPath) -> int:
+    newest = max(_batch_ids(log), default=-1)
+    try:
+        while is_on_volume(log) and (log / str(newest + 1)).exists():  # it may be listed some seconds late
+            newest += 1
+    except OSError as error:
+        raise _not_readable(log, error) from error
+    return newest
 
 
 def _batch_ids(log: AnyPath) -> list[int]:

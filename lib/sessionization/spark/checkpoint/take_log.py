@@ -18,7 +18,7 @@ from itertools import chain, takewhile
 from urllib.parse import unquote_to_bytes
 
 from sessionization.durations import HOUR_MS
-from sessionization.files import write_atomically
+from sessionization.files import write_atomically, write_new
 from sessionization.hadoop_path import AnyPath, path_of_uri
 
 TAKES_FOLDER = "input_files"
@@ -89,8 +89,8 @@ class TakeLog:
         return len(self._takes) >= max(_MANY_TAKES, sum(map(len, self._names.values())) // 100)
 
     def append(self, files: Sequence[TakenFile]) -> None:
-        """Write a take; raises `OSError`."""
-        _write(self._folder / f"{self.newest + 1}{TAKE_ENDING}", (file.to_json() for file in files))
+        """Write a take; raises `OSError`, such as `FileExistsError` where another job has written it."""
+        write_new(self._folder / f"{self.newest + 1}{TAKE_ENDING}", _text(file.to_json() for file in files))
         self.newest += 1
         self._takes.append(self.newest)
         for file in files:
@@ -127,7 +127,8 @@ class TakeLog:
             else:
                 self._names[stream].discard(name)
                 del self._missed_ms[file.uri]
-        _write(self._folder / f"{merged[-1]}{_NAMES_ENDING}", (*(file.to_json() for file in remaining), _LAST_LINE))
+        text = _text((*(file.to_json() for file in remaining), _LAST_LINE))
+        write_atomically(self._folder / f"{merged[-1]}{_NAMES_ENDING}", text)
         former, self._merged = self._merged, merged[-1]
         self._takes = self._takes[len(merged) :]
         for ending, until in ((TAKE_ENDING, former), (_NAMES_ENDING, former - 1)):
@@ -180,5 +181,5 @@ def _read_lines(file: AnyPath) -> list[str]:
     return file.read_text(encoding="utf-8").splitlines()
 
 
-def _write(file: AnyPath, lines: Iterable[str]) -> None:
-    write_atomically(file, "".join(f"{line}\n" for line in lines))
+def _text(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)

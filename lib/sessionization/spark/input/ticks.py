@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from sessionization.clock import wall_clock_ms
 from sessionization.errors import CheckpointError
-from sessionization.files import write_atomically
+from sessionization.files import replace_verified
 from sessionization.hadoop_path import AnyPath
 from sessionization.spark.checkpoint.spark_logs import newest_started_batch, read_started_batch
 
@@ -60,7 +60,7 @@ def rewind_tick_source(query: AnyPath, now_ms: int | None = None) -> None:
             if int(origin_ms) + tick * 1_000 > now_ms:
                 # The checksum goes first: Spark reads a file without one, but refuses a file with a wrong one.
                 file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
-                write_atomically(file, f"{version}\n{now_ms - (tick + 1) * 1_000}")
+                replace_verified(file, f"{version}\n{now_ms - (tick + 1) * 1_000}")
         except (OSError, UnicodeDecodeError) as error:
             msg = f"{file} cannot be put right after the clock went back ({error}): see to its permissions"
             raise CheckpointError(msg) from error

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -41,6 +42,7 @@ def read_topic_range(
         scratch: a folder for this call alone, deleted before and after.
     """
     remove_tree(scratch)
+    query = scratch / uuid4().hex  # the deletion leaves what the listing of a volume lacks
     source = {
         "subscribe": ",".join(topics),
         "startingTimestamp": str(max(0, since_ms)),  # a negative timestamp has another meaning in Kafka
@@ -49,15 +51,15 @@ def read_topic_range(
     }
     records = spark.readStream.format("kafka").options(**options, **source).load()
     try:
-        records.writeStream.foreachBatch(_skip_batch).option("checkpointLocation", str(scratch)).trigger(
+        records.writeStream.foreachBatch(_skip_batch).option("checkpointLocation", str(query)).trigger(
             availableNow=True
         ).start().awaitTermination()
         # The source's log has the start offsets, on the line after the version; the query's log has the end offsets.
-        first = json.loads((scratch / "sources" / "0" / "0").read_bytes().partition(b"\n")[2])
-        batch_id = newest_started_batch(scratch)
+        first = json.loads((query / "sources" / "0" / "0").read_bytes().partition(b"\n")[2])
+        batch_id = newest_started_batch(query)
         return TopicRange(
             parse_offsets(first),
-            parse_offsets(first if batch_id < 0 else read_started_batch(scratch, batch_id).sources[0]),
+            parse_offsets(first if batch_id < 0 else read_started_batch(query, batch_id).sources[0]),
         )
     finally:
         remove_tree(scratch)

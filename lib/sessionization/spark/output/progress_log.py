@@ -13,7 +13,7 @@ from pyspark.sql import Row, SparkSession
 
 from sessionization.clock import utc
 from sessionization.errors import CheckpointError, ConfigurationError
-from sessionization.files import write_atomically
+from sessionization.files import is_on_volume, write_atomically
 from sessionization.hadoop_path import AnyPath
 from sessionization.say import Say
 from sessionization.spark.engine.error_text import root_cause
@@ -59,11 +59,11 @@ class ProgressLog:
         self._in_table: dict[str, int] | None = None
         try:
             folder.mkdir(exist_ok=True)
-            waiting = self._waiting()
+            self._waiting = self._find_files()
         except OSError as error:
             msg = f"{folder} cannot be used ({error.strerror}): it must be a folder that this user can write"
             raise ConfigurationError(msg) from error
-        for query, batch_id in waiting:
+        for query, batch_id in self._waiting:
             _raise_to(self._newest, query, batch_id)
 
     def open(self, spark: SparkSession, location: TableLocation) -> dict[str, int]:
@@ -80,7 +80,9 @@ class ProgressLog:
     def store(self, progress: BatchProgress) -> None:
         """Store the row of a micro-batch; a repeated micro-batch does not replace its first row."""
         if progress.batch_id > self._newest.get(progress.query, -1):
-            write_atomically(self._folder / f"{progress.query}-{progress.batch_id}.json", json.dumps(progress.row()))
+            file = self._file(progress.query, progress.batch_id)
+            write_atomically(file, json.dumps(progress.row()))
+            self._waiting[progress.query, progress.batch_id] = file
             _raise_to(self._newest, progress.query, progress.batch_id)
 
     def append(self, spark: SparkSession, location: TableLocation) -> bool:
@@ -88,11 +90,7 @@ class ProgressLog:
 
         After a failure, the next call looks up again which rows the table has.
         """
-        # A listing may contain a file that appears meanwhile, but lack the one written before it.
-        newest = dict(self._newest)
-        listed = self._waiting()
-        waiting = {key: file for key, file in listed.items() if key[1] <= newest.get(key[0], -1)}
-        waiting = dict(list(waiting.items())[:_ROWS_AT_ONCE])
+        waiting = dict(list(self._waiting.items())[:_ROWS_AT_ONCE])
         if not waiting:
             return False
         in_table = self._look_up(spark, location) if self._in_table is None else self._in_table
@@ -105,9 +103,10 @@ class ProgressLog:
         for query, batch_id in new:
             _raise_to(in_table, query, batch_id)
         self._in_table = in_table
-        for file in waiting.values():
-            file.unlink()
-        return len(listed) > len(waiting)
+        for key, file in waiting.items():
+            file.unlink(missing_ok=True)
+            del self._waiting[key]
+        return bool(self._waiting)
 
     @contextlib.contextmanager
     def append_in_background(self, spark: SparkSession, location: TableLocation, say: Say) -> Iterator[None]:
@@ -138,11 +137,26 @@ class ProgressLog:
         except Exception as error:  # noqa: BLE001 - the files stay for the next attempt, and the queries go on
             say(f"`stream_progress` is behind: {root_cause(str(error))}")
 
-    def _waiting(self) -> dict[tuple[str, int], AnyPath]:
-        """The files by query and micro-batch, in order of micro-batches."""
+    def _file(self, query: str, batch_id: int) -> AnyPath:
+        return self._folder / f"{query}-{batch_id}.json"
+
+    def _find_files(self) -> dict[tuple[str, int], AnyPath]:
+        """The files by query and micro-batch, in order of micro-batches.
+
+        On a volume a listing may lack the newest ones, and still have some that were removed; and a kill may leave a
+        part of one, whose micro-batch is repeated.
+        """
         named = ((_FILE_NAME.fullmatch(file.name), file) for file in self._folder.iterdir())
-        waiting = {(match["query"], int(match["batch_id"])): file for match, file in named if match is not None}
-        return dict(sorted(waiting.items(), key=lambda item: item[0][1]))
+        files = {(match["query"], int(match["batch_id"])): file for match, file in named if match is not None}
+        if is_on_volume(self._folder):
+            files = {key: file for key, file in files.items() if _is_whole(file)}
+            for query, newest in self._newest_started.items():
+                for batch_id in range(newest, -1, -1):  # the newest one may have stored nothing
+                    if _is_whole(file := self._file(query, batch_id)):
+                        files[query, batch_id] = file
+                    elif batch_id < newest:
+                        break
+        return dict(sorted(files.items(), key=lambda item: item[0][1]))
 
     def _look_up(self, spark: SparkSession, location: TableLocation) -> dict[str, int]:
         """The newest micro-batch of each query in the table, without queries that have no relevant rows there.
@@ -150,7 +164,7 @@ class ProgressLog:
         Statistics let Delta skip the table's files with older rows, however long the table has grown.
         """
         oldest = dict(self._newest_started)
-        for query, batch_id in self._waiting():
+        for query, batch_id in list(self._waiting):
             oldest[query] = min(batch_id, oldest.get(query, batch_id))
         is_relevant = " OR ".join(
             f"(query = '{query}' AND batch_id >= {batch_id})" for query, batch_id in oldest.items()
@@ -165,6 +179,14 @@ class ProgressLog:
 
 def _raise_to(newest: dict[str, int], query: str, batch_id: int) -> None:
     newest[query] = max(batch_id, newest.get(query, -1))
+
+
+def _is_whole(file: AnyPath) -> bool:
+    try:
+        json.loads(file.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return False
+    return True
 
 
 def _read(file: AnyPath) -> dict[str, Any]:

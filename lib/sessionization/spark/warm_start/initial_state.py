@@ -86,9 +86,9 @@ def warm_start(context: JobContext) -> InitialState:
         if starts is not None:
             starts = read_position.with_new_partitions(context, starts)
     if newest_committed_batch(checkpoint.folder / SESSIONIZE) >= 0:
-        remove_tree(seed_folder)
-    sessions = spark.read.parquet(str(seed_folder)) if seed_folder.exists() else None
-    return InitialState(sessions, starts, changes_version)
+        remove_tree(seed_folder)  # which may leave a part, until a later start
+        return InitialState(None, starts, changes_version)
+    return InitialState(spark.read.parquet(str(seed_folder)), starts, changes_version)
 
 
 def _advice(rules: Rules) -> str:
