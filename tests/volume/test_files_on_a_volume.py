@@ -25,21 +25,63 @@ def volume(tmp_path: Path) -> Path:
     return volume
 
 
+_WITH_A_FILE = """
+import ctypes, fcntl, os, shutil, time
+
+def files_in(folder):
+    return sorted(path.name for path in folder.iterdir() if not path.is_dir())
+
+def fail():
+    raise OSError(ctypes.get_errno(), "refused")
+
+(VOLUME / 'folder').mkdir()
+(VOLUME / 'a').write_text('x')
+(VOLUME / 'a').write_text('y')
+FS, FOLDER, NEW = os.fsencode(VOLUME), os.open(VOLUME, os.O_RDONLY), (VOLUME / 'new').open('wb')
+"""
+
+
 @pytest.mark.parametrize(
     ("call", "error"),
     [
         ("(VOLUME / 'a').rename(VOLUME / 'b')", "Function not implemented"),
+        ("(VOLUME / 'folder').rename(VOLUME / 'b')", "Function not implemented"),
+        ("os.chdir(VOLUME); os.rename('a', 'b')", "Function not implemented"),
+        ("os.rename('a', 'b', src_dir_fd=FOLDER, dst_dir_fd=FOLDER)", "Function not implemented"),
+        ("ctypes.CDLL(None, use_errno=True).renameat2(-100, b'%s/a' % FS, -100, b'%s/b' % FS, 0) and fail()", "38"),
         ("os.link(VOLUME / 'a', VOLUME / 'b')", "Function not implemented"),
+        ("os.symlink('/tmp', VOLUME / 'b')", "Function not implemented"),
+        (
+            "fd = os.open(VOLUME / 'a', os.O_RDONLY); os.copy_file_range(fd, NEW.fileno(), 1)",
+            "Function not implemented",
+        ),
         ("file = (VOLUME / 'a').open(); os.fsync(file.fileno())", "Operation not permitted"),
         ("fcntl.flock((VOLUME / 'a').open(), fcntl.LOCK_EX)", "Function not implemented"),
+        ("fcntl.lockf(NEW, fcntl.LOCK_EX)", "Function not implemented"),
         ("(VOLUME / 'a').open('a')", "Operation not permitted"),
         ("(VOLUME / 'a').open('r+')", "Operation not permitted"),
-        ("shutil.copy(VOLUME / 'a', VOLUME / 'b'); assert list(VOLUME.iterdir()) == [], 'late'", None),
+        ("os.open('a', os.O_RDWR, dir_fd=FOLDER)", "Operation not permitted"),
+        ("os.open(VOLUME, os.O_RDWR | os.O_TMPFILE)", "Operation not permitted"),
+        ("os.truncate(VOLUME / 'a', 0)", "Operation not permitted"),
+        ("os.ftruncate(NEW.fileno(), 100)", "Operation not permitted"),
+        ("NEW.write(b'xyz'); NEW.seek(0)", "Illegal seek"),
+        ("NEW.write(b'xyz'); NEW.flush(); os.pwrite(NEW.fileno(), b'x', 0)", "Operation not permitted"),
+        ("(VOLUME / 'a').chmod(0o600)", "Operation not permitted"),
+        ("os.utime(VOLUME / 'a')", "Operation not permitted"),
+        ("shutil.copyfile(VOLUME / 'a', VOLUME / 'b')", None),
+        (
+            "assert files_in(VOLUME) == [], 'late'\n"
+            "time.sleep(3)\n"
+            "assert files_in(VOLUME) == ['a', 'new']\n"
+            "(VOLUME / 'a').unlink()\n"
+            "assert not (VOLUME / 'a').exists()\n"
+            "assert files_in(VOLUME) == ['a', 'new'], 'late'",
+            None,
+        ),
     ],
 )
 def test_the_mount_of_the_tests_has_a_volumes_ways(volume: Path, built: Path, call: str, error: str | None) -> None:
-    script = f"import fcntl, os, shutil\n(VOLUME / 'a').write_text('x')\n(VOLUME / 'a').write_text('y')\n{call}\n"
-    ended = run_on_volume(script, volume, built)
+    ended = run_on_volume(f"{_WITH_A_FILE}{call}\n", volume, built)
     assert (error or "") in ended.stderr
     assert (ended.returncode == 0) == (error is None), ended.stderr
 
@@ -83,6 +125,33 @@ def test_the_log_of_takes_is_written_merged_and_read_again(volume: Path, built: 
     )
     ended = run_on_volume(script, volume, built)
     assert (ended.stderr, ended.stdout) == ("", "['a.json', 'b.json', 'c.json']\n")
+
+
+def test_of_two_jobs_one_writes_a_take_and_the_other_one_is_told(volume: Path, built: Path) -> None:
+    """A driver that slept between its check of the lease and its write must not replace what the next one wrote."""
+    script = (
+        "from sessionization.spark.checkpoint.take_log import TakeLog, TakenFile\n"
+        "asleep, awake = TakeLog(VOLUME / 'log'), TakeLog(VOLUME / 'log')\n"
+        "awake.append([TakenFile('dbfs:/Volumes/v/pc_sessions/a.json', 1, 1, 1)])\n"
+        "try:\n"
+        "    asleep.append([TakenFile('dbfs:/Volumes/v/pc_sessions/b.json', 1, 1, 1)])\n"
+        "except FileExistsError:\n"
+        "    print(*TakeLog(VOLUME / 'log').names('pc_sessions'))\n"
+    )
+    ended = run_on_volume(script, volume, built)
+    assert (ended.stderr, ended.stdout) == ("", "a.json\n")
+
+
+def test_a_start_right_after_another_one_finds_the_copy_deleted_that_it_lists(volume: Path, built: Path) -> None:
+    script = (
+        "import time\n"
+        "files.replace_verified(VOLUME / 'f', 'a')\n"
+        "[copy] = VOLUME.glob('.*')\n"
+        "files.finish_replacement(VOLUME)\n"
+        "print((VOLUME / 'f').read_text(), copy.exists())\n"
+    )
+    ended = run_on_volume(script, volume, built)
+    assert (ended.stderr, ended.stdout) == ("", "a False\n")
 
 
 def test_the_simulator_writes_whole_files(volume: Path, built: Path) -> None:
