@@ -73,7 +73,14 @@ class Scene:
     """An evening, and the job that receives it over several starts."""
 
     def __init__(
-        self, seed: int, kills: int, folder: Path, *, entry: Sequence[str | Path] = (ENTRY,), groups: int | None = None
+        self,
+        seed: int,
+        kills: int,
+        folder: Path,
+        *,
+        entry: Sequence[str | Path] = (ENTRY,),
+        groups: int | None = None,
+        kind: type[Job] = Job,
     ) -> None:
         intervals = ((kills + 1) * FILES_PER_START + _QUIET_FILES) // 2
         self._began_s = time.monotonic()
@@ -84,7 +91,7 @@ class Scene:
         self._kills_engine_alone = itertools.cycle([True, False])
         self._groups = groups
         grouping = () if groups is None else (f"--device-groups={groups}",)
-        self.job = Job(folder, *OPTIONS, *grouping, entry=entry)
+        self.job = kind(folder, *OPTIONS, *grouping, entry=entry)
         self.traces = Traces(self.job)
 
     def release(self, files: int) -> None:
@@ -176,6 +183,7 @@ def play(
     boundaries: Sequence[Boundary] = tuple(Boundary),
     entry: Sequence[str | Path] = (ENTRY,),
     groups: int | None = None,
+    kind: type[Job] = Job,
 ) -> Run:
     """Play an evening to a job that is killed at all boundaries equally often, and then no more.
 
@@ -186,8 +194,9 @@ def play(
         boundaries: where to kill.
         entry: the script to run, and its first arguments.
         groups: the job's `--device-groups`.
+        kind: the class of the job, which says where its folders are.
     """
-    scene = Scene(seed, kills, folder, entry=entry, groups=groups)
+    scene = Scene(seed, kills, folder, entry=entry, groups=groups, kind=kind)
     order = [boundaries[at % len(boundaries)] for at in range(kills)]
     random.Random(seed).shuffle(order)
     try:

@@ -3,10 +3,13 @@
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from tests.whole_job.job import ROOT, Job, environment
+from tests.whole_job.job import ENTRY, ROOT, Ended, Job, environment, run_to_end
+from tests.whole_job.topics import Topics
 
+_WITHOUT_TABLES = ("rescale_state", "inspect_state")
 _SOURCE = Path(__file__).with_name("volume.c")
 LISTS_LATE_S = 2
 
@@ -38,11 +41,33 @@ def run_on_volume(script: str, volume: Path, built: Path) -> "subprocess.Complet
 
 
 class VolumeJob(Job):
-    """A job whose input, tables and checkpoints lie on a volume."""
+    """A job whose input, tables and checkpoints lie on a volume.
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    Only its own process sees a volume. Spark's engine sees a folder, as on Databricks it has a client of its own, which
+    can rename; its workers only read there.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *options: str,
+        topics: Topics | None = None,
+        entry: Sequence[str | Path] = (ENTRY,),
+    ) -> None:
         volume = folder / "volume"
-        super().__init__(volume, *options)
+        super().__init__(volume, *options, topics=topics, entry=entry)
         self._folder, self.stderr = folder, folder / "stderr.txt"
-        self.library = library_for(volume, folder)
+        self.library = folder / "library"
+        if not self.library.exists():  # of another driver on the same volume
+            library_for(volume, folder)
         self.variables = volume_environment(volume, folder)
+
+    def run(self, name: str, *options: str) -> Ended:
+        """Run another job's entry point on the volume until it ends."""
+        entry, variables = (ROOT / "jobs" / f"{name}.py",), {"PYTHONPATH": str(self.library), **self.variables}
+        return run_to_end(*options, cwd=self._folder, entry=entry, has_output=True, **variables)
+
+    def run_beside(self, name: str, *options: str) -> Ended:
+        """As `run`, of a job on these tables and checkpoints."""
+        tables = () if name in _WITHOUT_TABLES else self.table_options()
+        return self.run(name, *tables, "--checkpoints", str(self.checkpoints), *options)

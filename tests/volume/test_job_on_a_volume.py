@@ -1,4 +1,4 @@
-"""The job with input, tables and checkpoints on a volume: no kill loses or doubles a row."""
+"""The job with input, tables and checkpoints on a volume: no kill and no second driver loses or doubles a row."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,12 +6,16 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.faults.boundaries import Boundary
+from tests.faults.harness import compare, play
 from tests.volume.mount import VolumeJob
 from tests.whole_job.evening import Evening
 from tests.whole_job.job import ROOT
-from tests.whole_job.three_kills import EVENING, OPTIONS, check_every_row, play_with_a_kill_in_each_query
+from tests.whole_job.three_kills import EVENING, OPTIONS, check_every_row, play_with_a_driver_that_sleeps
 
 pytestmark = pytest.mark.job
+
+SEED = 20_260_102
 
 
 @pytest.fixture
@@ -22,11 +26,22 @@ def job(tmp_path: Path) -> Iterator[VolumeJob]:
 
 
 @pytest.mark.long
-def test_a_job_on_a_volume_that_is_killed_in_each_query_loses_and_doubles_nothing(
+def test_a_job_on_a_volume_that_is_killed_at_every_boundary_loses_and_doubles_nothing(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    run = play(SEED, len(Boundary), tmp_path, kind=VolumeJob)
+    assert compare(run, spark) == []
+    assert any(cut.is_exact for cut in run.cuts)
+
+
+@pytest.mark.long
+def test_a_driver_that_slept_longer_than_its_lease_writes_nothing_more_on_a_volume(
     job: VolumeJob, tmp_path: Path, spark: SparkSession
 ) -> None:
-    play_with_a_kill_in_each_query(job, Evening(tmp_path / "staging", **EVENING))
-    check_every_row(job, spark)
+    second = VolumeJob(tmp_path, *OPTIONS)
+    second.stderr = tmp_path / "second.txt"
+    play_with_a_driver_that_sleeps(job, second, Evening(tmp_path / "staging", **EVENING))
+    check_every_row(second, spark)
 
 
 def test_the_preflight_finds_the_volume_fit(job: VolumeJob, capfd: pytest.CaptureFixture[str]) -> None:

@@ -63,11 +63,12 @@ def run_to_end(
     timeout_s: float = _LONGEST_S,
     entry: Sequence[str | Path] = (ENTRY,),
     has_output: bool = False,
+    **variables: str,
 ) -> Ended:
     """Run the job, or another one, until it ends on its own; `has_output` of one that prints to stdout."""
     words = command(*options, entry=entry)
     process = subprocess.run(
-        words, env=environment(), cwd=cwd, capture_output=True, text=True, timeout=timeout_s, check=False
+        words, env=environment(**variables), cwd=cwd, capture_output=True, text=True, timeout=timeout_s, check=False
     )
     assert has_output or process.stdout == ""
     return Ended(process.returncode, process.stderr.splitlines())

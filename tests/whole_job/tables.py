@@ -1,5 +1,6 @@
 """The tables of a job, and their differences from the oracle's."""
 
+import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,18 @@ _NAMED_AT_MOST = 3
 def read_tables(warehouse: Path, only: Mapping[str, pc.Expression] | None = None) -> Tables:
     """Read all tables, without the internal columns; of those named in `only` the rows that fulfil a condition."""
     return {name: read_table(warehouse / name, (only or {}).get(name)) for name in COLUMNS}
+
+
+def split_progress(tables: Tables, checkpoints: Path) -> tuple[Tables, Stored]:
+    """Tables after a warm start with only the rows of `stream_progress` since then, and its rows from before.
+
+    The new checkpoint numbers micro-batches from 0.
+    """
+    created_ms = json.loads((checkpoints / "layout.json").read_text(encoding="utf-8"))["begun_ms"]
+    progress = tables["stream_progress"].content
+    is_new = pc.greater_equal(progress["processed_ms"], created_ms)
+    new_rows, former_rows = Stored(progress.filter(is_new)), Stored(progress.filter(pc.invert(is_new)))
+    return tables | {"stream_progress": new_rows}, former_rows
 
 
 def differences(oracle: Oracle, actual: Tables, checkpoints: Path) -> list[str]:

@@ -1,8 +1,6 @@
 """The job with its input, tables and checkpoints on HDFS: no kill and no second driver loses or doubles a row."""
 
-import os
 import re
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,11 +12,16 @@ from tests.whole_job.evening import Evening
 from tests.whole_job.hdfs import Hdfs
 from tests.whole_job.job import QUERIES, ROOT, Ended, run_to_end
 from tests.whole_job.remote_job import RemoteJob
-from tests.whole_job.three_kills import EVENING, OPTIONS, check_every_row, play_with_a_kill_in_each_query
+from tests.whole_job.three_kills import (
+    EVENING,
+    OPTIONS,
+    check_every_row,
+    play_with_a_driver_that_sleeps,
+    play_with_a_kill_in_each_query,
+)
 
 pytestmark = [pytest.mark.job, pytest.mark.long]
 
-LEASE_IS_LOST_S = 120
 REFUSED = re.compile(r"lease 'stream' .* is held by sessionize \(process \d+ on \S+\)")
 JOBS: dict[str, tuple[str, ...]] = {
     "maintain": ("--message-retention=1000d",),  # the evening is some months ago
@@ -56,31 +59,9 @@ def test_a_job_on_hdfs_that_is_killed_in_each_query_loses_and_doubles_nothing(
 def test_a_driver_that_slept_longer_than_its_lease_writes_nothing_more(
     job: RemoteJob, hdfs: Hdfs, tmp_path: Path, spark: SparkSession
 ) -> None:
-    evening = Evening(tmp_path / "staging", **EVENING)
     second = a_job(tmp_path, hdfs)
     second.stderr = tmp_path / "second.txt"
-    job.release(evening, 20)
-    job.start()
-    queries = [job.checkpoints / query for query in QUERIES]
-    job.wait_until(lambda: all(last_committed(query) >= 0 for query in queries), "each query has a micro-batch")
-    job.wait_for_running_micro_batch()
-    os.killpg(job.pid, signal.SIGSTOP)  # the job and its engine, in the middle of whatever they do
-    try:
-        newest = last_committed(job.checkpoints / "sessionize")
-        second.start()
-        second.wait_until(
-            lambda: last_committed(second.checkpoints / "sessionize") > newest + 1, "the second driver has the lease"
-        )
-        second.release(evening, 20)
-        os.killpg(job.pid, signal.SIGCONT)
-        assert job.wait_for_end(within_s=LEASE_IS_LOST_S) == 1, job.output_lines()[-5:]
-        second.release(evening)
-        second.wait_until_done()
-        assert second.terminate() == 0
-    finally:
-        second.kill_if_running()
-    assert any("waiting for sessionize (process" in line for line in second.output_lines())
-    assert "lease 'stream'" in job.output_lines()[-1]
+    play_with_a_driver_that_sleeps(job, second, Evening(tmp_path / "staging", **EVENING))
     check_every_row(second, spark)
 
 

@@ -14,6 +14,7 @@ from sessionization.core.session_state import Rules
 from sessionization.local.broker import Broker
 from sessionization.settings.kafka_options import OUTPUT_TOPIC
 from sessionization.streams import STREAMS
+from tests.volume.mount import VolumeJob
 from tests.whole_job import checkpoints
 from tests.whole_job.job import ROOT, Job, command, environment
 from tests.whole_job.oracle import build_oracle
@@ -41,7 +42,8 @@ class Landing:
     def start(self) -> None:
         folders = ("--warehouse", str(self._job.warehouse), "--checkpoints", str(self.checkpoints))
         words = command(*folders, "--bootstrap-servers", self._servers, entry=(ROOT / "jobs" / "land_changes.py",))
-        self._process = subprocess.Popen(words, env=environment(), stdin=subprocess.DEVNULL, start_new_session=True)
+        variables = environment(PYTHONPATH=str(self._job.library), **self._job.variables)
+        self._process = subprocess.Popen(words, env=variables, stdin=subprocess.DEVNULL, start_new_session=True)
 
     def kill(self) -> None:
         if self._process is not None:
@@ -86,9 +88,12 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield broker
 
 
-def test_tables_equal_the_reference_if_changes_go_through_the_topic(broker: Broker, tmp_path: Path) -> None:
-    job = Job(tmp_path, *OPTIONS, topics=Topics(broker.bootstrap_servers, PARTITIONS))
-    landing = Landing(job, tmp_path / "landing", broker.bootstrap_servers)
+@pytest.mark.parametrize("kind", [Job, VolumeJob])
+def test_tables_equal_the_reference_if_changes_go_through_the_topic(
+    kind: type[Job], broker: Broker, tmp_path: Path
+) -> None:
+    job = kind(tmp_path, *OPTIONS, topics=Topics(broker.bootstrap_servers, PARTITIONS))
+    landing = Landing(job, job.checkpoints.parent / "landing", broker.bootstrap_servers)
     sessionize = job.checkpoints / "sessionize"
 
     def wait_for_micro_batches(count: int) -> None:

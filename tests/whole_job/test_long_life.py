@@ -3,11 +3,9 @@
 The tables equal the oracle's throughout.
 """
 
-import json
 from collections import Counter
 from pathlib import Path
 
-import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
@@ -15,13 +13,12 @@ from sessionization.core.session_state import Rules
 from sessionization.ops import state_reader as ops_state
 from sessionization.spark.checkpoint.spark_logs import newest_committed_batch, read_started_batch
 from tests.whole_job.checkpoints import committed_files
-from tests.whole_job.delta import Stored
 from tests.whole_job.evening import Evening
 from tests.whole_job.job import ROOT, Job, run_to_end
 from tests.whole_job.later import LATER, LATER_SCHEMA, later_library
 from tests.whole_job.oracle import COLUMNS, Oracle, build_oracle
 from tests.whole_job.state import entries_and_timers
-from tests.whole_job.tables import differences, read_tables
+from tests.whole_job.tables import differences, read_tables, split_progress
 
 pytestmark = pytest.mark.job
 
@@ -119,24 +116,20 @@ def test_tables_equal_the_reference_after_a_long_life(
     finally:
         job.kill_if_running()
 
-    oracle, tables = life.expected(spark, former), read_tables(job.warehouse)
-    created_ms = json.loads((job.checkpoints / "layout.json").read_text(encoding="utf-8"))["begun_ms"]
-    # The new checkpoint numbers micro-batches from 0; the rows of the lost checkpoint must be unchanged.
-    progress = tables["stream_progress"].content
-    is_new = pc.greater_equal(progress["processed_ms"], created_ms)
-    new_rows, former_rows = Stored(progress.filter(is_new)), Stored(progress.filter(pc.invert(is_new)))
-    columns = COLUMNS["stream_progress"]
-    assert Counter(former_rows.of(*columns)) == Counter(before["stream_progress"].of(*columns))
-    assert differences(oracle, tables | {"stream_progress": new_rows}, job.checkpoints) == []
+    oracle = life.expected(spark, former)
+    tables, former_progress = split_progress(read_tables(job.warehouse), job.checkpoints)
+    names = COLUMNS["stream_progress"]
+    assert Counter(former_progress.of(*names)) == Counter(before["stream_progress"].of(*names))
+    assert differences(oracle, tables, job.checkpoints) == []
 
     # The equality proves something only if sessions lived on, and the evening had every case.
     changes = tables["session_changes"]
     live = {key for key, row in former.session_rows(former.changes).items() if row.status == "live"}
-    since = [row for row in changes if row["processed_ms"] >= created_ms]
+    since = [row for row in changes if row["processed_ms"] > former.newest_ms]
     kinds = Counter(row["change"] for row in since if (row["device_id"], row["session_id"]) in live)
     assert kinds["started"] == 0
     assert min(kinds["heartbeat"], kinds["ended"]) > 0
     assert max(row["missed_beats"] or 0 for row in since) > 0
-    assert sum(row["duplicate_start"] or 0 for row in new_rows) > 0
+    assert sum(row["duplicate_start"] or 0 for row in tables["stream_progress"]) > 0
     assert {row["end_reason"] for row in changes} >= {"reported", "superseded", "orphaned"}
     assert max(row["revision"] for row in changes) > 0

@@ -1,5 +1,7 @@
-"""The dirty evening of the tests of other storage than a folder: three kills, and every row checked."""
+"""The dirty evening of the tests of other storage than a folder: kills, a sleeping driver, and every row checked."""
 
+import os
+import signal
 from collections import Counter
 
 from pyspark.sql import SparkSession
@@ -19,6 +21,8 @@ EVENING = {"events": 600, "rate": 20, "session_length": "10s", "dirt": 0.2, "fil
 _TRIES = 3
 _FILES_AT_ONCE = 2
 _READ_WITHIN_S = 900
+_FILES_BEFORE_SLEEP = 20
+_LEASE_IS_LOST_S = 120
 
 
 def play_with_a_kill_in_each_query(job: Job, evening: Evening) -> None:
@@ -29,6 +33,35 @@ def play_with_a_kill_in_each_query(job: Job, evening: Evening) -> None:
     job.start()
     job.wait_until_done(within_s=_READ_WITHIN_S)
     assert job.terminate() == 0
+
+
+def play_with_a_driver_that_sleeps(job: Job, second: Job, evening: Evening) -> None:
+    """Stop the job and its engine for longer than its lease, while a second driver works; then wake it up.
+
+    It must notice, write nothing more, and end.
+    """
+    job.release(evening, _FILES_BEFORE_SLEEP)
+    job.start()
+    queries = [job.checkpoints / query for query in QUERIES]
+    job.wait_until(lambda: all(last_committed(query) >= 0 for query in queries), "each query has a micro-batch")
+    job.wait_for_running_micro_batch()
+    os.killpg(job.pid, signal.SIGSTOP)  # in the middle of whatever they do
+    try:
+        newest = last_committed(job.checkpoints / "sessionize")
+        second.start()
+        second.wait_until(
+            lambda: last_committed(second.checkpoints / "sessionize") > newest + 1, "the second driver has the lease"
+        )
+        second.release(evening, _FILES_BEFORE_SLEEP)
+        os.killpg(job.pid, signal.SIGCONT)
+        assert job.wait_for_end(within_s=_LEASE_IS_LOST_S) == 1, job.output_lines()[-5:]
+        second.release(evening)
+        second.wait_until_done()
+        assert second.terminate() == 0
+    finally:
+        second.kill_if_running()
+    assert any("waiting for sessionize (process" in line for line in second.output_lines())
+    assert "lease 'stream'" in job.output_lines()[-1]
 
 
 def check_every_row(job: Job, spark: SparkSession, groups: int | None = None) -> None:
