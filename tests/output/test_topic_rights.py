@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from sessionization.errors import ConfigurationError
 from sessionization.local.broker import Broker
+from sessionization.ops.preflight import _check_output_topic
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.input import topic_admin
 from sessionization.spark.input.topic_admin import refuse_compacted_topics
@@ -56,9 +57,10 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield broker
 
 
-def settings(servers: str) -> SessionizeSettings:
+def settings(servers: str, **options: object) -> SessionizeSettings:
     return SessionizeSettings.model_validate(
         {
+            **options,
             "source": "kafka",
             "sink": "kafka",
             "bootstrap_servers": servers,
@@ -119,3 +121,14 @@ def test_topics_whose_settings_may_not_be_read_are_one_warning(spark: SparkSessi
     assert warnings[0].startswith("whether read_only is compacted cannot be checked (")
     assert "TopicAuthorizationException" in warnings[0]
     assert warnings[0].endswith("or allow DescribeConfigs to the job's user")
+
+
+def test_with_a_service_credential_no_admin_client_asks_the_brokers(spark: SparkSession) -> None:
+    """It has no credential: brokers that do not answer here stand for brokers that refuse it."""
+    warnings: list[str] = []
+    brokers = settings("127.0.0.1:9", kafka_option=("databricks.serviceCredential=msk",))
+    refuse_compacted_topics(spark, brokers, ("open", "other"), warnings.append)
+    assert [line.partition(",")[0] for line in warnings] == ["whether open or other is compacted is not checked"]
+    assert _check_output_topic(spark, brokers) == (
+        "output_sessions is not checked, because only Spark's Kafka source has the service credential"
+    )

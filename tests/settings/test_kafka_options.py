@@ -5,10 +5,15 @@ from typing import Any
 
 import pytest
 
+from sessionization.command_line.job_parameters import parameters_to_arguments
 from sessionization.command_line.parser import parse_settings, read_settings
 from sessionization.errors import ConfigurationError
 from sessionization.ops.maintenance_settings import LandChangesSettings
-from sessionization.settings.kafka_options import parse_kafka_options, resolve_secrets
+from sessionization.settings.kafka_options import (
+    parse_kafka_options,
+    refuse_options_of_databricks,
+    resolve_secrets,
+)
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.streams import STREAMS
 
@@ -46,6 +51,14 @@ def test_kafka_option_may_be_given_several_times() -> None:
         ("failOnDataLoss=false", "failOnDataLoss is not one to set here"),
         ("kafka.ssl.key.password=hunter2", "kafka.ssl.key.password is a secret, and others can read a command line"),
         ("kafka.sasl.jaas.config=hunter2", "kafka.sasl.jaas.config is a secret"),
+        ('kafka.sasl.jaas.config=a.b.PlainLoginModule required password="hunter2";', "kafka.sasl.jaas.config is a"),
+        ("kafka.sasl.jaas.config=a.OAuth required clientId=i clientSecret = hunter2;", "kafka.sasl.jaas.config is a"),
+        ('kafka.sasl.jaas.config=a.Own required PassWord="hunter2";', "kafka.sasl.jaas.config is a secret"),
+        ("kafka.sasl.jaas.config=a.IAM required awsRoleSessionToken=hunter2;", "kafka.sasl.jaas.config is a secret"),
+        ("kafka.sasl.jaas.config=a.IAM required; hunter2", "kafka.sasl.jaas.config is a secret"),
+        ("kafka.sasl.jaas.config=a.IAM required hunter2;", "kafka.sasl.jaas.config is a secret"),
+        ('kafka.sasl.jaas.config=a.IAM required a="b" "password"="hunter2";', "kafka.sasl.jaas.config is a secret"),
+        ('kafka.sasl.jaas.config=a.IAM required a="x\\" password="hunter2";', "kafka.sasl.jaas.config is a secret"),
     ],
 )
 def test_a_wrong_option_is_reported_without_its_value(
@@ -57,6 +70,40 @@ def test_a_wrong_option_is_reported_without_its_value(
     with pytest.raises(ConfigurationError) as error:
         read_settings(LandChangesSettings, (*KAFKA[1:], "--kafka-option", text))
     assert str(error.value) in line
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "software.amazon.msk.auth.iam.IAMLoginModule required;",
+        'shadedmskiam.software.amazon.msk.auth.iam.IAMLoginModule required awsRoleArn="arn:aws:iam::1:role/a" '
+        "awsStsRegion = eu-west-1 ;",
+        'org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required clientId="job" '
+        'scope="https://games.servicebus.windows.net/.default" extension_logicalCluster=lkc-1;',
+    ],
+)
+def test_a_jaas_line_without_a_secret_may_be_written_as_it_is(line: str) -> None:
+    options = parse_kafka_options([f"kafka.sasl.jaas.config={line}"])
+    assert resolve_secrets(options, None) == {"kafka.sasl.jaas.config": line}
+    parameters = {"source": "kafka", "kafka-option": f"'kafka.sasl.jaas.config={line}' minPartitions=3"}
+    arguments = parameters_to_arguments(SessionizeSettings, parameters)
+    assert arguments[1:] == [f"--kafka-option=kafka.sasl.jaas.config={line}", "--kafka-option=minPartitions=3"]
+
+
+DATABRICKS_ONLY = ("databricks.serviceCredential=msk", "databricks.serviceCredential.scope=s", "maxPartitions=4")
+
+
+@pytest.mark.parametrize("text", DATABRICKS_ONLY)
+def test_options_that_only_databricks_has_are_accepted_and_one_line_says_where_they_work(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    options = read_settings(SessionizeSettings, (*KAFKA, f"--kafka-option={text}")).kafka_options
+    with pytest.raises(ConfigurationError) as error:
+        refuse_options_of_databricks(options)
+    name = text.partition("=")[0]
+    assert str(error.value) == f"--kafka-option {name} works on Databricks only: leave it out here"
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "19.0")
+    refuse_options_of_databricks(options)
 
 
 def test_a_kafka_option_with_the_same_key_twice_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 
+from sessionization.databricks import on_databricks
 from sessionization.errors import ConfigurationError
 from sessionization.streams import STREAMS
 
@@ -14,12 +15,21 @@ _SECRET_PARTS = ("password", "passphrase", "secret", "jaas", "keystore.key", "ke
 _FROM_ENVIRONMENT = "env:"
 SCOPE_PREFIX = "secret:"
 
+_JAAS = "jaas"
+_JAAS_OPTION = r"""\s+([\w.]+)\s*=\s*(?:"[^"\\]*"|[^\s"';=\\]+)"""
+_JAAS_LINE = re.compile(rf"[\w.$]+\s+(?:required|requisite|sufficient|optional)((?:{_JAAS_OPTION})*)\s*;")
+_SECRET_JAAS_OPTION = re.compile(r"pass|pwd|secret|token|key|credential|assertion", re.IGNORECASE)
+"""Login modules may have options of their own, so a harmless name such as `keyTab` also counts as a secret."""
+
+SERVICE_CREDENTIAL = "databricks.serviceCredential"
+_OPTIONS_OF_DATABRICKS = (SERVICE_CREDENTIAL, "databricks.serviceCredential.scope", "maxPartitions")
 _SOURCE_OPTIONS = (
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
     "groupIdPrefix",
     "kafkaConsumer.pollTimeoutMs",
     "minPartitions",
+    *_OPTIONS_OF_DATABRICKS,
 )
 _SET_BY_THE_JOB = {
     "kafka.bootstrap.servers",
@@ -47,9 +57,7 @@ def parse_kafka_options(texts: Iterable[str]) -> dict[str, str]:
             msg = f"{name} is given more than once: give it once"
         elif value in {_FROM_ENVIRONMENT, SCOPE_PREFIX}:
             msg = f"{name} refers to nothing: write {name}={_FROM_ENVIRONMENT}NAME or {name}={SCOPE_PREFIX}SCOPE/KEY"
-        elif any(part in name.lower() for part in _SECRET_PARTS) and not value.startswith(
-            (_FROM_ENVIRONMENT, SCOPE_PREFIX)
-        ):
+        elif _is_plain_secret(name.lower(), value):
             msg = (
                 f"{name} is a secret, and others can read a command line: write {name}={_FROM_ENVIRONMENT}NAME of an "
                 f"environment variable, or {name}={SCOPE_PREFIX}SCOPE/KEY of a Databricks secret"
@@ -59,6 +67,20 @@ def parse_kafka_options(texts: Iterable[str]) -> dict[str, str]:
             continue
         raise ValueError(msg)
     return options
+
+
+def _is_plain_secret(name: str, value: str) -> bool:
+    if value.startswith((_FROM_ENVIRONMENT, SCOPE_PREFIX)) or not any(part in name for part in _SECRET_PARTS):
+        return False
+    return not (_JAAS in name and _is_jaas_line_without_secret(value))
+
+
+def _is_jaas_line_without_secret(text: str) -> bool:
+    """Whether the text is a login module with options that are no secrets, as for IAM; in doubt it is not."""
+    line = _JAAS_LINE.fullmatch(text)
+    return line is not None and not any(
+        _SECRET_JAAS_OPTION.search(option) for option in re.findall(_JAAS_OPTION, line[1])
+    )
 
 
 def check_client_options(texts: tuple[str, ...]) -> tuple[str, ...]:
@@ -72,6 +94,24 @@ def check_client_options(texts: tuple[str, ...]) -> tuple[str, ...]:
             )
             raise ValueError(msg)
     return texts
+
+
+def refuse_options_of_databricks(options: Mapping[str, str]) -> None:
+    """Raises `ConfigurationError` for an option that only the Kafka source of Databricks has, where this is another.
+
+    `make deploy` checks a bundle's options elsewhere, so settings accept them anywhere.
+    """
+    if on_databricks():
+        return
+    for name in _OPTIONS_OF_DATABRICKS:
+        if name in options:
+            msg = f"--kafka-option {name} works on Databricks only: leave it out here"
+            raise ConfigurationError(msg)
+
+
+def uses_service_credential(options: Mapping[str, str]) -> bool:
+    """Whether Databricks signs in to the brokers; then no client but Spark's own gets in."""
+    return SERVICE_CREDENTIAL in options
 
 
 def check_output_topic(name: str) -> str:

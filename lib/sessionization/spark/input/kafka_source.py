@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from sessionization.databricks import on_databricks
 from sessionization.errors import ConfigurationError
-from sessionization.settings.kafka_options import resolve_secrets
+from sessionization.settings.kafka_options import refuse_options_of_databricks, resolve_secrets
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.input.topic_offsets import Offsets
@@ -155,6 +155,7 @@ def client_options(spark: SparkSession, settings: Brokers) -> dict[str, str]:
 
     Unless the settings say otherwise, readers take no record of a transaction before it is committed.
     """
+    refuse_options_of_databricks(settings.kafka_options)
     read_secret = partial(_databricks_secret, spark) if on_databricks() else None
     options = {"kafka.isolation.level": "read_committed"} | resolve_secrets(settings.kafka_options, read_secret)
     return options | {"kafka.bootstrap.servers": str(settings.bootstrap_servers)}

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from sessionization.errors import ConfigurationError
 from sessionization.say import Say
+from sessionization.settings.kafka_options import uses_service_credential
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.input.kafka_source import Brokers, client_options
 
@@ -52,6 +53,12 @@ def refuse_compacted_topics(
     Raises `ConfigurationError` for a compacted topic. Where the stream is not new, it is only a warning: a refusal
     would let it wait while the brokers go on compacting.
     """
+    if uses_service_credential(brokers.kafka_options):
+        warn(
+            f"whether {' or '.join(topics)} is compacted is not checked, because only Spark's Kafka source has the "
+            "service credential: see that cleanup.policy is delete"
+        )
+        return
     unknown: dict[str, str] = {}
     for topic in topics:
         try:
