@@ -17,7 +17,7 @@ from pathlib import Path
 from pydantic.fields import FieldInfo
 
 from sessionization.command_line.job_parameters import option_name, parameter_defaults
-from sessionization.spark.engine.session import DATABRICKS_CONF
+from sessionization.spark.engine.job_conf import DATABRICKS_CONF
 from tools.bundle.job_options import JOBS, LAPTOP_ONLY, parameters, reference, variable
 from tools.bundle.pins import installed_with_the_wheel, tested_version
 from tools.bundle.resolve import resolve
