@@ -193,6 +193,9 @@ lock: $(READY) ## resolve the locks again from pyproject.toml
 	done
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --upgrade \
 	  --group s3 -o requirements-s3.lock
+	@$(BIN)/uv pip compile --quiet --python-platform linux --python-version 3.12 --generate-hashes --no-header --upgrade \
+	  --constraints tools/bundle/runtime_packages.txt --extra kafka --extra metrics --group databricks pyproject.toml \
+	  -o requirements-databricks.lock
 
 clean: ## remove the environment, the tables of demo and notebooks, and the benchmarks' results
 	@rm -rf .venv .venv-build .bench .notebooks build dist $(DEMO) $(DEMO)-kafka

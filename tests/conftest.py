@@ -24,7 +24,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     conf = {"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2"}
     session = local_session(tmp_path_factory.mktemp("spark") / "engine.log", session_module.OPEN_SOURCE_CONF | conf)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session_module, "spark_session", lambda _log: session)
+        patch.setattr(session_module, "spark_session", lambda _log, _depends_on=None: session)
         yield session
     session.stop()
 

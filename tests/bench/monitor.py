@@ -22,7 +22,7 @@ from sessionization.monitor.metrics import Metrics
 from sessionization.monitor.record_consumer import RecordConsumer
 from sessionization.spark import pipeline
 from sessionization.spark.checkpoint.state_layout import StateLayout
-from sessionization.spark.engine.session import OPEN_SOURCE_CONF
+from sessionization.spark.engine.job_conf import OPEN_SOURCE_CONF
 from sessionization.spark.input.ticks import tick_stream
 from sessionization.spark.output.progress import BatchProgress, Percentiles
 from tests.bench import load, processes

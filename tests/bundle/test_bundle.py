@@ -9,7 +9,7 @@ import pytest
 
 from sessionization.job import sessionize_job
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.engine.session import DATABRICKS_CONF
+from sessionization.spark.engine.job_conf import DATABRICKS_CONF
 from tests.bundle.prod import RESOURCES
 from tools.bundle.checks import findings
 from tools.bundle.generate import RESOLVED, resolved_prod

@@ -47,7 +47,7 @@ MISTAKES = [
     ("checkpoint shared by two targets", SESSIONIZE, "default: /Volumes/${resources.volumes.checkpoints.catalog_name}/${resources.volumes.checkpoints.schema_name}/${resources.volumes.checkpoints.name}/sessionize", "default: /Volumes/main/streams/checkpoints", SESSIONIZE, "share the checkpoints of job sessionize /Volumes/main/streams/checkpoints"),
     ("misspelt Spark setting", SESSIONIZE, "spark.sql.shuffle.partitions", "spark.sql.shuffle.partition", SESSIONIZE, "spark_conf spark.sql.shuffle.partition is no setting of Spark"),
     ("missing Spark setting of sessionize", SESSIONIZE, "              spark.scheduler.mode: FAIR\n", "", SESSIONIZE, "spark_conf spark.scheduler.mode must be 'FAIR'"),
-    ("missing Spark setting of maintain", MAINTAIN, "              spark.scheduler.mode: FAIR\n", "", MAINTAIN, "spark_conf spark.scheduler.mode must be 'FAIR'"),
+    ("missing Spark setting of land_changes", LANDS, "              spark.scheduler.mode: FAIR\n", "", LANDS, "spark_conf spark.scheduler.mode must be 'FAIR'"),
     ("missing Spark setting of workspace_tests", TESTS, "              spark.scheduler.mode: FAIR\n", "", TESTS, "spark_conf spark.scheduler.mode must be 'FAIR'"),
     ("invalid runtime", VARIABLES, "default: 19.x-scala2.13", "default: 18.2-scala", SESSIONIZE, "spark_version '18.2-scala' is not a Databricks Runtime"),
     ("real-time switch without real-time mode", SESSIONIZE, "${var.real_time_enabled}", '"true"', SESSIONIZE, "with mode micro-batch real_time_enabled must be 'false'"),

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sessionization.local_engine.local_session import local_session
-from sessionization.spark.engine.session import OPEN_SOURCE_CONF
+from sessionization.spark.engine.job_conf import OPEN_SOURCE_CONF
 
 
 def main(folder: Path) -> None:

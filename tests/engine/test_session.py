@@ -11,9 +11,8 @@ from pyspark.sql import SparkSession
 
 from sessionization.errors import ConfigurationError
 from sessionization.spark.engine import session
+from sessionization.spark.engine.job_conf import DATABRICKS_CONF, MESSAGES_CONF, OPEN_SOURCE_CONF, TIME_ZONE_CONF
 from sessionization.spark.engine.session import (
-    DATABRICKS_CONF,
-    OPEN_SOURCE_CONF,
     job_session,
     spark_session,
     use_scheduler_pool,
@@ -60,6 +59,7 @@ def conf(monkeypatch: pytest.MonkeyPatch) -> Conf:
     conf = Conf()
     monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "18.2")
     monkeypatch.setattr(SparkSession, "builder", Cluster(conf))
+    monkeypatch.setattr(SparkSession.builder, "_jvm", object(), raising=False)
     return conf
 
 
@@ -81,6 +81,27 @@ def test_a_wrong_setting_that_a_running_cluster_cannot_change_is_an_error(
         spark_session(Path("unused"))
 
 
+@pytest.mark.parametrize("depends_on", [TIME_ZONE_CONF, MESSAGES_CONF])
+def test_a_job_without_a_stream_runs_on_any_compute_and_asks_only_for_what_it_depends_on(
+    conf: Conf, monkeypatch: pytest.MonkeyPatch, depends_on: dict[str, str]
+) -> None:
+    monkeypatch.delattr(SparkSession.builder, "_jvm")
+    assert spark_session(Path("unused"), depends_on).conf is conf
+    assert conf.values == depends_on
+
+
+def test_a_setting_that_serverless_compute_refuses_is_named(conf: Conf) -> None:
+    with pytest.raises(ConfigurationError, match=f"{READ_ONLY}=FAIR is not set: run the job on a cluster, because"):
+        spark_session(Path("unused"), {READ_ONLY: "FAIR"})
+
+
+def test_a_stream_without_a_jvm_is_refused_in_one_line(conf: Conf, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(SparkSession.builder, "_jvm")
+    with pytest.raises(ConfigurationError, match=r"^this job needs a cluster with dedicated access mode: serverless"):
+        spark_session(Path("unused"))
+    assert conf.values == {}
+
+
 @pytest.fixture
 def callers_conf(monkeypatch: pytest.MonkeyPatch) -> Conf:
     """The settings of a session that a notebook has made, elsewhere than on Databricks."""
@@ -95,6 +116,13 @@ def test_a_callers_session_keeps_its_settings_and_gets_those_of_the_job(callers_
     theirs = dict(callers_conf.values)
     assert spark_session(Path("unused")).conf is callers_conf
     assert callers_conf.values == OPEN_SOURCE_CONF | theirs
+
+
+def test_a_job_without_a_stream_leaves_a_callers_other_settings_alone(callers_conf: Conf) -> None:
+    callers_conf.values |= {READ_ONLY: "FIFO", EXTENSIONS: OPEN_SOURCE_CONF[EXTENSIONS]}
+    theirs = dict(callers_conf.values)
+    spark_session(Path("unused"), TIME_ZONE_CONF)
+    assert callers_conf.values == theirs | TIME_ZONE_CONF | {CATALOG: OPEN_SOURCE_CONF[CATALOG]}
 
 
 def test_every_setting_that_a_callers_session_lacks_is_named_and_none_is_changed(callers_conf: Conf) -> None:
@@ -150,7 +178,7 @@ class Engine:
         self.had_a_log_folder = False
         self.is_stopped = False
 
-    def started(self, log: Path) -> "Engine":
+    def started(self, log: Path, _depends_on: object) -> "Engine":
         self.log, self.had_a_log_folder = log, log.parent.is_dir()
         return self
 

@@ -35,7 +35,7 @@ def test_an_engine_that_does_not_start_is_named_wherever_the_locations_are(
 ) -> None:
     start: Callable[[], object] = never.wait if fault == "hangs" else refuse
     monkeypatch.setattr(session, "is_callers_session", lambda: True)
-    monkeypatch.setattr(session, "spark_session", lambda _log: start())
+    monkeypatch.setattr(session, "spark_session", lambda _log, _depends_on=None: start())
     monkeypatch.setattr(module, "_ENGINE", SOON)
     (tmp_path / "input").mkdir()
     found = run(settings(tmp_path, **at_a_uri))

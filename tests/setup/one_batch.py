@@ -9,7 +9,7 @@ from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from sessionization.local_engine.local_session import local_session
-from sessionization.spark.engine.session import OPEN_SOURCE_CONF
+from sessionization.spark.engine.job_conf import OPEN_SOURCE_CONF
 
 
 class Counter(StatefulProcessor):

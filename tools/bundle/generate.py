@@ -1,7 +1,8 @@
 """Write the parts of the bundle's files that follow from the code: `python -m tools.bundle.generate`, or `make bundle`.
 
 A part is between the comments `# generated: PART (make bundle; do not edit)` and `# end of generated`. The options of
-a job come from its settings, the Spark settings from `DATABRICKS_CONF`, the packages from the locks.
+a job come from its settings, the Spark settings from `DATABRICKS_CONF`, the packages from the locks: what the runtime
+lacks.
 
 It also writes `tests/bundle/resolved_prod.json`, prod's resolved resources. A review sees the effect of a change there.
 """
@@ -16,9 +17,9 @@ from pathlib import Path
 from pydantic.fields import FieldInfo
 
 from sessionization.command_line.job_parameters import option_name, parameter_defaults
-from sessionization.spark.engine.session import DATABRICKS_CONF
+from sessionization.spark.engine.job_conf import DATABRICKS_CONF
 from tools.bundle.job_options import JOBS, LAPTOP_ONLY, parameters, reference, variable
-from tools.bundle.pins import locked, needed_by_the_wheel
+from tools.bundle.pins import installed_with_the_wheel, tested_version
 from tools.bundle.resolve import resolve
 from tools.bundle.sources import ROOT, read_sources
 
@@ -81,9 +82,10 @@ def _spark_conf(_job: str) -> Iterator[str]:
 
 def _libraries(job: str) -> Iterator[str]:
     yield "- whl: ../dist/*.whl"
-    needed = {*needed_by_the_wheel(frozenset(JOBS[job].extras)), *JOBS[job].packages}
-    for name in sorted(needed):
-        yield f"- pypi: {{package: {name}=={locked()[name].version}}}"
+    versions = installed_with_the_wheel(frozenset(JOBS[job].extras))
+    versions |= {name: tested_version(name) for name in JOBS[job].packages}
+    for name, version in sorted(versions.items()):
+        yield f"- pypi: {{package: {name}=={version}}}"
 
 
 def _variables(job: str) -> Iterator[str]:

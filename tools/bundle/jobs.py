@@ -8,26 +8,22 @@ from typing import Any
 
 from croniter import croniter
 
-from sessionization.spark.engine.session import DATABRICKS_CONF
+from sessionization.spark.engine.job_conf import DATABRICKS_CONF
 from sessionization.spark.output.real_time import SWITCH
 from tools.bundle.resolve import Resolved
 from tools.bundle.sources import Finding, Sources
 from tools.bundle.spark_keys import known_spark_keys
 
 _STREAM = "sessionize"
-_JOBS_WITH_A_SESSION = {
+_JOBS_WITH_STREAM_SETTINGS = {
     "backfill",
-    "erase_account",
-    "inspect_state",
     "land_changes",
-    "maintain",
-    "predict_remaining",
     "preflight",
     "rescale_state",
     "workspace_tests",
     _STREAM,
 }
-"""Jobs that use the cluster's Spark session, and check its settings."""
+"""Jobs that check the settings of the cluster's Spark session; the others run on any compute."""
 _MEMORY_IS_BOUNDED = "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage"
 _MEMORY_BOUND_MB = "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB"
 _CLOUDS = ("aws", "azure", "gcp")
@@ -45,7 +41,7 @@ def job_findings(sources: Sources, target: Resolved) -> Iterator[Finding]:
             *_one_at_a_time(job),
             *_compute(job),
             *_trigger(job),
-            *(_spark_conf(job) if key in _JOBS_WITH_A_SESSION else ()),
+            *(_spark_conf(job) if key in _JOBS_WITH_STREAM_SETTINGS else ()),
             *(_stream(job, target) if key == _STREAM else ()),
         ):
             yield Finding(file, f"{key}: {mistake}")

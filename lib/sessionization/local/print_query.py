@@ -13,6 +13,7 @@ from rich.text import Text
 from sessionization.errors import ConfigurationError
 from sessionization.hadoop_path import AnyPath
 from sessionization.spark.engine.error_text import root_cause
+from sessionization.spark.engine.job_conf import TIME_ZONE_CONF
 from sessionization.spark.engine.session import job_session
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import TABLES
@@ -33,7 +34,7 @@ def print_query(warehouse: AnyPath, sql: str, rows: int) -> None:
     # PySpark converts instants into the time zone of the process.
     os.environ["TZ"] = "UTC"
     time.tzset()
-    with job_session() as spark:
+    with job_session(depends_on=TIME_ZONE_CONF) as spark:
         try:
             create_views(spark, location)
             result = spark.sql(sql).limit(rows).collect()

@@ -12,6 +12,7 @@ from sessionization.ml.prediction_settings import PredictSettings
 from sessionization.ml.training import Training
 from sessionization.say import Say
 from sessionization.spark.engine.generated_code import GENERATED_CODE_CONF
+from sessionization.spark.engine.job_conf import TIME_ZONE_CONF
 from sessionization.spark.engine.session import job_session, session_for_uris
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSIONS, STREAM_PROGRESS
@@ -39,7 +40,10 @@ def predict_remaining(settings: PredictSettings, say: Say, draw: training.Draw |
     Raises `ConfigurationError` without tables, sessions or MLflow, and as `training.train` and `model_registry` do.
     """
     require_mlflow()
-    with session_for_uris(settings, say, GENERATED_CODE_CONF), job_session(conf=GENERATED_CODE_CONF) as spark:
+    with (
+        session_for_uris(settings, say, GENERATED_CODE_CONF),
+        job_session(conf=GENERATED_CODE_CONF, depends_on=TIME_ZONE_CONF) as spark,
+    ):
         location = TableLocation.of(settings)
         location.require(spark, (SESSIONS, STREAM_PROGRESS))
         as_of_ms = training.newest_instant_ms(spark, location)

@@ -21,6 +21,7 @@ from sessionization.ml.evaluation import Evaluation, TestSessions, evaluate
 from sessionization.ml.length_model import LengthModel
 from sessionization.ml.session_features import FEATURES, add_features, observed_sessions
 from sessionization.ml.survival import SurvivalCurve, kaplan_meier
+from sessionization.spark.engine.cached import cached
 from sessionization.spark.engine.newest import newest_ms
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSIONS, STREAM_PROGRESS
@@ -89,16 +90,14 @@ def train(sessions: DataFrame, since_ms: int, as_of_ms: int) -> Training:
     if begin_ms is None:
         _refuse(0, 0)
     split_ms = as_of_ms - min(DAY_MS, int(_TEST_SHARE * (as_of_ms - begin_ms)))
-    known = add_features(observed_sessions(sessions, since_ms, split_ms)).persist()
-    try:
+    known = add_features(observed_sessions(sessions, since_ms, split_ms))
+    with cached(known):
         ended, trained = known.agg(F.count_if("has_ended"), F.count("*")).collect()[0]
         later = _test_sessions(observed, split_ms)
         tested = int(later.has_ended.sum())
         if ended < LEAST_TRAINED or tested < LEAST_TESTED:
             _refuse(ended, tested)
         model = replace(fit(known), trained_until_ms=split_ms)
-    finally:
-        known.unpersist()
     evaluation = evaluate(model, later)
     model = replace(model, beats_baseline=evaluation.beats_baseline)
     counts = trained, ended, tested, len(later.has_ended) - tested

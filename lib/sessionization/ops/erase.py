@@ -9,8 +9,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
-from delta.tables import DeltaTable
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from sessionization.clock import wall_clock_ms
@@ -48,6 +47,8 @@ _ACCOUNT_COLUMN = ("account_id",)
 _ROW_COUNT_METRICS = ("numTargetRowsDeleted", "numTargetRowsUpdated")
 _UNREADABLE_REASONS = ("malformed_json", "oversized")
 _MIN_KEY_BYTES = 16
+_VIEW = "_sessionization_erased"
+"""The temporary view of the rows that a MERGE matches."""
 
 
 @dataclass
@@ -209,26 +210,39 @@ class _Erasure:
         Such a row comes from an End of the account that preceded another player's Start. A row shows the account of its
         Start, if there is one. So a Start that names the account is in a row that is deleted.
         """
-        self.check_leases()
-        target = self.location.delta_table(self.spark, table)
-        unnamed = F.col("t._shown_end").withField("account_id", F.lit(None).cast("string"))
-        merge = target.alias("t").merge(named.alias("s"), "t._shown_end.account_id = s.account_id")
-        return _count_changed_rows(target, merge.whenMatchedUpdate(set={"_shown_end": unnamed}).execute)
+        return self._merge(
+            table, named, "t._shown_end.account_id = s.account_id", "UPDATE SET _shown_end.account_id = NULL"
+        )
 
     def _clear_values(self, table: Table, rows: DataFrame, key: tuple[str, ...]) -> int:
         """Set `value` to null in a table's rows that equal one of `rows` in the columns `key`."""
-        self.check_leases()
-        target = self.location.delta_table(self.spark, table)
-        merge = target.alias("t").merge(rows.alias("s"), " AND ".join(f"t.{name} = s.{name}" for name in key))
-        return _count_changed_rows(target, merge.whenMatchedUpdate(set={"value": F.lit(None).cast("binary")}).execute)
+        return self._merge(table, rows, _equal(key), "UPDATE SET value = NULL")
 
     def _delete_matching(self, table: Table, rows: DataFrame, key: tuple[str, ...], condition: str = "true") -> int:
         """Delete a table's rows that equal one of `rows` in the columns `key` and satisfy `condition`."""
+        return self._merge(table, rows, f"{_equal(key)} AND {condition}", "DELETE")
+
+    def _merge(self, table: Table, rows: DataFrame, on: str, change: str) -> int:
+        """Change a table's rows `t` that match one of `rows` (`s`); SQL, as `TableLocation.history`.
+
+        Returns:
+            How many rows it changed; a change without rows may add no version to the table.
+        """
         self.check_leases()
-        target = self.location.delta_table(self.spark, table)
-        on = " AND ".join((*(f"t.{name} = s.{name}" for name in key), condition))
-        merge = target.alias("t").merge(rows.alias("s"), on).whenMatchedDelete()
-        return _count_changed_rows(target, merge.execute)
+        rows.createOrReplaceTempView(_VIEW)
+        before = self._newest_commit(table)
+        target = self.location.sql_name(table.name)
+        self.spark.sql(f"MERGE INTO {target} AS t USING {_VIEW} AS s ON {on} WHEN MATCHED THEN {change}")
+        after = self._newest_commit(table)
+        self.spark.catalog.dropTempView(_VIEW)
+        return (
+            0
+            if after.version == before.version
+            else sum(int(after.operationMetrics.get(metric, 0)) for metric in _ROW_COUNT_METRICS)
+        )
+
+    def _newest_commit(self, table: Table) -> Row:
+        return self.location.history(self.spark, table, 1).collect()[0]
 
 
 def _messages(messages: DataFrame, accounts: list[str], account_sessions: DataFrame) -> DataFrame:
@@ -242,18 +256,8 @@ def _messages(messages: DataFrame, accounts: list[str], account_sessions: DataFr
     return _rows_of_accounts(parsed, accounts, account_sessions, names).select(*_MESSAGE_COLUMNS).distinct()
 
 
-def _count_changed_rows(target: DeltaTable, change: Callable[[], object]) -> int:
-    """Run a change and count the rows that it changed; a change without rows may add no version to the table."""
-    before = target.history(1).first()
-    change()
-    after = target.history(1).first()
-    assert before is not None
-    assert after is not None
-    return (
-        0
-        if after.version == before.version
-        else sum(int(after.operationMetrics.get(metric, 0)) for metric in _ROW_COUNT_METRICS)
-    )
+def _equal(key: tuple[str, ...]) -> str:
+    return " AND ".join(f"t.{name} = s.{name}" for name in key)
 
 
 def _iso(instant_ms: int) -> str:

@@ -14,6 +14,8 @@ from sessionization.ops.state_reader import StateReader
 from sessionization.say import Say
 from sessionization.spark.checkpoint.folder import SESSIONIZE, Checkpoint, read_checkpoint
 from sessionization.spark.checkpoint.spark_logs import read_started_batch
+from sessionization.spark.engine.cached import cached
+from sessionization.spark.engine.job_conf import TIME_ZONE_CONF
 from sessionization.spark.engine.session import job_session, session_for_uris
 
 _COUNTS = ("devices", "live", "closed", "pending_ends", "timers")
@@ -28,7 +30,7 @@ def inspect_state(settings: InspectSettings, say: Say) -> None:
     with contextlib.ExitStack() as stack:
         stack.enter_context(session_for_uris(settings, say))
         checkpoint = read_checkpoint(settings.checkpoints)
-        spark = stack.enter_context(job_session())
+        spark = stack.enter_context(job_session(depends_on=TIME_ZONE_CONF))
         state = StateReader(spark, checkpoint.folder).at_newest()
         context = state_context(checkpoint, state)
         for line in _report_lines(state, context, settings):
@@ -61,12 +63,9 @@ def state_context(checkpoint: Checkpoint, state: StateReader) -> StateContext:
 
 def check_state(state: StateReader, context: StateContext) -> list[Violation]:
     """The invariants that the state breaks; the state is read once and cached during the checks."""
-    entries, timers = state.entries().cache(), state.timers().cache()
-    try:
+    entries, timers = state.entries(), state.timers()
+    with cached(entries, timers):
         return find_violations(entries, timers, context)
-    finally:
-        entries.unpersist()
-        timers.unpersist()
 
 
 def invariant_frame(state: StateReader) -> DataFrame:

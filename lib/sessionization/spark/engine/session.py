@@ -24,80 +24,63 @@ from sessionization.errors import ConfigurationError
 from sessionization.hadoop_path import HadoopPath
 from sessionization.say import Say
 from sessionization.spark.engine.checkpoint_files import replaced_checkpoint_files
+from sessionization.spark.engine.job_conf import (
+    CATALOG,
+    DATABRICKS_CONF,
+    DELTA_CONF,
+    EXTENSIONS,
+    NO_CATALOG,
+    OPEN_SOURCE_CONF,
+    TIME_ZONE_CONF,
+    with_conf,
+    words,
+)
 from sessionization.stop_signals import preserve_interrupt_handler
 
 __all__ = [
-    "DATABRICKS_CONF",
-    "OPEN_SOURCE_CONF",
     "cores_of",
     "describe_log",
     "has_uri",
     "is_callers_session",
     "job_session",
     "refuse_other_default_storage",
+    "refuse_without_jvm",
     "session_for_uris",
     "spark_session",
     "use_scheduler_pool",
 ]
 
-_STREAM_CONF = {
-    "spark.sql.session.timeZone": "UTC",
-    # One value of a repeated field counts, no matter which; by default the message would be malformed.
-    "spark.sql.variant.allowDuplicateKeys": "true",
-    # Timers need micro-batches when no event comes.
-    "spark.sql.streaming.noDataMicroBatches.enabled": "true",
-    # A nullable field added to the state by a later version reads as null from an older checkpoint.
-    "spark.sql.streaming.stateStore.encodingFormat": "avro",
-    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    # The job reads the offset log, and knows this format.
-    "spark.sql.streaming.offsetLog.formatVersion": "1",
-    # A query that cannot be stopped must not prevent the end of the job.
-    "spark.sql.streaming.stopTimeout": "5s",
-    # Several queries share the cores: a long MERGE must not delay a heartbeat.
-    "spark.scheduler.mode": "FAIR",
-}
-
-
-DATABRICKS_CONF = _STREAM_CONF | {
-    "spark.sql.streaming.stateStore.providerClass": "com.databricks.sql.streaming.state.RocksDBStateStoreProvider",
-}
-"""The settings on Databricks. `bundles/sessionize.job.yml` has them, because some cannot be set while Spark runs."""
-
-_EXTENSIONS = "spark.sql.extensions"
-_CATALOG = "spark.sql.catalog.spark_catalog"
-_NO_CATALOG = {None, "builtin"}
-"""The values of `_CATALOG` where nobody has chosen one."""
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _DEFAULT_STORAGE = "fs.defaultFS"
 _READ_BY_SPARK = ("input", "warehouse", "checkpoints")
 """The settings with a location that Spark reads, and not only the driver."""
-OPEN_SOURCE_CONF = _STREAM_CONF | {
-    "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    ),
-    _CATALOG: "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    _EXTENSIONS: "io.delta.sql.DeltaSparkSessionExtension",
-}
-"""The settings anywhere else."""
 
 
-def spark_session(log_file: Path) -> SparkSession:
+def spark_session(log_file: Path, depends_on: Mapping[str, str] | None = None) -> SparkSession:
     """Return the session in which the queries run, with the settings on which their results depend.
 
     Args:
         log_file: the log of a local engine; not used where the session is the caller's.
+        depends_on: the settings on which a job without a stream depends; on Databricks it runs on any compute. Without
+            it, the settings are the stream's.
 
-    Raises `ConfigurationError` for a caller's session that lacks settings which cannot be set while Spark runs.
+    Raises `ConfigurationError` for a caller's session that lacks settings which cannot be set while Spark runs, and for
+    a stream where there is no JVM.
     """
     if on_databricks():
-        remedy = (
-            "put all of spark_conf in bundles/sessionize.job.yml into the cluster's Spark configuration, "
-            "and restart the cluster"
-        )
-        return _with_conf(SparkSession.builder.getOrCreate(), DATABRICKS_CONF, remedy)
+        spark = SparkSession.builder.getOrCreate()
+        if depends_on is None:
+            refuse_without_jvm(spark)
+            remedy = (
+                "put all of spark_conf in bundles/sessionize.job.yml into the cluster's Spark configuration, "
+                "and restart the cluster"
+            )
+            return with_conf(spark, DATABRICKS_CONF, remedy)
+        return with_conf(spark, depends_on, "run the job on a cluster, because serverless compute takes few settings")
     if _has_context():
         remedy = "set them where the session is created (--conf NAME=VALUE), next to other extensions that are there"
-        return _with_conf(_with_delta(SparkSession.builder.getOrCreate()), OPEN_SOURCE_CONF, remedy)
+        conf = OPEN_SOURCE_CONF if depends_on is None else {**depends_on, **DELTA_CONF}
+        return with_conf(_with_delta(SparkSession.builder.getOrCreate()), conf, remedy)
     if _is_submitted():
         return _submitted_session()
     from sessionization.local_engine.local_session import local_session
@@ -106,13 +89,28 @@ def spark_session(log_file: Path) -> SparkSession:
     return local_session(log_file, OPEN_SOURCE_CONF)
 
 
+def refuse_without_jvm(spark: SparkSession) -> None:
+    """Raises `ConfigurationError` where the session is of Spark Connect: it has no JVM, and copies a query's sinks."""
+    if getattr(spark, "_jvm", None) is None:
+        msg = (
+            "this job needs a cluster with dedicated access mode: serverless compute and standard access mode "
+            "(Spark Connect) cannot run it"
+        )
+        raise ConfigurationError(msg)
+
+
 @contextlib.contextmanager
-def job_session(log_file: Path | None = None, conf: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
+def job_session(
+    log_file: Path | None = None,
+    conf: Mapping[str, str] | None = None,
+    depends_on: Mapping[str, str] | None = None,
+) -> Iterator[SparkSession]:
     """Yield the session of a job, and stop it at the end unless it is the caller's (`is_callers_session`).
 
     Args:
         log_file: as in `spark_session`; without one, a local engine's log is deleted when the job ends.
         conf: additional settings by name; they are not set in a caller's session.
+        depends_on: as in `spark_session`.
 
     Raises `ConfigurationError` as `spark_session` does.
     """
@@ -120,7 +118,7 @@ def job_session(log_file: Path | None = None, conf: Mapping[str, str] | None = N
         if log_file is None:
             log_file = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "engine.log"
         is_ours = not is_callers_session()
-        spark = spark_session(log_file)
+        spark = spark_session(log_file, depends_on)
         try:
             if is_ours:
                 for name, value in (conf or {}).items():
@@ -147,7 +145,7 @@ def session_for_uris(settings: BaseModel, say: Say, conf: Mapping[str, str] | No
         log_file = Path(tempfile.mkdtemp(prefix="sessionization-")) / "engine.log"
         say(f"Spark starts first, because a location is a URI; it logs into {log_file}")
     log_place = describe_log(log_file)
-    with job_session(log_file, conf) as spark, replaced_checkpoint_files(spark):
+    with job_session(log_file, conf, TIME_ZONE_CONF) as spark, replaced_checkpoint_files(spark):
         yield log_place
 
 
@@ -225,8 +223,8 @@ def _submitted_session() -> SparkSession:
     """
     SparkContext._ensure_initialized()  # noqa: SLF001 - connects to the JVM; SparkConf then has the caller's settings
     given = SparkConf()
-    if (catalog := given.get(_CATALOG)) not in _NO_CATALOG | {OPEN_SOURCE_CONF[_CATALOG]}:
-        msg = f"--conf {_CATALOG}={catalog} is not Delta's: leave it out, or give {OPEN_SOURCE_CONF[_CATALOG]}"
+    if (catalog := given.get(CATALOG)) not in NO_CATALOG | {OPEN_SOURCE_CONF[CATALOG]}:
+        msg = f"--conf {CATALOG}={catalog} is not Delta's: leave it out, or give {OPEN_SOURCE_CONF[CATALOG]}"
         raise ConfigurationError(msg)
     if given.get(_PARTITIONS) is None:
         msg = (
@@ -234,8 +232,8 @@ def _submitted_session() -> SparkSession:
             "later (without spark-submit: unset PYSPARK_GATEWAY_PORT, which a shell of pyspark has set)"
         )
         raise ConfigurationError(msg)
-    extensions = dict.fromkeys(filter(None, (*_words(given.get(_EXTENSIONS) or ""), OPEN_SOURCE_CONF[_EXTENSIONS])))
-    conf: dict[str, Any] = OPEN_SOURCE_CONF | {_EXTENSIONS: ",".join(extensions)}
+    extensions = dict.fromkeys(filter(None, (*words(given.get(EXTENSIONS) or ""), OPEN_SOURCE_CONF[EXTENSIONS])))
+    conf: dict[str, Any] = OPEN_SOURCE_CONF | {EXTENSIONS: ",".join(extensions)}
     _silence_errors()
     with preserve_interrupt_handler():
         return _with_delta(SparkSession.builder.config(map=conf).getOrCreate())
@@ -254,43 +252,3 @@ def _silence_errors() -> None:
     """Silence the loggers of errors that a caller gets as exceptions."""
     for logger in ("SQLQueryContextLogger", "py4j"):
         logging.getLogger(logger).setLevel(logging.CRITICAL + 1)
-
-
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",")]
-
-
-def _with_conf(spark: SparkSession, conf: Mapping[str, str], remedy: str) -> SparkSession:
-    """Set these settings in a session that runs.
-
-    Raises `ConfigurationError`, and changes nothing, where some cannot be set there.
-    """
-    before, mistakes = {}, []
-    for name, value in conf.items():
-        found = spark.conf.get(name, None)
-        if found is not None and value in _words(found):
-            continue
-        if _try_to_set(spark, name, found, value):
-            before[name] = found
-        else:
-            mistakes.append(f"{name}={value} " + ("is not set" if found is None else f"is set to {found}"))
-    if not mistakes:
-        return spark
-    for name, found in before.items():
-        if found is None:
-            spark.conf.unset(name)
-        else:
-            spark.conf.set(name, found)
-    msg = f"the Spark session lacks settings that cannot be set while it runs: {'; '.join(mistakes)}: {remedy}"
-    raise ConfigurationError(msg)
-
-
-def _try_to_set(spark: SparkSession, name: str, found: str | None, value: str) -> bool:
-    """Set it, unless Spark cannot change it while it runs, or the caller has chosen another catalog."""
-    if name == _CATALOG and found not in _NO_CATALOG:
-        return False
-    try:
-        spark.conf.set(name, value)
-    except PySparkException:
-        return False
-    return True

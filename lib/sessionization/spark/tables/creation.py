@@ -2,13 +2,12 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.say import Say
 from sessionization.spark.tables.conflicts import retry_on_conflict
-from sessionization.spark.tables.location import OWNER_PROPERTY, TableLocation
+from sessionization.spark.tables.location import OWNER_PROPERTY, TableLocation, properties_sql, quoted_text
 from sessionization.spark.tables.schemas import COMMON_PROPERTIES, HEARTBEAT_PROPERTY, SESSIONS, TABLES, Table
 from sessionization.spark.tables.upgrade import upgrade_tables
 
@@ -88,16 +87,14 @@ def lost_table(location: TableLocation, table: Table) -> CheckpointError:
 
 def create_table(spark: SparkSession, location: TableLocation, table: Table, owner: str) -> None:
     """Create a table, unless it exists; `owner` is the checkpoint whose queries will write it."""
-    builder = DeltaTable.createIfNotExists(spark).comment(table.comment).property(OWNER_PROPERTY, owner)
-    if location.warehouse is not None:
-        builder = builder.location(str(location.folder_of(table.name)))
-    else:
-        builder = builder.tableName(location.delta_name(table.name))
-    for column in table.columns:
-        builder = builder.addColumn(column.name, column.type, nullable=column.nullable, comment=column.comment)
-    constraints = [(f"delta.constraints.{name}", condition) for name, condition in table.constraints]
-    for name, value in (*COMMON_PROPERTIES, *table.properties, *constraints):
-        builder = builder.property(name, value)
-    if table.partitioned_by:
-        builder = builder.partitionedBy(*table.partitioned_by)
-    builder.execute()
+    columns = ", ".join(
+        f"{column.name} {column.type}{'' if column.nullable else ' NOT NULL'} COMMENT {quoted_text(column.comment)}"
+        for column in table.columns
+    )
+    constraints = ((f"delta.constraints.{name}", condition) for name, condition in table.constraints)
+    properties = dict([(OWNER_PROPERTY, owner), *COMMON_PROPERTIES, *table.properties, *constraints])
+    partitions = f" PARTITIONED BY ({', '.join(table.partitioned_by)})" if table.partitioned_by else ""
+    spark.sql(
+        f"CREATE TABLE IF NOT EXISTS {location.sql_name(table.name)} ({columns}) USING delta{partitions} "
+        f"COMMENT {quoted_text(table.comment)} TBLPROPERTIES ({properties_sql(properties)})"
+    )

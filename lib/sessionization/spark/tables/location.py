@@ -132,8 +132,7 @@ class TableLocation:
 
     def set_properties_sql(self, table: Table, properties: Mapping[str, str]) -> str:
         """The statement that sets properties of a table."""
-        assignments = ", ".join(f"{quoted_text(name)} = {quoted_text(value)}" for name, value in properties.items())
-        return f"ALTER TABLE {self.sql_name(table.name)} SET TBLPROPERTIES ({assignments})"
+        return f"ALTER TABLE {self.sql_name(table.name)} SET TBLPROPERTIES ({properties_sql(properties)})"
 
     def owner(self, spark: SparkSession, table: Table) -> str | None:
         """The checkpoint whose queries write a table; None where something else created the table."""
@@ -196,18 +195,22 @@ class TableLocation:
             return reader.format("delta").load(self._folder(table.name))
         return reader.table(self.sql_name(table.name))
 
+    def history(self, spark: SparkSession, table: Table, limit: int) -> DataFrame:
+        """The newest commits of a table; SQL, because Delta's own method needs a plugin over Spark Connect."""
+        return spark.sql(f"DESCRIBE HISTORY {self.sql_name(table.name)} LIMIT {limit}")
+
     def newest_version(self, spark: SparkSession, table: Table) -> int:
-        return int(self.delta_table(spark, table).history(1).collect()[0].version)
+        return int(self.history(spark, table, 1).collect()[0].version)
 
     def has_append_since(self, spark: SparkSession, table: Table, version: int) -> bool:
         """Whether that version of a table or a later one appended rows; also true for too many versions to check."""
         count = min(self.newest_version(spark, table) - version + 1, MAX_COMMITS_READ)
-        commits = self.delta_table(spark, table).history(count).select("operation").collect() if count > 0 else []
+        commits = self.history(spark, table, count).select("operation").collect() if count > 0 else []
         return len(commits) == MAX_COMMITS_READ or any(commit.operation in _APPEND_OPERATIONS for commit in commits)
 
     def last_append_ms(self, spark: SparkSession, table: Table) -> int | None:
         """When rows were appended last; None where the newest commits contain no append."""
-        commits = self.delta_table(spark, table).history(MAX_COMMITS_READ)
+        commits = self.history(spark, table, MAX_COMMITS_READ)
         appends = commits.where(F.col("operation").isin(*_APPEND_OPERATIONS))
         return newest_ms(appends, "timestamp")
 
@@ -250,6 +253,11 @@ class TableLocation:
 
     def _has_log(self, table: Table) -> bool:
         return (self.folder_of(table.name) / "_delta_log").is_dir()
+
+
+def properties_sql(properties: Mapping[str, str]) -> str:
+    """Properties as Spark SQL writes them."""
+    return ", ".join(f"{quoted_text(name)} = {quoted_text(value)}" for name, value in properties.items())
 
 
 def quoted_text(text: str) -> str:

@@ -89,7 +89,7 @@ def _partition(spark: SparkSession, location: TableLocation, say: Say) -> None:
 def _mark_late_ends_reported(spark: SparkSession, location: TableLocation) -> None:
     """Update the rows that show a late End as orphaned, once; see `schemas.LATE_ENDS_PROPERTY`."""
     is_late = "end_reason = 'orphaned' AND started_at IS NOT NULL"
-    location.delta_table(spark, SESSIONS).update(is_late, {"end_reason": "'reported'"})
+    spark.sql(f"UPDATE {location.sql_name(SESSIONS.name)} SET end_reason = 'reported' WHERE {is_late}")
     spark.sql(location.set_properties_sql(SESSIONS, dict([LATE_ENDS_PROPERTY])))
 
 
