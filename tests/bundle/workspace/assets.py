@@ -47,6 +47,7 @@ class Assets:
                 ("POST", "run-now", self._run_job),
                 ("GET", "runs/get", self._get_run),
                 ("POST", "runs/delete", self._delete_run),
+                ("POST", "runs/cancel-all", lambda request: self._job(request.json["job_id"]) and None),
                 ("GET", "runs/list", lambda _: {"runs": []}),
             )
         }
