@@ -1,20 +1,28 @@
 """Runs the real CLI in a copy of the project, against a simulated workspace."""
 
+import json
 import os
 import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.bundle.workspace.server import Workspace
 from tools.bundle.sources import ROOT
+from tools.bundle.targets import FOR_PLAYERS
 
 _FOUND = shutil.which("databricks")
 # nutter installs the old CLI, which knows no bundles. It is a script, so a script is not the CLI that these tests need.
 BINARY = None if _FOUND is None or Path(_FOUND).read_bytes().startswith(b"#!") else _FOUND
+needs_cli = pytest.mark.skipif(BINARY is None, reason="no databricks binary on PATH: install the CLI to run these")
 _TIMEOUT_S = 300
 _REQUIRED = {"catalog": "main", "node_type": "m6gd.xlarge"}
+SUBSCRIBERS = [{"user_email": "lead@studio.example"}]
+"""What `copy_project` gives to the targets for players: a list can be given in the file of overrides only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +85,15 @@ class Cli:
             "DATABRICKS_HOST": self.workspace.host,
             "DATABRICKS_TOKEN": "none",
             "DATABRICKS_CONFIG_FILE": str(self.project.parent / "no-profiles"),
-            # The CLI's default since 1.3. The other engine, terraform, would need a download.
-            "DATABRICKS_BUNDLE_ENGINE": "direct",
             "HOME": str(self.project.parent),
         } | {f"BUNDLE_VAR_{name}": value for name, value in (_REQUIRED | dict(self.variables)).items()}  # fmt: skip
 
 
 def copy_project(folder: Path, branch: str = "main") -> Path:
-    """Copy the files that git does not ignore into a new repository, and commit them on `branch`."""
+    """Copy the files that git does not ignore into a new repository, and commit them on `branch`.
+
+    The targets for players get `SUBSCRIBERS`.
+    """
     listing = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
         cwd=ROOT,
@@ -98,4 +107,16 @@ def copy_project(folder: Path, branch: str = "main") -> Path:
     author = ["-c", "user.name=test", "-c", "user.email=test@example.com", "-c", "commit.gpgsign=false"]
     for command in (["init", "-q", "-b", branch], ["add", "-A"], [*author, "commit", "-q", "-m", "all"]):
         subprocess.run(["git", *command], cwd=folder, check=True)
+    for target in FOR_PLAYERS:
+        override(folder, target, alert_subscriptions=SUBSCRIBERS)
     return folder
+
+
+def override(project: Path, target: str, **values: Any) -> None:
+    file = project / f".databricks/bundle/{target}/variable-overrides.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(values))
+
+
+def only(*targets: str) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("target", targets, indirect=True)

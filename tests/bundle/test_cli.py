@@ -1,71 +1,45 @@
 """The bundle through the real CLI: validate strictly, deploy, deploy again, run, destroy.
 
 No package registry has the CLI. With a `databricks` binary on PATH these tests use a simulated workspace on 127.0.0.1;
-without one pytest skips them and reports the reason. They deploy with the CLI's default engine, `direct`.
+without one pytest skips them and reports the reason.
 """
 
 import copy
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.bundle.cli import BINARY, Cli, copy_project
-from tests.bundle.workspace.assets import WAREHOUSE
+from tests.bundle.cli import SUBSCRIBERS, Cli, copy_project, needs_cli, only, override
 from tests.bundle.workspace.server import PERSON, PRINCIPAL, Workspace, served
 from tools.bundle.given import given_mistakes
+from tools.bundle.job_options import JOBS
 from tools.bundle.resolve import Resolved, resolve
 from tools.bundle.sources import ROOT, read_sources
+from tools.bundle.targets import FOR_PLAYERS
 
-pytestmark = pytest.mark.skipif(BINARY is None, reason="no databricks binary on PATH: install the CLI to run these")
+pytestmark = needs_cli
 
-IDENTITY = {"dev": PERSON, "staging": PRINCIPAL, "prod": PRINCIPAL, "continuous": PRINCIPAL}
-FOR_PLAYERS = ("prod", "continuous")
 MAY_DELETE = ("--auto-approve", "--var", "keep_tables=false")
 SYNCED = ("jobs", "notebooks", "tests/nutter")
 NOTHING_TO_DO = "Plan: 0 to add, 0 to change, 0 to delete"
 EXAMPLES = re.findall(r"```json\n(.*?)```", (ROOT / "docs/deploy.md").read_text(), re.DOTALL)
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    return copy_project(tmp_path / "project")
-
-
-@pytest.fixture(params=IDENTITY)
-def target(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
-@pytest.fixture
-def workspace(target: str) -> Iterator[Workspace]:
-    with served(Workspace(IDENTITY[target])) as running:
-        yield running
-
-
-@pytest.fixture
-def cli(project: Path, workspace: Workspace) -> Cli:
-    return Cli(project, workspace)
-
-
-def only(*targets: str) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("target", targets, indirect=True)
-
-
 def everything(workspace: Workspace) -> dict[str, Any]:
     """Everything that a deploy creates, except for its own records."""
     assets, catalog = workspace.assets, workspace.catalog
     sources = {path: content for path, content in workspace.tree.files.items() if "/files/" in path}
-    parts = (assets.jobs, assets.dashboards, assets.published, assets.alerts, catalog.schemas, catalog.volumes, sources)
+    parts = (assets.jobs, assets.dashboards, assets.published, assets.alerts, assets.warehouses)
+    parts += (catalog.schemas, catalog.volumes, sources)
     return {str(number): copy.deepcopy(part) for number, part in enumerate((*parts, catalog.grants))}
 
 
 def counts(resolved: Resolved) -> list[int]:
     """How many resources of each kind a deploy creates, in the order of `everything`; a dashboard is published too."""
-    kinds = ("jobs", "dashboards", "dashboards", "alerts", "schemas", "volumes")
+    kinds = ("jobs", "dashboards", "dashboards", "alerts", "sql_warehouses", "schemas", "volumes")
     return [len(resolved.resources.get(kind, {})) for kind in kinds]
 
 
@@ -78,12 +52,6 @@ def resource_keys(resolved: Resolved) -> set[str]:
     return {key for by_key in resolved.resources.values() for key in by_key}
 
 
-def override(project: Path, target: str, **values: Any) -> None:
-    file = project / f".databricks/bundle/{target}/variable-overrides.json"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(values))
-
-
 def test_validate_reports_nothing(project: Path, workspace: Workspace, target: str) -> None:
     result = Cli(project, workspace, {})("bundle", "validate", "--strict", "-t", target)
     assert "Validation OK!" in result.out
@@ -93,7 +61,7 @@ def test_validate_reports_nothing(project: Path, workspace: Workspace, target: s
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
 def test_the_examples_of_the_docs_are_valid(project: Path, example: str) -> None:
-    values = json.loads(example) | {"warehouse_name": WAREHOUSE["name"]}
+    values = {"alert_subscriptions": SUBSCRIBERS} | json.loads(example)
     override(project, "prod", **values)
     with served(Workspace(values.get("service_principal", PRINCIPAL))) as workspace:
         result = Cli(project, workspace)("bundle", "validate", "--strict", "-t", "prod")
@@ -134,7 +102,7 @@ def test_a_second_deploy_changes_nothing_and_destroy_deletes_everything(cli: Cli
     assert "--auto-approve" in cli.refused("bundle", "destroy", "-t", target, *MAY_DELETE[1:]).errors
     assert everything(workspace) == deployed
     cli("bundle", "destroy", "-t", target, *MAY_DELETE)
-    assert not any(everything(workspace)[str(number)] for number in range(7))
+    assert not any(everything(workspace)[str(number)] for number in range(8))
     assert workspace.tree.files == {}
     assert "No active deployment" in cli("bundle", "destroy", "-t", target, *MAY_DELETE).everything
 
@@ -145,7 +113,7 @@ def test_no_command_deletes_the_players_tables_by_default(cli: Cli, target: str)
     deployed = everything(cli.workspace)
     for words in (("destroy",), ("deploy", "--var", "schema=other")):
         result = cli.refused("bundle", *words, "-t", target, "--auto-approve")
-        for name in ("schemas.sessions", "volumes.checkpoints", "volumes.landing"):
+        for name in ("schemas.sessions", "volumes.checkpoints", "volumes.landing", "volumes.logs"):
             assert f"resources.{name} has lifecycle.prevent_destroy set" in result.errors
         assert everything(cli.workspace) == deployed
     cli("bundle", "destroy", "-t", target, *MAY_DELETE)
@@ -177,7 +145,8 @@ def test_a_deploy_for_players_needs_an_address_for_failures(
         for job in own_workspace.assets.jobs.values():
             assert job["settings"]["email_notifications"]["on_failure"] == [address]
         for alert in own_workspace.assets.alerts.values():
-            assert alert["evaluation"]["notification"]["subscriptions"] == [{"user_email": address}]
+            assert alert["evaluation"]["notification"]["subscriptions"] == SUBSCRIBERS
+            assert alert["schedule"]["pause_status"] == "UNPAUSED"
 
 
 @only("staging")
@@ -215,7 +184,7 @@ def test_variables_reach_the_workspace(cli: Cli, target: str) -> None:
 def test_a_run_takes_parameters(cli: Cli, target: str) -> None:
     cli("bundle", "deploy", "-t", target)
     result = cli("bundle", "run", "sessionize", "-t", target, "--no-wait", "--params", "run-for=1h")
-    [run] = cli.workspace.assets.runs
+    run = cli.workspace.assets.runs[-1]
     assert run["run_name"].endswith(f"sessionize {target}")
     assert run["overriding_parameters"] == {"job_parameters": {"run-for": "1h"}}
     assert run["run_page_url"] in result.everything
@@ -247,7 +216,6 @@ def test_a_deploy_as_a_person_without_admin_rights_is_refused(project: Path, tar
     [
         (["--var", "nodetype=x"], "variable nodetype has not been defined"),
         (["--var", "workers=many"], 'cannot parse "many" as an integer'),
-        (["--var", "warehouse_name=Nowhere"], "failed to resolve warehouse: Nowhere"),
     ],
 )
 def test_the_cli_names_a_wrong_variable(cli: Cli, words: list[str], message: str) -> None:
@@ -258,8 +226,11 @@ def test_the_cli_names_a_wrong_variable(cli: Cli, words: list[str], message: str
 def test_the_checks_read_a_resolved_target_before_a_deploy(cli: Cli, target: str) -> None:
     words = ("bundle", "validate", "-t", target, "-o", "json")
     assert given_mistakes(json.loads(cli(*words).out)) == []
-    (mistake,) = given_mistakes(json.loads(cli(*words, "--var", "sessionize_heartbeat=30sec").out))
-    assert "--heartbeat '30sec'" in mistake
+    mistakes = given_mistakes(json.loads(cli(*words, "--var", "sessionize_heartbeat=30sec").out))
+    # One for each job that has the stream's options.
+    with_heartbeat = {key for key, job in JOBS.items() if "heartbeat" in job.model.model_fields}
+    assert {mistake.partition(":")[0] for mistake in mistakes} == with_heartbeat
+    assert all("--heartbeat '30sec'" in mistake for mistake in mistakes)
 
 
 @only("dev")

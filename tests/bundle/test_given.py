@@ -97,6 +97,8 @@ def test_the_documented_kafka_and_real_time_values_have_no_mistake(more: dict[st
         ({"alert_schedule": "0/5 * * * ?"}, "backlog: cron '0/5 * * * ?' has 5 fields"),
         ({"notify_emails": []}, "prod: nobody hears of a failed run of maintain"),
         ({"alert_subscriptions": []}, "prod: nobody hears of the alerts"),
+        ({"alert_subscriptions": [{"user_email": "1111-2222"}]}, "alerts: the subscriber {'user_email': '1111-2222'}"),
+        ({"alert_pause_status": "PAUSED"}, "alerts: its subscribers would hear nothing"),
         ({"keep_tables": False}, "prod: keep_tables must be true"),
         (
             {"sessionize_input": "/Volumes/main/games/landing"},

@@ -17,9 +17,11 @@ LANDING = "bundles/landing.volume.yml"
 TESTS = "bundles/workspace_tests.job.yml"
 MAINTAIN = "bundles/maintain.job.yml"
 LANDS = "bundles/land_changes.job.yml"
+LOGS = "bundles/logs.volume.yml"
 CHECKPOINTS = "bundles/checkpoints.volume.yml"
 BACKLOG = "bundles/backlog.alert.yml"
 OVERVIEW = "bundles/session_overview.dashboard.yml"
+WAREHOUSE = "bundles/session_queries.sql_warehouse.yml"
 DASHBOARD = "bundles/session_overview.lvdash.json"
 
 MISTAKES = [
@@ -57,7 +59,15 @@ MISTAKES = [
     ("simulator in prod", SIMULATE, "\n  staging:\n", "\n  prod:\n", MAIN, "target prod: the job simulate would put its players among those who play"),
     ("unknown target", SIMULATE, "\n  staging:\n", "\n  stage:\n", SIMULATE, "target stage: here only the resources of a target of databricks.yml may stand"),
     ("no mail address for failures", MAIN, "      notify_emails:\n        - ${var.on_call}\n", "", MAIN, "target prod: nobody hears of a failed run of sessionize"),
-    ("no subscription to alerts", MAIN, "      alert_subscriptions:\n        - user_email: ${var.on_call}\n", "", MAIN, "target prod: nobody hears of the alerts"),
+    ("no subscription to alerts", MAIN, "      keep_tables: true\n", "      keep_tables: true\n      alert_subscriptions: []\n", MAIN, "target prod: nobody hears of the alerts"),
+    ("default for the subscribers to alerts", VARIABLES, "have no default\n    type: complex\n", "have no default\n    type: complex\n    default: []\n", VARIABLES, "variable alert_subscriptions: no default is right"),
+    ("alert that runs for nobody", MAIN, "      alert_subscriptions: []\n", "      alert_subscriptions: []\n      alert_pause_status: UNPAUSED\n", BACKLOG, "it wakes the warehouse for nobody"),
+    ("paused alert for players", MAIN, "      alert_pause_status: UNPAUSED\n", "", BACKLOG, "its subscribers would hear nothing"),
+    ("alert for a service principal", MAIN, "      alert_subscriptions: []\n", "      alert_subscriptions: [{user_email: 0000-1111}]\n      alert_pause_status: UNPAUSED\n", BACKLOG, "the subscriber {'user_email': '0000-1111'} must be"),
+    ("alert with a list and a destination in one", MAIN, "      alert_subscriptions: []\n", "      alert_subscriptions: [{user_email: a@b.example, destination_id: x}]\n      alert_pause_status: UNPAUSED\n", BACKLOG, "must be {user_email ADDRESS}"),
+    ("warehouse that stays awake", WAREHOUSE, "auto_stop_mins: 1", "auto_stop_mins: 10", WAREHOUSE, "must be serverless and stop after 1 minute"),
+    ("warehouse of another type", WAREHOUSE, "warehouse_type: PRO", "warehouse_type: PROS", WAREHOUSE, "PROS"),
+    ("warehouse that the dashboard's viewers cannot use", WAREHOUSE, "group_name: users", "group_name: admins", WAREHOUSE, "permissions must be"),
     ("deploy without a check of on_call", MAIN, "--silent watched wheel", "--silent wheel", MAIN, "target prod: its build must ask for `watched`"),
     ("tables without protection from deletion", MAIN, "      keep_tables: true\n", "", MAIN, "target prod: keep_tables must be true"),
     ("list in an override", MAIN, "          schedule:\n", "          tasks: []\n          schedule:\n", MAIN, "target dev cannot be put together: the override [] is a list"),
@@ -89,7 +99,7 @@ MISTAKES = [
     ("dashboard with a fixed schema", OVERVIEW, "dataset_schema: ${resources.schemas.sessions.name}", "dataset_schema: gaming_sessions_prod", OVERVIEW, "the target's tables are in ('catalog', 'gaming_sessions_staging')"),
     ("dashboard with a fixed catalog", OVERVIEW, "dataset_catalog: ${resources.schemas.sessions.catalog_name}", "dataset_catalog: games", OVERVIEW, "the target's tables are in ('catalog', 'gaming_sessions_prod')"),
     ("dashboard with the deployer's rights", OVERVIEW, "embed_credentials: false", "embed_credentials: true", OVERVIEW, "embed_credentials must be false"),
-    ("paused alert", BACKLOG, "timezone_id: UTC", "timezone_id: UTC\n        pause_status: PAUSED", BACKLOG, "schedule is PAUSED in prod"),
+    ("paused alert", BACKLOG, "pause_status: ${var.alert_pause_status}", "pause_status: PAUSED", BACKLOG, "its subscribers would hear nothing"),
     ("paused target", MAIN, "    presets:\n      tags:\n        environment: prod\n", "    presets:\n      trigger_pause_status: PAUSED\n", MAIN, "target prod: trigger_pause_status PAUSED"),
     ("paused stream", MAIN, "pause_status: UNPAUSED", "pause_status: PAUSED", SESSIONIZE, "continuous is PAUSED in continuous"),
     ("stream with a daily schedule", VARIABLES, "default: 0 0/3 * * * ?", "default: 0 0 3 * * ?", SESSIONIZE, "leaves 1440 minutes between two starts: at most 10"),
@@ -129,6 +139,9 @@ MISTAKES = [
     ("volume in another catalog", LANDING, "catalog_name: ${var.catalog}", "catalog_name: games", LANDING, "landing: the volume must be in the target's own schema"),
     ("external volume", CHECKPOINTS, "volume_type: MANAGED", "volume_type: EXTERNAL", CHECKPOINTS, "volume_type must be MANAGED"),
     ("two volumes with the same name", LANDING, "name: landing", "name: checkpoints", LANDING, "the name checkpoints is that of volume checkpoints"),
+    ("cluster whose logs end with it", MAINTAIN, "            # generated: logs (make bundle; do not edit)\n            cluster_log_conf:\n", "            cluster_log_config:\n", MAINTAIN, "cluster_log_conf must deliver logs to the volume /Volumes/catalog/gaming_sessions_prod/logs/maintain, not None"),
+    ("logs in the volume of the checkpoints", SESSIONIZE, "${resources.volumes.logs.name}/sessionize", "${resources.volumes.checkpoints.name}/logs", SESSIONIZE, "must deliver logs to the volume"),
+    ("logs that operators cannot delete", LOGS, "- principal: ${var.operator}\n          privileges: [READ_VOLUME, WRITE_VOLUME]", "- principal: ${var.operator}\n          privileges: [READ_VOLUME]", LOGS, "${var.operator} is granted ['READ_VOLUME'], and needs"),
     ("staging in development mode", MAIN, "  staging:\n    mode: production", "  staging:\n    mode: development", MAIN, "target staging: mode development is dev's alone"),
     ("build with an unknown Makefile target", MAIN, "build: make --silent wheel", "build: make --silent wheels", MAIN, "build make --silent wheels: it must be make with targets of the Makefile"),
 ]  # fmt: skip

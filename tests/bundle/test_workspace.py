@@ -221,8 +221,14 @@ def test_only_an_administrator_writes_in_another_home() -> None:
                 client.workspace.mkdirs("/Workspace/Users/other@example.com/.bundle")
 
 
-def test_a_warehouse_is_found_by_its_name(client: WorkspaceClient) -> None:
-    assert [warehouse.name for warehouse in client.warehouses.list()] == ["Serverless Starter Warehouse"]
+def test_a_warehouse_is_changed_and_deleted(client: WorkspaceClient) -> None:
+    created = client.warehouses.create(name="queries", auto_stop_mins=1).bind()
+    assert (created["id"], client.warehouses.get(created["id"]).auto_stop_mins) == (created["id"], 1)
+    client.warehouses.edit(created["id"], auto_stop_mins=10)
+    assert client.warehouses.get(created["id"]).auto_stop_mins == 10
+    client.warehouses.delete(created["id"])
+    with pytest.raises(NotFound):
+        client.warehouses.get(created["id"])
 
 
 def test_an_unknown_request_is_refused_and_recorded(workspace: Workspace) -> None:

@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 
 from sessionization.command_line.job_parameters import option_name, parameter_defaults
 from sessionization.spark.engine.job_conf import DATABRICKS_CONF
-from tools.bundle.job_options import JOBS, LAPTOP_ONLY, parameters, reference, variable
+from tools.bundle.job_options import JOBS, LAPTOP_ONLY, parameters, reference, variable, volume_folder
 from tools.bundle.pins import installed_with_the_wheel, tested_version
 from tools.bundle.resolve import resolve
 from tools.bundle.sources import ROOT, read_sources
@@ -80,6 +80,12 @@ def _spark_conf(_job: str) -> Iterator[str]:
         yield f"{name}: {_yaml(value)}"
 
 
+def _logs(job: str) -> Iterator[str]:
+    yield "cluster_log_conf:"
+    yield "  volumes:"
+    yield f"    destination: {volume_folder('logs')}/{job}"
+
+
 def _libraries(job: str) -> Iterator[str]:
     yield "- whl: ../dist/*.whl"
     versions = installed_with_the_wheel(frozenset(JOBS[job].extras))
@@ -132,6 +138,7 @@ _WRITERS = {
     "arguments": _arguments,
     "spark_conf": _spark_conf,
     "libraries": _libraries,
+    "logs": _logs,
     "variables": _variables,
 }
 

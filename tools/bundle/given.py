@@ -8,7 +8,7 @@ from tools.bundle.jobs import availability_mistakes, entry_point_mistakes, quart
 from tools.bundle.options import value_mistakes
 from tools.bundle.resolve import Resolved
 from tools.bundle.targets import FOR_PLAYERS, for_players_mistakes
-from tools.bundle.watching import ALERT_S, RESTART_S, interval_mistakes
+from tools.bundle.watching import ALERT_S, RESTART_S, hearing_mistakes, interval_mistakes
 
 _DAILY_JOBS = {"maintain", "predict_remaining"}
 _OWN_LANDING_VOLUME = "/Volumes/${resources.volumes.landing."
@@ -29,8 +29,11 @@ def _mistakes(target: Resolved) -> Iterator[tuple[str, str]]:
     for key, job in jobs.items():
         yield from ((key, mistake) for mistake in value_mistakes(key, job) if key in JOBS)
         yield from _schedule_mistakes(key, job.get("schedule"), "quartz_cron_expression", RESTART_S)
-    for key, alert in target.resources.get("alerts", {}).items():
+    alerts = target.resources.get("alerts", {})
+    for key, alert in alerts.items():
         yield from _schedule_mistakes(key, alert.get("schedule"), "quartz_cron_schedule", ALERT_S)
+    # They share their subscribers: each mistake once.
+    yield from dict.fromkeys(("alerts", mistake) for alert in alerts.values() for mistake in hearing_mistakes(alert))
     stream = jobs.get("sessionize", {})
     checks = (entry_point_mistakes, real_time_mistakes, availability_mistakes)
     yield from (("sessionize", mistake) for check in checks for mistake in check(stream))

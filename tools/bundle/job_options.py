@@ -26,12 +26,13 @@ _TABLES = {
 }
 
 
-def _volume(name: str) -> str:
+def volume_folder(name: str) -> str:
+    """The folder of a volume of the bundle, by references."""
     parts = ("catalog_name", "schema_name", "name")
     return "/Volumes/" + "/".join(f"${{resources.volumes.{name}.{part}}}" for part in parts)
 
 
-_STREAM_CHECKPOINTS = {"checkpoints": f"{_volume('checkpoints')}/sessionize"}
+_STREAM_CHECKPOINTS = {"checkpoints": f"{volume_folder('checkpoints')}/sessionize"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ JOBS = {
     "sessionize": JobOptions(
         SessionizeSettings,
         values=_TABLES | _STREAM_CHECKPOINTS | {"output-topic": "${var.output_topic}"},
-        defaults={"input": _volume("landing")},
+        defaults={"input": volume_folder("landing")},
         notes={
             "input": "must be empty with sessionize_source kafka",
             "sink": "with kafka run the job land_changes too",
@@ -67,14 +68,14 @@ JOBS = {
     ),
     "simulate": JobOptions(
         SimulateSettings,
-        defaults={"output": _volume("landing")},
+        defaults={"output": volume_folder("landing")},
         notes={"output": "must be empty with simulate_sink kafka", "kafka-option": "NAME is of simulate_environment"},
         extras=("kafka",),
     ),
     "land_changes": JobOptions(
         LandChangesSettings,
         values=_TABLES
-        | {"checkpoints": f"{_volume('checkpoints')}/land_changes", "output-topic": "${var.output_topic}"},
+        | {"checkpoints": f"{volume_folder('checkpoints')}/land_changes", "output-topic": "${var.output_topic}"},
     ),
     "maintain": JobOptions(MaintainSettings, values=_TABLES | _STREAM_CHECKPOINTS, defaults={"input-retention": "7d"}),
     "backfill": JobOptions(BackfillSettings, values=_TABLES | _STREAM_CHECKPOINTS),
@@ -92,7 +93,7 @@ JOBS = {
     ),
     "workspace_tests": JobOptions(
         TrialSettings,
-        values=_TABLES | {"folder": _volume("checkpoints"), "reader": "${var.reader}"},
+        values=_TABLES | {"folder": volume_folder("checkpoints"), "reader": "${var.reader}"},
         packages=("nutter",),
     ),
 }

@@ -40,6 +40,7 @@ def job_findings(sources: Sources, target: Resolved) -> Iterator[Finding]:
         for mistake in (
             *_one_at_a_time(job),
             *_compute(job),
+            *_logs(key, job, target),
             *_trigger(job),
             *(_spark_conf(job) if key in _JOBS_WITH_STREAM_SETTINGS else ()),
             *(_stream(job, target) if key == _STREAM else ()),
@@ -109,6 +110,20 @@ def _cluster(cluster: dict[str, Any]) -> Iterator[str]:
         is_secret = any(part in variable.lower() for part in ("password", "secret", "jaas", "token"))
         if is_secret and not str(value).startswith("{{secrets/"):
             yield f"{variable} must be a reference, {{{{secrets/SCOPE/KEY}}}}"
+
+
+def _logs(key: str, job: dict[str, Any], target: Resolved) -> Iterator[str]:
+    """Check that each cluster's logs outlive it, in a folder of the target's volume `logs`."""
+    expected = f"{_volume_folder(target, 'logs')}/{key}"
+    for cluster in job.get("job_clusters", []):
+        given = cluster.get("new_cluster", {}).get("cluster_log_conf", {}).get("volumes", {}).get("destination")
+        if given != expected:
+            yield f"cluster_log_conf must deliver logs to the volume {expected}, not {given}: they end with the cluster"
+
+
+def _volume_folder(target: Resolved, key: str) -> str:
+    volume = target.resources.get("volumes", {}).get(key, {})
+    return "/Volumes/" + "/".join(str(volume.get(part)) for part in ("catalog_name", "schema_name", "name"))
 
 
 def _spark_conf(job: dict[str, Any]) -> Iterator[str]:
@@ -181,8 +196,7 @@ def _mode(job: dict[str, Any]) -> str:
 
 
 def _inputs_in_checkpoints(job: dict[str, Any], target: Resolved) -> Iterator[tuple[str, str]]:
-    volume = target.resources.get("volumes", {}).get("checkpoints", {})
-    folder = "/Volumes/" + "/".join(str(volume.get(part)) for part in ("catalog_name", "schema_name", "name"))
+    folder = _volume_folder(target, "checkpoints")
     for parameter in job.get("parameters", []):
         value = str(parameter.get("default"))
         if parameter.get("name") == "input" and f"{value}/".startswith(f"{folder}/"):

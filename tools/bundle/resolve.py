@@ -10,6 +10,7 @@ from tools.bundle.sources import Sources
 REFERENCE = re.compile(r"\$\{([a-zA-Z][\w.\-\[\]]*)\}")
 _PERSON = {"userName": "someone@example.com", "short_name": "someone", "id": "1", "displayName": "Someone"}
 _WORKSPACE = ("root_path", "file_path", "resource_path", "artifact_path", "state_path", "host")
+_SUBSCRIBERS = [{"user_email": _PERSON["userName"]}]
 _MAX_ROUNDS = 10
 _PARTS_OF_AN_ID = len(["resources", "KIND", "KEY", "id"])
 
@@ -87,9 +88,9 @@ def look_up(reference: str, context: dict[str, Any]) -> Any:
 
 
 def _variables(sources: Sources, overrides: dict[str, Any]) -> dict[str, Any]:
-    """The value of each variable. One without a default, which a deploy must give, has its name for a value."""
+    """The value of each variable. One without a default, which a deploy must give, has an example for a value."""
     values: dict[str, Any] = {
-        name: f"<looked up: {definition['lookup']}>" if "lookup" in definition else definition.get("default", name)
+        name: definition.get("default", _SUBSCRIBERS if definition.get("type") == "complex" else name)
         for name, definition in sources.variables().items()
     }
     return {**values, **overrides.get("variables", {})}

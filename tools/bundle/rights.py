@@ -19,8 +19,11 @@ GRANTS: dict[str, dict[str, set[str]]] = {
     },
     "checkpoints": {_RUNNER: _WRITES, _OPERATOR: _WRITES},
     "landing": {_RUNNER: _WRITES, _COLLECTORS: _WRITES, _OPERATOR: _READS},
+    "logs": {_RUNNER: _WRITES, _OPERATOR: _WRITES},
 }
 """Privileges by schema or volume and principal; the principals are unresolved references."""
+_OF_THE_WAREHOUSE = [{"level": "CAN_USE", "group_name": "users"}]
+"""A target's own levels have none that lets readers query, and the CLI warns of a second entry for a group."""
 _PERMISSIONS = {
     ("service_principal_name", "${var.service_principal}"): "CAN_MANAGE",
     ("group_name", "${var.operators}"): "CAN_MANAGE",
@@ -32,7 +35,10 @@ def right_findings(sources: Sources, target: Resolved) -> Iterator[Finding]:
     for file, kind, key, written in sources.resources(target.target):
         if kind in {"schemas", "volumes"}:
             yield from (Finding(file, f"{key}: {mistake}") for mistake in _grants(key, written))
-        if "permissions" in written:
+        if kind == "sql_warehouses":
+            if written.get("permissions") != _OF_THE_WAREHOUSE:
+                yield Finding(file, f"{key}: permissions must be {_OF_THE_WAREHOUSE}, or the dashboard stays empty")
+        elif "permissions" in written:
             yield Finding(file, f"{key}: permissions stand in {MAIN}, for all that a target has")
         if "run_as" in written:
             yield Finding(file, f"{key}: run_as stands in {MAIN}: a person's job ends with the person's account")

@@ -7,8 +7,10 @@ from typing import Any
 
 from databricks.bundles.alerts import Alert
 from databricks.bundles.dashboards import Dashboard
+from databricks.bundles.job_runs import JobRun
 from databricks.bundles.jobs import Job
 from databricks.bundles.schemas import Schema
+from databricks.bundles.sql_warehouses import SqlWarehouse
 from databricks.bundles.volumes import Volume
 
 from tools.bundle.resolve import Resolved
@@ -16,13 +18,16 @@ from tools.bundle.sources import Finding, Sources
 
 MODELS: dict[str, Any] = {
     "jobs": Job,
+    "job_runs": JobRun,
     "schemas": Schema,
     "volumes": Volume,
     "dashboards": Dashboard,
     "alerts": Alert,
+    "sql_warehouses": SqlWarehouse,
 }
 FIELDS_OF = {kind: {field.name for field in fields(model)} for kind, model in MODELS.items()}
 
+_ID = re.compile(r"<(resources\.\w+\.\w+\.id)>")
 _RUNTIME = re.compile(r"(\d+)\.(?:\d+|x)(?:\.x)?(?:-\w+)?-scala2\.13")
 _OLDEST_RUNTIME = 18
 
@@ -35,7 +40,9 @@ def shape_findings(sources: Sources, target: Resolved) -> Iterator[Finding]:
                 yield Finding(file, f"{kind} is not a kind of resource that this bundle has")
                 continue
             try:
-                MODELS[kind].from_dict(resource)
+                # An id that a deploy gives is a number in a model that knows it, or a reference.
+                MODELS[kind].from_dict({name: _ID.sub(r"${\1}", value) if isinstance(value, str) else value
+                                        for name, value in resource.items()})  # fmt: skip
             except (TypeError, ValueError) as error:
                 yield Finding(file, f"{kind}.{key} is not one: {error}")
             yield from _grants(file, resource)

@@ -17,8 +17,8 @@ _KEYS = {"bundle", "include", "sync", "artifacts", "experimental", "targets", "v
 _TARGET_KEYS = {
     "mode", "default", "presets", "git", "workspace", "run_as", "permissions", "variables", "resources", "artifacts",
 }  # fmt: skip
-_VARIABLE_KEYS = {"description", "default", "type", "lookup"}
-_MUST_BE_GIVEN = {"catalog", "node_type"}
+_VARIABLE_KEYS = {"description", "default", "type"}
+_MUST_BE_GIVEN = {"alert_subscriptions", "catalog", "node_type"}
 """Variables without a default. The CLI refuses a deploy that does not set them."""
 _PERMISSION_LEVELS = {"CAN_MANAGE", "CAN_VIEW", "CAN_RUN"}
 
@@ -137,8 +137,8 @@ def _mistakes_in_value(file: str, name: str, definition: dict[str, Any]) -> Iter
     if name in _MUST_BE_GIVEN:
         if "default" in definition:
             yield Finding(file, f"variable {name}: no default is right on every cloud and in every workspace")
-    elif ("default" in definition) == ("lookup" in definition):
-        yield Finding(file, f"variable {name} needs a default or a lookup: without it every deploy must set it")
+    elif "default" not in definition:
+        yield Finding(file, f"variable {name} needs a default: without it every deploy must set it")
 
 
 def _unknown_keys(sources: Sources) -> Iterator[Finding]:

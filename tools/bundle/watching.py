@@ -36,8 +36,11 @@ def watch_findings(sources: Sources, target: Resolved) -> Iterator[Finding]:
     own_schema = (schema.get("catalog_name"), schema.get("name"))
     unresolved = {(kind, key): fields for _file, kind, key, fields in sources.resources(target.target)}
     for key, alert in target.resources.get("alerts", {}).items():
-        for mistake in (*_alert(alert, own_schema), *_threshold(key, unresolved.get(("alerts", key), {}))):
+        threshold_mistakes = _threshold(key, unresolved.get(("alerts", key), {}))
+        for mistake in (*_alert(alert, own_schema), *hearing_mistakes(alert), *threshold_mistakes):
             yield Finding(sources.file_of("alerts", key), f"{key}: {mistake}")
+    for key, warehouse in target.resources.get("sql_warehouses", {}).items():
+        yield from (Finding(sources.file_of("sql_warehouses", key), f"{key}: {m}") for m in _warehouse(warehouse))
     for mistake in _pace(target):
         yield Finding(sources.file_of("jobs", _STREAM), f"{_STREAM}: {mistake}")
     for key, dashboard in target.resources.get("dashboards", {}).items():
@@ -76,6 +79,28 @@ def _alert(alert: dict[str, Any], own_schema: tuple[Any, Any]) -> Iterator[str]:
     if "`{}`.`{}`.".format(*own_schema) not in alert.get("query_text", ""):
         yield f"query_text must ask the target's own views, in `{own_schema[0]}`.`{own_schema[1]}`"
     yield from interval_mistakes("quartz_cron_schedule", alert.get("schedule", {}), ALERT_S)
+
+
+def hearing_mistakes(alert: dict[str, Any]) -> Iterator[str]:
+    """Check that an alert runs if it has subscribers, and only then, and that each can be one."""
+    subscribers = alert.get("evaluation", {}).get("notification", {}).get("subscriptions") or []
+    is_paused = alert.get("schedule", {}).get("pause_status") == "PAUSED"
+    if subscribers and is_paused:
+        yield "its subscribers would hear nothing, for it is paused: set alert_pause_status to UNPAUSED"
+    if not subscribers and not is_paused:
+        yield "it wakes the warehouse for nobody: set alert_subscriptions, or alert_pause_status to PAUSED"
+    for subscriber in subscribers:
+        address = str(subscriber.get("user_email", ""))
+        if ("@" in address) == bool(subscriber.get("destination_id")):
+            yield (
+                f"the subscriber {subscriber} must be {{user_email ADDRESS}} of a user of the workspace or "
+                "{destination_id ID}, in alert_subscriptions"
+            )
+
+
+def _warehouse(warehouse: dict[str, Any]) -> Iterator[str]:
+    if warehouse.get("enable_serverless_compute") is not True or warehouse.get("auto_stop_mins") != 1:
+        yield "it must be serverless and stop after 1 minute: alerts would keep it awake"
 
 
 def _threshold_value(alert: dict[str, Any]) -> Any:
@@ -141,11 +166,9 @@ def _mail_mistakes(key: str, unresolved: dict[str, Any]) -> Iterator[str]:
 def _paused(sources: Sources, target: Resolved) -> Iterator[Finding]:
     if target.settings.get("presets", {}).get("trigger_pause_status") == "PAUSED":
         yield Finding("databricks.yml", f"target {target.target}: trigger_pause_status PAUSED, so nothing would start")
-    for kind in ("jobs", "alerts"):
-        for key, thing in target.resources.get(kind, {}).items():
-            for trigger in ("schedule", "continuous", "trigger"):
-                if thing.get(trigger, {}).get("pause_status") == "PAUSED":
-                    yield Finding(
-                        sources.file_of(kind, key),
-                        f"{key}: {trigger} is PAUSED in {target.target}: it would never start",
-                    )
+    for key, job in target.resources.get("jobs", {}).items():
+        for trigger in ("schedule", "continuous", "trigger"):
+            if job.get(trigger, {}).get("pause_status") == "PAUSED":
+                yield Finding(
+                    sources.file_of("jobs", key), f"{key}: {trigger} is PAUSED in {target.target}: it would never start"
+                )

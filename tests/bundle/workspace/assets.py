@@ -12,22 +12,25 @@ from tests.bundle.workspace.answers import Refused, Request, Routes, found, miss
 from tests.bundle.workspace.tree import Tree
 
 _LAKEVIEW = "/api/2.0/lakeview/dashboards"
-WAREHOUSE = {"id": "0123456789abcdef", "name": "Serverless Starter Warehouse", "state": "RUNNING"}
+_WAREHOUSES = "/api/2.0/sql/warehouses"
 
 
 class Assets:
-    """Objects with ids of their own; a job's settings are stored as sent."""
+    """Objects with ids of their own; a job's settings are stored as sent, and its runs end at once as `run_result`."""
 
     def __init__(self, user_name: str, tree: Tree) -> None:
         self._user = user_name
         self._tree = tree
         self._job_ids = count(1_000)
+        self._run_ids = count(1)
         self._clock = _strictly_later()
         self.jobs: dict[str, dict[str, Any]] = {}
         self.runs: list[dict[str, Any]] = []
+        self.run_result = "SUCCESS"
         self.dashboards: dict[str, dict[str, Any]] = {}
         self.published: dict[str, dict[str, Any]] = {}
         self.alerts: dict[str, dict[str, Any]] = {}
+        self.warehouses: dict[str, dict[str, Any]] = {}
         self.permissions: dict[str, list[dict[str, Any]]] = {}
 
     def routes(self) -> Routes:
@@ -43,14 +46,16 @@ class Assets:
                 ("GET", "list", lambda _: {"jobs": list(self.jobs.values())}),
                 ("POST", "run-now", self._run_job),
                 ("GET", "runs/get", self._get_run),
+                ("POST", "runs/delete", self._delete_run),
+                ("POST", "runs/cancel-all", lambda request: self._job(request.json["job_id"]) and None),
                 ("GET", "runs/list", lambda _: {"runs": []}),
             )
         }
         return routes | {
-            ("GET", "/api/2.0/sql/warehouses"): lambda _: {"warehouses": [WAREHOUSE]},
-            ("GET", "/api/2.0/sql/warehouses/{id}"): lambda request: found(
-                {WAREHOUSE["id"]: WAREHOUSE}, request.path["id"], "Warehouse"
-            ),
+            ("POST", _WAREHOUSES): self._create_warehouse,
+            ("GET", f"{_WAREHOUSES}/{{id}}"): lambda request: found(self.warehouses, request.path["id"], "Warehouse"),
+            ("POST", f"{_WAREHOUSES}/{{id}}/edit"): self._edit_warehouse,
+            ("DELETE", f"{_WAREHOUSES}/{{id}}"): self._delete_warehouse,
             ("POST", _LAKEVIEW): self._create_dashboard,
             ("GET", f"{_LAKEVIEW}/{{id}}"): lambda request: found(self.dashboards, request.path["id"], "Dashboard"),
             ("PATCH", f"{_LAKEVIEW}/{{id}}"): self._update_dashboard,
@@ -64,9 +69,10 @@ class Assets:
             ("GET", "/api/2.0/alerts/{id}"): lambda request: found(self.alerts, request.path["id"], "Alert"),
             ("PATCH", "/api/2.0/alerts/{id}"): self._update_alert,
             ("DELETE", "/api/2.0/alerts/{id}"): self._delete_alert,
-            ("GET", "/api/2.0/permissions/{kind}/{id}"): self._permissions,
-            ("PUT", "/api/2.0/permissions/{kind}/{id}"): self._set_permissions,
-            ("PATCH", "/api/2.0/permissions/{kind}/{id}"): self._set_permissions,
+            # A kind may have two parts: sql/warehouses.
+            ("GET", "/api/2.0/permissions/{kind...}/{id}"): self._permissions,
+            ("PUT", "/api/2.0/permissions/{kind...}/{id}"): self._set_permissions,
+            ("PATCH", "/api/2.0/permissions/{kind...}/{id}"): self._set_permissions,
         }
 
     def _create_job(self, request: Request) -> Any:
@@ -107,7 +113,7 @@ class Assets:
 
     def _run_job(self, request: Request) -> Any:
         job = self._job(request.json["job_id"])
-        run_id = len(self.runs) + 1
+        run_id = next(self._run_ids)
         self.runs.append(
             {
                 "run_id": run_id,
@@ -116,7 +122,7 @@ class Assets:
                 "run_page_url": f"https://workspace.example/jobs/{job['job_id']}/runs/{run_id}",
                 "overriding_parameters": {"job_parameters": request.json.get("job_parameters", {})},
                 "start_time": self._now_ms(),
-                "state": {"life_cycle_state": "RUNNING"},
+                "state": {"life_cycle_state": "TERMINATED", "result_state": self.run_result},
             }
         )
         return {"run_id": run_id}
@@ -124,6 +130,9 @@ class Assets:
     def _get_run(self, request: Request) -> Any:
         known = {str(run["run_id"]): run for run in self.runs}
         return found(known, request.query["run_id"], "Run")
+
+    def _delete_run(self, request: Request) -> None:
+        self.runs = [run for run in self.runs if run["run_id"] != request.json["run_id"]]
 
     def _create_dashboard(self, request: Request) -> Any:
         folder = request.json.get("parent_path") or f"/Users/{self._user}"
@@ -180,6 +189,19 @@ class Assets:
     def _delete_alert(self, request: Request) -> None:
         found(self.alerts, request.path["id"], "Alert")
         del self.alerts[request.path["id"]]
+
+    def _create_warehouse(self, request: Request) -> Any:
+        warehouse_id = uuid4().hex[:16]
+        self.warehouses[warehouse_id] = request.json | {"id": warehouse_id, "state": "RUNNING"}
+        return {"id": warehouse_id}
+
+    def _edit_warehouse(self, request: Request) -> Any:
+        found(self.warehouses, request.path["id"], "Warehouse").update(request.json)
+        return {"id": request.path["id"]}
+
+    def _delete_warehouse(self, request: Request) -> None:
+        found(self.warehouses, request.path["id"], "Warehouse")
+        del self.warehouses[request.path["id"]]
 
     def _permissions(self, request: Request) -> Any:
         kind, object_id = request.path["kind"], request.path["id"]

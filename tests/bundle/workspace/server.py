@@ -81,6 +81,9 @@ class Workspace:
             ("GET", "/api/2.0/policies/clusters/list"): constant({"policies": []}),
             ("GET", "/api/2.0/instance-pools/list"): constant({"instance_pools": []}),
             ("GET", "/api/2.0/secrets/scopes/list"): constant({"scopes": []}),
+            ("POST", "/api/2.0/secrets/scopes/create"): constant({}),
+            ("POST", "/api/2.0/secrets/put"): constant({}),
+            ("POST", "/api/2.0/secrets/acls/put"): constant({}),
         }
 
     def _me(self) -> dict[str, Any]:

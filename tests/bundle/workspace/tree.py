@@ -36,6 +36,9 @@ class Tree:
             ("HEAD", "/api/2.0/fs/directories/{path...}"): self._head_folder,
             ("GET", "/api/2.0/fs/directories/{path...}"): self._list_folder,
             ("PUT", "/api/2.0/fs/directories/{path...}"): lambda request: self.make_folder(request.path["path"]),
+            ("DELETE", "/api/2.0/fs/directories/{path...}"): lambda request: self._remove(
+                _absolute(request.path["path"])
+            ),
             ("HEAD", "/api/2.0/fs/files/{path...}"): lambda request: Answer(self._content(request.path["path"])),
             ("GET", "/api/2.0/fs/files/{path...}"): lambda request: Answer(self._content(request.path["path"])),
             ("PUT", "/api/2.0/fs/files/{path...}"): self._import_file,
