@@ -22,7 +22,7 @@ CLUSTER = "0101-000000-abcdefgh"
 
 
 def deployed(project: Path, workspace: Workspace) -> Cli:
-    """A CLI whose workspace has the targets dev and prod, a checkpoint and a cluster's logs."""
+    """A CLI whose workspace has the targets dev and prod, a checkpoint and a cluster's logs; and what commands copy."""
     cli = Cli(project, workspace)
     for target in ("dev", "prod"):
         cli("bundle", "deploy", "-t", target)
@@ -30,6 +30,7 @@ def deployed(project: Path, workspace: Workspace) -> Cli:
         path = f"/Volumes/main/gaming_sessions_prod/{file}"
         workspace.tree.make_folder(path.rpartition("/")[0])
         workspace.tree.write(path, b"1", overwrite=False)
+    (project / "stop").touch()  # the file that a stop copies
     return cli
 
 
