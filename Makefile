@@ -10,6 +10,8 @@ HDFS := .venv/.hdfs
 S3 := .venv/.s3
 BENCH := .venv/.bench
 CLASSES := .venv/.classes
+CONNECT := .venv/.connect
+DATABRICKS := .venv/.databricks
 NOTEBOOKS := .venv/.notebooks
 READERS := .venv/.readers
 
@@ -81,6 +83,26 @@ $(NOTEBOOKS): $(READY) requirements-notebooks.lock
 	  -r requirements-notebooks.lock
 	@touch $@
 
+# The client has no JVM of its own; the tests start a server beside it.
+$(CONNECT): $(NOTEBOOKS) requirements-connect.lock
+	@echo "fetching the client of Spark Connect (once)"
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-build-isolation --require-hashes \
+	  -r requirements-connect.lock
+	@touch $@
+
+# Databricks Runtime 19 has Python 3.12; without one, its packages run with the Python of .venv. PySpark is built with
+# packages that the runtime has in other versions, and that do not stay.
+$(DATABRICKS): $(READY) requirements-databricks.lock requirements-build.lock
+	@echo "fetching the packages of Databricks Runtime 19 (once; a minute)"
+	@python=$$(PYENV_VERSION=3.12 python3.12 -c "import sys; print(sys.executable)" 2> /dev/null) || \
+	  { python=$(BIN)/python; echo "no Python 3.12 is found: the runtime's packages run with $$($(BIN)/python -V)"; }; \
+	$(BIN)/uv venv --quiet --clear --python "$$python" .venv/databricks
+	@$(BIN)/uv pip install --quiet --python .venv/databricks/bin/python --require-hashes -r requirements-build.lock
+	@$(BIN)/uv pip sync --quiet --python .venv/databricks/bin/python --no-build-isolation --require-hashes \
+	  requirements-databricks.lock
+	@mkdir -p .venv/databricks/share && ln -sfn ../../share/sessionization .venv/databricks/share/sessionization
+	@touch $@
+
 $(READERS): $(READY) requirements-readers.lock
 	@echo "fetching Polars, delta-rs and DuckDB (once; 120 MB)"
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-build-isolation --require-hashes \
@@ -115,16 +137,16 @@ pictures: notebook-data ## make the README's pictures again, from real runs: a d
 	@$(BIN)/python jobs/demo.py --folder build/pictures --picture docs/images/demo.svg
 	@$(BIN)/python -m tools.pictures
 
-test: $(READY) $(BROKER) $(NOTEBOOKS) $(CLASSES)
+test: $(READY) $(BROKER) $(CONNECT) $(DATABRICKS) $(CLASSES)
 test: ## run all tests except the long ones: first the tests without Spark, then the others, with whole jobs first
 	@$(UNIT)
 	@$(PYTEST) --doctest-modules $(addprefix lib/sessionization/,$(DOCTESTS))
 	@$(PYTEST) tests -m "(spark or job) and not long" -n 2 $(IN_PARALLEL)
 
-test-notebooks: $(NOTEBOOKS) ## run every notebook without a browser, and nutter's tests
+test-notebooks: $(CONNECT) ## run every notebook without a browser, and nutter's tests
 	@$(NOTEBOOK_TESTS)
 
-test-faults: $(READY) $(BROKER) $(HDFS) $(S3) $(NOTEBOOKS) $(READERS) $(CLASSES)
+test-faults: $(READY) $(BROKER) $(HDFS) $(S3) $(CONNECT) $(DATABRICKS) $(READERS) $(CLASSES)
 test-faults: ## kill the job at every boundary, and cause every other fault: make test-faults SEEDS=4 KILLS=50
 	@$(PYTEST) tests -m long
 	@$(BIN)/python -m tests.faults --seeds $(SEEDS) --kills $(KILLS)
@@ -187,6 +209,7 @@ lock: $(READY) ## resolve the locks again from pyproject.toml
 	  "--group bench --constraints requirements.lock -o requirements-bench.lock" \
 	  "--extra mlflow --extra notebooks --group notebooks --constraints requirements.lock \
 	  --constraints requirements-bench.lock -o requirements-notebooks.lock" \
+	  "--group connect --constraints requirements-notebooks.lock --constraints requirements.lock -o requirements-connect.lock" \
 	  "--group readers --constraints requirements-notebooks.lock --constraints requirements.lock -o requirements-readers.lock"; do \
 	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --upgrade \
 	    pyproject.toml $$lock; \

@@ -16,11 +16,19 @@ Traceback (most recent call last):
   File "worker.py", line 1, in main
 ValueError: state entry with status 'paused'
 """
+CONNECT = """[DELTA_TABLE_NOT_FOUND] Delta table x doesn't exist.
+
+JVM stacktrace:
+org.apache.spark.sql.delta.DeltaAnalysisException
+\tat org.apache.spark.Foo.bar(Foo.scala:1)
+"""
 
 
 @pytest.mark.parametrize(
     ("text", "cause"),
     [
+        (CONNECT, "[DELTA_TABLE_NOT_FOUND] Delta table x doesn't exist."),
+        (f"{CONNECT}Caused by: java.io.IOException: gone\n", "java.io.IOException: gone"),
         (JAVA, "org.apache.spark.sql.delta.DeltaInvariantViolationException: [CHECK] constraint x violated"),
         (PYTHON, "ValueError: state entry with status 'paused'"),
         (": java.io.IOException: No space left on device\n\tat x", "java.io.IOException: No space left on device"),

@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable
 
 _EXCEPTION_LINE = re.compile(r"^(?:Caused by: |: )?((?:[\w$]+\.)*\w*(?:Error|Exception)\b(?:: .+)?)$", re.MULTILINE)
+_CONNECT_STACK = re.compile(r"\n+JVM stacktrace:\n[\w.$]+$", re.MULTILINE)
+"""What Spark Connect adds to a message: the exception's bare name, which would count as the innermost cause."""
 _OWN_ERROR_PREFIX = re.compile(r"^sessionization\.errors\.\w+: ")
 _MAX_CAUSE_LENGTH = 500
 # Causes that prevent the loading of a state whose files are intact.
@@ -45,6 +47,7 @@ _START_AGAIN = "nothing is lost: fix the cause, start again with the same option
 
 def root_cause(text: str) -> str:
     """Return the innermost cause in an engine's message: the last line that names an exception, or the first line."""
+    text = _CONNECT_STACK.sub("", text)
     exception_lines = _EXCEPTION_LINE.findall(text)
     cause = _OWN_ERROR_PREFIX.sub("", exception_lines[-1] if exception_lines else text.strip().partition("\n")[0])
     # The innermost cause, such as the end of a stream, then does not say that a file of the state is unreadable.
