@@ -66,6 +66,7 @@ def test_the_right_secret_opens_and_a_wrong_one_is_named(
     assert str(check(options, jaas(mechanism, SECRET))).startswith(wrong)
 
 
+@pytest.mark.long  # the client tries again for ten seconds
 def test_an_expired_token_is_refused(broker: SecuredBroker, check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker.tokens, "lifetime_s", -60)
     assert str(check(broker.client_options("OAUTHBEARER"), jaas("OAUTHBEARER"))).startswith(REFUSED)
