@@ -148,6 +148,7 @@ test-notebooks: $(CONNECT) ## run every notebook without a browser, and nutter's
 
 test-faults: $(READY) $(BROKER) $(HDFS) $(S3) $(CONNECT) $(DATABRICKS) $(READERS) $(CLASSES)
 test-faults: ## kill the job at every boundary, and cause every other fault: make test-faults SEEDS=4 KILLS=50
+	@$(BIN)/python -m sessionization.local_engine.jars msk
 	@$(PYTEST) tests -m long
 	@$(BIN)/python -m tests.faults --seeds $(SEEDS) --kills $(KILLS)
 

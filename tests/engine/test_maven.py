@@ -213,5 +213,11 @@ def test_jars_are_stored_in_the_python_environment_and_fetched_once(
     assert mirror.requested == [f"/{PATH}"]
 
 
+def test_a_classifier_names_another_file_of_the_same_module() -> None:
+    jar = jars.Jar("org.example", "thing", "1.0", SHA256_OF_CONTENT, "all")
+    assert jar.path == "org/example/thing/1.0/thing-1.0-all.jar"
+    assert [jar.file_name for jar in pinned_jars("msk")] == ["aws-msk-iam-auth-2.3.5-all.jar"]
+
+
 def test_every_pinned_jar_has_a_hash() -> None:
     assert all(len(jar.sha256) == 64 for jar_set in get_args(jars.JarSet) for jar in pinned_jars(jar_set))

@@ -1,4 +1,4 @@
-"""A broker with a password: simulator and job work with the right one, and the job reports a wrong one."""
+"""A broker behind TLS: simulator and job sign in, and no secret is in anything that they write."""
 
 import os
 import subprocess
@@ -8,101 +8,141 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer
-from confluent_kafka.admin import AdminClient, NewTopic
-from confluent_kafka.cimpl import TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ScramMechanism, UserScramCredentialDeletion
 
-from sessionization.local.broker import Broker
+from sessionization.local_engine.jars import jar_paths
 from sessionization.streams import STREAMS
-from tests.whole_job.job import ROOT, SIMULATE, run_to_end
+from tests.whole_job import checkpoints
+from tests.whole_job.job import ROOT, SIMULATE, Ended, Job, run_to_end
+from tests.whole_job.secured_broker import CLIENT_SECRET, PASSWORD, SecuredBroker, jaas, secured_broker
 from tests.whole_job.tables import read_tables
+from tests.whole_job.topics import Topics
 
 pytestmark = [pytest.mark.job, pytest.mark.long]
 
-PASSWORD = "correct horse"
-PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-BROKER_OPTIONS = {
-    "listener.security.protocol.map": "BROKER:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
-    "sasl.enabled.mechanisms": "PLAIN",
-    "sasl.mechanism.inter.broker.protocol": "PLAIN",
-    "listener.name.broker.plain.sasl.jaas.config": (
-        f'{PLAIN} username="broker" password="battery" user_broker="battery" user_studio="{PASSWORD}";'
-    ),
-}
-CLIENT_OPTIONS = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "studio"}
-
-
-def options(prefix: str, given: dict[str, str]) -> list[str]:
-    return [f"--kafka-option={prefix}{name}={value}" for name, value in given.items()]
+WRONG = "not-the-secret"
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
     """A broker with messages in both topics, which the simulator has sent."""
-    with Broker(tmp_path_factory.mktemp("broker"), BROKER_OPTIONS) as broker:
-        servers = {"bootstrap.servers": broker.bootstrap_servers}
-        admin = AdminClient(servers | CLIENT_OPTIONS | {"sasl.password": PASSWORD})
-        for created in admin.create_topics([NewTopic(topic, 1, replication_factor=1) for topic in STREAMS]).values():
-            created.result(30)
-        simulator = [sys.executable, str(SIMULATE), "--sink=kafka"]
+    with secured_broker(tmp_path_factory.mktemp("broker")) as broker:
+        client = broker.librdkafka_options("studio", "env:STUDIO_PASSWORD")
+        simulator = [sys.executable, str(SIMULATE), "--sink=kafka", f"--bootstrap-servers={broker.bootstrap_servers}"]
         evening = ["--live=20", "--rate=20", "--dirt=0", "--duration=15s"]
-        variables = {"PYTHONPATH": str(ROOT / "lib"), "STUDIO_PASSWORD": PASSWORD}
         subprocess.run(
-            [
-                *simulator,
-                f"--bootstrap-servers={broker.bootstrap_servers}",
-                *evening,
-                *options("", CLIENT_OPTIONS | {"sasl.password": "env:STUDIO_PASSWORD"}),
-            ],
-            env=os.environ | variables,
+            [*simulator, *evening, *(f"--kafka-option={name}={value}" for name, value in client.items())],
+            env=os.environ | {"PYTHONPATH": str(ROOT / "lib"), "STUDIO_PASSWORD": PASSWORD},
             check=True,
         )
         yield broker
 
 
-def ends(broker: Broker) -> dict[str, int]:
+def ends(broker: SecuredBroker) -> dict[str, int]:
     """The number of messages in each topic."""
-    servers = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "tests"}
-    consumer = Consumer(servers | CLIENT_OPTIONS | {"sasl.password": PASSWORD})
+    settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "tests"}
+    consumer = Consumer(settings | broker.librdkafka_options())
     try:
         return {topic: consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=20)[1] for topic in STREAMS}
     finally:
         consumer.close()
 
 
-@pytest.fixture
-def kafka_options() -> list[str]:
-    client = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": "env:STUDIO_JAAS"}
-    return options("kafka.", client)
+def run_job(broker: SecuredBroker, options: dict[str, str], folder: Path, *more: str) -> Ended:
+    """Run the job to its end, with all that it writes below the folder."""
+    ended = run_to_end(
+        "--source=kafka", f"--bootstrap-servers={broker.bootstrap_servers}",
+        *(f"--kafka-option={name}={value}" for name, value in options.items()),
+        f"--warehouse={folder / 'warehouse'}", f"--checkpoints={folder / 'checkpoints'}",
+        f"--mlflow=sqlite:///{folder / 'mlflow.db'}", *more,
+        cwd=folder,
+    )  # fmt: skip
+    (folder / "stderr.txt").write_text("\n".join(ended.lines), encoding="utf-8")
+    return ended
 
 
-def jaas(password: str) -> str:
-    return f'{PLAIN} username="studio" password="{password}";'
+def files_with_a_secret(folder: Path, broker: SecuredBroker) -> list[Path]:
+    secrets = [secret.encode() for secret in (PASSWORD, CLIENT_SECRET, WRONG, *broker.tokens.given)]
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert files
+    return [path for path in files if any(secret in path.read_bytes() for secret in secrets)]
 
 
-def folders(folder: Path) -> list[str]:
-    return [f"--warehouse={folder / 'warehouse'}", f"--checkpoints={folder / 'checkpoints'}"]
-
-
-def test_the_right_password_lets_the_job_read_everything(
-    broker: Broker, kafka_options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("mechanism", SecuredBroker.mechanisms)
+def test_who_signs_in_reads_everything_and_no_secret_is_written(
+    broker: SecuredBroker, mechanism: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("STUDIO_JAAS", jaas(PASSWORD))
-    source = ("--source=kafka", f"--bootstrap-servers={broker.bootstrap_servers}", *kafka_options, "--run-for=30s")
-    ended = run_to_end(*source, *folders(tmp_path), cwd=tmp_path)
+    monkeypatch.setenv("STUDIO_JAAS", jaas(mechanism))
+    ended = run_job(broker, broker.client_options(mechanism), tmp_path, "--run-for=30s")
     assert ended.code == 0, ended.lines[-3:]
     archived = Counter(row["stream"] for row in read_tables(tmp_path / "warehouse")["raw_events"])
     assert archived == ends(broker)
     assert min(archived.values()) > 0
-    everything = (path for path in tmp_path.rglob("*") if path.is_file())
-    assert [path for path in everything if PASSWORD.encode() in path.read_bytes()] == []
+    assert (tmp_path / "mlflow.db").stat().st_size > 0
+    assert files_with_a_secret(tmp_path, broker) == []
 
 
-def test_a_wrong_password_gives_one_line_that_names_the_option(
-    broker: Broker, kafka_options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("mechanism", SecuredBroker.mechanisms)
+def test_who_cannot_sign_in_gets_one_line_and_no_secret_is_written(
+    broker: SecuredBroker, mechanism: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("STUDIO_JAAS", jaas("wrong"))
-    source = ("--source=kafka", f"--bootstrap-servers={broker.bootstrap_servers}", *kafka_options)
-    ended = run_to_end(*source, *folders(tmp_path), cwd=tmp_path)
+    monkeypatch.setenv("STUDIO_JAAS", jaas(mechanism, WRONG))
+    ended = run_job(broker, broker.client_options(mechanism), tmp_path)
     assert ended.code == 2
-    assert "does not let this job read pc_sessions: check the --kafka-option values" in ended.lines[-1]
+    assert "sessionize: --bootstrap-servers" in ended.lines[-1]
+    assert "kafka.sasl.jaas.config" in ended.lines[-1]
+    assert files_with_a_secret(tmp_path, broker) == []
+
+
+def test_amazons_sign_in_is_found_on_the_class_path_and_asks_for_credentials(
+    broker: SecuredBroker, tmp_path: Path
+) -> None:
+    line = "kafka.sasl.jaas.config=software.amazon.msk.auth.iam.IAMLoginModule required;"
+    handler = "kafka.sasl.client.callback.handler.class=software.amazon.msk.auth.iam.IAMClientCallbackHandler"
+    given = broker.client_options("AWS_MSK_IAM")
+    del given["kafka.sasl.jaas.config"]
+    options = [f"--kafka-option={text}" for text in (line, handler, *(f"{name}={given[name]}" for name in given))]
+    job = Job(tmp_path, *options, topics=Topics(broker.bootstrap_servers, 1))
+    nobody = {"AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null"}
+    job.variables = nobody | {"AWS_EC2_METADATA_DISABLED": "true"}
+    for jars, said in ((), "a class that --kafka-option names is not there"), (jar_paths("msk"), "no AWS credentials"):
+        job.conf = {"spark.jars": ",".join(map(str, jars))} if jars else {}
+        try:
+            job.start()
+            assert job.wait_for_end(within_s=240) == 2
+        finally:
+            job.kill_if_running()
+        assert f"cannot be signed in to, because {said}" in job.output_lines()[-1]
+
+
+def test_a_user_that_is_taken_away_ends_the_job_with_one_line_and_no_secret_is_written(
+    broker: SecuredBroker, tmp_path: Path
+) -> None:
+    """The engine then prints the query's plan, with the source's options."""
+    topics = Topics(broker.bootstrap_servers, 1)
+    options = (f"--kafka-option={name}={value}" for name, value in broker.client_options("SCRAM-SHA-512").items())
+    job = Job(tmp_path, *options, topics=topics)
+    job.variables = {"STUDIO_JAAS": jaas("SCRAM-SHA-512")}
+    sessionize = job.checkpoints / "sessionize"
+    try:
+        job.start()
+        job.wait_until(lambda: checkpoints.last_committed(sessionize) > 0, "a micro-batch")
+        client = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0} | broker.librdkafka_options()
+        admin = AdminClient(client)
+        gone = UserScramCredentialDeletion("studio", ScramMechanism.SCRAM_SHA_512)
+        for changed in admin.alter_user_scram_credentials([gone]).values():
+            changed.result(30)
+        broker.broker.kill()
+        broker.start()
+        producer = Producer(client)
+        producer.produce("pc_sessions", b"{}")
+        assert producer.flush(30) == 0
+        assert job.wait_for_end(within_s=300) == 1
+    finally:
+        job.kill_if_running()
+    last = job.output_lines()[-1]
+    assert "SaslAuthenticationException" in last
+    assert "start again with the same options" in last
+    assert "kafka.sasl.jaas.config" in last
+    assert files_with_a_secret(tmp_path, broker) == []

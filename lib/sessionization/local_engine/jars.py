@@ -14,16 +14,21 @@ from sessionization.local_engine import ENGINE_FOLDER
 
 @dataclass(frozen=True, slots=True)
 class Jar:
-    """Maven coordinates of a file, and the SHA-256 that it must have."""
+    """Maven coordinates of a file, and the SHA-256 that it must have.
+
+    `classifier` names another file of the module, such as `all`, which includes what it needs.
+    """
 
     organisation: str
     module: str
     version: str
     sha256: str
+    classifier: str = ""
 
     @property
     def file_name(self) -> str:
-        return f"{self.module}-{self.version}.jar"
+        suffix = f"-{self.classifier}" if self.classifier else ""
+        return f"{self.module}-{self.version}{suffix}.jar"
 
     @property
     def path(self) -> str:
@@ -31,8 +36,10 @@ class Jar:
         return f"{self.organisation.replace('.', '/')}/{self.module}/{self.version}/{self.file_name}"
 
 
-JarSet = Literal["spark", "broker", "hdfs", "s3"]
-"""The sections of `jars.lock`: what a session needs beside pyspark; a Kafka broker; the tests' HDFS; S3's client."""
+JarSet = Literal["spark", "broker", "hdfs", "s3", "msk"]
+"""The sections of `jars.lock`: what a session needs beside pyspark; a Kafka broker; the tests' HDFS; S3's client;
+the sign-in with IAM to Amazon MSK.
+"""
 
 
 def pinned_jars(jar_set: JarSet) -> list[Jar]:
@@ -42,8 +49,8 @@ def pinned_jars(jar_set: JarSet) -> list[Jar]:
     lock.read_string((files("sessionization.local_engine") / "jars.lock").read_text(encoding="utf-8"))
     jars = []
     for coordinates, sha256 in lock[jar_set].items():
-        organisation, module, version = coordinates.split(":")
-        jars.append(Jar(organisation, module, version, sha256))
+        organisation, module, version, *classifier = coordinates.split(":")
+        jars.append(Jar(organisation, module, version, sha256, *classifier))
     return jars
 
 

@@ -33,6 +33,12 @@ _REMEDIES = (
         "the brokers do not answer; nothing is lost: once they do, start again with the same options",
     ),
     (
+        r"kafka\.common\.errors\.\w*(?:Authentication|Authorization)Exception"
+        r"|retrieving token from callback handler|reading the token endpoint response",
+        "the brokers do not let this job in any more; nothing is lost: check kafka.sasl.jaas.config and the user's "
+        "permissions, start again with the same options",
+    ),
+    (
         _STATE_IS_DAMAGED,
         "a file below sessionize/state in the checkpoint is damaged: "
         "see docs/runbook.md, 'A file of the state is damaged'",

@@ -31,7 +31,36 @@ _REFUSALS = (
     ),
     (r"InvalidTopicException", "refuses the topic's name {topic}"),
     (
-        r"(?:Sasl|Ssl)\w*Exception|\w*(?:Authentication|Authorization)Exception|Could not find a .KafkaClient. entry",
+        r"JAAS config|Could not find a .KafkaClient. entry",
+        "cannot be signed in to: kafka.sasl.jaas.config is missing or no JAAS line: write CLASS required "
+        'NAME="VALUE"; with the semicolon',
+    ),
+    (
+        r"No LoginModule found|Class \S+ could not be found",
+        "cannot be signed in to, because a class that --kafka-option names is not there: on Databricks Kafka's classes "
+        "have the prefix kafkashaded., elsewhere none; for Amazon MSK see docs/kafka.md",
+    ),
+    (
+        r"PKIX path",
+        "shows a certificate of an authority that this job does not trust: name the authority's certificate with "
+        "--kafka-option kafka.ssl.truststore.type=PEM and kafka.ssl.truststore.location=FILE",
+    ),
+    (
+        r"token endpoint|retrieving token",
+        "needs a token, and the token endpoint gives none: check the client and its secret in kafka.sasl.jaas.config, "
+        "kafka.sasl.oauthbearer.token.endpoint.url and kafka.sasl.login.callback.handler.class",
+    ),
+    (
+        r"AWS IAM Credentials|Unable to load credentials",
+        "cannot be signed in to, because no AWS credentials are found: give this machine or cluster a role, or set "
+        "AWS_PROFILE",
+    ),
+    (
+        r"SaslAuthenticationException",
+        "refuses this job's user: check user, password or token in kafka.sasl.jaas.config, and kafka.sasl.mechanism",
+    ),
+    (
+        r"(?:Sasl|Ssl)\w*Exception|\w*(?:Authentication|Authorization)Exception",
         "does not let this job read {topic}: check the --kafka-option values for security, and the topic's permissions",
     ),
     (
