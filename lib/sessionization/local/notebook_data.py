@@ -19,7 +19,7 @@ from sessionization.notebook.handmade_messages import Message
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.simulate.simulate_job import simulate
 from sessionization.simulate.simulate_settings import SimulateSettings
-from sessionization.spark.checkpoint.folder import SESSIONIZE
+from sessionization.spark.checkpoint.folder import ROLLUP
 from sessionization.spark.output.progress import BatchProgress
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSIONS
@@ -34,8 +34,8 @@ _say = say_on_stderr(_PROG)
 def load_demo_tables(folder: Path, *, live: int = 150, run_for_ms: int = 30_000) -> None:
     """Play an evening that began an hour ago, and run the job on it twice; does nothing if `folder` is complete.
 
-    Each run lasts `run_for_ms` after its first micro-batch. Writes `input`, `warehouse`, `checkpoints`, `mlflow.db`
-    and the values of the notebooks' widgets into `folder`. An interrupted load continues at the next call.
+    Each run lasts `run_for_ms` after the first micro-batch of `rollup`. Writes `input`, `warehouse`, `checkpoints`,
+    `mlflow.db` and the values of the notebooks' widgets into `folder`. An interrupted load continues at the next call.
     """
     if (folder / WIDGETS_FILE).exists():
         return
@@ -74,14 +74,14 @@ def _write_late_ends(spark: SparkSession, folder: Path) -> None:
 
 
 def _stop_after(run_for_ms: int, stop: threading.Event) -> Callable[[BatchProgress], None]:
-    """Build a callback that stops a run `run_for_ms` after its first micro-batch.
+    """Build a callback that stops a run `run_for_ms` after the first micro-batch of `rollup`.
 
-    The time starts there because on a slow machine the first micro-batch may take longer than `run_for_ms`.
+    The time starts there because on a slow machine that takes longer than `run_for_ms`, and `sessions` would be empty.
     """
     timers: list[threading.Timer] = []
 
     def start_timer(progress: BatchProgress) -> None:
-        if progress.query == SESSIONIZE and not timers:
+        if progress.query == ROLLUP and not timers:
             timers.append(threading.Timer(run_for_ms / 1_000, stop.set))
             timers[0].daemon = True
             timers[0].start()
