@@ -213,21 +213,6 @@ def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
         ProgressLog(tmp_path / "progress", NONE_STARTED)
 
 
-def test_a_row_that_is_listed_before_an_older_one_waits(
-    spark: SparkSession, location: MemoryTable, tmp_path: Path
-) -> None:
-    """A folder listing may miss a file that appears meanwhile, and still show one that appears later."""
-    log = open_log(spark, location, tmp_path)
-    log.store(row(5))
-    open_log(spark, location, tmp_path).store(row(7))
-    log.append(spark, location)
-    assert rows_in(location) == [("archive", 5, 1)]
-    for batch_id in (6, 7):
-        log.store(row(batch_id))
-    log.append(spark, location)
-    assert rows_in(location) == [("archive", 5, 1), ("archive", 6, 1), ("archive", 7, 1)]
-
-
 def test_many_rows_are_appended_in_bounded_pieces(
     spark: SparkSession, location: MemoryTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -86,24 +86,6 @@ class WarmStart:
         )
 
 
-def test_on_a_volume_the_ends_of_topics_depend_on_no_listing(
-    spark: SparkSession, tmp_path: Path, broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A listing that is some seconds old has nothing of a folder that was just made, so nothing of it is deleted."""
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
-    for topic in STREAMS:
-        producer.produce(topic, b"x", partition=0)
-    assert producer.flush(20) == 0
-    monkeypatch.setattr(files, "VOLUMES", tmp_path)
-    monkeypatch.setattr(Path, "iterdir", lambda _: iter(()))
-    monkeypatch.setattr(topic_offsets, "remove_tree", lambda _: None)
-    options = {"kafka.bootstrap.servers": broker.bootstrap_servers}
-    for topic in STREAMS:
-        [(found, ends)] = read_topic_range(spark, options, (topic,), 0, tmp_path / "scratch").ends.items()
-        assert found == topic
-        assert ends[0] > 0
-
-
 def test_a_warm_start_continues_where_the_tables_end(spark: SparkSession, tmp_path: Path, broker: Broker) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
 
@@ -158,3 +140,21 @@ def test_only_topics_that_reach_the_offsets_in_the_tables_are_accepted(monkeypat
             ConfigurationError, match=f"partition {partition} of pc_sessions does not reach offset {offset}, but"
         ):
             read_position.next_offsets(job)
+
+
+def test_on_a_volume_the_ends_of_topics_depend_on_no_listing(
+    spark: SparkSession, tmp_path: Path, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A listing that is some seconds old has nothing of a folder that was just made, so nothing of it is deleted."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    for topic in STREAMS:
+        producer.produce(topic, b"x", partition=0)
+    assert producer.flush(20) == 0
+    monkeypatch.setattr(files, "VOLUMES", tmp_path)
+    monkeypatch.setattr(Path, "iterdir", lambda _: iter(()))
+    monkeypatch.setattr(topic_offsets, "remove_tree", lambda _: None)
+    options = {"kafka.bootstrap.servers": broker.bootstrap_servers}
+    for topic in STREAMS:
+        [(found, ends)] = read_topic_range(spark, options, (topic,), 0, tmp_path / "scratch").ends.items()
+        assert found == topic
+        assert ends[0] > 0

@@ -95,7 +95,7 @@ class ProgressLog:
             return False
         in_table = self._look_up(spark, location) if self._in_table is None else self._in_table
         new = {key: file for key, file in waiting.items() if key[1] > in_table.get(key[0], -1)}
-        rows = [_table_row(_read(file)) for file in new.values()]
+        rows = [_table_row(row) for file in new.values() if (row := _read(file)) is not None]
         self._in_table = None
         if rows:
             self._check_lease()
@@ -189,11 +189,14 @@ def _is_whole(file: AnyPath) -> bool:
     return True
 
 
-def _read(file: AnyPath) -> dict[str, Any]:
+def _read(file: AnyPath) -> dict[str, Any] | None:
+    """The row in a file; None where somebody has deleted it."""
     try:
         row = json.loads(file.read_text(encoding="utf-8"))
         row = dict.fromkeys(_ADDED_COLUMNS) | row
         return {name: row[name] for name in ("processed_ms", *STREAM_PROGRESS.column_names) if name != "processed_at"}
+    except FileNotFoundError:
+        return None
     except (ValueError, LookupError, TypeError) as error:
         msg = f"{file} is not readable ({error}): delete it; `stream_progress` will lack that one row"
         raise CheckpointError(msg) from error
