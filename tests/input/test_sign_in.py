@@ -69,7 +69,8 @@ def test_the_right_secret_opens_and_a_wrong_one_is_named(
 @pytest.mark.long  # the client tries again for ten seconds
 def test_an_expired_token_is_refused(broker: SecuredBroker, check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker.tokens, "lifetime_s", -60)
-    assert str(check(broker.client_options("OAUTHBEARER"), jaas("OAUTHBEARER"))).startswith(REFUSED)
+    own_line = f"{jaas('OAUTHBEARER')} "  # Kafka's client keeps the token of a line that another test gave
+    assert str(check(broker.client_options("OAUTHBEARER"), own_line)).startswith(REFUSED)
 
 
 def test_an_unknown_authority_is_not_trusted(broker: SecuredBroker, check: Check, tmp_path: Path) -> None:
