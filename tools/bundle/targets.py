@@ -9,7 +9,7 @@ from tools.bundle.sources import MAIN, Finding, Sources
 
 _RULE = re.compile(r"^([a-z-]+):", re.MULTILINE)
 _MODES = {"development", "production"}
-FOR_PLAYERS = {"prod", "continuous"}
+FOR_PLAYERS = ("prod", "continuous")
 _SIMULATOR = "simulate"
 
 
