@@ -13,6 +13,7 @@ from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.spark_logs import newest_committed_batch
 from sessionization.streams import STREAMS
 from tests.job.in_process import RunningJob, job_running
+from tests.job.test_stream import DEADLINE_S
 
 pytestmark = pytest.mark.spark
 
@@ -35,7 +36,7 @@ def test_a_new_job_refuses_a_compacted_topic_a_later_start_warns_and_a_deleted_t
         with job_running(settings) as job:
             wait_for_micro_batch(settings, job)
             (tmp_path / "checkpoints" / "stop").touch()
-            job.future.result(60)
+            job.future.result(DEADLINE_S)
         assert job.lines.count(f"stopping, because there is a file {tmp_path / 'checkpoints' / 'stop'}") == 1
         assert [line for line in job.lines if "cleanup.policy" in line] == []
 

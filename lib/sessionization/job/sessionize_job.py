@@ -150,6 +150,7 @@ def run_and_print_summary(settings: SessionizeSettings, say: Say, say_progress: 
 
 
 def _run(context: JobContext, stop: threading.Event, callbacks: JobCallbacks) -> Summary:
+    stop_on_file(context.checkpoint.folder, stop, context.say)
     context, progress_log, initial_state = prepare(context, stop)
     context.say(f"state partitions: {context.state_partitions}; later only jobs/rescale_state.py changes their number")
     began_ms = wall_clock_ms()
@@ -163,7 +164,6 @@ def _run(context: JobContext, stop: threading.Event, callbacks: JobCallbacks) ->
             with plain_errors("the queries cannot be started"):
                 pipeline.start(stop)
 
-            stop_on_file(context.checkpoint.folder, stop, context.say)
             file_logs = FileLogLimit(context, pipeline, stop)
 
             def check() -> None:

@@ -75,6 +75,7 @@ def land_changes(settings: LandChangesSettings, say: Say, stop: threading.Event)
             if not is_exclusive:
                 name = LANDING_LEASE if location.warehouse is None else MAINTENANCE_LEASE
                 check_lease = stack.enter_context(hold_lease(spark, location, Claim(name, _QUERY), say, stop)).check
+            stop_on_file(settings.checkpoints, stop, say)
             check_topics(spark, settings, (settings.output_topic,))
             refuse_compacted_topics(spark, settings, (settings.output_topic,), say, is_new=False)
             options = client_options(spark, settings)
@@ -83,7 +84,6 @@ def land_changes(settings: LandChangesSettings, say: Say, stop: threading.Event)
             )
             query = landing.start(spark)
             say(f"from {settings.output_topic} into {SESSION_CHANGES.name} in {location}")
-            stop_on_file(settings.checkpoints, stop, say)
             wait_and_stop(query, settings.checkpoints / _QUERY, stop, settings.run_for, say)
 
 
