@@ -1,25 +1,45 @@
-"""The library with the packages of Databricks Runtime 19 and what the bundle installs, and no others.
+"""Job, forecast and notebooks with the packages of Databricks Runtime 19 and what the bundle installs, and no others.
 
 Spark and Delta are their open-source releases, because the runtime's own builds are in no package index.
 """
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
 from packaging.version import Version
+from pyspark.sql import SparkSession
 
+from sessionization.core.session_state import Rules
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import SESSION_PREDICTIONS
+from tests.notebooks.headless import LONG, SHOWN
 from tests.repository.test_runtime_imports import sources
-from tests.whole_job.job import ROOT, environment
+from tests.whole_job.job import ROOT, SIMULATE, Job, environment, run_to_end
+from tests.whole_job.metrics_endpoint import free_port
+from tests.whole_job.oracle import build_oracle
+from tests.whole_job.tables import differences, read_tables
 from tools.bundle.pins import installed_with_the_wheel, runtime_versions
 
 LANE = Path(sys.prefix) / "databricks" / "bin" / "python"
 """The Python that has the runtime's packages: `make .venv/.databricks` installs them."""
 
 pytestmark = [pytest.mark.job, pytest.mark.skipif(not LANE.exists(), reason="make .venv/.databricks is to come first")]
+
+HEARTBEAT_MS = 5_000
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _lane() -> Iterator[None]:
+    """Every job of these tests runs in the Python of the runtime's packages."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "executable", str(LANE))
+        yield
 
 
 def run(*words: str, **variables: str) -> str:
@@ -52,3 +72,53 @@ def test_every_module_that_runs_on_databricks_can_be_imported() -> None:
         if path.startswith("lib/")
     ]
     run("-c", "import importlib, sys; [importlib.import_module(name) for name in sys.argv[1:]]", *modules)
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
+    """An hour of players, simulated and processed in the lane."""
+    folder = tmp_path_factory.mktemp("lane")
+    job = Job(folder, f"--heartbeat={HEARTBEAT_MS}ms")
+    options = ("--live=40", "--session-length=5m", "--duration=1h", "--pace=max", "--file-interval=5m", "--dirt=0.05")
+    ended = run_to_end(f"--output={job.input}", *options, cwd=folder, entry=(SIMULATE,))
+    assert ended.code == 0, ended.lines
+    job.run_until_done()
+    yield job
+    job.kill_if_running()
+
+
+def test_a_whole_job_writes_the_tables_of_the_reference(played: Job) -> None:
+    oracle = build_oracle(played.checkpoints, Rules(heartbeat_ms=HEARTBEAT_MS))
+    assert differences(oracle, read_tables(played.warehouse), played.checkpoints) == []
+
+
+@pytest.fixture(scope="module")
+def mlflow_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a tracking server: the runtime has MLflow's client alone."""
+    pytest.importorskip("mlflow", reason="MLflow is not installed: make notebooks installs it")
+    folder, port = tmp_path_factory.mktemp("mlflow"), free_port()
+    words = [Path(sys.prefix) / "bin" / "python", "-m", "mlflow", "server", "--port", str(port), "--workers", "1"]
+    words += ["--backend-store-uri", f"sqlite:///{folder / 'mlflow.db'}", "--artifacts-destination", str(folder)]
+    with subprocess.Popen(words, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        yield f"http://127.0.0.1:{port}"
+        server.terminate()
+
+
+def test_the_forecast_trains_registers_and_writes(played: Job, mlflow_server: str, spark: SparkSession) -> None:
+    warehouse = f"--warehouse={played.warehouse}"
+    run("jobs/predict_remaining.py", warehouse, MLFLOW_TRACKING_URI=mlflow_server)
+    run("jobs/predict_remaining.py", warehouse, "--score-only", MLFLOW_TRACKING_URI=mlflow_server)
+    assert TableLocation(played.warehouse).read(spark.read, SESSION_PREDICTIONS).count() > 0
+
+
+@pytest.mark.parametrize("names", ["03_query_sessions 04_inspect_state", pytest.param(LONG, marks=pytest.mark.long)])
+def test_notebooks_show_their_pictures_and_tables(played: Job, mlflow_server: str, tmp_path: Path, names: str) -> None:
+    widgets = json.dumps({"warehouse": str(played.warehouse), "checkpoints": str(played.checkpoints)})
+    printed = run(
+        "-m", "tests.notebooks.workspace_cells", str(tmp_path), names, widgets,
+        MLFLOW_TRACKING_URI=mlflow_server, DATABRICKS_RUNTIME_VERSION="19.0",
+    )  # fmt: skip
+    counts = json.loads(printed.splitlines()[-1])
+    assert {name: (shown["Figure"], shown["table"]) for name, shown in counts.items()} == {
+        name: SHOWN[name] for name in names.split()
+    }
