@@ -78,7 +78,7 @@ def test_tables_that_a_catalog_commits_to_are_refused_before_a_row_is_deleted(
     assert (settings.warehouse / SESSIONS.name / "_delta_log").is_dir()
     before = set(settings.warehouse.rglob("*/_delta_log/*"))
     monkeypatch.setattr(location_module, "_CATALOG_MANAGED", "delta.feature.deletionVectors")
-    with pytest.raises(ConfigurationError, match="catalog itself commits to .*sessions.* nothing was changed"):
+    with pytest.raises(ConfigurationError, match=r"catalog itself commits to .*sessions.* nothing was changed"):
         ops.maintain(settings, lambda _: None, threading.Event())
     assert set(settings.warehouse.rglob("*/_delta_log/*")) == before
     monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "19.0")
