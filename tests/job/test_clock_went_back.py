@@ -45,6 +45,7 @@ def start_batch_ahead(query: Path) -> int:
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_a_job_whose_clock_went_back_goes_on_and_loses_nothing(spark: SparkSession, tmp_path: Path) -> None:
     job = Job(spark, tmp_path, trigger="500ms", mlflow="off")
     job.send(message(1, "Start", "old"))
