@@ -219,7 +219,7 @@ def test_the_backlog_alert_goes_off_for_a_lasting_backlog_and_names_the_query_th
     ("heartbeat", "beat_s", "missed", "goes_off"),
     [
         ("30s", 60, 1.5, False), ("30s", 150, 4.5, True), ("2m", 150, 1.125, False), ("500ms", 60, 90, True),
-        ("500ms", 12, 0, False), ("1h", 60, 0.0125, False),
+        ("500ms", 12, 0, False), ("1h", 60, 0.0125, False), ("30s", -600, 19.5, True), ("30s", -12, 0, False),
     ],
 )  # fmt: skip
 def test_missed_heartbeats_are_counted_in_heartbeat_intervals(

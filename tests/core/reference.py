@@ -4,7 +4,7 @@
 share only the types of `core/events.py` and the rules' settings: the other finds a misreading in one of them.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 from zlib import crc32
@@ -55,36 +55,53 @@ class Device:
 
 
 class Reference:
-    """All devices, and the timer of each grouping key; only `micro_batch` changes them."""
+    """All devices, and the timers of each grouping key; only `micro_batch` changes them.
 
-    def __init__(self, rules: Rules, key_of: Callable[[str], str] = lambda device_id: device_id) -> None:
+    `is_grouped`: a key that remembers anything has a timer for the next instant, as with device groups.
+    """
+
+    def __init__(
+        self, rules: Rules, key_of: Callable[[str], str] = lambda device_id: device_id, *, is_grouped: bool = False
+    ) -> None:
         self.rules = rules
         self.key_of = key_of
+        self.is_grouped = is_grouped
         self.remembered: dict[str, Device] = {}
-        self.timers: dict[str, int] = {}
+        self.timers: dict[str, set[int]] = {}
         self.counters = {"events": 0, "duplicate_start": 0, "duplicate_end": 0, "evicted": 0}
         self._now_ms = 0
         self._cause: Event | None = None
         self._changes: list[tuple[str, Change]] = []
 
     def micro_batch(self, now_ms: int, events: Iterable[tuple[str, Event]]) -> list[tuple[str, Change]]:
-        """Apply the events of any devices, in any order; fire the timers that are due, and set the next ones."""
+        """Apply the events of any devices, in any order; fire the timers that are due, and set what is needed."""
         self._now_ms, self._changes = now_ms, []
-        due = {key for key, timer_ms in self.timers.items() if timer_ms <= now_ms}
-        touched = set(due)
-        for device_id, event in sorted(events, key=lambda row: canonical_place(row[1])):
-            touched.add(self.key_of(device_id))
+        rows = sorted(events, key=lambda row: canonical_place(row[1]))
+        due = {key for key, timers_ms in self.timers.items() if min(timers_ms) <= now_ms}
+        needed_before = {
+            key: self._needed_ms(key) for key in due.union(self.key_of(device_id) for device_id, _ in rows)
+        }
+        for device_id, event in rows:
             self._cause = event
             self._apply(self.remembered.setdefault(device_id, Device(device_id)), event)
         self._cause = None
-        for key in touched:
+        for key, before_ms in needed_before.items():
+            needed_ms = self._needed_ms(key)
+            if needed_ms is not None and (before_ms is None or needed_ms < before_ms):
+                self.timers.setdefault(key, set()).add(needed_ms)
             for device in self._devices(key):
                 if key in due:
                     self._fire(device, key)
                 if not device.sessions() and not device.pending_ends:
-                    del self.remembered[device.device_id]
-            self._set_timer(key)
+                    self._drop(device)
+            if key in due:
+                after_firing = {self._needed_ms(key), *self.timers.pop(key)}
+                if left_ms := {timer_ms for timer_ms in after_firing if timer_ms is not None and timer_ms > now_ms}:
+                    self.timers[key] = left_ms
         return self._changes
+
+    def _drop(self, device: Device) -> None:
+        del self.remembered[device.device_id]
 
     def _devices(self, key: str) -> list[Device]:
         return [device for device in self.remembered.values() if self.key_of(device.device_id) == key]
@@ -165,17 +182,21 @@ class Reference:
                 beat = beat._replace(beat=newest - opened, missed_beats=newest - last - 1)
                 self._emit(device, beat._replace(duration_ms=now_ms - live.opened_ms))
 
-    def _set_timer(self, key: str) -> None:
-        self.timers.pop(key, None)
-        devices = self._devices(key)
-        if not devices:
-            return
-        deadlines_ms = [session.deadline_ms for device in devices for session in device.closed]
-        deadlines_ms += [entry.deadline_ms for device in devices for entry in device.pending_ends]
+    def _needed_ms(self, key: str) -> int | None:
+        """The instant for which the entries of a key need a timer."""
+        devices = self._all_devices(key)
+        if not any(device.live or device.closed or device.pending_ends for device in devices):
+            return None
         instant = self._newest_instant(key, self._now_ms) + 1
-        while not any(device.live for device in devices) and self._instant_ms(key, instant) < min(deadlines_ms):
-            instant += 1
-        self.timers[key] = self._instant_ms(key, instant)
+        if not self.is_grouped and not any(device.live for device in devices):
+            deadlines_ms = [session.deadline_ms for device in devices for session in device.closed]
+            deadlines_ms += [entry.deadline_ms for device in devices for entry in device.pending_ends]
+            while self._instant_ms(key, instant) < min(deadlines_ms):
+                instant += 1
+        return self._instant_ms(key, instant)
+
+    def _all_devices(self, key: str) -> Collection[Device]:
+        return self._devices(key)
 
     def _instant_ms(self, key: str, k: int) -> int:
         return k * self.rules.heartbeat_ms + crc32(key.encode("utf-8")) % self.rules.heartbeat_ms

@@ -114,7 +114,7 @@ def test_core_and_reference_agree_on_the_order_of_similar_events(events: list[Ev
 def test_core_and_reference_agree_after_every_micro_batch(
     history: History, rules: Rules, key_of: Callable[[str], str]
 ) -> None:
-    driver, reference = Driver(rules, key_of), Reference(rules, key_of)
+    driver, reference = Driver(rules, key_of), Reference(rules, key_of, is_grouped=key_of is not by_device)
     all_by_core: list[tuple[str, Change]] = []
     all_by_reference: list[tuple[str, Change]] = []
     for batch in history:

@@ -1,4 +1,4 @@
-"""The one timer of a grouping key (docs/session-rules.md): when it is set, to what, and that a due one stays."""
+"""The timers of a grouping key (docs/session-rules.md): for which instants they are set, and that none is moved."""
 
 from zlib import crc32
 
@@ -41,7 +41,7 @@ def next_timer(*entries: SessionState, now_ms: int) -> int | None:
     return next_timer_ms(entries, now_ms, GRID, RULES)
 
 
-def test_with_nothing_remembered_there_is_no_timer() -> None:
+def test_with_nothing_remembered_no_timer_is_needed() -> None:
     assert next_timer(now_ms=NOW) is None
 
 
@@ -117,10 +117,10 @@ def test_the_phases_of_keys_spread_over_the_heartbeat_interval() -> None:
 def test_a_due_timer_is_left_alone_by_events_and_fires_in_the_same_micro_batch(late_ms: int) -> None:
     driver = Driver(RULES)
     driver.micro_batch(NOW, [("device", start(1, NINE))])
-    due_ms = driver.timers["device"]
+    (due_ms,) = driver.timers["device"]
     changes = driver.micro_batch(due_ms + late_ms, [("device", start(1, NINE))])
     assert [change.kind for _, change in changes] == [ChangeKind.HEARTBEAT]
-    assert driver.timers == {"device": DEVICE_GRID.after(due_ms + late_ms)}
+    assert driver.timers == {"device": {DEVICE_GRID.after(due_ms + late_ms)}}
 
 
 def test_a_device_with_events_in_every_micro_batch_still_beats_and_times_out() -> None:
@@ -138,23 +138,35 @@ def test_events_are_applied_before_the_timer_of_the_same_micro_batch() -> None:
     driver.micro_batch(NOW, [("device", start(1, NINE))])
     changes = driver.micro_batch(NOW + HOUR, [("device", end(1, TEN))])
     assert [(change.kind, change.end_reason) for _, change in changes] == [(ChangeKind.ENDED, REPORTED)]
-    assert driver.timers == {"device": DEVICE_GRID.at_or_after(NOW + HOUR + RETENTION)}
+    assert driver.timers == {"device": {DEVICE_GRID.at_or_after(NOW + HOUR + RETENTION)}}
 
 
-def test_setting_a_timer_replaces_the_previous_one() -> None:
+def test_an_event_sets_its_own_timer_and_leaves_the_others() -> None:
     driver = Driver(RULES)
     driver.micro_batch(NOW, [("device", end(1, TEN))])
-    assert driver.timers == {"device": DEVICE_GRID.at_or_after(NOW + RETENTION)}
+    deadline_ms, beat_ms = DEVICE_GRID.at_or_after(NOW + RETENTION), DEVICE_GRID.after(NOW + 1)
+    assert driver.timers == {"device": {deadline_ms}}
     driver.micro_batch(NOW + 1, [("device", start(2, NINE))])
-    assert driver.timers == {"device": DEVICE_GRID.after(NOW + 1)}
+    assert driver.timers == {"device": {beat_ms, deadline_ms}}
     driver.micro_batch(NOW + 2, [("device", end(2, TEN))])
-    assert driver.timers == {"device": DEVICE_GRID.at_or_after(NOW + RETENTION)}
+    assert driver.timers == {"device": {beat_ms, deadline_ms}}
+    assert driver.micro_batch(beat_ms, []) == []
+    assert driver.timers == {"device": {deadline_ms}}
+
+
+def test_a_timer_that_fires_for_nothing_emits_nothing_and_sets_the_next_one() -> None:
+    driver = Driver(RULES)
+    driver.micro_batch(NOW, [("device", start(1, NINE))])
+    driver.micro_batch(NOW + 1, [("device", end(1, TEN))])
+    needless_ms = min(driver.timers["device"])
+    assert driver.micro_batch(needless_ms, []) == []
+    assert driver.timers == {"device": {DEVICE_GRID.at_or_after(NOW + 1 + RETENTION)}}
 
 
 def test_a_session_and_its_timer_are_removed_at_the_first_instant_after_its_deadline() -> None:
     driver = Driver(RULES)
     driver.micro_batch(NOW, [("device", start(1, NINE)), ("device", end(1, TEN))])
-    removed_ms = driver.timers["device"]
+    removed_ms = min(driver.timers["device"])
     assert NOW + RETENTION <= removed_ms < NOW + RETENTION + BEAT
     assert driver.micro_batch(removed_ms, []) == []
     assert (driver.sessions, driver.timers) == ({}, {})

@@ -17,7 +17,7 @@ from tests.whole_job.accounts import unaccounted
 from tests.whole_job.evening import Evening
 from tests.whole_job.job import ENTRY, Ended, Job
 from tests.whole_job.oracle import Oracle, build_oracle
-from tests.whole_job.state import entries_and_timers
+from tests.whole_job.state import entries_and_timers, late_timers
 from tests.whole_job.tables import Tables, differences, read_tables
 
 RULES = Rules(heartbeat_ms=2_000, session_timeout_ms=40_000, late_retention_ms=4_000, max_sessions_per_device=3)
@@ -215,13 +215,11 @@ def compare(run: Run, spark: SparkSession) -> list[str]:
         f"{query} has not read every file once" for query, read in run.oracle.files.items() if Counter(read) != files
     ]
     entries, timers = entries_and_timers(spark, run.job.checkpoints)
-    for name, actual, expected in (
-        ("state", entries, run.oracle.entries),
-        ("timers", timers, run.oracle.timers.items()),
-    ):
-        missing, too_much = Counter(expected) - Counter(actual), Counter(actual) - Counter(expected)
-        if missing or too_much:
-            found.append(f"{name}: missing {list(missing)[:_NAMED]}, too much {list(too_much)[:_NAMED]}")
+    missing, too_much = Counter(run.oracle.entries) - Counter(entries), Counter(entries) - Counter(run.oracle.entries)
+    if missing or too_much:
+        found.append(f"state: missing {list(missing)[:_NAMED]}, too much {list(too_much)[:_NAMED]}")
+    if late := late_timers(timers, run.oracle.timers):
+        found.append(f"timers: none in time for {late[:_NAMED]}")
     found += unaccounted(run.actual, pending_ends(run.oracle))
     return found if run.exit_code == 0 else [*found, f"the last stop ended with exit code {run.exit_code}"]
 

@@ -81,7 +81,7 @@ def test_a_closed_session_of_the_seed_is_known_until_it_is_forgotten(groups: int
     engine = seeded_engine(groups, key, at - 400, s7=closed)
     [row] = engine.micro_batch(at, [("d", End(7, at - 4_500, Platform.PC, at, foreground_s=3))], lambda _: key)
     assert (row["change"], row["end_reason"], row["revision"]) == ("ended", "reported", 1)
-    assert engine.timers(key) == [at + 2_000]
+    assert engine.timers(key) == [at + (2_000 if groups is None else 1_000)]
     assert engine.micro_batch(at + 2_000, [], lambda _: key) == []
     assert engine.state(key) == {}
 
@@ -149,7 +149,7 @@ def test_a_seeded_processor_equals_the_seeded_oracle_of_the_end_to_end_tests(gro
                 tuple(map(str, (row[name] for name in COLUMNS["session_changes"][:-1]))) for row in found
             ) == sorted(tuple(map(str, row[:-1])) for row in expected)
             assert {key: engine.timers(key) for key in oracle.timers} == {
-                key: [timer_ms] for key, timer_ms in oracle.timers.items()
+                key: sorted(timers_ms) for key, timers_ms in oracle.timers.items()
             }
             now_ms += rng.choice([300, 1_000, 2_500])
     assert reasons == {EndReason.REPORTED, EndReason.SUPERSEDED}, "none is orphaned: its Start is known"

@@ -27,9 +27,8 @@ from sessionization.errors import CheckpointError, ConfigurationError, StateErro
 from sessionization.ops import inspect_state as inspecting
 from sessionization.ops.inspect_state import inspect_state, state_context
 from sessionization.ops.invariants import (
+    EARLY_ENOUGH,
     ONE_LIVE,
-    ONE_TIMER,
-    RIGHT_INSTANT,
     StateContext,
     Violation,
     find_violations,
@@ -167,14 +166,11 @@ DAMAGES = {
     "a live session is its device's last": set_entry(D1_CLOSED, started_ms=CLOCK - 5_000, ended_ms=CLOCK - 4_000),
     "the sessions of a device do not overlap": set_entry(D1_CLOSED, ended_ms=CLOCK - 8_999),
     "a timer is set where something is remembered": lambda rows: rows.timers.pop(),
-    "no timer is set where nothing is remembered": lambda rows: rows.entries.pop(),
     "no timer is overdue": set_timer(1, 1, lambda _: CLOCK),
     "a timer lies in its grouping key's partition": set_timer(1, 2, lambda _: 99),
-    ONE_TIMER: lambda rows: rows.timers.append([rows.timers[1][0], rows.timers[1][1] + 1_000, rows.timers[1][2]]),
-    RIGHT_INSTANT: set_timer(2, 1, lambda due: due + 1_000),
+    EARLY_ENOUGH: set_timer(2, 1, lambda due: due + 1_000),
 }
 ALSO_BROKEN = {
-    "no timer is overdue": {RIGHT_INSTANT},
     "a device remembers a session once": {
         "a device remembers no more than its bound",
         "the sessions of a device do not overlap",
@@ -187,6 +183,7 @@ ALSO_BROKEN = {
 def test_a_correct_state_breaks_no_invariant_and_each_damage_breaks_its_own(spark: SparkSession) -> None:
     state = State(spark)
     rows_by_invariant = {invariant: state.add_devices(invariant) for invariant in DAMAGES}
+    state.timers += [[state.timers[0][0], CLOCK + 9_000, None], ["nobody", CLOCK + 1, None]]  # needless, not wrong
     state.with_partitions()
     assert state.find_violations() == []
     assert set(invariant_names(state.context)) == DAMAGES.keys()
@@ -228,7 +225,7 @@ def test_timers_of_former_rules_are_accepted_while_they_may_still_exist(spark: S
     set_timer(1, 1, lambda due: due + 300)(state.add_devices(""))
     state.with_partitions()
     former = replace(RULES, late_retention_ms=9_000)
-    for ago_ms, expected in ((9_999, []), (10_001, [RIGHT_INSTANT])):
+    for ago_ms, expected in ((9_999, []), (10_001, [EARLY_ENOUGH])):
         state.context = replace(state.context, in_force=RulesInForce(RULES, former, CLOCK - ago_ms))
         assert [violation.invariant for violation in state.find_violations()] == expected
 
@@ -258,7 +255,7 @@ def test_the_state_of_a_job_breaks_no_invariant(
     assert lines[-1] == f"{len(DAMAGES)} invariants hold"
     devices, live, closed, pending_ends, timers = map(int, lines[1].splitlines()[-1].split()[1:])
     assert (devices, live, closed, pending_ends) == (3, 2, 1, 1)
-    assert timers in ({1, 2} if device_groups else {3})
+    assert timers >= (1 if device_groups else 3)
     assert lines[-2].splitlines()[1].split()[:3] == ["d1", "1", "live"]
 
     reader = StateReader(spark, settings.checkpoints)
@@ -269,6 +266,6 @@ def test_the_state_of_a_job_breaks_no_invariant(
     broken_counts = {row.invariant: row.broken for row in inspecting.invariant_frame(reader).collect()}
     assert broken_counts["no entry is from after its micro-batch"] == 4
     with pytest.raises(
-        StateError, match=r"of 20 invariants do not hold \(no entry is from after its micro-batch: 4 times not"
+        StateError, match=r"of 18 invariants do not hold \(no entry is from after its micro-batch: 4 times not"
     ):
         inspect_state(settings, lines.append)

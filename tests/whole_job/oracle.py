@@ -6,7 +6,7 @@ reference implementation of the rules computes the changes.
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import astuple, dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -128,7 +128,7 @@ class QuickReference(Reference):
 
     def __init__(self, rules: Rules, groups: int | None, hash_key: str = "") -> None:
         key_of = (lambda device_id: device_id) if groups is None else partial(group_of, groups, hash_key=hash_key)
-        super().__init__(rules, key_of)
+        super().__init__(rules, key_of, is_grouped=groups is not None)
         self._groups, self._hash_key = groups, hash_key
         self._known: defaultdict[str, dict[str, Device]] = defaultdict(dict)
         self._touched: defaultdict[str, dict[str, Device]] = defaultdict(dict)
@@ -154,14 +154,14 @@ class QuickReference(Reference):
             self.remembered[device.device_id] = self._known[key][device.device_id] = device
             if device.live is not None:
                 device.live.last_beat = self._newest_instant(key, newest_ms)
-        for key, devices_of_key in list(self._known.items()):
-            self._touched[key] = devices_of_key
-            self._set_timer(key)
+        for key in list(self._known):
+            if (needed_ms := self._needed_ms(key)) is not None:
+                self.timers[key] = {needed_ms}
 
     def micro_batch(self, now_ms: int, events: Iterable[tuple[str, Event]]) -> list[tuple[str, Change]]:
         self._touched.clear()
-        for key, timer_ms in self.timers.items():
-            if timer_ms <= now_ms:
+        for key, timers_ms in self.timers.items():
+            if min(timers_ms) <= now_ms:
                 self._touched[key] = self._known[key]
         return super().micro_batch(now_ms, events)
 
@@ -173,14 +173,12 @@ class QuickReference(Reference):
     def _devices(self, key: str) -> list[Device]:
         return list(self._touched[key].values())
 
-    def _set_timer(self, key: str) -> None:
-        devices_of_key = self._known[key]
-        # A difference of the two dictionaries would visit every remembered device, for each key.
-        for device_id in [device_id for device_id in self._touched[key] if device_id not in self.remembered]:
-            del devices_of_key[device_id]
-        live = next((device for device in devices_of_key.values() if device.live), None)
-        self._touched[key] = devices_of_key if live is None else {live.device_id: live}
-        super()._set_timer(key)
+    def _all_devices(self, key: str) -> Collection[Device]:
+        return self._known[key].values()
+
+    def _drop(self, device: Device) -> None:
+        del self._known[self.key_of(device.device_id)][device.device_id]
+        super()._drop(device)
 
 
 def build_oracle(
@@ -224,7 +222,7 @@ def _sessionize(reference: QuickReference, source: Source, oracle: Oracle, batch
     batches = [batch for batch in batches if not batch.is_repartitioning]
     for batch in batches:
         if not batch.is_committed:
-            oracle.entries, oracle.timers = _entries(reference), dict(reference.timers)
+            oracle.entries, oracle.timers = _entries(reference), _first_timers(reference)
         results = [read(message.stream, message.value, message.ingested_ms) for message in source.messages_of(batch)]
         events: list[tuple[str, Event]] = [result for result in results if not isinstance(result, str)]
         before = dict(reference.counters)
@@ -245,7 +243,11 @@ def _sessionize(reference: QuickReference, source: Source, oracle: Oracle, batch
         )
         rows = reference.state_rows()
     if all(batch.is_committed for batch in batches):
-        oracle.entries, oracle.timers = _entries(reference), dict(reference.timers)
+        oracle.entries, oracle.timers = _entries(reference), _first_timers(reference)
+
+
+def _first_timers(reference: Reference) -> dict[str, int]:
+    return {key: min(timers_ms) for key, timers_ms in reference.timers.items()}
 
 
 def _entries(reference: Reference) -> set[tuple[str, int, str]]:

@@ -33,3 +33,11 @@ def entries_and_timers(spark: SparkSession, checkpoints: Path | str) -> tuple[li
     timers = reader.option("readRegisteredTimers", "true").load()
     timers = timers.selectExpr("key.grouping_key", "expiration_timestamp_ms")
     return [tuple(row) for row in entries.collect()], [tuple(row) for row in timers.collect()]
+
+
+def late_timers(timers: list[tuple[str, int]], needed: dict[str, int]) -> list[tuple[str, int]]:
+    """The keys that need a timer (by the oracle), and have none at that instant or earlier."""
+    first_ms: dict[str, int] = {}
+    for key, timer_ms in timers:
+        first_ms[key] = min(timer_ms, first_ms.get(key, timer_ms))
+    return [(key, timer_ms) for key, timer_ms in needed.items() if first_ms.get(key, timer_ms + 1) > timer_ms]

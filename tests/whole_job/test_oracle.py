@@ -28,7 +28,7 @@ def test_the_quick_reference_agrees_with_the_reference(groups: int | None) -> No
     for seed in range(HISTORIES):
         rng = random.Random(seed)
         quick = QuickReference(RULES, groups)
-        reference = Reference(RULES) if groups is None else Reference(RULES, partial(group_of, groups))
+        reference = Reference(RULES) if groups is None else Reference(RULES, partial(group_of, groups), is_grouped=True)
         now_ms = 1_000_000
         for _ in range(BATCHES):
             now_ms += rng.choice([1, 300, 1_000, 2_500, 9_000, -1_500 if seed % 2 else 1])

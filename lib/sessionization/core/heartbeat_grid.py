@@ -34,8 +34,8 @@ class Grid:
 class Firing:
     """A timer that was set for one instant and fires at `now_ms`, perhaps much later.
 
-    `due_ms` is the newest instant of the grid. `first_due_ms` is the first instant that was not emitted yet. The timer
-    was set for that instant, so the timer itself records which heartbeats were emitted.
+    `due_ms` is the newest instant of the grid. `first_due_ms` is the first instant since the last firing: a live
+    session has a timer for each, so the earliest timer that is due records which heartbeats were emitted.
     """
 
     now_ms: int

@@ -1,7 +1,7 @@
-"""The entries of a device's sessions, how long each is remembered, and the timer that follows from them."""
+"""The entries of a device's sessions, how long each is remembered, and the timer that they need."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sessionization.core.events import EndReason, Platform
 from sessionization.core.heartbeat_grid import Grid
@@ -97,31 +97,11 @@ def deadline_ms(entry: Closed | PendingEnd, rules: Rules) -> int:
     return since_ms + rules.late_retention_ms
 
 
-def clamp_to_now(sessions: Sessions, now_ms: int) -> dict[int, SessionState]:
-    """Replace every processing time (opened, closed, seen) that is later than `now_ms` by `now_ms`.
-
-    A session that was opened under a clock that ran ahead then beats, times out and is forgotten on time.
-    """
-    return {session_id: _clamp_to_now(entry, now_ms) for session_id, entry in sessions.items()}
-
-
-def _clamp_to_now(entry: SessionState, now_ms: int) -> SessionState:
-    match entry:
-        case Live() if entry.opened_ms > now_ms:
-            return replace(entry, opened_ms=now_ms)
-        case Closed() if entry.closed_ms > now_ms:
-            return replace(entry, closed_ms=now_ms)
-        case PendingEnd() if entry.seen_ms > now_ms:
-            return replace(entry, seen_ms=now_ms)
-        case _:
-            return entry
-
-
 def next_timer_ms(entries: Iterable[SessionState], now_ms: int, grid: Grid, rules: Rules) -> int | None:
-    """Return the instant for the one timer over `entries`, always after `now_ms`; None without entries.
+    """Return the first instant after `now_ms` at which the rules have something to do with `entries`; None without any.
 
-    The result for the same entries is the same at any `now_ms` before the timer fires. The timer of unchanged entries
-    can therefore be computed again, and a change of entries moves it from the old entries' result to the new one's.
+    It stays the same for the same entries until that instant has come. A timer at it, or at an earlier instant whose
+    firing asks again, is therefore enough.
     """
     earliest_ms: int | None = None
     for entry in entries:

@@ -3,13 +3,19 @@
 The entries of merged takes go, or at a URI those of deleted files.
 """
 
+import math
 import threading
 import time
 from pathlib import Path
 
-from sessionization.job.query_restart import explain_failed_restart, restart_query
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark.errors import PySparkException
+
+from sessionization.errors import CheckpointError, StreamError
+from sessionization.job.shutdown import wait_until_idle
 from sessionization.spark.checkpoint.file_source_log import LARGE_LOG_BYTES, log_bytes
 from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE
+from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.pipeline import Pipeline
 
@@ -39,11 +45,24 @@ class FileLogLimit:
                 self._restart(name, size)
 
     def _restart(self, name: str, before: int) -> None:
-        if not self._pipeline.queries[name].isActive:
+        query = self._pipeline.queries[name]
+        if not query.isActive:
             return
-        with explain_failed_restart("its log of files grew large"):
-            if not restart_query(self._pipeline, name, self._stop):
+        self._pipeline.end_rests([name])
+        try:
+            wait_until_idle(query, math.inf, self._stop)
+            if self._stop.is_set():
                 return
+            query.stop()
+            self._pipeline.start_query(name)
+        except Py4JNetworkError:
+            raise
+        except (PySparkException, Py4JError, CheckpointError) as error:
+            msg = (
+                f"a query cannot be started again after its log of files grew large ({root_cause(str(error))}): "
+                "start the job again with the same options"
+            )
+            raise StreamError(msg) from error
         after = log_bytes(self._context.checkpoint.folder / name)
         self._limit_bytes[name] = max(LARGE_LOG_BYTES, _GROWTH * after)
         is_folder = isinstance(self._context.settings.input, Path)

@@ -8,6 +8,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from sessionization.clock import wall_clock_ms
 from sessionization.job.totals import Totals
+from sessionization.say import Say
 from sessionization.spark.checkpoint.folder import SESSIONIZE
 from sessionization.spark.output.progress import BatchProgress
 
@@ -37,6 +38,30 @@ def monitor_queries(
         if stop.wait(0.2):
             return
         check()
+
+
+class ClockCheck:
+    """Says once that the machine's clock went back, by more than a heartbeat, behind that of the newest micro-batch.
+
+    Says it again for the next step. Spark starts no micro-batch of a running query until the clock has caught up. The
+    job loses nothing, so it only says so (docs/session-rules.md, "A clock that was ahead").
+    """
+
+    def __init__(self, heartbeat_ms: int, say: Say) -> None:
+        self._heartbeat_ms, self._say = heartbeat_ms, say
+        self._is_behind = False
+
+    def check(self, newest_ms: int | None) -> None:
+        """Compare the clock with that of the newest micro-batch of `sessionize`, None before the first."""
+        if newest_ms is None:
+            return
+        behind_ms = newest_ms - wall_clock_ms()
+        was_behind, self._is_behind = self._is_behind, behind_ms > self._heartbeat_ms
+        if self._is_behind and not was_behind:
+            self._say(
+                f"the clock went back by {behind_ms // 1_000:,} s: heartbeats may be silent for that long, nothing is "
+                "lost; restart the job if it takes no messages until then"
+            )
 
 
 def progress_line(totals: Totals, last: dict[str, BatchProgress]) -> str:

@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 from sessionization.clock import wall_clock_ms
 from sessionization.databricks import driver_log_folder, on_databricks
 from sessionization.errors import StreamError
-from sessionization.job.clock_step import ClockStepDetector, restart_and_wake
 from sessionization.job.file_log_limit import FileLogLimit
 from sessionization.job.job_input import name_interrupted_files, take_input
 from sessionization.job.preparation import (
@@ -22,7 +21,7 @@ from sessionization.job.preparation import (
     plain_errors,
     prepare,
 )
-from sessionization.job.query_monitor import monitor_queries, progress_line
+from sessionization.job.query_monitor import ClockCheck, monitor_queries, progress_line
 from sessionization.job.shutdown import stop_queries
 from sessionization.job.stop_file import stop_on_file
 from sessionization.job.summary import Summary, summary_lines
@@ -31,7 +30,7 @@ from sessionization.ml.run_tracking import track_in_mlflow
 from sessionization.monitor.batch_monitor import check_metrics_package, monitor_batches
 from sessionization.say import Say
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.checkpoint.folder import BATCH_LOG, Checkpoint, engine_log
+from sessionization.spark.checkpoint.folder import BATCH_LOG, SESSIONIZE, Checkpoint, engine_log
 from sessionization.spark.checkpoint.folder_lock import lock_folder
 from sessionization.spark.checkpoint.pinned_settings import explain_ignored_devices
 from sessionization.spark.engine import watchdog
@@ -154,8 +153,10 @@ def _run(context: JobContext, stop: threading.Event, callbacks: JobCallbacks) ->
     context, progress_log, initial_state = prepare(context, stop)
     context.say(f"state partitions: {context.state_partitions}; later only jobs/rescale_state.py changes their number")
     began_ms = wall_clock_ms()
-    totals, clock = RunningTotals(), ClockStepDetector.from_checkpoint(context.checkpoint)
-    listeners: list[BatchListener] = [totals.add, clock.add]
+    clock = ClockCheck(context.settings.heartbeat, context.say)
+    clock.check(context.checkpoint.newest_clock_ms())
+    totals = RunningTotals()
+    listeners: list[BatchListener] = [totals.add]
     with _report_batches(context, progress_log, listeners):
         listeners.extend(callbacks.listeners)
         callbacks.opened(context.spark, context.location)
@@ -166,18 +167,15 @@ def _run(context: JobContext, stop: threading.Event, callbacks: JobCallbacks) ->
 
             file_logs = FileLogLimit(context, pipeline, stop)
 
-            def check() -> None:
-                if not context.is_real_time and (step := clock.take()) is not None:
-                    restart_and_wake(context, pipeline, step, stop)
-                file_logs.check()
-
             def report() -> None:
-                (callbacks.say_progress or context.say)(progress_line(*totals.snapshot()))
+                counted, last = totals.snapshot()
+                (callbacks.say_progress or context.say)(progress_line(counted, last))
+                clock.check(last[SESSIONIZE].processed_ms if SESSIONIZE in last else None)
                 check_input()
 
             try:
                 with stop_after(stop, context.settings.run_for):
-                    monitor_queries(pipeline.queries, stop, check, report)
+                    monitor_queries(pipeline.queries, stop, file_logs.check, report)
                 check_input()
             finally:
                 causes = _stop(context, pipeline)

@@ -39,7 +39,7 @@ from sessionization.spark.engine.session import cores_of, use_scheduler_pool
 from sessionization.spark.input.kafka_source import client_options
 from sessionization.spark.input.parse import EventTimeLimits, parse, valid_events
 from sessionization.spark.input.source import input_files, read_messages
-from sessionization.spark.input.ticks import WakeUp, rewind_tick_source, tick_stream
+from sessionization.spark.input.ticks import tick_stream
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.operator.codec import PACKED_OUTPUT_SCHEMA, pack_event, unpack_rows
 from sessionization.spark.operator.processor import GROUPING_KEY, SessionProcessor
@@ -118,15 +118,12 @@ class Pipeline:
                     query.stop()
             raise
 
-    def start_query(self, name: str, wake: WakeUp | None = None) -> None:
-        """Start one query. With `wake`, `sessionize` re-checks these keys although no event came.
-
-        That is needed after the clock was set back. Raises `KeyError` for an unknown name.
-        """
+    def start_query(self, name: str) -> None:
+        """Start one query; raises `KeyError` for an unknown name."""
         start_by_name: dict[str, Callable[[], None]] = {
             ARCHIVE: self._start_archive,
             ROLLUP: self._start_rollup,
-            SESSIONIZE: partial(self._start_sessionize, wake),
+            SESSIONIZE: self._start_sessionize,
         }
         start_by_name[name]()
 
@@ -151,14 +148,11 @@ class Pipeline:
         )
         self._start_with_sink(ROLLUP, self._unmerged_changes(), sink)
 
-    def _start_sessionize(self, wake: WakeUp | None) -> None:
+    def _start_sessionize(self) -> None:
         if self._context.is_real_time:
             topic, batch_ms = self._settings.output_topic, self._settings.trigger
-            self._start_with_writer(
-                SESSIONIZE, real_time.topic_writer(self._changes(None), self._brokers, topic, batch_ms)
-            )
+            self._start_with_writer(SESSIONIZE, real_time.topic_writer(self._changes(), self._brokers, topic, batch_ms))
             return
-        rewind_tick_source(self._checkpoint.folder / SESSIONIZE)
         sink = ChangesSink(
             self._sink_context(SESSIONIZE),
             state_size=self._state_size,
@@ -166,7 +160,7 @@ class Pipeline:
             entry_counts=self._entry_counts,
             keeping_up=self._keeping_up,
         )
-        self._start_with_sink(SESSIONIZE, self._changes(wake), sink)
+        self._start_with_sink(SESSIONIZE, self._changes(), sink)
 
     def _parsed_messages(self, every_ms: int | None) -> DataFrame:
         """Parse the messages; a micro-batch takes at most those of a trigger of `every_ms`, None for no bound."""
@@ -178,11 +172,11 @@ class Pipeline:
         rows = read_messages(self._spark, settings, created_ms, max_offsets, starts)
         return parse(rows, EventTimeLimits(settings.max_clock_skew, settings.max_event_age))
 
-    def _changes(self, wake: WakeUp | None) -> DataFrame:
+    def _changes(self) -> DataFrame:
         # A real-time batch has no bound but its duration, and needs no ticks.
         is_real_time = self._context.is_real_time
         events = valid_events(self._parsed_messages(None if is_real_time else self._offsets_period_ms))
-        ticks = None if is_real_time else tick_stream(self._spark, wake)
+        ticks = None if is_real_time else tick_stream(self._spark)
         return sessionize(
             events, ticks, self._checkpoint.layout, self._checkpoint.in_force, self._initial_state.sessions
         )
@@ -252,8 +246,8 @@ def sessionize(
 
     Args:
         events: rows of `parse.EVENT_COLUMNS`.
-        ticks: `tick_stream`. It makes Spark plan micro-batches without input, and its rows, keys without an event, wake
-            up the operator. None in real-time mode, where a batch always runs.
+        ticks: `tick_stream`, which has no rows and makes Spark plan micro-batches without input. None in real-time
+            mode, where a batch always runs.
         sessions: what is remembered before the first micro-batch, by grouping key (`seed.pack_seed`).
 
     Returns:

@@ -61,6 +61,10 @@ class Checkpoint(StoredLayout):
         """Return each query's newest started micro-batch, -1 before the first."""
         return {query: newest_started_batch(self.folder / query) for query in QUERIES}
 
+    def newest_clock_ms(self) -> int | None:
+        """Return the clock of the newest started micro-batch of `sessionize`; None before the first."""
+        return _last_micro_batch_ms(self.folder / SESSIONIZE)
+
     def state_partitions(self) -> int | None:
         """Return the number of state partitions, which the first micro-batch fixes; None before that."""
         query = self.folder / SESSIONIZE

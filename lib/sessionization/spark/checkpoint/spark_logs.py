@@ -42,11 +42,6 @@ def newest_started_batch(query: AnyPath) -> int:
     return _newest(query / "offsets")
 
 
-def started_batches(query: AnyPath) -> list[int]:
-    """Return the started micro-batches of a query that its log still holds, in order."""
-    return sorted(_batch_ids(query / "offsets"))
-
-
 def oldest_started_batch(query: AnyPath) -> int:
     """Return the oldest started micro-batch of a query that its log still holds, -1 before the first."""
     return min(_batch_ids(query / "offsets"), default=-1)

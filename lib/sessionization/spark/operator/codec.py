@@ -211,11 +211,6 @@ def live_if_only_beating(rows: Iterable[StoredEntry], closed_by_ms: int, opened_
     return live
 
 
-def has_live(rows: Iterable[StoredEntry]) -> bool:
-    """Return whether one of the entries is live, without decoding them."""
-    return any(row[_STATUS_INDEX] == "live" for row in rows)
-
-
 def output_rows(device_id: str, outcome: Outcome, now_ms: int) -> Iterator[OutputRow]:
     """Make one row per change. The counts, if any, go into the first row, or alone into their own row."""
     tally = outcome.tally

@@ -1,6 +1,6 @@
 """The state of a group of devices, stored in buckets of devices."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 import orjson
 from pyspark.sql.streaming import StatefulProcessorHandle
@@ -13,7 +13,6 @@ from sessionization.spark.operator.codec import (
     StoredSessions,
     decode_entries,
     encode_entries,
-    has_live,
     live_if_only_beating,
 )
 from sessionization.spark.operator.session_store import (
@@ -48,8 +47,8 @@ class GroupStore(SessionStore):
     all buckets at once, and moves the recent devices to their own buckets. Events do the same when too many are
     recent.
 
-    While any session of the group is live the timer is the next grid instant. A bucket of many devices mostly has
-    a live session, so an event seldom reads other buckets to set the timer.
+    As long as the group remembers anything, the recent bucket is stored, be it empty. An event reads it anyway, and so
+    knows whether the group was empty (`was_empty`).
     """
 
     def __init__(self, handle: StatefulProcessorHandle, layout: StateLayout) -> None:
@@ -61,7 +60,9 @@ class GroupStore(SessionStore):
         self._key = key
         self._loaded: dict[int, Bucket] = {}
         self._recent: dict[str, StoredSessions | None] = {}
-        self._has_read_all = self._is_timer_run = self._is_recent_stored = self._is_changed = False
+        self._stored_recent: int | None = None
+        """The number of devices in the recent bucket as it is stored; None if it is not."""
+        self._has_read_all = self._is_timer_run = self._is_changed = False
 
     def read(self, device_ids: Iterable[str]) -> Devices:
         numbers = {device_id: self._bucket_of(device_id) for device_id in device_ids}
@@ -73,9 +74,6 @@ class GroupStore(SessionStore):
                 self._load_bucket(number, self._buckets.getValue((number,)))
         found = ((device_id, self._stored_sessions(device_id, number)) for device_id, number in numbers.items())
         return _decode_devices((device_id, sessions) for device_id, sessions in found if sessions is not None)
-
-    def read_all(self) -> Devices:
-        return self.read_others(())
 
     def read_due(self, closed_by_ms: int, opened_by_ms: int) -> DueSessions:
         self._read_all()
@@ -95,14 +93,8 @@ class GroupStore(SessionStore):
             raise device_error(device_id, error) from error
         return due
 
-    def read_others(self, device_ids: Collection[str]) -> Devices:
-        self._read_all()
-        return _decode_devices(
-            (device_id, sessions) for device_id, sessions in self._loaded_devices() if device_id not in device_ids
-        )
-
-    def knows_other_live_device(self, device_ids: Collection[str]) -> bool:
-        return any(device_id not in device_ids and has_live(sessions) for device_id, sessions in self._loaded_devices())
+    def was_empty(self) -> bool:
+        return self._stored_recent is None
 
     def save(self, device_id: str, loaded: Sessions, updated: Sessions) -> None:
         if loaded.keys() == updated.keys() and all(loaded[session_id] is updated[session_id] for session_id in updated):
@@ -115,8 +107,7 @@ class GroupStore(SessionStore):
             self._read_all()
             self._move_recent_devices()
         elif self._is_changed:
-            self._write(RECENT, self._recent)
-            self._is_recent_stored = True
+            self._write_recent()
         self._is_changed = False
 
     def _move_recent_devices(self) -> None:
@@ -135,11 +126,16 @@ class GroupStore(SessionStore):
         for number in changed:
             if devices := self._loaded[number].devices():
                 self._write(number, devices)
-            elif number in stored:
+                continue
+            del self._loaded[number]
+            if number in stored:
                 self._buckets.removeKey((number,))
-        if self._is_recent_stored:
+        self._recent = {}
+        if self._loaded and self._stored_recent != 0:
+            self._write_recent()
+        elif not self._loaded and self._stored_recent is not None:
             self._buckets.removeKey((RECENT,))
-        self._recent, self._is_recent_stored = {}, False
+            self._stored_recent = None
 
     def _read_all(self) -> None:
         if self._has_read_all:
@@ -155,7 +151,8 @@ class GroupStore(SessionStore):
             return
         bucket = self._new_bucket(number, value[0])
         if number == RECENT:
-            self._recent, self._is_recent_stored = bucket.devices(), True
+            self._recent = bucket.devices()
+            self._stored_recent = len(self._recent)
         else:
             self._loaded[number] = bucket
 
@@ -165,10 +162,7 @@ class GroupStore(SessionStore):
         return self._loaded[number].get(device_id) if number in self._loaded else None
 
     def _loaded_devices(self) -> Iterator[tuple[str, StoredSessions]]:
-        """Yield the devices of the loaded buckets, with their present sessions; the recent ones first.
-
-        They have been parsed. So an event that sees a live session among them parses no other bucket.
-        """
+        """Yield the devices of the loaded buckets, with their present sessions."""
         yield from ((device_id, sessions) for device_id, sessions in self._recent.items() if sessions is not None)
         for bucket in self._loaded.values():
             for device_id, sessions in bucket.devices().items():
@@ -177,6 +171,10 @@ class GroupStore(SessionStore):
 
     def _new_bucket(self, number: int, text: str) -> Bucket:
         return Bucket(f"group {self._key}, bucket {number}", text)
+
+    def _write_recent(self) -> None:
+        self._write(RECENT, self._recent)
+        self._stored_recent = len(self._recent)
 
     def _write(self, number: int, devices: dict[str, StoredSessions | None]) -> None:
         self._buckets.updateValue((number,), (orjson.dumps(devices).decode(),))

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValu
 from sessionization.core.events import Event
 from sessionization.core.heartbeat_grid import Firing, grid_for_key
 from sessionization.core.session_rules import Outcome, on_events, on_timer
-from sessionization.core.session_state import RulesInForce, clamp_to_now, next_timer_ms
+from sessionization.core.session_state import Rules, RulesInForce, next_timer_ms
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.operator.codec import (
     OutputRow,
@@ -25,7 +25,7 @@ from sessionization.spark.operator.codec import (
 )
 from sessionization.spark.operator.group_store import GroupStore
 from sessionization.spark.operator.seed import unpack_seed
-from sessionization.spark.operator.session_store import Devices, DeviceStore, SessionStore, any_live, map_devices
+from sessionization.spark.operator.session_store import Devices, DeviceStore, SessionStore, map_devices
 
 GROUPING_KEY = "grouping_key"
 
@@ -36,26 +36,34 @@ GroupingKey = tuple[str]
 
 @dataclass
 class SessionProcessor(StatefulProcessor):
-    """Processes the sessions of a grouping key's devices (`StateLayout`), with one timer for all of them.
+    """Processes the sessions of a grouping key's devices (`StateLayout`): Spark calls it, the core decides.
 
-    The timer is set for the next grid instant if a session is live, else for the earliest deadline of an entry.
+    In a micro-batch Spark calls, for each key,
 
-    State calls with one device per key: a heartbeat costs four (set the key, read the map, register the next
-    timer, and the engine's own delete of the fired timer). A device's first Start costs four, an End five (set the
-    key, read, write, move the timer), and a repeat two. An event that changes two sessions costs one more write.
+    1. `handleInputRows`, once, if the key has events. It applies all of them in the rules' order, writes the entries
+       that changed, and returns the changes.
+    2. `handleExpiredTimer`, for each timer at or before the micro-batch's clock, the earliest first. The first call
+       stands for all of them: it applies the timer rules to all devices of the key, and returns the changes.
 
-    State calls with device groups: the events of a micro-batch cost one read per bucket that they fall into, and
-    three more together. All heartbeats of a group cost four, and one write per bucket that changed since the last
-    heartbeats.
+    Before its first micro-batch a warm start calls `handleInitialState`, once for each key of its sessions.
+
+    A call depends on nothing but its rows, the key's entries and timers, the micro-batch's clock and the rules in force
+    at that clock. So a micro-batch that Spark repeats returns the same rows. A call reads no clock, keeps nothing for
+    later micro-batches, and raises an error only for state that it cannot read: that ends the query.
+
+    Timers lie on the key's grid, after the clock of the call that sets them. No call deletes one: a timer that fires
+    for nothing returns no change. With one device per key, a timer is set for the first instant at which the rules have
+    something to do, or for an earlier one. With device groups, one is set for the next instant as long as the group
+    remembers anything. An event sets a timer only if it needs an earlier one than the entries that it found, a firing
+    sets the next one that the remaining entries need. Neither reads timers: which ones are set follows from the entries
+    (docs/architecture.md).
     """
 
     layout: StateLayout
     in_force: RulesInForce
     _now_ms: int | None = field(default=None, init=False)
-    _timers_set_ms: dict[str, int | None] = field(default_factory=dict, init=False)
-    """The timers set in this micro-batch, by grouping key; None for a key whose timer was deleted."""
     _fired_keys: set[str] = field(default_factory=set, init=False)
-    """The grouping keys whose timer has fired in this micro-batch."""
+    """The grouping keys whose timers have fired in this micro-batch."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         _reduce_garbage_collection()
@@ -79,8 +87,7 @@ class SessionProcessor(StatefulProcessor):
         for device_id, sessions in devices.items():
             self._store.save(device_id, {}, sessions)
         self._store.flush()
-        entries = (entry for sessions in devices.values() for entry in sessions.values())
-        timer_ms = next_timer_ms(entries, after_ms, grid_for_key(key[0], rules.heartbeat_ms), rules)
+        timer_ms = self._needed_timer_ms(key, devices, after_ms, rules)
         if timer_ms is not None:
             self._handle.registerTimer(timer_ms)
 
@@ -90,26 +97,14 @@ class SessionProcessor(StatefulProcessor):
         rows: Iterator[Any],
         timerValues: TimerValues,  # noqa: N803
     ) -> Iterator[Row]:
-        """Apply a grouping key's events of one micro-batch: rows whose last column is `codec.pack_event`.
-
-        A row without an event is a wake-up (`ticks.WakeUp`): after the clock went back, each key with a timer gets one.
-        """
+        """Apply a grouping key's events of one micro-batch: rows whose last column is `codec.pack_event`."""
         now_ms = self._enter_micro_batch(timerValues)
         rules = self.in_force.at(now_ms)
         events: defaultdict[str, list[Event]] = defaultdict(list)
-        is_woken = False
         for row in rows:
-            if row[-1] is None:
-                is_woken = True
-                continue
             device_id, event = unpack_event(row[-1])
             events[device_id].append(event)
         self._store.select_key(key[0])
-        if is_woken:
-            self._reset_after_clock_went_back(key, now_ms)
-            if not events:
-                return
-            self._store.select_key(key[0])
         loaded = self._store.read(events)
 
         def decide(device_id: str, device_events: list[Event]) -> Outcome:
@@ -117,7 +112,8 @@ class SessionProcessor(StatefulProcessor):
 
         outcomes = map_devices(events, decide)
         output, updated = self._save(loaded, outcomes, now_ms)
-        self._reschedule(key, loaded, updated, now_ms)
+        self._set_timer_for_events(key, loaded, updated, now_ms, rules)
+        self._store.flush()
         yield from pack_rows(output)
 
     def handleExpiredTimer(  # noqa: N802
@@ -126,10 +122,9 @@ class SessionProcessor(StatefulProcessor):
         timerValues: TimerValues,  # noqa: N803
         expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803
     ) -> Iterator[Row]:
-        """Apply a grouping key's fired timer, and set the next one.
+        """Apply a grouping key's timers that are due, and set the next one.
 
-        A timer that was set under older rules may still exist next to the one set under today's rules. If both are
-        due at once, the earlier one stands for both.
+        Spark calls this for each of them. The first one, which is the earliest, stands for all.
         """
         now_ms = self._enter_micro_batch(timerValues)
         if key[0] in self._fired_keys:
@@ -145,10 +140,9 @@ class SessionProcessor(StatefulProcessor):
         self._store.flush()
         if self.layout.device_groups is not None:
             output.append(entries_row(key[0], due.other_entries + sum(map(len, updated.values())), now_ms))
-        timer_ms: int | None = grid.after(now_ms)
-        if not due.beating and not any_live(updated):  # the earliest deadline of all entries
-            timer_ms = self._timer_ms(key, updated | self._store.read_others(due.devices), now_ms)
-        self._move_timer(key, self._timers_set_ms.get(key[0]), timer_ms)
+        timer_ms = grid.after(now_ms) if due.other_entries else self._needed_timer_ms(key, updated, now_ms, rules)
+        if timer_ms is not None:
+            self._handle.registerTimer(timer_ms)
         yield from pack_rows(output)
         yield from pack_heartbeats(due.beating, firing)
 
@@ -156,14 +150,13 @@ class SessionProcessor(StatefulProcessor):
         pass
 
     def _enter_micro_batch(self, timer_values: TimerValues) -> int:
-        """Return the micro-batch's clock; if it is new, so is the micro-batch: no timer was set or has fired in it.
+        """Return the micro-batch's clock; if it is new, so is the micro-batch, and no timer has fired in it.
 
-        Spark makes a new processor for every task. An engine that reuses one (as in tests) works too.
+        Spark makes a new processor for every task. In real-time mode a task has several clocks.
         """
         now_ms = timer_values.getCurrentProcessingTimeInMs()
         if now_ms != self._now_ms:
             self._now_ms = now_ms
-            self._timers_set_ms.clear()
             self._fired_keys.clear()
         return now_ms
 
@@ -177,54 +170,28 @@ class SessionProcessor(StatefulProcessor):
             output += output_rows(device_id, outcome, now_ms)
         return output, updated
 
-    def _reschedule(self, key: GroupingKey, loaded: Devices, updated: Devices, now_ms: int) -> None:
-        """Move the timer if the change of these devices requires it.
+    def _set_timer_for_events(
+        self, key: GroupingKey, loaded: Devices, updated: Devices, now_ms: int, rules: Rules
+    ) -> None:
+        """Set the timer that the devices of these events need, if they needed none so early before.
 
-        One live session anywhere determines the timer: it is the next grid instant. The other devices are
-        therefore read only if the store knows of no live session among them, and these devices had none before or
-        have none now.
+        The timer that they needed before is set. Or it is due: then it fires later in this micro-batch, and sets the
+        next one. The same holds for the next instant of a group that was not empty.
         """
-        self._store.flush()
-        if (any_live(loaded) and any_live(updated)) or self._store.knows_other_live_device(updated):
+        if self.layout.device_groups is not None and not self._store.was_empty():
             return
-        others = self._store.read_others(updated)
-        loaded, updated = loaded | others, updated | others
-        # The old entries give the timer that is set, unless it is due: then it fires later in this micro-batch.
-        self._move_timer(key, self._timer_ms(key, loaded, now_ms), self._timer_ms(key, updated, now_ms))
+        before_ms = self._needed_timer_ms(key, loaded, now_ms, rules)
+        timer_ms = self._needed_timer_ms(key, updated, now_ms, rules)
+        if timer_ms is not None and (before_ms is None or timer_ms < before_ms):
+            self._handle.registerTimer(timer_ms)
 
-    def _reset_after_clock_went_back(self, key: GroupingKey, now_ms: int) -> None:
-        """Move later instants in a grouping key's entries back to now, and set its one timer for the next instant.
-
-        Emits nothing, so a replay without this call emits the same rows. A timer that is due stays: it fires in
-        the same micro-batch and sets the next one.
-        """
-        devices = self._store.read_all()
-        clamped = {device_id: clamp_to_now(sessions, now_ms) for device_id, sessions in devices.items()}
-        for device_id, sessions in clamped.items():
-            self._store.save(device_id, devices[device_id], sessions)
-        self._store.flush()
-        wanted_ms = self._timer_ms(key, clamped, now_ms)
-        existing_ms = list(self._handle.listTimers())
-        for timer_ms in existing_ms:
-            if timer_ms > now_ms and timer_ms != wanted_ms:
-                self._handle.deleteTimer(timer_ms)
-        if wanted_ms is not None and wanted_ms not in existing_ms:
-            self._handle.registerTimer(wanted_ms)
-        self._timers_set_ms[key[0]] = wanted_ms
-
-    def _timer_ms(self, key: GroupingKey, devices: Devices, now_ms: int) -> int | None:
-        rules = self.in_force.at(now_ms)
-        entries = (entry for sessions in devices.values() for entry in sessions.values())
-        return next_timer_ms(entries, now_ms, grid_for_key(key[0], rules.heartbeat_ms), rules)
-
-    def _move_timer(self, key: GroupingKey, from_ms: int | None, to_ms: int | None) -> None:
-        if from_ms == to_ms:
-            return
-        if from_ms is not None:
-            self._handle.deleteTimer(from_ms)
-        if to_ms is not None:
-            self._handle.registerTimer(to_ms)
-        self._timers_set_ms[key[0]] = to_ms
+    def _needed_timer_ms(self, key: GroupingKey, devices: Devices, now_ms: int, rules: Rules) -> int | None:
+        """Return the instant after `now_ms` for which devices need a timer; None without an entry."""
+        grid = grid_for_key(key[0], rules.heartbeat_ms)
+        entries = [entry for sessions in devices.values() for entry in sessions.values()]
+        if self.layout.device_groups is not None:
+            return grid.after(now_ms) if entries else None
+        return next_timer_ms(entries, now_ms, grid, rules)
 
 
 def _open_store(layout: StateLayout, handle: StatefulProcessorHandle) -> SessionStore:

@@ -1,14 +1,14 @@
 """The operator's state under a grouping key, read and written device by device."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from pyspark.sql.streaming import StatefulProcessorHandle
 from pyspark.sql.types import LongType, StructField, StructType
 
-from sessionization.core.session_state import Live, Sessions, SessionState
+from sessionization.core.session_state import Sessions, SessionState
 from sessionization.spark.operator.codec import STATE_SCHEMA, StoredEntry, decode_entry, encode_entry
 
 T = TypeVar("T")
@@ -51,10 +51,6 @@ class SessionStore(ABC):
         """Read the sessions of these devices."""
 
     @abstractmethod
-    def read_all(self) -> Devices:
-        """Read the sessions of all devices."""
-
-    @abstractmethod
     def read_due(self, closed_by_ms: int, opened_by_ms: int) -> DueSessions:
         """Read the sessions that a timer may concern.
 
@@ -63,12 +59,8 @@ class SessionStore(ABC):
         """
 
     @abstractmethod
-    def read_others(self, device_ids: Collection[str]) -> Devices:
-        """Read the sessions of all devices except these."""
-
-    @abstractmethod
-    def knows_other_live_device(self, device_ids: Collection[str]) -> bool:
-        """Return whether a loaded device, other than these, has a live session; one that is not loaded may have one."""
+    def was_empty(self) -> bool:
+        """Return whether nothing was stored under the key when it was read; ask before `flush`."""
 
     @abstractmethod
     def save(self, device_id: str, loaded: Sessions, updated: Sessions) -> None:
@@ -90,23 +82,18 @@ class DeviceStore(SessionStore):
         self.select_key("")
 
     def select_key(self, key: str) -> None:
-        self._device_id = key
+        self._device_id, self._was_empty = key, True
 
     def read(self, device_ids: Iterable[str]) -> Devices:  # noqa: ARG002 - always the same device
         values = list(self._sessions.iterator())
+        self._was_empty = not values
         return map_devices({self._device_id: values}, _decode_values) if values else {}
-
-    def read_all(self) -> Devices:
-        return self.read((self._device_id,))
 
     def read_due(self, closed_by_ms: int, opened_by_ms: int) -> DueSessions:  # noqa: ARG002 - one device, always read
         return DueSessions(self.read((self._device_id,)))
 
-    def read_others(self, device_ids: Collection[str]) -> Devices:  # noqa: ARG002
-        return {}
-
-    def knows_other_live_device(self, device_ids: Collection[str]) -> bool:  # noqa: ARG002
-        return False
+    def was_empty(self) -> bool:
+        return self._was_empty
 
     def save(self, device_id: str, loaded: Sessions, updated: Sessions) -> None:  # noqa: ARG002
         for session_id, entry in updated.items():
@@ -121,11 +108,6 @@ class DeviceStore(SessionStore):
 
 def _decode_values(_device_id: str, values: Iterable[tuple[tuple[int], Any]]) -> dict[int, SessionState]:
     return {session_id: decode_entry(value) for (session_id,), value in values}
-
-
-def any_live(devices: Devices) -> bool:
-    """Return whether one of these devices has a live session."""
-    return any(isinstance(entry, Live) for sessions in devices.values() for entry in sessions.values())
 
 
 def map_devices(devices: Mapping[str, T], decide: Callable[[str, T], R]) -> dict[str, R]:
