@@ -1,0 +1,97 @@
+"""This code continues the checkpoint and the tables that the release wrote."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionization.ops.state_reader import StateReader
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from tests.fixtures.release_checkpoint import LAYOUTS, OPTIONS, say, unpack
+from tests.job.in_process import job_running
+from tests.whole_job.job import Job
+from tests.whole_job.tables import Tables, read_tables
+
+pytestmark = pytest.mark.job
+
+LATER_MESSAGES = (
+    ("live", 1, "Start"), ("live", 1, "EndBi"), ("over", 3, "EndBi"), ("waits", 4, "Start"), ("next", 5, "EndBi"),
+    ("new", 7, "Start"),
+)  # fmt: skip
+LATER_CHANGES = Counter([
+    ("live", 1, "ended", "reported", 0),
+    ("waits", 4, "started", None, 0),
+    ("waits", 4, "ended", "reported", 0),
+    ("next", 5, "ended", "reported", 1),
+    ("new", 7, "started", None, 0),
+])  # fmt: skip
+STATUSES = {
+    ("live", 1): "live", ("beats", 2): "live", ("over", 3): "closed", ("waits", 4): "pending_end",
+    ("next", 5): "closed", ("next", 6): "live",
+}  # fmt: skip
+LATER_STATUSES = STATUSES | {("live", 1): "closed", ("waits", 4): "closed", ("new", 7): "live"}
+
+
+def statuses_in_state(spark: SparkSession, checkpoints: Path) -> dict[tuple[str, int], str]:
+    """The status of each state entry, by device and session."""
+    rows = StateReader(spark, checkpoints).entries().collect()
+    return {(row.device_id, row.session_id): row.status for row in rows}
+
+
+def changes(tables: Tables) -> Counter[tuple[str, int, str, str | None, int]]:
+    """All changes except heartbeats: device, session, change, reason, revision."""
+    rows = tables["session_changes"].of("device_id", "session_id", "change", "end_reason", "revision")
+    return Counter(row for row in rows if row[2] != "heartbeat")
+
+
+def beats(tables: Tables, session: tuple[str, int]) -> list[tuple[int, int]]:
+    """The beat number and the missed beats of each heartbeat of a session."""
+    rows = tables["session_changes"].of("device_id", "session_id", "change", "beat", "missed_beats")
+    return [row[3:] for row in rows if row[:3] == (*session, "heartbeat")]
+
+
+def assert_continued(before: Tables, after: Tables) -> None:
+    """The later messages caused the right changes, and the sessions that beat before beat again."""
+    assert changes(after) - changes(before) == LATER_CHANGES
+    assert not changes(before) - changes(after)
+    assert len(after["raw_events"]) == len(before["raw_events"]) + len(LATER_MESSAGES)
+    sums = Counter[str]()
+    for row in after["stream_progress"]:
+        sums.update({name: row[name] or 0 for name in ("duplicate_start", "duplicate_end")})
+    assert sums == {"duplicate_start": 1, "duplicate_end": 1}
+    sessions = {(row["device_id"], row["session_id"]): row for row in after["sessions"]}
+    assert {key for key, row in sessions.items() if row["status"] == "live"} == {("beats", 2), ("next", 6), ("new", 7)}
+    # The first beat after years stands for all that were missed.
+    for session in (("beats", 2), ("next", 6)):
+        found = beats(after, session)
+        assert sum(1 + missed for _, missed in found) == max(beat for beat, _ in found)
+        assert len(found) > len(beats(before, session))
+
+
+def has_continued(before: Tables, job: Job) -> bool:
+    """Whether the tables hold everything that follows from the later messages."""
+    tables = read_tables(job.warehouse)
+    is_merged = {("next", 5), ("new", 7)} <= {
+        (row["device_id"], row["session_id"]) for row in tables["sessions"] if row["end_reason"] != "superseded"
+    }
+    beats_again = all(
+        len(beats(tables, session)) > len(beats(before, session)) for session in (("beats", 2), ("next", 6))
+    )
+    is_archived = len(tables["raw_events"]) >= len(before["raw_events"]) + len(LATER_MESSAGES)
+    return is_merged and is_archived and beats_again and changes(tables) - changes(before) == LATER_CHANGES
+
+
+@pytest.mark.parametrize("layout", ["groups", pytest.param("devices", marks=pytest.mark.long)])
+def test_the_checkpoint_of_the_release_is_continued(layout: str, tmp_path: Path, spark: SparkSession) -> None:
+    job = unpack(tmp_path, layout)
+    before = read_tables(job.warehouse)
+    assert statuses_in_state(spark, job.checkpoints) == STATUSES
+    words = dict(option.removeprefix("--").split("=") for option in (*OPTIONS, *LAYOUTS[layout]))
+    options = {name.replace("-", "_"): value for name, value in words.items()}
+    folders = {"input": job.input, "warehouse": job.warehouse, "checkpoints": job.checkpoints, "mlflow": "off"}
+    with job_running(SessionizeSettings.model_validate(folders | options)) as running:
+        say(job, "after", *LATER_MESSAGES)
+        running.wait_for(lambda: has_continued(before, job), "all changes")
+    assert_continued(before, read_tables(job.warehouse))
+    assert statuses_in_state(spark, job.checkpoints) == LATER_STATUSES
