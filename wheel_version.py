@@ -1,17 +1,17 @@
 """The wheel's version: the release and a hash of what the wheel is made of, so that other code never has the same name.
 
-Hatch runs this page at every build (`tool.hatch.version` in pyproject.toml). A cluster installs a wheel by its path:
-under one name for all versions, a worker that comes later would bring other code into a job that runs.
+Hatch runs this page at every build; the release stands in pyproject.toml (`tool.hatch.version`). A cluster installs a
+wheel by its path: under one name for all versions, a worker that comes later would bring other code into a job that
+runs.
 """
 
 import hashlib
 from pathlib import Path
 
-RELEASE = "0.1.0"
 _DIGITS = 12
 
 
-def version(root: Path = Path(__file__).parent) -> str:
+def version(release: str, root: Path = Path(__file__).parent) -> str:
     """`RELEASE+HASH`, of the package's files and pyproject.toml: the same content has the same version everywhere."""
     package = root / "lib/sessionization"
     files = [file for file in package.rglob("*") if file.is_file() and "__pycache__" not in file.parts]
@@ -19,4 +19,4 @@ def version(root: Path = Path(__file__).parent) -> str:
     for file in sorted([*files, root / "pyproject.toml"], key=lambda file: file.relative_to(root).as_posix()):
         name, text = file.relative_to(root).as_posix().encode(), file.read_bytes()
         content.update(b"%d %s %d " % (len(name), name, len(text)) + text)
-    return f"{RELEASE}+{content.hexdigest()[:_DIGITS]}"
+    return f"{release}+{content.hexdigest()[:_DIGITS]}"

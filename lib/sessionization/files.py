@@ -4,7 +4,7 @@ import errno
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Literal
@@ -65,6 +65,17 @@ def is_on_volume(path: AnyPath) -> bool:
 def appendable(path: AnyPath) -> Path | None:
     """A path whose files can be appended to and locked; None at a URI and on a volume."""
     return path if isinstance(path, Path) and not is_on_volume(path) else None
+
+
+def newest_number(log: AnyPath, listed: Iterable[int], ending: str = "") -> int:
+    """The greatest number that names a file of a log, given those that a listing shows; -1 without any.
+
+    The numbers of a log have no gap at its end, and a volume may list its newest files some seconds late.
+    """
+    newest = max(listed, default=-1)
+    while is_on_volume(log) and (log / f"{newest + 1}{ending}").exists():
+        newest += 1
+    return newest
 
 
 def replace_verified(file: AnyPath, text: str) -> None:

@@ -32,7 +32,9 @@ def tables_around_midnight(spark: SparkSession, folder: Path, later: timedelta |
     The last micro-batch ran ten minutes before midnight, or `later` after midnight.
     """
     location = TableLocation(folder / "warehouse")
-    pinned = PinnedSettings("files", "", str(location), None, max_clock_skew_ms=600_000, max_event_age_ms=604_800_000)
+    limits = {"max_clock_skew_ms": 600_000, "max_event_age_ms": 604_800_000}
+    others = {"starting_offsets": "earliest", "mode": "micro-batch", "output_topic": "changes"}
+    pinned = PinnedSettings("files", "", str(location), None, **limits, **others)
     checkpoint = open_checkpoint(folder / "checkpoints", pinned, Rules())
     empty_tables(spark, location, owner=checkpoint.id)
     open_checkpoint(folder / "others", pinned, Rules())

@@ -14,7 +14,9 @@ from sessionization.spark.checkpoint.folder import Checkpoint, open_checkpoint, 
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.checkpoint.state_layout import StateLayout
 
-FIXED = PinnedSettings("files", "/in", "/tables", None, 600_000, 604_800_000)
+FIXED = PinnedSettings(
+    "files", "/in", "/tables", None, 600_000, 604_800_000, "earliest", "micro-batch", "output_sessions"
+)
 RULES = Rules()
 SHORTER = replace(RULES, session_timeout_ms=60_000)
 

@@ -1,6 +1,5 @@
 """A repeated micro-batch goes to its first sink, or to a sink that recognises its changes."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,18 +51,11 @@ def test_a_micro_batch_that_went_to_the_topic_is_not_repeated_into_the_table(
         assert reopened(tmp_path).sink == new_sink
 
 
-def test_the_kafka_sink_is_stored_before_its_first_micro_batch_and_the_table_sink_is_not(tmp_path: Path) -> None:
-    def stored_sink() -> object:
-        return json.loads((tmp_path / "layout.json").read_text()).get("sink", "not there")
-
-    reopened(tmp_path).with_sink("tables")
-    assert stored_sink() == "not there"
-    reopened(tmp_path).with_sink("kafka")
-    assert stored_sink() == "kafka"
-    reopened(tmp_path)
-    assert stored_sink() == "kafka"
-    reopened(tmp_path).with_sink("tables")
-    assert stored_sink() == "not there"
+def test_the_sink_is_stored_before_its_first_micro_batch(tmp_path: Path) -> None:
+    for sink in ("tables", "kafka", "tables"):
+        reopened(tmp_path).with_sink(sink)
+        assert read_checkpoint(tmp_path).sink == sink
+        assert reopened(tmp_path).sink == sink
 
 
 def test_the_topic_of_changes_is_fixed_until_changes_go_to_the_tables_again(tmp_path: Path) -> None:
@@ -71,7 +63,6 @@ def test_the_topic_of_changes_is_fixed_until_changes_go_to_the_tables_again(tmp_
         return reopened(tmp_path, fixed=replace(FIXED, output_topic=name)).with_sink(sink)
 
     topic("a", "tables")
-    assert "output_topic" not in json.loads((tmp_path / "layout.json").read_text())["fixed"]
     topic("b", "kafka")
     assert topic("b", "kafka").pinned.output_topic == read_checkpoint(tmp_path).pinned.output_topic == "b"
     for sink in ("kafka", "tables"):
@@ -83,12 +74,3 @@ def test_the_topic_of_changes_is_fixed_until_changes_go_to_the_tables_again(tmp_
     commit_micro_batch(tmp_path, 0)
     topic("b", "tables")
     assert topic("c", "kafka").pinned.output_topic == "c"
-
-
-def test_the_default_topic_is_not_written(tmp_path: Path) -> None:
-    """Versions before the option wrote and read the file in this form."""
-    reopened(tmp_path).with_sink("kafka")
-    assert "output_topic" not in json.loads((tmp_path / "layout.json").read_text())["fixed"]
-    with pytest.raises(CheckpointError, match="was created with --output-topic output_sessions, not c"):
-        reopened(tmp_path, fixed=replace(FIXED, output_topic="c"))
-    assert reopened(tmp_path).sink == "kafka"

@@ -28,7 +28,7 @@ def test_an_offset_log_that_cannot_be_listed_is_an_error_with_the_reason(
 
 
 @pytest.mark.parametrize("read", [reopened, read_checkpoint])
-@pytest.mark.parametrize("changed", [{"begun_ms": "soon"}, {"fixed": []}, {"rules": {"heartbeat": 1}}, {"id": ...}])
+@pytest.mark.parametrize("changed", [{"created_ms": "soon"}, {"pinned": []}, {"rules": {"heartbeat": 1}}, {"id": ...}])
 def test_a_layout_file_of_another_form_is_an_error(
     tmp_path: Path, read: Callable[[Path], Checkpoint], changed: dict
 ) -> None:

@@ -22,33 +22,6 @@ def test_each_new_checkpoint_hashes_its_grouped_devices_with_a_key_of_its_own(tm
     assert reopened(tmp_path / "by device").layout == StateLayout()
 
 
-def test_a_checkpoint_without_a_hash_key_stays_without_one(tmp_path: Path) -> None:
-    grouped = replace(FIXED, device_groups=8)
-    reopened(tmp_path, fixed=grouped)
-    file = tmp_path / "layout.json"
-    content = json.loads(file.read_text())
-    del content["hash_key"]
-    file.write_text(json.dumps(content | {"state_version": 1}))
-    assert reopened(tmp_path, fixed=grouped).layout == StateLayout(8)
-    assert json.loads(file.read_text())["state_version"] == 1
-
-
-@pytest.mark.parametrize("groups", [None, 8])
-def test_device_groups_in_a_layout_file_without_a_version_are_refused(tmp_path: Path, groups: int | None) -> None:
-    """Their buckets were computed differently, so sessions would be missed. One device per key is stored as before."""
-    fixed = replace(FIXED, device_groups=groups)
-    reopened(tmp_path, fixed=fixed)
-    layout = tmp_path / "layout.json"
-    layout.write_text(json.dumps({k: v for k, v in json.loads(layout.read_text()).items() if k != "state_version"}))
-    before = layout.read_text()
-    if groups is None:
-        reopened(tmp_path, fixed=fixed)
-        return
-    with pytest.raises(CheckpointError, match="holds device groups as no version since lays them out"):
-        reopened(tmp_path, fixed=fixed)
-    assert layout.read_text() == before
-
-
 def test_a_truncated_layout_file_is_refused(tmp_path: Path) -> None:
     reopened(tmp_path)
     (tmp_path / "layout.json").write_text("{")
@@ -83,24 +56,25 @@ def test_a_used_folder_with_the_layout_file_of_another_checkpoint_is_refused(tmp
         used.restore_layout_file()
 
 
-@pytest.mark.parametrize("device_groups", [None, 8])
-def test_state_of_a_later_version_is_refused_before_any_file_changes(tmp_path: Path, device_groups: int | None) -> None:
-    fixed = replace(FIXED, device_groups=device_groups)
-    reopened(tmp_path, fixed=fixed)
-    layout = tmp_path / "layout.json"
-    layout.write_text(json.dumps(json.loads(layout.read_text()) | {"state_version": 3}))
-    before = layout.read_bytes()
-    for read in (lambda: reopened(tmp_path, SHORTER, fixed), lambda: read_checkpoint(tmp_path)):
+@pytest.mark.parametrize("version", [0, 2, None, ...])
+def test_a_checkpoint_of_another_layout_is_refused_before_any_file_changes(tmp_path: Path, version: object) -> None:
+    reopened(tmp_path)
+    file = tmp_path / "layout.json"
+    content = json.loads(file.read_text()) | {"layout_version": version}
+    if version is ...:
+        del content["layout_version"]
+    file.write_text(json.dumps(content | {"pinned": {"an option of another release": 1}}))
+    before = file.read_bytes()
+    for read in (lambda: reopened(tmp_path, SHORTER), lambda: read_checkpoint(tmp_path)):
         with pytest.raises(
-            CheckpointError, match=r"holds state of version 3, this one knows 2: .* nothing was touched"
+            CheckpointError,
+            match=r"has layout \S+, not 1: deploy the release that wrote it, or begin .* --from-sessions",
         ):
             read()
-    assert layout.read_bytes() == before
+    assert file.read_bytes() == before
 
 
-def test_default_values_are_not_written_so_that_older_versions_can_read_the_file(tmp_path: Path) -> None:
-    open_checkpoint(tmp_path / "as-usual", FIXED, RULES)
-    assert "mode" not in json.loads((tmp_path / "as-usual" / "layout.json").read_text())["fixed"]
-    other = replace(FIXED, mode="real-time")
-    open_checkpoint(tmp_path / "other", other, RULES)
-    assert read_checkpoint(tmp_path / "other").pinned == other
+def test_every_pinned_setting_is_stored(tmp_path: Path) -> None:
+    other = replace(FIXED, mode="real-time", starting_offsets="latest", output_topic="changes")
+    open_checkpoint(tmp_path, other, RULES)
+    assert read_checkpoint(tmp_path).pinned == other

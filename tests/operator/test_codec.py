@@ -22,26 +22,22 @@ RULES = Rules(heartbeat_ms=1_000)
 NOW = 1_000_000
 GRID = Grid(RULES.heartbeat_ms, NOW % RULES.heartbeat_ms)
 GROUP_VALUE = (
-    '[[1,"live","pc","anna",10,20,null,null,null,null,null,null],'
+    '[[1,"live","pc","anna",10,20],'
     '[2,"closed","console",null,5,null,9,"timed_out",1,null,30,0],'
     '[-3,"pending_end","pc",null,null,null,7,null,null,3,40,1]]'
 )
-LIVE_NULLS = ",null,null,null,null,null,null]"
 
 
-def test_a_group_that_version_0_1_0_wrote_stays_readable() -> None:
-    """The text is as version 0.1.0 wrote it. A field that a later version adds is missing there, and reads as null."""
+def test_a_group_is_stored_without_its_last_nulls() -> None:
     entries = decode_entries(json.loads(GROUP_VALUE))
     assert entries == {
         1: Live(10, 20, "anna", Platform.PC),
         2: Closed(5, 9, EndReason.TIMED_OUT, 1, None, None, Platform.CONSOLE, 30, 0),
         -3: PendingEnd(7, 3, None, Platform.PC, 40, 1),
     }
-    assert json.dumps(encode_entries(entries), separators=(",", ":")) == GROUP_VALUE.replace(LIVE_NULLS, "]", 1)
-    assert decode_entries(encode_entries(entries)) == entries
-    assert decode_entries(json.loads(GROUP_VALUE.replace(",null,null]", ",null]"))) == entries
-    with pytest.raises(ValueError, match="another version wrote it"):
-        decode_entries(json.loads(GROUP_VALUE.replace(",0]", ",0,null]")))
+    assert json.dumps(encode_entries(entries), separators=(",", ":")) == GROUP_VALUE
+    with pytest.raises(ValueError, match="a state entry cannot be read"):
+        decode_entries(json.loads(GROUP_VALUE.replace(",0]", ",0,1]")))
 
 
 def test_a_device_only_beats_until_an_entry_is_to_be_forgotten_or_to_time_out() -> None:
@@ -52,9 +48,7 @@ def test_a_device_only_beats_until_an_entry_is_to_be_forgotten_or_to_time_out() 
     assert live_if_only_beating([live, pending], closed_by_ms=30, opened_by_ms=19) == [live]
     assert live_if_only_beating([live, pending], closed_by_ms=40, opened_by_ms=19) is None
     assert live_if_only_beating(rows, closed_by_ms=29, opened_by_ms=20) is None
-    unknown = [4, "paused", *pending[2:]], [4, "live", "phone", *live[3:]], [*live, None]
-    without_nulls = live[:6]
-    assert live_if_only_beating([without_nulls], closed_by_ms=29, opened_by_ms=19) == [without_nulls]
+    unknown = [4, "paused", *pending[2:]], [4, "live", "phone", *live[3:]]
     for row in unknown:
         assert live_if_only_beating([row], closed_by_ms=0, opened_by_ms=0) is None
 

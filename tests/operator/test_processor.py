@@ -155,7 +155,7 @@ def test_the_error_for_an_entry_of_another_version_names_the_remedy(
     status: str | None, reason: str | None, problem: str
 ) -> None:
     value = (status, "pc", None, 1, 1, 2, reason, 0, None, 3, 0)
-    with pytest.raises(ValueError, match=f"{problem}.*another version wrote it; deploy that version again"):
+    with pytest.raises(ValueError, match=f"{problem}.*restore a backup"):
         decode_entry(value)
 
 

@@ -72,7 +72,7 @@ class Job:
 def job(tmp_path: Path) -> Job:
     job = Job(tmp_path / "in put", tmp_path / "checkpoints")
     job.checkpoints.mkdir()
-    content = {"id": "i", "fixed": {"source": "files", "input": str(job.input)}}
+    content = {"id": "i", "pinned": {"source": "files", "input": str(job.input)}}
     (job.checkpoints / "layout.json").write_text(json.dumps(content))
     return job
 
@@ -191,7 +191,7 @@ def test_a_stop_ends_the_deletion(job: Job) -> None:
 
 
 def test_nothing_is_deleted_for_a_stream_from_kafka(job: Job) -> None:
-    (job.checkpoints / "layout.json").write_text('{"fixed": {"source": "kafka", "input": ""}}')
+    (job.checkpoints / "layout.json").write_text('{"pinned": {"source": "kafka", "input": ""}}')
     assert job.delete() == 0
 
 

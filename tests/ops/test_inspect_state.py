@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from zlib import crc32
 
 import pytest
 from pyspark.sql import SparkSession
@@ -40,6 +39,7 @@ from sessionization.spark.checkpoint.folder import SESSIONIZE
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.operator.codec import STATE_SCHEMA, encode_entry
 from tests.job.test_stream import Job, message, wait_for
+from tests.whole_job.grouping import bucket_of, group_of
 
 pytestmark = pytest.mark.spark
 
@@ -80,8 +80,8 @@ class State:
         self.timers: list[list] = []
 
     def remember(self, device_id: str, **sessions: SessionState) -> None:
-        key = device_id if self.groups is None else str(crc32(device_id.encode()) % self.groups)
-        bucket = None if self.groups is None else crc32(device_id.encode()) // self.groups % 64
+        key = device_id if self.groups is None else group_of(self.groups, device_id)
+        bucket = None if self.groups is None else bucket_of(self.groups, device_id)[1]
         for name, entry in sessions.items():
             self.entries.append([key, None, bucket, device_id, int(name[1:]), *encode_entry(entry)])
         self.timers.append([key, next_timer_ms(sessions.values(), CLOCK, grid_for_key(key, 1_000), RULES), None])
@@ -149,7 +149,7 @@ D1_WAITS, D1_CLOSED, D1_LIVE, D2, D4 = range(5)
 DAMAGES = {
     "an entry is live, closed or a pending end": set_entry(D1_WAITS, status="asleep"),
     "an entry has all that its status needs and no more": set_entry(D2, foreground_s=5),
-    "an entry says what this version knows": set_entry(D4, end_reason="orphaned"),
+    "an entry has only values that the job knows": set_entry(D4, end_reason="orphaned"),
     "no session ends before it starts": set_entry(D4, ended_ms=CLOCK - 30_001),
     "no entry is from after its micro-batch": set_entry(D2, opened_ms=CLOCK + 1),
     "no entry is past its deadline": set_entry(D2, opened_ms=CLOCK - 61_000),
@@ -214,7 +214,7 @@ def test_a_device_of_a_group_lies_in_its_bucket_or_in_the_recent_one(spark: Spar
     state.with_partitions()
     state.entries[0][COLUMN["bucket"]] = -1
     assert state.find_violations() == []
-    state.entries[2][COLUMN["bucket"]] = (1 + crc32(b"d1") // GROUPS) % 64
+    state.entries[2][COLUMN["bucket"]] = (1 + bucket_of(GROUPS, "d1")[1]) % 64
     assert [str(violation) for violation in state.find_violations()] == [
         "an entry lies under its device's grouping key, in its bucket: 1 times not, as for device d1 session 1"
     ]

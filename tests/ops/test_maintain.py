@@ -215,7 +215,7 @@ def test_input_files_that_both_queries_have_read_are_deleted(spark: SparkSession
     stream = tmp_path / "in put" / "pc_sessions"
     for folder in (checkpoints, stream):
         folder.mkdir(parents=True)
-    layout = {"fixed": {"source": "files", "input": str(stream.parent)}}
+    layout = {"pinned": {"source": "files", "input": str(stream.parent)}}
     (checkpoints / "layout.json").write_text(json.dumps(layout))
 
     taker = FileTaker(stream.parent, checkpoints / TAKES_FOLDER, 2)

@@ -1,13 +1,17 @@
 """The wheel's version: the same code has the same version, other code has another one."""
 
+import re
 import runpy
+import tomllib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-version: Callable[[Path], str] = runpy.run_path(str(ROOT / "wheel_version.py"))["version"]
+MODULE = runpy.run_path(str(ROOT / "wheel_version.py"))
+version: Callable[[Path], str] = partial(MODULE["version"], "0.2.0")
 
 
 @pytest.fixture
@@ -20,9 +24,14 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_version_is_a_release_and_a_hash() -> None:
-    release, plus, digits = version(ROOT).partition("+")
-    assert (release, plus, len(digits)) == ("0.1.0", "+", 12)
+def test_the_version_is_the_newest_release_of_the_changelog_and_a_hash() -> None:
+    """Hatch evaluates the expression in the same way."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["version"]
+    release, plus, digits = eval(settings["expression"], dict(MODULE)).partition("+")
+    assert (plus, len(digits)) == ("+", 12)
+    newest = re.search(r"^## ([\d.]+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert newest is not None
+    assert release == newest[1]
 
 
 def test_the_same_code_has_the_same_version_in_every_folder(project: Path, tmp_path: Path) -> None:

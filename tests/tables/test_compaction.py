@@ -1,7 +1,6 @@
-"""Compaction: whose turn it is, tables of earlier versions, large files, and a failure that ends no query."""
+"""Compaction: whose turn it is, large files, and a failure that ends no query."""
 
 import logging
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -43,8 +42,8 @@ def test_runs_that_begin_at_other_times_begin_with_other_items(monkeypatch: pyte
     assert first == set("abc")
 
 
-def changes_in_two_files(spark: SparkSession, location: TableLocation, partitioned_by: tuple[str, ...]) -> Path:
-    create_table(spark, location, replace(SESSION_CHANGES, partitioned_by=partitioned_by), "ours")
+def changes_in_two_files(spark: SparkSession, location: TableLocation) -> Path:
+    create_table(spark, location, SESSION_CHANGES, "ours")
     for session_id in (1, 2):
         rows = spark.createDataFrame([a_change(session_id=session_id)], OUTPUT_SCHEMA)
         location.append(to_session_changes(rows.coalesce(1)), SESSION_CHANGES)
@@ -55,12 +54,9 @@ def changes_in_two_files(spark: SparkSession, location: TableLocation, partition
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("partitioned_by", [("change_date", "change"), ("change_date",)], ids=["now", "earlier"])
-def test_changes_are_compacted_whether_or_not_their_kind_is_a_partition(
-    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture, partitioned_by: tuple[str, ...]
-) -> None:
+def test_changes_are_compacted(spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     location = TableLocation(tmp_path)
-    table = changes_in_two_files(spark, location, partitioned_by)
+    table = changes_in_two_files(spark, location)
     CHANGES_TARGETS[-1].compact(spark, location)
     assert len(live_files(table)) == 1
     assert not caplog.records
@@ -80,7 +76,7 @@ def test_a_compaction_leaves_large_files_and_the_settings_of_the_session(
     """Neither size is ours if the caller has set one: they belong together."""
     monkeypatch.setattr(compaction, "COMPACTION_CONF", ours)
     location = TableLocation(tmp_path)
-    table = changes_in_two_files(spark, location, SESSION_CHANGES.partitioned_by)
+    table = changes_in_two_files(spark, location)
     session = spark.newSession()
     for name in COMPACTION_CONF:
         session.conf.unset(name)
@@ -117,7 +113,7 @@ def test_land_changes_compacts_in_turn(spark: SparkSession, tmp_path: Path, monk
     monkeypatch.setattr(compaction, "TURN_S", 0)
     monkeypatch.setattr(land_changes, "append_missing_changes", lambda *_: None)
     location = TableLocation(tmp_path)
-    table = changes_in_two_files(spark, location, SESSION_CHANGES.partitioned_by)
+    table = changes_in_two_files(spark, location)
     landing = Landing(location, {}, "changes", tmp_path / "checkpoints", trigger_ms=1)
     for batch_id in range(len(CHANGES_TARGETS)):
         landing._append(spark.range(0), batch_id)

@@ -2,31 +2,19 @@
 
 import random
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from sessionization.core.events import Change, ChangeKind, EndReason, Platform
 from sessionization.durations import DAY_MS, HOUR_MS
-from sessionization.spark.tables import rollup, upgrade
-from sessionization.spark.tables.creation import create_table
+from sessionization.spark.tables import rollup
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.rollup import LIVE_PART
-from sessionization.spark.tables.schemas import (
-    LATE_ENDS_PROPERTY,
-    PART_CONSTRAINT,
-    RETENTION_PROPERTIES,
-    SESSIONS,
-    Table,
-    retention_ms_of,
-)
+from sessionization.spark.tables.schemas import SESSIONS
 from tests.tables.test_rollup import expected_values, frame, session_values
 from tests.tables.warehouse import LOOKBACK_MS, empty_tables, merge_changes
 from tests.whole_job.delta import live_files
@@ -170,67 +158,6 @@ def test_an_id_that_a_device_uses_again_after_longer_than_the_lookback_is_anothe
     assert again == [*[[(1, "2026-11-20")]] * 2, [(1, "2026-11-20"), (1, "live")]]
 
 
-def test_a_table_of_an_earlier_version_is_partitioned_and_its_late_ends_are_marked_once(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    location = TableLocation(tmp_path)
-    create_table(spark, location, _earlier_version(), "test")
-    changes = [change for changes in sent_again(3) for change in changes]
-    expected = rollup.to_session_rows(rollup.fold_by_session(frame(spark, [("d", change) for change in changes])))
-    rows = expected.withColumn("end_reason", F.col("_shown_end.end_reason")).drop("_part")
-    location.append(rows, SESSIONS)
-    monkeypatch.setattr(upgrade, "_PARTITIONS", 2)
-    lines: list[str] = []
-
-    # The first start is cut off after the first of its commits.
-    with monkeypatch.context() as patch:
-        patch.setattr(upgrade, "PART_CONSTRAINT", (PART_CONSTRAINT[0], "status = 'unknown'"))
-        with pytest.raises(PySparkException, match="violate"):
-            upgrade.upgrade_tables(spark, location, lines.append, (SESSIONS,))
-    upgrade.upgrade_tables(spark, location, lines.append, (SESSIONS,))
-    version = location.newest_version(spark, SESSIONS)
-    upgrade.upgrade_tables(spark, location, lines.append, (SESSIONS,))
-    assert location.newest_version(spark, SESSIONS) == version, "nothing is left to upgrade"
-    assert len(lines) == 1
-
-    stored = location.read(spark.read, SESSIONS).select(SESSIONS.column_names)
-    assert sorted(stored.collect(), key=str) == sorted(expected.collect(), key=str)
-    assert not rows.exceptAll(stored.drop("_part")).isEmpty(), "some rows showed a late End as orphaned"
-    detail = location.delta_table(spark, SESSIONS).detail().first()
-    assert detail.partitionColumns == ["_part"]
-    assert {f"delta.constraints.{name}" for name, _ in SESSIONS.constraints} <= detail.properties.keys()
-    assert detail.description == SESSIONS.comment
-    assert {retention_ms_of(detail.properties, key) for key in RETENTION_PROPERTIES} == {6 * HOUR_MS}
-
-    with pytest.raises(Exception, match="part_of_status"):  # an earlier version would leave the part out
-        location.append(rows.limit(1).withColumn("_part", F.lit(None).cast("string")), SESSIONS)
-
-
-@pytest.mark.parametrize(("days", "hours_afterwards"), [((9, 7), [9 * 24, 6]), ((7, 3), [7 * 24, 3 * 24])])
-def test_a_retention_that_maintain_has_set_stays(
-    spark: SparkSession, tmp_path: Path, days: tuple[int, int], hours_afterwards: list[int]
-) -> None:
-    location = TableLocation(tmp_path)
-    empty_tables(spark, location, owner="test")
-    found = {key: f"interval {count} days" for key, count in zip(RETENTION_PROPERTIES, days, strict=True)}
-    spark.sql(location.set_properties_sql(SESSIONS, found))
-    upgrade.upgrade_tables(spark, location, print, (SESSIONS,))
-    properties = location.properties(spark, SESSIONS)
-    assert [retention_ms_of(properties, key) for key in RETENTION_PROPERTIES] == [
-        hours * HOUR_MS for hours in hours_afterwards
-    ]
-
-
-def _earlier_version() -> Table:
-    return replace(
-        SESSIONS,
-        columns=tuple(column for column in SESSIONS.columns if column.name != "_part"),
-        constraints=tuple(constraint for constraint in SESSIONS.constraints if constraint != PART_CONSTRAINT),
-        partitioned_by=(),
-        properties=(SESSIONS.properties[0], *((key, "interval 7 days") for key in RETENTION_PROPERTIES)),
-    )
-
-
 @pytest.mark.parametrize(
     ("oldest_ms", "lookback_ms", "since"),
     [
@@ -244,20 +171,3 @@ def _earlier_version() -> Table:
 )
 def test_the_days_that_a_merge_searches(oldest_ms: int, lookback_ms: int, since: str) -> None:
     assert rollup.search_since(oldest_ms, lookback_ms) == since
-
-
-@pytest.mark.parametrize(
-    ("missing", "step"),
-    [(f"delta.constraints.{PART_CONSTRAINT[0]}", "_partition"), (LATE_ENDS_PROPERTY[0], "_mark_late_ends_reported")],
-)
-def test_a_step_of_the_upgrade_that_was_cut_off_is_done_alone(
-    missing: str, step: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = dict(SESSIONS.properties) | {f"delta.constraints.{name}": text for name, text in SESSIONS.constraints}
-    del found[missing]
-    steps: list[str] = []
-    for name in ("_partition", "_mark_late_ends_reported", "_shorten_history"):
-        monkeypatch.setattr(upgrade, name, lambda *_, name=name: steps.append(name))
-    location: Any = SimpleNamespace(properties=lambda *_: found)
-    upgrade._upgrade_sessions(cast("SparkSession", None), location, pytest.fail)
-    assert steps == [step]

@@ -2,8 +2,7 @@
 
 import json
 import shutil
-from dataclasses import replace
-from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -11,19 +10,25 @@ from typing import Any, NoReturn
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.notebook.notebook_tables import use_tables
 from sessionization.settings.table_location_settings import TableLocationSettings
 from sessionization.spark.tables import views
-from sessionization.spark.tables.creation import create_table, create_tables
+from sessionization.spark.tables.creation import create_table, create_tables, refuse_missing_tables
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import QUARANTINE, STREAM_PROGRESS, TABLES
-from sessionization.spark.tables.upgrade import _add_columns
+from sessionization.spark.tables.schemas import (
+    LAYOUT_PROPERTY,
+    QUARANTINE,
+    SESSIONS,
+    STREAM_PROGRESS,
+    TABLES,
+    Column,
+    Table,
+)
 from sessionization.spark.tables.view import View
 from sessionization.spark.tables.views import VIEWS
-from tests.tables.warehouse import empty_tables, frame_of
+from tests.tables.warehouse import empty_tables
 
 pytestmark = pytest.mark.spark
 
@@ -119,28 +124,35 @@ def test_every_table_and_view_can_be_read(spark: SparkSession, all_views: tuple[
     assert spark.table(NAMED_VIEW.name).columns == ["device_id"]
 
 
-def test_a_table_of_an_earlier_version_gets_its_missing_columns_and_their_comments(
-    spark: SparkSession, tmp_path: Path
+@pytest.mark.parametrize("version", ["0", None])
+def test_tables_of_another_layout_are_refused_by_each_way_to_open_them(
+    spark: SparkSession, tmp_path: Path, version: str | None
 ) -> None:
-    location, added = TableLocation(tmp_path / "ware house"), STREAM_PROGRESS.columns[-1]
+    location = TableLocation(tmp_path)
     empty_tables(spark, location, owner="ours")
-    shutil.rmtree(location.folder_of(STREAM_PROGRESS.name))
-    earlier_table = replace(STREAM_PROGRESS, columns=STREAM_PROGRESS.columns[:-1])
-    create_table(spark, location, earlier_table, "ours")
-    values = {"query": "archive", "batch_id": 1, "processed_at": datetime.now(UTC), "rows_in": 0}
-    of_earlier_version = frame_of(spark, earlier_table, [values])
-    location.append(of_earlier_version, STREAM_PROGRESS)
-    shutil.rmtree(location.folder_of(QUARANTINE.name))  # as if the first start was killed while it created the tables
-    for _start in range(2):
-        create_tables(spark, location, owner="ours", may_create=True)
-    assert location.missing(spark, TABLES) == []
-    location.append(of_earlier_version.withColumn(added.name, F.lit(7).cast(added.type)), STREAM_PROGRESS)
-    location.append(of_earlier_version, STREAM_PROGRESS)
-    found = location.read(spark.read, STREAM_PROGRESS)
-    assert found.columns == STREAM_PROGRESS.column_names
-    assert sorted(found.select(added.name).collect(), key=str) == [(7,), (None,), (None,)]
+    table = location.sql_name(SESSIONS.name)
+    spark.sql(
+        f"ALTER TABLE {table} UNSET TBLPROPERTIES ('{LAYOUT_PROPERTY}')"
+        if version is None
+        else location.set_properties_sql(SESSIONS, {LAYOUT_PROPERTY: version})
+    )
+    start = partial(create_tables, owner="ours", may_create=True)
+    for open_tables in (start, refuse_missing_tables, lambda *place: TableLocation.require(*place[::-1], TABLES)):
+        with pytest.raises(CheckpointError, match=f"table sessions .* has layout {version}, not 1: deploy the release"):
+            open_tables(spark, location)
 
-    odd = [replace(added, name=f"odd_{n}", comment=comment) for n, comment in enumerate(ODD_COMMENTS)]
-    _add_columns(spark, location, replace(STREAM_PROGRESS, columns=(*STREAM_PROGRESS.columns, *odd)))
-    fields = location.read(spark.read, STREAM_PROGRESS).schema[-1 - len(odd) :]
-    assert [field.metadata["comment"] for field in fields] == [added.comment, *ODD_COMMENTS]
+
+def test_tables_that_a_killed_first_start_left_are_completed(spark: SparkSession, tmp_path: Path) -> None:
+    location = TableLocation(tmp_path / "ware house")
+    empty_tables(spark, location, owner="ours")
+    shutil.rmtree(location.folder_of(QUARANTINE.name))
+    create_tables(spark, location, owner="ours", may_create=True)
+    assert location.missing(spark, TABLES) == []
+
+
+def test_a_comment_may_contain_quotes_and_backslashes(spark: SparkSession, tmp_path: Path) -> None:
+    columns = tuple(Column(f"odd_{n}", "string", comment) for n, comment in enumerate(ODD_COMMENTS))
+    location, odd = TableLocation(tmp_path), Table("odd", ODD_COMMENTS[0], columns)
+    create_table(spark, location, odd, "ours")
+    fields = location.read(spark.read, odd).schema
+    assert [field.metadata["comment"] for field in fields] == list(ODD_COMMENTS)

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from sessionization.durations import DAY_MS, HOUR_MS
 from sessionization.spark.tables import rollup
@@ -38,7 +39,9 @@ def frame_of(spark: SparkSession, table: Table, rows: Iterable[Mapping[str, Any]
 
 def append_sessions(spark: SparkSession, location: TableLocation, sessions: Iterable[Mapping[str, Any]]) -> None:
     """Append rows to `sessions`, a file for each part."""
-    location.append(rollup.with_part(frame_of(spark, SESSIONS, sessions)), SESSIONS)
+    is_over, day = F.col("status") == "ended", F.coalesce("started_at", "ended_at").cast("date").cast("string")
+    rows = frame_of(spark, SESSIONS, sessions).withColumn("_part", F.when(is_over, day).otherwise(rollup.LIVE_PART))
+    location.append(rows, SESSIONS)
 
 
 def empty_tables(spark: SparkSession, location: TableLocation, *, owner: str) -> None:

@@ -18,6 +18,4 @@ def bucket_of(groups: int, device_id: str, hash_key: str = "") -> tuple[int, int
 
 
 def _device_hash(device_id: str, hash_key: str) -> int:
-    """Checkpoints of the first versions have no key."""
-    hashed = sha256((hash_key + device_id).encode()).hexdigest() if hash_key else device_id
-    return crc32(hashed.encode())
+    return crc32(sha256((hash_key + device_id).encode()).hexdigest().encode())

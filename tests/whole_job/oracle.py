@@ -203,7 +203,7 @@ def build_oracle(
     oracle = Oracle(digest, groups)
     source = source or Files()
     layout = json.loads((checkpoints / "layout.json").read_text(encoding="utf-8"))
-    reference = QuickReference(rules, groups, layout.get("hash_key", ""))
+    reference = QuickReference(rules, groups, layout["hash_key"])
     if former is not None:
         session_rows_before = former.session_rows(former.changes)
         reference.begin_with(taken_over(session_rows_before, former.newest_ms, rules), former.newest_ms)

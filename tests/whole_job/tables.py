@@ -30,7 +30,7 @@ def split_progress(tables: Tables, checkpoints: Path) -> tuple[Tables, Stored]:
 
     The new checkpoint numbers micro-batches from 0.
     """
-    created_ms = json.loads((checkpoints / "layout.json").read_text(encoding="utf-8"))["begun_ms"]
+    created_ms = json.loads((checkpoints / "layout.json").read_text(encoding="utf-8"))["created_ms"]
     progress = tables["stream_progress"].content
     is_new = pc.greater_equal(progress["processed_ms"], created_ms)
     new_rows, former_rows = Stored(progress.filter(is_new)), Stored(progress.filter(pc.invert(is_new)))

@@ -1,4 +1,4 @@
-"""A long life of a job: 2 -> 5 -> 3 partitions, one more state field, a lost checkpoint.
+"""A long life of a job: 2 -> 5 -> 3 partitions, a lost checkpoint.
 
 The tables equal the oracle's throughout.
 """
@@ -10,12 +10,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.core.session_state import Rules
-from sessionization.ops import state_reader as ops_state
 from sessionization.spark.checkpoint.spark_logs import newest_committed_batch, read_started_batch
 from tests.whole_job.checkpoints import committed_files
 from tests.whole_job.evening import Evening
 from tests.whole_job.job import ROOT, Job, run_to_end
-from tests.whole_job.later import LATER, LATER_SCHEMA, later_library
 from tests.whole_job.oracle import COLUMNS, Oracle, build_oracle
 from tests.whole_job.state import entries_and_timers, late_timers
 from tests.whole_job.tables import differences, read_tables, split_progress
@@ -31,7 +29,7 @@ EVENING = {
     "seed": 7, "rate": 8, "session_length": "60s", "devices": 400, "dirt": 0.3, "file_interval": "10s",
     "duration": "400s",
 }  # fmt: skip
-PARTS = 5
+PARTS = 4
 
 
 class Life:
@@ -77,7 +75,6 @@ class Life:
         self.job.checkpoints.rename(self._folder / "lost")
         self.job.input = self._folder / "input-after"
         self.job.input.mkdir()
-        self.job.library = ROOT / "lib"
         self.job.more = ("--from-sessions",)
 
     def expected(self, spark: SparkSession, former: Oracle | None = None) -> Oracle:
@@ -93,9 +90,7 @@ class Life:
 
 @pytest.mark.long
 @pytest.mark.parametrize("groups", [8, None])
-def test_tables_equal_the_reference_after_a_long_life(
-    groups: int | None, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tables_equal_the_reference_after_a_long_life(groups: int | None, tmp_path: Path, spark: SparkSession) -> None:
     life = Life(tmp_path, groups)
     job = life.job
     try:
@@ -103,14 +98,9 @@ def test_tables_equal_the_reference_after_a_long_life(
         life.rescale(5)
         life.play(partitions=5)
         life.rescale(3)
-        life.play(partitions=3)
-        job.library = later_library(tmp_path)
         life.play(partitions=3, to_the_end=True)
         former, before = life.expected(spark), read_tables(job.warehouse)
         assert differences(former, before, job.checkpoints) == []
-        monkeypatch.setattr(ops_state, "STATE_SCHEMA", LATER_SCHEMA)
-        entries = ops_state.StateReader(spark, job.checkpoints).entries()
-        assert {row.written_by for row in entries.select("written_by").distinct().collect()} == {None, LATER}
         life.lose_checkpoint()
         life.play(partitions=2, to_the_end=True)
     finally:

@@ -40,7 +40,6 @@ from sessionization.spark.tables.lease import hold_lease
 from sessionization.spark.tables.lease_claim import STREAM_LEASE, Claim, no_lease
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import BACKFILL, RAW_EVENTS, SESSION_CHANGES, SESSIONS
-from sessionization.spark.tables.upgrade import upgrade_tables
 
 _MOST_LISTED = 20
 _ROW_TYPE = from_arrow_schema(ROW_SCHEMA)
@@ -134,7 +133,6 @@ def backfill(settings: BackfillSettings, say: Say) -> None:
                 say("sessions that were live when these days ended are left out: the stream went on")
                 folded = folded.where("_shown_end IS NOT NULL")
             check_lease()
-            upgrade_tables(spark, location, say, (SESSIONS,))
             _merge(rollup.NumberedMerge.begin(copied_session(spark), location, check_lease), folded, scope, say)
         else:
             _write(spark, location, folded, say)

@@ -1,8 +1,8 @@
 """The hash that places devices in groups and buckets, and spreads the timers of grouping keys: CRC-32 of UTF-8 text.
 
 State is stored by it, so it never changes for a checkpoint. A sender who chooses device ids can choose ids of one
-CRC-32, and so fill one bucket. The hash of a device id therefore has a secret key, except in checkpoints of earlier
-versions. `spark.checkpoint.state_layout` has the same hashes as Spark columns; a test compares them.
+CRC-32, and so fill one bucket. The hash of a device id therefore has a secret key. `spark.checkpoint.state_layout` has
+the same hashes as Spark columns; a test compares them.
 """
 
 from hashlib import sha256
@@ -19,14 +19,12 @@ def key_hash(key: str) -> int:
 
 
 def device_hash(device_id: str, hash_key: str) -> int:
-    """The hash of a device id: of its SHA-256 digest with the key before it; without a key of the device id itself.
+    """The hash of a device id: of its SHA-256 digest with the secret key before it.
 
-    >>> device_hash("pc-1", "")
-    1897812012
     >>> device_hash("pc-1", "0123456789abcdef")
     3537589781
     """
-    return key_hash(sha256((hash_key + device_id).encode()).hexdigest() if hash_key else device_id)
+    return key_hash(sha256((hash_key + device_id).encode()).hexdigest())
 
 
 def device_group(device_hash: int, device_groups: int) -> int:

@@ -34,8 +34,8 @@ def take_input(context: JobContext) -> Iterator[Callable[[], None]]:
     log_folder = checkpoint.folder / TAKES_FOLDER
     if checkpoint.is_used and not log_folder.is_dir():
         msg = (
-            f"--checkpoints {checkpoint.folder} is of an earlier version, whose log of input files is not known here: "
-            "deploy the version that created it, or begin a new folder with --from-sessions; nothing was touched"
+            f"--checkpoints {checkpoint.folder} lacks {TAKES_FOLDER}, the log of its input files: "
+            "restore it from a backup, or begin a new folder with --from-sessions; nothing was touched"
         )
         raise CheckpointError(msg)
     queries = [checkpoint.folder / name for name in (SESSIONIZE, ARCHIVE)]

@@ -102,7 +102,7 @@ def _open_tables(
     if checkpoint.is_taking_over:
         refuse_missing_tables(spark, location)
     else:
-        create_tables(spark, location, owner=checkpoint.id, may_create=not checkpoint.is_used, say=context.say)
+        create_tables(spark, location, owner=checkpoint.id, may_create=not checkpoint.is_used)
         checkpoint.restore_layout_file()
     since_ms = checkpoint.created_ms if checkpoint.is_warm else 0
     progress_log = ProgressLog(
@@ -123,7 +123,7 @@ def _open_tables(
         check_maintenance_lease()
         checkpoint.save_as_warm()
         take_over(spark, location, checkpoint.id)
-        create_tables(spark, location, owner=checkpoint.id, may_create=False, say=context.say)
+        create_tables(spark, location, owner=checkpoint.id, may_create=False)
         checkpoint.restore_layout_file()
     store_heartbeat(spark, location, context.settings.heartbeat)
     if location.warehouse is None:

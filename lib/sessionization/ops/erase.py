@@ -36,7 +36,6 @@ from sessionization.spark.tables.schemas import (
     Table,
     retention_ms_of,
 )
-from sessionization.spark.tables.upgrade import upgrade_tables
 
 _MESSAGE_TABLES = (RAW_EVENTS, QUARANTINE)
 _REQUIRED_TABLES = (SESSION_CHANGES, SESSIONS, *_MESSAGE_TABLES)
@@ -97,7 +96,6 @@ def erase(settings: EraseSettings, say: Say) -> Receipt:
             refuse_backlog(settings.checkpoints, partial(location.has_append_since, spark, SESSION_CHANGES))
         receipt = Receipt(hashes, _iso(wall_clock_ms()))
         with explain_conflict("a table"):
-            upgrade_tables(spark, location, say, _REQUIRED_TABLES)
             account_sessions = _find_sessions(spark, location, accounts)
             _Erasure(spark, location, receipt, say, check_leases).erase(accounts, account_sessions)
         if settings.checkpoints is not None and (settings.checkpoints / SESSIONIZE / "state").is_dir():

@@ -38,7 +38,7 @@ def delete_read_files(checkpoints: AnyPath, retention_ms: int, now_ms: int, stop
     Raises `CheckpointError` where the checkpoint cannot be read, or a file cannot be deleted.
     """
     try:
-        layout = json.loads((checkpoints / LAYOUT_FILE).read_text(encoding="utf-8"))["fixed"]
+        layout = json.loads((checkpoints / LAYOUT_FILE).read_text(encoding="utf-8"))["pinned"]
         if layout["source"] != "files":
             return 0
         old = {file: _modified_ms(file) for file in input_files(parse_location(layout["input"]))}

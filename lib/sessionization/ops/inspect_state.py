@@ -55,7 +55,7 @@ def state_context(checkpoint: Checkpoint, state: StateReader) -> StateContext:
     if started_batch.partitions is None:
         msg = (
             f"micro-batch {state.batch_id} in --checkpoints {checkpoint.folder} does not say how many state partitions "
-            "it has: deploy the version that created it"
+            "it has: restore the checkpoint from a backup"
         )
         raise CheckpointError(msg)
     return StateContext(started_batch.clock_ms, checkpoint.in_force, checkpoint.layout, started_batch.partitions)

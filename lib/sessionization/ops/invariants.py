@@ -135,7 +135,7 @@ def _entry_checks(context: StateContext) -> dict[str, Column]:
     return {
         "an entry is live, closed or a pending end": status.isNull() | ~status.isin(*_REQUIRED_FIELDS),
         "an entry has all that its status needs and no more": incomplete,
-        "an entry says what this version knows": _any(
+        "an entry has only values that the job knows": _any(
             ~F.col("platform").isin("pc", "console"),
             ~F.col("end_reason").isin("reported", "superseded", "timed_out"),
             F.col("revision") < 0,

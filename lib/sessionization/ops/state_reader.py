@@ -58,21 +58,13 @@ class StateReader:
         stored = self._read(stateVarName=STATE_NAME)
         if "bucket" in stored.schema["user_map_key"].dataType.names:  # type: ignore[attr-defined]
             return _entries_of_groups(stored)
-        stored_fields = stored.schema["user_map_value"].dataType.names  # type: ignore[attr-defined]
         return stored.select(
             "key.grouping_key",
             F.col("partition_id").alias("partition"),
             F.lit(None).cast("bigint").alias("bucket"),
             F.col("key.grouping_key").alias("device_id"),
             F.col("user_map_key.session_id").alias("session_id"),
-            *(
-                (
-                    F.col(f"user_map_value.{field.name}")
-                    if field.name in stored_fields
-                    else F.lit(None).cast(field.dataType)
-                ).alias(field.name)
-                for field in STATE_SCHEMA.fields
-            ),
+            *(F.col(f"user_map_value.{name}").alias(name) for name in STATE_SCHEMA.names),
         )
 
     def sessions(self) -> DataFrame:
@@ -187,7 +179,7 @@ def _entries_of_groups(stored: DataFrame) -> DataFrame:
         "bucket",
         "device_id",
         F.col("entry")[0].cast("bigint").alias("session_id"),
-        # An older version wrote fewer fields.
+        # The last nulls are not stored.
         *(
             F.get("entry", F.lit(position)).cast(field.dataType).alias(field.name)
             for position, field in enumerate(STATE_SCHEMA.fields, 1)

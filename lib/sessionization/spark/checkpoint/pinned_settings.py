@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from sessionization.durations import format_duration
 from sessionization.hadoop_path import AnyPath
-from sessionization.settings.kafka_options import OUTPUT_TOPIC
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.state_layout import StateLayout, device_groups_for
 
@@ -19,9 +18,9 @@ class PinnedSettings:
     device_groups: int | None
     max_clock_skew_ms: int
     max_event_age_ms: int
-    starting_offsets: str = "earliest"
-    mode: str = "micro-batch"
-    output_topic: str = OUTPUT_TOPIC
+    starting_offsets: str
+    mode: str
+    output_topic: str
     """Fixed only while changes go to the topic: from the first change sent until they go to the tables again."""
 
     @classmethod

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sessionization.errors import CheckpointError
-from sessionization.files import is_on_volume
+from sessionization.files import newest_number
 from sessionization.hadoop_path import AnyPath
 
 _VERSION = "v1"
@@ -107,13 +107,10 @@ def _parse_entry(version: str, metadata_json: str, *sources: str) -> StartedBatc
 
 
 def _newest(log: AnyPath) -> int:
-    newest = max(_batch_ids(log), default=-1)
     try:
-        while is_on_volume(log) and (log / str(newest + 1)).exists():  # it may be listed some seconds late
-            newest += 1
+        return newest_number(log, _batch_ids(log))
     except OSError as error:
         raise _not_readable(log, error) from error
-    return newest
 
 
 def _batch_ids(log: AnyPath) -> list[int]:

@@ -17,7 +17,7 @@ class StateLayout:
     """The devices under one grouping key: one device, or with `device_groups` all devices of one hash group.
 
     The layout of a checkpoint never changes (docs/adr/0003-device-grouping.md). `hash_key` is the secret key of the
-    hash that places devices in groups and buckets; a checkpoint of an earlier version has none.
+    hash that places devices in groups and buckets.
     """
 
     device_groups: int | None = None
@@ -50,8 +50,6 @@ class StateLayout:
 
     def _device_hash(self) -> Column:
         """Return `core.key_hash.device_hash` of the column `device_id`."""
-        if not self.hash_key:
-            return key_hash_column("device_id")
         return F.crc32(F.sha2(F.concat(F.lit(self.hash_key), F.col("device_id")).cast("binary"), 256).cast("binary"))
 
 

@@ -18,7 +18,7 @@ from itertools import chain, takewhile
 from urllib.parse import unquote_to_bytes
 
 from sessionization.durations import HOUR_MS
-from sessionization.files import write_atomically, write_new
+from sessionization.files import newest_number, write_atomically, write_new
 from sessionization.hadoop_path import AnyPath, path_of_uri
 
 TAKES_FOLDER = "input_files"
@@ -67,12 +67,9 @@ class TakeLog:
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self._merged, files = _newest_names(folder)
-        newest = max([self._merged, *take_numbers(folder)])
-        while (folder / f"{newest + 1}{TAKE_ENDING}").exists():  # a volume may list it some seconds late
-            newest += 1
-        self.newest = newest
+        self.newest = newest_number(folder, [self._merged, *take_numbers(folder)], TAKE_ENDING)
         """The number of the newest take, -1 before the first."""
-        self._takes = list(range(self._merged + 1, newest + 1))
+        self._takes = list(range(self._merged + 1, self.newest + 1))
         self._names: dict[str, set[str]] = {}
         self._missed_ms: dict[str, int] = {}
         """By URI the time of the first merge that missed a file."""

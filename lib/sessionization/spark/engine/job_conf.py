@@ -25,7 +25,6 @@ DELTA_CONF = {
 _STREAM_CONF = MESSAGES_CONF | {
     # Timers need micro-batches when no event comes.
     "spark.sql.streaming.noDataMicroBatches.enabled": "true",
-    # A nullable field added to the state by a later version reads as null from an older checkpoint.
     "spark.sql.streaming.stateStore.encodingFormat": "avro",
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     # The job reads the offset log, and knows this format.

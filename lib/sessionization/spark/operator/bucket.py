@@ -30,7 +30,7 @@ class Bucket:
     __slots__ = ("_devices", "_name", "_text")
 
     def __init__(self, name: str, text: str) -> None:
-        """Args: `name` is for error messages; `text` is a stored bucket, of this version or an earlier one."""
+        """Args: `name` is for error messages; `text` is a stored bucket."""
         self._name = name
         self._text = text
         self._devices: dict[str, StoredSessions | None] | None = None

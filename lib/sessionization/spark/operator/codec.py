@@ -34,8 +34,6 @@ STATE_SCHEMA = StructType(
 )
 """A state entry. A field that a status does not have is null. `since_ms` is when it was closed or seen, and `place`
 is the core's `closing_order`: its rank by when the device's entries were closed or seen.
-
-A later version adds fields at the end only, because `decode_entries` reads them by position.
 """
 
 _STORED_FIELDS = ("session_id", *STATE_SCHEMA.names)
@@ -50,8 +48,7 @@ StateValue = tuple[Any, ...]
 StoredEntry = Sequence[Any]
 """An entry for JSON: the session id, then the fields of `STATE_SCHEMA`.
 
-The last fields may be missing, and are then null: a live session ends with `opened_ms`. An earlier version wrote fewer
-fields, or the nulls too.
+The last nulls are left out: a live session ends with `opened_ms`.
 """
 
 StoredSessions = list[StoredEntry]
@@ -120,7 +117,7 @@ def unpack_event(text: str) -> tuple[str, Event]:
 
 
 def decode_entry(value: StateValue) -> SessionState:
-    """Read a value of `STATE_SCHEMA`; raises `ValueError` for one that this version did not write."""
+    """Read a value of `STATE_SCHEMA`; raises `ValueError` for one that `encode_entry` does not write."""
     try:
         (
             status, platform, account_id, started_ms, opened_ms, ended_ms, reason, revision,
@@ -147,7 +144,7 @@ def decode_entry(value: StateValue) -> SessionState:
                 msg = f"{status!r} is not a valid status"
                 raise ValueError(msg)  # noqa: TRY301 - reported below, like the errors of the enums
     except ValueError as error:
-        msg = f"a state entry cannot be read ({error}): another version wrote it; deploy that version again"
+        msg = f"a state entry cannot be read ({error}): restore a backup, or begin a new checkpoint"
         raise ValueError(msg) from error
 
 
@@ -202,8 +199,7 @@ def live_if_only_beating(rows: Iterable[StoredEntry], closed_by_ms: int, opened_
     live = []
     for row in rows:
         if row[_STATUS_INDEX] == "live":
-            is_valid = row[_PLATFORM_INDEX] in _PLATFORMS and len(row) <= len(_STORED_FIELDS)
-            if not is_valid or row[_OPENED_INDEX] <= opened_by_ms:
+            if row[_PLATFORM_INDEX] not in _PLATFORMS or row[_OPENED_INDEX] <= opened_by_ms:
                 return None
             live.append(row)
         elif row[_STATUS_INDEX] not in _NOT_LIVE or row[_SINCE_INDEX] <= closed_by_ms:

@@ -28,8 +28,6 @@ _log = logging.getLogger(__name__)
 APPEND_EVERY_S = 10
 LAST_APPEND_WITHIN_S = 10
 _ROWS_AT_ONCE = 5_000
-_ADDED_COLUMNS = ("state_entries", "reused_ids", "late_starts")
-"""Columns that rows of earlier versions lack."""
 _FILE_NAME = re.compile(r"(?P<query>[a-z]+)-(?P<batch_id>[0-9]+)\.json")
 
 
@@ -193,7 +191,6 @@ def _read(file: AnyPath) -> dict[str, Any] | None:
     """The row in a file; None where somebody has deleted it."""
     try:
         row = json.loads(file.read_text(encoding="utf-8"))
-        row = dict.fromkeys(_ADDED_COLUMNS) | row
         return {name: row[name] for name in ("processed_ms", *STREAM_PROGRESS.column_names) if name != "processed_at"}
     except FileNotFoundError:
         return None

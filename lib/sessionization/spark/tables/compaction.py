@@ -22,7 +22,6 @@ _log = logging.getLogger(__name__)
 
 TURN_S = 120.0
 """The time from one turn to the next: a compaction of all at once would keep the cores from the other queries."""
-_NOT_PARTITIONED_BY_IT = "DELTA_NON_PARTITION_COLUMN_REFERENCE"
 
 
 class Turns(Generic[T]):
@@ -60,11 +59,8 @@ class CompactionTarget:
             with added_conf(spark, COMPACTION_CONF):
                 (optimize.where(self.partition_filter) if self.partition_filter else optimize).executeCompaction()
         except (PySparkException, Py4JError) as error:
-            if isinstance(error, PySparkException) and error.getCondition() == _NOT_PARTITIONED_BY_IT:
-                # The table is of an earlier version, which had only days as partitions.
-                CompactionTarget(self.table).compact(spark, location)
-            else:  # such as a DELETE of the same files
-                _log.warning("compaction of %s was put off: %s", self.table.name, root_cause(str(error)))
+            # Such as a DELETE of the same files.
+            _log.warning("compaction of %s was put off: %s", self.table.name, root_cause(str(error)))
 
 
 CHANGES_TARGETS = (

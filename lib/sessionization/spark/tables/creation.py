@@ -1,25 +1,27 @@
-"""Creates the tables, hands them over to another checkpoint, and upgrades tables of earlier versions."""
+"""Creates the tables, and hands them over to another checkpoint."""
 
 from concurrent.futures import ThreadPoolExecutor
 
 from pyspark.sql import SparkSession
 
 from sessionization.errors import CheckpointError, ConfigurationError
-from sessionization.say import Say
 from sessionization.spark.tables.conflicts import retry_on_conflict
 from sessionization.spark.tables.location import OWNER_PROPERTY, TableLocation, properties_sql, quoted_text
 from sessionization.spark.tables.schemas import COMMON_PROPERTIES, HEARTBEAT_PROPERTY, SESSIONS, TABLES, Table
-from sessionization.spark.tables.upgrade import upgrade_tables
 
 
 def refuse_missing_tables(spark: SparkSession, location: TableLocation) -> None:
-    """Check that all tables to take over exist. Raises `ConfigurationError` where one is missing."""
+    """Check the tables to take over.
+
+    Raises `ConfigurationError` where one is missing, and `CheckpointError` where one has the layout of another release.
+    """
     if missing := location.missing(spark, TABLES):
         msg = (
             f"--from-sessions needs the tables of an earlier job: {location} lacks {', '.join(missing)}; "
             "leave it out for a first start, or give the location that they are in"
         )
         raise ConfigurationError(msg)
+    location.refuse_other_layout(spark, TABLES)
 
 
 def take_over(spark: SparkSession, location: TableLocation, owner: str) -> None:
@@ -29,16 +31,15 @@ def take_over(spark: SparkSession, location: TableLocation, owner: str) -> None:
             spark.sql(location.set_properties_sql(table, {OWNER_PROPERTY: owner}))
 
 
-def create_tables(
-    spark: SparkSession, location: TableLocation, *, owner: str, may_create: bool, say: Say = lambda _line: None
-) -> None:
+def create_tables(spark: SparkSession, location: TableLocation, *, owner: str, may_create: bool) -> None:
     """Create the tables that are missing, and check that the others belong to the checkpoint `owner`.
 
-    Upgrades tables that an earlier version wrote. Creates one new table before the others: if two jobs start at the
-    same moment, only one of them creates it, and the other is refused before it creates any table.
+    Creates one new table before the others: if two jobs start at the same moment, only one of them creates it, and the
+    other is refused before it creates any table.
 
     Raises `ConfigurationError` where the tables cannot be created. Raises `CheckpointError` where a table belongs to
-    another checkpoint, or is missing although its checkpoint has been used (`may_create` is false).
+    another checkpoint, has the layout of another release, or is missing although its checkpoint has been used
+    (`may_create` is false).
     """
     first, *others = TABLES
     if may_create:
@@ -49,7 +50,6 @@ def create_tables(
         checks = [pool.submit(_create_or_check, spark, location, table, owner, may_create) for table in others]
     for check in checks:
         check.result()
-    upgrade_tables(spark, location, say)
 
 
 @retry_on_conflict

@@ -1,7 +1,7 @@
 """The location of the tables: how they are read, appended to and locked there."""
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
@@ -17,12 +17,20 @@ from sessionization.databricks import on_databricks
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.files import is_on_local_disk
 from sessionization.hadoop_path import AnyPath, parse_location
+from sessionization.layout_version import TABLES_LAYOUT, refuse_other_layout
 from sessionization.say import Say
 from sessionization.spark.checkpoint import folder_lock
 from sessionization.spark.checkpoint.folder import read_checkpoint
 from sessionization.spark.engine.newest import newest_ms
 from sessionization.spark.tables.conflicts import retry_on_conflict
-from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, SESSIONS, TABLES, Table
+from sessionization.spark.tables.schemas import (
+    LAYOUT_PROPERTY,
+    RAW_EVENTS,
+    SESSION_CHANGES,
+    SESSIONS,
+    TABLES,
+    Table,
+)
 
 OWNER_PROPERTY = "sessionization.checkpoint"
 """Table property that names the checkpoint whose queries write the table."""
@@ -108,9 +116,23 @@ class TableLocation:
         """The names of the tables that do not exist."""
         return [table.name for table in tables if not self.exists(spark, table)]
 
-    def require(self, spark: SparkSession, tables: Iterable[Table]) -> None:
-        """Raises `ConfigurationError` where one of the tables does not exist."""
+    def require(self, spark: SparkSession, tables: Sequence[Table]) -> None:
+        """Raises `ConfigurationError` where one of the tables does not exist, or as `refuse_other_layout` does."""
         self._refuse_missing(self.missing(spark, tables))
+        self.refuse_other_layout(spark, tables)
+
+    def refuse_other_layout(self, spark: SparkSession, tables: Sequence[Table]) -> None:
+        """Raises `CheckpointError` where one of the tables has the layout of another release."""
+        for table in tables:
+            self._refuse_other_layout(table, self.properties(spark, table))
+
+    def _refuse_other_layout(self, table: Table, properties: Mapping[str, str]) -> None:
+        refuse_other_layout(
+            f"table {table.name} in {self}",
+            properties.get(LAYOUT_PROPERTY),
+            TABLES_LAYOUT,
+            "begin with an empty location for the tables and an empty folder for the checkpoints",
+        )
 
     def require_folder(self, table: Table) -> None:
         """As `require`, but without an engine: it checks folders, and accepts any table of a catalog."""
@@ -171,11 +193,16 @@ class TableLocation:
             self.check_owner(spark, table, owner, advice)
 
     def check_owner(self, spark: SparkSession, table: Table, owner: str, advice: str) -> None:
-        """Raises `CheckpointError`, with `advice`, where the table belongs to another checkpoint than `owner`."""
-        found = self.owner(spark, table)
+        """Raises `CheckpointError`, with `advice`, where the table belongs to another checkpoint than `owner`.
+
+        Also raises it as `refuse_other_layout` does.
+        """
+        properties = self.properties(spark, table)
+        found = properties.get(OWNER_PROPERTY)
         if found != owner:
             msg = f"table {table.name} in {self} is written by another checkpoint ({found}, not {owner}): {advice}"
             raise CheckpointError(msg)
+        self._refuse_other_layout(table, properties)
 
     @contextmanager
     def lock_for_maintenance(self, say: Say, stop: threading.Event | None = None) -> Iterator[bool]:

@@ -244,11 +244,6 @@ def to_session_rows(folded: DataFrame) -> DataFrame:
     return folded.select(*(columns.get(name, F.col(name)).alias(name) for name in SESSIONS.column_names))
 
 
-def with_part(rows: DataFrame) -> DataFrame:
-    """Rows of `sessions` with the column `_part`, which earlier versions did not have."""
-    return rows.withColumn("_part", _part(F.col("status") == "ended", F.col("started_at"), F.col("ended_at")))
-
-
 def _part(is_over: Column, started_at: Column, ended_at: Column) -> Column:
     return F.when(is_over, _day(F.coalesce(started_at, ended_at))).otherwise(LIVE_PART)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql.types import DataType, StructField, StructType
 
 from sessionization.durations import DAY_MS, HOUR_MS
+from sessionization.layout_version import TABLES_LAYOUT
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +77,11 @@ def retention_ms_of(properties: Mapping[str, str], key: str) -> int | None:
     return None if match is None else int(match[1]) * _HOURS[match[2]] * HOUR_MS
 
 
+LAYOUT_PROPERTY = "sessionization.layoutVersion"
+"""Property of each table: the version of its layout (`layout_version`)."""
 _AUTO_COMPACT = ("delta.autoOptimize.autoCompact", "true")
 COMMON_PROPERTIES = (
+    (LAYOUT_PROPERTY, str(TABLES_LAYOUT)),
     # The job commits once per second: a log checkpoint every ten commits would cost one second in ten.
     ("delta.checkpointInterval", "100"),
     # Every commit may list the log, and writes the unused files into its checkpoints. The rollup reads the log and
@@ -141,11 +145,6 @@ SESSION_CHANGES = Table(
 
 HEARTBEAT_PROPERTY = "sessionization.heartbeatMs"
 """Property of `sessions`: how often a live session emits a heartbeat. The view `live_sessions` needs it."""
-LATE_ENDS_PROPERTY = ("sessionization.lateEnds", "reported")
-"""Property of `sessions`: its rows show an End that came after its session left the state as reported, not orphaned."""
-
-PART_CONSTRAINT = ("part_of_status", "_part IS NOT NULL AND (status = 'live') = (_part = 'live')")
-"""Constraint of `sessions`. It also refuses the rows of an earlier version of the job, which does not know `_part`."""
 
 SESSIONS = Table(
     "sessions",
@@ -176,12 +175,12 @@ SESSIONS = Table(
         ("known_status", "status IN ('live', 'ended')"),
         ("end_when_ended", "(status = 'ended') = (ended_at IS NOT NULL)"),
         ("never_negative", "duration_ms IS NULL OR duration_ms >= 0"),
-        PART_CONSTRAINT,
+        ("part_of_status", "_part IS NOT NULL AND (status = 'live') = (_part = 'live')"),
     ),
     # A MERGE reads the live sessions, and the days that hold one of its sessions.
     partitioned_by=("_part",),
     # A session that ends changes one row: without these its whole file would be written again.
-    properties=(("delta.enableDeletionVectors", "true"), LATE_ENDS_PROPERTY, *_REWRITTEN_ALL_THE_TIME),
+    properties=(("delta.enableDeletionVectors", "true"), *_REWRITTEN_ALL_THE_TIME),
 )
 
 RAW_EVENTS = Table(

@@ -23,7 +23,6 @@ from sessionization.spark.operator.seed import pack_seed
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, SESSIONS
-from sessionization.spark.tables.upgrade import upgrade_tables
 from sessionization.spark.warm_start import read_position
 
 _SEED_FOLDER = "seed"
@@ -108,7 +107,6 @@ def merge_recent_changes(context: JobContext) -> int:
         A version of `session_changes` whose changes, and all earlier ones, are merged.
     """
     spark, location, settings = context.spark, context.location, context.settings
-    upgrade_tables(spark, location, context.say)
     version = location.newest_version(spark, SESSION_CHANGES)
     days = location.days(spark, SESSION_CHANGES)
     if days is None:

@@ -1,4 +1,4 @@
-"""This version, and a later one, continue a checkpoint that an earlier version wrote."""
+"""This code continues the checkpoint and the tables that the release wrote."""
 
 from collections import Counter
 from pathlib import Path
@@ -6,12 +6,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionization.ops import state_reader as ops_state
+from sessionization.ops.state_reader import StateReader
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from tests.fixtures.old_checkpoints import LAYOUTS, OPTIONS, say, unpack
+from tests.fixtures.release_checkpoint import LAYOUTS, OPTIONS, say, unpack
 from tests.job.in_process import job_running
 from tests.whole_job.job import Job
-from tests.whole_job.later import LATER, LATER_SCHEMA, later_library
 from tests.whole_job.tables import Tables, read_tables
 
 pytestmark = pytest.mark.job
@@ -36,14 +35,8 @@ LATER_STATUSES = STATUSES | {("live", 1): "closed", ("waits", 4): "closed", ("ne
 
 def statuses_in_state(spark: SparkSession, checkpoints: Path) -> dict[tuple[str, int], str]:
     """The status of each state entry, by device and session."""
-    rows = ops_state.StateReader(spark, checkpoints).entries().collect()
+    rows = StateReader(spark, checkpoints).entries().collect()
     return {(row.device_id, row.session_id): row.status for row in rows}
-
-
-def writers(spark: SparkSession, checkpoints: Path) -> dict[tuple[str, int], str | None]:
-    """The version that wrote each state entry, by the later version's field; None for an earlier version."""
-    rows = ops_state.StateReader(spark, checkpoints).entries().collect()
-    return {(row.device_id, row.session_id): row.written_by for row in rows}
 
 
 def changes(tables: Tables) -> Counter[tuple[str, int, str, str | None, int]]:
@@ -89,11 +82,12 @@ def has_continued(before: Tables, job: Job) -> bool:
     return is_merged and is_archived and beats_again and changes(tables) - changes(before) == LATER_CHANGES
 
 
-def test_this_version_continues_the_checkpoint(tmp_path: Path, spark: SparkSession) -> None:
-    job = unpack(tmp_path, "groups")
+@pytest.mark.parametrize("layout", ["groups", pytest.param("devices", marks=pytest.mark.long)])
+def test_the_checkpoint_of_the_release_is_continued(layout: str, tmp_path: Path, spark: SparkSession) -> None:
+    job = unpack(tmp_path, layout)
     before = read_tables(job.warehouse)
     assert statuses_in_state(spark, job.checkpoints) == STATUSES
-    words = dict(option.removeprefix("--").split("=") for option in (*OPTIONS, *LAYOUTS["groups"]))
+    words = dict(option.removeprefix("--").split("=") for option in (*OPTIONS, *LAYOUTS[layout]))
     options = {name.replace("-", "_"): value for name, value in words.items()}
     folders = {"input": job.input, "warehouse": job.warehouse, "checkpoints": job.checkpoints, "mlflow": "off"}
     with job_running(SessionizeSettings.model_validate(folders | options)) as running:
@@ -101,32 +95,3 @@ def test_this_version_continues_the_checkpoint(tmp_path: Path, spark: SparkSessi
         running.wait_for(lambda: has_continued(before, job), "all changes")
     assert_continued(before, read_tables(job.warehouse))
     assert statuses_in_state(spark, job.checkpoints) == LATER_STATUSES
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_later_version_continues_the_checkpoint(
-    layout: str, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The state of the later version has one more field."""
-    monkeypatch.setattr(ops_state, "STATE_SCHEMA", LATER_SCHEMA)
-    job = unpack(tmp_path, layout)
-    before = read_tables(job.warehouse)
-    assert statuses_in_state(spark, job.checkpoints) == STATUSES
-    assert writers(spark, job.checkpoints) == dict.fromkeys(STATUSES)
-
-    job.library = later_library(tmp_path)
-    say(job, "after", *LATER_MESSAGES)
-    try:
-        job.start()
-        job.wait_until_done()
-        job.come_to_rest("sessionize", "archive")
-    finally:
-        job.kill_if_running()
-
-    assert_continued(before, read_tables(job.warehouse))
-    assert statuses_in_state(spark, job.checkpoints) == LATER_STATUSES
-    found = writers(spark, job.checkpoints)
-    assert {key: found[key] for key in (("beats", 2), ("new", 7), ("live", 1))} == {
-        ("beats", 2): None, ("new", 7): LATER, ("live", 1): LATER
-    }  # fmt: skip
