@@ -152,9 +152,7 @@ def _start_query(
     if scenario.sink == "delta":
         location = TableLocation(folder / "warehouse")
         create_tables(spark, location, owner="bench", may_create=True)
-        context = SinkContext(
-            "sessionize", BatchWriter(location, "bench", is_exclusive=True), listeners=(progress.append,)
-        )
+        context = SinkContext("sessionize", BatchWriter(location, "bench"), listeners=(progress.append,))
         sink = ChangesSink(context, StateSize)
         writer = changes.writeStream.foreachBatch(sink)
     else:

@@ -102,17 +102,7 @@ def run(settings: SessionizeSettings, stop: threading.Event, callbacks: JobCallb
             check_lease = stack.enter_context(hold_lease(spark, location, claim, say, stop)).check
         checkpoint = checkpoint or _open_checkpoint(settings, location, say)
         track = stack.enter_context(track_in_mlflow(settings, location, checkpoint.id, say))
-        # An engine from before the lock does not hold it, and may outlive this job.
-        context = JobContext(
-            spark,
-            settings,
-            checkpoint,
-            location,
-            say,
-            is_exclusive=is_exclusive and is_ours,
-            log_place=log_place,
-            check_lease=check_lease,
-        )
+        context = JobContext(spark, settings, checkpoint, location, say, log_place=log_place, check_lease=check_lease)
         return _run(context, stop, replace(callbacks, listeners=(track, *callbacks.listeners)))
 
 

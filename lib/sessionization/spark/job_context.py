@@ -21,8 +21,6 @@ class JobContext:
     checkpoint: Checkpoint
     location: TableLocation
     say: Say = lambda _line: None
-    is_exclusive: bool = False
-    """Whether a lock of the operating system excludes every other driver that writes these tables."""
     log_place: str = "the driver's log"
     """Where the engine logs, for messages."""
     check_lease: Callable[[], None] = no_lease

@@ -33,7 +33,6 @@ from sessionization.spark.checkpoint.file_source_log import (
     log_bytes,
 )
 from sessionization.spark.checkpoint.folder import ARCHIVE, QUERIES, ROLLUP, SESSIONIZE
-from sessionization.spark.checkpoint.spark_logs import interrupted_batch
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.engine.session import cores_of, use_scheduler_pool
 from sessionization.spark.input.kafka_source import client_options
@@ -194,10 +193,7 @@ class Pipeline:
 
     def _sink_context(self, name: str) -> SinkContext:
         context, checkpoint = self._context, self._checkpoint
-        interrupted = interrupted_batch(checkpoint.folder / name)
-        writer = BatchWriter(
-            context.location, checkpoint.writer_id(name), context.is_exclusive, interrupted, context.check_lease
-        )
+        writer = BatchWriter(context.location, checkpoint.writer_id(name), context.check_lease)
         if name in self._every:
             self._paces[name] = QueryPace(self._every[name], _SHARES[name])
         return SinkContext(name, writer, self._store_row, self._listeners, self._paces.get(name))

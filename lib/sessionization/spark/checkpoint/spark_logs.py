@@ -29,14 +29,6 @@ class StartedBatch:
     sources: tuple[Any, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class InterruptedBatch:
-    """A micro-batch that Spark began and did not commit: a table may have its rows, and the next start repeats it."""
-
-    batch_id: int
-    began_ms: int
-
-
 def newest_started_batch(query: AnyPath) -> int:
     """Return the newest started micro-batch of a query, -1 before the first."""
     return _newest(query / "offsets")
@@ -55,14 +47,6 @@ def newest_committed_batch(query: AnyPath) -> int:
 def has_unfinished_batch(query: AnyPath) -> bool:
     """Return whether a stopped query has an uncommitted micro-batch, which the next start repeats."""
     return newest_started_batch(query) != newest_committed_batch(query)
-
-
-def interrupted_batch(query: AnyPath) -> InterruptedBatch | None:
-    """Return the micro-batch that a stopped query did not commit; None if there is none."""
-    if not has_unfinished_batch(query):
-        return None
-    batch_id = newest_started_batch(query)
-    return InterruptedBatch(batch_id, read_started_batch(query, batch_id).clock_ms)
 
 
 def read_started_batch(query: AnyPath, batch_id: int) -> StartedBatch:

@@ -43,10 +43,6 @@ _REMEDIES = (
         "a file below sessionize/state in the checkpoint is damaged: "
         "see docs/runbook.md, 'A file of the state is damaged'",
     ),
-    (
-        r"may or may not have the rows of micro-batch",
-        "do not start again with this checkpoint; see docs/runbook.md, 'The checkpoint is lost'",
-    ),
 )
 _START_AGAIN = "nothing is lost: fix the cause, start again with the same options"
 

@@ -15,7 +15,6 @@ from pyspark.sql.streaming import DataStreamReader
 
 from sessionization.databricks import on_databricks
 from sessionization.errors import CheckpointError, ConfigurationError
-from sessionization.files import is_on_local_disk
 from sessionization.hadoop_path import AnyPath, parse_location
 from sessionization.layout_version import TABLES_LAYOUT, refuse_other_layout
 from sessionization.say import Say
@@ -23,14 +22,7 @@ from sessionization.spark.checkpoint import folder_lock
 from sessionization.spark.checkpoint.folder import read_checkpoint
 from sessionization.spark.engine.newest import newest_ms
 from sessionization.spark.tables.conflicts import retry_on_conflict
-from sessionization.spark.tables.schemas import (
-    LAYOUT_PROPERTY,
-    RAW_EVENTS,
-    SESSION_CHANGES,
-    SESSIONS,
-    TABLES,
-    Table,
-)
+from sessionization.spark.tables.schemas import LAYOUT_PROPERTY, RAW_EVENTS, SESSION_CHANGES, SESSIONS, Table
 
 OWNER_PROPERTY = "sessionization.checkpoint"
 """Table property that names the checkpoint whose queries write the table."""
@@ -39,7 +31,7 @@ _CATALOG_MANAGED = "delta.feature.catalogManaged"
 """The property that a table shows whose commits the catalog itself makes."""
 
 MAX_COMMITS_READ = 100
-"""A look-up in a table's history reads this many of its newest commits; an interrupted micro-batch may need all."""
+"""Of a table's history at most this many of its newest commits are read."""
 _APPEND_OPERATIONS = ("WRITE", "STREAMING UPDATE")
 _NOT_FOUND = {
     "DELTA_MISSING_DELTA_TABLE",
@@ -232,9 +224,7 @@ class TableLocation:
             yield False
             return
         with folder_lock.lock_folder(self.warehouse, say, stop, locked_as=folder_lock.STREAM) as is_exclusive:
-            # The log of each table may be a mount of its own.
-            logs = (self.folder_of(table.name) / "_delta_log" for table in TABLES)
-            yield is_exclusive and all(map(is_on_local_disk, logs))
+            yield is_exclusive
 
     def read(self, reader: DataFrameReader | DataStreamReader, table: Table) -> DataFrame:
         """Read a table as a batch (`spark.read`) or as a stream (`spark.readStream`)."""
