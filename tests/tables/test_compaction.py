@@ -1,7 +1,6 @@
 """Compaction: whose turn it is, tables of earlier versions, large files, and a failure that ends no query."""
 
 import logging
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from sessionization.spark.tables.creation import create_table
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES
 from tests.output.test_sinks import a_change
+from tests.tables.warehouse import with_statement
 from tests.whole_job.delta import live_files
 
 MIN_FILE_SIZE, MAX_FILE_SIZE = (f"spark.databricks.delta.optimize.{bound}FileSize" for bound in ("min", "max"))
@@ -44,7 +44,8 @@ def test_runs_that_begin_at_other_times_begin_with_other_items(monkeypatch: pyte
 
 
 def changes_in_two_files(spark: SparkSession, location: TableLocation, partitioned_by: tuple[str, ...]) -> Path:
-    create_table(spark, location, replace(SESSION_CHANGES, partitioned_by=partitioned_by), "ours")
+    by = f"PARTITIONED BY ({', '.join(partitioned_by)})"
+    create_table(spark, location, with_statement(SESSION_CHANGES, r"PARTITIONED BY \(.*\)", by), "ours")
     for session_id in (1, 2):
         rows = spark.createDataFrame([a_change(session_id=session_id)], OUTPUT_SCHEMA)
         location.append(to_session_changes(rows.coalesce(1)), SESSION_CHANGES)

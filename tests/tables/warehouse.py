@@ -1,5 +1,6 @@
 """Empty tables, created once and then copied, because Delta takes seconds to create them."""
 
+import re
 import shutil
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -34,6 +35,18 @@ def frame_of(spark: SparkSession, table: Table, rows: Iterable[Mapping[str, Any]
     """Rows of a table, with null in the columns that a row lacks; in one partition, so that queries move none."""
     values = [tuple(row.get(name) for name in table.column_names) for row in rows]
     return spark.createDataFrame(values, table.schema).coalesce(1)
+
+
+def with_statement(table: Table, old: str, new: str) -> Table:
+    """The table with another statement: `new` in the place where `old`, a regular expression, matches once."""
+    statement, count = re.subn(old, new, table.statement, flags=re.MULTILINE)
+    assert count == 1, f"{old} matches {count} times in the statement of {table.name}"
+    return Table.created_by(table.name, statement)
+
+
+def without_column(table: Table, name: str) -> Table:
+    """The table as it was before it had the column, which is not its last one."""
+    return with_statement(table, rf"^  {name} .*,\n", "")
 
 
 def append_sessions(spark: SparkSession, location: TableLocation, sessions: Iterable[Mapping[str, Any]]) -> None:

@@ -1,7 +1,6 @@
 """A warm start over the tables of an earlier version, which lack a column that this version reads."""
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from sessionization.spark.tables.creation import create_table
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS
 from sessionization.spark.warm_start.initial_state import warm_start
-from tests.tables.warehouse import empty_tables
+from tests.tables.warehouse import empty_tables, without_column
 from tests.warm_start.test_bounded_reads import NOW_MS, at, context
 
 pytestmark = pytest.mark.spark
@@ -27,8 +26,7 @@ def test_tables_that_lack_a_column_are_searched_and_get_it_at_a_warm_start(spark
     empty_tables(spark, location, owner="theirs")
     for table in (SESSION_CHANGES, SESSIONS):
         shutil.rmtree(tmp_path / "warehouse" / table.name)
-        columns = tuple(column for column in table.columns if column.name != NEW_COLUMN)
-        create_table(spark, location, replace(table, columns=columns), "theirs")
+        create_table(spark, location, without_column(table, NEW_COLUMN), "theirs")
     changes = [at(NOW_MS, 1), at(NOW_MS, 1, foreground_s=5), at(NOW_MS, 2)]
     rows = to_session_changes(spark.createDataFrame(changes, OUTPUT_SCHEMA).coalesce(1))
     location.append(rows.limit(1).drop(NEW_COLUMN), SESSION_CHANGES)  # one Start, which is not merged yet

@@ -12,8 +12,6 @@ from sessionization.spark.tables import rollup
 from sessionization.spark.tables.conflicts import retry_on_conflict
 from sessionization.spark.tables.location import TableLocation, quoted_text
 from sessionization.spark.tables.schemas import (
-    LATE_ENDS_PROPERTY,
-    PART_CONSTRAINT,
     RETENTION_PROPERTIES,
     SESSIONS,
     TABLES,
@@ -21,6 +19,8 @@ from sessionization.spark.tables.schemas import (
     retention_ms_of,
 )
 
+PART_CONSTRAINT = ("part_of_status", dict(SESSIONS.constraints)["part_of_status"])
+LATE_ENDS_PROPERTY = ("sessionization.lateEnds", "reported")
 _EARLIER_RETENTION_MS = 7 * DAY_MS
 _FILES_RETENTION = RETENTION_PROPERTIES[1]
 _PARTITIONS = 64
@@ -87,7 +87,7 @@ def _partition(spark: SparkSession, location: TableLocation, say: Say) -> None:
 
 @retry_on_conflict
 def _mark_late_ends_reported(spark: SparkSession, location: TableLocation) -> None:
-    """Update the rows that show a late End as orphaned, once; see `schemas.LATE_ENDS_PROPERTY`."""
+    """Update the rows that show a late End as orphaned, once; see `sql/tables/sessions.sql`."""
     is_late = "end_reason = 'orphaned' AND started_at IS NOT NULL"
     spark.sql(f"UPDATE {location.sql_name(SESSIONS.name)} SET end_reason = 'reported' WHERE {is_late}")
     spark.sql(location.set_properties_sql(SESSIONS, dict([LATE_ENDS_PROPERTY])))
