@@ -1,13 +1,12 @@
-"""The versions of what outlives a deploy: the layout of a checkpoint, and the layout of the tables."""
+"""What outlives a deploy names the version of its layout; the tables do it in `sessionization/sql/tables`."""
 
 from sessionization.errors import CheckpointError
 
 CHECKPOINT_LAYOUT = 1
-TABLES_LAYOUT = 1
-"""Raise one where the release before would misread what this one writes, or lacks what this one needs."""
+"""Raise it where the release before would misread what this one writes, or lacks what this one needs."""
 
 
-def refuse_other_layout(what: str, found: object, known: int, otherwise: str) -> None:
+def refuse_other_layout(what: str, found: object, known: object, otherwise: str) -> None:
     """Raise `CheckpointError` where something that a job would use has another layout than `known`, or names none."""
     if str(found) != str(known):
         msg = f"{what} has layout {found}, not {known}: deploy the release that wrote it, or {otherwise}"

@@ -13,11 +13,9 @@ from sessionization.spark.tables.schemas import (
     SESSION_CHANGES,
     SESSIONS,
     STREAM_PROGRESS,
-    TABLES,
     Table,
 )
-from sessionization.spark.tables.view import View
-from sessionization.spark.tables.views import FRESHNESS, STREAM_HEALTH, create_views
+from sessionization.spark.tables.views import create_views, session_view_sql
 from tests.bundle.prod import ALERTS, SCHEMA
 from tests.tables.warehouse import empty_tables, frame_of
 from tools.bundle.dashboards import dataset_sql, widget_sql, widgets
@@ -78,9 +76,9 @@ def evening(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Sp
     for file in old_files:
         file.unlink()
     create_views(spark, location)
-    for view in (FRESHNESS, STREAM_HEALTH):  # many queries read them; so both read their tables once
-        found = spark.table(view.name)
-        spark.createDataFrame(found.collect(), found.schema).coalesce(1).createOrReplaceTempView(view.name)
+    for view in ("freshness", "stream_health"):  # many queries read them; so both read their tables once
+        found = spark.table(view)
+        spark.createDataFrame(found.collect(), found.schema).coalesce(1).createOrReplaceTempView(view)
     return spark
 
 
@@ -137,14 +135,13 @@ UP_TO_DATE: dict[str, Batches] = {"sessionize": [(5, 1, 900)], "archive": [(7, 1
 
 
 def create_view_over_rows(
-    spark: SparkSession, view: View, rows: dict[Table, list[dict[str, Any]]], now: datetime
+    spark: SparkSession, view: str, rows: dict[Table, list[dict[str, Any]]], now: datetime
 ) -> None:
     """Create a view over these rows in memory, as of `now`."""
     for table, table_rows in rows.items():
         frame_of(spark, table, table_rows).createOrReplaceTempView(f"some_{table.name}")
-    sql = view.sql.format_map({table.name: f"some_{table.name}" for table in TABLES})
-    sql = sql.replace("current_timestamp()", f"timestamp_micros({round(now.timestamp() * 1_000_000)})")
-    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view.name} AS {sql}")
+    sql = session_view_sql(view, lambda table: f"some_{table}")
+    spark.sql(sql.replace("current_timestamp()", f"timestamp_micros({round(now.timestamp() * 1_000_000)})"))
 
 
 def create_freshness_view(spark: SparkSession, queries: dict[str, Batches], beat_s: float | None = None) -> None:
@@ -166,7 +163,7 @@ def create_freshness_view(spark: SparkSession, queries: dict[str, Batches], beat
         rows.append(
             {"query": "sessionize", "batch_id": 99, "rows_in": 0, "heartbeats": 2, "batch_ms": 0, "processed_at": at}
         )
-    create_view_over_rows(spark, FRESHNESS, {STREAM_PROGRESS: rows, SESSIONS: live}, now)
+    create_view_over_rows(spark, "freshness", {STREAM_PROGRESS: rows, SESSIONS: live}, now)
 
 
 @pytest.mark.parametrize(
@@ -259,7 +256,7 @@ def test_the_quarantine_alert_needs_a_minimum_of_messages(
 
 def test_before_the_first_message_only_the_no_data_alert_goes_off(session: SparkSession) -> None:
     rows: dict[Table, list[dict[str, Any]]] = {STREAM_PROGRESS: [], SESSIONS: []}
-    for view in (FRESHNESS, STREAM_HEALTH):
+    for view in ("freshness", "stream_health"):
         create_view_over_rows(session, view, rows, datetime.now(UTC))
     frame_of(session, STREAM_PROGRESS, []).createOrReplaceTempView(STREAM_PROGRESS.name)
     assert {key: alert_row(session, key)[2] for key in ALERTS} == {key: key == "no_data" for key in ALERTS}

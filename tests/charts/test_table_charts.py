@@ -17,13 +17,10 @@ from sessionization.notebook import histogram, state_charts, table_charts
 from sessionization.notebook.notebook_tables import use_tables
 from sessionization.ops.state_reader import StateReader
 from sessionization.settings.table_location_settings import TableLocationSettings
-from sessionization.spark.tables import views
 from sessionization.spark.tables.location import TableLocation
 from tests.tables.warehouse import append_sessions, empty_tables
 
 pytestmark = pytest.mark.spark
-
-CHART_VIEWS = (views.CONCURRENT_SESSIONS, views.RECENT_CONCURRENT_SESSIONS, views.DEVICE_TIMELINE)
 
 
 class EmptyState(StateReader):
@@ -43,12 +40,9 @@ def texts(figure: Figure) -> list[str]:
     return [text.get_text() for axes in figure.axes for text in axes.texts]
 
 
-def test_a_chart_of_a_table_without_rows_shows_a_text(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_chart_of_a_table_without_rows_shows_a_text(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "an evening"
     empty_tables(spark, TableLocation(folder), owner="nobody")
-    monkeypatch.setattr(views, "VIEWS", CHART_VIEWS)
     use_tables(spark, TableLocationSettings(warehouse=folder))
     device = table_charts.busy_device(spark)
     assert device is None
@@ -78,11 +72,10 @@ def test_a_chart_of_a_table_without_rows_shows_a_text(
 
 
 def test_concurrent_sessions_are_those_of_the_last_three_hours_with_a_session(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path
 ) -> None:
     location, now = TableLocation(tmp_path), datetime.now(UTC)
     empty_tables(spark, location, owner="nobody")
-    monkeypatch.setattr(views, "VIEWS", CHART_VIEWS)
     session = spark.newSession()
     use_tables(session, TableLocationSettings(warehouse=tmp_path))
 

@@ -113,7 +113,7 @@ def _missing(names: list[str], call: ast.Call | None) -> list[str]:
 
 
 def _sql_mistakes(sql: str) -> list[str]:
-    known = {table.name for table in (*TABLES, SESSION_PREDICTIONS)} | {view.name for view in VIEWS}
+    known = {table.name for table in (*TABLES, SESSION_PREDICTIONS)} | {*VIEWS}
     found = [f"{name} is no table or view" for name in re.findall(r"\b(?:FROM|JOIN)\s+(\w+)", sql) if name not in known]
     if ";" in sql.rstrip().removesuffix(";"):
         found.append("two statements: a laptop's %sql takes one")

@@ -50,7 +50,7 @@ class DeploymentFixture(NutterFixture):
 
     def run_3_views_answer(self):
         use_tables(spark, self.settings)
-        self.answers = {view.name: spark.sql(f"SELECT * FROM {view.name} LIMIT 1").columns for view in VIEWS}
+        self.answers = {view: spark.sql(f"SELECT * FROM {view} LIMIT 1").columns for view in VIEWS}
 
     def assertion_3_views_answer(self):
         assert all(self.answers.values())

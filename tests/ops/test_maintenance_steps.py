@@ -20,7 +20,6 @@ from sessionization.spark.tables.conflicts import explain_conflict, is_conflict
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import (
     BACKFILL,
-    COMMON_PROPERTIES,
     JOB_LEASE,
     SESSION_PREDICTIONS,
     TABLES,
@@ -31,7 +30,7 @@ from sessionization.spark.tables.schemas import (
 
 LOCATION = TableLocation(catalog="main", schema="games")
 WITH_OWN_RETENTION = {"sessions", "stream_progress"}
-AS_CREATED = {table.name: dict(COMMON_PROPERTIES) | dict(table.properties) for table in TABLES}
+AS_CREATED = {table.name: dict(table.properties) for table in TABLES}
 
 
 def planned_steps(

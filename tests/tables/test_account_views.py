@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from sessionization.clock import wall_clock_ms
 from sessionization.durations import DAY_MS
-from sessionization.spark.tables import views
 from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.views import create_views
 from tests.tables.warehouse import append_sessions, empty_tables
 
 pytestmark = pytest.mark.spark
@@ -73,9 +73,7 @@ def played(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> lis
     empty_tables(spark, location, owner="test")
     played = evening(1, 120)
     append_sessions(spark, location, map(row_of, played))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(views, "VIEWS", (views.CONCURRENT_SESSIONS, views.ACCOUNT_SESSIONS))
-        views.create_views(spark, location)
+    create_views(spark, location, ("concurrent_sessions", "account_sessions"))
     return played
 
 
@@ -133,9 +131,7 @@ def test_recent_concurrent_sessions_are_those_of_the_last_day_and_read_no_older_
     shifted.append(PlayedSession("live", 998, None, "pc", long_ms, None))
     append_sessions(spark, location, map(row_of, shifted))
     append_sessions(spark, location, [row_of(PlayedSession("old", 999, None, "pc", old_ms, old_ms + MINUTE_MS))])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(views, "VIEWS", (views.CONCURRENT_SESSIONS, views.RECENT_CONCURRENT_SESSIONS))
-        views.create_views(spark, location)
+    create_views(spark, location, ("concurrent_sessions", "recent_concurrent_sessions"))
 
     def rows(view: str) -> list[tuple[Any, ...]]:
         found = spark.table(view).where(f"unix_millis(minute) BETWEEN {from_ms} AND {from_ms + 300 * MINUTE_MS}")

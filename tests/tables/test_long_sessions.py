@@ -15,9 +15,9 @@ from sessionization.core.events import End, Event, Platform, Start
 from sessionization.core.session_state import Rules
 from sessionization.spark.operator.codec import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import to_session_changes
-from sessionization.spark.tables import views
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES
+from sessionization.spark.tables.views import create_views
 from tests.operator.engine import Engine
 from tests.tables.warehouse import empty_tables, merge_changes
 from tests.whole_job.grouping import group_of
@@ -66,9 +66,7 @@ class Tables:
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.spark, self.location = spark, TableLocation(folder)
         empty_tables(spark, self.location, owner="test")
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(views, "VIEWS", (views.LIVE_SESSIONS, views.SESSION_QUALITY, views.SESSION_FLOW))
-            views.create_views(spark, self.location)
+        create_views(spark, self.location, ("live_sessions", "session_quality", "session_flow"))
 
     def write(self, changes: Changes) -> None:
         """Write changes as the job does: all into `session_changes`, then all but heartbeats into `sessions`."""

@@ -10,37 +10,32 @@ from typing import Any, NoReturn
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.notebook.notebook_tables import use_tables
 from sessionization.settings.table_location_settings import TableLocationSettings
-from sessionization.spark.tables import views
 from sessionization.spark.tables.creation import create_table, create_tables, refuse_missing_tables
-from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.location import OWNER_PROPERTY, TableLocation
 from sessionization.spark.tables.schemas import (
+    JOB_LEASE,
     LAYOUT_PROPERTY,
     QUARANTINE,
+    SESSION_PREDICTIONS,
     SESSIONS,
     STREAM_PROGRESS,
     TABLES,
-    Column,
-    Table,
 )
-from sessionization.spark.tables.view import View
-from sessionization.spark.tables.views import VIEWS
+from sessionization.spark.tables.views import VIEWS, create_views
 from tests.tables.warehouse import empty_tables
 
 pytestmark = pytest.mark.spark
 
 
-ODD_COMMENTS = ('the game\'s "version"', r"a folder: C:\new\'")
-NAMED_VIEW = View("a_view", "a device's sessions", "SELECT device_id FROM {sessions}")
-
-
 READ_BY_OTHER_TESTS = (
-    *(views.LIVE_SESSIONS, views.SESSION_QUALITY, views.SESSION_FLOW),  # test_long_sessions
-    *(views.CONCURRENT_SESSIONS, views.ACCOUNT_SESSIONS),  # test_account_views
-    *(views.STREAM_HEALTH, views.FRESHNESS),  # test_dashboard_queries
+    *("live_sessions", "session_quality", "session_flow"),  # test_long_sessions
+    *("concurrent_sessions", "account_sessions"),  # test_account_views
+    *("stream_health", "freshness"),  # test_dashboard_queries
 )
 """Views that those tests read with rows in them."""
 
@@ -56,15 +51,6 @@ def location(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> T
 def connected(spark: SparkSession) -> Any:
     """A session without a JVM, such as Spark Connect's on serverless compute."""
     return SimpleNamespace(sql=spark.sql, catalog=spark.catalog)
-
-
-@pytest.fixture(scope="module")
-def all_views(connected: Any, location: TableLocation) -> tuple[View, ...]:
-    """The views, and one whose comment has an apostrophe, created in a session without a JVM."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(views, "VIEWS", (*VIEWS, NAMED_VIEW))
-        use_tables(connected, TableLocationSettings(warehouse=location.warehouse))
-        return views.VIEWS
 
 
 def test_tables_of_another_checkpoint_are_refused(spark: SparkSession, location: TableLocation) -> None:
@@ -102,26 +88,47 @@ def test_missing_tables_of_a_used_checkpoint_are_refused(spark: SparkSession, tm
         create_tables(spark, TableLocation(tmp_path), owner="ours", may_create=False)
 
 
-def test_columns_have_comments_and_constraints_are_on_the_tables(location: TableLocation) -> None:
-    for table in TABLES:
+def test_python_reads_from_a_tables_file_what_delta_stores(spark: SparkSession, location: TableLocation) -> None:
+    for table in (JOB_LEASE, SESSION_PREDICTIONS):
+        create_table(spark, location, table, "ours")
+    for table in (*TABLES, JOB_LEASE, SESSION_PREDICTIONS):
         created = (location.folder_of(table.name) / "_delta_log" / f"{0:020}.json").read_text(encoding="utf-8")
         [metadata] = [line["metaData"] for line in map(json.loads, created.splitlines()) if "metaData" in line]
         fields = json.loads(metadata["schemaString"])["fields"]
-        comments = {field["name"]: field["metadata"].get("comment") for field in fields}
-        assert comments == {column.name: column.comment for column in table.columns}
-        assert {f"delta.constraints.{name}": rule for name, rule in table.constraints}.items() <= (
-            metadata["configuration"].items()
-        )
+        assert [(field["name"], field["nullable"], field["metadata"]["comment"]) for field in fields] == [
+            (column.name, column.nullable, column.comment) for column in table.columns
+        ]
+        stored = StructType.fromJson(json.loads(metadata["schemaString"]))
+        assert [field.dataType for field in stored] == [field.dataType for field in table.schema]
+        assert tuple(metadata["partitionColumns"]) == table.partitioned_by
+        assert metadata["configuration"] == dict(table.properties) | {OWNER_PROPERTY: "ours"}
 
 
-def test_every_table_and_view_can_be_read(spark: SparkSession, all_views: tuple[View, ...]) -> None:
+def test_every_table_and_view_can_be_read_and_says_what_its_columns_are(
+    spark: SparkSession, connected: Any, location: TableLocation
+) -> None:
+    use_tables(connected, TableLocationSettings(warehouse=location.warehouse))
     for table in TABLES:
         assert spark.table(table.name).columns == table.column_names
-    for view in all_views:
-        rows = spark.table(view.name)  # refers to columns that exist
+    for view in VIEWS:
+        rows = spark.table(view)  # refers to columns that exist
+        assert [field.name for field in rows.schema if not field.metadata.get("comment")] == [], view
         if view not in READ_BY_OTHER_TESTS:
             assert rows.collect() == []
-    assert spark.table(NAMED_VIEW.name).columns == ["device_id"]
+
+
+def test_the_views_of_a_catalog_are_made_there(spark: SparkSession, location: TableLocation, tmp_path: Path) -> None:
+    in_catalog = TableLocation(None, "spark_catalog", "games_of_two")
+    spark.sql(f"CREATE SCHEMA spark_catalog.games_of_two LOCATION '{tmp_path}'")
+    try:
+        for table in TABLES:
+            folder = location.folder_of(table.name)
+            spark.sql(f"CREATE TABLE {in_catalog.sql_name(table.name)} USING delta LOCATION '{folder}'")
+        create_views(spark, in_catalog)
+        for view in VIEWS:
+            spark.table(in_catalog.sql_name(view))  # is there, and refers to columns that exist
+    finally:
+        spark.sql("DROP SCHEMA spark_catalog.games_of_two CASCADE")
 
 
 @pytest.mark.parametrize("version", ["0", None])
@@ -148,11 +155,3 @@ def test_tables_that_a_killed_first_start_left_are_completed(spark: SparkSession
     shutil.rmtree(location.folder_of(QUARANTINE.name))
     create_tables(spark, location, owner="ours", may_create=True)
     assert location.missing(spark, TABLES) == []
-
-
-def test_a_comment_may_contain_quotes_and_backslashes(spark: SparkSession, tmp_path: Path) -> None:
-    columns = tuple(Column(f"odd_{n}", "string", comment) for n, comment in enumerate(ODD_COMMENTS))
-    location, odd = TableLocation(tmp_path), Table("odd", ODD_COMMENTS[0], columns)
-    create_table(spark, location, odd, "ours")
-    fields = location.read(spark.read, odd).schema
-    assert [field.metadata["comment"] for field in fields] == list(ODD_COMMENTS)

@@ -39,7 +39,7 @@ def print_query(warehouse: AnyPath, sql: str, rows: int) -> None:
             create_views(spark, location)
             result = spark.sql(sql).limit(rows).collect()
         except PySparkException as error:
-            names = ", ".join(sorted(table_or_view.name for table_or_view in (*TABLES, *VIEWS)))
+            names = ", ".join(sorted((*(table.name for table in TABLES), *VIEWS)))
             msg = f"--sql: {root_cause(str(error))} (tables and views: {names})"
             raise ConfigurationError(msg) from error
     console = Console()

@@ -26,8 +26,7 @@ from sessionization.spark.input.parse import parse, valid_events
 from sessionization.spark.operator.codec import OUTPUT_SCHEMA, pack_event, unpack_event
 from sessionization.spark.output.sinks import to_session_changes
 from sessionization.spark.tables import rollup
-from sessionization.spark.tables.account_views import CONCURRENT_SESSIONS, RECENT_CONCURRENT_SESSIONS
-from sessionization.spark.tables.views import DEVICE_TIMELINE
+from sessionization.spark.tables.views import session_view_sql
 
 FILE_NAME: Final = "sample_evening.jsonl.gz"
 RULES: Final = Rules(session_timeout_ms=HOUR_MS)
@@ -114,9 +113,8 @@ def open_sample(spark: SparkSession) -> str:
     texts = sample.messages.select(*columns, F.col("value").cast("string").alias("value"))
     for name, rows in (("messages", texts), ("session_changes", sample.session_changes), ("sessions", sample.sessions)):
         rows.createOrReplaceTempView(name)
-    for view in (DEVICE_TIMELINE, CONCURRENT_SESSIONS, RECENT_CONCURRENT_SESSIONS):
-        body = view.sql.format(sessions="sessions", session_changes="session_changes")
-        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view.name} AS {body}")
+    for view in ("device_timeline", "concurrent_sessions", "recent_concurrent_sessions"):
+        spark.sql(session_view_sql(view))
     return sample.summary
 
 

@@ -11,10 +11,11 @@ from pyspark.sql import functions as F
 
 from sessionization.clock import utc
 from sessionization.notebook import chart_style, histogram, timeline
-from sessionization.spark.tables.account_views import RECENT_SPAN
 
 _MS_IN_MINUTE = 60_000
 _MOST_MINUTES = 180
+_RECENT_SPAN = "INTERVAL 24 HOURS"
+"""How far `recent_concurrent_sessions` goes back."""
 _NO_CHANGE = "no change yet: start the job, and players (the job simulate)"
 
 
@@ -23,7 +24,7 @@ def concurrent_sessions(spark: SparkSession) -> Figure:
 
     It reads all sessions only if these hours began more than a day ago.
     """
-    last_since = f"current_timestamp() - {RECENT_SPAN} + INTERVAL {_MOST_MINUTES} MINUTES"
+    last_since = f"current_timestamp() - {_RECENT_SPAN} + INTERVAL {_MOST_MINUTES} MINUTES"
     rows = _last_minutes(spark, "recent_concurrent_sessions", last_since)
     rows = rows or _last_minutes(spark, "concurrent_sessions")
     figure, (axes,) = chart_style.new_figure()

@@ -34,6 +34,7 @@ from sessionization.spark.tables.schemas import (
     SESSIONS,
     STREAM_PROGRESS,
     TABLES,
+    UNUSED_FILES_RETENTION_MS,
     Table,
     retention_ms_of,
     retention_properties,
@@ -108,7 +109,8 @@ def _table_steps(
     location: TableLocation, table: Table, days: int, retention_ms: int, found: Mapping[str, str]
 ) -> Iterable[Step]:
     name = location.sql_name(table.name)
-    has_own_retention = any(key in RETENTION_PROPERTIES for key, _ in table.properties)
+    own_ms = retention_ms_of(dict(table.properties), RETENTION_PROPERTIES[1])
+    has_own_retention = own_ms is not None and own_ms < UNUSED_FILES_RETENTION_MS
     wanted = dict(retention_properties(retention_ms))
     if not has_own_retention and any(retention_ms_of(found, key) != retention_ms_of(wanted, key) for key in wanted):
         yield Step(table.name, location.set_properties_sql(table, wanted))

@@ -19,12 +19,12 @@ from sessionization.spark.tables.lease import hold_lease
 from sessionization.spark.tables.lease_claim import Claim
 from sessionization.spark.tables.lease_table import Holder, StoredLease
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import JOB_LEASE, TABLES, Column, Table
+from sessionization.spark.tables.schemas import JOB_LEASE, TABLES, Table
 
 NAME = "sessionization_preflight"
 """The name of the trial table and folder."""
 _OTHER_PLACES = "give the --checkpoints of these tables, another location for new ones, or once --from-sessions"
-_TABLE = Table(NAME, "Written and dropped by jobs/preflight.py", (Column("number", "bigint", "a row"),))
+_TABLE = Table(NAME, statement=f"CREATE TABLE ${{schema}}.{NAME} (number bigint) USING delta")
 
 
 def check_tables(spark: SparkSession, location: TableLocation) -> str:

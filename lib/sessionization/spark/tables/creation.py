@@ -6,8 +6,9 @@ from pyspark.sql import SparkSession
 
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.spark.tables.conflicts import retry_on_conflict
-from sessionization.spark.tables.location import OWNER_PROPERTY, TableLocation, properties_sql, quoted_text
-from sessionization.spark.tables.schemas import COMMON_PROPERTIES, HEARTBEAT_PROPERTY, SESSIONS, TABLES, Table
+from sessionization.spark.tables.location import OWNER_PROPERTY, TableLocation
+from sessionization.spark.tables.schemas import HEARTBEAT_PROPERTY, SESSIONS, TABLES, Table
+from sessionization.spark.tables.statements import fill_in
 
 
 def refuse_missing_tables(spark: SparkSession, location: TableLocation) -> None:
@@ -87,14 +88,4 @@ def lost_table(location: TableLocation, table: Table) -> CheckpointError:
 
 def create_table(spark: SparkSession, location: TableLocation, table: Table, owner: str) -> None:
     """Create a table, unless it exists; `owner` is the checkpoint whose queries will write it."""
-    columns = ", ".join(
-        f"{column.name} {column.type}{'' if column.nullable else ' NOT NULL'} COMMENT {quoted_text(column.comment)}"
-        for column in table.columns
-    )
-    constraints = ((f"delta.constraints.{name}", condition) for name, condition in table.constraints)
-    properties = dict([(OWNER_PROPERTY, owner), *COMMON_PROPERTIES, *table.properties, *constraints])
-    partitions = f" PARTITIONED BY ({', '.join(table.partitioned_by)})" if table.partitioned_by else ""
-    spark.sql(
-        f"CREATE TABLE IF NOT EXISTS {location.sql_name(table.name)} ({columns}) USING delta{partitions} "
-        f"COMMENT {quoted_text(table.comment)} TBLPROPERTIES ({properties_sql(properties)})"
-    )
+    spark.sql(fill_in(table.statement, location.sql_name, checkpoint=owner))

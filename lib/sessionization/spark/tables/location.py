@@ -16,7 +16,7 @@ from pyspark.sql.streaming import DataStreamReader
 from sessionization.databricks import on_databricks
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.hadoop_path import AnyPath, parse_location
-from sessionization.layout_version import TABLES_LAYOUT, refuse_other_layout
+from sessionization.layout_version import refuse_other_layout
 from sessionization.say import Say
 from sessionization.spark.checkpoint import folder_lock
 from sessionization.spark.checkpoint.folder import read_checkpoint
@@ -122,7 +122,7 @@ class TableLocation:
         refuse_other_layout(
             f"table {table.name} in {self}",
             properties.get(LAYOUT_PROPERTY),
-            TABLES_LAYOUT,
+            dict(table.properties).get(LAYOUT_PROPERTY),
             "begin with an empty location for the tables and an empty folder for the checkpoints",
         )
 
