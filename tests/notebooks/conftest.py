@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.local import notebook_data
-from tests.notebooks.headless import LONG, NOTEBOOKS, Executed, execute, project_entries
+from tests.notebooks.headless import NOTEBOOKS, Executed, execute, project_entries
 
 collect_ignore = ["broken"]  # notebooks for nutter, not for pytest
 
@@ -29,9 +29,5 @@ def demo(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
 
 @pytest.fixture(scope="session")
 def executed(demo: Path) -> dict[str, Executed]:
-    """The notebooks that are no `LONG` one, the tour first; the job's run goes into an experiment of another name."""
-    return execute(
-        [name for name in NOTEBOOKS if name != LONG],
-        demo,
-        {"run-for": "8s", "heartbeat": "2s", "mlflow": "evenings/by hand"},
-    )
+    """All notebooks, the tour first; the job's run goes into an experiment of another name."""
+    return execute(NOTEBOOKS, demo, {"run-for": "8s", "heartbeat": "2s", "mlflow": "evenings/by hand"})

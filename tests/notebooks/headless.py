@@ -18,11 +18,9 @@ SHOWN = {
     "03_query_sessions": (6, 6),
     "04_inspect_state": (5, 4),
     "05_compare_runs": (2, 1),
-    "06_predict_remaining": (4, 2),
+    "06_predict_remaining": (2, 2),
 }
 """The number of pictures and of tables that each notebook shows; a picture that updates counts once."""
-LONG = "06_predict_remaining"
-"""A notebook that takes as long as three others, because it simulates two weeks and trains on them."""
 _CELL_S = 300
 _TOOL_CACHES = {"__pycache__", ".pytest_cache", ".ipynb_checkpoints", ".ruff_cache", ".mypy_cache", ".hypothesis"}
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sessionization.command_line.parser import say_on_stdout
 from tests.notebooks.headless import ROOT
-from tests.notebooks.workspace_cells import run_notebook, use_own_registry
+from tests.notebooks.workspace_cells import run_notebook
 
 CATALOG = "spark_catalog"
 
@@ -56,8 +56,6 @@ def main(command: str, words: list[str]) -> None:
         serve(int(words[0]), json.loads(words[1]))
         return
     name, address, *options = words
-    if "predict_remaining" in name:  # otherwise the client needs no MLflow
-        use_own_registry()
     if command == "job":
         run_job(name, address, options)
     else:

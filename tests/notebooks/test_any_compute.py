@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSION_PREDICTIONS, SESSIONS
-from tests.notebooks.headless import LONG, ROOT, SHOWN
+from tests.notebooks.headless import ROOT, SHOWN
 from tests.notebooks.spark_connect import CATALOG
 from tests.whole_job.metrics_endpoint import free_port
 
@@ -102,10 +102,13 @@ def test_runs_are_compared_without_a_jvm(address: str, demo: Path) -> None:
     assert shown("05_compare_runs", address, demo, {}) == SHOWN["05_compare_runs"]
 
 
-@pytest.mark.long
-def test_forecasts_are_shown_without_a_jvm(address: str, copied: Path) -> None:
-    widgets = {"catalog": CATALOG, "schema": CHANGED}
-    assert shown(LONG, address, copied, widgets) == SHOWN[LONG]
+def test_forecasts_are_made_and_shown_without_a_jvm(address: str, copied: Path, spark: SparkSession) -> None:
+    widgets = {"catalog": CATALOG, "schema": CHANGED, "score-only": "false"}
+    assert shown("06_predict_remaining", address, copied, widgets) == SHOWN["06_predict_remaining"]
+    widgets["score-only"] = "true"
+    assert shown("06_predict_remaining", address, copied, widgets) == SHOWN["06_predict_remaining"]
+    predictions = TableLocation(copied / "warehouse").read(spark.read, SESSION_PREDICTIONS)
+    assert {row.model_version for row in predictions.collect()} == {"1"}
 
 
 def test_missing_tables_are_named_without_a_jvm(address: str, tmp_path: Path) -> None:
@@ -121,13 +124,6 @@ def test_a_query_runs_without_a_jvm(address: str, copied: Path) -> None:
 def test_the_state_is_checked_without_a_jvm(address: str, copied: Path, checkpoints: Path) -> None:
     printed = job("inspect_state", address, copied, f"--checkpoints={checkpoints}")
     assert printed.splitlines()[-1].endswith(" invariants hold")
-
-
-def test_forecasts_are_made_without_a_jvm(address: str, copied: Path, spark: SparkSession) -> None:
-    printed = job("predict_remaining", address, copied, *IN_CATALOG)
-    assert "live sessions have a forecast in session_predictions" in printed
-    location = TableLocation(copied / "warehouse")
-    assert location.read(spark.read, SESSION_PREDICTIONS).count() > 0
 
 
 def test_tables_are_maintained_without_a_jvm(address: str, copied: Path) -> None:

@@ -27,19 +27,11 @@ def run_notebook(name: str, spark: Any, widgets: dict[str, str]) -> Counter[str]
     return shown
 
 
-def use_own_registry() -> None:
-    """Let models go into the registry of the tracking store: there is no Unity Catalog here."""
-    from sessionization.ml import model_registry
-
-    model_registry.on_databricks = lambda: False  # type: ignore[attr-defined]
-
-
 def main(folder: Path, names: list[str], widgets: dict[str, str]) -> None:
     """Run notebooks one after the other in an engine of this process, and print the counts by name."""
     from sessionization.local_engine.local_session import local_session
     from sessionization.spark.engine.job_conf import OPEN_SOURCE_CONF
 
-    use_own_registry()
     spark = local_session(folder / "engine.log", OPEN_SOURCE_CONF | {"spark.master": "local[2]"})
     say_on_stdout(json.dumps({name: run_notebook(name, spark, widgets) for name in names}))
     spark.stop()

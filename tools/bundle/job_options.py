@@ -6,7 +6,7 @@ from pydantic import BaseModel
 
 from sessionization.backfill.backfill_settings import BackfillSettings
 from sessionization.command_line.job_parameters import parameter_defaults
-from sessionization.ml.prediction_settings import PredictSettings
+from sessionization.ml.forecast import ForecastSettings
 from sessionization.notebook.trial_stream import TrialSettings
 from sessionization.ops.maintenance_settings import (
     EraseSettings,
@@ -85,9 +85,7 @@ JOBS = {
         notes={"account": "give them when the job is run, not here"},
     ),
     "inspect_state": JobOptions(InspectSettings, values=_STREAM_CHECKPOINTS),
-    "predict_remaining": JobOptions(
-        PredictSettings, values=_TABLES, notes={"mlflow": "on Databricks a path such as /Users/NAME/session_length"}
-    ),
+    "predict_remaining": JobOptions(ForecastSettings, values=_TABLES, extras=("forecast",)),
     "rescale_state": JobOptions(
         RescaleSettings, values=_STREAM_CHECKPOINTS | {"partitions": "${var.shuffle_partitions}"}
     ),

@@ -30,7 +30,8 @@ def option_findings(sources: Sources, target: Resolved) -> Iterator[Finding]:
         if key not in JOBS:
             yield Finding(file, f"{key}: name its settings in tools/bundle/job_options.py")
             continue
-        for mistake in (*_topic(target.target, key, job), *_run_id_mistakes(job), *value_mistakes(key, job)):
+        run_id = () if key == "predict_remaining" else _run_id_mistakes(job)  # its notebook is the same for both
+        for mistake in (*_topic(target.target, key, job), *run_id, *value_mistakes(key, job)):
             yield Finding(file, f"{key}: {mistake}")
 
 

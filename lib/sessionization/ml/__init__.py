@@ -18,7 +18,12 @@ def configure_mlflow_import() -> None:
 
 def require_mlflow() -> None:
     """Prepare the import of MLflow; raises `ConfigurationError` where it is not installed."""
-    if importlib.util.find_spec("mlflow") is None:
-        msg = f"MLflow is not installed: {how_to_install('mlflow')}, or `make notebooks` on a laptop"
-        raise ConfigurationError(msg)
+    require_package("mlflow", "MLflow", extra="mlflow")
     configure_mlflow_import()
+
+
+def require_package(module: str, name: str, extra: str) -> None:
+    """Raises `ConfigurationError` where a package is not installed, which an extra of this one has."""
+    if importlib.util.find_spec(module) is None:
+        msg = f"{name} is not installed: {how_to_install(extra)}, or `make notebooks` on a laptop"
+        raise ConfigurationError(msg)
