@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from sessionization.core.session_state import Rules
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_PREDICTIONS
-from tests.notebooks.headless import LONG, SHOWN
+from tests.notebooks.headless import SHOWN
 from tests.repository.test_runtime_imports import sources
 from tests.whole_job.job import ROOT, SIMULATE, Job, environment, run_to_end
 from tests.whole_job.metrics_endpoint import free_port
@@ -104,15 +104,10 @@ def mlflow_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         server.terminate()
 
 
-def test_the_forecast_trains_registers_and_writes(played: Job, mlflow_server: str, spark: SparkSession) -> None:
-    warehouse = f"--warehouse={played.warehouse}"
-    run("jobs/predict_remaining.py", warehouse, MLFLOW_TRACKING_URI=mlflow_server)
-    run("jobs/predict_remaining.py", warehouse, "--score-only", MLFLOW_TRACKING_URI=mlflow_server)
-    assert TableLocation(played.warehouse).read(spark.read, SESSION_PREDICTIONS).count() > 0
-
-
-@pytest.mark.parametrize("names", ["03_query_sessions 04_inspect_state", pytest.param(LONG, marks=pytest.mark.long)])
-def test_notebooks_show_their_pictures_and_tables(played: Job, mlflow_server: str, tmp_path: Path, names: str) -> None:
+def test_notebooks_show_their_pictures_and_tables_and_the_last_one_forecasts(
+    played: Job, mlflow_server: str, tmp_path: Path, spark: SparkSession
+) -> None:
+    names = "03_query_sessions 04_inspect_state 06_predict_remaining"
     widgets = json.dumps({"warehouse": str(played.warehouse), "checkpoints": str(played.checkpoints)})
     printed = run(
         "-m", "tests.notebooks.workspace_cells", str(tmp_path), names, widgets,
@@ -122,3 +117,4 @@ def test_notebooks_show_their_pictures_and_tables(played: Job, mlflow_server: st
     assert {name: (shown["Figure"], shown["table"]) for name, shown in counts.items()} == {
         name: SHOWN[name] for name in names.split()
     }
+    assert TableLocation(played.warehouse).read(spark.read, SESSION_PREDICTIONS).count() > 0

@@ -13,7 +13,7 @@ from sessionization.errors import StreamError
 from sessionization.spark.tables.batch_writer import BatchWriter
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.log_cleanup import delete_old_log_entries
-from sessionization.spark.tables.schemas import COMMON_PROPERTIES, STREAM_PROGRESS, TABLES
+from sessionization.spark.tables.schemas import STREAM_PROGRESS, TABLES
 from tests.tables.warehouse import empty_tables, frame_of
 
 ROWS: Any = None
@@ -44,7 +44,7 @@ def test_a_run_that_has_lost_its_lease_appends_nothing(appends: list[dict[str, s
 def test_no_table_ever_forgets_a_micro_batch() -> None:
     """With this property Delta ignores micro-batches of a certain age: a repeated one would be there twice."""
     for table in TABLES:
-        assert "delta.setTransactionRetentionDuration" not in dict((*COMMON_PROPERTIES, *table.properties))
+        assert "delta.setTransactionRetentionDuration" not in dict(table.properties)
 
 
 @pytest.fixture
