@@ -73,7 +73,7 @@ def newest_number(log: AnyPath, listed: Iterable[int], ending: str = "") -> int:
     The numbers of a log have no gap at its end, and a volume may list its newest files some seconds late.
     """
     newest = max(listed, default=-1)
-    while is_on_volume(log) and (log / f"{newest + 1}{ending}").exists():
+    while (log / f"{newest + 1}{ending}").exists():
         newest += 1
     return newest
 

@@ -203,5 +203,5 @@ def test_the_error_for_unreadable_state_names_the_device(device_groups: int | No
     [[map_key, value]] = engine.state(key_of("d")).items()
     broken = tuple(field.replace("live", "paused") if isinstance(field, str) else field for field in value)
     engine.tester.updateMapState(STATE_NAME, key_of("d"), {map_key: broken})
-    with pytest.raises(Exception, match=r"device 'd': a state entry cannot be read \('paused' .* deploy that version"):
+    with pytest.raises(Exception, match=r"device 'd': a state entry cannot be read \('paused' .* restore a backup"):
         engine.micro_batch(NOW + 100, [end(1)], key_of)
