@@ -7,7 +7,7 @@ from packaging.version import Version
 from tests.bundle.prod import RESOURCES
 from tools.bundle.pins import installed_with_the_wheel, locked, refuse_unfit, runtime_versions
 
-EXTRAS = frozenset({"metrics", "kafka"})
+EXTRAS = frozenset({"forecast", "metrics", "kafka"})
 
 
 def test_the_wheel_needs_one_package_that_the_runtime_lacks() -> None:

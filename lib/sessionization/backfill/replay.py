@@ -35,15 +35,19 @@ class DeviceReplay:
     clock: MicroBatchClock
     changes: list[Change] = field(default_factory=list)
     _sessions: dict[int, SessionState] = field(default_factory=dict)
-    _timer_ms: int | None = None
+    _timers_ms: set[int] = field(default_factory=set)
 
     def micro_batch(self, now_ms: int, events: Iterable[Event]) -> None:
         """Fire the timers of earlier micro-batches, then apply the events of this one."""
         self.idle(now_ms)
+        before_ms = self._needed_timer_ms(now_ms)
         outcome = on_events(self._sessions, events, now_ms, self.rules)
         self._sessions = outcome.sessions
         self.changes += outcome.changes
-        self._fire_timer(now_ms)
+        needed_ms = self._needed_timer_ms(now_ms)
+        if needed_ms is not None and (before_ms is None or needed_ms < before_ms):
+            self._timers_ms.add(needed_ms)
+        self._fire_timers(now_ms)
 
     def idle(self, before_ms: int) -> None:
         """Fire the timers of the micro-batches before an instant.
@@ -51,14 +55,15 @@ class DeviceReplay:
         While a session is live, a timer fires once per heartbeat. Timers that would only emit a heartbeat are skipped:
         each would set the next one, up to the first instant at which an entry times out or expires.
         """
-        while self._timer_ms is not None:
+        while self._timers_ms:
             if any(isinstance(entry, Live) for entry in self._sessions.values()):
                 relevant_ms = min(map(self._relevant_at_ms, self._sessions.values()))
-                self._timer_ms = max(self._timer_ms, self.grid.at_or_before(min(relevant_ms, before_ms)))
-            now_ms = self.clock.at_or_after(self._timer_ms)
+                first_ms = max(min(self._timers_ms), self.grid.at_or_before(min(relevant_ms, before_ms)))
+                self._timers_ms = {first_ms, *(timer_ms for timer_ms in self._timers_ms if timer_ms > first_ms)}
+            now_ms = self.clock.at_or_after(min(self._timers_ms))
             if now_ms >= before_ms:
                 return
-            self._fire_timer(now_ms)
+            self._fire_timers(now_ms)
 
     def _relevant_at_ms(self, entry: SessionState) -> int:
         return (
@@ -67,13 +72,21 @@ class DeviceReplay:
             else deadline_ms(entry, self.rules)
         )
 
-    def _fire_timer(self, now_ms: int) -> None:
-        """Fire the timer if it is due, and set the next one."""
-        if self._timer_ms is not None and self._timer_ms <= now_ms:
-            outcome = on_timer(self._sessions, Firing.from_timer(self._timer_ms, now_ms, self.grid), self.rules)
-            self._sessions = outcome.sessions
-            self.changes += (change for change in outcome.changes if change.kind is not ChangeKind.HEARTBEAT)
-        self._timer_ms = next_timer_ms(self._sessions.values(), now_ms, self.grid, self.rules)
+    def _fire_timers(self, now_ms: int) -> None:
+        """Fire the timers that are due, as one, and set the next one."""
+        first_ms = min(self._timers_ms, default=now_ms + 1)
+        if first_ms > now_ms:
+            return
+        outcome = on_timer(self._sessions, Firing.from_timer(first_ms, now_ms, self.grid), self.rules)
+        self._sessions = outcome.sessions
+        self.changes += (change for change in outcome.changes if change.kind is not ChangeKind.HEARTBEAT)
+        needed_ms = self._needed_timer_ms(now_ms)
+        self._timers_ms = {timer_ms for timer_ms in self._timers_ms if timer_ms > now_ms}
+        if needed_ms is not None:
+            self._timers_ms.add(needed_ms)
+
+    def _needed_timer_ms(self, now_ms: int) -> int | None:
+        return next_timer_ms(self._sessions.values(), now_ms, self.grid, self.rules)
 
 
 def replay(
