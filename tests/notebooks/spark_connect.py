@@ -44,9 +44,8 @@ def serve(port: int, warehouses: dict[str, str]) -> None:
     spark.stop()
 
 
-def run_job(name: str, address: str, options: list[str]) -> None:
+def run_job(name: str, options: list[str]) -> None:
     """Run a job's script as a task does."""
-    os.environ["SPARK_REMOTE"] = address
     sys.argv = [name, *options]
     runpy.run_path(str(ROOT / "jobs" / f"{name}.py"), run_name="__main__")
 
@@ -56,8 +55,9 @@ def main(command: str, words: list[str]) -> None:
         serve(int(words[0]), json.loads(words[1]))
         return
     name, address, *options = words
+    os.environ["SPARK_REMOTE"] = address  # as a workspace sets it
     if command == "job":
-        run_job(name, address, options)
+        run_job(name, options)
     else:
         from pyspark.sql import SparkSession
 
