@@ -9,5 +9,6 @@ CHECKPOINT_LAYOUT = 1
 def refuse_other_layout(what: str, found: object, known: object, otherwise: str) -> None:
     """Raise `CheckpointError` where something that a job would use has another layout than `known`, or names none."""
     if str(found) != str(known):
-        msg = f"{what} has layout {found}, not {known}: deploy the release that wrote it, or {otherwise}"
+        layout = "no layout" if found is None else f"layout {found}"
+        msg = f"{what} has {layout}, not {known}: deploy the release that wrote it, or {otherwise}"
         raise CheckpointError(msg)

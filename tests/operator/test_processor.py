@@ -195,6 +195,23 @@ def test_a_timer_that_older_rules_set_beats_no_instant_twice() -> None:
     assert engine.timers("d") == [NOW + 5_000]
 
 
+@pytest.mark.parametrize(("groups", "key"), [(None, "d"), (1, "0")])
+def test_a_new_session_beats_at_once_after_the_late_retention_was_shortened(groups: int | None, key: str) -> None:
+    at_ms = grid_for_key(key, RULES.heartbeat_ms).after(1_000_000)
+    engine = Engine(replace(RULES, late_retention_ms=600_000), groups)
+
+    def play(now_ms: int, *events: tuple[str, Event]) -> list[str]:
+        rows = engine.micro_batch(now_ms, events, (lambda _: key) if groups else (lambda device_id: device_id))
+        return [row["change"] for row in rows]
+
+    assert play(at_ms, start(1, at_ms), end(1, at_ms)) == ["started", "ended"]
+    assert play(at_ms + 1_000) == []
+    engine.processor.in_force = RulesInForce(RULES)
+    assert play(at_ms + 30_300, start(2, at_ms + 30_000))[:1] == ["started"]
+    assert play(at_ms + 31_000) == ["heartbeat"]
+    assert play(at_ms + 32_000) == ["heartbeat"]
+
+
 @pytest.mark.parametrize("device_groups", [None, 1])
 def test_the_error_for_unreadable_state_names_the_device(device_groups: int | None) -> None:
     engine = Engine(RULES, device_groups)

@@ -60,7 +60,7 @@ class ClockCheck:
         if self._is_behind and not was_behind:
             self._say(
                 f"the clock went back by {behind_ms // 1_000:,} s: heartbeats may be silent for that long, nothing is "
-                "lost; restart the job if it takes no messages until then"
+                "lost; if the clock went back after this start, restart the job: it takes no messages for that long"
             )
 
 

@@ -255,7 +255,7 @@ def register(model: LengthModel, settings: ForecastSettings) -> None:
     """
     import mlflow
 
-    from sessionization.ml.mlflow_run import experiment_id
+    from sessionization.ml.mlflow_run import experiment_id, model_registry
 
     class LengthForecaster(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
         """For other programs: rows with `FEATURES` and `age_s` in, the columns `REMAINING` out."""
@@ -266,34 +266,33 @@ def register(model: LengthModel, settings: ForecastSettings) -> None:
         def predict(self, context: Any, model_input: pd.DataFrame, params: Any = None) -> pd.DataFrame:  # noqa: ARG002
             return self.model.predict(model_input)
 
-    client, name = mlflow.MlflowClient(), settings.registered_model
-    example = pd.DataFrame([dict.fromkeys((*FEATURES, "age_s"), 0.0)])
-    with mlflow.start_run(
-        experiment_id=experiment_id(client, AUTO, LENGTH_EXPERIMENT),
-        run_name=time.strftime("training %Y-%m-%d %H:%M:%S", time.gmtime()),
-        tags={KIND_TAG: RunKind.TRAINING.value, "tables": str(TableLocation.of(settings))},
-    ):
-        mlflow.log_params({"days": settings.days, "features": " ".join(FEATURES)})
-        mlflow.log_metrics(model.metrics)
-        mlflow.log_table(model.scores, "scores.json")
-        logged = mlflow.pyfunc.log_model(
-            name="session_length",
-            python_model=LengthForecaster(model),
-            signature=mlflow.models.infer_signature(example, model.predict(example)),
-            pip_requirements=["mlflow", "lifelines"],  # and this project's wheel, which is in no index
-            registered_model_name=name,
-        )
-    client.set_registered_model_alias(name, CHAMPION, logged.registered_model_version)
+    name, example = settings.registered_model, pd.DataFrame([dict.fromkeys((*FEATURES, "age_s"), 0.0)])
+    with model_registry() as client:
+        with mlflow.start_run(
+            experiment_id=experiment_id(client, AUTO, LENGTH_EXPERIMENT),
+            run_name=time.strftime("training %Y-%m-%d %H:%M:%S", time.gmtime()),
+            tags={KIND_TAG: RunKind.TRAINING.value, "tables": str(TableLocation.of(settings))},
+        ):
+            mlflow.log_params({"days": settings.days, "features": " ".join(FEATURES)})
+            mlflow.log_metrics(model.metrics)
+            mlflow.log_table(model.scores, "scores.json")
+            logged = mlflow.pyfunc.log_model(
+                name="session_length",
+                python_model=LengthForecaster(model),
+                signature=mlflow.models.infer_signature(example, model.predict(example)),
+                pip_requirements=["mlflow", "lifelines"],  # and this project's wheel, which is in no index
+                registered_model_name=name,
+            )
+        client.set_registered_model_alias(name, CHAMPION, logged.registered_model_version)
 
 
 def champion(settings: ForecastSettings) -> tuple[LengthModel, str]:
-    """The registered model that forecasts, and its version; raises `ConfigurationError` where there is none."""
+    """The registered model that forecasts, and its version; raises `ConfigurationError` where MLflow gives none."""
     import mlflow
 
+    from sessionization.ml.mlflow_run import model_registry
+
     name = settings.registered_model
-    try:
-        version = mlflow.MlflowClient().get_model_version_by_alias(name, CHAMPION).version
-    except mlflow.exceptions.MlflowException as error:
-        msg = f"MLflow has no registered model {name} with the alias {CHAMPION}: run without score-only first"
-        raise ConfigurationError(msg) from error
-    return mlflow.pyfunc.load_model(f"models:/{name}/{version}").unwrap_python_model().model, str(version)
+    with model_registry() as client:
+        version = client.get_model_version_by_alias(name, CHAMPION).version
+        return mlflow.pyfunc.load_model(f"models:/{name}/{version}").unwrap_python_model().model, str(version)

@@ -8,16 +8,19 @@ import os
 import platform
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+import mlflow
 from mlflow import MlflowClient
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 
 from sessionization.databricks import on_databricks
+from sessionization.errors import ConfigurationError
 from sessionization.ml.run_names import AUTO, EXPERIMENT, KIND_TAG, RunKind, RunStatus, sqlite_file
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.output.progress import BatchProgress
@@ -38,6 +41,22 @@ def store_uri() -> str:
     if given:
         return given
     return "databricks" if on_databricks() else f"sqlite:///{Path.cwd() / 'mlflow.db'}"
+
+
+@contextmanager
+def model_registry() -> Iterator[MlflowClient]:
+    """Use the registry of models, in a workspace that of Unity Catalog; its failures become a `ConfigurationError`."""
+    if store_uri() == "databricks":
+        mlflow.set_registry_uri("databricks-uc")
+    try:
+        yield MlflowClient()
+    except (MlflowException, OSError) as error:
+        first_line = str(error).partition("\n")[0]
+        msg = (
+            f"MLflow does not give or take the model ({first_line}): if there is none yet, run without score-only "
+            "first; else see to its store, in a catalog to the right CREATE_MODEL"
+        )
+        raise ConfigurationError(msg) from error
 
 
 class MlflowRun:

@@ -62,6 +62,7 @@ def check_trial_query(spark: SparkSession, folder: AnyPath, say: Say) -> str:
             changes.writeStream.foreachBatch(count_beats)
             .queryName(folder.name)
             .option("checkpointLocation", str((folder / SESSIONIZE).absolute()))
+            .trigger(processingTime="1 second")  # ticks would make it run without a pause
             .start()
         )
         while query.isActive and beats == 0 and time.monotonic() < began_s + _BEATS_WITHIN_S:

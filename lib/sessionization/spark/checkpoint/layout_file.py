@@ -59,7 +59,7 @@ class StoredLayout:
                 f"--checkpoints {folder}",
                 fields.get("layout_version"),
                 CHECKPOINT_LAYOUT,
-                "begin a new folder with --from-sessions; nothing was touched",
+                "begin a new folder, with --from-sessions if the tables have a layout too; nothing was touched",
             )
             return cls._from_json(fields)
         except (ValueError, LookupError, TypeError, AttributeError) as error:

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValu
 from sessionization.core.events import Event
 from sessionization.core.heartbeat_grid import Firing, grid_for_key
 from sessionization.core.session_rules import Outcome, on_events, on_timer
-from sessionization.core.session_state import Rules, RulesInForce, next_timer_ms
+from sessionization.core.session_state import Live, Rules, RulesInForce, next_timer_ms
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.operator.codec import (
     OutputRow,
@@ -176,13 +176,15 @@ class SessionProcessor(StatefulProcessor):
         """Set the timer that the devices of these events need, if they needed none so early before.
 
         The timer that they needed before is set. Or it is due: then it fires later in this micro-batch, and sets the
-        next one. The same holds for the next instant of a group that was not empty.
+        next one. The same holds for the next instant of a group that was not empty. A device's first live session
+        always sets its timer: under a longer late retention that of its closed sessions may have been set much later.
         """
         if self.layout.device_groups is not None and not self._store.was_empty():
             return
         before_ms = self._needed_timer_ms(key, loaded, now_ms, rules)
         timer_ms = self._needed_timer_ms(key, updated, now_ms, rules)
-        if timer_ms is not None and (before_ms is None or timer_ms < before_ms):
+        opens = _has_live(updated) and not _has_live(loaded)
+        if timer_ms is not None and (before_ms is None or timer_ms < before_ms or opens):
             self._handle.registerTimer(timer_ms)
 
     def _needed_timer_ms(self, key: GroupingKey, devices: Devices, now_ms: int, rules: Rules) -> int | None:
@@ -192,6 +194,10 @@ class SessionProcessor(StatefulProcessor):
         if self.layout.device_groups is not None:
             return grid.after(now_ms) if entries else None
         return next_timer_ms(entries, now_ms, grid, rules)
+
+
+def _has_live(devices: Devices) -> bool:
+    return any(isinstance(entry, Live) for sessions in devices.values() for entry in sessions.values())
 
 
 def _open_store(layout: StateLayout, handle: StatefulProcessorHandle) -> SessionStore:
