@@ -68,7 +68,7 @@ def test_a_checkpoint_of_another_layout_is_refused_before_any_file_changes(tmp_p
     for read in (lambda: reopened(tmp_path, SHORTER), lambda: read_checkpoint(tmp_path)):
         with pytest.raises(
             CheckpointError,
-            match=r"has layout \S+, not 1: deploy the release that wrote it, or begin .* --from-sessions",
+            match=r"has (no layout|layout \S+), not 1: deploy the release that wrote it, or begin .* --from-sessions",
         ):
             read()
     assert file.read_bytes() == before
