@@ -78,10 +78,12 @@ def trained(spark: SparkSession, spread_of_habits: float, count: int = 40) -> tu
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    for name in ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI"):
+        monkeypatch.setenv(name, uri)
     mlflow.set_tracking_uri(uri)
     yield
     mlflow.set_tracking_uri(None)
+    mlflow.set_registry_uri(None)
 
 
 def test_the_registered_model_is_in_the_schema_of_the_tables() -> None:

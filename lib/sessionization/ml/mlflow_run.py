@@ -46,8 +46,9 @@ def store_uri() -> str:
 @contextmanager
 def model_registry() -> Iterator[MlflowClient]:
     """Use the registry of models, in a workspace that of Unity Catalog; its failures become a `ConfigurationError`."""
-    if store_uri() == "databricks":
-        mlflow.set_registry_uri("databricks-uc")
+    uri = store_uri()
+    mlflow.set_tracking_uri(uri)
+    mlflow.set_registry_uri("databricks-uc" if uri == "databricks" else uri)
     try:
         yield MlflowClient()
     except (MlflowException, OSError) as error:
