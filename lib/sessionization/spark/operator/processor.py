@@ -183,8 +183,9 @@ class SessionProcessor(StatefulProcessor):
             return
         before_ms = self._needed_timer_ms(key, loaded, now_ms, rules)
         timer_ms = self._needed_timer_ms(key, updated, now_ms, rules)
-        opens = _has_live(updated) and not _has_live(loaded)
-        if timer_ms is not None and (before_ms is None or timer_ms < before_ms or opens):
+        if timer_ms is None:
+            return
+        if before_ms is None or timer_ms < before_ms or (_has_live(updated) and not _has_live(loaded)):
             self._handle.registerTimer(timer_ms)
 
     def _needed_timer_ms(self, key: GroupingKey, devices: Devices, now_ms: int, rules: Rules) -> int | None:
