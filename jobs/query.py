@@ -1,19 +1,18 @@
 """Query the tables with SQL, on a laptop: `python jobs/query.py --help`."""
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from sessionization.command_line.parser import parse_settings, run, say_on_stderr
-from sessionization.settings.table_location_settings import Location
+from sessionization.settings.section import Section
+from sessionization.settings.table_location_settings import FolderTables
 
 PROG = "query"
 
 
-class QuerySettings(BaseModel):
+class QuerySettings(Section):
     """Run one SQL statement over the tables and views of a warehouse folder, and print the rows."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    warehouse: Location = Field(description="folder of the Delta tables; a path or a URI")
+    tables: FolderTables
     sql: str = Field(description="a SELECT over session_changes, sessions, live_sessions and the others")
     rows: int = Field(100, ge=1, description="print at most so many rows")
 
@@ -26,7 +25,7 @@ def main() -> int:
     say = say_on_stderr(PROG)
     say("starting Spark, which takes 10 to 20 s")
     with session_for_uris(settings, say):
-        print_query(settings.warehouse, settings.sql, settings.rows)
+        print_query(settings.tables.warehouse, settings.sql, settings.rows)
     return 0
 
 

@@ -27,6 +27,7 @@ from sessionization.spark.checkpoint.spark_logs import newest_committed_batch, n
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS, TABLES
 from tests.job.in_process import job_running
+from tests.support.settings import settings_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 
@@ -50,7 +51,7 @@ class StreamedEvening:
 
     def settings(self, **options: object) -> BackfillSettings:
         location = {"warehouse": self.folder / "warehouse", "checkpoints": self.folder / "checkpoints"}
-        return BackfillSettings.model_validate(location | options)
+        return settings_of(BackfillSettings, location | options)
 
     def backfill(self, **options: object) -> list[str]:
         lines: list[str] = []
@@ -142,7 +143,7 @@ def evening(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> St
     folder = tmp_path_factory.mktemp("an evening")
     for stream in STREAMS:
         (folder / "input" / stream).mkdir(parents=True)
-    settings = SessionizeSettings.model_validate(
+    settings = settings_of(SessionizeSettings,
         {
             "input": folder / "input", "warehouse": folder / "warehouse", "checkpoints": folder / "checkpoints",
             "heartbeat": "2s", "session_timeout": "6s", "late_retention": "3s", "max_sessions_per_device": 4,
@@ -167,7 +168,8 @@ def evening(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> St
     for _ in range(5):  # on a busy machine a micro-batch may be cut off
         if is_at_rest(spark, location, folder / "checkpoints"):
             break
-        with job_running(settings.model_copy(update={"trigger": LONG_TRIGGER_MS})) as job:
+        pace = settings.pace.model_copy(update={"trigger_ms": LONG_TRIGGER_MS})
+        with job_running(settings.model_copy(update={"pace": pace})) as job:
             job.wait_for(partial(is_at_rest, spark, location, folder / "checkpoints"), "the job to have done all")
     return StreamedEvening(spark, folder, maintained)
 

@@ -35,7 +35,7 @@ def copy_for(job: Job, aged: Path, settings: SessionizeSettings) -> None:
     The job does not know the sessions that are live there: they only make its MERGE slower.
     """
     shutil.copytree(aged, job.warehouse, copy_function=_copy, ignore=shutil.ignore_patterns(*_NOT_COPIED))
-    location = TableLocation.of(settings)
+    location = TableLocation.of(settings.tables)
     checkpoint = open_checkpoint(job.checkpoints, PinnedSettings.of(settings, str(location)), Rules())
     # In a process of its own, so that its engine ends before the job starts.
     process = multiprocessing.get_context("spawn").Process(target=_take_over, args=(location, checkpoint.id, aged))

@@ -22,6 +22,7 @@ from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.streams import STREAMS
 from tests.bench import aged_tables
 from tests.bench.scenario import LONG_LIVED_JAVA_OPTIONS
+from tests.support.settings import settings_of
 from tests.whole_job.accounts import unaccounted
 from tests.whole_job.delta import live_files
 from tests.whole_job.job import SIMULATE, Job, command, environment
@@ -99,7 +100,8 @@ def main() -> int:
 
 def _settings(job: Job, topics: Topics, device_groups: int | None) -> SessionizeSettings:
     """The settings of a job that a checkpoint pins, as this job will have them."""
-    return SessionizeSettings(
+    return settings_of(
+        SessionizeSettings,
         source="kafka",
         bootstrap_servers=topics.bootstrap_servers,
         warehouse=job.warehouse,

@@ -18,6 +18,7 @@ from sessionization.notebook.notebook_tables import use_tables
 from sessionization.ops.state_reader import StateReader
 from sessionization.settings.table_location_settings import TableLocationSettings
 from sessionization.spark.tables.location import TableLocation
+from tests.support.settings import settings_of
 from tests.tables.warehouse import append_sessions, empty_tables
 
 pytestmark = pytest.mark.spark
@@ -43,7 +44,7 @@ def texts(figure: Figure) -> list[str]:
 def test_a_chart_of_a_table_without_rows_shows_a_text(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "an evening"
     empty_tables(spark, TableLocation(folder), owner="nobody")
-    use_tables(spark, TableLocationSettings(warehouse=folder))
+    use_tables(spark, settings_of(TableLocationSettings, warehouse=folder))
     device = table_charts.busy_device(spark)
     assert device is None
     assert table_charts.device_changes(spark, device).count() == 0
@@ -77,7 +78,7 @@ def test_concurrent_sessions_are_those_of_the_last_three_hours_with_a_session(
     location, now = TableLocation(tmp_path), datetime.now(UTC)
     empty_tables(spark, location, owner="nobody")
     session = spark.newSession()
-    use_tables(session, TableLocationSettings(warehouse=tmp_path))
+    use_tables(session, settings_of(TableLocationSettings, warehouse=tmp_path))
 
     def append(hours_ago: Iterable[tuple[float, float]]) -> None:
         rows = (
@@ -105,7 +106,7 @@ def test_concurrent_sessions_are_those_of_the_last_three_hours_with_a_session(
 
 def test_a_folder_without_tables_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"does not hold session_changes, .*start it first"):
-        use_tables(spark, TableLocationSettings(warehouse=tmp_path))
+        use_tables(spark, settings_of(TableLocationSettings, warehouse=tmp_path))
 
 
 def test_a_chart_of_an_empty_state_shows_a_text(spark: SparkSession, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import Checkpoint, open_checkpoint, read_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.checkpoint.state_layout import StateLayout
+from tests.support.settings import settings_of
 
 FIXED = PinnedSettings(
     "files", "/in", "/tables", None, 600_000, 604_800_000, "earliest", "micro-batch", "output_sessions"
@@ -122,14 +123,17 @@ def test_expected_devices_do_not_change_a_checkpoint_with_one_device_per_key(tmp
     ],
 )
 def test_settings_determine_the_number_of_device_groups(options: dict[str, int], groups: int | None) -> None:
-    settings = SessionizeSettings(input="in", warehouse="tables", checkpoints="checkpoints", **options)
+    settings = settings_of(SessionizeSettings, input="in", warehouse="tables", checkpoints="checkpoints", **options)
     assert PinnedSettings.of(settings, "tables").device_groups == groups
 
 
 def test_settings_determine_the_mode() -> None:
     kafka = {"source": "kafka", "bootstrap_servers": "b:9092", "sink": "kafka", "warehouse": "w", "checkpoints": "c"}
-    assert PinnedSettings.of(SessionizeSettings(**kafka), "tables").mode == "micro-batch"
-    assert PinnedSettings.of(SessionizeSettings(**kafka, mode="real-time", trigger="1m"), "tables").mode == "real-time"
+    assert PinnedSettings.of(settings_of(SessionizeSettings, **kafka), "tables").mode == "micro-batch"
+    assert (
+        PinnedSettings.of(settings_of(SessionizeSettings, **kafka, mode="real-time", trigger="1m"), "tables").mode
+        == "real-time"
+    )
 
 
 def test_changed_rules_apply_only_after_the_newest_started_micro_batch(tmp_path: Path) -> None:

@@ -100,8 +100,8 @@ def test_help_shows_each_option_with_its_default_and_description(capsys: pytest.
         "--source files|kafka from where [default: files]",
         "--colour red|blue which [default: red]",
         "--schema TEXT in which schema",
-        "--dry only look",
-        "--no-fast do not wait",
+        "--dry / --no-dry only look",
+        "--fast / --no-fast do not wait",
     ):
         assert text in shown
 

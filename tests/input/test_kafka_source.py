@@ -17,6 +17,7 @@ from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.engine.error_text import remedy_for, root_cause
 from sessionization.spark.input import kafka_source
 from sessionization.streams import STREAMS
+from tests.support.settings import settings_of
 
 pytestmark = pytest.mark.spark
 
@@ -30,7 +31,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 def settings(servers: str, **options: object) -> SessionizeSettings:
     locations = {"warehouse": Path("w"), "checkpoints": Path("c")}
-    return SessionizeSettings.model_validate({"source": "kafka", "bootstrap_servers": servers, **locations, **options})
+    return settings_of(SessionizeSettings, {"source": "kafka", "bootstrap_servers": servers, **locations, **options})
 
 
 def test_existing_topics_are_accepted(spark: SparkSession, broker: Broker) -> None:

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from sessionization.errors import ConfigurationError
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.input import kafka_source
+from tests.support.settings import settings_of
 from tests.whole_job.secured_broker import SecuredBroker, jaas, pem_authority, secured_broker
 
 pytestmark = pytest.mark.spark
@@ -34,14 +35,15 @@ def check(spark: SparkSession, broker: SecuredBroker, monkeypatch: pytest.Monkey
 
     def check(options: dict[str, str], line: str) -> str | None:
         monkeypatch.setenv("STUDIO_JAAS", line)
-        settings = SessionizeSettings.model_validate(
+        settings = settings_of(
+            SessionizeSettings,
             {
                 "source": "kafka",
                 "bootstrap_servers": broker.bootstrap_servers,
                 "kafka_option": [f"{name}={value}" for name, value in options.items()],
                 "warehouse": Path("w"),
                 "checkpoints": Path("c"),
-            }
+            },
         )
         said = None
         try:

@@ -51,7 +51,7 @@ def test_a_job_whose_clock_went_back_goes_on_and_loses_nothing(spark: SparkSessi
     job.send(message(1, "Start", "old"))
     with job_running(job.settings) as running:
         running.wait_for(lambda: job.count(change="heartbeat") > 0, "a heartbeat")
-    ahead_ms = start_batch_ahead(job.settings.checkpoints / SESSIONIZE)
+    ahead_ms = start_batch_ahead(job.settings.state.checkpoints / SESSIONIZE)
     with job_running(job.settings) as running:
         job.send(message(2, "Start", "new"))
         running.wait_for(lambda: job.count(change="heartbeat", device_id="new") > 1, "the new session beats")

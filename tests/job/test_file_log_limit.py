@@ -33,8 +33,8 @@ def test_a_query_forgets_merged_takes_and_reads_each_file_once(
     monkeypatch.setattr(file_log_limit, "LARGE_LOG_BYTES", 0)
     spark.conf.set("spark.sql.streaming.fileSource.log.compactInterval", "3")
     job, lines = Job(spark, tmp_path), list[str]()
-    archive = job.settings.checkpoints / ARCHIVE
-    takes = job.settings.checkpoints / TAKES_FOLDER
+    archive = job.settings.state.checkpoints / ARCHIVE
+    takes = job.settings.state.checkpoints / TAKES_FOLDER
     try:
         with job.running(SESSIONIZE, ARCHIVE) as queries:
             for number in range(FILES):

@@ -22,6 +22,7 @@ from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.engine.watchdog import explain_engine_death
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.tables.location import TableLocation
+from tests.support.settings import settings_of
 
 
 def test_a_stream_folder_that_disappears_causes_a_warning(tmp_path: Path) -> None:
@@ -88,13 +89,13 @@ def test_the_layout_file_is_restored_once_this_checkpoint_owns_the_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another start on the same new folder writes its own layout file before the tables exist."""
-    settings = SessionizeSettings(input=tmp_path, warehouse=tmp_path / "w", checkpoints=tmp_path / "c")
+    settings = settings_of(SessionizeSettings, input=tmp_path, warehouse=tmp_path / "w", checkpoints=tmp_path / "c")
     fixed = PinnedSettings.of(settings, "tables")
-    ours = open_checkpoint(settings.checkpoints, fixed, settings.rules)
+    ours = open_checkpoint(settings.state.checkpoints, fixed, settings.rules.of_sessions)
 
     def create_tables(*_args: object, **_options: object) -> None:
-        (settings.checkpoints / "layout.json").unlink()
-        assert open_checkpoint(settings.checkpoints, fixed, settings.rules).id != ours.id
+        (settings.state.checkpoints / "layout.json").unlink()
+        assert open_checkpoint(settings.state.checkpoints, fixed, settings.rules.of_sessions).id != ours.id
 
     def raise_stopped(*_args: object) -> None:
         raise StoppedError
@@ -102,27 +103,27 @@ def test_the_layout_file_is_restored_once_this_checkpoint_owns_the_tables(
     monkeypatch.setattr(preparation, "create_tables", create_tables)
     monkeypatch.setattr(preparation, "ProgressLog", raise_stopped)  # the next step
     with pytest.raises(StoppedError):
-        prepare(JobContext(None, settings, ours, TableLocation(settings.warehouse)), threading.Event())
-    assert open_checkpoint(settings.checkpoints, fixed, settings.rules).id == ours.id
+        prepare(JobContext(None, settings, ours, TableLocation(settings.tables.warehouse)), threading.Event())
+    assert open_checkpoint(settings.state.checkpoints, fixed, settings.rules.of_sessions).id == ours.id
 
 
 @pytest.mark.parametrize(("sink", "is_refused"), [("kafka", True), ("tables", False)])
 def test_a_refused_change_of_the_sink_prevents_the_start_of_queries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, sink: str, is_refused: bool
 ) -> None:
-    settings = SessionizeSettings(input=tmp_path, warehouse=tmp_path / "w", checkpoints=tmp_path / "c")
-    checkpoint = open_checkpoint(settings.checkpoints, PinnedSettings.of(settings, "tables"), settings.rules).with_sink(
-        sink
-    )
-    (settings.checkpoints / "sessionize" / "offsets").mkdir(parents=True)
-    (settings.checkpoints / "sessionize" / "offsets" / "0").touch()
+    settings = settings_of(SessionizeSettings, input=tmp_path, warehouse=tmp_path / "w", checkpoints=tmp_path / "c")
+    checkpoint = open_checkpoint(
+        settings.state.checkpoints, PinnedSettings.of(settings, "tables"), settings.rules.of_sessions
+    ).with_sink(sink)
+    (settings.state.checkpoints / "sessionize" / "offsets").mkdir(parents=True)
+    (settings.state.checkpoints / "sessionize" / "offsets" / "0").touch()
 
     monkeypatch.setattr(preparation, "create_tables", lambda *_args, **_options: None)
     monkeypatch.setattr(preparation, "store_heartbeat", lambda *_args: None)
     monkeypatch.setattr(preparation, "ProgressLog", lambda *_args: SimpleNamespace(open=lambda *_: {}))
     monkeypatch.setattr(preparation, "newest_appended_batch", lambda *_args: -1)
     with pytest.raises(CheckpointError) if is_refused else nullcontext():
-        prepare(JobContext(None, settings, checkpoint, TableLocation(settings.warehouse)), threading.Event())
+        prepare(JobContext(None, settings, checkpoint, TableLocation(settings.tables.warehouse)), threading.Event())
 
 
 @pytest.mark.parametrize("is_refused", [True, False])
@@ -132,12 +133,14 @@ def test_the_tables_are_taken_over_after_all_checks(
     is_refused: bool,  # noqa: FBT001
 ) -> None:
     """A refused warm start leaves the tables to their checkpoint, and the next start may omit the option."""
-    settings = SessionizeSettings(
-        input=tmp_path, warehouse=tmp_path / "w", checkpoints=tmp_path / "c", from_sessions=True
+    settings = settings_of(
+        SessionizeSettings, input=tmp_path, warehouse=tmp_path / "w", checkpoints=tmp_path / "c", from_sessions=True
     )
-    checkpoint = open_checkpoint(settings.checkpoints, PinnedSettings.of(settings, "tables"), settings.rules, warm=True)
+    checkpoint = open_checkpoint(
+        settings.state.checkpoints, PinnedSettings.of(settings, "tables"), settings.rules.of_sessions, warm=True
+    )
     (tmp_path / "w/session_changes/_delta_log").mkdir(parents=True)
-    location = TableLocation(settings.warehouse)
+    location = TableLocation(settings.tables.warehouse)
     steps: list[str] = []
     stop = threading.Event()
     stop.set()
@@ -149,7 +152,7 @@ def test_the_tables_are_taken_over_after_all_checks(
 
     def take_over(*_args: object) -> None:
         steps.append("taken over")
-        assert read_checkpoint(settings.checkpoints).is_warm  # a start interrupted here must not begin empty
+        assert read_checkpoint(settings.state.checkpoints).is_warm  # a start interrupted here must not begin empty
         with pytest.raises(StoppedError, match="stopped while waiting"), location.lock_for_maintenance(print, stop):
             pytest.fail("a landing writes meanwhile")
 
@@ -165,4 +168,4 @@ def test_the_tables_are_taken_over_after_all_checks(
     with location.lock_for_maintenance(lambda _: pytest.fail("only meanwhile"), stop):
         pass
     assert steps == (["checked"] if is_refused else ["checked", "taken over", "owned"])
-    assert read_checkpoint(settings.checkpoints).is_warm is not is_refused
+    assert read_checkpoint(settings.state.checkpoints).is_warm is not is_refused

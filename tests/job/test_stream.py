@@ -34,6 +34,7 @@ from sessionization.spark.tables.creation import create_tables, refuse_missing_t
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS, Table
 from sessionization.spark.warm_start.initial_state import warm_start
+from tests.support.settings import settings_of
 from tests.tables.warehouse import empty_tables
 from tests.whole_job.delta import read_table
 
@@ -51,16 +52,20 @@ class Job:
         self.input.mkdir()
         self.location = TableLocation(folder / "warehouse")
         defaults = {"heartbeat": "1s", "trigger": "200ms", "late_retention": "1s"}
-        self.settings = SessionizeSettings(
-            input=self.input, warehouse=folder / "warehouse", checkpoints=folder / "checkpoints", **defaults | settings
+        self.settings = settings_of(
+            SessionizeSettings,
+            input=self.input,
+            warehouse=folder / "warehouse",
+            checkpoints=folder / "checkpoints",
+            **defaults | settings,
         )
         self.files = 0
         self.owner: str | None = None
 
     def change(self, **settings: object) -> None:
         """Use other settings from the next start on."""
-        self.settings = SessionizeSettings.model_validate(
-            self.settings.model_dump(by_alias=True, exclude_unset=True) | settings
+        self.settings = settings_of(
+            SessionizeSettings, self.settings.model_dump(by_alias=True, exclude_unset=True) | settings
         )
 
     def send(self, *messages: dict | bytes, stream: str = "pc_sessions") -> None:
@@ -80,16 +85,16 @@ class Job:
         """Run the named queries, by default all three; each occupies a core."""
         settings = self.settings
         checkpoint = open_checkpoint(
-            settings.checkpoints,
+            settings.state.checkpoints,
             PinnedSettings.of(settings, str(self.location)),
-            settings.rules,
-            warm=settings.from_sessions,
+            settings.rules.of_sessions,
+            warm=settings.state.from_sessions,
         )
         self.rules = checkpoint.in_force
         is_taking_over = checkpoint.is_warm and not checkpoint.is_used
         if is_taking_over:
             refuse_missing_tables(self.spark, self.location)
-        elif not settings.warehouse.exists():
+        elif not settings.tables.warehouse.exists():
             empty_tables(self.spark, self.location, owner=checkpoint.id)
         context = JobContext(self.spark, settings, checkpoint, self.location)
         initial_state = warm_start(context)
@@ -114,12 +119,12 @@ class Job:
         lines: list[str] = []
         self.pipeline.end_rests()
         has_append_since = partial(self.location.has_append_since, self.spark, SESSION_CHANGES)
-        assert shutdown.stop_queries(queries, self.settings.checkpoints, has_append_since, lines.append) == []
+        assert shutdown.stop_queries(queries, self.settings.state.checkpoints, has_append_since, lines.append) == []
         return lines
 
     def rows(self, table: Table, **values: object) -> list[dict[str, Any]]:
         """The rows of a table with these values; read without Spark, which would take a core from the job."""
-        rows = read_table(self.settings.warehouse / table.name)
+        rows = read_table(self.settings.tables.warehouse / table.name)
         return [row for row in rows if values.items() <= row.items()]
 
     def changes(self, **values: object) -> list[dict[str, Any]]:
@@ -176,7 +181,7 @@ def test_a_session_survives_restarts_and_leaves_no_state(spark: SparkSession, tm
         wait_for(lambda: len(job.rows(SESSIONS, status="ended")) == 1, "the session's row")
         wait_for(lambda: job.archived() == 3, "all messages in the archive")
 
-    assert StateReader(spark, job.settings.checkpoints).sessions().isEmpty()
+    assert StateReader(spark, job.settings.state.checkpoints).sessions().isEmpty()
     assert job.count(change="started") == 1
     assert [row["reason"] for row in job.rows(QUARANTINE)] == ["malformed_json"]
 
@@ -247,11 +252,11 @@ def test_only_input_files_and_lines_that_are_not_blank_are_read(spark: SparkSess
         found.extend((row.stream, bytes(row.value)) for row in rows)
         days.update(row.ingest_date for row in rows)
 
-    (job.settings.checkpoints / TAKES_FOLDER).mkdir(parents=True)
+    (job.settings.state.checkpoints / TAKES_FOLDER).mkdir(parents=True)
     messages = read_messages(spark, job.settings, 0, None)
     query = messages.writeStream.foreachBatch(collect).option("checkpointLocation", str(tmp_path / "query")).start()
     try:
-        with FileTaker(job.input, job.settings.checkpoints / TAKES_FOLDER, 2).running(200):
+        with FileTaker(job.input, job.settings.state.checkpoints / TAKES_FOLDER, 2).running(200):
             wait_for(lambda: len(found) >= 6, "the first messages")
             job.send(b"{}", stream="console_sessions")
             wait_for(lambda: len(found) >= 7, "the stream whose folder came later")

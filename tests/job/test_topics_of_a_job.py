@@ -14,6 +14,7 @@ from sessionization.spark.checkpoint.spark_logs import newest_committed_batch
 from sessionization.streams import STREAMS
 from tests.job.in_process import RunningJob, job_running
 from tests.job.test_stream import DEADLINE_S
+from tests.support.settings import settings_of
 
 pytestmark = pytest.mark.spark
 
@@ -24,7 +25,7 @@ def test_a_new_job_refuses_a_compacted_topic_a_later_start_warns_and_a_deleted_t
     with Broker(tmp_path / "broker") as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         broker.create_topics(dict.fromkeys(STREAMS, 1), cleanup_policy="compact")
-        settings = SessionizeSettings(
+        settings = settings_of(SessionizeSettings,
             source="kafka", bootstrap_servers=broker.bootstrap_servers, mlflow="off",
             warehouse=tmp_path / "warehouse", checkpoints=tmp_path / "checkpoints",
         )  # fmt: skip
@@ -62,7 +63,7 @@ def error_of(settings: SessionizeSettings, act: Callable[[RunningJob], None] = w
 
 
 def wait_for_micro_batch(settings: SessionizeSettings, job: RunningJob) -> None:
-    query = settings.checkpoints / "sessionize"
+    query = settings.state.checkpoints / "sessionize"
     committed = newest_committed_batch(query)
     job.wait_for(lambda: newest_committed_batch(query) > committed, "a micro-batch")
 

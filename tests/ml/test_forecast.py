@@ -24,6 +24,7 @@ from sessionization.ml import forecast
 from sessionization.ml.forecast import FEATURES, REMAINING, ForecastSettings, LengthModel, described_sessions
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_PREDICTIONS, SESSIONS
+from tests.support.settings import settings_of
 from tests.tables.warehouse import append_sessions, empty_tables, frame_of
 
 MONDAY_MS = int(datetime(2026, 1, 5, tzinfo=UTC).timestamp() * 1_000)
@@ -184,14 +185,14 @@ def test_habits_are_learned_and_each_live_session_gets_a_forecast_from_the_regis
         assert overall.loc[source, list(overall.columns[-3:])].tolist() == pytest.approx([0.1, 0.5, 0.9], abs=0.07)
     assert len(model.scores) == 2 * 5, "at the start, at three quarters, and all together"
 
-    settings = ForecastSettings(warehouse=tmp_path / "tables")
+    settings = settings_of(ForecastSettings, warehouse=tmp_path / "tables")
     with pytest.raises(ConfigurationError, match=r"session_length.* not found.*run without score-only first"):
         forecast.champion(settings)
     forecast.register(model, settings)
     read, version = forecast.champion(settings)
     assert (read.metrics, version) == (model.metrics, "1")
     forecast.write(forecast.forecasts(rows, AS_OF_MS, read, version), settings)
-    location = TableLocation(settings.warehouse)
+    location = TableLocation(settings.tables.warehouse)
     written = location.read(spark.read, SESSION_PREDICTIONS).orderBy("session_id").toPandas()
     live = rows.where("NOT has_ended").orderBy("session_id").toPandas()
     assert written["session_id"].tolist() == live["session_id"].tolist() != []
@@ -222,7 +223,7 @@ def test_where_players_have_no_habits_the_baseline_forecasts(spark: SparkSession
 
 @pytest.mark.spark
 def test_what_is_missing_is_said_in_one_line(spark: SparkSession, tmp_path: Path) -> None:
-    settings, location = ForecastSettings(warehouse=tmp_path), TableLocation(tmp_path)
+    settings, location = settings_of(ForecastSettings, warehouse=tmp_path), TableLocation(tmp_path)
     with pytest.raises(ConfigurationError, match="does not hold sessions, stream_progress: give the location"):
         forecast.past_and_live(spark, settings)
     empty_tables(spark, location, owner="nobody")

@@ -13,6 +13,7 @@ from sessionization.ml.run_tracking import EVERY_ONE_BELOW, THEN_EVERY, track_in
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.output.progress import BatchProgress, Percentiles
 from sessionization.spark.tables.location import TableLocation
+from tests.support.settings import settings_of
 
 NO_PERCENTILES = Percentiles(None, None, None)
 
@@ -149,8 +150,8 @@ def test_a_long_run_logs_only_some_of_its_later_micro_batches(lines: list[str]) 
 
 
 def settings(mlflow: str) -> SessionizeSettings:
-    return SessionizeSettings(
-        input=Path("in"), warehouse=Path("tables"), checkpoints=Path("checkpoints"), mlflow=mlflow
+    return settings_of(
+        SessionizeSettings, input=Path("in"), warehouse=Path("tables"), checkpoints=Path("checkpoints"), mlflow=mlflow
     )
 
 

@@ -31,6 +31,7 @@ from tests.monitor.monitored import (
     query_progress,
     sessionize_progress,
 )
+from tests.support.settings import settings_of
 
 
 @pytest.fixture
@@ -156,8 +157,8 @@ def test_every_metric_is_served_under_its_name() -> None:
 
 
 def test_the_port_answers_only_at_its_address() -> None:
-    settings = SessionizeSettings(input="in", warehouse="w", checkpoints="c", metrics_port=9464)
-    assert settings.metrics_at == ("127.0.0.1", 9464)
+    settings = settings_of(SessionizeSettings, input="in", warehouse="w", checkpoints="c", metrics_port=9464)
+    assert settings.monitoring.metrics_at == ("127.0.0.1", 9464)
     with serve_metrics("127.0.0.1", 0, Metrics(30_000)) as port:
         assert "# " in get(port) or not get(port)
         with pytest.raises(ConnectionRefusedError):
@@ -202,7 +203,7 @@ def test_without_the_library_metrics_are_refused_before_anything_is_created(
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     check_metrics_package(None)
     folders = {"input": tmp_path, "warehouse": tmp_path / "warehouse", "checkpoints": tmp_path / "checkpoints"}
-    settings = SessionizeSettings(**folders, metrics_port=9464)
+    settings = settings_of(SessionizeSettings, **folders, metrics_port=9464)
     with pytest.raises(ConfigurationError, match=r"--metrics-port needs .*WHEEL\.whl\[metrics\]'") as error:
         run(settings, threading.Event(), JobCallbacks(lines.append))
     assert "\n" not in str(error.value)

@@ -18,6 +18,7 @@ from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.output.progress import BatchProgress, Percentiles
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import TABLES
+from tests.support.settings import settings_of
 
 pytestmark = pytest.mark.job
 
@@ -26,7 +27,7 @@ NONE = Percentiles(None, None, None)
 
 def settings(folder: Path, **changed: Any) -> SessionizeSettings:
     where = {"warehouse": folder / "tables", "checkpoints": folder / "checkpoints"}
-    return SessionizeSettings.model_validate({"input": folder / "input", **where, **changed})
+    return settings_of(SessionizeSettings, {"input": folder / "input", **where, **changed})
 
 
 def progress(batch_id: int, lateness: Percentiles = NONE) -> BatchProgress:

@@ -20,6 +20,7 @@ from sessionization.notebook import chart_style, live_view, run_in_notebook, tim
 from sessionization.notebook.live_view import LiveView
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.output.progress import BatchProgress, Percentiles
+from tests.support.settings import settings_of
 
 pytestmark = pytest.mark.job
 
@@ -168,11 +169,11 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     seen: dict[str, Any] = {}
 
     def run(settings: SessionizeSettings, stop: threading.Event, callbacks: runs.JobCallbacks) -> runs.Summary:
-        seen["run_for"] = settings.run_for
+        seen["run_for"] = settings.run_for_ms
         for line in ("MLflow does not take this run", "3 events in", "MLflow does not take this run"):
             assert callbacks.say_progress is not None
             (callbacks.say_progress if "events" in line else callbacks.say)(line)
-        seen["stopped"] = stop.wait((settings.run_for or 0) / 1_000)
+        seen["stopped"] = stop.wait((settings.run_for_ms or 0) / 1_000)
         return SUMMARY
 
     monkeypatch.setattr(live_view, "run", run)
@@ -181,7 +182,7 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 def settings(run_for: str | None) -> SessionizeSettings:
     where: dict[str, Any] = {"input": Path("in"), "warehouse": Path("tables"), "checkpoints": Path("checkpoints")}
-    return SessionizeSettings.model_validate(where | ({"run_for": run_for} if run_for else {}))
+    return settings_of(SessionizeSettings, where | ({"run_for": run_for} if run_for else {}))
 
 
 def test_an_interactive_run_ends_after_run_for_with_a_summary(stream: dict[str, Any]) -> None:

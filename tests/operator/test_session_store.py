@@ -29,8 +29,8 @@ def test_the_state_reader_returns_every_entry_and_timer(
             message(4, "Start", "d2"),
         )  # fmt: skip
         wait_for(lambda: job.count(change="heartbeat") >= 2, "heartbeats")
-    state = StateReader(spark, job.settings.checkpoints)
-    (tmp_path / "plain").symlink_to(job.settings.checkpoints)
+    state = StateReader(spark, job.settings.state.checkpoints)
+    (tmp_path / "plain").symlink_to(job.settings.state.checkpoints)
     entries, timers = entries_and_timers(spark, tmp_path / "plain")
 
     rows = {(row.device_id, row.session_id): row for row in state.sessions().collect()}

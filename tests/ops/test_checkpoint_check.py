@@ -29,14 +29,14 @@ def folder(tmp_path: Path) -> Path:
 
 
 def check(spark: SparkSession, settings: SessionizeSettings) -> str:
-    return check_checkpoint(spark, settings, TableLocation.of(settings))
+    return check_checkpoint(spark, settings, TableLocation.of(settings.tables))
 
 
 def test_a_checkpoint_and_its_tables_fit_the_options(spark: SparkSession, folder: Path) -> None:
     given = settings(folder)
     assert check(spark, given) == "new, as the tables are"
     checkpoint = checkpoint_of(given)
-    empty_tables(spark, TableLocation.of(given), owner=checkpoint.id)
+    empty_tables(spark, TableLocation.of(given.tables), owner=checkpoint.id)
     files = sorted(folder.rglob("*"))
     assert check(spark, given) == "it fits the options, and it has not been used yet; it owns 5 of 5 tables"
     assert sorted(folder.rglob("*")) == files, "nothing is written"
@@ -60,7 +60,7 @@ def test_a_checkpoint_of_other_options_is_refused(
 
 def test_a_checkpoint_that_does_not_own_the_tables_is_refused(spark: SparkSession, folder: Path) -> None:
     given = settings(folder)
-    empty_tables(spark, TableLocation.of(given), owner="another")
+    empty_tables(spark, TableLocation.of(given.tables), owner="another")
     with pytest.raises(CheckpointError, match=r"it is new, but .* holds session_changes, .*: give the"):
         check(spark, given)
     assert check(spark, settings(folder, from_sessions=True)) == "new; it takes over the tables"
@@ -71,12 +71,12 @@ def test_a_checkpoint_that_does_not_own_the_tables_is_refused(spark: SparkSessio
 
 def test_an_interrupted_take_over_goes_on_without_from_sessions(spark: SparkSession, folder: Path) -> None:
     given = settings(folder)
-    empty_tables(spark, TableLocation.of(given), owner="another")
+    empty_tables(spark, TableLocation.of(given.tables), owner="another")
     checkpoint = checkpoint_of(settings(folder, from_sessions=True))
     checkpoint.save_as_warm()
     assert checkpoint.is_taking_over
     assert check(spark, given) == "its take-over of the tables goes on"
-    appended(spark, TableLocation.of(given), checkpoint, SESSIONIZE, 7)
+    appended(spark, TableLocation.of(given.tables), checkpoint, SESSIONIZE, 7)
     with pytest.raises(CheckpointError, match=r"knows the query sessionize up to .*, but the tables hold .* 7"):
         check(spark, given)
 
@@ -105,7 +105,7 @@ def started(folder: Path, query: str, batch_id: int) -> None:
 
 def test_a_table_that_a_used_checkpoint_misses_is_named(spark: SparkSession, folder: Path) -> None:
     given = settings(folder)
-    empty_tables(spark, TableLocation.of(given), owner=checkpoint_of(given).id)
+    empty_tables(spark, TableLocation.of(given.tables), owner=checkpoint_of(given).id)
     shutil.rmtree(folder / "warehouse" / QUARANTINE.name)
     assert check(spark, given).endswith("it has not been used yet; it owns 4 of 5 tables")
     started(folder, SESSIONIZE, 0)
@@ -116,7 +116,7 @@ def test_a_table_that_a_used_checkpoint_misses_is_named(spark: SparkSession, fol
 @pytest.mark.parametrize("query", [SESSIONIZE, ARCHIVE])
 def test_an_older_copy_of_the_checkpoint_is_refused(spark: SparkSession, folder: Path, query: str) -> None:
     given = settings(folder)
-    location, checkpoint = TableLocation.of(given), checkpoint_of(given)
+    location, checkpoint = TableLocation.of(given.tables), checkpoint_of(given)
     empty_tables(spark, location, owner=checkpoint.id)
     appended(spark, location, checkpoint, query, 7)
     started(folder, query, 7)

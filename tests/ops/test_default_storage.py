@@ -20,6 +20,7 @@ from sessionization.ops.rescale import rescale
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.engine.session import refuse_other_default_storage
 from sessionization.spark.tables.location import TableLocation
+from tests.support.settings import settings_of
 
 pytestmark = pytest.mark.spark
 
@@ -30,8 +31,8 @@ DEFAULT = "fs.defaultFS"
 def folder(spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
     """A folder with a checkpoint, while Spark's default storage is HDFS."""
     given = {"input": tmp_path / "input", "warehouse": tmp_path / "tables", "checkpoints": tmp_path / "checkpoints"}
-    settings = SessionizeSettings.model_validate(given)
-    open_job_checkpoint(settings, TableLocation.of(settings))
+    settings = settings_of(SessionizeSettings, given)
+    open_job_checkpoint(settings, TableLocation.of(settings.tables))
     hadoop = spark._jsc.hadoopConfiguration()
     before = hadoop.get(DEFAULT)
     hadoop.set(DEFAULT, "hdfs://namenode:8020")
@@ -49,10 +50,10 @@ def places(folder: Path) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "job",
     [
-        lambda folder: maintain(MaintainSettings(**places(folder)), say, threading.Event()),
-        lambda folder: erase(EraseSettings(**places(folder), account=("a",)), say),
-        lambda folder: backfill(BackfillSettings(**places(folder)), say),
-        lambda folder: rescale(RescaleSettings(checkpoints=folder / "checkpoints", partitions=3), say),
+        lambda folder: maintain(settings_of(MaintainSettings, **places(folder)), say, threading.Event()),
+        lambda folder: erase(settings_of(EraseSettings, **places(folder), account=("a",)), say),
+        lambda folder: backfill(settings_of(BackfillSettings, **places(folder)), say),
+        lambda folder: rescale(settings_of(RescaleSettings, checkpoints=folder / "checkpoints", partitions=3), say),
     ],
     ids=["maintain", "erase", "backfill", "rescale"],
 )
@@ -64,5 +65,5 @@ def test_a_path_is_refused_where_the_default_storage_is_another(folder: Path, jo
 
 def test_a_file_that_only_the_driver_reads_needs_no_scheme(spark: SparkSession, folder: Path) -> None:
     places = {name: HadoopPath(f"hdfs://namenode:8020/{name}") for name in ("warehouse", "checkpoints")}
-    settings = EraseSettings(**places, account=("a",), receipt_key_file=folder / "receipt.key")
+    settings = settings_of(EraseSettings, **places, account=("a",), receipt_key_file=folder / "receipt.key")
     refuse_other_default_storage(spark, settings)

@@ -32,6 +32,7 @@ from sessionization.spark.tables.schemas import (
 )
 from tests.checkpoint.test_folder import reopened
 from tests.output.test_sinks import a_change
+from tests.support.settings import settings_of
 from tests.tables.warehouse import empty_tables, merge_changes
 
 pytestmark = pytest.mark.spark
@@ -115,8 +116,11 @@ def location(spark: SparkSession, tmp_path: Path) -> TableLocation:
 @pytest.fixture
 def settings(location: TableLocation) -> EraseSettings:
     assert location.warehouse is not None
-    return EraseSettings(
-        warehouse=location.warehouse, checkpoints=location.warehouse.parent / "checkpoints", account=(ANN,)
+    return settings_of(
+        EraseSettings,
+        warehouse=location.warehouse,
+        checkpoints=location.warehouse.parent / "checkpoints",
+        account=(ANN,),
     )
 
 
@@ -178,8 +182,8 @@ def test_an_erasure_removes_an_account_from_tables_and_files_and_leaves_others_u
     spark: SparkSession, location: TableLocation, settings: EraseSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert location.warehouse is not None
-    assert settings.checkpoints is not None
-    (settings.checkpoints / "sessionize" / "state").mkdir(parents=True)
+    assert settings.state.checkpoints is not None
+    (settings.state.checkpoints / "sessionize" / "state").mkdir(parents=True)
     monkeypatch.setattr(ops, "StateReader", FakeState)
     assert {SESSIONS.name, RAW_EVENTS.name, BACKFILL.name} <= {
         file.relative_to(location.warehouse).parts[0] for file in files_that_contain(location.warehouse, ANN)
@@ -232,7 +236,7 @@ def test_an_erasure_removes_an_account_from_tables_and_files_and_leaves_others_u
 def test_an_erasure_is_refused_until_rollup_has_read_all_changes(
     spark: SparkSession, location: TableLocation, settings: EraseSettings
 ) -> None:
-    assert settings.checkpoints is not None
+    assert settings.state.checkpoints is not None
     late_changes = [a_change(session_id=11, account_id=ANN), an_end(11, ANN)]
     location.append(to_session_changes(spark.createDataFrame(late_changes, OUTPUT_SCHEMA)), SESSION_CHANGES)
     location.delta_table(spark, SESSION_CHANGES).optimize().executeCompaction()
@@ -240,9 +244,9 @@ def test_an_erasure_is_refused_until_rollup_has_read_all_changes(
         ops.erase(settings, lambda _: None)
     assert messages(spark, location, RAW_EVENTS) == sorted(ANN_MESSAGES + OTHER_MESSAGES)
 
-    catch_up(spark, location, settings.checkpoints)
+    catch_up(spark, location, settings.state.checkpoints)
     assert ops.erase(settings, lambda _: None).deleted["sessions"] == 4
-    catch_up(spark, location, settings.checkpoints)
+    catch_up(spark, location, settings.state.checkpoints)
     assert sessions_in(spark, location, SESSIONS) == OTHER_SESSIONS
 
 
@@ -286,9 +290,9 @@ def test_the_receipt_holds_hashes_of_accounts_under_the_callers_key_or_none(tmp_
 @pytest.mark.parametrize("account", [",", "", " "])
 def test_an_account_without_a_letter_or_digit_is_refused(tmp_path: Path, account: str) -> None:
     with pytest.raises(ValueError, match="has no letter or digit"):
-        EraseSettings(warehouse=tmp_path, checkpoints=tmp_path, account=("ann", account))
+        settings_of(EraseSettings, warehouse=tmp_path, checkpoints=tmp_path, account=("ann", account))
 
 
 def test_an_erasure_without_an_account_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="--account is missing"):
-        ops.erase(EraseSettings(warehouse=tmp_path, checkpoints=tmp_path), lambda _: None)
+        ops.erase(settings_of(EraseSettings, warehouse=tmp_path, checkpoints=tmp_path), lambda _: None)

@@ -16,6 +16,7 @@ from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import TABLES
 from tests.checkpoint.batch_logs import write_batch_logs
 from tests.checkpoint.test_folder import reopened
+from tests.support.settings import settings_of
 
 
 def expect_no_line(line: str) -> None:
@@ -83,7 +84,7 @@ def test_maintenance_and_erasure_wait_for_a_stream_with_another_checkpoint(
 def test_only_one_stream_writes_the_tables_whatever_its_checkpoint(tmp_path: Path, warehouse: Path) -> None:
     """A hung stream would go on writing after a warm start with its tables."""
     (tmp_path / "in").mkdir()
-    settings = SessionizeSettings(input=tmp_path / "in", warehouse=warehouse, checkpoints=tmp_path / "new")
+    settings = settings_of(SessionizeSettings, input=tmp_path / "in", warehouse=warehouse, checkpoints=tmp_path / "new")
     lines: list[str] = []
     stopped = pytest.raises(StoppedError, match="stopped while waiting for process")
     with TableLocation(warehouse).lock_for_stream(expect_no_line), stopped:
@@ -138,7 +139,9 @@ class BusyQuery:
 
 
 def test_a_landing_job_waits_for_maintenance(tmp_path: Path, warehouse: Path) -> None:
-    settings = LandChangesSettings(bootstrap_servers="none:1", warehouse=warehouse, checkpoints=tmp_path / "landing")
+    settings = settings_of(
+        LandChangesSettings, bootstrap_servers="none:1", warehouse=warehouse, checkpoints=tmp_path / "landing"
+    )
     lines: list[str] = []
     with (
         TableLocation(warehouse).lock_for_maintenance(expect_no_line),
@@ -151,7 +154,9 @@ def test_a_landing_job_waits_for_maintenance(tmp_path: Path, warehouse: Path) ->
 def test_a_landing_job_is_refused_where_there_are_no_tables(tmp_path: Path) -> None:
     """A sessionize job that starts at the same moment would create them while no job holds their lock."""
     warehouse = tmp_path / "warehouse"
-    settings = LandChangesSettings(bootstrap_servers="none:1", warehouse=warehouse, checkpoints=tmp_path / "landing")
+    settings = settings_of(
+        LandChangesSettings, bootstrap_servers="none:1", warehouse=warehouse, checkpoints=tmp_path / "landing"
+    )
     with pytest.raises(ConfigurationError, match=f"{warehouse} does not hold session_changes: give the location"):
         land_changes.land_changes(settings, expect_no_line, stop_that_is_set())
     assert list(tmp_path.iterdir()) == []
@@ -160,8 +165,8 @@ def test_a_landing_job_is_refused_where_there_are_no_tables(tmp_path: Path) -> N
 def test_a_landing_job_is_refused_with_another_topic_than_before(tmp_path: Path, warehouse: Path) -> None:
     """The unread rest of the first topic would never be landed."""
     checkpoints = tmp_path / "landing"
-    settings = LandChangesSettings(
-        bootstrap_servers="none:1", output_topic="b", warehouse=warehouse, checkpoints=checkpoints
+    settings = settings_of(
+        LandChangesSettings, bootstrap_servers="none:1", output_topic="b", warehouse=warehouse, checkpoints=checkpoints
     )
     offsets = checkpoints / "land_changes/offsets"
     offsets.mkdir(parents=True)

@@ -39,6 +39,7 @@ from sessionization.spark.checkpoint.folder import SESSIONIZE
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.operator.codec import STATE_SCHEMA, encode_entry
 from tests.job.test_stream import Job, message, wait_for
+from tests.support.settings import settings_of
 from tests.whole_job.grouping import bucket_of, group_of
 
 pytestmark = pytest.mark.spark
@@ -236,7 +237,7 @@ def test_the_state_of_a_job_breaks_no_invariant(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device_groups: int | None
 ) -> None:
     job = Job(spark, tmp_path, device_groups=device_groups, late_retention="1h")
-    settings = InspectSettings(checkpoints=job.settings.checkpoints, device="d1")
+    settings = settings_of(InspectSettings, checkpoints=job.settings.state.checkpoints, device="d1")
     with pytest.raises(CheckpointError, match=r"holds no layout\.json"):
         inspect_state(settings, lambda _: None)
     with job.running(SESSIONIZE):
@@ -258,7 +259,7 @@ def test_the_state_of_a_job_breaks_no_invariant(
     assert timers >= (1 if device_groups else 3)
     assert lines[-2].splitlines()[1].split()[:3] == ["d1", "1", "live"]
 
-    reader = StateReader(spark, settings.checkpoints)
+    reader = StateReader(spark, settings.state.checkpoints)
     broken_counts = {row.invariant: row.broken for row in inspecting.invariant_frame(reader).collect()}
     assert (len(broken_counts), set(broken_counts.values())) == (len(DAMAGES), {0})
     with_early_clock = lambda *arguments: replace(state_context(*arguments), clock_ms=0)  # noqa: E731

@@ -38,6 +38,7 @@ from sessionization.spark.tables.schemas import (
     retention_ms_of,
 )
 from tests.checkpoint.test_folder import reopened
+from tests.support.settings import settings_of
 from tests.tables.warehouse import append_sessions, empty_tables, frame_of
 
 pytestmark = pytest.mark.spark
@@ -51,7 +52,7 @@ MESSAGE = (
 
 @pytest.fixture
 def settings(tmp_path: Path) -> MaintainSettings:
-    return MaintainSettings(warehouse=tmp_path / "warehouse", checkpoints=tmp_path / "checkpoints")
+    return settings_of(MaintainSettings, warehouse=tmp_path / "warehouse", checkpoints=tmp_path / "checkpoints")
 
 
 def test_the_newest_update_is_found_without_reading_sessions_of_other_days(spark: SparkSession, tmp_path: Path) -> None:
@@ -73,14 +74,14 @@ def test_tables_that_a_catalog_commits_to_are_refused_before_a_row_is_deleted(
     spark: SparkSession, settings: MaintainSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No catalog here commits by itself, so another feature of the real tables stands for it."""
-    location = TableLocation(settings.warehouse)
-    empty_tables(spark, location, owner=reopened(settings.checkpoints).id)
-    assert (settings.warehouse / SESSIONS.name / "_delta_log").is_dir()
-    before = set(settings.warehouse.rglob("*/_delta_log/*"))
+    location = TableLocation(settings.tables.warehouse)
+    empty_tables(spark, location, owner=reopened(settings.state.checkpoints).id)
+    assert (settings.tables.warehouse / SESSIONS.name / "_delta_log").is_dir()
+    before = set(settings.tables.warehouse.rglob("*/_delta_log/*"))
     monkeypatch.setattr(location_module, "_CATALOG_MANAGED", "delta.feature.deletionVectors")
     with pytest.raises(ConfigurationError, match=r"catalog itself commits to .*sessions.* nothing was changed"):
         ops.maintain(settings, lambda _: None, threading.Event())
-    assert set(settings.warehouse.rglob("*/_delta_log/*")) == before
+    assert set(settings.tables.warehouse.rglob("*/_delta_log/*")) == before
     monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "19.0")
     location.refuse_catalog_managed(spark, TABLES)
 
@@ -90,9 +91,9 @@ def test_old_rows_are_deleted_without_being_read_and_past_days_are_compacted_onc
     spark: SparkSession, settings: MaintainSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The files of old heartbeats are removed beforehand, so reading them would fail."""
-    location = TableLocation(settings.warehouse)
-    empty_tables(spark, location, owner=reopened(settings.checkpoints).id)
-    table, now = settings.warehouse / SESSION_CHANGES.name, datetime.now(UTC)
+    location = TableLocation(settings.tables.warehouse)
+    empty_tables(spark, location, owner=reopened(settings.state.checkpoints).id)
+    table, now = settings.tables.warehouse / SESSION_CHANGES.name, datetime.now(UTC)
     kinds = {"started": {}, "heartbeat": {"beat": 1, "due_at": now}}
     for age, (kind, values) in itertools.product((0, 1, 1, 8, 401), kinds.items()):
         at = now - timedelta(days=age)
@@ -107,7 +108,7 @@ def test_old_rows_are_deleted_without_being_read_and_past_days_are_compacted_onc
     for file in table.glob(f"change_date={now.date() - timedelta(days=8)}/change=heartbeat/*.parquet"):
         file.unlink()
     lines: list[str] = []
-    ops.maintain(settings.model_copy(update={"retention": 8 * DAY_MS}), lines.append, threading.Event())
+    ops.maintain(settings.model_copy(update={"retention_ms": 8 * DAY_MS}), lines.append, threading.Event())
     rows = location.read(spark.read, SESSION_CHANGES).select("session_id", "change").collect()
     assert sorted((row.session_id, row.change) for row in rows) == [
         (0, "heartbeat"), (0, "started"), (1, "heartbeat"), (1, "heartbeat"), (1, "started"), (1, "started"),
@@ -135,8 +136,8 @@ def test_old_rows_are_deleted_without_being_read_and_past_days_are_compacted_onc
 
 
 def test_the_checkpoint_of_another_job_is_refused(spark: SparkSession, settings: MaintainSettings) -> None:
-    empty_tables(spark, TableLocation(settings.warehouse), owner="ours")
-    theirs = reopened(settings.checkpoints).id
+    empty_tables(spark, TableLocation(settings.tables.warehouse), owner="ours")
+    theirs = reopened(settings.state.checkpoints).id
     lines: list[str] = []
     message = f"table session_changes in .* is written by another checkpoint \\(ours, not {theirs}\\): --checkpoints "
     with pytest.raises(CheckpointError, match=message):
@@ -157,10 +158,10 @@ def test_maintenance_deletes_no_change_that_rollup_has_not_read(
 ) -> None:
     """rollup stopped eight days ago, and the changes that came then were compacted at once."""
     monkeypatch.setattr(ops, "TABLES", (SESSION_CHANGES,))
-    location = TableLocation(settings.warehouse)
-    empty_tables(spark, location, owner=reopened(settings.checkpoints).id)
-    rollup = settings.checkpoints / ROLLUP
-    table = settings.warehouse / SESSION_CHANGES.name
+    location = TableLocation(settings.tables.warehouse)
+    empty_tables(spark, location, owner=reopened(settings.state.checkpoints).id)
+    rollup = settings.state.checkpoints / ROLLUP
+    table = settings.tables.warehouse / SESSION_CHANGES.name
     yesterday = datetime.now(UTC) - timedelta(days=1)
     change = {
         "platform": "pc", "change": "started", "revision": 0, "duration_ms": 0, "processed_at": yesterday,

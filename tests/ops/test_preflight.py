@@ -21,6 +21,7 @@ from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import Checkpoint
 from sessionization.spark.input import kafka_source
 from sessionization.spark.tables.location import TableLocation
+from tests.support.settings import settings_of
 
 pytestmark = pytest.mark.spark
 
@@ -39,12 +40,12 @@ def folder(tmp_path: Path) -> Path:
 def settings(folder: Path, **given: Any) -> SessionizeSettings:
     source = {} if "bootstrap_servers" in given else {"input": folder / "input"}
     places = {"warehouse": folder / "warehouse", "checkpoints": folder / "checkpoints"}
-    return SessionizeSettings(**{**source, **places, "mlflow": "off", **given})
+    return settings_of(SessionizeSettings, **{**source, **places, "mlflow": "off", **given})
 
 
 def checkpoint_of(settings: SessionizeSettings) -> Checkpoint:
     """The checkpoint of these settings, which is created."""
-    return open_job_checkpoint(settings, TableLocation.of(settings))
+    return open_job_checkpoint(settings, TableLocation.of(settings.tables))
 
 
 def run(settings: SessionizeSettings) -> dict[str, tuple[bool, str]]:

@@ -23,6 +23,7 @@ from sessionization.spark.checkpoint.spark_logs import (
     read_started_batch,
 )
 from tests.job.test_stream import Job, message, wait_for
+from tests.support.settings import settings_of
 from tests.whole_job.state import entries_and_timers
 
 pytestmark = pytest.mark.spark
@@ -32,7 +33,7 @@ DEVICES = 12
 
 def run_until(job: Job, beats: int) -> None:
     """Run the job until it has emitted `beats` heartbeats, and stop it between two micro-batches."""
-    query = job.settings.checkpoints / SESSIONIZE
+    query = job.settings.state.checkpoints / SESSIONIZE
     has_beaten = lambda: job.count(change="heartbeat") >= beats  # noqa: E731
     while True:
         with job.running(SESSIONIZE) as queries:
@@ -44,7 +45,7 @@ def run_until(job: Job, beats: int) -> None:
 
 def run_rescale(checkpoints: Path, partitions: int) -> list[str]:
     lines: list[str] = []
-    rescale(RescaleSettings(checkpoints=checkpoints, partitions=partitions), lines.append)
+    rescale(settings_of(RescaleSettings, checkpoints=checkpoints, partitions=partitions), lines.append)
     return lines
 
 
@@ -95,7 +96,7 @@ def stopped(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pa
     job = Job(spark, tmp_path_factory.mktemp("stopped"), device_groups=4)
     job.send(message(1, "Start"))
     run_until(job, 1)
-    return job.settings.checkpoints
+    return job.settings.state.checkpoints
 
 
 @pytest.fixture

@@ -29,6 +29,7 @@ from sessionization.spark.tables.schemas import SESSION_CHANGES
 from sessionization.spark.warm_start.initial_state import warm_start
 from tests.job.test_stream import wait_for
 from tests.output.test_sinks import NOW_MS, a_change
+from tests.support.settings import settings_of
 from tests.tables.warehouse import empty_tables
 
 pytestmark = pytest.mark.spark
@@ -192,12 +193,12 @@ def test_a_warm_start_is_refused_until_the_whole_topic_has_landed(spark: SparkSe
         broker.create_topics({OUTPUT_TOPIC: 2})
         servers = {"kafka.bootstrap.servers": broker.bootstrap_servers}
         location = create_empty_tables(spark, tmp_path / "warehouse")
-        settings = SessionizeSettings(
+        settings = settings_of(SessionizeSettings,
             source="kafka", sink="kafka", bootstrap_servers=broker.bootstrap_servers, from_sessions=True,
             warehouse=location.warehouse, checkpoints=tmp_path / "checkpoints",
         )  # fmt: skip
         pinned = PinnedSettings.of(settings, str(location))
-        checkpoint = open_checkpoint(settings.checkpoints, pinned, settings.rules, warm=True)
+        checkpoint = open_checkpoint(settings.state.checkpoints, pinned, settings.rules.of_sessions, warm=True)
 
         def seeded_keys() -> set[str]:
             initial_state = warm_start(JobContext(spark, settings, checkpoint, location))
@@ -230,7 +231,11 @@ def test_a_warm_start_is_refused_until_the_whole_topic_has_landed(spark: SparkSe
             seeded_keys()
         land()
         assert len(seeded_keys()) == 10
-        assert sorted(path.name for path in settings.checkpoints.iterdir()) == ["layout.json", "seed", "starts.json"]
+        assert sorted(path.name for path in settings.state.checkpoints.iterdir()) == [
+            "layout.json",
+            "seed",
+            "starts.json",
+        ]
 
         later = {"device_id": "d", "processed_ms": NOW_MS + 5_000}
         send(a_change(session_id=1, **later))

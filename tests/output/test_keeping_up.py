@@ -12,6 +12,7 @@ from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.output.keeping_up import KeepingUp
 from sessionization.spark.output.progress import BatchDetail, BatchProgress, Percentiles
 from tests.monitor.monitored import NO_PERCENTILES
+from tests.support.settings import settings_of
 
 LATE, IN_TIME, NO_HEARTBEATS = 30_001, 30_000, None
 
@@ -100,5 +101,7 @@ def test_a_run_reports_expected_devices_that_the_checkpoint_ignores(
     devices: int | None, layout: StateLayout, expected: str | None
 ) -> None:
     folders = {"input": Path("in"), "warehouse": Path("w"), "checkpoints": Path("c")}
-    line = explain_ignored_devices(SessionizeSettings(**folders, expected_devices=devices), Path("c"), layout)
+    line = explain_ignored_devices(
+        settings_of(SessionizeSettings, **folders, expected_devices=devices), Path("c"), layout
+    )
     assert line is None if expected is None else line is not None and expected in line and "--from-sessions" in line

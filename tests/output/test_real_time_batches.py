@@ -18,6 +18,7 @@ from sessionization.spark.operator.codec import OUTPUT_SCHEMA
 from sessionization.spark.output import changes_topic, real_time
 from sessionization.streams import PC_STREAM, STREAMS
 from tests.job.test_stream import message, wait_for
+from tests.support.settings import settings_of
 
 pytestmark = pytest.mark.spark
 
@@ -42,14 +43,14 @@ def stateless_changes(events: DataFrame) -> DataFrame:
 
 
 def test_changes_reach_the_topic_before_their_batch_ends(spark: SparkSession, servers: str, tmp_path: Path) -> None:
-    settings = SessionizeSettings(
+    settings = settings_of(SessionizeSettings,
         source="kafka", bootstrap_servers=servers, sink="kafka", mode="real-time", trigger="10m",
         output_topic=TOPIC, warehouse=tmp_path / "w", checkpoints=tmp_path / "c",
     )  # fmt: skip
-    limits = EventTimeLimits(settings.max_clock_skew, settings.max_event_age)
+    limits = EventTimeLimits(settings.rules.max_clock_skew_ms, settings.rules.max_event_age_ms)
     events = valid_events(parse(read_messages(spark, settings, created_ms=0, max_offsets=None), limits))
     brokers = client_options(spark, settings)
-    writer = real_time.topic_writer(stateless_changes(events), brokers, settings.output_topic, settings.trigger)
+    writer = real_time.topic_writer(stateless_changes(events), brokers, settings.output_topic, settings.pace.trigger_ms)
     producer = Producer({"bootstrap.servers": servers})
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "tests"})
 

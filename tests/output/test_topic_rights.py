@@ -23,6 +23,7 @@ from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.input import topic_admin
 from sessionization.spark.input.topic_admin import refuse_compacted_topics
 from sessionization.spark.output.topic_rights import refuse_unwritable_topic
+from tests.support.settings import settings_of
 
 pytestmark = pytest.mark.spark
 
@@ -58,7 +59,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 def settings(servers: str, **options: object) -> SessionizeSettings:
-    return SessionizeSettings.model_validate(
+    return settings_of(
+        SessionizeSettings,
         {
             **options,
             "source": "kafka",
@@ -66,7 +68,7 @@ def settings(servers: str, **options: object) -> SessionizeSettings:
             "bootstrap_servers": servers,
             "warehouse": Path("w"),
             "checkpoints": Path("c"),
-        }
+        },
     )
 
 

@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
-from sessionization.command_line.job_parameters import parameters_to_arguments
+from sessionization.command_line.options import options_of, parameters_to_arguments
 from sessionization.command_line.parser import parse_settings, read_settings
 from sessionization.errors import ConfigurationError
 from sessionization.ops.maintenance_settings import LandChangesSettings
@@ -16,9 +17,9 @@ from sessionization.settings.kafka_options import (
 )
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.streams import STREAMS
+from tests.support.settings import settings_of
 
 KAFKA = ("--source=kafka", "--bootstrap-servers=a:9092,b:9092", "--warehouse=w", "--checkpoints=c")
-REAL_TIME = (*KAFKA, "--sink=kafka", "--mode=real-time", "--trigger=5s")
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *options: str) -> str:
@@ -32,9 +33,9 @@ def refusal(capsys: pytest.CaptureFixture[str], *options: str) -> str:
 def test_kafka_option_may_be_given_several_times() -> None:
     options = ("--kafka-option", "kafka.security.protocol=SASL_SSL", "--kafka-option=kafka.sasl.mechanism=PLAIN")
     settings = parse_settings(SessionizeSettings, (*KAFKA, *options), "sessionize")
-    assert settings.kafka_options == {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"}
-    assert settings.bootstrap_servers == "a:9092,b:9092"
-    assert (settings.starting_offsets, settings.accept_data_loss) == ("earliest", False)
+    assert settings.kafka.kafka_option == {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"}
+    assert settings.kafka.bootstrap_servers == "a:9092,b:9092"
+    assert (settings.kafka.starting_offsets, settings.kafka.accept_data_loss) == ("earliest", False)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +69,7 @@ def test_a_wrong_option_is_reported_without_its_value(
     assert line.startswith(f"--kafka-option {message}")
     assert "hunter2" not in line
     with pytest.raises(ConfigurationError) as error:
-        read_settings(LandChangesSettings, (*KAFKA[1:], "--kafka-option", text))
+        read_settings(LandChangesSettings, (*KAFKA, "--kafka-option", text))
     assert str(error.value) in line
 
 
@@ -86,7 +87,7 @@ def test_a_jaas_line_without_a_secret_may_be_written_as_it_is(line: str) -> None
     options = parse_kafka_options([f"kafka.sasl.jaas.config={line}"])
     assert resolve_secrets(options, None) == {"kafka.sasl.jaas.config": line}
     parameters = {"source": "kafka", "kafka-option": f"'kafka.sasl.jaas.config={line}' minPartitions=3"}
-    arguments = parameters_to_arguments(SessionizeSettings, parameters)
+    arguments = parameters_to_arguments(options_of(SessionizeSettings), parameters)
     assert arguments[1:] == [f"--kafka-option=kafka.sasl.jaas.config={line}", "--kafka-option=minPartitions=3"]
 
 
@@ -97,7 +98,7 @@ DATABRICKS_ONLY = ("databricks.serviceCredential=msk", "databricks.serviceCreden
 def test_options_that_only_databricks_has_are_accepted_and_one_line_says_where_they_work(
     monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
-    options = read_settings(SessionizeSettings, (*KAFKA, f"--kafka-option={text}")).kafka_options
+    options = read_settings(SessionizeSettings, (*KAFKA, f"--kafka-option={text}")).kafka.kafka_option
     with pytest.raises(ConfigurationError) as error:
         refuse_options_of_databricks(options)
     name = text.partition("=")[0]
@@ -111,63 +112,14 @@ def test_a_kafka_option_with_the_same_key_twice_is_refused(capsys: pytest.Captur
     assert "minPartitions is given more than once" in refusal(capsys, *KAFKA, *twice)
 
 
+@pytest.mark.parametrize("text", ["a b", "..", "a" * 250, *STREAMS])
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ((KAFKA[0], *KAFKA[2:]), "--source kafka needs --bootstrap-servers"),
-        ((*KAFKA, "--input=x"), "--source kafka takes no --input"),
-        (("--input=x", *KAFKA[1:]), "--bootstrap-servers is for --source kafka: add that, or leave it out"),
-        (("--input=x", *KAFKA[2:], "--starting-offsets=latest"), "--starting-offsets is for --source kafka"),
-        (("--input=x", *KAFKA[2:], "--sink=kafka"), "--sink kafka needs --source kafka"),
-        ((*KAFKA, "--device-groups=8", "--expected-devices=9000"), "--expected-devices chooses the device groups"),
-        (
-            ("--mode=real-time", "--input=x", *KAFKA[2:]),
-            "--mode real-time needs --source kafka, because it reads no files: add",
-        ),
-        (
-            (*KAFKA, "--mode=real-time"),
-            "--mode real-time needs --sink kafka, because it writes to no Delta table: add that, or",
-        ),
-        (REAL_TIME[:-1], "--mode real-time needs a --trigger of 5s or more, not 1s: it is how long a batch lasts"),
-        ((*REAL_TIME[:-1], "--trigger=4999ms"), "a --trigger of 5s or more, not 4999ms"),
-        (
-            (*REAL_TIME, "--from-sessions"),
-            "--mode real-time needs a checkpoint that begins empty: leave --from-sessions out",
-        ),
-        ((*KAFKA, "--mode=realtime"), "--mode 'realtime' is not known: write 'micro-batch' or 'real-time'"),
-        (
-            (*KAFKA, "--output-topic=a b"),
-            "--output-topic 'a b' is no topic's name: write at most 249 of the characters",
-        ),
-        ((*KAFKA, "--output-topic=.."), "--output-topic '..' is no topic's name"),
-        ((*KAFKA, f"--output-topic={'a' * 250}"), "aaa' is no topic's name"),
-        ((*KAFKA, f"--output-topic={STREAMS[0]}"), "--output-topic 'pc_sessions' is one of the inputs: give changes a"),
-        ((*KAFKA, f"--output-topic={STREAMS[1]}"), "--output-topic 'console_sessions' is one of the inputs"),
-        ((*KAFKA, "--starting-offsets=newest"), "--starting-offsets 'newest' is not known"),
-        ((*KAFKA, "--max-offsets-per-trigger=0"), "--max-offsets-per-trigger '0' is too small"),
-    ],
+    ("model", "options"), [(SessionizeSettings, (*KAFKA, "--sink=kafka")), (LandChangesSettings, KAFKA)]
 )
-def test_options_that_do_not_belong_together_are_refused(
-    capsys: pytest.CaptureFixture[str], options: tuple[str, ...], message: str
-) -> None:
-    assert message in refusal(capsys, *options)
-
-
-def test_real_time_mode_is_accepted_with_all_options_that_it_needs() -> None:
-    settings = read_settings(SessionizeSettings, REAL_TIME)
-    assert (settings.mode, settings.sink, settings.trigger) == ("real-time", "kafka", 5_000)
-    assert read_settings(SessionizeSettings, KAFKA).mode == "micro-batch"
-
-
-def test_both_jobs_have_the_same_option_for_the_topic_of_the_changes() -> None:
-    """It is accepted with every sink, since a bundle always passes it."""
-    for model, options in ((SessionizeSettings, KAFKA), (LandChangesSettings, KAFKA[1:])):
-        assert read_settings(model, options).output_topic == "output_sessions"
-        assert read_settings(model, (*options, f"--output-topic={'a.B_9-' * 41}")).output_topic == "a.B_9-" * 41
-        with pytest.raises(ConfigurationError, match="'ä' is no topic's name"):
-            read_settings(model, (*options, "--output-topic=ä"))
-    files = ("--input=x", *KAFKA[2:], "--output-topic=changes")
-    assert read_settings(SessionizeSettings, files).output_topic == "changes"
+def test_what_is_no_topic_of_changes_is_refused(model: type[BaseModel], options: tuple[str, ...], text: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"^--output-topic '{text}' is (no topic's name|one of the inputs): "):
+        read_settings(model, (*options, f"--output-topic={text}"))
+    assert read_settings(LandChangesSettings, KAFKA).sink.output_topic == "output_sessions"
 
 
 def test_references_are_replaced_by_their_values(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +146,8 @@ def test_a_reference_that_cannot_be_resolved_is_refused(value: str, secret: Any,
 
 
 def test_settings_show_references_and_no_secrets() -> None:
-    settings = SessionizeSettings(
+    settings = settings_of(
+        SessionizeSettings,
         source="kafka",
         bootstrap_servers="a:1",
         warehouse=Path("w"),

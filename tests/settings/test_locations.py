@@ -80,7 +80,7 @@ def test_a_uri_of_sparks_logs_becomes_the_path_of_its_file(uri: str, location: A
 def test_the_settings_of_a_job_are_written_as_text() -> None:
     arguments = ["--input", "hdfs://name/in", "--warehouse", "s3a://bucket/tables", "--checkpoints", "c"]
     dumped = read_settings(SessionizeSettings, arguments).model_dump(mode="json")
-    assert (dumped["input"], dumped["warehouse"], dumped["checkpoints"]) == (
+    assert (dumped["source"]["input"], dumped["tables"]["warehouse"], dumped["state"]["checkpoints"]) == (
         "hdfs://name/in",
         "s3a://bucket/tables",
         "c",

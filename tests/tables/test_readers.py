@@ -20,6 +20,7 @@ from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSIONS, TABLES
 from sessionization.spark.tables.views import create_views
 from tests.job.in_process import job_running
+from tests.support.settings import settings_of
 
 HOW = "`make .venv/.readers` installs it"
 pl = pytest.importorskip("polars", reason=HOW)
@@ -74,7 +75,7 @@ def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     """The tables of a run that MERGE has changed so often that rows of `sessions` are marked as deleted."""
     folder = tmp_path_factory.mktemp("readers") / "evening"
     where = {name: folder / name for name in ("input", "warehouse", "checkpoints")}
-    settings = SessionizeSettings.model_validate(where | {"heartbeat": "1s", "trigger": "500ms", "mlflow": "off"})
+    settings = settings_of(SessionizeSettings, where | {"heartbeat": "1s", "trigger": "500ms", "mlflow": "off"})
     where["input"].mkdir(parents=True)
     evening = {"output": where["input"], "live": 80, "session_length": "60s", "duration": "10m", "dirt": 0.1, "seed": 2}
     with players(SimulateSettings.model_validate(evening)), job_running(settings) as job:

@@ -27,6 +27,7 @@ from sessionization.spark.tables.schemas import (
     TABLES,
 )
 from sessionization.spark.tables.views import VIEWS, create_views
+from tests.support.settings import settings_of
 from tests.tables.warehouse import empty_tables
 
 pytestmark = pytest.mark.spark
@@ -61,7 +62,7 @@ def test_tables_of_another_checkpoint_are_refused(spark: SparkSession, location:
 def test_a_session_without_a_jvm_finds_the_tables(connected: Any, location: TableLocation, tmp_path: Path) -> None:
     assert location.missing(connected, TABLES) == []
     with pytest.raises(ConfigurationError, match="does not hold session_changes, sessions"):
-        use_tables(connected, TableLocationSettings(warehouse=tmp_path))
+        use_tables(connected, settings_of(TableLocationSettings, warehouse=tmp_path))
 
 
 def test_a_table_that_a_session_without_a_jvm_may_not_read_is_not_taken_for_missing(tmp_path: Path) -> None:
@@ -107,7 +108,7 @@ def test_python_reads_from_a_tables_file_what_delta_stores(spark: SparkSession, 
 def test_every_table_and_view_can_be_read_and_says_what_its_columns_are(
     spark: SparkSession, connected: Any, location: TableLocation
 ) -> None:
-    use_tables(connected, TableLocationSettings(warehouse=location.warehouse))
+    use_tables(connected, settings_of(TableLocationSettings, warehouse=location.warehouse))
     for table in TABLES:
         assert spark.table(table.name).columns == table.column_names
     for view in VIEWS:

@@ -20,6 +20,7 @@ from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, SES
 from sessionization.spark.warm_start import read_position
 from sessionization.spark.warm_start.initial_state import newest_clock_ms, warm_start
 from tests.output.test_sinks import a_change
+from tests.support.settings import settings_of
 from tests.tables.warehouse import empty_tables
 from tests.warm_start.archived_messages import archive
 from tests.whole_job.delta import live_files
@@ -40,8 +41,12 @@ def location(spark: SparkSession, tmp_path: Path) -> TableLocation:
 def context(spark: SparkSession, location: TableLocation, **options: object) -> JobContext:
     assert location.warehouse is not None
     folder = location.warehouse.parent / "checkpoints"
-    settings = SessionizeSettings(warehouse=location.warehouse, checkpoints=folder, from_sessions=True, **options)
-    checkpoint = open_checkpoint(folder, PinnedSettings.of(settings, str(location)), settings.rules, warm=True)
+    settings = settings_of(
+        SessionizeSettings, warehouse=location.warehouse, checkpoints=folder, from_sessions=True, **options
+    )
+    checkpoint = open_checkpoint(
+        folder, PinnedSettings.of(settings, str(location)), settings.rules.of_sessions, warm=True
+    )
     return JobContext(spark, settings, checkpoint, location)
 
 

@@ -26,6 +26,7 @@ from sessionization.spark.tables.schemas import RAW_EVENTS
 from sessionization.spark.warm_start import read_position
 from sessionization.streams import STREAMS
 from tests.output.test_changes_topic import delete_records
+from tests.support.settings import settings_of
 from tests.tables.warehouse import empty_tables
 from tests.warm_start.archived_messages import archive
 
@@ -46,7 +47,7 @@ class WarmStart:
 
     def __init__(self, spark: SparkSession, folder: Path, broker: Broker) -> None:
         self._spark, self.location, self._folder = spark, TableLocation(folder / "warehouse"), folder
-        self._settings = SessionizeSettings(
+        self._settings = settings_of(SessionizeSettings,
             source="kafka", bootstrap_servers=broker.bootstrap_servers, from_sessions=True,
             warehouse=folder / "warehouse", checkpoints=folder / "checkpoints",
         )  # fmt: skip
@@ -82,7 +83,10 @@ class WarmStart:
     def _checkpoint(self) -> Checkpoint:
         settings = self._settings
         return open_checkpoint(
-            settings.checkpoints, PinnedSettings.of(settings, str(self.location)), settings.rules, warm=True
+            settings.state.checkpoints,
+            PinnedSettings.of(settings, str(self.location)),
+            settings.rules.of_sessions,
+            warm=True,
         )
 
 

@@ -15,16 +15,22 @@ from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.warm_start import read_position
 from sessionization.spark.warm_start.initial_state import InitialState, warm_start
 from tests.checkpoint.test_folder import begin_micro_batch
+from tests.support.settings import settings_of
 
 
 def run_warm_start(folder: Path) -> InitialState:
     """Run the part of a warm start that needs no Spark."""
-    settings = SessionizeSettings(
-        source="kafka", bootstrap_servers="b:9092", warehouse=folder / "w", checkpoints=folder, from_sessions=True
+    settings = settings_of(
+        SessionizeSettings,
+        source="kafka",
+        bootstrap_servers="b:9092",
+        warehouse=folder / "w",
+        checkpoints=folder,
+        from_sessions=True,
     )
-    checkpoint = open_checkpoint(folder, PinnedSettings.of(settings, "tables"), settings.rules, warm=True)
+    checkpoint = open_checkpoint(folder, PinnedSettings.of(settings, "tables"), settings.rules.of_sessions, warm=True)
     checkpoint.save_as_warm()
-    location = TableLocation(settings.warehouse)
+    location = TableLocation(settings.tables.warehouse)
     return warm_start(JobContext(None, settings, checkpoint, location))  # type: ignore[arg-type]
 
 

@@ -27,6 +27,7 @@ from sessionization.spark.warm_start import initial_state, read_position
 from sessionization.spark.warm_start.initial_state import InitialState, warm_start
 from tests.job.test_stream import Job, message, wait_for
 from tests.output.test_sinks import NOW_MS, a_change
+from tests.support.settings import settings_of
 from tests.tables.warehouse import empty_tables
 
 pytestmark = pytest.mark.spark
@@ -119,10 +120,17 @@ WHOLE_START = "half of the sessions are"
 
 def warm_started(spark: SparkSession, location: TableLocation, folder: Path, *partitions: int) -> InitialState:
     """Start with a topic that has these partitions, and with another topic that was never read."""
-    settings = SessionizeSettings(
-        source="kafka", bootstrap_servers="b:9092", warehouse=location.warehouse, checkpoints=folder, from_sessions=True
+    settings = settings_of(
+        SessionizeSettings,
+        source="kafka",
+        bootstrap_servers="b:9092",
+        warehouse=location.warehouse,
+        checkpoints=folder,
+        from_sessions=True,
     )
-    checkpoint = open_checkpoint(folder, PinnedSettings.of(settings, str(location)), settings.rules, warm=True)
+    checkpoint = open_checkpoint(
+        folder, PinnedSettings.of(settings, str(location)), settings.rules.of_sessions, warm=True
+    )
     with pytest.MonkeyPatch.context() as patch:
         topics = {"pc_sessions": dict.fromkeys(partitions, 5), "console_sessions": {0: 3}}
         ends = {"pc_sessions": dict.fromkeys(partitions, 9), "console_sessions": {0: 4}}

@@ -20,6 +20,7 @@ from sessionization.ops.state_reader import StateReader
 from sessionization.spark.checkpoint.folder import QUERIES, ROLLUP, SESSIONIZE
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS
+from tests.support.settings import settings_of
 from tests.whole_job.checkpoints import merged_before
 from tests.whole_job.job import Job
 from tests.whole_job.remains import encodings, files_that_contain
@@ -89,7 +90,7 @@ def come_to_rest(job: Job) -> None:
 
 
 def erase_account(job: Job) -> Receipt:
-    settings = EraseSettings(warehouse=job.warehouse, checkpoints=job.checkpoints, account=(ACCOUNT,))
+    settings = settings_of(EraseSettings, warehouse=job.warehouse, checkpoints=job.checkpoints, account=(ACCOUNT,))
     return erase(settings, lambda _: None)
 
 

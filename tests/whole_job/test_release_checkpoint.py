@@ -10,6 +10,7 @@ from sessionization.ops.state_reader import StateReader
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from tests.fixtures.release_checkpoint import LAYOUTS, OPTIONS, say, unpack
 from tests.job.in_process import job_running
+from tests.support.settings import settings_of
 from tests.whole_job.job import Job
 from tests.whole_job.tables import Tables, read_tables
 
@@ -90,7 +91,7 @@ def test_the_checkpoint_of_the_release_is_continued(layout: str, tmp_path: Path,
     words = dict(option.removeprefix("--").split("=") for option in (*OPTIONS, *LAYOUTS[layout]))
     options = {name.replace("-", "_"): value for name, value in words.items()}
     folders = {"input": job.input, "warehouse": job.warehouse, "checkpoints": job.checkpoints, "mlflow": "off"}
-    with job_running(SessionizeSettings.model_validate(folders | options)) as running:
+    with job_running(settings_of(SessionizeSettings, folders | options)) as running:
         say(job, "after", *LATER_MESSAGES)
         running.wait_for(lambda: has_continued(before, job), "all changes")
     assert_continued(before, read_tables(job.warehouse))

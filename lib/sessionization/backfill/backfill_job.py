@@ -26,7 +26,7 @@ from sessionization.errors import CheckpointError, DifferenceError
 from sessionization.hadoop_path import AnyPath
 from sessionization.say import Say
 from sessionization.session_conf import copied_session
-from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.settings.sessionize_settings import RuleSettings
 from sessionization.spark.checkpoint.backlog import describe_backlog, refuse_backlog
 from sessionization.spark.checkpoint.folder import read_checkpoint
 from sessionization.spark.checkpoint.folder_lock import lock_folder
@@ -83,17 +83,17 @@ class ReplayScope:
 
 def default_limits() -> EventTimeLimits:
     """The limits of a stream that was started without options for them."""
-    fields = SessionizeSettings.model_fields
-    return EventTimeLimits(fields["max_clock_skew"].default, fields["max_event_age"].default)
+    rules = RuleSettings()
+    return EventTimeLimits(rules.max_clock_skew_ms, rules.max_event_age_ms)
 
 
 def replay_scope(settings: BackfillSettings, now_ms: int) -> ReplayScope:
     """The scope from the settings and the checkpoint's rules; raises `CheckpointError` where that cannot be read."""
     from_ms = 0 if settings.first_day is None else day_start_ms(settings.first_day)
     to_ms = now_ms if settings.last_day is None else day_start_ms(settings.last_day + timedelta(days=1))
-    if settings.checkpoints is None:
+    if settings.state.checkpoints is None:
         return ReplayScope(from_ms, to_ms, Rules(), default_limits(), StateLayout())
-    checkpoint = read_checkpoint(settings.checkpoints)
+    checkpoint = read_checkpoint(settings.state.checkpoints)
     limits = EventTimeLimits(checkpoint.pinned.max_clock_skew_ms, checkpoint.pinned.max_event_age_ms)
     return ReplayScope(from_ms, to_ms, checkpoint.in_force.rules, limits, checkpoint.layout)
 
@@ -108,10 +108,10 @@ def backfill(settings: BackfillSettings, say: Say) -> None:
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(session_for_uris(settings, say, GENERATED_CODE_CONF))
-        location, scope = TableLocation.of(settings), replay_scope(settings, wall_clock_ms())
+        location, scope = TableLocation.of(settings.tables), replay_scope(settings, wall_clock_ms())
         is_exclusive = not settings.merge
-        if settings.merge and settings.warehouse is not None and settings.checkpoints is not None:
-            stack.enter_context(lock_folder(settings.checkpoints, say))
+        if settings.merge and location.warehouse is not None and settings.state.checkpoints is not None:
+            stack.enter_context(lock_folder(settings.state.checkpoints, say))
             is_exclusive = stack.enter_context(location.lock_for_stream(say))
         spark = stack.enter_context(job_session(conf=GENERATED_CODE_CONF))
         refuse_other_default_storage(spark, settings)
@@ -120,8 +120,8 @@ def backfill(settings: BackfillSettings, say: Say) -> None:
         if not is_exclusive:
             claim = Claim(STREAM_LEASE, "backfill", stops_job=False)
             check_lease = stack.enter_context(hold_lease(spark, location, claim, say, threading.Event())).check
-        if settings.checkpoints is not None:
-            _check_backlog(spark, location, settings, settings.checkpoints, say)
+        if settings.state.checkpoints is not None:
+            _check_backlog(spark, location, settings, settings.state.checkpoints, say)
         stored_clock = stack.enter_context(stream_clock(spark, location, scope.read_from_ms, scope.to_ms))
         clock = stored_clock.clock
         say(f"{stored_clock.micro_batches:,} micro-batches of the stream are known in that time")

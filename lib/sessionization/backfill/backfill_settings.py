@@ -6,16 +6,17 @@ from typing import Self
 from pydantic import Field, model_validator
 from pydantic.config import JsonDict
 
-from sessionization.settings.table_location_settings import Location, TableLocationSettings
+from sessionization.settings.state_settings import CheckpointSettings
 
 _DAY_METAVAR: JsonDict = {"metavar": "YYYY-MM-DD"}
 
 
-class BackfillSettings(TableLocationSettings):
+class BackfillSettings(CheckpointSettings):
     """Compute the sessions of some days again, from the archived messages in `raw_events`.
 
     The rows replace the table `sessions_backfill`. With --merge they are folded into `sessions` instead, and with
-    --verify they are compared with `sessions` and not written. The sessionize job may run, except with --merge.
+    --verify they are compared with `sessions` and not written. Without --checkpoints the rules are the default ones.
+    The sessionize job may run, except with --merge.
     """
 
     first_day: date | None = Field(
@@ -31,11 +32,6 @@ class BackfillSettings(TableLocationSettings):
     merge: bool = Field(
         default=False, description="fold the rows into sessions; the sessionize job must be stopped gracefully"
     )
-    checkpoints: Location | None = Field(
-        None,
-        description="the --checkpoints of the sessionize job: its rules and device groups, "
-        "and for --merge that it is through; without it, the rules that are the default",
-    )
 
     @model_validator(mode="after")
     def _check_combination(self) -> Self:
@@ -45,7 +41,6 @@ class BackfillSettings(TableLocationSettings):
         if self.verify and self.merge:
             msg = "--verify writes nothing and --merge does: give one of them"
             raise ValueError(msg)
-        if self.merge and self.warehouse is not None and self.checkpoints is None:
-            msg = "--merge into folders needs --checkpoints: the job must not run while they are changed"
-            raise ValueError(msg)
+        if self.merge:
+            self.require_checkpoints("--merge changes folders, and the job must not run meanwhile")
         return self

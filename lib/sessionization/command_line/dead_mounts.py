@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from sessionization.command_line.options import locations
 from sessionization.errors import ConfigurationError
 from sessionization.files import describe_dead_mount, is_dead_mount
 from sessionization.time_limit import CheckTimeoutError, call_within
@@ -19,11 +20,10 @@ def refuse_dead_mounts(settings: BaseModel) -> None:
 
     Raises `ConfigurationError` where its mount is dead, or does not answer, as NFS without its server.
     """
-    for name, field in type(settings).model_fields.items():
-        folder = getattr(settings, name)
+    for name, folder in locations(settings):
         if not isinstance(folder, Path):
             continue
-        place = f"--{(field.alias or name).replace('_', '-')} {folder}"
+        place = f"--{name.replace('_', '-')} {folder}"
         try:
             call_within(_LIMIT_S, partial(_open, folder))
         except CheckTimeoutError:

@@ -1,14 +1,17 @@
 """The command line of every job, built from its settings model.
 
 The options, their help and their checks come from the fields of the model, so that a setting is declared once.
-pydantic-settings is not used: it also reads environment variables, treats the text `None` as no value and answers a
-wrong value with many lines. With click this module decides all of that.
+pydantic-settings is not used: it also reads environment variables, treats the text `None` as no value, answers a
+wrong value with many lines, and is not in Databricks Runtime. With click this module decides all of that.
 """
 
 import contextlib
+import difflib
 import logging
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import click
@@ -16,8 +19,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from sessionization.command_line.dead_mounts import refuse_dead_mounts
-from sessionization.command_line.job_parameters import task_arguments
+from sessionization.command_line.options import Option, merged, nested, options_of, sections_of, task_arguments
 from sessionization.command_line.other_pyspark import refuse_other_pyspark
+from sessionization.command_line.settings_file import read_settings_file
 from sessionization.databricks import on_databricks
 from sessionization.durations import format_duration
 from sessionization.errors import ConfigurationError, SessionizationError
@@ -26,8 +30,8 @@ from sessionization.hadoop_errors import Uri
 from sessionization.say import Say
 
 M = TypeVar("M", bound=BaseModel)
-_Schema = Mapping[str, Any]
 
+SETTINGS = Option("settings", ("settings",), {"metavar": "FILE"}, "settings file (YAML); options win over it", "")
 _CONTEXT = {"max_content_width": 100, "allow_extra_args": True}
 _METAVARS = {
     "duration": "DURATION",
@@ -55,10 +59,13 @@ _ADVICE = {
 def parse_settings(model: type[M], argv: Sequence[str] | None, prog: str) -> M:
     """Read `argv` (by default the process's own arguments) into `model`, one option per field.
 
-    A field `max_event_age` is the option `--max-event-age`. A field with an alias takes its option's name from the
-    alias. A `bool` is a flag (`--no-…` where it is true by default). Options are written in full and given once.
-    Environment variables are ignored. `--help` shows a field's description and default. A field's `json_schema_extra`
-    may set a `metavar`, and with `repeatable` it allows the option several times.
+    A field `max_event_age_ms` of the section `rules` is the option `--max-event-age`, or in full
+    `--rules.max-event-age`. A `bool` is a flag. Options are written in full and given once. Environment variables are
+    ignored. `--help` shows a field's description and default. A field's `json_schema_extra` may set a `metavar`, and
+    with `repeatable` it allows the option several times.
+
+    A model with sections also has `--settings FILE`. Options win over the file, and choose other kinds of its sections:
+    `--warehouse DIR` replaces tables in a catalog.
 
     On Databricks `task_arguments` reads the words of a task first.
 
@@ -66,7 +73,7 @@ def parse_settings(model: type[M], argv: Sequence[str] | None, prog: str) -> M:
     """
     try:
         if argv is None:
-            argv = task_arguments(model, sys.argv[1:]) if on_databricks() else sys.argv[1:]
+            argv = task_arguments(all_options(model), sys.argv[1:]) if on_databricks() else sys.argv[1:]
         return read_settings(model, argv, prog)
     except click.exceptions.Exit as request:
         raise SystemExit(request.exit_code) from None
@@ -74,13 +81,18 @@ def parse_settings(model: type[M], argv: Sequence[str] | None, prog: str) -> M:
         _fail(prog, str(error))
 
 
+def all_options(model: type[BaseModel]) -> list[Option]:
+    """The options of a job; those of settings with sections begin with the settings file."""
+    return [*([SETTINGS] if sections_of(model) else []), *options_of(model)]
+
+
 def read_settings(model: type[M], argv: Sequence[str], prog: str = "") -> M:
     """Read `argv` into `model` as `parse_settings` does, for a caller without a command line.
 
     Raises `ConfigurationError` with the problem, and click's `Exit` after `--help`. Advice names `prog` if it is given.
     """
-    schemas = _schemas(model)
-    command = click.Command(prog, params=_options(model, schemas), help=model.__doc__, context_settings=_CONTEXT)
+    options = all_options(model)
+    command = click.Command(prog, params=_click_options(options), help=model.__doc__, context_settings=_CONTEXT)
     help_hint = f" ({prog} --help lists the options)" if prog else ""
     try:
         context = command.make_context(prog, list(argv))
@@ -88,8 +100,7 @@ def read_settings(model: type[M], argv: Sequence[str], prog: str = "") -> M:
             words = "1 word belongs" if len(context.args) == 1 else f"{len(context.args)} words belong"
             msg = f"{words} to no option: quote a value that holds spaces{help_hint}"
             raise ConfigurationError(msg)
-        given = context.params
-        settings = model.model_validate({field: text for field, text in given.items() if text is not None})
+        given = {name: text for name, text in context.params.items() if text is not None}
     except click.NoSuchOption as error:
         suggestion = f"; did you mean {' or '.join(sorted(error.possibilities))}?" if error.possibilities else ""
         msg = f"{error.option_name} is not an option{suggestion}{help_hint}"
@@ -97,10 +108,28 @@ def read_settings(model: type[M], argv: Sequence[str], prog: str = "") -> M:
     except click.ClickException as error:
         msg = f"{error.format_message().rstrip('.')}{help_hint}"
         raise ConfigurationError(msg) from None
+    file = given.pop(SETTINGS.name, None)
+    sections = _sections_of_job(model, Path(file)) if file is not None else {}
+    try:
+        settings = model.model_validate(merged(model, sections, nested(model, given)))
     except ValidationError as error:
-        raise ConfigurationError(_explain(_first_error(error), schemas, prog)) from None
+        explain = _Explainer(model, options, given, f"--settings {file}: " if file else "", prog)
+        raise ConfigurationError(explain(_first_error(error))) from None
     refuse_dead_mounts(settings)
     return settings
+
+
+def _sections_of_job(model: type[BaseModel], file: Path) -> dict[str, Any]:
+    """What a settings file says to a job: the sections of its settings, and the one with its own options."""
+    content, known = read_settings_file(file), {field.alias or name for name, field in model.model_fields.items()}
+    section = str(getattr(model, "own_section", ""))
+    own: dict[str, Any] = content.get(section, {})
+    if unknown := own.keys() - known:
+        msg = f"--settings {file}: {section}.{min(unknown)} is not known: jobs/{section}.py --help lists what there is"
+        raise ConfigurationError(msg)
+    # The run_for of a file is the stream's; another job has its own in its section.
+    taken = sections_of(model) if section else known
+    return {name: value for name, value in content.items() if name in taken} | own
 
 
 def run(main: Callable[[], int], prog: str) -> None:
@@ -162,51 +191,33 @@ def _print_error(prog: str, message: str) -> None:
     click.echo(f"{prog}: {' '.join(message.split())}", err=True)
 
 
-def _schemas(model: type[BaseModel]) -> dict[str, _Schema]:
-    """Return the JSON schema of each field by its public name."""
-    model_schema = model.model_json_schema()
-    definitions = model_schema.get("$defs", {})
-
-    def resolve(schema: _Schema) -> _Schema:
-        if "$ref" in schema:
-            return {**definitions[schema["$ref"].rsplit("/", 1)[-1]], **schema}
-        # Older pydantic wraps a reference that has a default in allOf.
-        choices = schema.get("anyOf", schema.get("allOf", ()))
-        present = [choice for choice in choices if choice.get("type") != "null"]
-        return {**resolve(present[0]), **schema} if present else schema
-
-    return {name: resolve(schema) for name, schema in model_schema.get("properties", {}).items()}
+def _click_options(options: Sequence[Option]) -> list[click.Parameter]:
+    return [_click_option(option) for option in options]
 
 
-def _options(model: type[BaseModel], schemas: Mapping[str, _Schema]) -> list[click.Parameter]:
-    # Dumped as JSON, so that help shows a default as a person writes it: 30s.
-    defaults = model.model_construct().model_dump(mode="json", warnings=False)
-    options: list[click.Parameter] = []
-    for name, field in model.model_fields.items():
-        public_name = field.alias or name
-        schema = schemas[public_name]
-        is_flag = field.annotation is bool
-        option_text = ("--no-" if field.default is True else "--") + public_name.replace("_", "-")
-        description = (field.description or "").strip()
-        if field.is_required():
-            description += "  [required]"
-        elif not is_flag and defaults[name] not in (None, []):
-            description += f"  [default: {defaults[name]}]"
-        options.append(
-            click.Option(
-                [option_text, public_name],
-                help=description,
-                metavar=None if is_flag else _metavar(schema),
-                # Both forms collect every occurrence, so that a repeated option is detected.
-                multiple=not is_flag,
-                count=is_flag,
-                callback=_flag_callback(value=field.default is not True) if is_flag else _callback(schema),
-            )
-        )
-    return options
+def _click_option(option: Option) -> click.Parameter:
+    names = dict.fromkeys((option.name, ".".join(option.path).replace("_", "-")))
+    description = option.description
+    if option.is_required:
+        description += "  [required]"
+    elif not option.is_flag and option.default:
+        description += f"  [default: {option.default}]"
+    return click.Option(
+        [
+            *(f"--{name}/--no-{name}" if option.is_flag else f"--{name}" for name in names),
+            option.name.replace("-", "_"),
+        ],
+        help=description,
+        metavar=None if option.is_flag else _metavar(option.schema),
+        # Every occurrence is collected, so that a repeated option is detected.
+        multiple=True,
+        is_flag=option.is_flag,
+        default=None,
+        callback=_check_each if option.is_repeatable else _check_single,
+    )
 
 
-def _metavar(schema: _Schema) -> str:
+def _metavar(schema: Mapping[str, Any]) -> str:
     if "metavar" in schema:
         return str(schema["metavar"])
     choices = [schema["const"]] if "const" in schema else schema.get("enum", ())
@@ -215,22 +226,19 @@ def _metavar(schema: _Schema) -> str:
     return _METAVARS.get(schema.get("format", ""), _METAVARS.get(schema.get("type", ""), "TEXT"))
 
 
-def _callback(schema: _Schema) -> Callable[[click.Context, click.Option, tuple[str, ...]], object]:
-    return _check_each if schema.get("repeatable") else _check_single
-
-
-def _check_each(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...] | None:
+def _check_each(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> list[str] | None:
     """Return all values of an option that may be repeated."""
-    return tuple(str(_check_single(context, option, (text,))) for text in texts) or None
+    return [str(_check_single(context, option, (text,))) for text in texts] or None
 
 
-def _check_single(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> str | None:
+def _check_single(context: click.Context, option: click.Parameter, texts: tuple[str | bool, ...]) -> str | bool | None:
     """Refuse an empty option, and a repeated one, because one of its values would be lost silently.
 
     An unset shell variable gives an empty option. As a folder it would mean the current folder.
     """
     if len(texts) > 1:
-        message = f"{option.opts[0]} is given more than once ({', '.join(map(repr, texts))}): give it once"
+        values = "" if isinstance(texts[0], bool) else f" ({', '.join(map(repr, texts))})"
+        message = f"{option.opts[0]} is given more than once{values}: give it once"
         raise click.UsageError(message, context)
     if texts == ("",):
         message = f"{option.opts[0]} '' is empty: give it a value, or leave it out"
@@ -238,43 +246,85 @@ def _check_single(context: click.Context, option: click.Parameter, texts: tuple[
     return texts[0] if texts else None
 
 
-def _flag_callback(*, value: bool) -> Callable[[click.Context, click.Parameter, int], bool | None]:
-    def read_settings(context: click.Context, option: click.Parameter, count: int) -> bool | None:
-        if count > 1:
-            message = f"{option.opts[0]} is given more than once: give it once"
-            raise click.UsageError(message, context)
-        return value if count else None
-
-    return read_settings
-
-
 def _first_error(error: ValidationError) -> ErrorDetails:
     """Return the error to report first: a wrong value that was given comes before a missing one."""
     return min(error.errors(), key=lambda details: details["type"] == "missing")
 
 
-def _explain(error: ErrorDetails, schemas: Mapping[str, _Schema], prog: str) -> str:
-    """Describe the problem, the value and the correction; a validator's own message begins with the value."""
-    message = error["msg"].removeprefix("Value error, ")
-    if not error["loc"]:
-        return message
-    public_name = str(error["loc"][0])
-    option, value = f"--{public_name.replace('_', '-')}", repr(error["input"])
-    schema = schemas.get(public_name, {})
-    kind, context = error["type"], error.get("ctx", {})
-    if kind == "missing":
-        return f"{option} is missing: give it, as in {option} {_metavar(schema)}"
-    if kind == "value_error":
-        return f"{option} {message}"
-    if kind in _BOUNDS:
-        key, verdict, relation = _BOUNDS[kind]
-        bound = context[key]
-        if schema.get("format") == "duration":
-            bound = format_duration(int(bound))
-            value = value if isinstance(error["input"], str) else repr(format_duration(int(error["input"])))
-        return f"{option} {value} is {verdict}: write {relation} {bound}"
-    if kind in {"literal_error", "enum"}:
-        return f"{option} {value} is not known: write {context['expected']}"
-    help_hint = f"; {prog} --help explains it" if prog else ""
-    default_advice = f"does not fit: {message[:1].lower()}{message[1:]}{help_hint}"
-    return f"{option} {value} {_ADVICE.get(kind, default_advice)}"
+@dataclass(frozen=True, slots=True)
+class _Explainer:
+    """Describes a problem in one line: the place, the value and the correction.
+
+    Attributes:
+        model: the settings.
+        options: all options of the job.
+        given: the names of those that were given on the command line; the others are from the file.
+        file: "--settings FILE: " where there is one, or "".
+        prog: the job, for advice.
+    """
+
+    model: type[BaseModel]
+    options: Sequence[Option]
+    given: Container[str]
+    file: str
+    prog: str
+
+    def __call__(self, error: ErrorDetails) -> str:
+        kind, path = error["type"], self._path(error)
+        message = error["msg"].removeprefix("Value error, ")
+        option = next((option for option in self.options if option.path == path), None)
+        if kind == "union_tag_invalid":  # the text that chooses the kind of a section
+            option = next(option for option in self.options if option.path[0] == path[0] and option.choices)
+            tag, expected = error["ctx"]["tag"], " or ".join(map(repr, option.choices))
+            return f"{self._place(option)} {tag!r} is not known: write {expected}"
+        if option is None:
+            if kind == "extra_forbidden":
+                return f"{self.file}{'.'.join(path)} is not known: {self._known_beside(path)}"
+            return f"{self.file}{message}" if self.file and not message.startswith("--") else message
+        if kind == "missing":
+            where = f", or as {'.'.join(option.path)} in the settings file" if sections_of(self.model) else ""
+            return f"--{option.name} is missing: give it, as in --{option.name} {_metavar(option.schema)}{where}"
+        if kind == "extra_forbidden":  # another kind of the section has it
+            chosen, *_ = (kind for kind in sections_of(self.model)[path[0]] if str(error["loc"][1]) in _tags(kind))
+            other = option.kinds[0]
+            return f"{self._place(option)} is not for {chosen.chosen_by}: leave it out, or give {other.chosen_by}"  # type: ignore[attr-defined]
+        return f"{self._place(option)} {self._advice(error, option, message)}"
+
+    def _path(self, error: ErrorDetails) -> tuple[str, ...]:
+        """The path of the option in question; the location of an error also has the kind of a section."""
+        first, *others = map(str, error["loc"] or ("",))
+        if first not in sections_of(self.model) or not others:
+            return (first,)
+        known = {option.path for option in self.options}
+        return next(((first, name) for name in others if (first, name) in known), (first, others[-1]))
+
+    def _place(self, option: Option) -> str:
+        is_given = not self.file or option.name.replace("-", "_") in self.given
+        return f"--{option.name}" if is_given else f"{self.file}{'.'.join(option.path)}"
+
+    def _known_beside(self, path: tuple[str, ...]) -> str:
+        beside = [option.path[-1] for option in self.options if option.path[:-1] == path[:-1]]
+        close = difflib.get_close_matches(path[-1], beside, 1)
+        return f"did you mean {close[0]}?" if close else f"there are {', '.join(beside)}"
+
+    def _advice(self, error: ErrorDetails, option: Option, message: str) -> str:
+        kind, context, value = error["type"], error.get("ctx", {}), repr(error["input"])
+        if kind == "value_error":
+            return message
+        if kind in _BOUNDS:
+            key, verdict, relation = _BOUNDS[kind]
+            bound = context[key]
+            if option.schema.get("format") == "duration":
+                bound = format_duration(int(bound))
+                value = value if isinstance(error["input"], str) else repr(format_duration(int(error["input"])))
+            return f"{value} is {verdict}: write {relation} {bound}"
+        if kind in {"literal_error", "enum"}:
+            return f"{value} is not known: write {context['expected']}"
+        help_hint = f"; {self.prog} --help explains it" if self.prog else ""
+        default_advice = f"does not fit: {message[:1].lower()}{message[1:]}{help_hint}"
+        return f"{value} {_ADVICE.get(kind, default_advice)}"
+
+
+def _tags(kind: type[BaseModel]) -> set[str]:
+    """What a location in an error calls a kind of a section."""
+    return {kind.__name__, str(getattr(kind, "chosen_by", "")).split(" ")[-1]}

@@ -1,13 +1,12 @@
 """The options of a job as notebook widgets."""
 
 from collections.abc import Sequence
-from typing import Final, Literal, Protocol, TypeVar, get_args, get_origin
+from typing import Final, Protocol, TypeVar
 
 from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
-from sessionization.command_line.job_parameters import parameter_defaults, parameters_to_arguments
-from sessionization.command_line.parser import read_settings
+from sessionization.command_line.options import parameters_to_arguments
+from sessionization.command_line.parser import all_options, read_settings
 from sessionization.errors import ConfigurationError
 
 M = TypeVar("M", bound=BaseModel)
@@ -27,13 +26,14 @@ class WidgetBar(Protocol):
 
 
 def make_widgets(model: type[BaseModel], widgets: WidgetBar) -> None:
-    """Make a widget for every option of a job, with the option's name and default."""
-    for (option, default), field in zip(parameter_defaults(model).items(), model.model_fields.values(), strict=True):
-        choices = _choices(field)
+    """Make a widget for every option of a job, with its name. An empty one means: as in the file, or the default."""
+    for option in all_options(model):
+        label = f"{option.name} ({option.default})" if option.default else option.name
+        choices = ["false", "true"] if option.is_flag else list(option.choices)
         if choices:
-            widgets.dropdown(option, default, choices, option)
+            widgets.dropdown(option.name, "", ["", *choices], label)
         else:
-            widgets.text(option, default, option)
+            widgets.text(option.name, "", label)
 
 
 def make_job_run_id_widget(widgets: WidgetBar) -> None:
@@ -50,16 +50,10 @@ def read_widgets(model: type[M], widgets: WidgetBar) -> M:
 
     Raises `ConfigurationError` with the line that the job's command line would have printed.
     """
+    options = all_options(model)
     try:
-        return read_settings(
-            model, parameters_to_arguments(model, {option: widgets.get(option) for option in parameter_defaults(model)})
-        )
+        texts = {option.name: widgets.get(option.name) for option in options}
+        return read_settings(model, parameters_to_arguments(options, texts))
     except ConfigurationError as error:
         msg = f"in the widgets, each named as its option: {error}"
         raise ConfigurationError(msg) from None
-
-
-def _choices(field: FieldInfo) -> list[str]:
-    if field.annotation is bool:
-        return ["false", "true"]
-    return [str(choice) for choice in get_args(field.annotation)] if get_origin(field.annotation) is Literal else []

@@ -36,7 +36,7 @@ class FileLogLimit:
 
     def check(self) -> None:
         """Look at the logs once a minute; raises `StreamError` where a query cannot be started again."""
-        if self._context.settings.input is None or time.monotonic() < self._next_check_s:
+        if self._context.settings.input_folder is None or time.monotonic() < self._next_check_s:
             return
         self._next_check_s = time.monotonic() + _CHECK_EVERY_S
         for name, limit in self._limit_bytes.items():
@@ -65,7 +65,7 @@ class FileLogLimit:
             raise StreamError(msg) from error
         after = log_bytes(self._context.checkpoint.folder / name)
         self._limit_bytes[name] = max(LARGE_LOG_BYTES, _GROWTH * after)
-        is_folder = isinstance(self._context.settings.input, Path)
+        is_folder = isinstance(self._context.settings.input_folder, Path)
         advice = (
             "" if after < before or is_folder else ": delete input files that were read (`maintain --input-retention`)"
         )

@@ -28,8 +28,8 @@ def take_input(context: JobContext) -> Iterator[Callable[[], None]]:
     Raises `CheckpointError` where the checkpoint's log of files cannot be read.
     """
     settings, checkpoint = context.settings, context.checkpoint
-    if not isinstance(settings.input, Path):
-        yield watch_input(settings.input, dict, context.say)
+    if not isinstance(settings.input_folder, Path):
+        yield watch_input(settings.input_folder, dict, context.say)
         return
     log_folder = checkpoint.folder / TAKES_FOLDER
     if checkpoint.is_used and not log_folder.is_dir():
@@ -39,14 +39,14 @@ def take_input(context: JobContext) -> Iterator[Callable[[], None]]:
         )
         raise CheckpointError(msg)
     queries = [checkpoint.folder / name for name in (SESSIONIZE, ARCHIVE)]
-    taker = FileTaker(settings.input, log_folder, cores_of(context.spark) or 1, queries, context.check_lease)
-    print_unread = watch_input(settings.input, lambda: taker.unread, context.say)
+    taker = FileTaker(settings.input_folder, log_folder, cores_of(context.spark) or 1, queries, context.check_lease)
+    print_unread = watch_input(settings.input_folder, lambda: taker.unread, context.say)
 
     def check() -> None:
         taker.check()
         print_unread()
 
-    with taker.running(settings.trigger):
+    with taker.running(settings.pace.trigger_ms):
         yield check
 
 

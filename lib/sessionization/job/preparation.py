@@ -13,6 +13,7 @@ from sessionization.errors import ConfigurationError, StoppedError
 from sessionization.files import refuse_unreadable, refuse_unwritable
 from sessionization.hadoop_path import AnyPath
 from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.settings.table_location_settings import FolderTables
 from sessionization.spark.checkpoint.folder import Checkpoint, open_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.engine.error_text import root_cause
@@ -32,14 +33,15 @@ from sessionization.spark.warm_start.initial_state import InitialState, warm_sta
 
 def check_folders(settings: SessionizeSettings) -> None:
     """Raises `ConfigurationError` where `--input` cannot be read or `--warehouse` cannot be written."""
-    if settings.input is not None:
-        refuse_unreadable_input(settings.input)
-    if settings.warehouse is not None:
+    if settings.input_folder is not None:
+        refuse_unreadable_input(settings.input_folder)
+    if isinstance(settings.tables, FolderTables):
+        warehouse = settings.tables.warehouse
         try:
-            settings.warehouse.mkdir(parents=True, exist_ok=True)
-            refuse_unwritable(settings.warehouse)
+            warehouse.mkdir(parents=True, exist_ok=True)
+            refuse_unwritable(warehouse)
         except OSError as error:
-            msg = f"--warehouse {settings.warehouse} cannot be written ({error.strerror}): give a writable folder"
+            msg = f"--warehouse {warehouse} cannot be written ({error.strerror}): give a writable folder"
             raise ConfigurationError(msg) from error
 
 
@@ -58,11 +60,11 @@ def refuse_unreadable_input(folder: AnyPath) -> None:
 def open_job_checkpoint(settings: SessionizeSettings, location: TableLocation) -> Checkpoint:
     """Open the checkpoint of `settings`, or create it; raises the errors of `open_checkpoint`."""
     return open_checkpoint(
-        settings.checkpoints,
+        settings.state.checkpoints,
         PinnedSettings.of(settings, str(location)),
-        settings.rules,
-        retain_device_groups=settings.expected_devices is not None,
-        warm=settings.from_sessions,
+        settings.rules.of_sessions,
+        retain_device_groups=settings.state.expected_devices is not None,
+        warm=settings.state.from_sessions,
     )
 
 
@@ -72,7 +74,7 @@ def prepare(context: JobContext, stop: threading.Event) -> tuple[JobContext, Pro
     Raises `ConfigurationError`, `CheckpointError`, or `StoppedError` where `stop` is set meanwhile.
     """
     settings, location = context.settings, context.location
-    if settings.source == "kafka":
+    if settings.source.type == "kafka":
         with unless_stopped(stop):
             check_topics(context.spark, settings, settings.topics)
             is_new = not context.checkpoint.is_used
@@ -125,10 +127,10 @@ def _open_tables(
         take_over(spark, location, checkpoint.id)
         create_tables(spark, location, owner=checkpoint.id, may_create=False)
         checkpoint.restore_layout_file()
-    store_heartbeat(spark, location, context.settings.heartbeat)
+    store_heartbeat(spark, location, context.settings.rules.heartbeat_ms)
     if location.warehouse is None:
         views.create_views(spark, location)
-    return replace(context, checkpoint=checkpoint.with_sink(context.settings.sink)), progress_log, initial_state
+    return replace(context, checkpoint=checkpoint.with_sink(context.settings.sink.type)), progress_log, initial_state
 
 
 @contextlib.contextmanager

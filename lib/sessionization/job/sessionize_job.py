@@ -73,19 +73,19 @@ class JobCallbacks:
 
 
 def run(settings: SessionizeSettings, stop: threading.Event, callbacks: JobCallbacks) -> Summary:
-    """Run until `stop` is set or `settings.run_for` is over; a restart with the same checkpoint continues from there.
+    """Run until `stop` is set or `settings.run_for_ms` is over; a restart with the checkpoint continues from there.
 
     Raises `ConfigurationError`, `CheckpointError` or `StoppedError` before it starts a query, and `StreamError`
     where a query ended on its own.
     """
-    if settings.mode == "real-time":
+    if settings.pace.mode == "real-time":
         real_time.check_runtime()
-    location, say = TableLocation.of(settings), callbacks.say
-    check_metrics_package(settings.metrics_port)
-    is_ours, log_file = not is_callers_session(), engine_log(settings.checkpoints)
+    location, say = TableLocation.of(settings.tables), callbacks.say
+    check_metrics_package(settings.monitoring.metrics_port)
+    is_ours, log_file = not is_callers_session(), engine_log(settings.state.checkpoints)
     with (
         _session_and_folders(settings, say, describe_log(log_file)) as log_place,
-        lock_folder(settings.checkpoints, say, stop),
+        lock_folder(settings.state.checkpoints, say, stop),
         location.lock_for_stream(say, stop) as is_exclusive,
         watchdog.explain_engine_death(log_place),
         contextlib.ExitStack() as stack,
@@ -111,7 +111,7 @@ def _open_checkpoint(settings: SessionizeSettings, location: TableLocation, say:
     say(f"starting; tables in {location}, checkpoints in {checkpoint.folder}, state {checkpoint.layout}")
     if (ignored := explain_ignored_devices(settings, checkpoint.folder, checkpoint.layout)) is not None:
         say(ignored)
-    if settings.input is not None:
+    if settings.input_folder is not None:
         name_interrupted_files(checkpoint.folder, say)
     return checkpoint
 
@@ -143,7 +143,7 @@ def _run(context: JobContext, stop: threading.Event, callbacks: JobCallbacks) ->
     context, progress_log, initial_state = prepare(context, stop)
     context.say(f"state partitions: {context.state_partitions}; later only jobs/rescale_state.py changes their number")
     began_ms = wall_clock_ms()
-    clock = ClockCheck(context.settings.heartbeat, context.say)
+    clock = ClockCheck(context.settings.rules.heartbeat_ms, context.say)
     clock.check(context.checkpoint.newest_clock_ms())
     totals = RunningTotals()
     listeners: list[BatchListener] = [totals.add]
@@ -164,7 +164,7 @@ def _run(context: JobContext, stop: threading.Event, callbacks: JobCallbacks) ->
                 check_input()
 
             try:
-                with stop_after(stop, context.settings.run_for):
+                with stop_after(stop, context.settings.run_for_ms):
                     monitor_queries(pipeline.queries, stop, file_logs.check, report)
                 check_input()
             finally:
@@ -187,7 +187,9 @@ def _report_batches(context: JobContext, progress_log: ProgressLog, listeners: l
             stack.enter_context(
                 real_time.report_engine_batches(context.spark, progress_log.store, listeners, checkpoint.layout)
             )
-        monitor = monitor_batches(context.spark, batch_log, settings.metrics_at, settings.heartbeat, context.say)
+        monitor = monitor_batches(
+            context.spark, batch_log, settings.monitoring.metrics_at, settings.rules.heartbeat_ms, context.say
+        )
         listeners.append(stack.enter_context(monitor))
         yield
 

@@ -18,7 +18,6 @@ from rich.console import Console
 from rich.live import Live
 
 from sessionization.core.events import ChangeKind
-from sessionization.durations import parse_duration_ms
 from sessionization.errors import ConfigurationError
 from sessionization.files import refuse_unwritable
 from sessionization.job.sessionize_job import JobCallbacks, run
@@ -97,7 +96,7 @@ def _prepared_source(source: Source, folder: Path) -> Iterator[tuple[list[str], 
     with Broker(folder / "kafka") as broker:
         broker.create_topics(dict.fromkeys(STREAMS, _TOPIC_PARTITIONS))
         servers = broker.bootstrap_servers
-        yield ["--sink", "kafka", "--bootstrap-servers", servers], {"source": "kafka", "bootstrap_servers": servers}
+        yield ["--sink", "kafka", "--bootstrap-servers", servers], {"type": "kafka", "bootstrap_servers": servers}
 
 
 def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[str, Any], picture: Path | None) -> None:
@@ -108,12 +107,14 @@ def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[s
     answers: list[tuple[str, str, list[Row]]] = []
     running = threading.Event()
     refresher: list[threading.Thread] = []
-    settings = SessionizeSettings(
-        **source_settings,
-        warehouse=folder / "warehouse",
-        checkpoints=folder / "checkpoints",
-        heartbeat=parse_duration_ms(_HEARTBEAT),
-        run_for=SECONDS * 1_000,
+    settings = SessionizeSettings.model_validate(
+        {
+            "source": source_settings,
+            "tables": {"warehouse": folder / "warehouse"},
+            "rules": {"heartbeat": _HEARTBEAT},
+            "state": {"checkpoints": folder / "checkpoints"},
+            "run_for": SECONDS * 1_000,
+        }
     )
 
     def say(line: str) -> None:
@@ -161,7 +162,7 @@ def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[s
         simulation.terminate()
         simulation.wait()
     _show(console, settings, summary, answers)
-    if settings.input is not None:
+    if settings.input_folder is not None:
         write_widget_values(folder, heartbeat=_HEARTBEAT)
 
 
@@ -227,9 +228,9 @@ def _show(
         console.print()
         console.print(query, style="cyan", highlight=False, markup=False)
         console.print(table)
-    console.print(f"\nThe tables are in {settings.warehouse}. Ask your own question:", highlight=False)
-    folder = settings.warehouse.parent if settings.warehouse is not None else None
-    demo_variable = "" if folder is None or folder.name == ".demo" else f"DEMO={folder} "
+    console.print(f"\nThe tables are in {TableLocation.of(settings.tables)}. Ask your own question:", highlight=False)
+    folder = settings.state.checkpoints.parent
+    demo_variable = "" if folder.name == ".demo" else f"DEMO={folder} "
     console.print(
         f'  make sql {demo_variable}Q="SELECT * FROM concurrent_sessions ORDER BY minute DESC LIMIT 10"', style="cyan"
     )

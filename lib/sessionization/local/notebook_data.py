@@ -24,7 +24,7 @@ from sessionization.spark.output.progress import BatchProgress
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSIONS
 
-RUNS = ({"heartbeat": 5_000, "trigger": 1_000}, {"heartbeat": 2_000, "trigger": 500})
+RUNS = ({"rules": {"heartbeat": "5s"}}, {"rules": {"heartbeat": "2s"}, "pace": {"trigger": "500ms"}})
 """The settings that differ between the two runs, so that there is something to compare."""
 _MOST_LATE = 20
 _PROG = "notebook-data"
@@ -48,10 +48,10 @@ def load_demo_tables(folder: Path, *, live: int = 150, run_for_ms: int = 30_000)
         for number, differing_settings in enumerate(RUNS):
             settings = SessionizeSettings.model_validate(
                 {
-                    "input": folder / INPUT,
-                    "warehouse": folder / "warehouse",
-                    "checkpoints": folder / "checkpoints",
-                    "mlflow": EXPERIMENT,
+                    "source": {"input": folder / INPUT},
+                    "tables": {"warehouse": folder / "warehouse"},
+                    "state": {"checkpoints": folder / "checkpoints"},
+                    "monitoring": {"mlflow": EXPERIMENT},
                     **differing_settings,
                 }
             )

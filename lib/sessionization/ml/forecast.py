@@ -51,7 +51,7 @@ class ForecastSettings(TableLocationSettings):
     @property
     def registered_model(self) -> str:
         """The name of the model in the registry: in Unity Catalog it is in the schema of the tables."""
-        return "session_length" if self.catalog is None else f"{self.catalog}.{self.schema_name}.session_length"
+        return TableLocation.of(self.tables).registered_name("session_length")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def past_and_live(spark: SparkSession, settings: ForecastSettings) -> tuple[Data
     """
     require_package("lifelines", "lifelines", extra="forecast")
     require_mlflow()
-    location = TableLocation.of(settings)
+    location = TableLocation.of(settings.tables)
     location.require(spark, (SESSIONS, STREAM_PROGRESS))
     sessions, progress = (location.read(spark.read, table) for table in (SESSIONS, STREAM_PROGRESS))
     as_of_ms = newest_ms(progress, "processed_at") or newest_ms(sessions, "updated_at")  # tables without a stream
@@ -242,7 +242,7 @@ def forecasts(described: DataFrame, as_of_ms: int, model: LengthModel, version: 
 
 def write(rows: DataFrame, settings: ForecastSettings) -> None:
     """Replace the rows of `session_predictions` in one commit; create the table if it is missing."""
-    spark, location = rows.sparkSession, TableLocation.of(settings)
+    spark, location = rows.sparkSession, TableLocation.of(settings.tables)
     if not location.exists(spark, SESSION_PREDICTIONS):
         create_table(spark, location, SESSION_PREDICTIONS, "no checkpoint")
     location.replace_rows(rows, SESSION_PREDICTIONS)
@@ -271,7 +271,7 @@ def register(model: LengthModel, settings: ForecastSettings) -> None:
         with mlflow.start_run(
             experiment_id=experiment_id(client, AUTO, LENGTH_EXPERIMENT),
             run_name=time.strftime("training %Y-%m-%d %H:%M:%S", time.gmtime()),
-            tags={KIND_TAG: RunKind.TRAINING.value, "tables": str(TableLocation.of(settings))},
+            tags={KIND_TAG: RunKind.TRAINING.value, "tables": str(TableLocation.of(settings.tables))},
         ):
             mlflow.log_params({"days": settings.days, "features": " ".join(FEATURES)})
             mlflow.log_metrics(model.metrics)

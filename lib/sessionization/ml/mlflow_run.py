@@ -70,7 +70,7 @@ class MlflowRun:
 
     def begin(self) -> None:
         run = self._client.create_run(
-            experiment_id(self._client, self._settings.mlflow),
+            experiment_id(self._client, self._settings.monitoring.mlflow),
             run_name=time.strftime("stream %Y-%m-%d %H:%M:%S", time.gmtime()),
             tags={KIND_TAG: RunKind.STREAM.value, "checkpoint": self._checkpoint_id, "tables": str(self._location)},
         )
@@ -123,8 +123,11 @@ def _client() -> MlflowClient:
 
 def parameters_of(settings: SessionizeSettings) -> dict[str, str]:
     """The settings that were given or have a default, and the versions; Kafka options by name, without their values."""
-    values: dict[str, Any] = settings.model_dump(mode="json", by_alias=True, exclude={"mlflow", "kafka_option"})
-    values["kafka_option"] = " ".join(sorted(settings.kafka_options))
+    values: dict[str, Any] = {}
+    for section, given in settings.model_dump(mode="json", by_alias=True).items():
+        fields = given if isinstance(given, dict) else {"type": given}
+        values |= {section if name == "type" else name: value for name, value in fields.items() if name != "mlflow"}
+    values["kafka_option"] = " ".join(sorted(values.get("kafka_option", ())))
     values["python"] = platform.python_version()
     values["runtime"] = os.environ.get("DATABRICKS_RUNTIME_VERSION")
     values["cores"] = os.cpu_count()

@@ -47,11 +47,11 @@ class RunStore(Protocol):
 def track_in_mlflow(
     settings: SessionizeSettings, location: TableLocation, checkpoint_id: str, say: Say
 ) -> Iterator[Callable[[BatchProgress], None]]:
-    """Give a function that takes each micro-batch during the run; `settings.mlflow` says whether they are stored.
+    """Give a function that takes each micro-batch during the run; `--mlflow` says whether they are stored.
 
     The first micro-batch creates the run in MLflow: a job that refuses to start leaves no run.
     """
-    if not _is_wanted(settings.mlflow, say):
+    if not _is_wanted(settings.monitoring.mlflow, say):
         yield lambda _progress: None
         return
 

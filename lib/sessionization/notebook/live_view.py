@@ -135,7 +135,7 @@ class CellOutput:
 def run_and_show(settings: SessionizeSettings, output: PictureOutput, every_s: float = 2.0) -> Summary:
     """Run the job, and redraw live sessions and heartbeat lateness every `every_s` seconds.
 
-    The run ends after `settings.run_for`, or after `DEFAULT_RUN_MS` if that is not set. The notebook's stop button
+    The run ends after `settings.run_for_ms`, or after `DEFAULT_RUN_MS` if that is not set. The notebook's stop button
     also ends it gracefully.
 
     Raises what `run` raises.
@@ -162,7 +162,7 @@ def run_and_show(settings: SessionizeSettings, output: PictureOutput, every_s: f
 
 
 def _with_time_limit(settings: SessionizeSettings, say: Say) -> SessionizeSettings:
-    if settings.run_for is not None:
+    if settings.run_for_ms is not None:
         return settings
     say(f"run-for is not set: this run stops after {DEFAULT_RUN_MS // 60_000} minutes")
-    return settings.model_copy(update={"run_for": DEFAULT_RUN_MS})
+    return settings.model_copy(update={"run_for_ms": DEFAULT_RUN_MS})

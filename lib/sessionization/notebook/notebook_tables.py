@@ -5,27 +5,25 @@ from pyspark.sql import SparkSession
 
 from sessionization.errors import ConfigurationError
 from sessionization.hadoop_path import AnyPath
-from sessionization.settings.table_location_settings import Location, TableLocationSettings
+from sessionization.settings.state_settings import CheckpointSettings
+from sessionization.settings.table_location_settings import TableLocationSettings
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import TABLES
 from sessionization.spark.tables.views import create_views
 
 
-class TablesSettings(TableLocationSettings):
+class TablesSettings(CheckpointSettings):
     """Where the tables are, and what to look at in them."""
 
-    checkpoints: Location | None = Field(
-        None, description="the --checkpoints of the sessionize job, to look into its state"
-    )
     device: str | None = Field(None, description="device to look at; without it, one that has much to show")
 
     @property
     def state_folder(self) -> AnyPath:
         """The folder of checkpoints; raises `ConfigurationError` where none is given."""
-        if self.checkpoints is None:
+        if self.state.checkpoints is None:
             msg = "the state needs the widget checkpoints: name the folder that the sessionize job was given"
             raise ConfigurationError(msg)
-        return self.checkpoints
+        return self.state.checkpoints
 
 
 def use_tables(spark: SparkSession, settings: TableLocationSettings) -> None:
@@ -33,7 +31,7 @@ def use_tables(spark: SparkSession, settings: TableLocationSettings) -> None:
 
     Raises `ConfigurationError` where a table does not exist yet.
     """
-    location = TableLocation.of(settings)
+    location = TableLocation.of(settings.tables)
     location.require(spark, TABLES)
     if location.warehouse is not None:
         create_views(spark, location)

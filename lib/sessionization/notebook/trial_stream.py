@@ -21,18 +21,15 @@ HEARTBEAT = "2s"
 
 
 class TrialSettings(TableLocationSettings):
-    """Where to try the stream, and what was deployed. The trial leaves nothing behind."""
+    """Where to try the stream, and what was deployed. The trial makes a schema of its own, and drops it."""
 
-    schema_name: str | None = Field(
-        None, alias="schema", description="schema of the tables; the trial makes one whose name begins so, and drops it"
-    )
     folder: Path = Field(description="folder for the trial's messages and checkpoints, on a volume")
     reader: str | None = Field(None, description="who may read the tables, and not write them")
 
     @property
     def deployed(self) -> TableLocation:
         """The location of the tables that the deployed job writes."""
-        return TableLocation.of(self)
+        return TableLocation.of(self.tables)
 
 
 @dataclass
@@ -50,9 +47,10 @@ class TrialStream:
 
     @property
     def location(self) -> TableLocation:
-        if self.settings.warehouse is not None:
+        deployed = self.settings.deployed
+        if deployed.warehouse is not None:
             return TableLocation(self.folder / "warehouse")
-        return TableLocation(None, self.settings.catalog, f"{self.settings.schema_name}_trial_{self._name}")
+        return TableLocation(None, deployed.catalog, f"{deployed.schema}_trial_{self._name}")
 
     def begin(self) -> None:
         (self.folder / "input" / PC_STREAM).mkdir(parents=True)

@@ -92,14 +92,14 @@ def erase(settings: EraseSettings, say: Say) -> Receipt:
     accounts = sorted(set(settings.account))
     hashes = _hashes(accounts, settings.receipt_key_file)
     with open_tables_exclusively(settings, _REQUIRED_TABLES, say) as (spark, location, check_leases):
-        if settings.checkpoints is not None:
-            refuse_backlog(settings.checkpoints, partial(location.has_append_since, spark, SESSION_CHANGES))
+        if settings.state.checkpoints is not None:
+            refuse_backlog(settings.state.checkpoints, partial(location.has_append_since, spark, SESSION_CHANGES))
         receipt = Receipt(hashes, _iso(wall_clock_ms()))
         with explain_conflict("a table"):
             account_sessions = _find_sessions(spark, location, accounts)
             _Erasure(spark, location, receipt, say, check_leases).erase(accounts, account_sessions)
-        if settings.checkpoints is not None and (settings.checkpoints / SESSIONIZE / "state").is_dir():
-            entries = StateReader(spark, settings.checkpoints).sessions()
+        if settings.state.checkpoints is not None and (settings.state.checkpoints / SESSIONIZE / "state").is_dir():
+            entries = StateReader(spark, settings.state.checkpoints).sessions()
             receipt.state = _rows_of_accounts(entries, accounts, account_sessions).count()
         return receipt
 

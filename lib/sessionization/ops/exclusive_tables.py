@@ -35,7 +35,7 @@ def open_tables_exclusively(
     default storage, `CheckpointError` where another job runs or `--checkpoints` does not own the tables, and
     `StoppedError` when `stop` is set before the body begins. A folder that is not a checkpoint is not changed.
     """
-    location, checkpoints = TableLocation.of(settings), settings.checkpoints
+    location, checkpoints = TableLocation.of(settings.tables), settings.state.checkpoints
     stop, is_exclusive = stop or threading.Event(), False
     leases: list[Lease] = []
     is_maintenance = isinstance(settings, MaintainSettings)

@@ -29,7 +29,7 @@ def inspect_state(settings: InspectSettings, say: Say) -> None:
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(session_for_uris(settings, say))
-        checkpoint = read_checkpoint(settings.checkpoints)
+        checkpoint = read_checkpoint(settings.state.checkpoints)
         spark = stack.enter_context(job_session(depends_on=TIME_ZONE_CONF))
         state = StateReader(spark, checkpoint.folder).at_newest()
         context = state_context(checkpoint, state)

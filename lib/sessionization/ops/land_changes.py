@@ -11,7 +11,7 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from sessionization.errors import CheckpointError, ConfigurationError, StreamError
+from sessionization.errors import CheckpointError, StreamError
 from sessionization.hadoop_path import AnyPath
 from sessionization.job.shutdown import CUT_OFF, IDLE_WITHIN_S, stop_query, wait_until_idle
 from sessionization.job.stop_file import stop_on_file
@@ -48,19 +48,16 @@ MAX_CHANGES_PER_MICRO_BATCH = 500_000
 
 
 def land_changes(settings: LandChangesSettings, say: Say, stop: threading.Event) -> None:
-    """Run until `stop` is set or `settings.run_for` is over; a restart with the same checkpoint continues from there.
+    """Run until `stop` is set or `settings.run_for_ms` is over; a restart with the checkpoint continues from there.
 
     Raises `ConfigurationError` or `CheckpointError` before anything is started, and `StreamError` when the query ended
     on its own.
     """
-    if settings.bootstrap_servers is None:
-        msg = "--bootstrap-servers is missing: name the brokers that sessionize --sink kafka writes to"
-        raise ConfigurationError(msg)
     is_ours = not is_callers_session()
     with session_for_uris(settings, say) as early_log_place:
-        location = TableLocation.of(settings)
+        location = TableLocation.of(settings.tables)
         location.require_folder(SESSION_CHANGES)  # the lock would not cover a table that a sessionize job creates later
-        _refuse_other_topic(settings.checkpoints, settings.output_topic)
+        _refuse_other_topic(settings.checkpoints, settings.sink.output_topic)
         log = engine_log(settings.checkpoints)
         log_place = early_log_place or describe_log(log)
         with contextlib.ExitStack() as stack:
@@ -76,15 +73,15 @@ def land_changes(settings: LandChangesSettings, say: Say, stop: threading.Event)
                 name = LANDING_LEASE if location.warehouse is None else MAINTENANCE_LEASE
                 check_lease = stack.enter_context(hold_lease(spark, location, Claim(name, _QUERY), say, stop)).check
             stop_on_file(settings.checkpoints, stop, say)
-            check_topics(spark, settings, (settings.output_topic,))
-            refuse_compacted_topics(spark, settings, (settings.output_topic,), say, is_new=False)
+            check_topics(spark, settings, (settings.sink.output_topic,))
+            refuse_compacted_topics(spark, settings, (settings.sink.output_topic,), say, is_new=False)
             options = client_options(spark, settings)
             landing = Landing(
-                location, options, settings.output_topic, settings.checkpoints, settings.trigger, check_lease
+                location, options, settings.sink.output_topic, settings.checkpoints, settings.trigger_ms, check_lease
             )
             query = landing.start(spark)
-            say(f"from {settings.output_topic} into {SESSION_CHANGES.name} in {location}")
-            wait_and_stop(query, settings.checkpoints / _QUERY, stop, settings.run_for, say)
+            say(f"from {settings.sink.output_topic} into {SESSION_CHANGES.name} in {location}")
+            wait_and_stop(query, settings.checkpoints / _QUERY, stop, settings.run_for_ms, say)
 
 
 def _refuse_other_topic(checkpoints: AnyPath, output_topic: str) -> None:

@@ -68,11 +68,13 @@ def deletions(location: TableLocation, settings: MaintainSettings, today: date) 
         sql = f"DELETE FROM {location.sql_name(table.name)} WHERE {day} < '{first_day}'{condition}"
         return Step(table.name, sql, f"{rows} before {first_day}")
 
-    changes_ms = settings.change_retention
+    changes_ms = settings.change_retention_ms
     return [
-        delete(SESSION_CHANGES, "change_date", settings.heartbeat_retention, "heartbeats", " AND change = 'heartbeat'"),
+        delete(
+            SESSION_CHANGES, "change_date", settings.heartbeat_retention_ms, "heartbeats", " AND change = 'heartbeat'"
+        ),
         delete(SESSION_CHANGES, "change_date", changes_ms, "changes"),
-        delete(RAW_EVENTS, "ingest_date", settings.message_retention, "messages"),
+        delete(RAW_EVENTS, "ingest_date", settings.message_retention_ms, "messages"),
         delete(QUARANTINE, "ingest_date", changes_ms, "messages"),
         delete(STREAM_PROGRESS, "processed_at", changes_ms, "rows"),
     ]
@@ -131,10 +133,10 @@ def maintain(settings: MaintainSettings, say: Say, stop: threading.Event) -> Non
     with open_tables_exclusively(settings, TABLES, say, stop) as (spark, location, check_leases):
         tables = [*TABLES, *(table for table in _OPTIONAL_TABLES if location.exists(spark, table))]
         found = {table.name: location.properties(spark, table) for table in tables}
-        retentions_ms = {table.name: settings.retention for table in tables}
+        retentions_ms = {table.name: settings.retention_ms for table in tables}
         failures = []
-        if settings.checkpoints is not None:
-            failures = _protect_backlog(spark, location, settings.checkpoints, retentions_ms, say)
+        if settings.state.checkpoints is not None:
+            failures = _protect_backlog(spark, location, settings.state.checkpoints, retentions_ms, say)
         old_rows = deletions(location, settings, utc(wall_clock_ms()).date())
         todo = [step for step in old_rows if step.table in retentions_ms]
         todo += maintenance_steps(location, settings.days, retentions_ms, found)
@@ -144,8 +146,8 @@ def maintain(settings: MaintainSettings, say: Say, stop: threading.Event) -> Non
             return spark.sql(sql).collect()
 
         failures += run_steps(todo, run, say, stop)
-        if settings.checkpoints is not None and settings.input_retention is not None and not stop.is_set():
-            failures += _clear_input(settings.checkpoints, settings.input_retention, say, stop)
+        if settings.state.checkpoints is not None and settings.input_retention_ms is not None and not stop.is_set():
+            failures += _clear_input(settings.state.checkpoints, settings.input_retention_ms, say, stop)
     if failures:
         msg = f"not all is done: {'; '.join(failures)}: fix the cause, the next run does what this one could not"
         raise IncompleteWorkError(msg)

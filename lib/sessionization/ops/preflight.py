@@ -54,11 +54,14 @@ def preflight(settings: SessionizeSettings, say: Say) -> None:
 
     Raises `ConfigurationError` at the end where a check has failed.
     """
-    checks = CheckList(say, TableLocation.of(settings))
-    folder = settings.checkpoints / NAME
-    if settings.metrics_port is not None:
+    checks = CheckList(say, TableLocation.of(settings.tables))
+    folder = settings.state.checkpoints / NAME
+    if settings.monitoring.metrics_port is not None:
         checks.run(
-            "metrics", partial(check_metrics_package, settings.metrics_port), _PACKAGES, lambda _: "can be served"
+            "metrics",
+            partial(check_metrics_package, settings.monitoring.metrics_port),
+            _PACKAGES,
+            lambda _: "can be served",
         )
     with _stack_that_closes_in_time(say) as stack:
         start = partial(_start_engine, stack, settings, say)
@@ -77,17 +80,17 @@ def preflight(settings: SessionizeSettings, say: Say) -> None:
 def _check_folders(checks: CheckList, settings: SessionizeSettings, folder: AnyPath) -> None:
     checks.run("storage", partial(check_storage, folder), _STORAGE)
     checks.run("lock", partial(check_lock, folder), _STORAGE)
-    if settings.input is not None:
-        checks.run("input", partial(check_input, settings.input), _STORAGE)
+    if settings.input_folder is not None:
+        checks.run("input", partial(check_input, settings.input_folder), _STORAGE)
 
 
 def _check_on_engine(checks: CheckList, spark: SparkSession, settings: SessionizeSettings, folder: AnyPath) -> None:
     location = checks.location
-    if settings.mode == "real-time":
+    if settings.pace.mode == "real-time":
         checks.run("mode", real_time.check_runtime, _ENGINE, lambda _: "Real-Time Mode is switched on")
-    if settings.source == "kafka":
+    if settings.source.type == "kafka":
         checks.run("topics", partial(_check_topics, spark, settings, checks.say), _BROKERS)
-    if settings.sink == "kafka":
+    if settings.sink.type == "kafka":
         checks.run("output topic", partial(_check_output_topic, spark, settings), _BROKERS)
     can_write = checks.run("tables", partial(check_tables, spark, location), _SPARK) is not None
     if can_write and not _has_locks(location):
@@ -95,7 +98,7 @@ def _check_on_engine(checks: CheckList, spark: SparkSession, settings: Sessioniz
         _warn_of_single_driver(checks, spark)
     checks.run("checkpoint", partial(check_checkpoint, spark, settings, location), _SPARK)
     checks.run("stream", partial(check_trial_query, spark, folder, checks.say), _SPARK)
-    checks.run("MLflow", partial(_check_mlflow, settings.mlflow), _MLFLOW, is_needed=False)
+    checks.run("MLflow", partial(_check_mlflow, settings.monitoring.mlflow), _MLFLOW, is_needed=False)
 
 
 def _has_locks(location: TableLocation) -> bool:
@@ -162,7 +165,7 @@ def _check_topics(spark: SparkSession, settings: SessionizeSettings, say: Say) -
 
 
 def _check_output_topic(spark: SparkSession, settings: SessionizeSettings) -> str:
-    if uses_service_credential(settings.kafka_options):
+    if uses_service_credential(settings.kafka.kafka_option):
         return f"{settings.output_topic} is not checked, because only Spark's Kafka source has the service credential"
     refuse_unwritable_topic(spark, settings, settings.output_topic)
     return f"{settings.output_topic} can be written, by its permissions; no record was sent"

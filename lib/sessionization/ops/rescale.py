@@ -55,7 +55,7 @@ def rescale(settings: RescaleSettings, say: Say, stop: threading.Event | None = 
     storage.
     """
     with session_for_uris(settings, say):
-        _rescale(settings, read_checkpoint(settings.checkpoints), say, stop)
+        _rescale(settings, read_checkpoint(settings.state.checkpoints), say, stop)
 
 
 def _rescale(settings: RescaleSettings, checkpoint: Checkpoint, say: Say, stop: threading.Event | None) -> None:

@@ -74,15 +74,15 @@ def check_checkpoint(spark: SparkSession, settings: SessionizeSettings, location
     """
     existing = [table for table in TABLES if location.exists(spark, table)]
     checkpoint = find_checkpoint(
-        settings.checkpoints,
+        settings.state.checkpoints,
         PinnedSettings.of(settings, str(location)),
-        retain_device_groups=settings.expected_devices is not None,
+        retain_device_groups=settings.state.expected_devices is not None,
     )
     if checkpoint is not None:
         _refuse_older_copy(spark, checkpoint, location, existing)
     is_new = checkpoint is None or not checkpoint.is_used
     is_taking_over = checkpoint is not None and checkpoint.is_taking_over
-    if is_taking_over or (settings.from_sessions and is_new):
+    if is_taking_over or (settings.state.from_sessions and is_new):
         refuse_missing_tables(spark, location)
         return "its take-over of the tables goes on" if is_taking_over else "new; it takes over the tables"
     if checkpoint is None:

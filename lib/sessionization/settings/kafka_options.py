@@ -1,8 +1,11 @@
-"""Kafka settings of a command line: client options as KEY=VALUE, secrets only by reference, and a topic's name."""
+"""Kafka settings: the client's options, secrets only by reference, and a topic's name."""
 
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated
+
+from pydantic import BeforeValidator
 
 from sessionization.databricks import on_databricks
 from sessionization.errors import ConfigurationError
@@ -83,9 +86,17 @@ def _is_jaas_line_without_secret(text: str) -> bool:
     )
 
 
-def check_client_options(texts: tuple[str, ...]) -> tuple[str, ...]:
-    """Return `texts`; raises `ValueError` for a text that is no option, or for an option that may not be set here."""
-    for name in parse_kafka_options(texts):
+def check_client_options(given: object) -> dict[str, str]:
+    """Return the options by name, from a file's mapping or from texts `KEY=VALUE`.
+
+    Raises `ValueError` for a text that is no option, or for an option that may not be set here.
+    """
+    if not isinstance(given, Mapping | list | tuple):
+        msg = "is no mapping: write each option as KEY: VALUE below it"
+        raise ValueError(msg)  # noqa: TRY004 - pydantic reports this one
+    texts = [f"{name}={value}" for name, value in given.items()] if isinstance(given, Mapping) else given
+    options = parse_kafka_options(map(str, texts))
+    for name in options:
         is_known = name.startswith("kafka.") or name in _SOURCE_OPTIONS
         if name.lower() in _SET_BY_THE_JOB or not is_known:
             msg = (
@@ -93,7 +104,11 @@ def check_client_options(texts: tuple[str, ...]) -> tuple[str, ...]:
                 f"one of {', '.join(_SOURCE_OPTIONS)}"
             )
             raise ValueError(msg)
-    return texts
+    return options
+
+
+KafkaOptions = Annotated[dict[str, str], BeforeValidator(check_client_options)]
+"""A pydantic field of the client's options by name; references to secrets are not resolved."""
 
 
 def refuse_options_of_databricks(options: Mapping[str, str]) -> None:

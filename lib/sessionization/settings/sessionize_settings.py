@@ -1,44 +1,54 @@
-"""The settings of `jobs/sessionize.py`: one field per option, checked once, here."""
+"""The settings of the stream, as its settings file has them: a class per section, checked once, here."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from sessionization.core.session_state import Rules
-from sessionization.durations import DAY_MS, HOUR_MS, MINUTE_MS, Duration, DurationRange, PaceRange, format_duration
-from sessionization.settings.kafka_options import (
-    OUTPUT_TOPIC,
-    check_client_options,
-    check_output_topic,
-    parse_kafka_options,
-)
-from sessionization.settings.table_location_settings import Location, check_table_location
+from sessionization.durations import DAY_MS, HOUR_MS, MINUTE_MS, Duration, DurationRange, PaceRange
+from sessionization.hadoop_path import AnyPath
+from sessionization.settings.kafka_options import OUTPUT_TOPIC, KafkaOptions, check_output_topic
+from sessionization.settings.section import Section
+from sessionization.settings.state_settings import checkpoints_in_volume
+from sessionization.settings.table_location_settings import Location, TableLocationSettings, volume
 from sessionization.streams import STREAMS
 
-_KAFKA_ONLY = (
-    "bootstrap_servers",
-    "starting_offsets",
-    "max_offsets_per_trigger",
-    "kafka_option",
-    "accept_data_loss",
-)
 SHORTEST_REAL_TIME_MS = 5_000
 """Spark refuses a shorter batch in Real-Time Mode."""
+LANDING_VOLUME = "landing"
+"""Where the input is in a schema of a catalog, unless the settings say otherwise."""
 PositiveDuration = Annotated[Duration, Field(ge=1)]
 
 
-class SessionizeSettings(BaseModel):
-    """The input, the output and the session rules of the stream. Durations are milliseconds after parsing."""
+def _kind_by(key: str, default: str) -> Discriminator:
+    """Choose the class of a section by the text of a key."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    def kind(section: Any) -> str:
+        text = getattr(section, key, None) if isinstance(section, Section) else section.get(key)
+        return default if text is None else str(text)
 
-    # Input.
-    source: Literal["files", "kafka"] = Field("files", description="where device events come from")
-    input: Location | None = Field(
-        None, description="files: input folder, a path or a URI; holds the folders pc_sessions and console_sessions"
+    return Discriminator(kind)
+
+
+class FilesSource(Section):
+    """Messages in folders of JSON files."""
+
+    chosen_by: ClassVar[str] = "--source files"
+
+    type: Literal["files"] = Field("files", description="where device events come from")
+    input: Location = Field(
+        description="files: folder that holds the folders pc_sessions and console_sessions, a path or a URI; "
+        "with tables in a catalog by default its volume landing"
     )
-    bootstrap_servers: str | None = Field(
-        None,
+
+
+class KafkaSource(Section):
+    """Messages in Kafka topics."""
+
+    chosen_by: ClassVar[str] = "--source kafka"
+
+    type: Literal["kafka"] = Field("kafka", description="where device events come from")
+    bootstrap_servers: str = Field(
         description="kafka: brokers of the topics pc_sessions and console_sessions, separated by commas",
         json_schema_extra={"metavar": "HOST:PORT"},
     )
@@ -50,48 +60,53 @@ class SessionizeSettings(BaseModel):
     max_offsets_per_trigger: int = Field(
         100_000, ge=1, description="kafka: how many messages a micro-batch of the sessionize query takes at most"
     )
-    kafka_option: tuple[str, ...] = Field(
-        (),
-        description="kafka: option of the client, as in kafka.security.protocol=SASL_SSL; may be given several times; "
-        "a secret is given as env:NAME or secret:SCOPE/KEY",
+    kafka_option: KafkaOptions = Field(
+        {},
+        description="kafka: options of the client by name, as in kafka.security.protocol=SASL_SSL; on a command line "
+        "one each time; a secret is given as env:NAME or secret:SCOPE/KEY",
         json_schema_extra={"metavar": "KEY=VALUE", "repeatable": True},
     )
     accept_data_loss: bool = Field(
         default=False,
         description="kafka: go on where the brokers deleted messages before they were read; for one start",
     )
-    # Output.
-    sink: Literal["tables", "kafka"] = Field(
+
+
+class TablesSink(Section):
+    """Changes go to session_changes."""
+
+    chosen_by: ClassVar[str] = "--sink tables"
+
+    type: Literal["tables"] = Field(
         "tables",
         description="where changes go: tables means session_changes, kafka (needs source kafka) means the output "
         "topic, from which the job land_changes copies them into session_changes",
     )
-    output_topic: str = Field(
+
+
+class TopicSink(Section):
+    """Changes go to a topic on the brokers of the source."""
+
+    chosen_by: ClassVar[str] = "--sink kafka"
+
+    type: Literal["kafka"] = Field("kafka", description=str(TablesSink.model_fields["type"].description))
+    output_topic: Annotated[str, BeforeValidator(check_output_topic)] = Field(
         OUTPUT_TOPIC,
-        description="with sink kafka: the topic that changes go to, on the same brokers; "
-        "no job with other tables may use it",
+        description="with sink kafka: the topic that changes go to; no job with other tables may use it",
         json_schema_extra={"metavar": "TOPIC"},
     )
-    mode: Literal["micro-batch", "real-time"] = Field(
-        "micro-batch",
-        description="how the sessionize query runs; real-time sends a change as soon as it is known, on Databricks, "
-        "with source kafka and sink kafka",
-    )
-    # Location of tables and checkpoints.
-    warehouse: Location | None = Field(None, description="folder of the Delta tables; a path or a URI")
-    catalog: str | None = Field(None, description="Unity Catalog catalog of the tables, on Databricks")
-    schema_name: str | None = Field(None, alias="schema", description="schema of the tables in --catalog")
-    checkpoints: Location = Field(
-        description="folder of the queries' checkpoints, a path or a URI; keep it as long as the tables"
-    )
-    # Session rules.
-    heartbeat: PositiveDuration = Field(30_000, description="how often a live session emits a heartbeat")
-    session_timeout: PositiveDuration = Field(
+
+
+class RuleSettings(Section):
+    """The session rules (docs/session-rules.md)."""
+
+    heartbeat_ms: PositiveDuration = Field(30_000, description="how often a live session emits a heartbeat")
+    session_timeout_ms: PositiveDuration = Field(
         12 * HOUR_MS,
         description="the longest a session stays live without an End (processing time): "
         "longer than anybody plays at a stretch",
     )
-    late_retention: PositiveDuration = Field(
+    late_retention_ms: PositiveDuration = Field(
         10 * MINUTE_MS,
         description="how long a closed session, or an End without Start, is remembered (processing time): "
         "longer than a sender may take to repeat an upload",
@@ -99,18 +114,30 @@ class SessionizeSettings(BaseModel):
     max_sessions_per_device: int = Field(
         64, ge=1, le=10_000, description="bound on the remembered sessions of a device"
     )
-    max_clock_skew: Duration = Field(
-        10 * MINUTE_MS, ge=0, description="an event further ahead of its ingest time than this is quarantined"
+    max_clock_skew_ms: Annotated[Duration, Field(ge=0)] = Field(
+        10 * MINUTE_MS, description="an event further ahead of its ingest time than this is quarantined"
     )
-    max_event_age: Duration = Field(
-        7 * DAY_MS, ge=0, description="an event older than this at its ingest time is quarantined"
+    max_event_age_ms: Annotated[Duration, Field(ge=0)] = Field(
+        7 * DAY_MS, description="an event older than this at its ingest time is quarantined"
     )
-    # Pace and layout of the state.
-    trigger: PositiveDuration = Field(
-        1_000,
-        description="how often the sessionize query plans a micro-batch; "
-        "in mode real-time how long a batch lasts, 5s or more",
-    )
+
+    @property
+    def of_sessions(self) -> Rules:
+        """Those of the operator; the others are the parser's."""
+        return Rules(self.heartbeat_ms, self.session_timeout_ms, self.late_retention_ms, self.max_sessions_per_device)
+
+
+_MODE = (
+    "how the sessionize query runs; real-time sends a change as soon as it is known, on Databricks, with source kafka "
+    "and sink kafka"
+)
+_TRIGGER = (
+    "how often the sessionize query plans a micro-batch; in mode real-time how long a batch lasts, 5s or more, by "
+    "default 5m"
+)
+
+
+class _Pace(Section):
     archive_every: PaceRange = Field(
         DurationRange(5_000, 30_000),
         description="the time from one micro-batch of the archive query to the next, shortest and longest; "
@@ -119,6 +146,33 @@ class SessionizeSettings(BaseModel):
     rollup_every: PaceRange = Field(
         DurationRange(2_000, 10_000),
         description="as archive-every, for the rollup query, which uses three tenths of the time",
+    )
+
+
+class MicroBatchPace(_Pace):
+    """How often the queries run."""
+
+    chosen_by: ClassVar[str] = "--mode micro-batch"
+
+    mode: Literal["micro-batch"] = Field("micro-batch", description=_MODE)
+    trigger_ms: PositiveDuration = Field(1_000, description=_TRIGGER)
+
+
+class RealTimePace(_Pace):
+    """Real-Time Mode: `trigger_ms` is how long a batch lasts."""
+
+    chosen_by: ClassVar[str] = "--mode real-time"
+
+    mode: Literal["real-time"] = Field("real-time", description=_MODE)
+    trigger_ms: Annotated[Duration, Field(ge=SHORTEST_REAL_TIME_MS)] = Field(5 * MINUTE_MS, description=_TRIGGER)
+
+
+class StreamState(Section):
+    """The checkpoints and the layout of the state."""
+
+    checkpoints: Location = Field(
+        description="folder of the queries' checkpoints, a path or a URI; keep it as long as the tables; "
+        "with tables in a catalog by default in its volume checkpoints"
     )
     device_groups: int | None = Field(
         None,
@@ -138,12 +192,23 @@ class SessionizeSettings(BaseModel):
         description="a new checkpoint takes over the tables of a checkpoint that was lost or had other device groups, "
         "and begins with their live sessions; an old checkpoint goes on as it is",
     )
-    # Monitoring.
+
+    @model_validator(mode="after")
+    def _check_groups(self) -> Self:
+        if self.device_groups is not None and self.expected_devices is not None:
+            msg = "--expected-devices chooses the device groups: leave it or --device-groups out"
+            raise ValueError(msg)
+        return self
+
+
+class MonitoringSettings(Section):
+    """What reports the runs."""
+
     mlflow: str = Field(
         "auto",
         min_length=1,
         description="MLflow experiment that stores one run per start; auto: sessionization, where MLflow "
-        "is installed; off: none",
+        "is installed; off: none; on Databricks a path such as /Users/NAME/sessionization",
         json_schema_extra={"metavar": "EXPERIMENT"},
     )
     metrics_port: int | None = Field(
@@ -158,41 +223,57 @@ class SessionizeSettings(BaseModel):
         description="address that serves the metrics; 0.0.0.0 is every interface",
         json_schema_extra={"metavar": "ADDRESS"},
     )
-    run_for: PositiveDuration | None = Field(
+
+    @property
+    def metrics_at(self) -> tuple[str, int] | None:
+        """Host and port of the metrics; None without a port."""
+        return None if self.metrics_port is None else (self.metrics_host, self.metrics_port)
+
+
+Source = Annotated[
+    Annotated[FilesSource, Tag("files")] | Annotated[KafkaSource, Tag("kafka")], _kind_by("type", "files")
+]
+Sink = Annotated[Annotated[TablesSink, Tag("tables")] | Annotated[TopicSink, Tag("kafka")], _kind_by("type", "tables")]
+Pace = Annotated[
+    Annotated[MicroBatchPace, Tag("micro-batch")] | Annotated[RealTimePace, Tag("real-time")],
+    _kind_by("mode", "micro-batch"),
+]
+
+
+class SessionizeSettings(TableLocationSettings):
+    """The input, the output and the session rules of the stream."""
+
+    source: Source
+    sink: Sink = TablesSink()
+    rules: RuleSettings = RuleSettings()
+    pace: Pace = MicroBatchPace()
+    state: StreamState
+    monitoring: MonitoringSettings = MonitoringSettings()
+    run_for_ms: PositiveDuration | None = Field(
         None, description="stop gracefully after this long; without it, run until SIGTERM or Ctrl-C"
     )
 
-    @field_validator("kafka_option")
-    @classmethod
-    def _check_kafka_option(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
-        return check_client_options(texts)
+    _fill_in_checkpoints = model_validator(mode="before")(checkpoints_in_volume)
 
-    @field_validator("output_topic")
+    @model_validator(mode="before")
     @classmethod
-    def _check_output_topic(cls, name: str) -> str:
-        return check_output_topic(name)
+    def _fill_in_input(cls, settings: Any) -> Any:
+        folder = volume(settings.get("tables"), LANDING_VOLUME) if isinstance(settings, dict) else None
+        if folder is None or not isinstance(source := settings.get("source", {}), dict):
+            return settings
+        return settings | {"source": {"input": folder} | source} if source.get("type") != "kafka" else settings
 
     @model_validator(mode="after")
-    def _check_real_time(self) -> Self:
+    def _check_sections_together(self) -> Self:
         msg = None
-        if self.mode == "micro-batch":
-            return self
-        if self.source != "kafka":
+        if isinstance(self.sink, TopicSink) and not isinstance(self.source, KafkaSource):
+            msg = "--sink kafka needs --source kafka: add that and --bootstrap-servers, or leave it out"
+        elif isinstance(self.pace, RealTimePace) and not isinstance(self.sink, TopicSink):
             msg = (
-                "--mode real-time needs --source kafka, because it reads no files: add that, --bootstrap-servers and "
-                "--sink kafka, or leave --mode out"
+                "--mode real-time needs --source kafka and --sink kafka, because it reads no files and writes to no "
+                "Delta table: add them and --bootstrap-servers, or leave --mode out"
             )
-        elif self.sink != "kafka":
-            msg = (
-                "--mode real-time needs --sink kafka, because it writes to no Delta table: add that, "
-                "or leave --mode out"
-            )
-        elif self.trigger < SHORTEST_REAL_TIME_MS:
-            msg = (
-                f"--mode real-time needs a --trigger of 5s or more, not {format_duration(self.trigger)}: it is how "
-                "long a batch lasts; write --trigger 5m, or leave --mode out"
-            )
-        elif self.from_sessions:
+        elif isinstance(self.pace, RealTimePace) and self.state.from_sessions:
             msg = (
                 "--mode real-time needs a checkpoint that begins empty: leave --from-sessions out, or leave --mode out"
             )
@@ -200,47 +281,23 @@ class SessionizeSettings(BaseModel):
             raise ValueError(msg)
         return self
 
-    @model_validator(mode="after")
-    def _check_combinations(self) -> Self:
-        if self.source == "files":
-            if self.input is None:
-                msg = "--source files needs --input: name the folder that holds pc_sessions and console_sessions"
-                raise ValueError(msg)
-            if self.sink == "kafka":
-                msg = "--sink kafka needs --source kafka: add that and --bootstrap-servers, or leave it out"
-                raise ValueError(msg)
-            given = [f"--{name.replace('_', '-')}" for name in _KAFKA_ONLY if name in self.model_fields_set]
-            if given:
-                msg = f"{', '.join(given)} is for --source kafka: add that, or leave it out"
-                raise ValueError(msg)
-        else:
-            if self.bootstrap_servers is None:
-                msg = "--source kafka needs --bootstrap-servers: name the brokers, as in 127.0.0.1:9092"
-                raise ValueError(msg)
-            if self.input is not None:
-                msg = "--source kafka takes no --input: leave it out, or give --source files"
-                raise ValueError(msg)
-        check_table_location(self.warehouse, self.catalog, self.schema_name)
-        if self.device_groups is not None and self.expected_devices is not None:
-            msg = "--expected-devices chooses the device groups: leave it or --device-groups out"
-            raise ValueError(msg)
-        return self
+    @property
+    def input_folder(self) -> AnyPath | None:
+        """The folder of a source of files."""
+        return self.source.input if isinstance(self.source, FilesSource) else None
+
+    @property
+    def kafka(self) -> KafkaSource:
+        """The source, which is Kafka."""
+        assert isinstance(self.source, KafkaSource)
+        return self.source
+
+    @property
+    def output_topic(self) -> str:
+        """The topic that changes go to, or would go to with a sink of that kind."""
+        return self.sink.output_topic if isinstance(self.sink, TopicSink) else OUTPUT_TOPIC
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics that the job uses with `--source kafka`: those it reads, and the one that changes go to."""
-        return (*STREAMS, *((self.output_topic,) if self.sink == "kafka" else ()))
-
-    @property
-    def kafka_options(self) -> dict[str, str]:
-        """The values of `--kafka-option` by name; references to secrets are not resolved."""
-        return parse_kafka_options(self.kafka_option)
-
-    @property
-    def metrics_at(self) -> tuple[str, int] | None:
-        """Host and port of the metrics; None without `--metrics-port`."""
-        return None if self.metrics_port is None else (self.metrics_host, self.metrics_port)
-
-    @property
-    def rules(self) -> Rules:
-        return Rules(self.heartbeat, self.session_timeout, self.late_retention, self.max_sessions_per_device)
+        """The topics that the job uses: those it reads, and the one that changes go to."""
+        return (*STREAMS, *((self.output_topic,) if isinstance(self.sink, TopicSink) else ()))

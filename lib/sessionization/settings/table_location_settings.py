@@ -1,18 +1,11 @@
-"""The options for the location of the tables: a folder on a laptop, a schema of Unity Catalog on Databricks."""
+"""The section `tables`: where the tables are, a folder on a laptop, a schema of Unity Catalog on Databricks."""
 
-from typing import Annotated, Self
+from typing import Annotated, Any, ClassVar
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-    PlainValidator,
-    WithJsonSchema,
-    model_validator,
-)
+from pydantic import Discriminator, Field, PlainSerializer, PlainValidator, Tag, WithJsonSchema
 
 from sessionization.hadoop_path import AnyPath, parse_location
+from sessionization.settings.section import Section
 
 Location = Annotated[
     AnyPath,
@@ -23,26 +16,54 @@ Location = Annotated[
 """A folder, as a path or as the URI of a storage that Spark knows."""
 
 
-def check_table_location(warehouse: AnyPath | None, catalog: str | None, schema_name: str | None) -> None:
-    """Check that the tables have one location; raises `ValueError` for none, two, or half of one."""
-    if (warehouse is None) == (catalog is None):
-        msg = "the tables need one location: give --warehouse DIR, or --catalog NAME and --schema NAME"
-        raise ValueError(msg)
-    if (catalog is None) != (schema_name is None):
-        msg = "--catalog and --schema go together: give both, or neither"
-        raise ValueError(msg)
+class FolderTables(Section):
+    """Tables in the folders of a warehouse."""
+
+    chosen_by: ClassVar[str] = "--warehouse PATH"
+
+    warehouse: Location = Field(description="folder of the Delta tables; a path or a URI")
 
 
-class TableLocationSettings(BaseModel):
+class CatalogTables(Section):
+    """Tables in a schema of Unity Catalog."""
+
+    chosen_by: ClassVar[str] = "--catalog NAME and --schema NAME"
+
+    catalog: str = Field(description="Unity Catalog catalog of the tables, on Databricks")
+    schema_name: str = Field(description="schema of the tables in the catalog")
+
+
+def _kind(section: Any) -> str | None:
+    """Which kind of tables a section describes; None where it describes none."""
+    if isinstance(section, Section):
+        return type(section).__name__
+    if "warehouse" in section:
+        return FolderTables.__name__
+    return CatalogTables.__name__ if section.keys() & {"catalog", "schema"} else None
+
+
+Tables = Annotated[
+    Annotated[FolderTables, Tag(FolderTables.__name__)] | Annotated[CatalogTables, Tag(CatalogTables.__name__)],
+    Discriminator(
+        _kind,
+        custom_error_type="no_location",
+        custom_error_message="the tables need one location: give --warehouse PATH, or --catalog NAME and --schema NAME",
+    ),
+]
+
+
+class TableLocationSettings(Section):
     """The settings of a job that works on existing tables."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    tables: Tables
 
-    warehouse: Location | None = Field(None, description="folder of the Delta tables; a path or a URI")
-    catalog: str | None = Field(None, description="Unity Catalog catalog of the tables, on Databricks")
-    schema_name: str | None = Field(None, alias="schema", description="schema of the tables in --catalog")
 
-    @model_validator(mode="after")
-    def _check_one_location(self) -> Self:
-        check_table_location(self.warehouse, self.catalog, self.schema_name)
-        return self
+def volume(tables: object, name: str) -> str | None:
+    """The folder of a volume in the schema of a raw section `tables`; None for tables in folders."""
+    match tables:
+        case {"catalog": str(catalog), "schema": str(schema), **others} if "warehouse" not in others:
+            return f"/Volumes/{catalog}/{schema}/{name}"
+        case CatalogTables():
+            return f"/Volumes/{tables.catalog}/{tables.schema_name}/{name}"
+        case _:
+            return None

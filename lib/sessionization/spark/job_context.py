@@ -28,7 +28,7 @@ class JobContext:
 
     @property
     def is_real_time(self) -> bool:
-        return self.settings.mode == "real-time"
+        return self.settings.pace.mode == "real-time"
 
     @property
     def state_partitions(self) -> int:

@@ -25,6 +25,7 @@ from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 from sessionization.clock import wall_clock_ms
 from sessionization.core.session_state import RulesInForce
 from sessionization.errors import CheckpointError
+from sessionization.settings.sessionize_settings import KafkaSource
 from sessionization.spark.checkpoint.backlog import first_unread_version
 from sessionization.spark.checkpoint.file_source_log import (
     LARGE_LOG_BYTES,
@@ -83,14 +84,18 @@ class Pipeline:
         self._context, self._store_row, self._listeners = context, store_row, listeners
         self._initial_state = initial_state
         self._spark, self._settings, self._checkpoint = context.spark, context.settings, context.checkpoint
-        self._offsets_period_ms = _REAL_TIME_OFFSETS_PERIOD_MS if context.is_real_time else context.settings.trigger
-        self._every = {ARCHIVE: context.settings.archive_every, ROLLUP: context.settings.rollup_every}
+        self._offsets_period_ms = (
+            _REAL_TIME_OFFSETS_PERIOD_MS if context.is_real_time else context.settings.pace.trigger_ms
+        )
+        self._every = {ARCHIVE: context.settings.pace.archive_every, ROLLUP: context.settings.pace.rollup_every}
         self._paces: dict[str, QueryPace] = {}
-        self._brokers = client_options(context.spark, context.settings) if context.settings.sink == "kafka" else {}
+        self._brokers = client_options(context.spark, context.settings) if context.settings.sink.type == "kafka" else {}
         groups = context.checkpoint.layout.device_groups
-        self._entry_counts = None if groups is None else GroupEntryCounts(context.settings.heartbeat, context.say)
+        self._entry_counts = (
+            None if groups is None else GroupEntryCounts(context.settings.rules.heartbeat_ms, context.say)
+        )
         self._keeping_up = KeepingUp(
-            context.settings.heartbeat,
+            context.settings.rules.heartbeat_ms,
             context.checkpoint.layout,
             context.say,
             context.state_partitions,
@@ -138,18 +143,18 @@ class Pipeline:
 
     def _start_rollup(self) -> None:
         settings = self._settings
-        lookback_ms = rollup.lookback(settings.max_event_age, settings.session_timeout)
+        lookback_ms = rollup.lookback(settings.rules.max_event_age_ms, settings.rules.session_timeout_ms)
         sink = RollupSink(
             self._sink_context(ROLLUP),
             lookback_ms,
-            compacts_changes=settings.sink != "kafka",
+            compacts_changes=settings.sink.type != "kafka",
             first_unread=partial(first_unread_version, self._checkpoint.folder),
         )
         self._start_with_sink(ROLLUP, self._unmerged_changes(), sink)
 
     def _start_sessionize(self) -> None:
         if self._context.is_real_time:
-            topic, batch_ms = self._settings.output_topic, self._settings.trigger
+            topic, batch_ms = self._settings.output_topic, self._settings.pace.trigger_ms
             self._start_with_writer(SESSIONIZE, real_time.topic_writer(self._changes(), self._brokers, topic, batch_ms))
             return
         sink = ChangesSink(
@@ -164,12 +169,12 @@ class Pipeline:
     def _parsed_messages(self, every_ms: int | None) -> DataFrame:
         """Parse the messages; a micro-batch takes at most those of a trigger of `every_ms`, None for no bound."""
         settings = self._settings
-        max_offsets = (
-            None if every_ms is None else settings.max_offsets_per_trigger * every_ms // self._offsets_period_ms
-        )
+        max_offsets = None
+        if isinstance(settings.source, KafkaSource) and every_ms is not None:
+            max_offsets = settings.source.max_offsets_per_trigger * every_ms // self._offsets_period_ms
         created_ms, starts = self._checkpoint.created_ms, self._initial_state.start_offsets
         rows = read_messages(self._spark, settings, created_ms, max_offsets, starts)
-        return parse(rows, EventTimeLimits(settings.max_clock_skew, settings.max_event_age))
+        return parse(rows, EventTimeLimits(settings.rules.max_clock_skew_ms, settings.rules.max_event_age_ms))
 
     def _changes(self) -> DataFrame:
         # A real-time batch has no bound but its duration, and needs no ticks.
@@ -206,7 +211,7 @@ class Pipeline:
         return StateSize(operator["numRowsTotal"], operator["memoryUsedBytes"])
 
     def _start_with_sink(self, name: str, rows: DataFrame, sink: Sink) -> None:
-        trigger_ms = self._every[name].shortest_ms if name in self._every else self._settings.trigger
+        trigger_ms = self._every[name].shortest_ms if name in self._every else self._settings.pace.trigger_ms
         self._start_with_writer(
             name, rows.writeStream.foreachBatch(sink).trigger(processingTime=f"{trigger_ms} milliseconds")
         )
@@ -219,7 +224,7 @@ class Pipeline:
 
     def _forget_deleted_files(self, name: str) -> None:
         """Shorten a large log of Spark's file source; a failure is printed, and the query starts all the same."""
-        query, folder = self._checkpoint.folder / name, self._settings.input
+        query, folder = self._checkpoint.folder / name, self._settings.input_folder
         try:
             if folder is None or log_bytes(query) <= LARGE_LOG_BYTES:
                 return

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from sessionization.durations import format_duration
 from sessionization.hadoop_path import AnyPath
-from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.settings.sessionize_settings import KafkaSource, SessionizeSettings
 from sessionization.spark.checkpoint.state_layout import StateLayout, device_groups_for
 
 
@@ -26,14 +26,16 @@ class PinnedSettings:
     @classmethod
     def of(cls, settings: SessionizeSettings, tables: str) -> "PinnedSettings":
         return cls(
-            source=settings.source,
-            input=str(settings.input.absolute()) if settings.input is not None else "",
+            source=settings.source.type,
+            input=str(settings.input_folder.absolute()) if settings.input_folder is not None else "",
             tables=tables,
-            device_groups=settings.device_groups or device_groups_for(settings.expected_devices),
-            max_clock_skew_ms=settings.max_clock_skew,
-            max_event_age_ms=settings.max_event_age,
-            starting_offsets=settings.starting_offsets,
-            mode=settings.mode,
+            device_groups=settings.state.device_groups or device_groups_for(settings.state.expected_devices),
+            max_clock_skew_ms=settings.rules.max_clock_skew_ms,
+            max_event_age_ms=settings.rules.max_event_age_ms,
+            starting_offsets=settings.source.starting_offsets
+            if isinstance(settings.source, KafkaSource)
+            else "earliest",
+            mode=settings.pace.mode,
             output_topic=settings.output_topic,
         )
 
@@ -54,7 +56,7 @@ class PinnedSettings:
 
 def explain_ignored_devices(settings: SessionizeSettings, checkpoints: AnyPath, layout: StateLayout) -> str | None:
     """Explain that `--expected-devices` is ignored if the checkpoint has another layout; otherwise return None."""
-    devices = settings.expected_devices
+    devices = settings.state.expected_devices
     wanted = StateLayout(device_groups_for(devices))
     if devices is None or wanted.device_groups == layout.device_groups:
         return None

@@ -19,6 +19,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from sessionization.command_line.options import locations
 from sessionization.databricks import on_databricks
 from sessionization.errors import ConfigurationError
 from sessionization.hadoop_path import HadoopPath
@@ -151,7 +152,7 @@ def session_for_uris(settings: BaseModel, say: Say, conf: Mapping[str, str] | No
 
 def has_uri(settings: BaseModel) -> bool:
     """Whether a location is a URI, which the engine reads."""
-    return any(isinstance(value, HadoopPath) for _, value in settings)
+    return any(isinstance(place, HadoopPath) for _, place in locations(settings))
 
 
 def refuse_other_default_storage(spark: SparkSession, settings: BaseModel) -> None:
@@ -159,8 +160,7 @@ def refuse_other_default_storage(spark: SparkSession, settings: BaseModel) -> No
 
     Raises `ConfigurationError` where the cluster's default storage is another one, such as HDFS.
     """
-    places = (getattr(settings, name, None) for name in _READ_BY_SPARK)
-    paths = [place for place in places if isinstance(place, Path)]
+    paths = [place for name, place in locations(settings) if name in _READ_BY_SPARK and isinstance(place, Path)]
     if not paths or on_databricks():
         return
     context: Any = getattr(spark, "_jsc", None)  # Spark Connect has none

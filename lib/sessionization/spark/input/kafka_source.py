@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from sessionization.databricks import on_databricks
 from sessionization.errors import ConfigurationError
 from sessionization.settings.kafka_options import refuse_options_of_databricks, resolve_secrets
-from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.settings.sessionize_settings import KafkaSource, SessionizeSettings
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.input.topic_offsets import Offsets
 from sessionization.streams import STREAMS
@@ -78,10 +78,7 @@ class Brokers(Protocol):
     """Settings that name the brokers and the options of the Kafka client."""
 
     @property
-    def bootstrap_servers(self) -> str | None: ...
-
-    @property
-    def kafka_options(self) -> dict[str, str]: ...
+    def kafka(self) -> KafkaSource: ...
 
 
 def kafka_messages(
@@ -109,13 +106,13 @@ def kafka_messages(
     """
     options = client_options(spark, settings) | {
         "subscribe": ",".join(STREAMS),
-        "failOnDataLoss": str(not settings.accept_data_loss).lower(),
+        "failOnDataLoss": str(not settings.kafka.accept_data_loss).lower(),
     }
     if max_offsets is not None:
         options["maxOffsetsPerTrigger"] = str(max_offsets)
     if starts is not None:
         options["startingOffsets"] = json.dumps(starts)
-    elif settings.starting_offsets == "latest":
+    elif settings.kafka.starting_offsets == "latest":
         options["startingTimestamp"] = str(created_ms - CLOCKS_DIFFER_MS)
         options["startingOffsetsByTimestampStrategy"] = "latest"
     else:
@@ -173,10 +170,11 @@ def remedy_for_topics(
 
 
 def _refusal(settings: Brokers, topic: str, error_text: str) -> str:
+    brokers = f"--bootstrap-servers {settings.kafka.bootstrap_servers}"
     for pattern, message in _REFUSALS:
         if re.search(pattern, error_text):
-            return f"--bootstrap-servers {settings.bootstrap_servers} {message.format(topic=topic)}"
-    return f"--bootstrap-servers {settings.bootstrap_servers}: topic {topic} cannot be read: {root_cause(error_text)}"
+            return f"{brokers} {message.format(topic=topic)}"
+    return f"{brokers}: topic {topic} cannot be read: {root_cause(error_text)}"
 
 
 def client_options(spark: SparkSession, settings: Brokers) -> dict[str, str]:
@@ -184,10 +182,10 @@ def client_options(spark: SparkSession, settings: Brokers) -> dict[str, str]:
 
     Unless the settings say otherwise, readers take no record of a transaction before it is committed.
     """
-    refuse_options_of_databricks(settings.kafka_options)
+    refuse_options_of_databricks(settings.kafka.kafka_option)
     read_secret = partial(_databricks_secret, spark) if on_databricks() else None
-    options = {"kafka.isolation.level": "read_committed"} | resolve_secrets(settings.kafka_options, read_secret)
-    return options | {"kafka.bootstrap.servers": str(settings.bootstrap_servers)}
+    options = {"kafka.isolation.level": "read_committed"} | resolve_secrets(settings.kafka.kafka_option, read_secret)
+    return options | {"kafka.bootstrap.servers": str(settings.kafka.bootstrap_servers)}
 
 
 def _databricks_secret(spark: SparkSession, scope: str, key: str) -> str:

@@ -38,10 +38,10 @@ def read_messages(
         The columns of `quarantine` but `reason`: `stream`, `partition`, `offset`, `file`, `ingested_at` (within 1970
         to 2261), `value` binary, `ingest_date` (of the micro-batch's clock, which is the job's own), `value_bytes`.
     """
-    if settings.source == "kafka":
+    if settings.source.type == "kafka":
         return _with_own_date(kafka_messages(spark, settings, created_ms, max_offsets, starts))
-    assert settings.input is not None
-    return file_messages(spark, settings.input, settings.checkpoints / TAKES_FOLDER)
+    assert settings.input_folder is not None
+    return file_messages(spark, settings.input_folder, settings.state.checkpoints / TAKES_FOLDER)
 
 
 def file_messages(spark: SparkSession, input_folder: AnyPath, log_folder: AnyPath) -> DataFrame:

@@ -53,7 +53,7 @@ def refuse_compacted_topics(
     Raises `ConfigurationError` for a compacted topic. Where the stream is not new, it is only a warning: a refusal
     would let it wait while the brokers go on compacting.
     """
-    if uses_service_credential(brokers.kafka_options):
+    if uses_service_credential(brokers.kafka.kafka_option):
         warn(
             f"whether {' or '.join(topics)} is compacted is not checked, because only Spark's Kafka source has the "
             "service credential: see that cleanup.policy is delete"

@@ -17,7 +17,7 @@ def refuse_unwritable_topic(spark: SparkSession, brokers: Brokers, topic: str) -
 
     Raises `ConfigurationError` where writing is not allowed, or the brokers do not answer.
     """
-    place = f"--bootstrap-servers {brokers.bootstrap_servers}"
+    place = f"--bootstrap-servers {brokers.kafka.bootstrap_servers}"
     try:
         allowed = _allowed_operations(spark, brokers, topic)
     except Py4JNetworkError:

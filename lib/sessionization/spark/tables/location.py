@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
-from typing import Protocol, Self
+from typing import Self
 
 from delta.tables import DeltaTable
 from pyspark.errors import AnalysisException
@@ -18,6 +18,7 @@ from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.hadoop_path import AnyPath, parse_location
 from sessionization.layout_version import refuse_other_layout
 from sessionization.say import Say
+from sessionization.settings.table_location_settings import FolderTables, Tables
 from sessionization.spark.checkpoint import folder_lock
 from sessionization.spark.checkpoint.folder import read_checkpoint
 from sessionization.spark.engine.newest import newest_ms
@@ -45,19 +46,6 @@ _NOT_FOUND = {
 _ONE_TABLE_PER_QUERY = (SESSION_CHANGES, SESSIONS, RAW_EVENTS)
 
 
-class HasTableLocation(Protocol):
-    """Settings that give the location of the tables; `table_location_settings.check_table_location` checks them."""
-
-    @property
-    def warehouse(self) -> AnyPath | None: ...
-
-    @property
-    def catalog(self) -> str | None: ...
-
-    @property
-    def schema_name(self) -> str | None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class TableLocation:
     """The location of the tables: folders of a warehouse, or a schema of Unity Catalog."""
@@ -67,8 +55,10 @@ class TableLocation:
     schema: str | None = None
 
     @classmethod
-    def of(cls, settings: HasTableLocation) -> Self:
-        return cls(settings.warehouse, settings.catalog, settings.schema_name)
+    def of(cls, tables: Tables) -> Self:
+        if isinstance(tables, FolderTables):
+            return cls(tables.warehouse)
+        return cls(None, tables.catalog, tables.schema_name)
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -77,6 +67,10 @@ class TableLocation:
             return cls(parse_location(text))
         catalog, _, schema = text.partition(".")
         return cls(None, catalog, schema)
+
+    def registered_name(self, name: str) -> str:
+        """The name of a model in MLflow's registry: in Unity Catalog it is in the schema of the tables."""
+        return name if self.warehouse is not None else f"{self.catalog}.{self.schema}.{name}"
 
     def __str__(self) -> str:
         return str(self.warehouse.absolute()) if self.warehouse is not None else f"{self.catalog}.{self.schema}"

@@ -70,17 +70,17 @@ def warm_start(context: JobContext) -> InitialState:
     starts: Offsets | None = None
     changes_version: int | None = None
     if not checkpoint.is_used:
-        if settings.sink == "kafka":
+        if settings.sink.type == "kafka":
             read_position.refuse_unlanded_changes(context)
-        if settings.input is not None:
-            read_position.refuse_files_already_read(spark, settings.input, location)
+        if settings.input_folder is not None:
+            read_position.refuse_files_already_read(spark, settings.input_folder, location)
         else:
             starts = read_position.next_offsets(context)
             _write_starts(starts_file, starts)
-        context.say(_advice(settings.rules))
+        context.say(_advice(settings.rules.of_sessions))
         changes_version = merge_recent_changes(context)
         seed_rows(spark, location, checkpoint).write.mode("overwrite").parquet(str(seed_folder))
-    elif settings.source == "kafka" and not _have_started(checkpoint):
+    elif settings.source.type == "kafka" and not _have_started(checkpoint):
         starts = _read_starts(starts_file)
         if starts is not None:
             starts = read_position.with_new_partitions(context, starts)
@@ -111,7 +111,7 @@ def merge_recent_changes(context: JobContext) -> int:
     days = location.days(spark, SESSION_CHANGES)
     if days is None:
         return version
-    lookback_ms = rollup.lookback(settings.max_event_age, settings.session_timeout)
+    lookback_ms = rollup.lookback(settings.rules.max_event_age_ms, settings.rules.session_timeout_ms)
     # A session that was changed on the newest day lies in these parts.
     recent_parts = F.col("_part") >= rollup.search_since(day_start_ms(days[1]), lookback_ms)
     merged_until = F.date_sub(F.to_date(F.max("updated_at")), 1)

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
 from sessionization.command_line import parser
-from sessionization.command_line.job_parameters import parameter_defaults, parameters_to_arguments, task_arguments
+from sessionization.command_line.options import options_of, parameters_to_arguments, task_arguments
 from sessionization.command_line.widgets import make_widgets, read_widgets
 from sessionization.durations import Duration
 from sessionization.errors import ConfigurationError
@@ -29,37 +29,35 @@ class Options(BaseModel):
     output: Path | None = Field(None, description="where")
 
 
+OPTIONS = options_of(Options)
+
+
 class JobWidgets:
-    """Stands in for `dbutils.widgets` with some values set by a job; a widget's label is its name."""
+    """Stands in for `dbutils.widgets` with some values set by a job."""
 
     def __init__(self, **given: str) -> None:
-        self.made: dict[str, tuple[str, tuple[str, ...]]] = {}
+        self.labels: dict[str, str] = {}
+        self.choices: dict[str, tuple[str, ...]] = {}
         self._given = {name.replace("_", "-"): text for name, text in given.items()}
 
     def text(self, name: str, defaultValue: str, label: str) -> None:  # noqa: N803
-        assert label == name
-        self.made[name] = (defaultValue, ())
+        assert defaultValue == ""
+        self.labels[name] = label
 
     def dropdown(self, name: str, defaultValue: str, choices: Sequence[str], label: str) -> None:  # noqa: N803
-        assert label == name
-        self.made[name] = (defaultValue, tuple(choices))
+        assert defaultValue in choices
+        self.labels[name], self.choices[name] = label, tuple(choices)
 
     def get(self, name: str) -> str:
-        return self._given.get(name, self.made[name][0])
-
-
-def test_every_option_is_a_parameter_with_its_default() -> None:
-    assert parameter_defaults(Options) == {
-        "source": "files", "run-for": "", "kafka-option": "", "schema": "", "dry": "false", "fast": "true",
-        "output": "",
-    }  # fmt: skip
+        assert name in self.labels
+        return self._given.get(name, "")
 
 
 @pytest.mark.parametrize(
     ("parameters", "arguments"),
     [
         ({}, []),
-        ({"source": "files", "run-for": "", "dry": "false", "fast": "true"}, []),
+        ({"source": "", "run-for": " ", "dry": ""}, []),
         ({"source": "kafka", "run-for": " 2m "}, ["--source=kafka", "--run-for=2m"]),
         ({"dry": "true", "fast": "false"}, ["--dry", "--no-fast"]),
         ({"kafka-option": "a=1  b='x y'"}, ["--kafka-option=a=1", "--kafka-option=b=x y"]),
@@ -69,7 +67,7 @@ def test_every_option_is_a_parameter_with_its_default() -> None:
 def test_a_parameter_is_an_option_and_an_empty_one_is_left_out(
     parameters: dict[str, str], arguments: list[str]
 ) -> None:
-    assert parameters_to_arguments(Options, parameters) == arguments
+    assert parameters_to_arguments(OPTIONS, parameters) == arguments
 
 
 @pytest.mark.parametrize(
@@ -78,17 +76,17 @@ def test_a_parameter_is_an_option_and_an_empty_one_is_left_out(
 )
 def test_an_invalid_parameter_is_refused(parameters: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
-        parameters_to_arguments(Options, parameters)
+        parameters_to_arguments(OPTIONS, parameters)
 
 
 def test_empty_task_arguments_are_left_out_and_the_others_stay() -> None:
     arguments = ["--source=kafka", "--run-for=", "--dry=true", "--kafka-option=", "--unknown=1", "--output", "here"]
-    assert task_arguments(Options, arguments) == ["--source=kafka", "--dry", "--unknown=1", "--output", "here"]
+    assert task_arguments(OPTIONS, arguments) == ["--source=kafka", "--dry", "--unknown=1", "--output", "here"]
 
 
 def test_the_command_line_refuses_a_repeated_task_argument(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        parser.parse_settings(Options, task_arguments(Options, ["--source=kafka", "--source=files"]), "job")
+        parser.parse_settings(Options, task_arguments(OPTIONS, ["--source=kafka", "--source=files"]), "job")
     assert "--source is given more than once" in capsys.readouterr().err
 
 
@@ -100,12 +98,15 @@ def test_only_a_task_may_give_empty_options(monkeypatch: pytest.MonkeyPatch) -> 
     assert parser.parse_settings(Options, None, "job") == Options(source="kafka", fast=False)
 
 
-def test_every_option_is_a_widget_and_is_read_from_it() -> None:
+def test_every_option_is_a_widget_that_shows_its_default_and_is_read_from_it() -> None:
     widgets = JobWidgets(source="kafka", run_for="2m", dry="true", kafka_option="a=1 b=2", schema="games")
     make_widgets(Options, widgets)
-    assert {name: default for name, (default, _) in widgets.made.items()} == parameter_defaults(Options)
-    assert {name: choices for name, (_, choices) in widgets.made.items() if choices} == {
-        "source": ("files", "kafka"), "dry": ("false", "true"), "fast": ("false", "true"),
+    assert widgets.labels == {
+        "source": "source (files)", "run-for": "run-for", "kafka-option": "kafka-option", "schema": "schema",
+        "dry": "dry (false)", "fast": "fast (true)", "output": "output",
+    }  # fmt: skip
+    assert widgets.choices == {
+        "source": ("", "files", "kafka"), "dry": ("", "false", "true"), "fast": ("", "false", "true"),
     }  # fmt: skip
     assert read_widgets(Options, widgets) == Options(
         source="kafka", run_for=120_000, dry=True, kafka_option=("a=1", "b=2"), schema="games"
@@ -113,25 +114,13 @@ def test_every_option_is_a_widget_and_is_read_from_it() -> None:
 
 
 def test_a_wrong_widget_is_reported_in_one_line_without_a_program_name() -> None:
-    widgets = JobWidgets(catalog="main", schema="games", checkpoints="/c", input="/i", heartbeat="0s")
+    widgets = JobWidgets(catalog="main", schema="games", heartbeat="0s")
     make_widgets(SessionizeSettings, widgets)
     with pytest.raises(
         ConfigurationError,
         match=r"^in the widgets, each named as its option: --heartbeat '0s' is too small: write at least 1ms$",
     ):
         read_widgets(SessionizeSettings, widgets)
-
-
-def test_the_streams_parameter_defaults_mean_the_command_lines_defaults() -> None:
-    given = {"catalog": "main", "schema": "games", "checkpoints": "/c", "input": "/i"}
-    expected = parser.read_settings(SessionizeSettings, [f"--{name}={text}" for name, text in given.items()])
-    assert (
-        parser.read_settings(
-            SessionizeSettings,
-            parameters_to_arguments(SessionizeSettings, parameter_defaults(SessionizeSettings) | given),
-        )
-        == expected
-    )
 
 
 def test_a_task_that_succeeded_does_not_raise_system_exit(monkeypatch: pytest.MonkeyPatch) -> None:
