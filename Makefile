@@ -27,13 +27,13 @@ T ?= dev
 IN_PARALLEL := --dist loadfile --no-loadscope-reorder
 PYTEST := $(BIN)/python -m pytest -q
 DOCTESTS := local/notebook_cells.py core durations.py optional_packages.py ops/account_search.py simulate/malformed.py \
-  command_line/job_parameters.py
+  settings/section.py
 # The notebooks' tests need packages that `make setup` does not install.
 UNIT := $(PYTEST) tests --ignore=tests/notebooks -m "not spark and not job and not long" -n 2 $(IN_PARALLEL)
 NOTEBOOK_TESTS := $(PYTEST) tests/notebooks
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
-.PHONY: help setup bundle deploy demo demo-kafka sql notebooks notebook-data pictures test test-notebooks test-faults soak \
+.PHONY: help setup deploy demo demo-kafka sql notebooks notebook-data pictures test test-notebooks test-faults soak \
   bench bench-quick profile watched wheel lint check format lock clean
 
 help: ## list the commands
@@ -177,9 +177,6 @@ watched: # a deploy for players runs this target (databricks.yml), with the valu
 	       "say whose it is with --var on_call=ADDRESS, BUNDLE_VAR_on_call or on_call in the file of overrides" >&2; \
 	     exit 2 ;; \
 	esac
-
-bundle: $(READY) ## write the generated parts of the bundle, from the settings and the locks
-	@$(BIN)/python -m tools.bundle.generate
 
 deploy: $(READY) ## check a target's values, then deploy it: make deploy T=prod ARGS="--var on_call=ADDRESS"
 	@databricks bundle validate --strict -t $(T) $(ARGS)

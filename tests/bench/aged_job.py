@@ -26,8 +26,8 @@ from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, STR
 from tests.bench.age import Stand, filled_stands, measure, stand_parser
 from tests.bench.jobs import run_timed, say
 from tests.bench.scenario import LONG_LIVED, LONG_LIVED_JAVA_OPTIONS
+from tests.support.dashboards import dataset_sql
 from tests.whole_job.job import ROOT, SIMULATE, Job, command, environment
-from tools.bundle.dashboards import dataset_sql
 
 CHANGE_DAYS, HEARTBEAT_DAYS, MESSAGE_DAYS = 401, 8, 31
 """A day more than `maintain` retains: it deletes the oldest day, as it does every night."""

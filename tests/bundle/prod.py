@@ -1,8 +1,7 @@
 """Prod's resolved resources, and its schema as the SQL of alerts writes it."""
 
-from tools.bundle.resolve import resolve
-from tools.bundle.sources import ROOT, read_sources
+from tools.bundle.target import read_target
 
-RESOURCES = resolve(read_sources(ROOT), "prod").resources
+RESOURCES = read_target("prod")["resources"]
 ALERTS = RESOURCES["alerts"]
 SCHEMA = "`{catalog_name}`.`{name}`.".format(**RESOURCES["schemas"]["sessions"])

@@ -17,9 +17,9 @@ from sessionization.spark.tables.schemas import (
 )
 from sessionization.spark.tables.views import create_views, session_view_sql
 from tests.bundle.prod import ALERTS, SCHEMA
+from tests.support.dashboards import dataset_sql, widget_sql, widgets
 from tests.tables.warehouse import empty_tables, frame_of
-from tools.bundle.dashboards import dataset_sql, widget_sql, widgets
-from tools.bundle.sources import ROOT
+from tools.bundle.target import ROOT
 
 pytestmark = pytest.mark.spark
 
@@ -106,7 +106,7 @@ def test_every_alert_query_returns_the_column_of_its_condition(evening: SparkSes
     text = ALERTS[key]["query_text"]
     assert SCHEMA in text, "an alert names catalog and schema itself"
     # With an interval of an hour even a slow test misses no heartbeat.
-    (row,) = evening.sql(text.replace(SCHEMA, "").replace("'30s'", "'1h'")).collect()
+    (row,) = evening.sql(text.replace(SCHEMA, "").replace("/ 30000", "/ 3600000")).collect()
     value = float(row[ALERTS[key]["evaluation"]["source"]["name"]])
     above_threshold = {"quarantine_share": 25.0}
     assert (
@@ -122,9 +122,9 @@ def session(spark: SparkSession) -> SparkSession:
     return spark.newSession()
 
 
-def alert_row(spark: SparkSession, key: str, heartbeat: str = "30s") -> tuple[Row, float, bool]:
+def alert_row(spark: SparkSession, key: str, heartbeat_ms: int = 30_000) -> tuple[Row, float, bool]:
     """The row that an alert reads from this session's views, its value, and whether the alert goes off."""
-    text = ALERTS[key]["query_text"].replace(SCHEMA, "").replace("'30s'", f"'{heartbeat}'")
+    text = ALERTS[key]["query_text"].replace(SCHEMA, "").replace("/ 30000", f"/ {heartbeat_ms}")
     (row,) = spark.sql(text).collect()
     return row, float(row[0]), float(row[0]) > ALERTS[key]["evaluation"]["threshold"]["value"]["double_value"]
 
@@ -213,22 +213,22 @@ def test_the_backlog_alert_goes_off_for_a_lasting_backlog_and_names_the_query_th
 
 
 @pytest.mark.parametrize(
-    ("heartbeat", "beat_s", "missed", "goes_off"),
+    ("heartbeat_ms", "beat_s", "missed", "goes_off"),
     [
-        ("30s", 60, 1.5, False), ("30s", 150, 4.5, True), ("2m", 150, 1.125, False), ("500ms", 60, 90, True),
-        ("500ms", 12, 0, False), ("1h", 60, 0.0125, False), ("30s", -600, 19.5, True), ("30s", -12, 0, False),
+        (30_000, 60, 1.5, False), (30_000, 150, 4.5, True), (120_000, 150, 1.125, False), (500, 60, 90, True),
+        (500, 12, 0, False), (3_600_000, 60, 0.0125, False), (30_000, -600, 19.5, True), (30_000, -12, 0, False),
     ],
 )  # fmt: skip
 def test_missed_heartbeats_are_counted_in_heartbeat_intervals(
     session: SparkSession,
-    heartbeat: str,
+    heartbeat_ms: int,
     beat_s: float,
     missed: float,
     goes_off: bool,  # noqa: FBT001
 ) -> None:
     values = f"1 AS live, {beat_s * 1_000} AS heartbeat_age_ms, 3600000 AS oldest_live_ms"
     session.sql(f"CREATE OR REPLACE TEMPORARY VIEW freshness AS SELECT {values}")
-    _, value, is_firing = alert_row(session, "stale_heartbeats", heartbeat)
+    _, value, is_firing = alert_row(session, "stale_heartbeats", heartbeat_ms)
     assert (value == pytest.approx(missed, abs=0.01), is_firing) == (True, goes_off)
 
 

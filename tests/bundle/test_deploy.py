@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.bundle.test_given import given
-from tools.bundle.sources import ROOT
+from tools.bundle.target import ROOT, read_target
 
 # A stand-in for the CLI: it records its arguments, and prints the resolved target.
 CLI = """#!/bin/sh
@@ -50,24 +49,24 @@ def run_deploy(folder: Path, shown: dict[str, Any], *words: str, refused: str = 
 
 
 def test_a_target_without_mistakes_is_deployed(tmp_path: Path) -> None:
-    assert run_deploy(tmp_path, given()) == (0, [STRICT, SHOWN, DEPLOY], "")
+    assert run_deploy(tmp_path, read_target("prod")) == (0, [STRICT, SHOWN, DEPLOY], "")
 
 
-def test_a_value_that_only_the_job_would_refuse_stops_the_deploy(tmp_path: Path) -> None:
-    code, calls, output = run_deploy(tmp_path, given(sessionize_heartbeat="30sec"))
+def test_a_mistake_that_the_cli_accepts_stops_the_deploy(tmp_path: Path) -> None:
+    code, calls, output = run_deploy(tmp_path, read_target("prod", keep_tables=False))
     assert code != 0
     assert calls == [STRICT, SHOWN]
-    assert "--heartbeat '30sec'" in output
+    assert "keep_tables must be true" in output
 
 
 @pytest.mark.parametrize(("refused", "expected_calls"), [(STRICT, [STRICT]), (SHOWN, [STRICT, SHOWN])])
 def test_a_refusal_by_the_cli_stops_the_deploy(tmp_path: Path, refused: str, expected_calls: list[str]) -> None:
-    code, calls, output = run_deploy(tmp_path, given(), refused=refused)
+    code, calls, output = run_deploy(tmp_path, read_target("prod"), refused=refused)
     assert code != 0
     assert calls == expected_calls
     assert "Error: no" in output
 
 
 def test_every_cli_call_gets_the_extra_arguments(tmp_path: Path) -> None:
-    _, calls, _ = run_deploy(tmp_path, given(), "ARGS=--var workers=3")
+    _, calls, _ = run_deploy(tmp_path, read_target("prod"), "ARGS=--var workers=3")
     assert calls == [call.replace("-t prod", "-t prod --var workers=3") for call in (STRICT, SHOWN, DEPLOY)]

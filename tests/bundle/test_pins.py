@@ -4,9 +4,10 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from tests.bundle.prod import RESOURCES
-from tools.bundle.pins import installed_with_the_wheel, locked, refuse_unfit, runtime_versions
+from tools.bundle.pins import installed_with_the_wheel, locked, refuse_unfit, runtime_versions, tested_version
+from tools.bundle.target import read_target
 
+JOBS = read_target("dev")["resources"]["jobs"]
 EXTRAS = frozenset({"forecast", "metrics", "kafka"})
 
 
@@ -20,16 +21,17 @@ def test_the_lock_has_the_runtimes_versions_and_what_is_installed() -> None:
         assert Version(package.version) == Version(versions[name]), name
 
 
-def test_no_job_replaces_a_package_of_the_runtime() -> None:
-    installed = {
-        library["pypi"]["package"].partition("==")[0]
-        for job in RESOURCES["jobs"].values()
-        for task in job["tasks"]
-        for library in task.get("libraries", [])
-        if "pypi" in library
-    }
-    assert "orjson" in installed
-    assert installed & runtime_versions().keys() == set()
+@pytest.mark.parametrize("key", sorted(JOBS))
+def test_a_job_installs_the_wheel_and_what_of_it_the_runtime_lacks(key: str) -> None:
+    """The extras are those that its code imports, and the versions those of the locks."""
+    extras = {"sessionize": "metrics", "preflight": "metrics", "simulate": "kafka", "predict_remaining": "forecast"}
+    expected = installed_with_the_wheel(frozenset({extras[key]} if key in extras else ()))
+    if key == "workspace_tests":
+        expected |= {"nutter": tested_version("nutter")}
+    for task in JOBS[key]["tasks"]:
+        packages = [library["pypi"]["package"] for library in task["libraries"] if "pypi" in library]
+        assert packages == [f"{name}=={version}" for name, version in sorted(expected.items())]
+    assert expected.keys() & runtime_versions().keys() == set()
 
 
 def test_a_requirement_above_the_runtimes_version_is_refused() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from tools.bundle.sources import ROOT, read_sources
+from tools.bundle.target import ROOT, read_bundle
 
 RULES_FILE, DASHBOARD_FILE = (
     ROOT / "monitoring" / "prometheus_rules.yml",
@@ -36,16 +36,11 @@ class Limit:
 
 def bundle_limits() -> dict[str, Limit]:
     """The limits of the bundle's alerts, by the alert's name."""
-    sources = read_sources(ROOT)
-    variables = sources.variables()
-    limits = {}
-    for _file, kind, key, fields in sources.resources():
-        if kind == "alerts":
-            evaluation = fields["evaluation"]
-            assert evaluation["comparison_operator"] == "GREATER_THAN"
-            variable = evaluation["threshold"]["value"]["double_value"].removeprefix("${var.").removesuffix("}")
-            limits[key] = Limit(evaluation["source"]["name"], float(variables[variable]["default"]))
-    return limits
+    evaluations = {key: alert["evaluation"] for key, alert in read_bundle()["resources"]["alerts"].items()}
+    return {
+        key: Limit(evaluation["source"]["name"], float(evaluation["threshold"]["value"]["double_value"]))
+        for key, evaluation in evaluations.items()
+    }
 
 
 def queries() -> list[str]:

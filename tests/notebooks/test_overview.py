@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.views import create_views
 from tests.bundle.prod import ALERTS, SCHEMA
-from tools.bundle.dashboards import dataset_sql, widget_sql, widgets
-from tools.bundle.sources import ROOT
+from tests.support.dashboards import dataset_sql, widget_sql, widgets
+from tools.bundle.target import ROOT
 
 DASHBOARD = json.loads((ROOT / "bundles/session_overview.lvdash.json").read_text(encoding="utf-8"))
 DATASETS = {dataset["name"]: dataset_sql(dataset) for dataset in DASHBOARD["datasets"]}

@@ -7,16 +7,20 @@ from pathlib import Path
 
 from sessionization.local.notebook_cells import read_cells
 from tests.repository.test_rooms import ROOT
-from tools.bundle.job_options import JOBS
-from tools.bundle.pins import installed_with_the_wheel, runtime_versions
+from tools.bundle.pins import runtime_versions
+from tools.bundle.target import read_target
 
 LAPTOP_ONLY = ("lib/sessionization/local/", "lib/sessionization/local_engine/", "jobs/demo.py")
 DISTRIBUTIONS = {"delta": "delta-spark", "mlflow": "mlflow-skinny", "runtime": "nutter"}
 """By name of an import its distribution, where it is not the same name with dashes."""
 INSTALLED = {
-    *installed_with_the_wheel(frozenset(extra for job in JOBS.values() for extra in job.extras)),
-    *(name for job in JOBS.values() for name in job.packages),
+    library["pypi"]["package"].partition("==")[0]
+    for job in read_target("dev")["resources"]["jobs"].values()
+    for task in job["tasks"]
+    for library in task["libraries"]
+    if "pypi" in library
 }
+"""What the tasks of the bundle install."""
 PRESENT = {"sessionization", "tests", *sys.stdlib_module_names}
 
 

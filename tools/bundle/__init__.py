@@ -1,1 +1,1 @@
-"""The bundle: its generated parts, checks of its files, and a check of a target's values before a deploy."""
+"""Checks of the bundle: mistakes that the CLI accepts, and that cost a studio its data, its money or its sleep."""

@@ -7,7 +7,7 @@ from functools import cache
 
 from packaging.requirements import Requirement
 
-from tools.bundle.sources import ROOT
+from tools.bundle.target import ROOT
 
 RUNTIME = ROOT / "tools/bundle/runtime_packages.txt"
 LOCK = ROOT / "requirements-databricks.lock"
