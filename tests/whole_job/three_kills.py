@@ -38,7 +38,8 @@ def play_with_a_kill_in_each_query(job: Job, evening: Evening) -> None:
 def play_with_a_driver_that_sleeps(job: Job, second: Job, evening: Evening) -> None:
     """Stop the job and its engine for longer than its lease, while a second driver works; then wake it up.
 
-    It must notice, write nothing more, and end.
+    It must notice, write nothing more to the tables, and end. Its engine may still begin a micro-batch in a checkpoint,
+    which ends the second driver; the next start goes on.
     """
     job.release(evening, _FILES_BEFORE_SLEEP)
     job.start()
@@ -56,12 +57,24 @@ def play_with_a_driver_that_sleeps(job: Job, second: Job, evening: Evening) -> N
         os.killpg(job.pid, signal.SIGCONT)
         assert job.wait_for_end(within_s=_LEASE_IS_LOST_S) == 1, job.output_lines()[-5:]
         second.release(evening)
-        second.wait_until_done()
-        assert second.terminate() == 0
+        _read_to_the_end(second)
     finally:
         second.kill_if_running()
     assert any("waiting for sessionize (process" in line for line in second.output_lines())
     assert "lease 'stream'" in job.output_lines()[-1]
+
+
+def _read_to_the_end(job: Job) -> None:
+    """Let a job read everything and stop; start it again once if another driver has written to its checkpoint."""
+    try:
+        job.wait_until_done()
+    except AssertionError:
+        if not any("another run has written to this checkpoint" in line for line in job.output_lines()):
+            raise
+        assert job.wait_for_end(within_s=_LEASE_IS_LOST_S) == 1
+        job.start()
+        job.wait_until_done()
+    assert job.terminate() == 0
 
 
 def check_every_row(job: Job, spark: SparkSession, groups: int | None = None) -> None:
