@@ -114,6 +114,25 @@ def test_checkpoints_that_cannot_be_written_are_named(spark: SparkSession, folde
 
 
 @pytest.mark.usefixtures("without_stream", "without_tables")
+def test_the_volume_of_a_clusters_logs_is_tried_and_a_right_that_is_missing_is_a_warning(
+    spark: SparkSession, folder: Path
+) -> None:
+    for volume, is_writable in (
+        (folder / "Volumes" / "logs", True),
+        (folder / "input/pc_sessions/1.json/Volumes/x", False),
+    ):
+        spark.conf.set(module._LOG_DESTINATION, f"dbfs:{volume}")
+        lines: list[str] = []
+        try:
+            preflight(settings(folder), lines.append)
+        finally:
+            spark.conf.unset(module._LOG_DESTINATION)
+        [line] = [line for line in lines if " logs: " in line]
+        assert line.startswith("ok" if is_writable else "warning")
+    assert list((folder / "Volumes" / "logs").iterdir()) == []
+
+
+@pytest.mark.usefixtures("without_stream", "without_tables")
 def test_an_input_that_does_not_exist_is_named(folder: Path) -> None:
     found = failures(run(settings(folder, input=folder / "nowhere")))
     assert found["input"].startswith(f"--input {folder}/nowhere cannot be read (No such file or directory): create it")
