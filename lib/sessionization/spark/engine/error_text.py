@@ -40,8 +40,8 @@ _REMEDIES = (
     ),
     (
         r"CONCURRENT_STREAM_LOG_UPDATE",
-        "another run has written to this checkpoint, perhaps one that had slept longer than its lease; nothing is lost: "
-        "see that no other run works on it, start again with the same options",
+        "another run has written to this checkpoint, perhaps one that had slept longer than its lease; "
+        "nothing is lost: see that no other run works on it, start again with the same options",
     ),
     (
         _STATE_IS_DAMAGED,
