@@ -93,7 +93,10 @@ class StoredLease:
         return max((Holder(**row.asDict()) for row in rows), key=lambda holder: holder.until_ms, default=None)
 
     def take(self, run: Holder, ended_before_ms: int, dead_owner: str | None) -> bool:
-        """Take a lease that nobody has taken, that was given up, that ended before this instant, or of a dead owner.
+        """Take the lease for `run` if it is free.
+
+        It is free if nobody has taken it yet, if its holder has given it up, if it ended before `ended_before_ms`, or
+        if its holder is `dead_owner`.
 
         Returns:
             Whether this run has the lease now.
