@@ -26,7 +26,7 @@ from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, STR
 from tests.bench.age import Stand, filled_stands, measure, stand_parser
 from tests.bench.jobs import run_timed, say
 from tests.bench.scenario import LONG_LIVED, LONG_LIVED_JAVA_OPTIONS
-from tests.whole_job.job import ROOT, SIMULATE, Job, command, environment
+from tests.support.job import ROOT, SIMULATE, Job, command, environment
 from tools.bundle.dashboards import dataset_sql
 
 CHANGE_DAYS, HEARTBEAT_DAYS, MESSAGE_DAYS = 401, 8, 31

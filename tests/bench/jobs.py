@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.bench.scenario import LONG_LIVED, LONG_LIVED_JAVA_OPTIONS
-from tests.whole_job.delta import read_table
-from tests.whole_job.job import ROOT, Job, environment
+from tests.support.delta import read_table
+from tests.support.job import ROOT, Job, environment
 
 _RUN_FOR_S = 75
 CATCH_UP_S = 1_200

@@ -10,10 +10,10 @@ from sessionization.settings.kafka_options import OUTPUT_TOPIC
 from sessionization.streams import STREAMS
 from tests.bench.jobs import CATCH_UP_S, parse_load, run_query, run_timed, say, show
 from tests.bench.scenario import LONG_LIVED
-from tests.whole_job.checkpoints import committed_offsets
-from tests.whole_job.job import Job
-from tests.whole_job.test_land_changes import Landing
-from tests.whole_job.topics import Topics
+from tests.support.checkpoints import committed_offsets
+from tests.support.job import Job
+from tests.support.landing import Landing
+from tests.support.topics import Topics
 
 _PARTITIONS = 4
 

@@ -22,13 +22,13 @@ from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.streams import STREAMS
 from tests.bench import aged_tables
 from tests.bench.scenario import LONG_LIVED_JAVA_OPTIONS
-from tests.whole_job.accounts import unaccounted
-from tests.whole_job.delta import live_files
-from tests.whole_job.job import SIMULATE, Job, command, environment
-from tests.whole_job.oracle import COLUMNS, build_oracle
-from tests.whole_job.processes import processes_of_session
-from tests.whole_job.tables import Tables, differences, read_tables
-from tests.whole_job.topics import Topics
+from tests.support.accounts import unaccounted
+from tests.support.delta import live_files
+from tests.support.job import SIMULATE, Job, command, environment
+from tests.support.oracle import COLUMNS, build_oracle
+from tests.support.processes import processes_of_session
+from tests.support.tables import Tables, differences, read_tables
+from tests.support.topics import Topics
 
 PARTITIONS = 4
 _SAMPLES = 60

@@ -9,7 +9,7 @@ import pytest
 
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.spark.checkpoint.folder import Checkpoint, read_checkpoint
-from tests.checkpoint.test_folder import begin_micro_batch, reopened
+from tests.support.checkpoint_folder import begin_micro_batch, reopened
 
 
 @pytest.mark.parametrize("read", [reopened, read_checkpoint])

@@ -13,8 +13,8 @@ from sessionization.files import is_on_local_disk, is_reachable_folder, remove_t
 from sessionization.hadoop_errors import STORAGE_ERROR
 from sessionization.hadoop_path import AnyPath, HadoopPath
 from sessionization.spark.engine.checkpoint_files import KEEPS_FILES, REPLACES_FILES
-from tests.whole_job.hdfs import Hdfs
-from tests.whole_job.s3 import PYTHON, S3
+from tests.support.hdfs import Hdfs
+from tests.support.s3 import PYTHON, S3
 
 pytestmark = pytest.mark.spark
 

@@ -8,10 +8,10 @@ import tempfile
 from pathlib import Path
 
 from sessionization.local_engine.class_archive import archive_file, new_archive, options_to_write
-from tests.faults.harness import EVENING, FILES_PER_START, OPTIONS
-from tests.whole_job.checkpoints import last_committed
-from tests.whole_job.evening import Evening
-from tests.whole_job.job import Job
+from tests.support.checkpoints import last_committed
+from tests.support.evening import Evening
+from tests.support.harness import EVENING, FILES_PER_START, OPTIONS
+from tests.support.job import Job
 
 _ARCHIVED_WITHIN_S = 300
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.faults.boundaries import Boundary
-from tests.faults.harness import Scene, compare
+from tests.support.boundaries import Boundary
+from tests.support.harness import Scene, compare
 
 pytestmark = [pytest.mark.job, pytest.mark.long]
 

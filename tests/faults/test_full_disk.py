@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.faults.boundaries import Boundary
-from tests.faults.harness import Scene, compare
-from tests.whole_job.checkpoints import last_committed
+from tests.support.boundaries import Boundary
+from tests.support.checkpoints import last_committed
+from tests.support.harness import Scene, compare
 
 pytestmark = [pytest.mark.job, pytest.mark.long]
 

@@ -6,11 +6,11 @@ import pytest
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
-from tests.faults.boundaries import Boundary
-from tests.faults.harness import Scene
-from tests.whole_job.checkpoints import last_started
-from tests.whole_job.delta import read_table
-from tests.whole_job.tables import differences
+from tests.support.boundaries import Boundary
+from tests.support.checkpoints import last_started
+from tests.support.delta import read_table
+from tests.support.harness import Scene
+from tests.support.tables import differences
 
 pytestmark = [pytest.mark.job, pytest.mark.long]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.faults.harness import OPTIONS, Scene, compare
-from tests.whole_job.checkpoints import last_committed
-from tests.whole_job.job import run_to_end
+from tests.support.checkpoints import last_committed
+from tests.support.harness import OPTIONS, Scene, compare
+from tests.support.job import run_to_end
 
 pytestmark = [pytest.mark.job, pytest.mark.long]
 

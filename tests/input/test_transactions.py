@@ -20,10 +20,10 @@ from sessionization.spark.output import changes_topic
 from sessionization.spark.output.sinks import to_session_changes
 from sessionization.spark.tables.schemas import SESSION_CHANGES
 from sessionization.streams import STREAMS
-from tests.input.test_kafka_source import settings
-from tests.output.test_changes_topic import create_empty_tables
-from tests.output.test_sinks import a_change
-from tests.warm_start.test_read_position import NOW_MS, WarmStart
+from tests.input.kafka_settings import settings
+from tests.support.changes import a_change
+from tests.support.warehouse import create_empty_tables
+from tests.support.warm_start import NOW_MS, WarmStart
 
 pytestmark = pytest.mark.spark
 

@@ -22,7 +22,7 @@ from confluent_kafka import (
 from sessionization.errors import SetupError
 from sessionization.local import broker as broker_module
 from sessionization.local.broker import Broker
-from tests.whole_job.processes import processes_of_session
+from tests.support.processes import processes_of_session
 
 pytestmark = pytest.mark.job
 

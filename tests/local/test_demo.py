@@ -15,8 +15,8 @@ from sessionization.spark.operator.codec import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import to_session_changes
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import QUARANTINE, SESSION_CHANGES
-from tests.output.test_sinks import NOW_MS, a_change
-from tests.tables.warehouse import empty_tables
+from tests.support.changes import NOW_MS, a_change
+from tests.support.warehouse import empty_tables
 
 pytestmark = pytest.mark.spark
 

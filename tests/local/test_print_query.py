@@ -16,7 +16,7 @@ from rich.console import Console
 from sessionization.local.print_query import as_table, print_query
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES
-from tests.tables.warehouse import empty_tables
+from tests.support.warehouse import empty_tables
 
 pytestmark = pytest.mark.spark
 

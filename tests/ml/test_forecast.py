@@ -24,7 +24,7 @@ from sessionization.ml import forecast
 from sessionization.ml.forecast import FEATURES, REMAINING, ForecastSettings, LengthModel, described_sessions
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_PREDICTIONS, SESSIONS
-from tests.tables.warehouse import append_sessions, empty_tables, frame_of
+from tests.support.warehouse import append_sessions, empty_tables, frame_of
 
 MONDAY_MS = int(datetime(2026, 1, 5, tzinfo=UTC).timestamp() * 1_000)
 HOUR_MS = 3_600_000

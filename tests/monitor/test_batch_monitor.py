@@ -14,7 +14,7 @@ from sessionization.monitor.batch_monitor import BatchMonitor, monitor_batches, 
 from sessionization.monitor.batch_record import Record, batch_record
 from sessionization.monitor.record_consumer import RecordConsumer
 from sessionization.spark.output.progress import BatchDetail, DelaySample
-from tests.monitor.monitored import (
+from tests.support.monitored import (
     ENDS_BY_REASON,
     Session,
     Taken,

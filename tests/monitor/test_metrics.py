@@ -21,7 +21,7 @@ from sessionization.monitor.metrics import METRICS, PREFIX, Metrics
 from sessionization.monitor.prometheus import serve_metrics
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.output.progress import SAMPLE_SIZE, BatchDetail, BatchProgress, DelaySample
-from tests.monitor.monitored import (
+from tests.support.monitored import (
     AT_MS,
     KAFKA,
     Session,

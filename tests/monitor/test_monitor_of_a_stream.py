@@ -13,8 +13,8 @@ from sessionization.monitor.metrics import Metrics
 from sessionization.monitor.prometheus import serve_metrics
 from sessionization.monitor.record_consumer import RecordConsumer
 from sessionization.spark.checkpoint.folder import ROLLUP, SESSIONIZE
-from tests.job.test_stream import Job, message, wait_for
-from tests.monitor.monitored import Taken
+from tests.support.monitored import Taken
+from tests.support.stream_job import Job, message, wait_for
 
 pytestmark = pytest.mark.spark
 

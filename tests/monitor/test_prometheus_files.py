@@ -8,8 +8,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from sessionization.monitor.batch_record import batch_record
 from sessionization.monitor.metrics import METRICS, PREFIX, Metrics
 from sessionization.monitor.prometheus import serve_metrics
-from tests.monitor.monitored import KAFKA, engine, get, one_of_each_query
-from tests.monitor.prometheus_files import (
+from tests.support.monitored import KAFKA, engine, get, one_of_each_query
+from tests.support.prometheus_files import (
     ALERTS,
     DASHBOARD,
     OF_PROMETHEUS,

@@ -17,9 +17,9 @@ from pyspark.sql import functions as F
 
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSION_PREDICTIONS, SESSIONS
-from tests.notebooks.headless import ROOT, SHOWN
 from tests.notebooks.spark_connect import CATALOG
-from tests.whole_job.metrics_endpoint import free_port
+from tests.support.headless import ROOT, SHOWN
+from tests.support.metrics_endpoint import free_port
 
 pytestmark = pytest.mark.job
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.notebooks import browser
-from tests.notebooks.headless import NOTEBOOKS, ROOT, SHOWN
 from tests.notebooks.seen import coloured_pixels
+from tests.support.headless import NOTEBOOKS, ROOT, SHOWN
 
 pytest.importorskip("jupyterlab", reason="JupyterLab is not installed: make notebooks installs it")
 pytest.importorskip("playwright", reason="playwright is not installed: make test installs it")

@@ -15,7 +15,6 @@ from pyspark.sql import Row, SparkSession
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.ops import erase as ops
 from sessionization.ops.maintenance_settings import EraseSettings
-from sessionization.spark.checkpoint.folder import ROLLUP
 from sessionization.spark.input.parse import EventTimeLimits, parse
 from sessionization.spark.operator.codec import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import ArchiveSink, SinkContext, to_session_changes
@@ -30,9 +29,9 @@ from sessionization.spark.tables.schemas import (
     SESSIONS,
     Table,
 )
-from tests.checkpoint.test_folder import reopened
-from tests.output.test_sinks import a_change
-from tests.tables.warehouse import empty_tables, merge_changes
+from tests.support.changes import a_change
+from tests.support.checkpoint_folder import reopened
+from tests.support.warehouse import catch_up, empty_tables
 
 pytestmark = pytest.mark.spark
 
@@ -77,16 +76,6 @@ CHANGES = [
     a_change(device_id="d4", session_id=10, account_id=BOB),
 ]  # fmt: skip
 OTHER_SESSIONS = {("d1", 2, BOB), ("d2", 4, BOB), ("d1", 9, CID), ("d4", 10, BOB)}
-
-
-def catch_up(spark: SparkSession, location: TableLocation, checkpoints: Path) -> None:
-    """Do what the query `rollup` does, until it has read everything."""
-    rows = location.read(spark.readStream.option("skipChangeCommits", "true"), SESSION_CHANGES)
-    merging = rows.where("change != 'heartbeat'").writeStream.foreachBatch(
-        lambda batch, _: merge_changes(batch.sparkSession, location, batch)
-    )
-    query = merging.option("checkpointLocation", str(checkpoints / ROLLUP)).trigger(availableNow=True).start()
-    assert query.awaitTermination(120)
 
 
 @pytest.fixture

@@ -11,16 +11,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.errors import ConfigurationError
 from sessionization.hadoop_path import HadoopPath
-from sessionization.job.preparation import open_job_checkpoint
 from sessionization.ops import preflight as module
 from sessionization.ops import storage_checks, trial_query
 from sessionization.ops.check_list import Limit
-from sessionization.ops.preflight import preflight
 from sessionization.ops.table_checks import NAME
-from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.checkpoint.folder import Checkpoint
 from sessionization.spark.input import kafka_source
 from sessionization.spark.tables.location import TableLocation
+from tests.support.preflight_run import checkpoint_of, run, settings
 
 pytestmark = pytest.mark.spark
 
@@ -34,38 +31,6 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "input" / "pc_sessions" / "1.json").write_text("{}\n")
     (tmp_path / "checkpoints").mkdir()
     return tmp_path
-
-
-def settings(folder: Path, **given: Any) -> SessionizeSettings:
-    source = {} if "bootstrap_servers" in given else {"input": folder / "input"}
-    places = {"warehouse": folder / "warehouse", "checkpoints": folder / "checkpoints"}
-    return SessionizeSettings(**{**source, **places, "mlflow": "off", **given})
-
-
-def checkpoint_of(settings: SessionizeSettings) -> Checkpoint:
-    """The checkpoint of these settings, which is created."""
-    return open_job_checkpoint(settings, TableLocation.of(settings))
-
-
-def run(settings: SessionizeSettings) -> dict[str, tuple[bool, str]]:
-    """By check whether it passed, and its line. The preflight fails exactly if a check does."""
-    lines: list[str] = []
-    failure = None
-    try:
-        preflight(settings, lines.append)
-    except ConfigurationError as error:
-        failure = str(error)
-    found = {}
-    for line in lines:
-        verdict, _, rest = line.partition(" ")
-        name, _, text = rest.strip().partition(": ")
-        if verdict in {"ok", "FAILED"}:
-            found[name] = (verdict == "ok", text)
-    failed = [name for name, (is_ok, _) in found.items() if not is_ok]
-    assert failure == (
-        f"{', '.join(failed)} failed: do what the lines above say, and run this again" if failed else None
-    )
-    return found
 
 
 def failures(found: dict[str, tuple[bool, str]]) -> dict[str, str]:

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.errors import ConfigurationError
@@ -27,9 +25,10 @@ from sessionization.spark.tables.batch_writer import BatchWriter
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES
 from sessionization.spark.warm_start.initial_state import warm_start
-from tests.job.test_stream import wait_for
-from tests.output.test_sinks import NOW_MS, a_change
-from tests.tables.warehouse import empty_tables
+from tests.support.changes import NOW_MS, a_change
+from tests.support.stream_job import wait_for
+from tests.support.topics import delete_records
+from tests.support.warehouse import create_empty_tables
 
 pytestmark = pytest.mark.spark
 
@@ -41,12 +40,6 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
     with Broker(tmp_path_factory.mktemp("broker")) as broker:
         broker.create_topics({TOPIC: 2, OUTPUT_TOPIC: 1})
         yield {"kafka.bootstrap.servers": broker.bootstrap_servers}
-
-
-def create_empty_tables(spark: SparkSession, folder: Path) -> TableLocation:
-    location = TableLocation(folder)
-    empty_tables(spark, location, owner="ours")
-    return location
 
 
 def sorted_rows(location: TableLocation, spark: SparkSession) -> list[str]:
@@ -253,10 +246,3 @@ def test_a_warm_start_is_refused_until_the_whole_topic_has_landed(spark: SparkSe
         assert count_unlanded() == 1
         delete_records(broker, settings.output_topic, to=-1)
         assert count_unlanded() == 0
-
-
-def delete_records(broker: Broker, name: str, to: int) -> None:
-    """Delete the records before the offset `to` of each of two partitions; -1 is the end."""
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    for deleted in admin.delete_records([TopicPartition(name, number, to) for number in range(2)]).values():
-        deleted.result(20)

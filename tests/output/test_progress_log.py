@@ -15,7 +15,7 @@ from sessionization.spark.output.progress import BatchProgress, Percentiles
 from sessionization.spark.output.progress_log import ProgressLog
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import STREAM_PROGRESS, Table
-from tests.tables.warehouse import empty_tables
+from tests.support.warehouse import empty_tables
 
 pytestmark = pytest.mark.spark
 

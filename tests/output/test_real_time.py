@@ -14,8 +14,8 @@ from sessionization.monitor.record_consumer import RecordConsumer
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.output.progress import BatchDetail, BatchProgress, Percentiles
 from sessionization.spark.output.real_time import SWITCH, check_runtime, report_engine_batches
-from tests.monitor.monitored import AT_MS, Session, Taken, engine
-from tests.whole_job.job import command, environment
+from tests.support.job import command, environment
+from tests.support.monitored import AT_MS, Session, Taken, engine
 
 NEEDS = "--mode real-time needs Real-Time Mode for stateful Python, "
 OR_NOT = ", or leave --mode out"

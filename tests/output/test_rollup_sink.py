@@ -16,9 +16,9 @@ from sessionization.spark.tables import compaction, rollup
 from sessionization.spark.tables.batch_writer import BatchWriter
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS, STREAM_PROGRESS
-from tests.output.test_sinks import NOW_MS, a_change, changes_sink
-from tests.tables.warehouse import LOOKBACK_MS, empty_tables, frame_of
-from tests.whole_job.delta import live_files
+from tests.support.changes import NOW_MS, a_change, changes_sink
+from tests.support.delta import live_files
+from tests.support.warehouse import LOOKBACK_MS, empty_tables, frame_of
 
 pytestmark = pytest.mark.spark
 

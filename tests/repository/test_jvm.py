@@ -3,7 +3,7 @@
 import ast
 from collections import defaultdict
 
-from tests.repository.test_runtime_imports import sources
+from tests.support.sources import sources
 
 NAMES = {
     "_active_spark_context",

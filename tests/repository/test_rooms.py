@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.sources import ROOT
+
 PACKAGE = "sessionization"
 LAYERS = (
     ("local",),

@@ -15,7 +15,7 @@ from sessionization.clock import wall_clock_ms
 from sessionization.durations import DAY_MS
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.views import create_views
-from tests.tables.warehouse import append_sessions, empty_tables
+from tests.support.warehouse import append_sessions, empty_tables
 
 pytestmark = pytest.mark.spark
 

@@ -14,7 +14,7 @@ from sessionization.spark.tables.batch_writer import BatchWriter
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.log_cleanup import delete_old_log_entries
 from sessionization.spark.tables.schemas import STREAM_PROGRESS, TABLES
-from tests.tables.warehouse import empty_tables, frame_of
+from tests.support.warehouse import empty_tables, frame_of
 
 ROWS: Any = None
 

@@ -17,8 +17,8 @@ from sessionization.spark.tables import rollup
 from sessionization.spark.tables.conflicts import is_conflict
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSIONS
-from tests.tables.test_rollup import T, frame
-from tests.tables.warehouse import LOOKBACK_MS, empty_tables, frame_of, merge_changes
+from tests.support.merged import T, frame
+from tests.support.warehouse import LOOKBACK_MS, empty_tables, frame_of, merge_changes
 
 pytestmark = pytest.mark.spark
 

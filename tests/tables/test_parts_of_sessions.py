@@ -15,9 +15,9 @@ from sessionization.spark.tables import rollup
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.rollup import LIVE_PART
 from sessionization.spark.tables.schemas import SESSIONS
-from tests.tables.test_rollup import expected_values, frame, session_values
-from tests.tables.warehouse import LOOKBACK_MS, empty_tables, merge_changes
-from tests.whole_job.delta import live_files
+from tests.support.delta import live_files
+from tests.support.merged import expected_values, frame, session_values
+from tests.support.warehouse import LOOKBACK_MS, empty_tables, merge_changes
 
 pytestmark = pytest.mark.spark
 

@@ -19,7 +19,7 @@ from sessionization.simulate.simulate_settings import SimulateSettings
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSIONS, TABLES
 from sessionization.spark.tables.views import create_views
-from tests.job.in_process import job_running
+from tests.support.in_process import job_running
 
 HOW = "`make .venv/.readers` installs it"
 pl = pytest.importorskip("polars", reason=HOW)

@@ -27,7 +27,7 @@ from sessionization.spark.tables.schemas import (
     TABLES,
 )
 from sessionization.spark.tables.views import VIEWS, create_views
-from tests.tables.warehouse import empty_tables
+from tests.support.warehouse import empty_tables
 
 pytestmark = pytest.mark.spark
 

@@ -8,8 +8,8 @@ from sessionization import files
 from sessionization.files import finish_replacement, replace_verified
 from sessionization.spark.checkpoint import take_log
 from sessionization.spark.checkpoint.take_log import TakeLog, TakenFile
-from tests.volume.mount import run_on_volume
-from tests.whole_job.job import ROOT
+from tests.support.job import ROOT
+from tests.support.volume import run_on_volume
 
 
 @pytest.fixture(scope="module")

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.faults.boundaries import Boundary
-from tests.faults.harness import compare, play
-from tests.volume.mount import VolumeJob
-from tests.whole_job.evening import Evening
-from tests.whole_job.job import ROOT
-from tests.whole_job.three_kills import EVENING, OPTIONS, check_every_row, play_with_a_driver_that_sleeps
+from tests.support.boundaries import Boundary
+from tests.support.evening import Evening
+from tests.support.harness import compare, play
+from tests.support.job import ROOT
+from tests.support.three_kills import EVENING, OPTIONS, check_every_row, play_with_a_driver_that_sleeps
+from tests.support.volume import VolumeJob
 
 pytestmark = pytest.mark.job
 

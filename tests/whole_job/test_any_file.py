@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.whole_job.job import Job
-from tests.whole_job.tables import read_tables
+from tests.support.job import Job
+from tests.support.tables import read_tables
 
 pytestmark = pytest.mark.job
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.whole_job.evening import Evening
-from tests.whole_job.job import ROOT, Job
-from tests.whole_job.three_kills import EVENING, OPTIONS, check_every_row, play_with_a_kill_in_each_query
+from tests.support.evening import Evening
+from tests.support.job import ROOT, Job
+from tests.support.three_kills import EVENING, OPTIONS, check_every_row, play_with_a_kill_in_each_query
 
 pytestmark = [pytest.mark.job, pytest.mark.long]
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.whole_job.checkpoints import last_committed
-from tests.whole_job.evening import Evening
-from tests.whole_job.hdfs import Hdfs
-from tests.whole_job.job import QUERIES, ROOT, Ended, run_to_end
-from tests.whole_job.remote_job import RemoteJob
-from tests.whole_job.three_kills import (
+from tests.support.checkpoints import last_committed
+from tests.support.evening import Evening
+from tests.support.hdfs import Hdfs
+from tests.support.job import QUERIES, ROOT, Ended, run_to_end
+from tests.support.remote_job import RemoteJob
+from tests.support.three_kills import (
     EVENING,
     OPTIONS,
     check_every_row,

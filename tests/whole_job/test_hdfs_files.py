@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.whole_job import hdfs as hdfs_module
-from tests.whole_job.hdfs import Hdfs
-from tests.whole_job.hdfs_files import HdfsFiles
-from tests.whole_job.processes import processes_of_session
+from tests.support import hdfs as hdfs_module
+from tests.support.hdfs import Hdfs
+from tests.support.hdfs_files import HdfsFiles
+from tests.support.processes import processes_of_session
 
 pytestmark = [pytest.mark.job, pytest.mark.long]
 

@@ -9,12 +9,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from sessionization.local.broker import Broker, _free_ports
 from sessionization.streams import STREAMS
-from tests.whole_job import checkpoints
-from tests.whole_job.job import Job
-from tests.whole_job.oracle import build_oracle
-from tests.whole_job.tables import differences, read_tables
-from tests.whole_job.test_kafka import GROUPS, OPTIONS, PARTITIONS, RULES, simulator
-from tests.whole_job.topics import Topics
+from tests.support import checkpoints
+from tests.support.job import Job
+from tests.support.kafka_evening import GROUPS, OPTIONS, PARTITIONS, RULES, simulator
+from tests.support.oracle import build_oracle
+from tests.support.tables import differences, read_tables
+from tests.support.topics import Topics
 
 pytestmark = [pytest.mark.job, pytest.mark.long]
 

@@ -13,11 +13,11 @@ from confluent_kafka.admin import AdminClient, ScramMechanism, UserScramCredenti
 
 from sessionization.local_engine.jars import jar_paths
 from sessionization.streams import STREAMS
-from tests.whole_job import checkpoints
-from tests.whole_job.job import ROOT, SIMULATE, Ended, Job, run_to_end
-from tests.whole_job.secured_broker import CLIENT_SECRET, PASSWORD, SecuredBroker, jaas, secured_broker
-from tests.whole_job.tables import read_tables
-from tests.whole_job.topics import Topics
+from tests.support import checkpoints
+from tests.support.job import ROOT, SIMULATE, Ended, Job, run_to_end
+from tests.support.secured_broker import CLIENT_SECRET, PASSWORD, SecuredBroker, jaas, secured_broker
+from tests.support.tables import read_tables
+from tests.support.topics import Topics
 
 pytestmark = [pytest.mark.job, pytest.mark.long]
 

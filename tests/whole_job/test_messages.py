@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.job.test_stream import DEADLINE_S
-from tests.whole_job.checkpoints import last_committed
-from tests.whole_job.job import ENTRY, Ended, Job, run_to_end
-from tests.whole_job.metrics_endpoint import free_port
-from tests.whole_job.tables import read_tables
+from tests.support.checkpoints import last_committed
+from tests.support.job import ENTRY, Ended, Job, run_to_end
+from tests.support.metrics_endpoint import free_port
+from tests.support.stream_job import DEADLINE_S
+from tests.support.tables import read_tables
 
 pytestmark = pytest.mark.job
 

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.whole_job.evening import Evening
-from tests.whole_job.job import ROOT
-from tests.whole_job.remote_job import RemoteJob
-from tests.whole_job.s3 import BUCKET, PYTHON, S3
-from tests.whole_job.three_kills import EVENING, OPTIONS, check_every_row, play_with_a_kill_in_each_query
+from tests.support.evening import Evening
+from tests.support.job import ROOT
+from tests.support.remote_job import RemoteJob
+from tests.support.s3 import BUCKET, PYTHON, S3
+from tests.support.three_kills import EVENING, OPTIONS, check_every_row, play_with_a_kill_in_each_query
 
 pytestmark = [
     pytest.mark.job,

@@ -8,10 +8,10 @@ import pytest
 
 from sessionization.core.session_state import Rules
 from sessionization.local_engine.jars import jar_paths
-from tests.whole_job.evening import Evening
-from tests.whole_job.job import Job
-from tests.whole_job.oracle import build_oracle
-from tests.whole_job.tables import differences, read_tables
+from tests.support.evening import Evening
+from tests.support.job import Job
+from tests.support.oracle import build_oracle
+from tests.support.tables import differences, read_tables
 
 pytestmark = [pytest.mark.job, pytest.mark.long]
 

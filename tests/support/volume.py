@@ -6,8 +6,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.whole_job.job import ENTRY, ROOT, Ended, Job, environment, run_to_end
-from tests.whole_job.topics import Topics
+from tests.support.job import ENTRY, ROOT, Ended, Job, environment, run_to_end
+from tests.support.topics import Topics
 
 _WITHOUT_TABLES = ("rescale_state", "inspect_state")
 _SOURCE = Path(__file__).with_name("volume.c")

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from enum import StrEnum
 
-from tests.faults.traces import Stage, Traces
+from tests.support.traces import Stage, Traces
 
 _START_UP_S = (0.5, 12)
 _AT_RANDOM_S = (0, 5)

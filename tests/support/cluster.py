@@ -14,8 +14,8 @@ from sessionization.local.child_process import end_with_this_process
 from sessionization.local_engine.jars import JarSet, jar_paths
 from sessionization.local_engine.java import java_home
 from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS
-from tests.whole_job.daemons import Daemons
-from tests.whole_job.job import ROOT, SPARK
+from tests.support.daemons import Daemons
+from tests.support.job import ROOT, SPARK
 
 CONF = {
     "spark.sql.shuffle.partitions": "2",

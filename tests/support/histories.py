@@ -24,6 +24,7 @@ REPORTED, ORPHANED = EndReason.REPORTED, EndReason.ORPHANED
 SUPERSEDED, TIMED_OUT = EndReason.SUPERSEDED, EndReason.TIMED_OUT
 
 RULES = Rules()
+ONE = Rules(max_sessions_per_device=1)
 
 
 def start(session_id: int, at_ms: int, account_id: str | None = None, platform: Platform = PC) -> Start:

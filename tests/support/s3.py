@@ -7,8 +7,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from sessionization.local_engine.jars import jar_paths
-from tests.whole_job.daemons import LoggingDaemons
-from tests.whole_job.s3_files import S3Files
+from tests.support.daemons import LoggingDaemons
+from tests.support.s3_files import S3Files
 
 ACCESS_KEY = "tester"
 BUCKET = "games"

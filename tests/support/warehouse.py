@@ -11,10 +11,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionization.durations import DAY_MS, HOUR_MS
+from sessionization.spark.checkpoint.folder import ROLLUP
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.creation import create_tables
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import SESSIONS, Table
+from sessionization.spark.tables.schemas import (
+    SESSION_CHANGES,
+    SESSIONS,
+    Table,
+)
 
 LOOKBACK_MS = rollup.lookback(7 * DAY_MS, 12 * HOUR_MS)
 """With the default settings."""
@@ -64,3 +69,19 @@ def _template(spark: SparkSession) -> Path:
     for checksum in folder.rglob(".*.crc"):  # the copies' content differs
         checksum.unlink()
     return folder
+
+
+def create_empty_tables(spark: SparkSession, folder: Path) -> TableLocation:
+    location = TableLocation(folder)
+    empty_tables(spark, location, owner="ours")
+    return location
+
+
+def catch_up(spark: SparkSession, location: TableLocation, checkpoints: Path) -> None:
+    """Do what the query `rollup` does, until it has read everything."""
+    rows = location.read(spark.readStream.option("skipChangeCommits", "true"), SESSION_CHANGES)
+    merging = rows.where("change != 'heartbeat'").writeStream.foreachBatch(
+        lambda batch, _: merge_changes(batch.sparkSession, location, batch)
+    )
+    query = merging.option("checkpointLocation", str(checkpoints / ROLLUP)).trigger(availableNow=True).start()
+    assert query.awaitTermination(120)

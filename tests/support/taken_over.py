@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from sessionization.core.events import Change, ChangeKind
 from sessionization.core.session_state import Rules
-from tests.core.reference import Device, Session, SessionRow
+from tests.support.reference import Device, Session, SessionRow
 
 
 def taken_over(rows: Mapping[tuple[str, int], SessionRow], newest_ms: int, rules: Rules) -> Iterator[Device]:

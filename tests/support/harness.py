@@ -11,14 +11,14 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from sessionization.core.session_state import Rules
-from tests.faults.boundaries import Boundary, moment
-from tests.faults.traces import Stage, Traces
-from tests.whole_job.accounts import unaccounted
-from tests.whole_job.evening import Evening
-from tests.whole_job.job import ENTRY, Ended, Job
-from tests.whole_job.oracle import Oracle, build_oracle
-from tests.whole_job.state import entries_and_timers, late_timers
-from tests.whole_job.tables import Tables, differences, read_tables
+from tests.support.accounts import unaccounted
+from tests.support.boundaries import Boundary, moment
+from tests.support.evening import Evening
+from tests.support.job import ENTRY, Ended, Job
+from tests.support.oracle import Oracle, build_oracle
+from tests.support.state import entries_and_timers, late_timers
+from tests.support.tables import Tables, differences, read_tables
+from tests.support.traces import Stage, Traces
 
 RULES = Rules(heartbeat_ms=2_000, session_timeout_ms=40_000, late_retention_ms=4_000, max_sessions_per_device=3)
 # Often, so that a kill soon finds each query at work, and the end of the evening is soon archived and merged.

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from tests.whole_job.remote_files import Lister, RemoteFiles, Status
+from tests.support.remote_files import Lister, RemoteFiles, Status
 
 
 class HdfsFiles(RemoteFiles):

@@ -5,8 +5,8 @@ import os
 from enum import StrEnum
 from pathlib import Path
 
-from tests.whole_job.delta import read_table
-from tests.whole_job.job import Job
+from tests.support.delta import read_table
+from tests.support.job import Job
 
 
 class Stage(StrEnum):

@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
-from tests.whole_job.remote_files import Lister, RemoteFiles, Status
+from tests.support.remote_files import Lister, RemoteFiles, Status
 
 _XML = "{http://s3.amazonaws.com/doc/2006-03-01/}"
 

@@ -15,12 +15,12 @@ from typing import Any
 
 from sessionization.core.events import Change, ChangeKind, Event
 from sessionization.core.session_state import Rules
-from tests.core.reference import Device, Reference, SessionRow, session_rows
-from tests.whole_job.checkpoints import Batch, batches_of, path_of
-from tests.whole_job.grouping import bucket_of, group_of
-from tests.whole_job.messages import Files, Source
-from tests.whole_job.taken_over import taken_over
-from tests.whole_job.wire import read
+from tests.support.checkpoints import Batch, batches_of, path_of
+from tests.support.grouping import bucket_of, group_of
+from tests.support.messages import Files, Source
+from tests.support.reference import Device, Reference, SessionRow, session_rows
+from tests.support.taken_over import taken_over
+from tests.support.wire import read
 
 Row = tuple[Any, ...]
 Counted = Counter[Any]

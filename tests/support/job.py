@@ -15,10 +15,12 @@ import pyspark
 from sessionization.job.stop_file import STOP_FILE
 from sessionization.local_engine.java import java_home
 from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS
-from tests.whole_job.checkpoints import committed_files, committed_offsets, last_committed, last_started, merged_before
-from tests.whole_job.evening import Evening
-from tests.whole_job.processes import is_engine, processes_of_session, runs_script, session_of
-from tests.whole_job.topics import Topics
+from sessionization.spark.checkpoint.folder import ROLLUP
+from sessionization.spark.tables.schemas import SESSION_CHANGES
+from tests.support.checkpoints import committed_files, committed_offsets, last_committed, last_started, merged_before
+from tests.support.evening import Evening
+from tests.support.processes import is_engine, processes_of_session, runs_script, session_of
+from tests.support.topics import Topics
 
 ROOT = Path(__file__).parents[2]
 QUERIES = ("sessionize", "archive", "rollup")
@@ -303,3 +305,16 @@ class Job:
 def _are_at_rest(queries: Sequence[Path]) -> bool:
     """Whether each query has committed every micro-batch that it has started."""
     return all(last_committed(query) == last_started(query) for query in queries)
+
+
+def come_to_rest(job: Job) -> None:
+    """Stop the job with everything committed and read, as an erasure requires. A busy machine needs several stops."""
+    log = job.warehouse / SESSION_CHANGES.name / "_delta_log"
+    for _ in range(_STOPS):
+        job.come_to_rest(*QUERIES)
+        if merged_before(job.checkpoints / ROLLUP) > max(int(path.stem) for path in log.glob("*.json")):
+            return
+        job.start()
+        job.wait_until_done()
+    msg = f"`sessions` is behind after each of {_STOPS} stops"
+    raise AssertionError(msg)

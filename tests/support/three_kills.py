@@ -7,13 +7,13 @@ from collections import Counter
 from pyspark.sql import SparkSession
 
 from sessionization.core.session_state import Rules
-from tests.whole_job.accounts import unaccounted
-from tests.whole_job.checkpoints import last_committed, last_started
-from tests.whole_job.evening import Evening
-from tests.whole_job.job import QUERIES, Job
-from tests.whole_job.oracle import build_oracle
-from tests.whole_job.state import entries_and_timers, late_timers
-from tests.whole_job.tables import differences, read_tables
+from tests.support.accounts import unaccounted
+from tests.support.checkpoints import last_committed, last_started
+from tests.support.evening import Evening
+from tests.support.job import QUERIES, Job
+from tests.support.oracle import build_oracle
+from tests.support.state import entries_and_timers, late_timers
+from tests.support.tables import differences, read_tables
 
 RULES = Rules(heartbeat_ms=5_000)
 OPTIONS = ("--heartbeat=5s", "--archive-every=2s", "--rollup-every=2s")

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from tests.whole_job.evening import Evening, place_in_evening
-from tests.whole_job.job import Job
-from tests.whole_job.remote_files import RemoteFiles
+from tests.support.evening import Evening, place_in_evening
+from tests.support.job import Job
+from tests.support.remote_files import RemoteFiles
 
 _LONGEST_S = 600
 _PULLS = 50

@@ -6,10 +6,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 
+from sessionization.local.broker import Broker
 from sessionization.streams import STREAMS
-from tests.whole_job.checkpoints import Batch, Offsets
-from tests.whole_job.messages import Message
+from tests.support.checkpoints import Batch, Offsets
+from tests.support.messages import Message
 
 _ANSWER_S = 20
 _ENDS_WITHIN_S = 120
@@ -100,3 +102,10 @@ class Records:
                     topic, partition, at, None, record.timestamp()[1], value, None if value is None else len(value)
                 )
         self._next[place] = until
+
+
+def delete_records(broker: Broker, name: str, to: int) -> None:
+    """Delete the records before the offset `to` of each of two partitions; -1 is the end."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    for deleted in admin.delete_records([TopicPartition(name, number, to) for number in range(2)]).values():
+        deleted.result(20)

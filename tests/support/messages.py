@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import quote
 
-from tests.whole_job.checkpoints import Batch, path_of
-from tests.whole_job.wire import lines_of
+from tests.support.checkpoints import Batch, path_of
+from tests.support.wire import lines_of
 
 _MOST_BYTES = 64 * 1024 + 1
 

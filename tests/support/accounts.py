@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Collection
 
 from sessionization.core.events import Start
-from tests.whole_job.tables import Tables
-from tests.whole_job.wire import read
+from tests.support.tables import Tables
+from tests.support.wire import read
 
 _REASONS_OF_ENDS = {"reported", "orphaned"}
 _POSITION = ("stream", "value", "ingested_ms", "file", "partition", "offset")

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tests.whole_job.deletion_vectors import deleted_rows
+from tests.support.deletion_vectors import deleted_rows
 
 _CHUNK = 50_000
 

@@ -9,9 +9,9 @@ import requests
 
 from sessionization.local_engine.jars import jar_paths
 from sessionization.local_engine.java import java_executable
-from tests.whole_job.daemons import LoggingDaemons
-from tests.whole_job.hdfs_files import HdfsFiles
-from tests.whole_job.job import SPARK
+from tests.support.daemons import LoggingDaemons
+from tests.support.hdfs_files import HdfsFiles
+from tests.support.job import SPARK
 
 _NAME_NODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 _DATA_NODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"

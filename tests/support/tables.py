@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from tests.whole_job.checkpoints import batches_of
-from tests.whole_job.delta import Stored, read_table
-from tests.whole_job.oracle import COLUMNS, Counted, Measured, Oracle, Rows
+from tests.support.checkpoints import batches_of
+from tests.support.delta import Stored, read_table
+from tests.support.oracle import COLUMNS, Counted, Measured, Oracle, Rows
 
 Tables = dict[str, Stored]
 """The rows of each table; timestamps as milliseconds in columns that end in `_ms`, dates as text."""
