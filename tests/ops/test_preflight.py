@@ -89,7 +89,7 @@ def test_the_volume_of_a_clusters_logs_is_tried_and_a_right_that_is_missing_is_a
         spark.conf.set(module._LOG_DESTINATION, f"dbfs:{volume}")
         lines: list[str] = []
         try:
-            preflight(settings(folder), lines.append)
+            module.preflight(settings(folder), lines.append)
         finally:
             spark.conf.unset(module._LOG_DESTINATION)
         [line] = [line for line in lines if " logs: " in line]
