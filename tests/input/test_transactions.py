@@ -10,8 +10,8 @@ from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from sessionization.job.metrics import backlog
 from sessionization.local.broker import Broker
-from sessionization.monitor.batch_record import _backlog
 from sessionization.ops.land_changes import Landing
 from sessionization.settings.kafka_options import OUTPUT_TOPIC
 from sessionization.spark.input import kafka_source
@@ -75,7 +75,7 @@ def test_an_aborted_record_is_not_read_and_its_marker_is_no_backlog(
     query.stop()
     assert progress is not None
     assert json.loads(progress.sources[0].endOffset)["pc_sessions"] == {"0": 4}
-    assert _backlog(progress.sources) == 0
+    assert backlog(progress.sources) == 0
     assert values == [b"kept"]
 
     query = start("uncommitted", "kafka.isolation.level=read_uncommitted")

@@ -13,7 +13,7 @@ LAYERS = (
     ("notebook",),
     ("ops", "backfill", "simulate"),
     ("job",),
-    ("monitor", "ml"),
+    ("ml",),
     ("spark.pipeline",),
     ("spark.warm_start",),
     ("spark.output",),
