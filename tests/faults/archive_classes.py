@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from sessionization.local_engine.class_archive import archive_file, new_archive, options_to_write
+from sessionization_laptop.engine.class_archive import archive_file, new_archive, options_to_write
 from tests.faults.harness import EVENING, FILES_PER_START, OPTIONS
 from tests.whole_job.checkpoints import last_committed
 from tests.whole_job.evening import Evening

@@ -11,7 +11,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from sessionization.job.metrics import backlog
-from sessionization.local.broker import Broker
 from sessionization.ops.land_changes import Landing
 from sessionization.settings.kafka_options import OUTPUT_TOPIC
 from sessionization.spark.input import kafka_source
@@ -20,6 +19,7 @@ from sessionization.spark.output import changes_topic
 from sessionization.spark.output.sinks import to_session_changes
 from sessionization.spark.tables.schemas import SESSION_CHANGES
 from sessionization.streams import STREAMS
+from sessionization_laptop.broker import Broker
 from tests.input.test_kafka_source import settings
 from tests.output.test_changes_topic import create_empty_tables
 from tests.output.test_sinks import a_change

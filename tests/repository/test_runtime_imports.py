@@ -5,19 +5,19 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from sessionization.local.notebook_cells import read_cells
+from sessionization_laptop.notebook_cells import read_cells
 from tests.repository.test_rooms import ROOT
 from tools.bundle.job_options import JOBS
 from tools.bundle.pins import installed_with_the_wheel, runtime_versions
 
-LAPTOP_ONLY = ("lib/sessionization/local/", "lib/sessionization/local_engine/", "jobs/demo.py")
+LAPTOP_ONLY = ("lib/sessionization_laptop/", "jobs/demo.py", "jobs/query.py")
 DISTRIBUTIONS = {"delta": "delta-spark", "mlflow": "mlflow-skinny", "runtime": "nutter"}
 """By name of an import its distribution, where it is not the same name with dashes."""
 INSTALLED = {
     *installed_with_the_wheel(frozenset(extra for job in JOBS.values() for extra in job.extras)),
     *(name for job in JOBS.values() for name in job.packages),
 }
-PRESENT = {"sessionization", "tests", *sys.stdlib_module_names}
+PRESENT = {"sessionization", "sessionization_simulator", "tests", *sys.stdlib_module_names}
 
 
 def imported(source: str) -> Iterator[str]:

@@ -14,7 +14,6 @@ from sessionization import files
 from sessionization.clock import wall_clock_ms
 from sessionization.durations import DAY_MS
 from sessionization.errors import ConfigurationError
-from sessionization.local.broker import Broker
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import Checkpoint, open_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
@@ -25,6 +24,7 @@ from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import RAW_EVENTS
 from sessionization.spark.warm_start import read_position
 from sessionization.streams import STREAMS
+from sessionization_laptop.broker import Broker
 from tests.output.test_changes_topic import delete_records
 from tests.tables.warehouse import empty_tables
 from tests.warm_start.archived_messages import archive

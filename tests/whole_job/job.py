@@ -13,8 +13,8 @@ from pathlib import Path
 import pyspark
 
 from sessionization.job.stop_file import STOP_FILE
-from sessionization.local_engine.java import java_home
-from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS
+from sessionization_laptop.engine.java import java_home
+from sessionization_laptop.engine.local_session import SHORT_LIVED_JVM_OPTIONS
 from tests.whole_job.checkpoints import committed_files, committed_offsets, last_committed, last_started, merged_before
 from tests.whole_job.evening import Evening
 from tests.whole_job.processes import is_engine, processes_of_session, runs_script, session_of

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from sessionization.local_engine.jars import jar_paths
+from sessionization_laptop.engine.jars import jar_paths
 from tests.whole_job.daemons import LoggingDaemons
 from tests.whole_job.s3_files import S3Files
 

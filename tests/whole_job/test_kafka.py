@@ -14,8 +14,8 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from sessionization.core.session_state import Rules
-from sessionization.local.broker import Broker
 from sessionization.streams import STREAMS
+from sessionization_laptop.broker import Broker
 from tests.monitor.prometheus_files import OF_PROMETHEUS, RECORDED, names_in, queries, served_names
 from tests.whole_job import checkpoints
 from tests.whole_job.accounts import unaccounted

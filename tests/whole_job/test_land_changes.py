@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from sessionization.core.session_state import Rules
-from sessionization.local.broker import Broker
 from sessionization.settings.kafka_options import OUTPUT_TOPIC
 from sessionization.streams import STREAMS
+from sessionization_laptop.broker import Broker
 from tests.volume.mount import VolumeJob
 from tests.whole_job import checkpoints
 from tests.whole_job.job import ROOT, Job, command, environment

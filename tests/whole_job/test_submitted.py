@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sessionization.core.session_state import Rules
-from sessionization.local_engine.jars import jar_paths
+from sessionization_laptop.engine.jars import jar_paths
 from tests.whole_job.evening import Evening
 from tests.whole_job.job import Job
 from tests.whole_job.oracle import build_oracle
