@@ -5,9 +5,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from sessionization.local.broker import Broker
 from sessionization.settings.kafka_options import OUTPUT_TOPIC
 from sessionization.streams import STREAMS
+from sessionization_laptop.broker import Broker
 from tests.bench.jobs import CATCH_UP_S, parse_load, run_query, run_timed, say, show
 from tests.bench.scenario import LONG_LIVED
 from tests.support.checkpoints import committed_offsets

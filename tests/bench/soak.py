@@ -17,9 +17,9 @@ from pathlib import Path
 from statistics import median
 
 from sessionization.core.session_state import Rules
-from sessionization.local.broker import Broker
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.streams import STREAMS
+from sessionization_laptop.broker import Broker
 from tests.bench import aged_tables
 from tests.bench.scenario import LONG_LIVED_JAVA_OPTIONS
 from tests.support.accounts import unaccounted

@@ -16,9 +16,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from sessionization.hadoop_path import HadoopPath
-from sessionization.local_engine.java import java_home
 from sessionization.spark.checkpoint.state_layout import device_groups_for
 from sessionization.spark.engine.session import is_callers_session, spark_session
+from sessionization_laptop.engine.java import java_home
 from tests.bench import processes
 from tests.bench.jobs import say
 from tests.bench.measure import RECENT_TICKS, run_scenario

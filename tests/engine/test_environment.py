@@ -14,8 +14,8 @@ import pyspark
 import pytest
 
 from sessionization.errors import SetupError
-from sessionization.local_engine import environment
-from sessionization.local_engine.environment import (
+from sessionization_laptop.engine import environment
+from sessionization_laptop.engine.environment import (
     has_room_for_sockets,
     nameless_user,
     own_environment,

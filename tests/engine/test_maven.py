@@ -19,9 +19,9 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from sessionization.errors import SetupError
-from sessionization.local_engine import jars
-from sessionization.local_engine.jars import jar_paths, pinned_jars
-from sessionization.local_engine.maven import MavenRepository
+from sessionization_laptop.engine import jars
+from sessionization_laptop.engine.jars import jar_paths, pinned_jars
+from sessionization_laptop.engine.maven import MavenRepository
 
 CONTENT = b"a jar"
 SHA256_OF_CONTENT = hashlib.sha256(CONTENT).hexdigest()

@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from sessionization.local_engine.class_archive import archive_file, new_archive, options_to_write
+from sessionization_laptop.engine.class_archive import archive_file, new_archive, options_to_write
 from tests.support.checkpoints import last_committed
 from tests.support.evening import Evening
 from tests.support.harness import EVENING, FILES_PER_START, OPTIONS

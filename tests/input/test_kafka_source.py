@@ -12,11 +12,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.clock import wall_clock_ms
 from sessionization.errors import ConfigurationError, StreamError
-from sessionization.local.broker import Broker
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.engine.error_text import remedy_for, root_cause
 from sessionization.spark.input import kafka_source
 from sessionization.streams import STREAMS
+from sessionization_laptop.broker import Broker
 from tests.input.kafka_settings import settings
 
 pytestmark = pytest.mark.spark

@@ -10,8 +10,7 @@ from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from sessionization.local.broker import Broker
-from sessionization.monitor.batch_record import _backlog
+from sessionization.job.metrics import backlog
 from sessionization.ops.land_changes import Landing
 from sessionization.settings.kafka_options import OUTPUT_TOPIC
 from sessionization.spark.input import kafka_source
@@ -20,6 +19,7 @@ from sessionization.spark.output import changes_topic
 from sessionization.spark.output.sinks import to_session_changes
 from sessionization.spark.tables.schemas import SESSION_CHANGES
 from sessionization.streams import STREAMS
+from sessionization_laptop.broker import Broker
 from tests.input.kafka_settings import settings
 from tests.support.changes import a_change
 from tests.support.warehouse import create_empty_tables
@@ -75,7 +75,7 @@ def test_an_aborted_record_is_not_read_and_its_marker_is_no_backlog(
     query.stop()
     assert progress is not None
     assert json.loads(progress.sources[0].endOffset)["pc_sessions"] == {"0": 4}
-    assert _backlog(progress.sources) == 0
+    assert backlog(progress.sources) == 0
     assert values == [b"kept"]
 
     query = start("uncommitted", "kafka.isolation.level=read_uncommitted")

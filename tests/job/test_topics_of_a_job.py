@@ -8,10 +8,10 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from pyspark.sql import SparkSession
 
 from sessionization.errors import SessionizationError
-from sessionization.local.broker import Broker
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.spark_logs import newest_committed_batch
 from sessionization.streams import STREAMS
+from sessionization_laptop.broker import Broker
 from tests.support.in_process import RunningJob, job_running
 from tests.support.stream_job import DEADLINE_S
 

@@ -9,12 +9,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.errors import ConfigurationError
-from sessionization.local import demo
-from sessionization.local.demo import new_changes, refused_since
 from sessionization.spark.operator.codec import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import to_session_changes
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import QUARANTINE, SESSION_CHANGES
+from sessionization_laptop import demo
+from sessionization_laptop.demo import new_changes, refused_since
 from tests.support.changes import NOW_MS, a_change
 from tests.support.warehouse import empty_tables
 

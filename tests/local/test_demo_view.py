@@ -9,9 +9,9 @@ from pyspark.sql import Row
 from rich.console import Console
 
 from sessionization.core.events import EndReason
-from sessionization.local.demo_view import HOW_IT_ENDED, WIDTH, DemoView, sparkline
 from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE
 from sessionization.spark.output.progress import BatchProgress, Percentiles
+from sessionization_laptop.demo_view import HOW_IT_ENDED, WIDTH, DemoView, sparkline
 
 UNKNOWN = Percentiles(None, None, None)
 

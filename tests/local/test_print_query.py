@@ -13,9 +13,9 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 from rich.console import Console
 
-from sessionization.local.print_query import as_table, print_query
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES
+from sessionization_laptop.print_query import as_table, print_query
 from tests.support.warehouse import empty_tables
 
 pytestmark = pytest.mark.spark

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("nbclient", reason="nbclient is not installed: make notebooks installs it")
 
-from sessionization.local.demo import QUERIES
+from sessionization_laptop.demo import QUERIES
 from tests.notebooks.seen import assert_shows
 from tests.support.headless import execute
 from tests.support.job import ROOT, command, environment

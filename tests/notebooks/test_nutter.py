@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS
+from sessionization_laptop.engine.local_session import SHORT_LIVED_JVM_OPTIONS
 
 pytestmark = pytest.mark.job
 

@@ -15,11 +15,11 @@ from sessionization.command_line.widgets import JOB_RUN_ID
 from sessionization.job import sessionize_job as runs
 from sessionization.job.delays import Delays
 from sessionization.job.totals import Totals
-from sessionization.local.laptop_notebook import LaptopWidgets
 from sessionization.notebook import chart_style, live_view, run_in_notebook, timeline, tour
 from sessionization.notebook.live_view import LiveView
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.output.progress import BatchProgress, Percentiles
+from sessionization_laptop.laptop_notebook import LaptopWidgets
 
 pytestmark = pytest.mark.job
 

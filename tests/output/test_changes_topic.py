@@ -10,7 +10,6 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.errors import ConfigurationError
-from sessionization.local.broker import Broker
 from sessionization.ops import land_changes
 from sessionization.ops.land_changes import Landing
 from sessionization.settings.kafka_options import OUTPUT_TOPIC
@@ -25,6 +24,7 @@ from sessionization.spark.tables.batch_writer import BatchWriter
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES
 from sessionization.spark.warm_start.initial_state import warm_start
+from sessionization_laptop.broker import Broker
 from tests.support.changes import NOW_MS, a_change
 from tests.support.stream_job import wait_for
 from tests.support.topics import delete_records

@@ -9,13 +9,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.errors import ConfigurationError
-from sessionization.monitor.batch_monitor import monitor_with
-from sessionization.monitor.record_consumer import RecordConsumer
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.output.progress import BatchDetail, BatchProgress, Percentiles
 from sessionization.spark.output.real_time import SWITCH, check_runtime, report_engine_batches
 from tests.support.job import command, environment
-from tests.support.monitored import AT_MS, Session, Taken, engine
+from tests.support.monitored import AT_MS, Session, engine
 
 NEEDS = "--mode real-time needs Real-Time Mode for stateful Python, "
 OR_NOT = ", or leave --mode out"
@@ -111,21 +109,3 @@ def test_a_batch_is_stored_and_reported_with_the_values_that_the_engine_knows() 
     fourth = BatchProgress("sessionize", 4, AT_MS, 7, 0, no_delays, detail=detail)
     assert calls == [("store", third), ("report", third), ("store", fourth), ("report", fourth)]
     assert session.listeners == []
-
-
-def test_the_monitor_reports_a_batch_with_the_engines_progress_if_it_listens_last() -> None:
-    session, taken = Session(), Taken()
-    lines: list[str] = []
-    consumer = RecordConsumer("a list", taken, lines.append)
-    with (
-        report_engine_batches(
-            session,  # type: ignore[arg-type]
-            lambda _: None,
-            [lambda progress: add(progress)],  # noqa: PLW0108 - not there yet
-            StateLayout(),
-        ),
-        monitor_with(session, [consumer], lines.append) as add,  # type: ignore[arg-type]
-    ):
-        for batch_id in range(2):
-            session.hears(engine_progress(batch_id))
-    assert [(one["batch_id"], "phases_ms" in one) for one in taken.records] == [(0, True), (1, True)]

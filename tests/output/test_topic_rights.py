@@ -17,12 +17,12 @@ from confluent_kafka.cimpl import TopicPartition
 from pyspark.sql import SparkSession
 
 from sessionization.errors import ConfigurationError
-from sessionization.local.broker import Broker
 from sessionization.ops.preflight import _check_output_topic
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.input import topic_admin
 from sessionization.spark.input.topic_admin import refuse_compacted_topics
 from sessionization.spark.output.topic_rights import refuse_unwritable_topic
+from sessionization_laptop.broker import Broker
 
 pytestmark = pytest.mark.spark
 

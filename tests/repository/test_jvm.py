@@ -42,7 +42,7 @@ ALLOWED = {
     f"{L}spark/tables/location.py": ({"_jvm"}, WITHOUT_TOO),
     f"{L}spark/tables/log_cleanup.py": ({"_jsparkSession", "_jvm"}, f"{STREAM}, with tables in folders"),
 }
-"""By file what it uses, and why that may be. `local` and `local_engine` start a JVM, and are never on Databricks."""
+"""By file what it uses, and why that may be. `sessionization_laptop` starts a JVM, and is never there on Databricks."""
 
 
 def used(source: str) -> set[str]:

@@ -15,7 +15,7 @@ INSTALLED = {
     *installed_with_the_wheel(frozenset(extra for job in JOBS.values() for extra in job.extras)),
     *(name for job in JOBS.values() for name in job.packages),
 }
-PRESENT = {"sessionization", "tests", *sys.stdlib_module_names}
+PRESENT = {"sessionization", "sessionization_simulator", "tests", *sys.stdlib_module_names}
 
 
 def imported(source: str) -> Iterator[str]:

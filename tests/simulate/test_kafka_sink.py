@@ -15,12 +15,12 @@ from confluent_kafka import Consumer, Message, TopicPartition
 
 from sessionization.command_line import parser
 from sessionization.errors import ConfigurationError, DeliveryError
-from sessionization.local.broker import Broker
-from sessionization.simulate import kafka_sink
-from sessionization.simulate.fleet import Fleet
-from sessionization.simulate.message_streams import Stream
-from sessionization.simulate.simulate_job import Summary, simulate
-from sessionization.simulate.simulate_settings import SimulateSettings
+from sessionization_laptop.broker import Broker
+from sessionization_simulator import kafka_sink
+from sessionization_simulator.fleet import Fleet
+from sessionization_simulator.message_streams import Stream
+from sessionization_simulator.simulate_job import Summary, simulate
+from sessionization_simulator.simulate_settings import SimulateSettings
 from tests.simulate.simulated import NOW_MS, STREAMS, Written, settings_of, written
 
 pytestmark = pytest.mark.job
@@ -183,7 +183,7 @@ def test_a_message_that_the_client_rejects_is_an_error(topics: Topics) -> None:
 
 
 def test_without_the_kafka_client_the_error_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "sessionization.simulate.kafka_sink")
+    monkeypatch.delitem(sys.modules, "sessionization_simulator.kafka_sink")
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     settings = SimulateSettings.model_validate({"sink": "kafka", "bootstrap_servers": "127.0.0.1:1"})
     with pytest.raises(ConfigurationError, match=r"pip install -e '\.\[kafka\]'"):

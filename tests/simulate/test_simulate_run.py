@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from sessionization.simulate import simulate_job
-from sessionization.simulate.dirt_kinds import DirtKind
-from sessionization.simulate.file_sink import FileSink
-from sessionization.simulate.fleet import Fleet
-from sessionization.simulate.message_schedule import Messages
-from sessionization.simulate.simulate_job import simulate
+from sessionization_simulator import simulate_job
+from sessionization_simulator.dirt_kinds import DirtKind
+from sessionization_simulator.file_sink import FileSink
+from sessionization_simulator.fleet import Fleet
+from sessionization_simulator.message_schedule import Messages
+from sessionization_simulator.simulate_job import simulate
 from tests.simulate.simulated import NOW_MS, STREAMS, Written, contents, play, settings_of, written
 
 DIRTY: dict[str, Any] = {"rate": 100, "duration": "60s", "session_length": "10s", "dirt": 0.3}

@@ -8,10 +8,10 @@ import pytest
 from sessionization.command_line.parser import parse_settings
 from sessionization.errors import ConfigurationError
 from sessionization.settings.kafka_options import resolve_secrets
-from sessionization.simulate.dirt_kinds import DirtKind
-from sessionization.simulate.load_plan import LoadPlan
-from sessionization.simulate.pace import MAX, REAL_TIME
-from sessionization.simulate.simulate_settings import SimulateSettings
+from sessionization_simulator.dirt_kinds import DirtKind
+from sessionization_simulator.load_plan import LoadPlan
+from sessionization_simulator.pace import MAX, REAL_TIME
+from sessionization_simulator.simulate_settings import SimulateSettings
 
 KAFKA = "--sink kafka --bootstrap-servers h:9092"
 SECRETS = (

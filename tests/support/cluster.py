@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from sessionization.local.child_process import end_with_this_process
-from sessionization.local_engine.jars import JarSet, jar_paths
-from sessionization.local_engine.java import java_home
-from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS
+from sessionization_laptop.child_process import end_with_this_process
+from sessionization_laptop.engine.jars import JarSet, jar_paths
+from sessionization_laptop.engine.java import java_home
+from sessionization_laptop.engine.local_session import SHORT_LIVED_JVM_OPTIONS
 from tests.support.daemons import Daemons
 from tests.support.job import ROOT, SPARK
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
-from sessionization.local.child_process import end_with_this_process
+from sessionization_laptop.child_process import end_with_this_process
 
 _READY_S = 60
 _POLL_S = 0.05

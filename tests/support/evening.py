@@ -5,8 +5,8 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-from sessionization.simulate.simulate_job import Summary, simulate
-from sessionization.simulate.simulate_settings import SimulateSettings
+from sessionization_simulator.simulate_job import Summary, simulate
+from sessionization_simulator.simulate_settings import SimulateSettings
 
 ENDS_MS = 1_767_225_780_000
 """2026-01-01T00:03:00Z: shortly after midnight, so that the messages of a longer evening have two ingest dates."""

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import requests
 
-from sessionization.local_engine.jars import jar_paths
-from sessionization.local_engine.java import java_executable
+from sessionization_laptop.engine.jars import jar_paths
+from sessionization_laptop.engine.java import java_executable
 from tests.support.daemons import LoggingDaemons
 from tests.support.hdfs_files import HdfsFiles
 from tests.support.job import SPARK

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS
+from sessionization_laptop.engine.local_session import SHORT_LIVED_JVM_OPTIONS
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))

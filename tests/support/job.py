@@ -13,10 +13,10 @@ from pathlib import Path
 import pyspark
 
 from sessionization.job.stop_file import STOP_FILE
-from sessionization.local_engine.java import java_home
-from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS
 from sessionization.spark.checkpoint.folder import ROLLUP
 from sessionization.spark.tables.schemas import SESSION_CHANGES
+from sessionization_laptop.engine.java import java_home
+from sessionization_laptop.engine.local_session import SHORT_LIVED_JVM_OPTIONS
 from tests.support.checkpoints import committed_files, committed_offsets, last_committed, last_started, merged_before
 from tests.support.evening import Evening
 from tests.support.processes import is_engine, processes_of_session, runs_script, session_of

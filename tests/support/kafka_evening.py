@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sessionization.core.session_state import Rules
-from sessionization.local.broker import Broker
+from sessionization_laptop.broker import Broker
 from tests.support.job import ROOT, SIMULATE
 
 PARTITIONS = 2

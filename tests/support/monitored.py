@@ -1,13 +1,14 @@
-"""Micro-batches as the sink and the engine report them, and the metrics as served, for the tests of the monitor."""
+"""Micro-batches as the sink and the engine report them, and the metrics as served, for the tests of the metrics."""
 
-import time
 import urllib.request
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from sessionization.monitor.batch_monitor import BatchMonitor
-from sessionization.monitor.batch_record import Record
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from sessionization.job.metrics import Metrics, serve
+from sessionization.spark.output.engine_listener import EngineListener
 from sessionization.spark.output.progress import BatchDetail, BatchProgress, Percentiles
 
 NO_PERCENTILES = Percentiles(None, None, None)
@@ -53,6 +54,22 @@ def engine(batch_id: int = 0, name: str = "sessionize", **source: str) -> Any:
     )
 
 
+def metrics_of(*progress: BatchProgress) -> Metrics:
+    """The metrics after these micro-batches; the engine reports on those of `sessionize`."""
+    metrics = Metrics(30_000, state_partitions=4)
+    for batch in progress:
+        metrics.add(batch)
+        if batch.query == "sessionize":
+            metrics.onQueryProgress(SimpleNamespace(progress=engine(batch.batch_id, **KAFKA)))  # type: ignore[arg-type]
+    return metrics
+
+
+def served(metrics: Metrics) -> list[Metric]:
+    """The metric families as Prometheus's own parser reads them from a port."""
+    with serve("127.0.0.1", 0, metrics.registry) as port:
+        return list(text_string_to_metric_families(get(port)))
+
+
 def get(port: int) -> str:
     """The metrics as the port serves them."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=3) as answer:
@@ -65,31 +82,14 @@ class Session:
 
     def __init__(self) -> None:
         self.streams = self
-        self.listeners: list[BatchMonitor] = []
+        self.listeners: list[EngineListener] = []
 
-    def addListener(self, listener: BatchMonitor) -> None:  # noqa: N802 - Spark's name
+    def addListener(self, listener: EngineListener) -> None:  # noqa: N802 - Spark's name
         self.listeners.append(listener)
 
-    def removeListener(self, listener: BatchMonitor) -> None:  # noqa: N802 - Spark's name
+    def removeListener(self, listener: EngineListener) -> None:  # noqa: N802 - Spark's name
         self.listeners.remove(listener)
 
     def hears(self, progress: Any) -> None:
         for listener in self.listeners:
             listener.onQueryProgress(SimpleNamespace(progress=progress))
-
-
-class Taken:
-    """A record consumer's target: holds the records that it received."""
-
-    def __init__(self) -> None:
-        self.records: list[Record] = []
-
-    def __call__(self, record: Record, _detail: BatchDetail) -> None:
-        self.records.append(record)
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + 5
-    while not condition():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.005)

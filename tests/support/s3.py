@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from sessionization.local_engine.jars import jar_paths
+from sessionization_laptop.engine.jars import jar_paths
 from tests.support.daemons import LoggingDaemons
 from tests.support.s3_files import S3Files
 

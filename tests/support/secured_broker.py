@@ -26,8 +26,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from sessionization.local.broker import Broker
 from sessionization.streams import STREAMS
+from sessionization_laptop.broker import Broker
 
 KAFKA = "org.apache.kafka.common.security"
 PASSWORD, CLIENT_SECRET = "correct-horse-battery", "staple-of-the-client"

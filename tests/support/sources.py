@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from sessionization.local.notebook_cells import read_cells
+from sessionization_laptop.notebook_cells import read_cells
 
 ROOT = Path(__file__).parents[2]
-LAPTOP_ONLY = ("lib/sessionization/local/", "lib/sessionization/local_engine/", "jobs/demo.py")
+LAPTOP_ONLY = ("lib/sessionization_laptop/", "jobs/demo.py", "jobs/query.py")
 
 
 def sources() -> Iterator[tuple[str, str]]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from sessionization.local.broker import Broker
 from sessionization.streams import STREAMS
+from sessionization_laptop.broker import Broker
 from tests.support.checkpoints import Batch, Offsets
 from tests.support.messages import Message
 

@@ -5,7 +5,6 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.clock import wall_clock_ms
-from sessionization.local.broker import Broker
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import Checkpoint, open_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
@@ -15,6 +14,7 @@ from sessionization.spark.job_context import JobContext
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import RAW_EVENTS
 from sessionization.spark.warm_start import read_position
+from sessionization_laptop.broker import Broker
 from tests.support.archived_messages import archive
 from tests.support.warehouse import empty_tables
 

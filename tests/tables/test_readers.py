@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionization.local.notebook_data import players
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.simulate.simulate_settings import SimulateSettings
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSIONS, TABLES
 from sessionization.spark.tables.views import create_views
+from sessionization_laptop.notebook_data import players
+from sessionization_simulator.simulate_settings import SimulateSettings
 from tests.support.in_process import job_running
 
 HOW = "`make .venv/.readers` installs it"

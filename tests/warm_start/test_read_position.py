@@ -13,11 +13,11 @@ from pyspark.sql import SparkSession
 from sessionization import files
 from sessionization.durations import DAY_MS
 from sessionization.errors import ConfigurationError
-from sessionization.local.broker import Broker
 from sessionization.spark.input import topic_offsets
 from sessionization.spark.input.topic_offsets import TopicRange, read_topic_range
 from sessionization.spark.warm_start import read_position
 from sessionization.streams import STREAMS
+from sessionization_laptop.broker import Broker
 from tests.support.topics import delete_records
 from tests.support.warm_start import NOW_MS, WarmStart
 

@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from sessionization.local.broker import Broker
 from sessionization.streams import STREAMS
+from sessionization_laptop.broker import Broker
 from tests.support import checkpoints
 from tests.support.accounts import unaccounted
 from tests.support.job import Job

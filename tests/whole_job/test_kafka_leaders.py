@@ -7,8 +7,8 @@ import pytest
 from confluent_kafka import ElectionType
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from sessionization.local.broker import Broker, _free_ports
 from sessionization.streams import STREAMS
+from sessionization_laptop.broker import Broker, _free_ports
 from tests.support import checkpoints
 from tests.support.job import Job
 from tests.support.kafka_evening import GROUPS, OPTIONS, PARTITIONS, RULES, simulator

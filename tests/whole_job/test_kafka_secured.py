@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ScramMechanism, UserScramCredentialDeletion
 
-from sessionization.local_engine.jars import jar_paths
 from sessionization.streams import STREAMS
+from sessionization_laptop.engine.jars import jar_paths
 from tests.support import checkpoints
 from tests.support.job import ROOT, SIMULATE, Ended, Job, run_to_end
 from tests.support.secured_broker import CLIENT_SECRET, PASSWORD, SecuredBroker, jaas, secured_broker

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from sessionization.core.session_state import Rules
-from sessionization.local.broker import Broker
 from sessionization.settings.kafka_options import OUTPUT_TOPIC
 from sessionization.streams import STREAMS
+from sessionization_laptop.broker import Broker
 from tests.support import checkpoints
 from tests.support.job import Job
 from tests.support.kafka_evening import PARTITIONS, simulator

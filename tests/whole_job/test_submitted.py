@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sessionization.core.session_state import Rules
-from sessionization.local_engine.jars import jar_paths
+from sessionization_laptop.engine.jars import jar_paths
 from tests.support.evening import Evening
 from tests.support.job import Job
 from tests.support.oracle import build_oracle

@@ -19,9 +19,9 @@ from pyspark.sql import SparkSession
 from sessionization.errors import ConfigurationError, SessionizationError
 from sessionization.files import is_on_local_disk, remove_tree
 from sessionization.hadoop_path import AnyPath
+from sessionization.job.preparation import check_metrics_package
 from sessionization.ml import configure_mlflow_import
 from sessionization.ml.run_names import AUTO, OFF
-from sessionization.monitor.batch_monitor import check_metrics_package
 from sessionization.ops.check_list import CheckList, Limit
 from sessionization.ops.storage_checks import check_input, check_lock, check_logs, check_storage
 from sessionization.ops.table_checks import NAME, check_checkpoint, check_lease, check_tables

@@ -23,7 +23,6 @@ SESSIONIZE = "sessionize"
 ARCHIVE = "archive"
 ROLLUP = "rollup"
 QUERIES = (SESSIONIZE, ARCHIVE, ROLLUP)
-BATCH_LOG = "batches.log"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +41,6 @@ class Checkpoint(StoredLayout):
     def is_taking_over(self) -> bool:
         """True while the tables still have to be taken over from the previous checkpoint."""
         return self.is_warm and not self.is_used
-
-    @property
-    def batch_log(self) -> Path | None:
-        """The file in which a run logs its micro-batches; None at a URI and on a volume, where nothing is appended."""
-        folder = appendable(self.folder)
-        return None if folder is None else folder / BATCH_LOG
 
     @property
     def progress_folder(self) -> AnyPath:

@@ -83,7 +83,7 @@ def spark_session(log_file: Path, depends_on: Mapping[str, str] | None = None) -
         return with_conf(_with_delta(SparkSession.builder.getOrCreate()), conf, remedy)
     if _is_submitted():
         return _submitted_session()
-    from sessionization.local_engine.local_session import local_session
+    from sessionization_laptop.engine.local_session import local_session
 
     _silence_errors()
     return local_session(log_file, OPEN_SOURCE_CONF)

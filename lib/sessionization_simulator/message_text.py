@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from sessionization.simulate.dirt_kinds import CLEAN, DirtKind
-from sessionization.simulate.fleet import Fleet, Text
-from sessionization.simulate.malformed import malform
-from sessionization.simulate.message_schedule import Messages
+from sessionization_simulator.dirt_kinds import CLEAN, DirtKind
+from sessionization_simulator.fleet import Fleet, Text
+from sessionization_simulator.malformed import malform
+from sessionization_simulator.message_schedule import Messages
 
 _LINES_AT_ONCE = 50_000
 _PAD = b"\0"

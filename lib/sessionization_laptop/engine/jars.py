@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from sessionization.command_line.parser import run
-from sessionization.local_engine import ENGINE_FOLDER
+from sessionization_laptop.engine import ENGINE_FOLDER
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def pinned_jars(jar_set: JarSet) -> list[Jar]:
     """Return the jars of one section of `jars.lock`."""
     lock = ConfigParser(allow_no_value=True, delimiters=(" sha256:",), interpolation=None)
     lock.optionxform = str  # type: ignore[assignment,method-assign] # names are case-sensitive
-    lock.read_string((files("sessionization.local_engine") / "jars.lock").read_text(encoding="utf-8"))
+    lock.read_string((files("sessionization_laptop.engine") / "jars.lock").read_text(encoding="utf-8"))
     jars = []
     for coordinates, sha256 in lock[jar_set].items():
         organisation, module, version, *classifier = coordinates.split(":")
@@ -66,7 +66,7 @@ def jar_paths(jar_set: JarSet) -> list[Path]:
     paths = [folder / jar.file_name for jar in jars]
     if all(path.is_file() for path in paths):  # needs no write access: the folder may belong to another user
         return paths
-    from sessionization.local_engine.maven import MavenRepository  # imports requests, which no job needs
+    from sessionization_laptop.engine.maven import MavenRepository  # imports requests, which no job needs
 
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sessionization.durations import format_duration
-from sessionization.simulate.dirt_kinds import DirtKind
+from sessionization_simulator.dirt_kinds import DirtKind
 
 _DURATION_MS = 10 * 60_000
 _LONGEST_DEFAULT_LENGTH_MS = 45 * 60_000

@@ -20,10 +20,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionization.errors import ConfigurationError
-from sessionization.local.notebook_cells import find_notebook, run_cells, split_magic
-from sessionization.local.notebook_folders import INPUT, WIDGETS_FILE, notebook_tables_folder
-from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS
 from sessionization.spark.engine.error_text import root_cause
+from sessionization_laptop.engine.local_session import SHORT_LIVED_JVM_OPTIONS
+from sessionization_laptop.notebook_cells import find_notebook, run_cells, split_magic
+from sessionization_laptop.notebook_folders import INPUT, WIDGETS_FILE, notebook_tables_folder
 
 _WIDGETS_VARIABLE = "SESSIONIZATION_WIDGETS"
 MOST_ROWS = 1_000
@@ -140,7 +140,7 @@ def set_up(*, players: bool = False) -> None:
             "There are no tables yet: `make demo` or `make notebook-data` makes some. Or set the widgets' values."
         )
     elif players and given.get("input") == str(folder / INPUT):  # never play into another input
-        from sessionization.local.notebook_data import play_evening
+        from sessionization_laptop.notebook_data import play_evening
 
         play_evening(folder / INPUT)
 

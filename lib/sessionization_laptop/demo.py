@@ -23,12 +23,6 @@ from sessionization.errors import ConfigurationError
 from sessionization.files import refuse_unwritable
 from sessionization.job.sessionize_job import JobCallbacks, run
 from sessionization.job.summary import Summary, summary_lines
-from sessionization.local.broker import Broker
-from sessionization.local.demo_view import DemoView
-from sessionization.local.notebook_folders import write_widget_values
-from sessionization.local.print_query import as_table
-from sessionization.local_engine.class_archive import archive_classes
-from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.layout_file import LAYOUT_FILE
 from sessionization.spark.tables.location import TableLocation
@@ -37,6 +31,12 @@ from sessionization.spark.tables.schemas import Table as DeltaTable
 from sessionization.spark.tables.views import create_views
 from sessionization.stop_signals import stop_on_signals
 from sessionization.streams import STREAMS
+from sessionization_laptop.broker import Broker
+from sessionization_laptop.demo_view import DemoView
+from sessionization_laptop.engine.class_archive import archive_classes
+from sessionization_laptop.engine.local_session import SHORT_LIVED_JVM_OPTIONS
+from sessionization_laptop.notebook_folders import write_widget_values
+from sessionization_laptop.print_query import as_table
 
 SECONDS = 60
 _HEARTBEAT = "10s"

@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sessionization.durations import DAY_MS, HOUR_MS
-from sessionization.simulate.dirt_kinds import CLEAN, DirtKind
-from sessionization.simulate.evening import Integers, matching_ends, new_lengths_ms, session_ids
-from sessionization.simulate.message_schedule import Messages, concatenate, with_fields
+from sessionization_simulator.dirt_kinds import CLEAN, DirtKind
+from sessionization_simulator.evening import Integers, matching_ends, new_lengths_ms, session_ids
+from sessionization_simulator.message_schedule import Messages, concatenate, with_fields
 
 _SECOND_MS = 1_000
 _MINUTE_MS = 60_000

@@ -10,15 +10,15 @@ import numpy as np
 from sessionization.clock import wall_clock_ms
 from sessionization.command_line.parser import say_on_stderr
 from sessionization.say import Say
-from sessionization.simulate.dirt import Dirt
-from sessionization.simulate.dirt_kinds import DirtKind
-from sessionization.simulate.evening import Evening
-from sessionization.simulate.fleet import Fleet
-from sessionization.simulate.habits import Habits
-from sessionization.simulate.message_schedule import Messages, Schedule, concatenate
-from sessionization.simulate.pace import MAX
-from sessionization.simulate.simulate_settings import SimulateSettings
-from sessionization.simulate.sink import Sink, open_sink
+from sessionization_simulator.dirt import Dirt
+from sessionization_simulator.dirt_kinds import DirtKind
+from sessionization_simulator.evening import Evening
+from sessionization_simulator.fleet import Fleet
+from sessionization_simulator.habits import Habits
+from sessionization_simulator.message_schedule import Messages, Schedule, concatenate
+from sessionization_simulator.pace import MAX
+from sessionization_simulator.simulate_settings import SimulateSettings
+from sessionization_simulator.sink import Sink, open_sink
 
 _SECONDS_PER_REPORT = 5
 _PAST_INTERVAL_MS = 60_000

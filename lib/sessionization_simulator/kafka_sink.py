@@ -8,11 +8,11 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from sessionization.errors import ConfigurationError, DeliveryError
 from sessionization.settings.kafka_options import resolve_secrets
-from sessionization.simulate import message_text
-from sessionization.simulate.fleet import Fleet
-from sessionization.simulate.message_schedule import Messages
-from sessionization.simulate.message_streams import STREAMS, by_stream
-from sessionization.simulate.simulate_settings import GUARANTEE_OPTIONS, SimulateSettings
+from sessionization_simulator import message_text
+from sessionization_simulator.fleet import Fleet
+from sessionization_simulator.message_schedule import Messages
+from sessionization_simulator.message_streams import STREAMS, by_stream
+from sessionization_simulator.simulate_settings import GUARANTEE_OPTIONS, SimulateSettings
 
 _ANSWER_S = 10
 _ERROR_WITHOUT_CAUSE = "_ALL_BROKERS_DOWN"

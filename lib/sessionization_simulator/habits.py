@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sessionization.durations import DAY_MS
-from sessionization.simulate.fleet import Devices, Fleet
+from sessionization_simulator.fleet import Devices, Fleet
 
 Integers = npt.NDArray[np.int64]
 

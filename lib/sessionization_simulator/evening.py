@@ -5,10 +5,10 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from sessionization.simulate.fleet import Devices
-from sessionization.simulate.habits import Habits
-from sessionization.simulate.load_plan import LoadPlan
-from sessionization.simulate.message_schedule import MESSAGE, Messages, Schedule, concatenate, no_messages
+from sessionization_simulator.fleet import Devices
+from sessionization_simulator.habits import Habits
+from sessionization_simulator.load_plan import LoadPlan
+from sessionization_simulator.message_schedule import MESSAGE, Messages, Schedule, concatenate, no_messages
 
 Integers = npt.NDArray[np.int64]
 

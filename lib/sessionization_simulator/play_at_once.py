@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from sessionization.simulate.dirt import Dirt
-from sessionization.simulate.dirt_kinds import DirtKind
-from sessionization.simulate.evening import Evening
-from sessionization.simulate.fleet import Fleet
-from sessionization.simulate.habits import Habits
-from sessionization.simulate.message_schedule import Messages, in_order
-from sessionization.simulate.simulate_settings import SimulateSettings
+from sessionization_simulator.dirt import Dirt
+from sessionization_simulator.dirt_kinds import DirtKind
+from sessionization_simulator.evening import Evening
+from sessionization_simulator.fleet import Fleet
+from sessionization_simulator.habits import Habits
+from sessionization_simulator.message_schedule import Messages, in_order
+from sessionization_simulator.simulate_settings import SimulateSettings
 
 
 def play_at_once(settings: SimulateSettings, begin_ms: int) -> tuple[Messages, Fleet]:

@@ -17,17 +17,17 @@ from pyspark.sql import SparkSession
 
 from sessionization.command_line.other_pyspark import refuse_other_pyspark
 from sessionization.errors import SetupError
-from sessionization.local_engine.class_archive import archive_options
-from sessionization.local_engine.environment import (
+from sessionization.session_conf import COMPACTION_CONF
+from sessionization.stop_signals import preserve_interrupt_handler
+from sessionization_laptop.engine.class_archive import archive_options
+from sessionization_laptop.engine.environment import (
     LAST_WORD,
     has_room_for_sockets,
     nameless_user,
     own_environment,
     temporary_folder,
 )
-from sessionization.local_engine.jars import jar_paths
-from sessionization.session_conf import COMPACTION_CONF
-from sessionization.stop_signals import preserve_interrupt_handler
+from sessionization_laptop.engine.jars import jar_paths
 
 SHORT_LIVED_JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 """`JAVA_TOOL_OPTIONS` for a run of a minute: the optimising compiler would not pay off on a few cores.
@@ -59,7 +59,7 @@ def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
     temporary = temporary_folder()
     log_file.parent.mkdir(parents=True, exist_ok=True)
     jars = os.pathsep.join(str(path) for path in jar_paths("spark"))
-    log4j = Path(str(files("sessionization.local_engine") / "log4j2.properties")).as_uri()
+    log4j = Path(str(files("sessionization_laptop.engine") / "log4j2.properties")).as_uri()
     # Spark matches an error's text with a recursive regular expression, which needs a large stack for a long text.
     java_options = (
         f'-Xss4m "-Dlog4j2.configurationFile={log4j}" "-Dsessionization.log={log_file.absolute()}" '

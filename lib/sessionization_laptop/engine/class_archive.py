@@ -17,10 +17,10 @@ from typing import Any
 import pyspark
 from pyspark import SparkContext
 
-from sessionization.local_engine import ENGINE_FOLDER
-from sessionization.local_engine.jars import jar_paths
-from sessionization.local_engine.java import java_home
 from sessionization.say import Say
+from sessionization_laptop.engine import ENGINE_FOLDER
+from sessionization_laptop.engine.jars import jar_paths
+from sessionization_laptop.engine.java import java_home
 
 _SPARK_JARS = Path(pyspark.__file__).parent / "jars"
 _SUBMIT_OPTIONS = "SPARK_SUBMIT_OPTS"

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any, Final
 
-from sessionization.simulate.dirt_kinds import DirtKind
+from sessionization_simulator.dirt_kinds import DirtKind
 
 Fields = Mapping[str, Any]
 

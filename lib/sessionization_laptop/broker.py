@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Self
 
 from sessionization.errors import SetupError
-from sessionization.local.child_process import end_with_this_process
-from sessionization.local_engine.jars import jar_paths
-from sessionization.local_engine.java import java_executable
+from sessionization_laptop.child_process import end_with_this_process
+from sessionization_laptop.engine.jars import jar_paths
+from sessionization_laptop.engine.java import java_executable
 
 # Below the ports that systems assign to outgoing connections. A client that retries a killed broker could otherwise
 # be assigned the broker's own port, connect to itself, and prevent the broker from restarting.

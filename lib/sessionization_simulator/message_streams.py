@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sessionization.simulate.fleet import Fleet
-from sessionization.simulate.message_schedule import Messages
 from sessionization.streams import CONSOLE_STREAM, PC_STREAM
+from sessionization_simulator.fleet import Fleet
+from sessionization_simulator.message_schedule import Messages
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ from pathlib import Path
 from sessionization.clock import utc
 from sessionization.errors import ConfigurationError
 from sessionization.files import open_whole
-from sessionization.simulate import message_text
-from sessionization.simulate.fleet import Fleet
-from sessionization.simulate.message_schedule import Messages
-from sessionization.simulate.message_streams import STREAMS, by_stream
+from sessionization_simulator import message_text
+from sessionization_simulator.fleet import Fleet
+from sessionization_simulator.message_schedule import Messages
+from sessionization_simulator.message_streams import STREAMS, by_stream
 
 
 class FileSink:

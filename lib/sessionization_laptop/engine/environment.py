@@ -10,7 +10,7 @@ from pathlib import Path
 import pyspark
 
 from sessionization.errors import SetupError
-from sessionization.local_engine.java import java_home
+from sessionization_laptop.engine.java import java_home
 
 _OF_SPARK = ("SPARK_", "PYSPARK_")
 _KEPT = {"PYSPARK_SUBMIT_ARGS", "SPARK_LOCAL_DIRS", "SPARK_SUBMIT_OPTS"}

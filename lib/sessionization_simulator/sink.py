@@ -4,10 +4,10 @@ from typing import Protocol
 
 from sessionization.errors import ConfigurationError
 from sessionization.optional_packages import how_to_install
-from sessionization.simulate.file_sink import FileSink
-from sessionization.simulate.fleet import Fleet
-from sessionization.simulate.message_schedule import Messages
-from sessionization.simulate.simulate_settings import SimulateSettings
+from sessionization_simulator.file_sink import FileSink
+from sessionization_simulator.fleet import Fleet
+from sessionization_simulator.message_schedule import Messages
+from sessionization_simulator.simulate_settings import SimulateSettings
 
 
 class Sink(Protocol):
@@ -38,7 +38,7 @@ def open_sink(settings: SimulateSettings, fleet: Fleet) -> Sink:
     if settings.output is not None:
         return FileSink(settings.output, fleet)
     try:
-        from sessionization.simulate.kafka_sink import KafkaSink
+        from sessionization_simulator.kafka_sink import KafkaSink
     except ModuleNotFoundError as error:
         if error.name != "confluent_kafka":
             raise

@@ -12,17 +12,17 @@ from sessionization.command_line.parser import run as run_main
 from sessionization.command_line.parser import say_on_stderr
 from sessionization.core.events import Platform
 from sessionization.files import write_atomically
-from sessionization.local.notebook_folders import INPUT, WIDGETS_FILE, notebook_data_folder, write_widget_values
-from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS
 from sessionization.ml.run_names import EXPERIMENT
 from sessionization.notebook.handmade_messages import Message
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.simulate.simulate_job import simulate
-from sessionization.simulate.simulate_settings import SimulateSettings
 from sessionization.spark.checkpoint.folder import ROLLUP
 from sessionization.spark.output.progress import BatchProgress
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSIONS
+from sessionization_laptop.engine.local_session import SHORT_LIVED_JVM_OPTIONS
+from sessionization_laptop.notebook_folders import INPUT, WIDGETS_FILE, notebook_data_folder, write_widget_values
+from sessionization_simulator.simulate_job import simulate
+from sessionization_simulator.simulate_settings import SimulateSettings
 
 RUNS = ({"heartbeat": 5_000, "trigger": 1_000}, {"heartbeat": 2_000, "trigger": 500})
 """The settings that differ between the two runs, so that there is something to compare."""

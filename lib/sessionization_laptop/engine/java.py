@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sessionization.command_line.parser import run
 from sessionization.errors import SetupError
-from sessionization.local_engine import ENGINE_FOLDER
+from sessionization_laptop.engine import ENGINE_FOLDER
 
 SUPPORTED_JAVA = range(17, 26)
 """Major versions; Spark 4 needs at least 17."""

@@ -8,9 +8,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 
 from sessionization.durations import Duration, format_duration
 from sessionization.settings.kafka_options import SCOPE_PREFIX, parse_kafka_options
-from sessionization.simulate.dirt_kinds import DirtKind
-from sessionization.simulate.load_plan import MOST_DEVICES, LoadPlan, plan_load
-from sessionization.simulate.pace import REAL_TIME, Pace
+from sessionization_simulator.dirt_kinds import DirtKind
+from sessionization_simulator.load_plan import MOST_DEVICES, LoadPlan, plan_load
+from sessionization_simulator.pace import REAL_TIME, Pace
 
 GUARANTEE_OPTIONS: Final[Mapping[str, str | bool]] = {
     "acks": "all",
