@@ -46,7 +46,7 @@ def play_with_a_driver_that_sleeps(job: Job, second: Job, evening: Evening) -> N
     job.wait_until(lambda: all(last_committed(query) >= 0 for query in queries), "each query has a micro-batch")
     job.wait_for_running_micro_batch()
     os.killpg(job.pid, signal.SIGSTOP)  # in the middle of whatever they do
-    try:
+    with second:
         newest = last_committed(job.checkpoints / "sessionize")
         second.start()
         second.wait_until(
@@ -58,8 +58,6 @@ def play_with_a_driver_that_sleeps(job: Job, second: Job, evening: Evening) -> N
         second.release(evening)
         second.wait_until_done()
         assert second.terminate() == 0
-    finally:
-        second.kill_if_running()
     assert any("waiting for sessionize (process" in line for line in second.output_lines())
     assert "lease 'stream'" in job.output_lines()[-1]
 
