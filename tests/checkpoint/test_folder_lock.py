@@ -14,6 +14,7 @@ from sessionization import files
 from sessionization.errors import CheckpointError, ConfigurationError, StoppedError
 from sessionization.spark.checkpoint import folder_lock
 from sessionization.spark.checkpoint.folder_lock import lock_folder
+from tests.support.waiting import expect_no_line
 
 LOCK_HOLDER = """
 import subprocess, sys
@@ -27,10 +28,6 @@ with lock_folder(Path(sys.argv[1]), print):
 
 
 on_linux = pytest.mark.skipif(not Path("/proc/self/mountinfo").exists(), reason="mounts are read from Linux")
-
-
-def expect_no_line(line: str) -> None:
-    raise AssertionError(line)
 
 
 def test_the_lock_is_free_again_after_the_body(tmp_path: Path) -> None:

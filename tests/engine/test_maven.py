@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -110,10 +111,10 @@ def test_a_missing_file_is_reported_without_the_password(tmp_path: Path, monkeyp
         monkeypatch.setenv("MAVEN_MIRROR_URL", f"http://reader:hunter2@{mirror.host}/maven2")
         with pytest.raises(SetupError) as raised:
             fetch(tmp_path / "thing.jar")
-    assert str(raised.value) == (
-        f"http://{mirror.host}/maven2/{PATH} could not be fetched (404 Not Found): "
-        "let MAVEN_MIRROR_URL name a mirror of Maven Central that has the file, then run again"
-    )
+    said = str(raised.value)
+    assert f"http://{mirror.host}/maven2/{PATH}" in said
+    assert {"404", "MAVEN_MIRROR_URL"} <= set(re.findall(r"\w+", said))
+    assert "hunter2" not in said
     assert list(tmp_path.iterdir()) == []
 
 

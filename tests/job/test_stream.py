@@ -11,7 +11,8 @@ from sessionization.ops.state_reader import StateReader
 from sessionization.spark.checkpoint.folder import SESSIONIZE
 from sessionization.spark.output.progress import last_engine_progress
 from sessionization.spark.tables.schemas import QUARANTINE, SESSION_CHANGES, SESSIONS
-from tests.support.stream_job import Job, message, wait_for
+from tests.support.stream_job import Job, message
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.spark
 

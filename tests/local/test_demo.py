@@ -24,8 +24,7 @@ NOW = datetime.fromtimestamp(NOW_MS / 1_000, UTC)
 
 
 def test_the_live_view_reads_the_rows_after_an_instant_and_ends_come_last(spark: SparkSession, tmp_path: Path) -> None:
-    location = TableLocation(tmp_path)
-    empty_tables(spark, location, owner="test")
+    location = empty_tables(spark, TableLocation(tmp_path), owner="test")
     end = {"change": "ended", "end_reason": "reported", "ended_ms": NOW_MS}
     changes = [
         a_change(session_id=1), a_change(session_id=2, processed_ms=NOW_MS + 1, **end),

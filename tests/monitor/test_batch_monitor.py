@@ -14,15 +14,8 @@ from sessionization.monitor.batch_monitor import BatchMonitor, monitor_batches, 
 from sessionization.monitor.batch_record import Record, batch_record
 from sessionization.monitor.record_consumer import RecordConsumer
 from sessionization.spark.output.progress import BatchDetail, DelaySample
-from tests.support.monitored import (
-    ENDS_BY_REASON,
-    Session,
-    Taken,
-    engine,
-    query_progress,
-    sessionize_progress,
-    wait_for,
-)
+from tests.support.monitored import ENDS_BY_REASON, Session, Taken, engine, query_progress, sessionize_progress
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture

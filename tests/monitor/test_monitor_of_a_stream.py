@@ -14,7 +14,8 @@ from sessionization.monitor.prometheus import serve_metrics
 from sessionization.monitor.record_consumer import RecordConsumer
 from sessionization.spark.checkpoint.folder import ROLLUP, SESSIONIZE
 from tests.support.monitored import Taken
-from tests.support.stream_job import Job, message, wait_for
+from tests.support.stream_job import Job, message
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.spark
 

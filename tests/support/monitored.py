@@ -1,8 +1,6 @@
 """Micro-batches as the sink and the engine report them, and the metrics as served, for the tests of the monitor."""
 
-import time
 import urllib.request
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -86,10 +84,3 @@ class Taken:
 
     def __call__(self, record: Record, _detail: BatchDetail) -> None:
         self.records.append(record)
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + 5
-    while not condition():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.005)

@@ -69,8 +69,7 @@ def row_of(session: PlayedSession) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def played(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[PlayedSession]:
-    location = TableLocation(tmp_path_factory.mktemp("warehouse"))
-    empty_tables(spark, location, owner="test")
+    location = empty_tables(spark, TableLocation(tmp_path_factory.mktemp("warehouse")), owner="test")
     played = evening(1, 120)
     append_sessions(spark, location, map(row_of, played))
     create_views(spark, location, ("concurrent_sessions", "account_sessions"))
@@ -113,8 +112,7 @@ def test_concurrent_sessions_counts_sessions_in_a_minute_and_their_peak(
 def test_recent_concurrent_sessions_are_those_of_the_last_day_and_read_no_older_sessions(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    location = TableLocation(tmp_path)
-    empty_tables(spark, location, owner="test")
+    location = empty_tables(spark, TableLocation(tmp_path), owner="test")
     day_ago_ms = wall_clock_ms() - DAY_MS
     from_ms, old_ms = day_ago_ms + 5 * MINUTE_MS, day_ago_ms - 3 * DAY_MS
     shift_ms = day_ago_ms - 100 * MINUTE_MS - NOON_MS

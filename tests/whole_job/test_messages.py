@@ -19,8 +19,8 @@ from pyspark.sql import SparkSession
 from tests.support.checkpoints import last_committed
 from tests.support.job import ENTRY, Ended, Job, run_to_end
 from tests.support.metrics_endpoint import free_port
-from tests.support.stream_job import DEADLINE_S
 from tests.support.tables import read_tables
+from tests.support.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.job
 
