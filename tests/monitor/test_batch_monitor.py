@@ -110,8 +110,8 @@ def test_a_consumer_that_blocks_delays_neither_the_stream_nor_other_consumers(
             add(sessionize_progress(batch_id))
             session.hears(engine(batch_id))
             if batch_id % 100 == 0:
-                wait_for(lambda: len(received.records) > batch_id)  # noqa: B023 - called at once
-        wait_for(lambda: len(received.records) == 2 * record_consumer.MAX_QUEUED)
+                wait_for(lambda: len(received.records) > batch_id, within_s=5)  # noqa: B023 - called at once
+        wait_for(lambda: len(received.records) == 2 * record_consumer.MAX_QUEUED, within_s=5)
     assert time.monotonic() - began_s < 5
     assert lines == ["a wall was too slow: it lacks micro-batches, the tables have them all"]
     gate.set()
