@@ -195,18 +195,6 @@ def test_an_erasure_removes_an_account_from_tables_and_files_and_leaves_others_u
     holding = (location.warehouse / file for file in files_that_contain(location.warehouse, spark, ANN.encode()))
     assert in_use.isdisjoint(holding)
 
-    sessions = ops._find_sessions(spark, location, [ANN])
-    assert sessions.isEmpty()
-    for table in (RAW_EVENTS, QUARANTINE):
-        assert ops._messages(location.read(spark.read, table), [ANN], sessions).isEmpty(), "a second run finds nothing"
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("_clear_values", "_clear_account", "_delete_matching"):
-            patch.setattr(ops._Erasure, name, lambda *_: 0)
-        patch.setattr(ops._Erasure, "_purge", lambda *_: None)
-        again = ops.Receipt([], "")
-        ops._Erasure(spark, location, again, lambda _: None, lambda: None).erase([ANN], sessions)
-    assert again.deleted == dict.fromkeys(counts, 0)
-
 
 @pytest.mark.long
 def test_an_erasure_is_refused_until_rollup_has_read_all_changes(

@@ -142,8 +142,6 @@ def test_recent_concurrent_sessions_are_those_of_the_last_day_and_read_no_older_
     assert len({sessions for _, _, sessions, _ in expected}) > 3
     assert min(sessions for _, platform, sessions, _ in expected if platform == "pc") == 1, "the live one"
     assert spark.table("recent_concurrent_sessions").where(f"unix_millis(minute) < {day_ago_ms}").isEmpty()
-    with pytest.raises(Exception, match="FILE_NOT_EXIST"):
-        rows("concurrent_sessions")
 
 
 def test_sessions_of_an_account_that_overlap_or_touch_are_merged(
