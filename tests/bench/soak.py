@@ -64,11 +64,9 @@ def main() -> int:
         sys.stdout.write(f"in {folder}\n")
         if options.aged_tables is not None:
             aged_tables.copy_for(job, options.aged_tables, _settings(job, topics, options.device_groups))
-        try:
+        with job:
             samples, began_ms = _play(job, broker, options)
             code = job.terminate()
-        finally:
-            job.kill_if_running()
         lines = [line.removeprefix("sessionize: ") for line in job.output_lines()[-8:]]
         tables = read_tables(
             job.warehouse, None if options.aged_tables is None else aged_tables.only_new_rows(began_at_ms)

@@ -24,12 +24,10 @@ def main() -> None:
         job = Job(folder, *OPTIONS)
         job.jvm = (options_to_write(archive),)
         evening.release(job.input, FILES_PER_START)
-        try:
+        with job:
             job.start()
             job.wait_until(lambda: last_committed(job.checkpoints / "rollup") >= 0, "a MERGE", poll_s=0.2)
             assert job.terminate(_ARCHIVED_WITHIN_S) == 0, job.output_lines()
-        finally:
-            job.kill_if_running()
     written = archive_file()
     size = f"{written.stat().st_size:,} bytes" if written.exists() else "no archive: this Java cannot write one"
     sys.stderr.write(f"{written.name}: {size}\n")

@@ -1,24 +1,18 @@
 """The three queries on real files, stopped and started again."""
 
-import gzip
-import json
-import os
-from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from sessionization.core.heartbeat_grid import grid_for_key
 from sessionization.ops.state_reader import StateReader
 from sessionization.spark.checkpoint.folder import SESSIONIZE
-from sessionization.spark.checkpoint.take_log import TAKES_FOLDER
-from sessionization.spark.input.file_taker import FileTaker
-from sessionization.spark.input.source import read_messages
 from sessionization.spark.output.progress import last_engine_progress
 from sessionization.spark.tables.schemas import QUARANTINE, SESSION_CHANGES, SESSIONS
-from tests.support.stream_job import Job, message, wait_for
+from tests.support.stream_job import Job, message
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.spark
 
@@ -93,49 +87,6 @@ def test_changed_rules_take_effect_at_a_restart_after_a_micro_batch_that_failed(
     assert orphan["device_id"] == "d4"
     for row in job.changes(end_reason="timed_out"):
         assert row["ended_ms"] - row["started_ms"] == 4_000
-
-
-def test_only_input_files_and_lines_that_are_not_blank_are_read(spark: SparkSession, tmp_path: Path) -> None:
-    job = Job(spark, tmp_path)
-    nested = job.input / "pc_sessions" / "nested.json"
-    nested.mkdir(parents=True)
-    (job.input / "pc_sessions" / "date=2026-01-01").mkdir()
-    start = json.dumps(message(1, "Start")).encode()
-    for name in ("_hidden.json", ".hidden.json", "1.txt", "nested.json/2.json", "date=2026-01-01/3.json"):
-        (job.input / "pc_sessions" / name).write_bytes(start + b"\n")
-    for name, content in (
-        ("a.jsonl", b"1"),
-        ("b.ndjson", b"2"),
-        ("c.json.gz", gzip.compress(b"3\n")),
-        ("d.JSON", b"4"),
-    ):
-        (job.input / "pc_sessions" / name).write_bytes(content)
-    # A file from the year 2200 does not make the others too old, and one from 1980 is read too.
-    os.utime(job.input / "pc_sessions" / "a.jsonl", (7_258_118_400,) * 2)
-    os.utime(job.input / "pc_sessions" / "b.ndjson", (315_532_800,) * 2)
-    job.send(start + b"\r", b"", b"\r", b" \t", b"\xff\xfe", b'{"a":1}\r{"b":2}')
-    found: list[tuple[str, bytes]] = []
-    days, today = set[date](), datetime.now(UTC).date()
-
-    def collect(batch: DataFrame, _batch_id: int) -> None:
-        rows = batch.select("stream", "value", "ingest_date").collect()
-        found.extend((row.stream, bytes(row.value)) for row in rows)
-        days.update(row.ingest_date for row in rows)
-
-    (job.settings.checkpoints / TAKES_FOLDER).mkdir(parents=True)
-    messages = read_messages(spark, job.settings, 0, None)
-    query = messages.writeStream.foreachBatch(collect).option("checkpointLocation", str(tmp_path / "query")).start()
-    try:
-        with FileTaker(job.input, job.settings.checkpoints / TAKES_FOLDER, 2).running(200):
-            wait_for(lambda: len(found) >= 6, "the first messages")
-            job.send(b"{}", stream="console_sessions")
-            wait_for(lambda: len(found) >= 7, "the stream whose folder came later")
-        query.processAllAvailable()
-    finally:
-        query.stop()
-    pc_values = (b"\xff\xfe", b'{"a":1}\r{"b":2}', start, b"1", b"2", b"3")
-    assert days <= {today, datetime.now(UTC).date()}, "the job's own clock, whatever the files' times"
-    assert sorted(found) == sorted([("console_sessions", b"{}"), *(("pc_sessions", value) for value in pc_values)])
 
 
 @pytest.mark.long

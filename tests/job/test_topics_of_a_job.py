@@ -13,7 +13,7 @@ from sessionization.spark.checkpoint.spark_logs import newest_committed_batch
 from sessionization.streams import STREAMS
 from sessionization_laptop.broker import Broker
 from tests.support.in_process import RunningJob, job_running
-from tests.support.stream_job import DEADLINE_S
+from tests.support.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.spark
 

@@ -8,8 +8,6 @@ from pyspark.sql import SparkSession
 from sessionization_laptop import notebook_data
 from tests.support.headless import NOTEBOOKS, Executed, execute, project_entries
 
-collect_ignore = ["broken"]  # notebooks for nutter, not for pytest
-
 
 @pytest.fixture(scope="session", autouse=True)
 def entries_before() -> set[Path]:

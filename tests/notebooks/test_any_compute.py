@@ -88,18 +88,9 @@ def test_the_tables_of_a_catalog_are_shown_without_a_jvm(address: str, demo: Pat
     assert shown("03_query_sessions", address, demo, widgets) == SHOWN["03_query_sessions"]
 
 
-def test_tables_in_folders_are_shown_without_a_jvm(address: str, demo: Path) -> None:
-    widgets = {"warehouse": str(demo / "warehouse")}
-    assert shown("03_query_sessions", address, demo, widgets) == SHOWN["03_query_sessions"]
-
-
 def test_the_state_is_shown_without_a_jvm(address: str, demo: Path, checkpoints: Path) -> None:
     widgets = {"catalog": CATALOG, "schema": READ, "checkpoints": str(checkpoints)}
     assert shown("04_inspect_state", address, demo, widgets) == SHOWN["04_inspect_state"]
-
-
-def test_runs_are_compared_without_a_jvm(address: str, demo: Path) -> None:
-    assert shown("05_compare_runs", address, demo, {}) == SHOWN["05_compare_runs"]
 
 
 def test_forecasts_are_made_and_shown_without_a_jvm(address: str, copied: Path, spark: SparkSession) -> None:

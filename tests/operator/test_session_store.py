@@ -9,7 +9,8 @@ from sessionization.errors import ConfigurationError
 from sessionization.ops.state_reader import StateReader
 from sessionization.spark.checkpoint.folder import SESSIONIZE
 from tests.support.state import entries_and_timers
-from tests.support.stream_job import Job, message, wait_for
+from tests.support.stream_job import Job, message
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.spark
 

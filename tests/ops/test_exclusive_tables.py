@@ -16,10 +16,7 @@ from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import TABLES
 from tests.support.batch_logs import write_batch_logs
 from tests.support.checkpoint_folder import reopened
-
-
-def expect_no_line(line: str) -> None:
-    raise AssertionError(line)
+from tests.support.waiting import expect_no_line
 
 
 @pytest.mark.parametrize("settings_type", [MaintainSettings, EraseSettings])

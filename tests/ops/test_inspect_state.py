@@ -39,7 +39,8 @@ from sessionization.spark.checkpoint.folder import SESSIONIZE
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.operator.codec import STATE_SCHEMA, encode_entry
 from tests.support.grouping import bucket_of, group_of
-from tests.support.stream_job import Job, message, wait_for
+from tests.support.stream_job import Job, message
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.spark
 

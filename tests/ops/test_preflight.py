@@ -1,10 +1,9 @@
 """The preflight says of each thing that the job needs whether it is there, and leaves nothing behind."""
 
 import errno
-import os
 import threading
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -17,6 +16,7 @@ from sessionization.ops.check_list import Limit
 from sessionization.ops.table_checks import NAME
 from sessionization.spark.input import kafka_source
 from sessionization.spark.tables.location import TableLocation
+from tests.support.failing import failing_with
 from tests.support.preflight_run import checkpoint_of, run, settings
 
 pytestmark = pytest.mark.spark
@@ -49,8 +49,7 @@ def without_tables(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(module, "check_tables", lambda *_: "not tried")
 
 
-def not_implemented(*_: object) -> NoReturn:
-    raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+not_implemented = failing_with(errno.ENOSYS)
 
 
 def test_all_is_well_and_nothing_is_left_behind_even_of_a_preflight_that_was_killed(

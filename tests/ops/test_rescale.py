@@ -23,7 +23,8 @@ from sessionization.spark.checkpoint.spark_logs import (
     read_started_batch,
 )
 from tests.support.state import entries_and_timers
-from tests.support.stream_job import Job, message, wait_for
+from tests.support.stream_job import Job, message
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.spark
 

@@ -65,8 +65,7 @@ def rows_in(location: MemoryTable) -> list[tuple[Any, ...]]:
 
 
 def test_stored_rows_are_appended_in_one_commit_and_then_removed(spark: SparkSession, tmp_path: Path) -> None:
-    location = TableLocation(tmp_path / "warehouse")
-    empty_tables(spark, location, owner="ours")
+    location = empty_tables(spark, TableLocation(tmp_path / "warehouse"), owner="ours")
     log = open_log(spark, location, tmp_path)
     delay = Percentiles(1, 2, 3)
     log.store(

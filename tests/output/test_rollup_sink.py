@@ -25,9 +25,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def location(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> TableLocation:
-    location = TableLocation(tmp_path_factory.mktemp("warehouse"))
-    empty_tables(spark, location, owner="ours")
-    return location
+    return empty_tables(spark, TableLocation(tmp_path_factory.mktemp("warehouse")), owner="ours")
 
 
 def fill_twice(spark: SparkSession, location: TableLocation) -> None:

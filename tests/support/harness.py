@@ -199,12 +199,10 @@ def play(
     scene = Scene(seed, kills, folder, entry=entry, groups=groups, kind=kind)
     order = [boundaries[at % len(boundaries)] for at in range(kills)]
     random.Random(seed).shuffle(order)
-    try:
+    with scene.job:
         for boundary in order:
             scene.cut(boundary)
         return scene.end()
-    finally:
-        scene.job.kill_if_running()
 
 
 def compare(run: Run, spark: SparkSession) -> list[str]:

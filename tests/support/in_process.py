@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sessionization.job import sessionize_job
 from sessionization.job.summary import Summary
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from tests.support.stream_job import wait_for
+from tests.support.waiting import wait_for
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Self
 
 import pyspark
+import pytest
 
 from sessionization.job.stop_file import STOP_FILE
 from sessionization.spark.checkpoint.folder import ROLLUP
@@ -83,7 +85,7 @@ class Job:
     The next start takes `jvm`, options of the engine's Java; `conf`, settings of Spark; `submit_options`, options of
     spark-submit, which then starts the job; `variables`, more of its environment; and `more`, options of the job that
     replace those of the same name. `library` is the folder from which it imports the library. `watched` are the queries
-    that a test looks at.
+    that a test looks at. In a `with` it is killed at the end, if it still runs.
     """
 
     def __init__(
@@ -193,12 +195,10 @@ class Job:
 
     def run_until_done(self) -> None:
         """Start the job, and stop it gracefully once the tables hold everything that follows from the input."""
-        try:
+        with self:
             self.start()
             self.wait_until_done()
             assert self.terminate() == 0
-        finally:
-            self.kill_if_running()
 
     def come_to_rest(self, *names: str) -> None:
         """Stop gracefully, and again until these queries have no unfinished micro-batch; one stop mostly suffices.
@@ -293,6 +293,20 @@ class Job:
     def kill_if_running(self) -> None:
         if self._process is not None:
             self.kill()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill_if_running()
+
+    def run_script(self, name: str, code: int, capfd: pytest.CaptureFixture[str]) -> list[str]:
+        """Run a script of `jobs/` with the job's options until it ends with this code; return what it said."""
+        self.entry = (ROOT / "jobs" / name,)
+        with self:
+            self.start()
+            assert self.wait_for_end(within_s=_LONGEST_S) == code, self.output_lines()[-5:]
+        return [*capfd.readouterr().out.splitlines(), *self.output_lines()]
 
     def output_lines(self) -> list[str]:
         return self.stderr.read_text(encoding="utf-8").splitlines() if self.stderr.exists() else []

@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -28,8 +27,6 @@ from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, Tab
 from sessionization.spark.warm_start.initial_state import warm_start
 from tests.support.delta import read_table
 from tests.support.warehouse import empty_tables
-
-DEADLINE_S = 300
 
 
 class Job:
@@ -124,13 +121,6 @@ class Job:
 
     def count(self, **values: object) -> int:
         return len(self.changes(**values))
-
-
-def wait_for(condition: Callable[[], bool], awaited: str) -> None:
-    deadline_s = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline_s, f"waited {DEADLINE_S} s for {awaited}"
-        time.sleep(0.2)
 
 
 def message(session_id: int, event: str, device: str = "d1") -> dict:

@@ -47,7 +47,7 @@ def play_with_a_driver_that_sleeps(job: Job, second: Job, evening: Evening) -> N
     job.wait_until(lambda: all(last_committed(query) >= 0 for query in queries), "each query has a micro-batch")
     job.wait_for_running_micro_batch()
     os.killpg(job.pid, signal.SIGSTOP)  # in the middle of whatever they do
-    try:
+    with second:
         newest = last_committed(job.checkpoints / "sessionize")
         second.start()
         second.wait_until(
@@ -58,8 +58,6 @@ def play_with_a_driver_that_sleeps(job: Job, second: Job, evening: Evening) -> N
         assert job.wait_for_end(within_s=_LEASE_IS_LOST_S) == 1, job.output_lines()[-5:]
         second.release(evening)
         _read_to_the_end(second)
-    finally:
-        second.kill_if_running()
     assert any("waiting for sessionize (process" in line for line in second.output_lines())
     assert "lease 'stream'" in job.output_lines()[-1]
 

@@ -49,13 +49,14 @@ def append_sessions(spark: SparkSession, location: TableLocation, sessions: Iter
     location.append(rows, SESSIONS)
 
 
-def empty_tables(spark: SparkSession, location: TableLocation, *, owner: str) -> None:
-    """Copy the tables that `create_tables` makes in an empty folder, owned by the checkpoint `owner`."""
+def empty_tables(spark: SparkSession, location: TableLocation, *, owner: str) -> TableLocation:
+    """Copy the tables that `create_tables` makes in an empty folder, owned by the checkpoint `owner`; return them."""
     assert location.warehouse is not None
     shutil.copytree(_template(spark), location.warehouse, dirs_exist_ok=True)
     for file in location.warehouse.glob("*/_delta_log/*"):
         if file.is_file():
             file.write_text(file.read_text(encoding="utf-8").replace(_OWNER, owner), encoding="utf-8")
+    return location
 
 
 _template_folders: list[TemporaryDirectory[str]] = []
@@ -69,12 +70,6 @@ def _template(spark: SparkSession) -> Path:
     for checksum in folder.rglob(".*.crc"):  # the copies' content differs
         checksum.unlink()
     return folder
-
-
-def create_empty_tables(spark: SparkSession, folder: Path) -> TableLocation:
-    location = TableLocation(folder)
-    empty_tables(spark, location, owner="ours")
-    return location
 
 
 def catch_up(spark: SparkSession, location: TableLocation, checkpoints: Path) -> None:

@@ -49,9 +49,7 @@ def test_no_table_ever_forgets_a_micro_batch() -> None:
 
 @pytest.fixture
 def location(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> TableLocation:
-    location = TableLocation(tmp_path_factory.mktemp("warehouse"))
-    empty_tables(spark, location, owner="ours")
-    return location
+    return empty_tables(spark, TableLocation(tmp_path_factory.mktemp("warehouse")), owner="ours")
 
 
 def a_row(spark: SparkSession) -> DataFrame:

@@ -31,9 +31,7 @@ SINCE = rollup.search_since(T, LOOKBACK_MS)
 
 @pytest.fixture
 def location(spark: SparkSession, tmp_path: Path) -> TableLocation:
-    location = TableLocation(tmp_path / "warehouse")
-    empty_tables(spark, location, owner="ours")
-    return location
+    return empty_tables(spark, TableLocation(tmp_path / "warehouse"), owner="ours")
 
 
 def a_change(session_id: int, **values: Any) -> tuple[str, Change]:

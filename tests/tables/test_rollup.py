@@ -70,8 +70,7 @@ class Merged:
 @pytest.fixture(scope="module", params=[1, pytest.param(2, marks=pytest.mark.long)])
 def merged(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Merged:
     """A session of the device `d` for each of `SPLITS`, and sessions of other devices at random."""
-    location = TableLocation(tmp_path_factory.mktemp("warehouse"))
-    empty_tables(spark, location, owner="test")
+    location = empty_tables(spark, TableLocation(tmp_path_factory.mktemp("warehouse")), owner="test")
     changes = random_changes(request.param, 120)
     merges = [changes[:80], changes[40:]]
     for session_id, parts in enumerate(SPLITS):
@@ -127,8 +126,7 @@ def test_a_merge_that_changes_nothing_rewrites_nothing(merged: Merged) -> None:
 def test_a_version_of_delta_whose_merge_returns_nothing_is_named(
     merged: Merged, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    location = TableLocation(tmp_path)
-    empty_tables(spark, location, owner="test")
+    location = empty_tables(spark, TableLocation(tmp_path), owner="test")
     monkeypatch.setattr(DeltaMergeBuilder, "execute", lambda _merge: None)
     with pytest.raises(StreamError, match="returned no counts, so this version of Delta is too old"):
         merge_changes(spark, location, frame(spark, merged.changes[:1]))

@@ -67,9 +67,8 @@ class Deployment(VolumeJob):
 
 @pytest.fixture
 def deployment(tmp_path: Path) -> Iterator[Deployment]:
-    deployment = Deployment(tmp_path)
-    yield deployment
-    deployment.kill_if_running()
+    with Deployment(tmp_path) as deployment:
+        yield deployment
 
 
 def follow_the_runbook(deployment: Deployment, spark: SparkSession) -> None:

@@ -118,13 +118,11 @@ def test_no_file_contains_an_erased_account_after_all_retentions(tmp_path: Path,
     events = (OVER, "Start", 9), (OVER, "EndBi", 6), (LIVE, "Start", 3), (LIVE, "Unknown", 0)
     players.send(*(message("pc-ann", session_id, event, ACCOUNT, ago_s) for session_id, event, ago_s in events))
     players.play_others()
-    try:
+    with job:
         job.start()
         job.wait_until_done()
         job.wait_until(lambda: file_names_the_account(job.checkpoints, "*.sst"), "it is in a snapshot", poll_s=0.5)
         come_to_rest(job)
-    finally:
-        job.kill_if_running()
     suffixes = {file.suffix for file in files_that_contain(tmp_path, spark, *TEXTS)}
     assert {".json", ".parquet", ".changelog", ".sst"} <= suffixes
     assert erase_account(job).state == 2
@@ -137,12 +135,10 @@ def test_no_file_contains_an_erased_account_after_all_retentions(tmp_path: Path,
         players.play_others()
         return not file_names_the_account(job.checkpoints)
 
-    try:
+    with job:
         job.start()
         job.wait_until(is_gone, "no file of the checkpoint names it", poll_s=1)
         come_to_rest(job)
-    finally:
-        job.kill_if_running()
     receipt = erase_account(job)
     assert (receipt.state, receipt.deleted["sessions"]) == (0, 1), "the session that was live has timed out"
 

@@ -43,9 +43,8 @@ def a_job(folder: Path, hdfs: Hdfs) -> RemoteJob:
 
 @pytest.fixture
 def job(tmp_path: Path, hdfs: Hdfs) -> Iterator[RemoteJob]:
-    job = a_job(tmp_path, hdfs)
-    yield job
-    job.kill_if_running()
+    with a_job(tmp_path, hdfs) as job:
+        yield job
 
 
 def test_a_job_on_hdfs_that_is_killed_in_each_query_loses_and_doubles_nothing(

@@ -59,7 +59,7 @@ def run(request: pytest.FixtureRequest, broker: Broker, tmp_path_factory: pytest
         before = checkpoints.last_committed(sessionize)
         job.wait_until(lambda: checkpoints.last_committed(sessionize) >= before + count, "micro-batches")
 
-    try:
+    with job:
         with simulator(broker) as producing:
             job.start()
             wait_for_micro_batches(2)
@@ -76,8 +76,6 @@ def run(request: pytest.FixtureRequest, broker: Broker, tmp_path_factory: pytest
         job.wait_until_done()
         job.wait_until(lambda: metrics.serves(served_names()), "every metric has a value", poll_s=0.5)
         assert job.terminate() == 0
-    finally:
-        job.kill_if_running()
     with topics.records() as records:
         oracle = build_oracle(job.checkpoints, RULES, records, groups=GROUPS)
         return Run(job, oracle, read_tables(job.warehouse), metrics)

@@ -55,7 +55,7 @@ def test_a_change_of_leaders_and_a_restart_of_the_brokers_never_ask_for_a_new_ch
         job.wait_until(lambda: checkpoints.last_committed(sessionize) > before + 1, "micro-batches", poll_s=0.1)
         job.wait_until(lambda: topics.ends() != ends, "more input", poll_s=0.5)
 
-    try:
+    with job:
         with simulator(first):
             job.start()
             wait_for_micro_batches_with_input()
@@ -82,8 +82,6 @@ def test_a_change_of_leaders_and_a_restart_of_the_brokers_never_ask_for_a_new_ch
             wait_for_micro_batches_with_input()
         job.wait_until_done()
         assert job.terminate() == 0
-    finally:
-        job.kill_if_running()
     said = "\n".join(job.output_lines())
     assert "new checkpoint" not in said
     assert "new tables" not in said

@@ -89,7 +89,7 @@ class Life:
 def test_tables_equal_the_reference_after_a_long_life(groups: int | None, tmp_path: Path, spark: SparkSession) -> None:
     life = Life(tmp_path, groups)
     job = life.job
-    try:
+    with job:
         life.play(partitions=2)
         life.rescale(5)
         life.play(partitions=5)
@@ -99,8 +99,6 @@ def test_tables_equal_the_reference_after_a_long_life(groups: int | None, tmp_pa
         assert differences(former, before, job.checkpoints) == []
         life.lose_checkpoint()
         life.play(partitions=2, to_the_end=True)
-    finally:
-        job.kill_if_running()
 
     oracle = life.expected(spark, former)
     tables, former_progress = split_progress(read_tables(job.warehouse), job.checkpoints)

@@ -39,8 +39,8 @@ def job(tmp_path: Path) -> Iterator[Job]:
     job.submit_options = ("--master=local[2]", f"--jars={','.join(map(str, jar_paths('spark')))}")
     job.conf = CALLERS_CONF
     evening.release(job.input)
-    yield job
-    job.kill_if_running()
+    with job:
+        yield job
 
 
 def test_a_submitted_job_keeps_the_callers_settings_and_writes_the_tables_of_the_reference(job: Job) -> None:
