@@ -93,6 +93,10 @@ def test_the_state_is_shown_without_a_jvm(address: str, demo: Path, checkpoints:
     assert shown("04_inspect_state", address, demo, widgets) == SHOWN["04_inspect_state"]
 
 
+def test_runs_are_compared_without_a_jvm(address: str, demo: Path) -> None:
+    assert shown("05_compare_runs", address, demo, {}) == SHOWN["05_compare_runs"]
+
+
 def test_forecasts_are_made_and_shown_without_a_jvm(address: str, copied: Path, spark: SparkSession) -> None:
     widgets = {"catalog": CATALOG, "schema": CHANGED, "score-only": "false"}
     assert shown("06_predict_remaining", address, copied, widgets) == SHOWN["06_predict_remaining"]
