@@ -68,8 +68,8 @@ class NumberedMerge:
     def begin(cls, spark: SparkSession, location: TableLocation, check_lease: Callable[[], None] = no_lease) -> Self:
         """Take the next number. Raises `StreamError` where this run may not write any more."""
         number = location.newest_version(spark, SESSIONS) + 1
-        # The number is taken before the check. A run that still holds the lease at the check has a number no greater than
-        # its successor's, because the successor takes its number later.
+        # The number is taken before the check. So a run that still holds the lease at the check has a number that is no
+        # greater than its successor's, which takes its number later.
         check_lease()
         return cls(spark, location, check_lease, number)
 
