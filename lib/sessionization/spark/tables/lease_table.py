@@ -6,7 +6,7 @@ import socket
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed
 
 from sessionization.clock import utc
+from sessionization.private_spark import jvm_of
 from sessionization.processes import is_alive, pid_scope
 from sessionization.spark.tables.conflicts import is_conflict
 from sessionization.spark.tables.creation import create_table
@@ -155,7 +156,7 @@ class StoredLease:
 
 def _engine_pid(spark: SparkSession) -> int | None:
     """The process of the engine, where it is certain that this process sees it under this id."""
-    jvm: Any = getattr(spark, "_jvm", None)  # Spark Connect has none
+    jvm = jvm_of(spark)
     if jvm is None:
         return None
     with contextlib.suppress(Py4JError, OSError):
