@@ -34,7 +34,7 @@ NOTEBOOK_TESTS := $(PYTEST) tests/notebooks
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .PHONY: help setup bundle deploy demo demo-kafka sql notebooks notebook-data pictures test test-notebooks test-faults soak \
-  bench bench-quick profile watched wheel lint check format lock clean
+  bench bench-quick watched wheel lint check format lock clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -73,7 +73,7 @@ $(S3): $(READY) requirements-s3.lock lib/sessionization_laptop/engine/jars.lock
 	@touch $@
 
 $(BENCH): $(READY) requirements-bench.lock
-	@echo "fetching MLflow, Matplotlib and py-spy (once)"
+	@echo "fetching MLflow and Matplotlib (once)"
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-build-isolation --require-hashes -r requirements-bench.lock
 	@touch $@
 
@@ -160,9 +160,6 @@ bench: $(BENCH) ## measure the operator, three runs each, some hours: make bench
 
 bench-quick: $(BENCH) ## measure small loads, one run each: three minutes
 	@$(BIN)/python -m tests.bench --quick $(ARGS)
-
-profile: $(BENCH) ## profile the CPU time of a scenario: make profile S="beats, 100,000 live, 100 groups, noop"
-	@PATH="$(BIN):$$PATH" $(BIN)/python -m tests.bench.profile "$(S)"
 
 $(BUILD)/.ready: requirements-build.lock
 	@$(PYTHON) -m venv --clear $(@D)/..

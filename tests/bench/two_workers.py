@@ -23,9 +23,9 @@ from tests.bench import processes
 from tests.bench.jobs import say
 from tests.bench.measure import RECENT_TICKS, run_scenario
 from tests.bench.scenario import LONG_LIVED, LONG_LIVED_JAVA_OPTIONS, Result, Scenario
-from tests.whole_job.cluster import CONF, Cluster
-from tests.whole_job.hdfs import Hdfs
-from tests.whole_job.job import ROOT, SPARK
+from tests.support.cluster import CONF, Cluster
+from tests.support.hdfs import Hdfs
+from tests.support.job import ROOT, SPARK
 
 _MEMORY_MB = 4_096
 _CONF = {

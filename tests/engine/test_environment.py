@@ -21,7 +21,7 @@ from sessionization_laptop.engine.environment import (
     own_environment,
     temporary_folder,
 )
-from tests.whole_job.job import ROOT
+from tests.support.job import ROOT
 
 _PROBE = Path(__file__).with_name("engine_probe.py")
 _SPARK = str(Path(pyspark.__file__).parent)

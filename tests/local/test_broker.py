@@ -22,7 +22,7 @@ from confluent_kafka import (
 from sessionization.errors import SetupError
 from sessionization_laptop import broker as broker_module
 from sessionization_laptop.broker import Broker
-from tests.whole_job.processes import processes_of_session
+from tests.support.processes import processes_of_session
 
 pytestmark = pytest.mark.job
 

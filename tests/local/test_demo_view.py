@@ -55,14 +55,6 @@ def test_a_session_is_live_from_its_first_row_until_its_end() -> None:
     assert "61 s" in text
 
 
-def test_only_the_last_five_ends_are_shown_the_newest_first() -> None:
-    view = DemoView()
-    view.show_changes([change("ended", number, end_reason="timed_out", duration_ms=number) for number in range(7)])
-    text = shown(view)
-    assert [number for number in range(7) if f"device-{number}" in text] == [2, 3, 4, 5, 6]
-    assert text.index("device-6") < text.index("device-5")
-
-
 def test_the_newest_end_of_each_kind_stays_shown_while_others_go_on() -> None:
     view = DemoView()
     kinds = [(0, "timed_out", 0), (1, "superseded", 0), (2, "reported", 1), (3, "superseded", 0)]

@@ -19,7 +19,7 @@ from sessionization.job.preparation import check_metrics_package
 from sessionization.job.sessionize_job import JobCallbacks, run
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.output.progress import SAMPLE_SIZE, BatchDetail, BatchProgress, DelaySample
-from tests.monitor.monitored import (
+from tests.support.monitored import (
     AT_MS,
     Session,
     engine,

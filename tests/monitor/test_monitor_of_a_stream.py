@@ -9,8 +9,9 @@ from pyspark.sql import SparkSession
 from sessionization.job.metrics import Metrics, serve_metrics
 from sessionization.spark.checkpoint.folder import ROLLUP, SESSIONIZE
 from sessionization.spark.output.progress import BatchProgress
-from tests.job.test_stream import Job, message, wait_for
-from tests.whole_job.metrics_endpoint import MetricsEndpoint
+from tests.support.metrics_endpoint import MetricsEndpoint
+from tests.support.stream_job import Job, message
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from sessionization.job.metrics import METRICS, PREFIX
-from tests.monitor import monitored
-from tests.monitor.prometheus_files import (
+from tests.support import monitored
+from tests.support.prometheus_files import (
     ALERTS,
     DASHBOARD,
     OF_PROMETHEUS,

@@ -21,7 +21,7 @@ from sessionization.spark.tables.schemas import SESSION_PREDICTIONS, TABLES
 from sessionization.spark.tables.views import VIEWS
 from sessionization_laptop import notebook_cells as files
 from sessionization_laptop.laptop_notebook import LaptopDbutils
-from tests.notebooks.headless import ROOT
+from tests.support.headless import ROOT
 
 
 def load_source(file: Path) -> ModuleType:

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 from sessionization.command_line.parser import say_on_stdout
-from tests.notebooks.headless import ROOT
 from tests.notebooks.workspace_cells import run_notebook
+from tests.support.headless import ROOT
 
 CATALOG = "spark_catalog"
 

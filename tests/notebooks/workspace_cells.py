@@ -9,7 +9,7 @@ from typing import Any
 from sessionization.command_line.parser import say_on_stdout
 from sessionization_laptop.laptop_notebook import LaptopDbutils
 from sessionization_laptop.notebook_cells import run_cells
-from tests.notebooks.headless import ROOT
+from tests.support.headless import ROOT
 
 
 def run_notebook(name: str, spark: Any, widgets: dict[str, str]) -> Counter[str]:

@@ -17,7 +17,8 @@ from sessionization.spark.operator.codec import OUTPUT_SCHEMA
 from sessionization.spark.output import changes_topic, real_time
 from sessionization.streams import PC_STREAM, STREAMS
 from sessionization_laptop.broker import Broker
-from tests.job.test_stream import message, wait_for
+from tests.support.stream_job import message
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.spark
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.sources import ROOT
+
 PACKAGE = "sessionization"
 """What a cluster installs; the packages beside it import it, and it imports none of them."""
 BESIDE = ("sessionization_laptop", "sessionization_simulator")

@@ -32,7 +32,9 @@ def project(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("package", PROJECTS)
 def test_the_version_is_the_newest_release_of_the_changelog_and_a_hash(package: str) -> None:
     """Hatch evaluates the expression in the same way."""
-    settings = tomllib.loads((PROJECTS[package] / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["version"]
+    settings = tomllib.loads((PROJECTS[package] / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"][
+        "version"
+    ]
     release, plus, digits = eval(settings["expression"], dict(MODULE)).partition("+")
     assert (plus, len(digits)) == ("+", 12)
     newest = re.search(r"^## ([\d.]+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)

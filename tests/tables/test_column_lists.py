@@ -13,7 +13,7 @@ from sessionization.spark.input import parse
 from sessionization.spark.operator.codec import OUTPUT_SCHEMA, STATE_SCHEMA
 from sessionization.spark.tables.schemas import SESSION_CHANGES
 from sessionization.spark.tables.statements import read_statement
-from tests.whole_job.oracle import COLUMNS
+from tests.support.oracle import COLUMNS
 
 NAMES = SESSION_CHANGES.column_names
 IN_MS = {re.sub("_at$", "_ms", name) for name in NAMES}

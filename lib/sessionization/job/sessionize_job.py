@@ -89,7 +89,8 @@ def run(settings: SessionizeSettings, stop: threading.Event, callbacks: JobCallb
         watchdog.explain_engine_death(log_place),
         contextlib.ExitStack() as stack,
     ):
-        # A lock lets a wrong setting be refused before the engine has started. A lease needs the engine.
+        # With a lock, the checkpoint is opened here: a wrong setting is refused before Spark has started. A lease is a
+        # row of a table, so Spark must have started first.
         checkpoint = _open_checkpoint(settings, location, say) if is_exclusive else None
         with plain_errors(f"Spark cannot be started (see {log_place})"):
             spark = stack.enter_context(job_session(log_file))

@@ -175,8 +175,8 @@ def open_checkpoint(
     else:
         checkpoint = found
         if warm and not checkpoint.is_used:
-            # An earlier start without --from-sessions, such as a supervisor's, may have created this folder. It was
-            # refused, because another checkpoint owns the tables. The time of this start counts.
+            # A start without --from-sessions may have created this folder before, for example that of a supervisor. It
+            # was refused, because another checkpoint owns the tables. So the checkpoint is as old as this start.
             checkpoint = replace(checkpoint, created_ms=wall_clock_ms())
         last_ms = _last_micro_batch_ms(folder / SESSIONIZE)
         checkpoint = replace(checkpoint, in_force=checkpoint.in_force.change_to(rules, last_ms))
