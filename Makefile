@@ -183,9 +183,12 @@ deploy: $(READY) ## check a target's values, then deploy it: make deploy T=prod 
 	@databricks bundle validate -t $(T) $(ARGS) -o json | $(BIN)/python -m tools.bundle
 	@databricks bundle deploy -t $(T) $(ARGS)
 
-wheel: $(BUILD)/.ready ## build the library's wheel in dist/, as the bundle deploys it
+wheel: export SOURCE_DATE_EPOCH := 315532800
+wheel: $(BUILD)/.ready ## build the wheels of library (dist/) and simulator (dist/simulator/), as the bundle deploys them
 	@rm -rf dist
-	@SOURCE_DATE_EPOCH=315532800 $(BUILD)/python -m hatchling build --target wheel --directory dist
+	@$(BUILD)/python -m hatchling build --target wheel --directory dist
+	@cd lib/sessionization_simulator && \
+	  $(abspath $(BUILD))/python -m hatchling build --target wheel --directory $(CURDIR)/dist/simulator
 
 lint: $(READY) ## check the format, lint rules and strict types
 	@$(BIN)/ruff format --check .

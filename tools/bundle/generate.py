@@ -87,7 +87,8 @@ def _logs(job: str) -> Iterator[str]:
 
 
 def _libraries(job: str) -> Iterator[str]:
-    yield "- whl: ../dist/*.whl"
+    for wheel in ("dist/*.whl", *JOBS[job].wheels):
+        yield f"- whl: ../{wheel}"
     tests_only = {name: tested_version(name) for name in JOBS[job].packages}
     versions = installed_with_the_wheel(frozenset(JOBS[job].extras)) | tests_only
     for name, version in sorted(versions.items()):

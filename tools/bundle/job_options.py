@@ -41,7 +41,7 @@ class JobOptions:
 
     Every option gets the variable `JOB_OPTION` with the settings' default. Exceptions: `values` replace the variable,
     and `defaults` replace the variable's default. `notes` are added to the variable's description. The task installs
-    the packages of the wheel's `extras`, and `packages` in addition.
+    the packages of the wheel's `extras`, and `wheels` and `packages` in addition.
     """
 
     model: type[BaseModel]
@@ -50,6 +50,7 @@ class JobOptions:
     notes: dict[str, str] = field(default_factory=dict)
     extras: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
+    wheels: tuple[str, ...] = ()
 
 
 JOBS = {
@@ -71,6 +72,7 @@ JOBS = {
         defaults={"output": volume_folder("landing")},
         notes={"output": "must be empty with simulate_sink kafka", "kafka-option": "NAME is of simulate_environment"},
         extras=("kafka",),
+        wheels=("dist/simulator/*.whl",),
     ),
     "land_changes": JobOptions(
         LandChangesSettings,

@@ -36,6 +36,7 @@ from sessionization.spark.engine.job_conf import (
     with_conf,
     words,
 )
+from sessionization.spark.engine.local_start import start_local_engine
 from sessionization.stop_signals import preserve_interrupt_handler
 
 __all__ = [
@@ -66,7 +67,7 @@ def spark_session(log_file: Path, depends_on: Mapping[str, str] | None = None) -
             it, the settings are the stream's.
 
     Raises `ConfigurationError` for a caller's session that lacks settings which cannot be set while Spark runs, and for
-    a stream where there is no JVM.
+    a stream where there is no JVM. Raises `SetupError` where there is no session, and this machine cannot start one.
     """
     if on_databricks():
         spark = SparkSession.builder.getOrCreate()
@@ -84,10 +85,8 @@ def spark_session(log_file: Path, depends_on: Mapping[str, str] | None = None) -
         return with_conf(_with_delta(SparkSession.builder.getOrCreate()), conf, remedy)
     if _is_submitted():
         return _submitted_session()
-    from sessionization_laptop.engine.local_session import local_session
-
     _silence_errors()
-    return local_session(log_file, OPEN_SOURCE_CONF)
+    return start_local_engine(log_file, OPEN_SOURCE_CONF)
 
 
 def refuse_without_jvm(spark: SparkSession) -> None:
