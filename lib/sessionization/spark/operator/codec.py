@@ -254,10 +254,9 @@ def pack_heartbeats(live: Iterable[tuple[str, StoredEntry]], firing: Firing) -> 
 
     The rows equal those that `on_timer` makes one by one.
     """
-    missed = firing.missed
-    if missed < 0:
-        return
-    beating = [(*session, beat) for session in live if (beat := firing.beat_number(session[1][_OPENED_INDEX])) >= 1]
+    live = list(live)
+    beats = firing.beats([entry[_OPENED_INDEX] for _, entry in live])
+    beating = [(*session, beat) for session, beat in zip(live, beats, strict=True) if beat]
     for start in range(0, len(beating), _MAX_PACKED_ROWS):
         device_ids, entries, beats = zip(*beating[start : start + _MAX_PACKED_ROWS], strict=True)
         count = len(beats)
@@ -272,7 +271,7 @@ def pack_heartbeats(live: Iterable[tuple[str, StoredEntry]], firing: Firing) -> 
             "started_ms": tuple(entry[_STARTED_INDEX] for entry in entries),
             "duration_ms": tuple(firing.now_ms - entry[_OPENED_INDEX] for entry in entries),
             "beat": beats,
-            "missed_beats": tuple(min(beat - 1, missed) for beat in beats) if missed else (0,) * count,
+            "missed_beats": tuple(map(firing.missed_beats, beats)),
             "due_ms": (firing.due_ms,) * count,
             "processed_ms": (firing.now_ms,) * count,
         }

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValu
 from sessionization.core.events import Event
 from sessionization.core.heartbeat_grid import Firing, grid_for_key
 from sessionization.core.session_rules import Outcome, on_events, on_timer
-from sessionization.core.session_state import Live, Rules, RulesInForce, next_timer_ms
+from sessionization.core.session_state import Rules, RulesInForce, SessionState, next_timer_ms, timer_for_events_ms
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.operator.codec import (
     OutputRow,
@@ -181,24 +181,25 @@ class SessionProcessor(StatefulProcessor):
         """
         if self.layout.device_groups is not None and not self._store.was_empty():
             return
-        before_ms = self._needed_timer_ms(key, loaded, now_ms, rules)
-        timer_ms = self._needed_timer_ms(key, updated, now_ms, rules)
-        if timer_ms is None:
-            return
-        if before_ms is None or timer_ms < before_ms or (_has_live(updated) and not _has_live(loaded)):
+        grid = grid_for_key(key[0], rules.heartbeat_ms)
+        if self.layout.device_groups is not None:
+            timer_ms = grid.after(now_ms) if any(updated.values()) else None
+        else:
+            timer_ms = timer_for_events_ms(_entries(loaded), _entries(updated), now_ms, grid, rules)
+        if timer_ms is not None:
             self._handle.registerTimer(timer_ms)
 
     def _needed_timer_ms(self, key: GroupingKey, devices: Devices, now_ms: int, rules: Rules) -> int | None:
         """Return the instant after `now_ms` for which devices need a timer; None without an entry."""
         grid = grid_for_key(key[0], rules.heartbeat_ms)
-        entries = [entry for sessions in devices.values() for entry in sessions.values()]
+        entries = _entries(devices)
         if self.layout.device_groups is not None:
             return grid.after(now_ms) if entries else None
         return next_timer_ms(entries, now_ms, grid, rules)
 
 
-def _has_live(devices: Devices) -> bool:
-    return any(isinstance(entry, Live) for sessions in devices.values() for entry in sessions.values())
+def _entries(devices: Devices) -> list[SessionState]:
+    return [entry for sessions in devices.values() for entry in sessions.values()]
 
 
 def _open_store(layout: StateLayout, handle: StatefulProcessorHandle) -> SessionStore:
