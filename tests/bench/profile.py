@@ -39,7 +39,7 @@ _JAVA = {
 }
 _PYTHON = {
     "rules": r"sessionization/core",
-    "entries, rows": r"sessionization/spark/operator/codec",
+    "entries, rows": r"sessionization/spark/operator/(stored_entries|event_text|output_rows)",
     "buckets (JSON)": r"sessionization/spark/operator/(group|session)_store",
     "processor": r"sessionization/spark/operator/processor",
     "rows from and to Arrow": r"serializers|conversion|pyarrow|pandas|types\.py",

@@ -10,8 +10,8 @@ from sessionization.core.events import End, Event, Platform, Start
 from sessionization.core.heartbeat_grid import grid_for_key
 from sessionization.core.session_state import RulesInForce
 from sessionization.spark.operator import group_store
-from sessionization.spark.operator.codec import OUTPUT_SCHEMA, decode_entry, encode_entry
-from sessionization.spark.operator.session_store import STATE_NAME
+from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
+from sessionization.spark.operator.stored_entries import decode_entry, encode_entry
 from tests.core.reference import Reference
 from tests.operator.engine import NOW, RULES, Engine, end, start
 from tests.whole_job.grouping import group_of
@@ -219,6 +219,6 @@ def test_the_error_for_unreadable_state_names_the_device(device_groups: int | No
     engine.micro_batch(NOW, [start(1)], key_of)
     [[map_key, value]] = engine.state(key_of("d")).items()
     broken = tuple(field.replace("live", "paused") if isinstance(field, str) else field for field in value)
-    engine.tester.updateMapState(STATE_NAME, key_of("d"), {map_key: broken})
+    engine.state(key_of("d"))[map_key] = broken
     with pytest.raises(Exception, match=r"device 'd': a state entry cannot be read \('paused' .* restore a backup"):
         engine.micro_batch(NOW + 100, [end(1)], key_of)

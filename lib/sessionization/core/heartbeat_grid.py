@@ -56,9 +56,10 @@ class Firing:
         newest = (self.due_ms - phase_ms) // step_ms
         return [max(0, newest - (instant_ms - phase_ms) // step_ms) for instant_ms in opened_ms]
 
-    def missed_beats(self, beat: int) -> int:
-        """Return how many heartbeats of a session were skipped directly before the one that it emits."""
-        return min(beat - 1, self.grid.steps(self.first_due_ms, self.due_ms))
+    def missed_beats(self, beats: Iterable[int]) -> list[int]:
+        """Return how many heartbeats of a session were skipped directly before each of these."""
+        skipped = self.grid.steps(self.first_due_ms, self.due_ms)
+        return [min(beat - 1, skipped) for beat in beats]
 
     @classmethod
     def from_timer(cls, set_for_ms: int, now_ms: int, grid: Grid) -> "Firing":

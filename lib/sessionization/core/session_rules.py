@@ -163,9 +163,7 @@ class _Device:
         session_id = max(earlier).session_id
         previous = self._sessions[session_id]
         if isinstance(previous, Closed) and previous.ended_ms > place.started_ms:
-            self._put_ended(
-                session_id, replace(previous, ended_ms=place.started_ms, revision=previous.revision + 1)
-            )
+            self._put_ended(session_id, replace(previous, ended_ms=place.started_ms, revision=previous.revision + 1))
 
     def _end(self, end: End) -> None:
         match self._sessions.get(end.session_id):
@@ -226,8 +224,9 @@ class _Device:
 
     def _beat(self, session_id: int, live: Live, firing: Firing) -> None:
         """T2: emit the newest due heartbeat of a live session, if one is due and was not emitted yet."""
-        [beat] = firing.beats([live.opened_ms])
+        [beat] = beats = firing.beats([live.opened_ms])
         if beat:
+            [missed_beats] = firing.missed_beats(beats)
             self._emit(
                 ChangeKind.HEARTBEAT,
                 session_id,
@@ -235,7 +234,7 @@ class _Device:
                 started_ms=live.started_ms,
                 duration_ms=firing.now_ms - live.opened_ms,
                 beat=beat,
-                missed_beats=firing.missed_beats(beat),
+                missed_beats=missed_beats,
                 due_ms=firing.due_ms,
             )
 
@@ -247,7 +246,15 @@ class _Device:
         else:
             del self._updated[session_id]
         if isinstance(entry, PendingEnd):
-            self._emit_ended(session_id, entry, None, entry.at_ms, EndReason.ORPHANED)
+            self._emit(
+                ChangeKind.ENDED,
+                session_id,
+                entry,
+                started_ms=None,
+                end_reason=EndReason.ORPHANED,
+                ended_ms=entry.at_ms,
+                foreground_s=entry.foreground_s,
+            )
 
     def _live(self) -> tuple[int, Live] | None:
         """Return the id and the entry of the device's live session, None without one."""
@@ -282,31 +289,20 @@ class _Device:
 
     def _put_ended(self, session_id: int, closed: Closed) -> None:
         self._put(session_id, closed)
-        self._emit_ended(session_id, closed, closed.started_ms, closed.ended_ms, closed.reason, closed.revision)
-
-    def _emit_started(self, session_id: int, live: Live) -> None:
-        self._emit(ChangeKind.STARTED, session_id, live, started_ms=live.started_ms, duration_ms=0)
-
-    def _emit_ended(
-        self,
-        session_id: int,
-        entry: Closed | PendingEnd,
-        started_ms: int | None,
-        ended_ms: int,
-        reason: EndReason,
-        revision: int = 0,
-    ) -> None:
         self._emit(
             ChangeKind.ENDED,
             session_id,
-            entry,
-            started_ms=started_ms,
-            end_reason=reason,
-            revision=revision,
-            ended_ms=ended_ms,
-            duration_ms=None if started_ms is None else ended_ms - started_ms,
-            foreground_s=entry.foreground_s,
+            closed,
+            started_ms=closed.started_ms,
+            end_reason=closed.reason,
+            revision=closed.revision,
+            ended_ms=closed.ended_ms,
+            duration_ms=closed.ended_ms - closed.started_ms,
+            foreground_s=closed.foreground_s,
         )
+
+    def _emit_started(self, session_id: int, live: Live) -> None:
+        self._emit(ChangeKind.STARTED, session_id, live, started_ms=live.started_ms, duration_ms=0)
 
     def _emit(self, kind: ChangeKind, session_id: int, entry: SessionState, **fields: Any) -> None:
         """Emit a change with what every change says: whose it is, when, and the event that was being applied."""

@@ -40,7 +40,8 @@ from sessionization.spark.input.parse import EventTimeLimits, parse, valid_event
 from sessionization.spark.input.source import input_files, read_messages
 from sessionization.spark.input.ticks import tick_stream
 from sessionization.spark.job_context import JobContext
-from sessionization.spark.operator.codec import PACKED_OUTPUT_SCHEMA, pack_event, unpack_rows
+from sessionization.spark.operator.event_text import pack_event
+from sessionization.spark.operator.output_rows import PACKED_OUTPUT_SCHEMA, unpack_rows
 from sessionization.spark.operator.processor import GROUPING_KEY, SessionProcessor
 from sessionization.spark.output import changes_topic, real_time
 from sessionization.spark.output.keeping_up import KeepingUp
@@ -247,7 +248,7 @@ def sessionize(
         sessions: what is remembered before the first micro-batch, by grouping key (`seed.pack_seed`).
 
     Returns:
-        Rows of `codec.OUTPUT_SCHEMA`.
+        Rows of `output_rows.OUTPUT_SCHEMA`.
     """
     rows = events.select(layout.grouping_key().alias(GROUPING_KEY), pack_event().alias("event"))
     if ticks is not None:
