@@ -1,6 +1,7 @@
 """The operator's output: changes as rows, and the packed rows in which they leave Python."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 from pyspark.sql import DataFrame, Row
@@ -38,7 +39,7 @@ OUTPUT_SCHEMA = StructType(
 """A row of the operator: a change (`change` not null), the counts of a device's events, or both.
 
 A row may instead hold the number of `entries` of a device group; `device_id` is then the group. Columns of a change
-stand before `processed_ms`, counts after it. `change_rows` returns the same order.
+stand before `processed_ms`, counts after it.
 """
 
 PACKED_OUTPUT_SCHEMA = StructType([StructField(field.name, ArrayType(field.dataType)) for field in OUTPUT_SCHEMA])
@@ -50,7 +51,10 @@ OutputRow = tuple[Any, ...]
 _PackedRow = Row(*OUTPUT_SCHEMA.names)
 _MAX_PACKED_ROWS = 10_000
 _NO_COUNTS = (None, None, None, None)
-_NO_CHANGE = (None,) * (OUTPUT_SCHEMA.names.index("processed_ms") - 1)
+_CHANGE_COLUMNS = OUTPUT_SCHEMA.names[1 : OUTPUT_SCHEMA.names.index("processed_ms") + 1]
+_NO_CHANGE = (None,) * (len(_CHANGE_COLUMNS) - 1)
+_fields_of = attrgetter(*("kind" if name == "change" else name for name in _CHANGE_COLUMNS))
+"""The fields of a `Change` in the order of the columns."""
 
 
 def change_rows(device_id: str, outcome: Outcome, now_ms: int) -> Iterator[OutputRow]:
@@ -58,27 +62,7 @@ def change_rows(device_id: str, outcome: Outcome, now_ms: int) -> Iterator[Outpu
     tally = outcome.tally
     counts = (tally.events, tally.duplicate_start, tally.duplicate_end, tally.evicted) if tally.events else _NO_COUNTS
     for change in outcome.changes:
-        yield (
-            device_id,
-            change.session_id,
-            change.account_id,
-            change.platform,
-            change.kind,
-            change.end_reason,
-            change.revision,
-            change.started_ms,
-            change.ended_ms,
-            change.duration_ms,
-            change.foreground_s,
-            change.beat,
-            change.missed_beats,
-            change.due_ms,
-            change.event_ms,
-            change.ingested_ms,
-            change.processed_ms,
-            *counts,
-            None,
-        )
+        yield (device_id, *_fields_of(change), *counts, None)
         counts = _NO_COUNTS
     if counts is not _NO_COUNTS:
         yield (device_id, *_NO_CHANGE, now_ms, *counts, None)
