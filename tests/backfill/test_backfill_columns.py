@@ -14,10 +14,10 @@ from sessionization.backfill.replay import FoldedSession
 from sessionization.core.events import End, Event, Platform, Start
 from sessionization.core.session_state import Rules
 from tests.backfill.clocks import build_clock
-from tests.backfill.test_backfill_replay import any_rules, merge_equal_clocks, session_row
-from tests.core.driver import Driver
-from tests.core.random_histories import Batch, History, histories, law_settings
-from tests.core.reference import SessionRow, session_rows
+from tests.support.core_driver import Driver
+from tests.support.random_histories import Batch, History, histories, law_settings
+from tests.support.reference import SessionRow, session_rows
+from tests.support.replayed import any_rules, merge_equal_clocks, session_row
 
 SECOND = 1_000
 MINUTE = 60 * SECOND

@@ -11,7 +11,7 @@ from pyspark.sql import Row, SparkSession
 
 from sessionization.backfill.plain_reader import PlainReader, read_events
 from sessionization.spark.input.parse import EventTimeLimits, parse, valid_events
-from tests.input.test_parse import INGESTED, LIMITS, REASONS, at, end, wire
+from tests.support.wire_cases import INGESTED, LIMITS, REASONS, at, end, wire
 
 pytestmark = pytest.mark.spark
 

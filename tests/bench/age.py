@@ -28,7 +28,7 @@ from sessionization.spark.tables.schemas import SESSIONS
 from sessionization.spark.tables.views import create_views
 from sessionization.spark.warm_start.initial_state import entries
 from tests.bench.jobs import say
-from tests.tables.warehouse import merge_changes
+from tests.support.warehouse import merge_changes
 
 DEVICE_PREFIX = "device-"
 _SESSION_S = 1_800

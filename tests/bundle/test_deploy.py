@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.bundle.test_given import given
+from tests.bundle.given_target import given
 from tools.bundle.sources import ROOT
 
 # A stand-in for the CLI: it records its arguments, and prints the resolved target.

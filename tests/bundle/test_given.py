@@ -6,25 +6,11 @@ from typing import Any
 
 import pytest
 
+from tests.bundle.given_target import given
 from tools.bundle import __main__ as command
 from tools.bundle.given import given_mistakes
-from tools.bundle.resolve import resolve
-from tools.bundle.sources import ROOT, Sources, read_sources
 
 SECRET_IN_PLAIN = "kafka.sasl.jaas.config=hunter2"
-
-
-def given(target: str = "prod", **variables: Any) -> dict[str, Any]:
-    """A target with these variables, in the form of `databricks bundle validate -o json`."""
-    sources = read_sources(ROOT)
-    main = json.loads(json.dumps(sources.main))
-    main["targets"][target].setdefault("variables", {}).update(variables)
-    resolved = resolve(Sources(ROOT, sources.contents | {"databricks.yml": main}), target)
-    return {
-        "bundle": {"target": target},
-        "resources": resolved.resources,
-        "artifacts": resolved.settings.get("artifacts", {}),
-    }
 
 
 @pytest.mark.parametrize("target", ["dev", "staging", "prod", "continuous"])

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from sessionization.durations import format_duration
-from sessionization.monitor.metrics import METRICS, PREFIX
+from sessionization.job.metrics import METRICS, PREFIX
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from tools.bundle.sources import ROOT, Sources, read_sources
 

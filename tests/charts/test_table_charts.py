@@ -18,7 +18,7 @@ from sessionization.notebook.notebook_tables import use_tables
 from sessionization.ops.state_reader import StateReader
 from sessionization.settings.table_location_settings import TableLocationSettings
 from sessionization.spark.tables.location import TableLocation
-from tests.tables.warehouse import append_sessions, empty_tables
+from tests.support.warehouse import append_sessions, empty_tables
 
 pytestmark = pytest.mark.spark
 

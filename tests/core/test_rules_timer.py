@@ -8,7 +8,7 @@ from sessionization.core.events import Change, ChangeKind, EndReason
 from sessionization.core.heartbeat_grid import Firing, Grid
 from sessionization.core.session_rules import Outcome, Tally, on_timer
 from sessionization.core.session_state import Sessions, SessionState
-from tests.core.histories import (
+from tests.support.histories import (
     CONSOLE,
     EARLIER,
     EIGHT,

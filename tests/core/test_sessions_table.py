@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from sessionization.backfill.replay import fold_changes
 from sessionization.core.events import Change, ChangeKind
-from tests.backfill.test_backfill_replay import session_row as row_of_folded_session
-from tests.core.histories import (
+from tests.support.histories import (
     CONSOLE,
     EIGHT,
     ELEVEN,
@@ -27,7 +26,8 @@ from tests.core.histories import (
     ended,
     started,
 )
-from tests.core.reference import SessionRow, session_rows
+from tests.support.reference import SessionRow, session_rows
+from tests.support.replayed import session_row as row_of_folded_session
 
 ROW = SessionRow(None, PC, "ended", NINE, TEN, HOUR, None, REPORTED, 0, NOW)
 

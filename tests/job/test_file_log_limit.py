@@ -17,7 +17,8 @@ from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE
 from sessionization.spark.checkpoint.take_log import TAKES_FOLDER
 from sessionization.spark.input import file_taker
 from sessionization.spark.tables.schemas import RAW_EVENTS
-from tests.job.test_stream import Job, message, wait_for
+from tests.support.stream_job import Job, message
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 

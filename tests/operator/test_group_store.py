@@ -7,7 +7,7 @@ import pytest
 from sessionization.core.events import End, Event, Platform, Start
 from sessionization.core.heartbeat_grid import grid_for_key
 from sessionization.spark.operator.bucket import Bucket
-from tests.operator.engine import NOW, RULES, Engine, end, start
+from tests.support.operator_engine import NOW, RULES, Engine, end, start
 
 BUCKETS = 64
 """Written out, because it must never change: checkpoints are stored with it."""

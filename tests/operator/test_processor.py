@@ -12,9 +12,9 @@ from sessionization.core.session_state import RulesInForce
 from sessionization.spark.operator import group_store
 from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.operator.stored_entries import decode_entry, encode_entry
-from tests.core.reference import Reference
-from tests.operator.engine import NOW, RULES, Engine, end, start
-from tests.whole_job.grouping import group_of
+from tests.support.grouping import group_of
+from tests.support.operator_engine import NOW, RULES, Engine, end, start
+from tests.support.reference import Reference
 
 
 def test_a_key_has_a_timer_while_it_has_state_and_none_afterwards() -> None:

@@ -12,11 +12,11 @@ from sessionization.core.heartbeat_grid import grid_for_key
 from sessionization.core.session_state import Closed, Live, Rules, SessionState
 from sessionization.spark.operator.seed import unpack_seed
 from sessionization.spark.operator.stored_entries import STATE_SCHEMA, encode_entry
-from tests.core.reference import Device, session_rows
-from tests.operator.engine import Engine
-from tests.whole_job.grouping import group_of
-from tests.whole_job.oracle import COLUMNS, QuickReference, change_row
-from tests.whole_job.taken_over import taken_over
+from tests.support.grouping import group_of
+from tests.support.operator_engine import Engine
+from tests.support.oracle import COLUMNS, QuickReference, change_row
+from tests.support.reference import Device, session_rows
+from tests.support.taken_over import taken_over
 
 RULES = Rules(heartbeat_ms=1_000, session_timeout_ms=60_000, late_retention_ms=2_000)
 LAYOUTS = pytest.mark.parametrize(("groups", "key"), [(None, "d"), (1, "0")])

@@ -9,7 +9,7 @@ from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.operator import group_store
 from sessionization.spark.operator.group_store import GroupStore
 from sessionization.spark.operator.session_store import DeviceStore, SessionStore
-from tests.operator.engine import Handle
+from tests.support.operator_engine import Handle
 
 LIVE = ("live", "pc", None, 1, 2, None, None, None, None, None, None)
 CLOSED = ("closed", "pc", None, 1, None, 3, "reported", 0, None, 4, 0)

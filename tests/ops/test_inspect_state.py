@@ -38,8 +38,9 @@ from sessionization.ops.state_reader import StateReader
 from sessionization.spark.checkpoint.folder import SESSIONIZE
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.operator.stored_entries import STATE_SCHEMA, encode_entry
-from tests.job.test_stream import Job, message, wait_for
-from tests.whole_job.grouping import bucket_of, group_of
+from tests.support.grouping import bucket_of, group_of
+from tests.support.stream_job import Job, message
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.spark
 

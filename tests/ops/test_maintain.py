@@ -37,8 +37,8 @@ from sessionization.spark.tables.schemas import (
     UNUSED_FILES_RETENTION_MS,
     retention_ms_of,
 )
-from tests.checkpoint.test_folder import reopened
-from tests.tables.warehouse import append_sessions, empty_tables, frame_of
+from tests.support.checkpoint_folder import reopened
+from tests.support.warehouse import append_sessions, empty_tables, frame_of
 
 pytestmark = pytest.mark.spark
 

@@ -16,18 +16,16 @@ from sessionization.spark.tables import compaction, rollup
 from sessionization.spark.tables.batch_writer import BatchWriter
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS, STREAM_PROGRESS
-from tests.output.test_sinks import NOW_MS, a_change, changes_sink
-from tests.tables.warehouse import LOOKBACK_MS, empty_tables, frame_of
-from tests.whole_job.delta import live_files
+from tests.support.changes import NOW_MS, a_change, changes_sink
+from tests.support.delta import live_files
+from tests.support.warehouse import LOOKBACK_MS, empty_tables, frame_of
 
 pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
 def location(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> TableLocation:
-    location = TableLocation(tmp_path_factory.mktemp("warehouse"))
-    empty_tables(spark, location, owner="ours")
-    return location
+    return empty_tables(spark, TableLocation(tmp_path_factory.mktemp("warehouse")), owner="ours")
 
 
 def fill_twice(spark: SparkSession, location: TableLocation) -> None:

@@ -5,19 +5,17 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from sessionization.local.notebook_cells import read_cells
-from tests.repository.test_rooms import ROOT
+from tests.support.sources import sources
 from tools.bundle.job_options import JOBS
 from tools.bundle.pins import installed_with_the_wheel, runtime_versions
 
-LAPTOP_ONLY = ("lib/sessionization/local/", "lib/sessionization/local_engine/", "jobs/demo.py")
 DISTRIBUTIONS = {"delta": "delta-spark", "mlflow": "mlflow-skinny", "runtime": "nutter"}
 """By name of an import its distribution, where it is not the same name with dashes."""
 INSTALLED = {
     *installed_with_the_wheel(frozenset(extra for job in JOBS.values() for extra in job.extras)),
     *(name for job in JOBS.values() for name in job.packages),
 }
-PRESENT = {"sessionization", "tests", *sys.stdlib_module_names}
+PRESENT = {"sessionization", "sessionization_simulator", "tests", *sys.stdlib_module_names}
 
 
 def imported(source: str) -> Iterator[str]:
@@ -37,17 +35,6 @@ def missing(source: str) -> set[str]:
         for name in found
         if DISTRIBUTIONS.get(name, name.lower().replace("_", "-")) not in runtime_versions().keys() | INSTALLED
     }
-
-
-def sources() -> Iterator[tuple[str, str]]:
-    """What runs on Databricks: path below the repository and text."""
-    for file in (*(ROOT / "lib").rglob("*.py"), *(ROOT / "jobs").glob("*.py"), *(ROOT / "tests/nutter").glob("*.py")):
-        path = file.relative_to(ROOT).as_posix()
-        if not path.startswith(LAPTOP_ONLY):
-            yield path, file.read_text(encoding="utf-8")
-    for notebook in (ROOT / "notebooks").glob("*.ipynb"):
-        text = "\n".join(cell.source for cell in read_cells(notebook) if not cell.magic)
-        yield notebook.relative_to(ROOT).as_posix(), text
 
 
 def test_every_import_is_of_a_package_that_a_cluster_has() -> None:

@@ -14,7 +14,7 @@ from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.operator.stored_entries import STATE_SCHEMA
 from sessionization.spark.tables.schemas import SESSION_CHANGES
 from sessionization.spark.tables.statements import read_statement
-from tests.whole_job.oracle import COLUMNS
+from tests.support.oracle import COLUMNS
 
 NAMES = SESSION_CHANGES.column_names
 IN_MS = {re.sub("_at$", "_ms", name) for name in NAMES}

@@ -16,8 +16,8 @@ from sessionization.spark.tables.compaction import CHANGES_TARGETS, TURN_S, Turn
 from sessionization.spark.tables.creation import create_table
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES
-from tests.output.test_sinks import a_change
-from tests.whole_job.delta import live_files
+from tests.support.changes import a_change
+from tests.support.delta import live_files
 
 MIN_FILE_SIZE, MAX_FILE_SIZE = (f"spark.databricks.delta.optimize.{bound}FileSize" for bound in ("min", "max"))
 

@@ -19,10 +19,10 @@ from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, SESSIONS, Table
 from sessionization.spark.warm_start import read_position
 from sessionization.spark.warm_start.initial_state import newest_clock_ms, warm_start
-from tests.output.test_sinks import a_change
-from tests.tables.warehouse import empty_tables
-from tests.warm_start.archived_messages import archive
-from tests.whole_job.delta import live_files
+from tests.support.archived_messages import archive
+from tests.support.changes import a_change
+from tests.support.delta import live_files
+from tests.support.warehouse import empty_tables
 
 pytestmark = pytest.mark.spark
 

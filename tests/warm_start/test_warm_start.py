@@ -25,9 +25,10 @@ from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import RAW_EVENTS, SESSIONS
 from sessionization.spark.warm_start import initial_state, read_position
 from sessionization.spark.warm_start.initial_state import InitialState, warm_start
-from tests.job.test_stream import Job, message, wait_for
-from tests.output.test_sinks import NOW_MS, a_change
-from tests.tables.warehouse import empty_tables
+from tests.support.changes import NOW_MS, a_change
+from tests.support.stream_job import Job, message
+from tests.support.waiting import wait_for
+from tests.support.warehouse import empty_tables
 
 pytestmark = pytest.mark.spark
 

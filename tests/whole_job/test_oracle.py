@@ -11,12 +11,12 @@ import pytest
 
 from sessionization.core.events import Change, ChangeKind, End, EndReason, Event, Platform, Start
 from sessionization.core.session_state import Rules
-from tests.core.reference import Reference, SessionRow, session_rows
-from tests.whole_job.checkpoints import batches_of
-from tests.whole_job.delta import Stored
-from tests.whole_job.grouping import group_of
-from tests.whole_job.oracle import QuickReference
-from tests.whole_job.taken_over import taken_over
+from tests.support.checkpoints import batches_of
+from tests.support.delta import Stored
+from tests.support.grouping import group_of
+from tests.support.oracle import QuickReference
+from tests.support.reference import Reference, SessionRow, session_rows
+from tests.support.taken_over import taken_over
 
 RULES = Rules(heartbeat_ms=1_000, session_timeout_ms=5_000, late_retention_ms=2_000, max_sessions_per_device=4)
 HISTORIES = 100

@@ -16,7 +16,7 @@ from sessionization.ops.maintenance_settings import (
     RescaleSettings,
 )
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.simulate.simulate_settings import SimulateSettings
+from sessionization_simulator.simulate_settings import SimulateSettings
 
 LAPTOP_ONLY = "warehouse"
 """The option that the bundle leaves out: on a cluster the tables are in a catalog."""

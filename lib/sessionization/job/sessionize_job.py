@@ -11,12 +11,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sessionization.clock import wall_clock_ms
-from sessionization.databricks import driver_log_folder, on_databricks
 from sessionization.errors import StreamError
 from sessionization.job.file_log_limit import FileLogLimit
 from sessionization.job.job_input import name_interrupted_files, take_input
 from sessionization.job.preparation import (
     check_folders,
+    check_metrics_package,
     open_job_checkpoint,
     plain_errors,
     prepare,
@@ -28,10 +28,9 @@ from sessionization.job.stop_file import stop_on_file
 from sessionization.job.summary import Summary, summary_lines
 from sessionization.job.totals import RunningTotals, count_live_sessions
 from sessionization.ml.run_tracking import track_in_mlflow
-from sessionization.monitor.batch_monitor import check_metrics_package, monitor_batches
 from sessionization.say import Say
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.checkpoint.folder import BATCH_LOG, SESSIONIZE, Checkpoint, engine_log
+from sessionization.spark.checkpoint.folder import SESSIONIZE, Checkpoint, engine_log
 from sessionization.spark.checkpoint.folder_lock import lock_folder
 from sessionization.spark.checkpoint.pinned_settings import explain_ignored_devices
 from sessionization.spark.engine import watchdog
@@ -90,7 +89,8 @@ def run(settings: SessionizeSettings, stop: threading.Event, callbacks: JobCallb
         watchdog.explain_engine_death(log_place),
         contextlib.ExitStack() as stack,
     ):
-        # A lock lets a wrong setting be refused before the engine has started. A lease needs the engine.
+        # With a lock, the checkpoint is opened here: a wrong setting is refused before Spark has started. A lease is a
+        # row of a table, so Spark must have started first.
         checkpoint = _open_checkpoint(settings, location, say) if is_exclusive else None
         with plain_errors(f"Spark cannot be started (see {log_place})"):
             spark = stack.enter_context(job_session(log_file))
@@ -177,18 +177,20 @@ def _run(context: JobContext, stop: threading.Event, callbacks: JobCallbacks) ->
 
 @contextlib.contextmanager
 def _report_batches(context: JobContext, progress_log: ProgressLog, listeners: list[BatchListener]) -> Iterator[None]:
-    """Append rows of `stream_progress` in the background, and add the monitor to `listeners`, while the body runs."""
-    checkpoint, settings = context.checkpoint, context.settings
-    batch_log = driver_log_folder() / BATCH_LOG if on_databricks() else checkpoint.batch_log
+    """Append rows of `stream_progress` in the background, and add the metrics to `listeners`, while the body runs."""
+    settings = context.settings
     with contextlib.ExitStack() as stack:
         stack.enter_context(progress_log.append_in_background(context.spark, context.location, context.say))
         if context.is_real_time:
-            # Comes before the monitor, which pairs the engine's report of a batch with the report made here.
             stack.enter_context(
-                real_time.report_engine_batches(context.spark, progress_log.store, listeners, checkpoint.layout)
+                real_time.report_engine_batches(context.spark, progress_log.store, listeners, context.checkpoint.layout)
             )
-        monitor = monitor_batches(context.spark, batch_log, settings.metrics_at, settings.heartbeat, context.say)
-        listeners.append(stack.enter_context(monitor))
+        if settings.metrics_at is not None:
+            from sessionization.job.metrics import Metrics, serve_metrics  # needs the extra
+
+            metrics = Metrics(settings.heartbeat, context.state_partitions)
+            serving = serve_metrics(context.spark, metrics, *settings.metrics_at, context.say)
+            listeners.extend(stack.enter_context(serving))
         yield
 
 
