@@ -78,6 +78,7 @@ def test_a_device_with_nothing_over_does_column_by_column_what_the_rules_do(
         f"d{number}": [[session_id, *encode_entry(entry)] for session_id, entry in sessions.items()]
         for number, sessions in enumerate(devices)
     }
+    assert [decode_entries(entries) for entries in stored.values()] == devices
     by_rule = {device_id: on_timer(decode_entries(entries), firing, RULES) for device_id, entries in stored.items()}
     beating = {device_id: entries for device_id, entries in stored.items() if has_nothing_over(entries, expiry)}
     assert all(bool(by_rule[device_id].updated) is (device_id not in beating) for device_id in stored)

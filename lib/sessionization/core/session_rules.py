@@ -154,13 +154,13 @@ class _Device:
     def _cut_session_before(self, place: _Place) -> None:
         """S6: cut the session directly before a new Start, so that it ends no later than that Start."""
         earlier = [
-            other
+            (entry.started_ms, session_id)
             for session_id, entry in self._sessions.items()
-            if not isinstance(entry, PendingEnd) and (other := _place_of(session_id, entry)) < place
+            if not isinstance(entry, PendingEnd) and (entry.started_ms, session_id) < place
         ]
         if not earlier:
             return
-        session_id = max(earlier).session_id
+        _, session_id = max(earlier)
         previous = self._sessions[session_id]
         if isinstance(previous, Closed) and previous.ended_ms > place.started_ms:
             self._put_ended(session_id, replace(previous, ended_ms=place.started_ms, revision=previous.revision + 1))
@@ -231,7 +231,7 @@ class _Device:
                 ChangeKind.HEARTBEAT,
                 session_id,
                 live,
-                started_ms=live.started_ms,
+                live.started_ms,
                 duration_ms=firing.now_ms - live.opened_ms,
                 beat=beat,
                 missed_beats=missed_beats,
@@ -250,7 +250,7 @@ class _Device:
                 ChangeKind.ENDED,
                 session_id,
                 entry,
-                started_ms=None,
+                None,
                 end_reason=EndReason.ORPHANED,
                 ended_ms=entry.at_ms,
                 foreground_s=entry.foreground_s,
@@ -269,7 +269,7 @@ class _Device:
             (
                 entry.started_ms
                 for session_id, entry in self._sessions.items()
-                if not isinstance(entry, PendingEnd) and _place_of(session_id, entry) > place
+                if not isinstance(entry, PendingEnd) and (entry.started_ms, session_id) > place
             ),
             default=None,
         )
@@ -293,7 +293,7 @@ class _Device:
             ChangeKind.ENDED,
             session_id,
             closed,
-            started_ms=closed.started_ms,
+            closed.started_ms,
             end_reason=closed.reason,
             revision=closed.revision,
             ended_ms=closed.ended_ms,
@@ -302,18 +302,21 @@ class _Device:
         )
 
     def _emit_started(self, session_id: int, live: Live) -> None:
-        self._emit(ChangeKind.STARTED, session_id, live, started_ms=live.started_ms, duration_ms=0)
+        self._emit(ChangeKind.STARTED, session_id, live, live.started_ms, duration_ms=0)
 
-    def _emit(self, kind: ChangeKind, session_id: int, entry: SessionState, **fields: Any) -> None:
+    def _emit(
+        self, kind: ChangeKind, session_id: int, entry: SessionState, started_ms: int | None, **fields: Any
+    ) -> None:
         """Emit a change with what every change says: whose it is, when, and the event that was being applied."""
         event = self._event
         self._changes.append(
             Change(
-                session_id=session_id,
-                account_id=entry.account_id,
-                platform=entry.platform,
-                kind=kind,
-                processed_ms=self._now_ms,
+                session_id,
+                entry.account_id,
+                entry.platform,
+                kind,
+                self._now_ms,
+                started_ms,
                 event_ms=None if event is None else event.at_ms,
                 ingested_ms=None if event is None else event.ingested_ms,
                 **fields,
