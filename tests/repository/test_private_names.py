@@ -6,7 +6,7 @@ Over Spark Connect there is no JVM: serverless compute and standard access mode 
 import ast
 from collections.abc import Iterator
 
-from tests.repository.test_runtime_imports import sources
+from tests.support.sources import sources
 
 L = "lib/sessionization/"
 DOORS = {f"{L}private_spark.py", f"{L}private_delta.py"}
