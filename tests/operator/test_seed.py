@@ -6,13 +6,12 @@ from collections import defaultdict
 from functools import partial
 
 import pytest
-from pyspark.sql import Row
 
 from sessionization.core.events import Change, End, EndReason, Event, Platform, Start
 from sessionization.core.heartbeat_grid import grid_for_key
 from sessionization.core.session_state import Closed, Live, Rules, SessionState
-from sessionization.spark.operator.codec import STATE_SCHEMA, encode_entry
 from sessionization.spark.operator.seed import unpack_seed
+from sessionization.spark.operator.stored_entries import STATE_SCHEMA, encode_entry
 from tests.support.grouping import group_of
 from tests.support.operator_engine import Engine
 from tests.support.oracle import COLUMNS, QuickReference, change_row
@@ -40,9 +39,7 @@ def seed_of(after_ms: int, sessions: list[tuple[str, int, SessionState]]) -> str
 
 def seeded_engine(groups: int | None, key: str, after_ms: int, **sessions: SessionState) -> Engine:
     engine = Engine(RULES, groups)
-    engine.tester.handle.setGroupingKey(key)
-    row = Row(grouping_key=key, seed=seed(after_ms, **sessions))
-    engine.processor.handleInitialState((key,), row, engine.tester._getTimerValues())
+    engine.begin_with(key, seed(after_ms, **sessions))
     return engine
 
 
@@ -137,9 +134,7 @@ def test_a_seeded_processor_equals_the_seeded_oracle_of_the_end_to_end_tests(gro
         }
         oracle.begin_with(devices, newest_ms)
         for key, entries in entries_by_key.items():
-            engine.tester.handle.setGroupingKey(key)
-            row = Row(grouping_key=key, seed=seed_of(newest_ms, entries))
-            engine.processor.handleInitialState((key,), row, engine.tester._getTimerValues())
+            engine.begin_with(key, seed_of(newest_ms, entries))
         now_ms += 3_000
         for _ in range(10):
             batch = random_events(rng, now_ms)

@@ -10,7 +10,8 @@ from sessionization.backfill import plain_reader
 from sessionization.core.events import Change, End, Event, Platform, Start, _sort_key
 from sessionization.ops import account_search, invariants
 from sessionization.spark.input import parse
-from sessionization.spark.operator.codec import OUTPUT_SCHEMA, STATE_SCHEMA
+from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
+from sessionization.spark.operator.stored_entries import STATE_SCHEMA
 from sessionization.spark.tables.schemas import SESSION_CHANGES
 from sessionization.spark.tables.statements import read_statement
 from tests.support.oracle import COLUMNS

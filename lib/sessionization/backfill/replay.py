@@ -8,7 +8,7 @@ from sessionization.backfill.micro_batch_clock import MicroBatchClock
 from sessionization.core.events import Change, ChangeKind, Event
 from sessionization.core.heartbeat_grid import Firing, Grid
 from sessionization.core.session_rules import on_events, on_timer
-from sessionization.core.session_state import Live, Rules, SessionState, deadline_ms, next_timer_ms
+from sessionization.core.session_state import Live, Rules, SessionState, deadline_ms, next_timer_ms, timer_for_events_ms
 
 Comparable = tuple[Any, ...]
 
@@ -40,13 +40,13 @@ class DeviceReplay:
     def micro_batch(self, now_ms: int, events: Iterable[Event]) -> None:
         """Fire the timers of earlier micro-batches, then apply the events of this one."""
         self.idle(now_ms)
-        before_ms = self._needed_timer_ms(now_ms)
-        outcome = on_events(self._sessions, events, now_ms, self.rules)
+        before = self._sessions
+        outcome = on_events(before, events, now_ms, self.rules)
         self._sessions = outcome.sessions
         self.changes += outcome.changes
-        needed_ms = self._needed_timer_ms(now_ms)
-        if needed_ms is not None and (before_ms is None or needed_ms < before_ms):
-            self._timers_ms.add(needed_ms)
+        timer_ms = timer_for_events_ms(before.values(), self._sessions.values(), now_ms, self.grid, self.rules)
+        if timer_ms is not None:
+            self._timers_ms.add(timer_ms)
         self._fire_timers(now_ms)
 
     def idle(self, before_ms: int) -> None:
@@ -80,13 +80,10 @@ class DeviceReplay:
         outcome = on_timer(self._sessions, Firing.from_timer(first_ms, now_ms, self.grid), self.rules)
         self._sessions = outcome.sessions
         self.changes += (change for change in outcome.changes if change.kind is not ChangeKind.HEARTBEAT)
-        needed_ms = self._needed_timer_ms(now_ms)
+        needed_ms = next_timer_ms(self._sessions.values(), now_ms, self.grid, self.rules)
         self._timers_ms = {timer_ms for timer_ms in self._timers_ms if timer_ms > now_ms}
         if needed_ms is not None:
             self._timers_ms.add(needed_ms)
-
-    def _needed_timer_ms(self, now_ms: int) -> int | None:
-        return next_timer_ms(self._sessions.values(), now_ms, self.grid, self.rules)
 
 
 def replay(

@@ -17,9 +17,9 @@ from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE, Checkpoi
 from sessionization.spark.checkpoint.spark_logs import newest_committed_batch, newest_started_batch
 from sessionization.spark.input.topic_offsets import Offsets, parse_offsets
 from sessionization.spark.job_context import JobContext
-from sessionization.spark.operator.codec import STATE_SCHEMA
 from sessionization.spark.operator.processor import GROUPING_KEY
 from sessionization.spark.operator.seed import pack_seed
+from sessionization.spark.operator.stored_entries import STATE_SCHEMA
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, SESSIONS
