@@ -1,7 +1,4 @@
-"""Converts between rows and the core's types: events in, state entries both ways, changes out.
-
-The backfill reads events by itself (backfill/columns.py).
-"""
+"""Converts between rows and the core's types: events in, state entries both ways, changes out."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any

@@ -9,38 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessionization.backfill.micro_batch_clock import ClockBuilder, MicroBatchClock
-from sessionization.backfill.replay import FoldedSession, fold_changes, replay
-from sessionization.backfill.stream_clock import spans
-from sessionization.core.events import ChangeKind, Event
+from sessionization.core.events import Change, ChangeKind, Event
 from sessionization.core.heartbeat_grid import grid_for_key
 from sessionization.core.session_state import Rules
 from sessionization.durations import DAY_MS
-from tests.backfill.clocks import build_clock
+from sessionization.spark.replay.device_replay import replay
+from sessionization.spark.replay.micro_batch_clock import ClockBuilder, MicroBatchClock
+from sessionization.spark.replay.stream_clock import spans
 from tests.core.driver import Driver
 from tests.core.histories import start
 from tests.core.random_histories import Batch, History, histories, law_settings, rules_that_forget_nothing, small_rules
 from tests.core.reference import SessionRow, session_rows
+from tests.replay.clocks import build_clock
 
 any_rules = st.one_of(small_rules, rules_that_forget_nothing)
-
-
-def session_row(folded: FoldedSession) -> SessionRow:
-    """Derives a row's columns from the four folded ones, as `rollup` does."""
-    parts = [part for part in (folded.first_start, folded.shown_end and folded.shown_end[4::2]) if part]
-    account_id = next((part[-2] for part in parts if part[-2] is not None), None)
-    platform = parts[0][-1]
-    if folded.shown_end is None:
-        return SessionRow(account_id, platform, "live", folded.started_ms, None, None, None, None, 0, folded.updated_ms)
-    _, revision, ended_ms, foreground_s, _, reason, _ = folded.shown_end
-    if folded.started_ms is not None:
-        ended_ms = max(ended_ms, folded.started_ms)
-        reason = "reported" if reason == "orphaned" else reason
-    duration_ms = None if folded.started_ms is None else ended_ms - folded.started_ms
-    return SessionRow(
-        account_id, platform, "ended", folded.started_ms, ended_ms, duration_ms, foreground_s, reason, revision,
-        folded.updated_ms,
-    )  # fmt: skip
 
 
 def streamed_rows(rules: Rules, history: History) -> dict[tuple[str, int], SessionRow]:
@@ -54,14 +36,14 @@ def replayed_rows(rules: Rules, history: History, clock: MicroBatchClock) -> dic
     for batch in history:
         for device_id, event in batch.rows:
             events_by_device[device_id].append((batch.now_ms, event))
-    rows = {}
+    changes: list[tuple[str, Change]] = []
     for device_id, moments in events_by_device.items():
         batches = [
             (now_ms, [event for _, event in group]) for now_ms, group in groupby(moments, key=lambda moment: moment[0])
         ]
-        changes = replay(batches, grid_for_key(device_id, rules.heartbeat_ms), rules, clock)
-        rows |= {(device_id, session_id): session_row(folded) for session_id, folded in fold_changes(changes)}
-    return rows
+        replayed = replay(batches, grid_for_key(device_id, rules.heartbeat_ms), rules, clock)
+        changes += ((device_id, change) for change in replayed)
+    return session_rows(changes)
 
 
 def merge_equal_clocks(history: History) -> History:
