@@ -175,6 +175,8 @@ class Pipeline:
         # A real-time batch has no bound but its duration, and needs no ticks.
         is_real_time = self._context.is_real_time
         events = valid_events(self._parsed_messages(None if is_real_time else self._offsets_period_ms))
+        if (unread_events := self._initial_state.unread_events) is not None:
+            events = events.unionByName(unread_events)
         ticks = None if is_real_time else tick_stream(self._spark)
         return sessionize(
             events, ticks, self._checkpoint.layout, self._checkpoint.in_force, self._initial_state.sessions
