@@ -18,7 +18,8 @@ from sessionization.spark.tables.batch_writer import BatchWriter
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, SESSIONS, Table
 from sessionization.spark.warm_start import read_position
-from sessionization.spark.warm_start.initial_state import newest_clock_ms, warm_start
+from sessionization.spark.warm_start.initial_state import warm_start
+from sessionization.spark.warm_start.remembered_state import newest_clock_ms
 from tests.support.archived_messages import archive
 from tests.support.changes import a_change
 from tests.support.delta import live_files

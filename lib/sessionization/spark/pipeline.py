@@ -55,7 +55,8 @@ class Pipeline:
         messages = self._messages(None if is_real_time else self.context.settings.trigger)
         ticks = None if is_real_time else tick_stream(self.context.spark)  # no rows
         events = valid_events(parse(messages, self._limits()))  # EVENT_COLUMNS
-        before = self.initial_state.sessions
+        before, unread = self.initial_state.sessions, self.initial_state.unread_events
+        events = events if unread is None else events.unionByName(unread)
         changes = sessionize(events, ticks, checkpoint.layout, checkpoint.in_force, before)  # OUTPUT_SCHEMA
         return self.sinks.changes(changes)  # -> session_changes, or the topic
 

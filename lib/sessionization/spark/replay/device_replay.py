@@ -1,29 +1,13 @@
 """Replay one device's history through the core: its micro-batches and timers, without heartbeats."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
 
-from sessionization.backfill.micro_batch_clock import MicroBatchClock
 from sessionization.core.events import Change, ChangeKind, Event
 from sessionization.core.heartbeat_grid import Firing, Grid
 from sessionization.core.session_rules import on_events, on_timer
 from sessionization.core.session_state import Live, Rules, SessionState, deadline_ms, next_timer_ms, timer_for_events_ms
-
-Comparable = tuple[Any, ...]
-
-
-class FoldedSession(NamedTuple):
-    """The four values that make a session's row, as in `spark.tables.rollup`.
-
-    `first_start` is (`started_ms`, `account_id`, `platform`), or None. `shown_end` is (`rank`, `revision`, `ended_ms`,
-    `foreground_s`, `account_id`, `end_reason`, `platform`), or None.
-    """
-
-    started_ms: int | None
-    first_start: Comparable | None
-    shown_end: Comparable | None
-    updated_ms: int
+from sessionization.spark.replay.micro_batch_clock import MicroBatchClock
 
 
 @dataclass
@@ -56,20 +40,23 @@ class DeviceReplay:
         each would set the next one, up to the first instant at which an entry times out or expires.
         """
         while self._timers_ms:
-            if any(isinstance(entry, Live) for entry in self._sessions.values()):
-                relevant_ms = min(map(self._relevant_at_ms, self._sessions.values()))
-                first_ms = max(min(self._timers_ms), self.grid.at_or_before(min(relevant_ms, before_ms)))
-                self._timers_ms = {first_ms, *(timer_ms for timer_ms in self._timers_ms if timer_ms > first_ms)}
-            now_ms = self.clock.at_or_after(min(self._timers_ms))
-            if now_ms >= before_ms:
+            timer_ms = min(self._timers_ms)
+            if timer_ms < before_ms and any(isinstance(entry, Live) for entry in self._sessions.values()):
+                skipped_to_ms = self.grid.at_or_before(min(self._relevant_ms(), before_ms))
+                if skipped_to_ms > timer_ms:
+                    self._timers_ms = {skipped_to_ms, *(other for other in self._timers_ms if other > skipped_to_ms)}
+                    timer_ms = skipped_to_ms
+            if timer_ms >= before_ms or (now_ms := self.clock.at_or_after(timer_ms)) >= before_ms:
                 return
             self._fire_timers(now_ms)
 
-    def _relevant_at_ms(self, entry: SessionState) -> int:
-        return (
+    def _relevant_ms(self) -> int:
+        """The first instant at which a timer can do more than emit heartbeats."""
+        return min(
             entry.opened_ms + self.rules.session_timeout_ms
             if isinstance(entry, Live)
             else deadline_ms(entry, self.rules)
+            for entry in self._sessions.values()
         )
 
     def _fire_timers(self, now_ms: int) -> None:
@@ -77,9 +64,10 @@ class DeviceReplay:
         first_ms = min(self._timers_ms, default=now_ms + 1)
         if first_ms > now_ms:
             return
-        outcome = on_timer(self._sessions, Firing.from_timer(first_ms, now_ms, self.grid), self.rules)
-        self._sessions = outcome.sessions
-        self.changes += (change for change in outcome.changes if change.kind is not ChangeKind.HEARTBEAT)
+        if self._sessions and self._relevant_ms() <= now_ms:
+            outcome = on_timer(self._sessions, Firing.from_timer(first_ms, now_ms, self.grid), self.rules)
+            self._sessions = outcome.sessions
+            self.changes += (change for change in outcome.changes if change.kind is not ChangeKind.HEARTBEAT)
         needed_ms = next_timer_ms(self._sessions.values(), now_ms, self.grid, self.rules)
         self._timers_ms = {timer_ms for timer_ms in self._timers_ms if timer_ms > now_ms}
         if needed_ms is not None:
@@ -102,45 +90,3 @@ def replay(
         device.micro_batch(now_ms, events)
     device.idle(clock.until_ms + 1)
     return device.changes
-
-
-def fold_changes(changes: Iterable[Change]) -> Iterator[tuple[int, FoldedSession]]:
-    """Fold a device's changes into one row per session (docs/session-rules.md, "The `sessions` table")."""
-    by_session: dict[int, list[Change]] = {}
-    for change in changes:
-        by_session.setdefault(change.session_id, []).append(change)
-    for session_id, changes_of_session in by_session.items():
-        starts = [
-            (change.started_ms, change.account_id, change.platform)
-            for change in changes_of_session
-            if change.kind is ChangeKind.STARTED
-        ]
-        ends = [_end(change) for change in changes_of_session if change.kind is ChangeKind.ENDED]
-        yield (
-            session_id,
-            FoldedSession(
-                min(
-                    (change.started_ms for change in changes_of_session if change.started_ms is not None), default=None
-                ),
-                min(starts, key=_nulls_least, default=None),
-                max(ends, key=_nulls_least, default=None),
-                max(change.processed_ms for change in changes_of_session),
-            ),
-        )
-
-
-def _end(change: Change) -> Comparable:
-    assert change.end_reason is not None
-    return (
-        change.end_reason.rank,
-        change.revision,
-        change.ended_ms,
-        change.foreground_s,
-        change.account_id,
-        change.end_reason,
-        change.platform,
-    )
-
-
-def _nulls_least(values: Comparable) -> Comparable:
-    return tuple((value is not None, value) for value in values)
