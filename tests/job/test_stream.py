@@ -1,4 +1,4 @@
-"""The three queries on real files, stopped and started again."""
+"""A job that starts again with other rules, after a micro-batch that failed."""
 
 from pathlib import Path
 
