@@ -14,10 +14,10 @@ from sessionization.core.session_state import Rules
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.replay import archived_events
 from tests.replay.clocks import build_clock
-from tests.replay.test_device_replay import any_rules, merge_equal_clocks, streamed_rows
 from tests.support.operator_engine import event_row
 from tests.support.random_histories import Batch, History, histories, law_settings
 from tests.support.reference import session_rows
+from tests.support.replayed import any_rules, merge_equal_clocks, streamed_rows
 
 SECOND = 1_000
 MINUTE = 60 * SECOND

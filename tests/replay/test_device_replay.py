@@ -16,7 +16,6 @@ from sessionization.spark.replay.device_replay import replay
 from sessionization.spark.replay.micro_batch_clock import ClockBuilder, MicroBatchClock
 from sessionization.spark.replay.stream_clock import spans
 from tests.replay.clocks import build_clock
-from tests.support.core_driver import Driver
 from tests.support.histories import start
 from tests.support.random_histories import (
     History,
@@ -24,13 +23,7 @@ from tests.support.random_histories import (
     law_settings,
 )
 from tests.support.reference import SessionRow, session_rows
-from tests.support.replayed import any_rules, merge_equal_clocks
-
-
-def streamed_rows(rules: Rules, history: History) -> dict[tuple[str, int], SessionRow]:
-    driver = Driver(rules)
-    changes = [change for batch in history for change in driver.micro_batch(batch.now_ms, batch.rows)]
-    return session_rows(changes)
+from tests.support.replayed import any_rules, merge_equal_clocks, streamed_rows
 
 
 def replayed_rows(rules: Rules, history: History, clock: MicroBatchClock) -> dict[tuple[str, int], SessionRow]:

@@ -1,8 +1,11 @@
-"""Histories for a replay."""
+"""Histories for a replay, and the rows that the stream makes of them."""
 
 from hypothesis import strategies as st
 
+from sessionization.core.session_state import Rules
+from tests.support.core_driver import Driver
 from tests.support.random_histories import Batch, History, rules_that_forget_nothing, small_rules
+from tests.support.reference import SessionRow, session_rows
 
 any_rules = st.one_of(small_rules, rules_that_forget_nothing)
 
@@ -16,3 +19,9 @@ def merge_equal_clocks(history: History) -> History:
         else:
             batches.append(batch)
     return tuple(batches)
+
+
+def streamed_rows(rules: Rules, history: History) -> dict[tuple[str, int], SessionRow]:
+    driver = Driver(rules)
+    changes = [change for batch in history for change in driver.micro_batch(batch.now_ms, batch.rows)]
+    return session_rows(changes)

@@ -8,9 +8,9 @@ from sessionization.core.events import ChangeKind, End, EndReason, Event, Platfo
 from sessionization.core.heartbeat_grid import Grid, grid_for_key
 from sessionization.core.session_state import Closed, Live, PendingEnd, Rules, SessionState
 from sessionization.spark.warm_start.remembered_state import MemorySpan, resume
-from tests.replay.test_device_replay import merge_equal_clocks
 from tests.support.core_driver import Driver
 from tests.support.random_histories import History, histories, law_settings, rules_that_forget_nothing
+from tests.support.replayed import merge_equal_clocks
 
 MINUTE = 60_000
 NOW = 100 * MINUTE
