@@ -12,7 +12,7 @@ _DIGITS = 12
 
 
 def version(release: str, package: str = "sessionization", root: Path = Path(__file__).parent) -> str:
-    """`RELEASE+HASH`, of pyproject.toml and a package in `lib`: the same content has the same version everywhere."""
+    """`RELEASE+HASH` of a package in `lib` and of pyproject.toml: the same content has the same version everywhere."""
     files = [file for file in (root / "lib" / package).rglob("*") if file.is_file() and "__pycache__" not in file.parts]
     content = hashlib.sha256()
     for file in sorted([*files, root / "pyproject.toml"], key=lambda file: file.relative_to(root).as_posix()):

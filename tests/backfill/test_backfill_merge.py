@@ -11,7 +11,7 @@ from sessionization.core.session_state import Rules
 from sessionization.errors import CheckpointError
 from sessionization.spark.checkpoint.folder import open_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
-from sessionization.spark.operator.codec import OUTPUT_SCHEMA
+from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import to_session_changes
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, STREAM_PROGRESS

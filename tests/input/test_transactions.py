@@ -14,7 +14,7 @@ from sessionization.job.metrics import backlog
 from sessionization.ops.land_changes import Landing
 from sessionization.settings.kafka_options import OUTPUT_TOPIC
 from sessionization.spark.input import kafka_source
-from sessionization.spark.operator.codec import OUTPUT_SCHEMA
+from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output import changes_topic
 from sessionization.spark.output.sinks import to_session_changes
 from sessionization.spark.tables.location import TableLocation

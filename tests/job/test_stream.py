@@ -1,53 +1,17 @@
-"""The three queries on real files, stopped and started again."""
+"""A job that starts again with other rules, after a micro-batch that failed."""
 
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery
 
 from sessionization.core.heartbeat_grid import grid_for_key
-from sessionization.ops.state_reader import StateReader
 from sessionization.spark.checkpoint.folder import SESSIONIZE
-from sessionization.spark.output.progress import last_engine_progress
-from sessionization.spark.tables.schemas import QUARANTINE, SESSION_CHANGES, SESSIONS
+from sessionization.spark.tables.schemas import SESSION_CHANGES
 from tests.support.stream_job import Job, message
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.spark
-
-
-def state_row_count(query: StreamingQuery) -> int | None:
-    """The number of rows and timers in the operator's state, as the engine last reported."""
-    last = last_engine_progress(query)
-    operators = last["stateOperators"] if last else ()
-    return operators[0]["numRowsTotal"] if operators else None
-
-
-@pytest.mark.long
-def test_a_session_survives_restarts_and_leaves_no_state(spark: SparkSession, tmp_path: Path) -> None:
-    job = Job(spark, tmp_path)
-    with job.running(SESSIONIZE):
-        job.send(message(1, "Start"), b"{broken")
-        wait_for(lambda: job.count(change="heartbeat") >= 2, "two heartbeats")
-
-    beats = job.count(change="heartbeat")
-    with job.running(SESSIONIZE):
-        wait_for(lambda: job.count(change="heartbeat") >= beats + 2, "heartbeats after a restart with no new input")
-    rows = job.changes(change="heartbeat")
-    assert sum(row["missed_beats"] for row in rows) + len(rows) == rows[-1]["beat"]
-    assert len({row["due_ms"] for row in rows}) == len(rows)
-
-    with job.running() as queries:
-        job.send(message(1, "EndBi"), stream="pc_sessions")
-        wait_for(lambda: job.count(end_reason="reported") == 1, "the end")
-        wait_for(lambda: state_row_count(queries[SESSIONIZE]) == 0, "the state to empty")
-        wait_for(lambda: len(job.rows(SESSIONS, status="ended")) == 1, "the session's row")
-        wait_for(lambda: job.archived() == 3, "all messages in the archive")
-
-    assert StateReader(spark, job.settings.checkpoints).sessions().isEmpty()
-    assert job.count(change="started") == 1
-    assert [row["reason"] for row in job.rows(QUARANTINE)] == ["malformed_json"]
 
 
 def test_changed_rules_take_effect_at_a_restart_after_a_micro_batch_that_failed(
@@ -87,13 +51,3 @@ def test_changed_rules_take_effect_at_a_restart_after_a_micro_batch_that_failed(
     assert orphan["device_id"] == "d4"
     for row in job.changes(end_reason="timed_out"):
         assert row["ended_ms"] - row["started_ms"] == 4_000
-
-
-@pytest.mark.long
-def test_devices_with_the_same_session_id_stay_separate_in_device_groups(spark: SparkSession, tmp_path: Path) -> None:
-    job = Job(spark, tmp_path, device_groups=4)
-    with job.running(SESSIONIZE):
-        job.send(*(message(1, "Start", f"d{number}") for number in range(20)))
-        wait_for(lambda: job.count(change="heartbeat") >= 40, "heartbeats of all twenty devices")
-    assert len({row["device_id"] for row in job.changes(change="heartbeat")}) == 20
-    assert job.count(change="started") == 20

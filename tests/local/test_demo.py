@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.errors import ConfigurationError
-from sessionization.spark.operator.codec import OUTPUT_SCHEMA
+from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import to_session_changes
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import QUARANTINE, SESSION_CHANGES

@@ -14,7 +14,7 @@ from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.ops import erase as ops
 from sessionization.ops.maintenance_settings import EraseSettings
 from sessionization.spark.input.parse import EventTimeLimits, parse
-from sessionization.spark.operator.codec import OUTPUT_SCHEMA
+from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import ArchiveSink, SinkContext, to_session_changes
 from sessionization.spark.tables.batch_writer import BatchWriter
 from sessionization.spark.tables.location import TableLocation

@@ -37,7 +37,7 @@ from sessionization.ops.maintenance_settings import InspectSettings
 from sessionization.ops.state_reader import StateReader
 from sessionization.spark.checkpoint.folder import SESSIONIZE
 from sessionization.spark.checkpoint.state_layout import StateLayout
-from sessionization.spark.operator.codec import STATE_SCHEMA, encode_entry
+from sessionization.spark.operator.stored_entries import STATE_SCHEMA, encode_entry
 from tests.support.grouping import bucket_of, group_of
 from tests.support.stream_job import Job, message
 from tests.support.waiting import wait_for

@@ -17,7 +17,7 @@ from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import open_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.job_context import JobContext
-from sessionization.spark.operator.codec import OUTPUT_SCHEMA
+from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output import changes_topic
 from sessionization.spark.output.sinks import ChangesSink, SinkContext, StateSize, to_session_changes
 from sessionization.spark.tables.batch_writer import BatchWriter

@@ -13,7 +13,7 @@ from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.input.kafka_source import client_options
 from sessionization.spark.input.parse import EventTimeLimits, parse, valid_events
 from sessionization.spark.input.source import read_messages
-from sessionization.spark.operator.codec import OUTPUT_SCHEMA
+from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output import changes_topic, real_time
 from sessionization.streams import PC_STREAM, STREAMS
 from sessionization_laptop.broker import Broker

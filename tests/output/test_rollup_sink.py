@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.durations import DAY_MS, MINUTE_MS
 from sessionization.spark.engine.generated_code import GENERATED_CODE_CONF
-from sessionization.spark.operator.codec import OUTPUT_SCHEMA
+from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output import rollup_sink, sinks
 from sessionization.spark.output.rollup_sink import RollupSink
 from sessionization.spark.output.sinks import SinkContext, to_session_changes

@@ -3,7 +3,7 @@
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionization.spark.operator.codec import OUTPUT_SCHEMA
+from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import ArchiveSink, SinkContext
 from sessionization.spark.tables.batch_writer import BatchWriter, newest_appended_batch
 from sessionization.spark.tables.location import TableLocation

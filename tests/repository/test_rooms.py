@@ -21,6 +21,7 @@ LAYERS = (
     ("spark.pipeline",),
     ("spark.warm_start",),
     ("spark.output",),
+    ("spark.replay",),
     ("spark.job_context",),
     ("spark.operator",),
     ("spark.tables",),

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 
@@ -10,9 +11,12 @@ from tests.support.sources import ROOT
 LONGEST_REACH = 2
 
 
+parsed = cache(ast.parse)
+
+
 def imported_tests(source: str) -> Iterator[str]:
     """The test modules that a text imports, also in functions."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         names = []
         if isinstance(node, ast.ImportFrom):
             names = [f"{node.module or ''}.{alias.name}" for alias in node.names]
@@ -31,7 +35,7 @@ def deepest_reach(source: str) -> int:
             return 0
         return reach(node.value) + (node.attr.startswith("_") and not node.attr.startswith("__"))
 
-    return max((reach(node) for node in ast.walk(ast.parse(source))), default=0)
+    return max((reach(node) for node in ast.walk(parsed(source))), default=0)
 
 
 TEXTS = {file.relative_to(ROOT).as_posix(): file.read_text(encoding="utf-8") for file in (ROOT / "tests").rglob("*.py")}

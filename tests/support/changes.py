@@ -1,6 +1,6 @@
 """Rows as the operator emits them, and the sink that appends them."""
 
-from sessionization.spark.operator.codec import OUTPUT_SCHEMA
+from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import ChangesSink, SinkContext, StateSize
 from sessionization.spark.tables.batch_writer import BatchWriter
 from sessionization.spark.tables.location import TableLocation

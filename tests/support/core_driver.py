@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable
 
 from sessionization.core.events import Change, Event
-from sessionization.core.heartbeat_grid import Firing, grid_for_key
+from sessionization.core.heartbeat_grid import Firing, Grid, grid_for_key
 from sessionization.core.session_rules import Outcome, Tally, on_events, on_timer
-from sessionization.core.session_state import Rules, SessionState, next_timer_ms
+from sessionization.core.session_state import Rules, Sessions, SessionState, next_timer_ms, timer_for_events_ms
 
 
 def by_device(device_id: str) -> str:
@@ -34,38 +34,49 @@ class Driver:
         for device_id, event in rows:
             by_key.setdefault(self.key_of(device_id), {}).setdefault(device_id, []).append(event)
         for key, events_by_device in by_key.items():
-            before_ms = self._needed_ms(key, now_ms)
+            before = self._entries(key)
             for device_id, events in events_by_device.items():
                 self._apply(device_id, on_events(self.sessions.get(device_id, {}), events, now_ms, self.rules))
-            needed_ms = self._needed_ms(key, now_ms)
-            if needed_ms is not None and (before_ms is None or needed_ms < before_ms):
-                self.timers.setdefault(key, set()).add(needed_ms)
+            self._set_timer(key, self._timer_for_events_ms(key, before, now_ms))
             if key in self.fired:
                 self._fire(key, now_ms)
         return self._changes
 
     def _fire(self, key: str, now_ms: int) -> None:
-        firing = Firing.from_timer(self.fired[key], now_ms, grid_for_key(key, self.rules.heartbeat_ms))
+        firing = Firing.from_timer(self.fired[key], now_ms, self._grid(key))
         for device_id in [device_id for device_id in self.sessions if self.key_of(device_id) == key]:
             self._apply(device_id, on_timer(self.sessions[device_id], firing, self.rules))
         timers_ms = {timer_ms for timer_ms in self.timers.pop(key) if timer_ms > now_ms}
-        if (needed_ms := self._needed_ms(key, now_ms)) is not None:
-            timers_ms.add(needed_ms)
         if timers_ms:
             self.timers[key] = timers_ms
+        self._set_timer(key, self._next_timer_ms(key, now_ms))
 
-    def _needed_ms(self, key: str, now_ms: int) -> int | None:
+    def _timer_for_events_ms(self, key: str, before: list[SessionState], now_ms: int) -> int | None:
+        if self.key_of is by_device:
+            return timer_for_events_ms(before, self._entries(key), now_ms, self._grid(key), self.rules)
+        return None if before else self._next_timer_ms(key, now_ms)
+
+    def _next_timer_ms(self, key: str, now_ms: int) -> int | None:
         """The instant for which a key needs a timer: with more than one device in a key, always the next one."""
-        entries = [
+        entries = self._entries(key)
+        if entries and self.key_of is not by_device:
+            return self._grid(key).after(now_ms)
+        return next_timer_ms(entries, now_ms, self._grid(key), self.rules)
+
+    def _set_timer(self, key: str, timer_ms: int | None) -> None:
+        if timer_ms is not None:
+            self.timers.setdefault(key, set()).add(timer_ms)
+
+    def _grid(self, key: str) -> Grid:
+        return grid_for_key(key, self.rules.heartbeat_ms)
+
+    def _entries(self, key: str) -> list[SessionState]:
+        return [
             entry
             for device_id, sessions in self.sessions.items()
             if self.key_of(device_id) == key
             for entry in sessions.values()
         ]
-        grid = grid_for_key(key, self.rules.heartbeat_ms)
-        if entries and self.key_of is not by_device:
-            return grid.after(now_ms)
-        return next_timer_ms(entries, now_ms, grid, self.rules)
 
     def _apply(self, device_id: str, outcome: Outcome) -> None:
         self._changes.extend((device_id, change) for change in outcome.changes)
@@ -76,7 +87,23 @@ class Driver:
             total.duplicate_end + added.duplicate_end,
             total.evicted + added.evicted,
         )
+        _check_updated(self.sessions.get(device_id, {}), outcome)
         if outcome.sessions:
             self.sessions[device_id] = outcome.sessions
         else:
             self.sessions.pop(device_id, None)
+
+
+def _check_updated(before: Sessions, outcome: Outcome) -> None:
+    """`updated` is the difference between the sessions before and afterwards.
+
+    An entry that the bound forgot and an event made again, as it was, may be in it too.
+    """
+    after = outcome.sessions
+    is_same = {session_id for session_id, entry in outcome.updated.items() if before.get(session_id) == entry}
+    assert not is_same or outcome.tally.evicted
+    assert {session_id: entry for session_id, entry in outcome.updated.items() if session_id not in is_same} == {
+        session_id: after.get(session_id)
+        for session_id in before.keys() | after.keys()
+        if before.get(session_id) != after.get(session_id)
+    }

@@ -7,6 +7,7 @@ reference implementation of the rules computes the changes.
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable
+from copy import deepcopy
 from dataclasses import astuple, dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -19,7 +20,6 @@ from tests.support.checkpoints import Batch, batches_of, path_of
 from tests.support.grouping import bucket_of, group_of
 from tests.support.messages import Files, Source
 from tests.support.reference import Device, Reference, SessionRow, session_rows
-from tests.support.taken_over import taken_over
 from tests.support.wire import read
 
 Row = tuple[Any, ...]
@@ -74,9 +74,9 @@ class Oracle:
     """The tables as they must be, and the state after the last committed micro-batch.
 
     `changes` holds the changes of every micro-batch by its clock, without heartbeats. `newest_ms` is the newest clock
-    of a micro-batch with changes, including heartbeats. `files` holds the files that each query has read. `digest`
-    replaces rows where they are counted: a `hash` takes a fraction of the memory. `groups` is the job's
-    `--device-groups`.
+    of a micro-batch with changes, including heartbeats. `remembered` is the state after the last micro-batch. `files`
+    holds the files that each query has read. `digest` replaces rows where they are counted: a `hash` takes a fraction
+    of the memory. `groups` is the job's `--device-groups`.
     """
 
     digest: Callable[[Row], Any] = tuple
@@ -85,6 +85,7 @@ class Oracle:
     tables: dict[str, Rows] = field(default_factory=lambda: {name: Rows() for name in COLUMNS})
     changes: dict[int, list[tuple[str, Change]]] = field(default_factory=dict)
     newest_ms: int = 0
+    remembered: list[Device] = field(default_factory=list)
     taken_over_ms: int = -1
     measured: dict[tuple[str, int], Measured] = field(default_factory=dict)
     entries: set[tuple[str, int, str]] = field(default_factory=set)
@@ -205,12 +206,12 @@ def build_oracle(
     layout = json.loads((checkpoints / "layout.json").read_text(encoding="utf-8"))
     reference = QuickReference(rules, groups, layout["hash_key"])
     if former is not None:
-        session_rows_before = former.session_rows(former.changes)
-        reference.begin_with(taken_over(session_rows_before, former.newest_ms, rules), former.newest_ms)
+        reference.begin_with(deepcopy(former.remembered), former.newest_ms)
     for query, play in (("sessionize", partial(_sessionize, reference)), ("archive", _archive)):
         batches = batches_of(checkpoints / query)
         oracle.files[query] = [path_of(uri) for batch in batches if batch.is_committed for uri in batch.files]
         play(source, oracle, batches)
+    oracle.remembered = list(reference.remembered.values())
     if former is not None:
         oracle.taken_over_ms = former.newest_ms
         oracle.add_former(former)

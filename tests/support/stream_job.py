@@ -15,12 +15,12 @@ from pyspark.sql.streaming import StreamingQuery
 
 from sessionization.job import shutdown
 from sessionization.job.job_input import take_input
+from sessionization.job.queries import Queries
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import QUERIES, open_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.output.progress import BatchProgress
-from sessionization.spark.pipeline import Pipeline
 from sessionization.spark.tables.creation import create_tables, refuse_missing_tables, take_over
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, Table
@@ -86,14 +86,14 @@ class Job:
         if self.owner != checkpoint.id:  # a second check of its own tables would take seconds
             create_tables(self.spark, self.location, owner=checkpoint.id, may_create=not checkpoint.is_used)
             self.owner = checkpoint.id
-        self.context, self.pipeline = context, (pipeline := Pipeline(context, lambda _: None, (report,), initial_state))
+        self.context, self.pipeline = context, (pipeline := Queries(context, lambda _: None, (report,), initial_state))
         with take_input(context):
             try:
                 pipeline.start(threading.Event(), names or QUERIES)
-                yield pipeline.queries
+                yield pipeline.by_name
             finally:
                 pipeline.end_rests()
-                for query in pipeline.queries.values():
+                for query in pipeline.by_name.values():
                     query.stop()
 
     def stop(self, queries: dict[str, StreamingQuery]) -> list[str]:

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from sessionization.ops import land_changes
 from sessionization.ops.land_changes import Landing
 from sessionization.session_conf import COMPACTION_CONF, added_conf
-from sessionization.spark.operator.codec import OUTPUT_SCHEMA
+from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import to_session_changes
 from sessionization.spark.tables import compaction
 from sessionization.spark.tables.compaction import CHANGES_TARGETS, TURN_S, Turns

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from sessionization.core.events import End, Event, Platform, Start
 from sessionization.core.session_state import Rules
-from sessionization.spark.operator.codec import OUTPUT_SCHEMA
+from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import to_session_changes
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES

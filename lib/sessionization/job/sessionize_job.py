@@ -21,6 +21,7 @@ from sessionization.job.preparation import (
     plain_errors,
     prepare,
 )
+from sessionization.job.queries import Queries
 from sessionization.job.query_monitor import ClockCheck, monitor_queries, progress_line
 from sessionization.job.shutdown import stop_queries
 from sessionization.job.stop_file import stop_on_file
@@ -46,7 +47,6 @@ from sessionization.spark.job_context import JobContext
 from sessionization.spark.output import real_time
 from sessionization.spark.output.progress import BatchListener
 from sessionization.spark.output.progress_log import ProgressLog
-from sessionization.spark.pipeline import Pipeline
 from sessionization.spark.tables.lease import hold_lease
 from sessionization.spark.tables.lease_claim import STREAM_LEASE, Claim, no_lease
 from sessionization.spark.tables.location import TableLocation
@@ -151,11 +151,11 @@ def _run(context: JobContext, stop: threading.Event, callbacks: JobCallbacks) ->
         listeners.extend(callbacks.listeners)
         callbacks.opened(context.spark, context.location)
         with take_input(context) as check_input:
-            pipeline = Pipeline(context, progress_log.store, listeners, initial_state)
+            queries = Queries(context, progress_log.store, listeners, initial_state)
             with plain_errors("the queries cannot be started"):
-                pipeline.start(stop)
+                queries.start(stop)
 
-            file_logs = FileLogLimit(context, pipeline, stop)
+            file_logs = FileLogLimit(context, queries, stop)
 
             def report() -> None:
                 counted, last = totals.snapshot()
@@ -165,10 +165,10 @@ def _run(context: JobContext, stop: threading.Event, callbacks: JobCallbacks) ->
 
             try:
                 with stop_after(stop, context.settings.run_for):
-                    monitor_queries(pipeline.queries, stop, file_logs.check, report)
+                    monitor_queries(queries.by_name, stop, file_logs.check, report)
                 check_input()
             finally:
-                causes = _stop(context, pipeline)
+                causes = _stop(context, queries)
     if causes:
         raise StreamError(_failure_message(context, causes))
     seconds = (wall_clock_ms() - began_ms) / 1000
@@ -194,12 +194,12 @@ def _report_batches(context: JobContext, progress_log: ProgressLog, listeners: l
         yield
 
 
-def _stop(context: JobContext, pipeline: Pipeline) -> list[str]:
+def _stop(context: JobContext, queries: Queries) -> list[str]:
     """Stop the queries. Returns why queries had ended on their own."""
-    pipeline.end_rests()
+    queries.end_rests()
     has_append_since = partial(context.location.has_append_since, context.spark, SESSION_CHANGES)
     folder, is_real_time = context.checkpoint.folder, context.is_real_time
-    return stop_queries(pipeline.queries, folder, has_append_since, context.say, is_real_time=is_real_time)
+    return stop_queries(queries.by_name, folder, has_append_since, context.say, is_real_time=is_real_time)
 
 
 def _failure_message(context: JobContext, causes: list[str]) -> str:

@@ -244,5 +244,5 @@ _CHANGE_COLUMNS = [_change_column(name) for name in SESSION_CHANGES.column_names
 
 
 def to_session_changes(output: DataFrame) -> DataFrame:
-    """The changes in the operator's output (`codec.OUTPUT_SCHEMA`), in the columns of `session_changes`."""
+    """The changes in the operator's output (`output_rows.OUTPUT_SCHEMA`), in the columns of `session_changes`."""
     return output.where("change IS NOT NULL").selectExpr(*_CHANGE_COLUMNS)

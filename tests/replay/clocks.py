@@ -3,7 +3,7 @@
 import tempfile
 from pathlib import Path
 
-from sessionization.backfill.micro_batch_clock import Changed, ClockBuilder, Known, MicroBatchClock
+from sessionization.spark.replay.micro_batch_clock import Changed, ClockBuilder, Known, MicroBatchClock
 
 
 def build_clock(

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from sessionization.backfill.micro_batch_clock import ClockBuilder, MicroBatchClock
-from sessionization.backfill.replay import fold_changes, replay
-from sessionization.backfill.stream_clock import spans
-from sessionization.core.events import ChangeKind, Event
+from sessionization.core.events import Change, ChangeKind, Event
 from sessionization.core.heartbeat_grid import grid_for_key
 from sessionization.core.session_state import Rules
 from sessionization.durations import DAY_MS
-from tests.backfill.clocks import build_clock
+from sessionization.spark.replay.device_replay import replay
+from sessionization.spark.replay.micro_batch_clock import ClockBuilder, MicroBatchClock
+from sessionization.spark.replay.stream_clock import spans
+from tests.replay.clocks import build_clock
 from tests.support.core_driver import Driver
 from tests.support.histories import start
 from tests.support.random_histories import (
@@ -24,7 +24,7 @@ from tests.support.random_histories import (
     law_settings,
 )
 from tests.support.reference import SessionRow, session_rows
-from tests.support.replayed import any_rules, merge_equal_clocks, session_row
+from tests.support.replayed import any_rules, merge_equal_clocks
 
 
 def streamed_rows(rules: Rules, history: History) -> dict[tuple[str, int], SessionRow]:
@@ -38,14 +38,14 @@ def replayed_rows(rules: Rules, history: History, clock: MicroBatchClock) -> dic
     for batch in history:
         for device_id, event in batch.rows:
             events_by_device[device_id].append((batch.now_ms, event))
-    rows = {}
+    changes: list[tuple[str, Change]] = []
     for device_id, moments in events_by_device.items():
         batches = [
             (now_ms, [event for _, event in group]) for now_ms, group in groupby(moments, key=lambda moment: moment[0])
         ]
-        changes = replay(batches, grid_for_key(device_id, rules.heartbeat_ms), rules, clock)
-        rows |= {(device_id, session_id): session_row(folded) for session_id, folded in fold_changes(changes)}
-    return rows
+        replayed = replay(batches, grid_for_key(device_id, rules.heartbeat_ms), rules, clock)
+        changes += ((device_id, change) for change in replayed)
+    return session_rows(changes)
 
 
 @law_settings(300)

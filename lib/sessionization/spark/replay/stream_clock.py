@@ -8,9 +8,9 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from sessionization.backfill.micro_batch_clock import ClockBuilder, StoredClock
 from sessionization.clock import wall_clock_ms
 from sessionization.durations import DAY_MS
+from sessionization.spark.replay.micro_batch_clock import ClockBuilder, StoredClock
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES, STREAM_PROGRESS
 
