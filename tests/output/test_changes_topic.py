@@ -226,7 +226,12 @@ def test_a_warm_start_is_refused_until_the_whole_topic_has_landed(spark: SparkSe
             seeded_keys()
         land()
         assert len(seeded_keys()) == 10
-        assert sorted(path.name for path in settings.checkpoints.iterdir()) == ["layout.json", "seed", "starts.json"]
+        assert sorted(path.name for path in settings.checkpoints.iterdir()) == [
+            "layout.json",
+            "seed",
+            "starts.json",
+            "unread",
+        ]
 
         later = {"device_id": "d", "processed_ms": NOW_MS + 5_000}
         send(a_change(session_id=1, **later))

@@ -1,5 +1,6 @@
 """The clock of replayed micro-batches: from the stream's tables where they record it, and regular elsewhere."""
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -43,8 +44,15 @@ class MicroBatchClock:
     goes_on: bool = False
 
     def at_or_after(self, instant_ms: int) -> int:
-        """The clock of the first micro-batch at or after an instant."""
-        return int(self.all_at_or_after(np.array([instant_ms]))[0])
+        """The clock of the first micro-batch at or after an instant.
+
+        As `all_at_or_after`, which takes ten times as long for one instant.
+        """
+        regular = -(-instant_ms // EVERY_MS) * EVERY_MS
+        position = bisect_left(self.known, instant_ms)
+        if position == len(self.known) or regular < self.known[0]:
+            return regular
+        return int(self.known[position])
 
     def all_at_or_after(self, instants_ms: Instants) -> Instants:
         """As `at_or_after`, for each instant."""
