@@ -135,6 +135,11 @@ def test_t2_a_session_opened_after_the_timer_was_due_has_no_missed_beats() -> No
     assert (change.due_ms, change.beat, change.missed_beats) == (THIRD + BEAT_MS, 1, 0)
 
 
+def test_t2_an_instant_that_was_emitted_is_not_emitted_again_by_a_timer_that_was_set_for_a_later_one() -> None:
+    assert fire(LIVE, SECOND_DUE + 400, set_for_ms=SECOND_DUE).changes != []
+    assert fire(LIVE, SECOND_DUE + 400, set_for_ms=SECOND_DUE + 1).changes == []
+
+
 def test_t2_a_session_opened_a_millisecond_before_an_instant_beats_at_it() -> None:
     [change] = fire({1: live(NINE, opened_ms=THIRD - 1)}, THIRD).changes
     assert (change.due_ms, change.beat, change.missed_beats, change.duration_ms) == (THIRD, 1, 0, 1)
