@@ -26,15 +26,15 @@ GROUPS ?= 512
 T ?= dev
 IN_PARALLEL := --dist loadfile --no-loadscope-reorder
 PYTEST := $(BIN)/python -m pytest -q
-DOCTESTS := local/notebook_cells.py core durations.py optional_packages.py ops/account_search.py simulate/malformed.py \
-  settings/section.py
+DOCTESTS := $(addprefix lib/sessionization/,core durations.py optional_packages.py ops/account_search.py \
+  settings/section.py) lib/sessionization_laptop/notebook_cells.py lib/sessionization_simulator/malformed.py
 # The notebooks' tests need packages that `make setup` does not install.
 UNIT := $(PYTEST) tests --ignore=tests/notebooks -m "not spark and not job and not long" -n 2 $(IN_PARALLEL)
 NOTEBOOK_TESTS := $(PYTEST) tests/notebooks
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .PHONY: help setup deploy demo demo-kafka sql notebooks notebook-data pictures test test-notebooks test-faults soak \
-  bench bench-quick profile watched wheel lint check format lock clean
+  bench bench-quick watched wheel lint check format lock clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -42,38 +42,38 @@ help: ## list the commands
 setup: $(READY) ## create a virtual environment from the lock; install Java if missing; fetch Spark's jars
 
 $(READY): pyproject.toml requirements.lock requirements-build.lock requirements-java.lock \
-  lib/sessionization/local_engine/jars.lock
+  lib/sessionization_laptop/engine/jars.lock
 	@echo "setting up .venv (once; about a minute)"
 	@$(PYTHON) -m venv --clear .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-build.lock
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-build-isolation --require-hashes -r requirements.lock
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-build-isolation --no-deps --editable .
-	@$(BIN)/python -m sessionization.local_engine.java 2> /dev/null || \
+	@$(BIN)/python -m sessionization_laptop.engine.java 2> /dev/null || \
 	  { $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements-java.lock && \
-	    $(BIN)/python -m sessionization.local_engine.java; }
-	@$(BIN)/python -m sessionization.local_engine.jars spark
+	    $(BIN)/python -m sessionization_laptop.engine.java; }
+	@$(BIN)/python -m sessionization_laptop.engine.jars spark
 	@touch $@
 
-$(BROKER): $(READY) lib/sessionization/local_engine/jars.lock
+$(BROKER): $(READY) lib/sessionization_laptop/engine/jars.lock
 	@echo "fetching a Kafka broker (once; 44 MB)"
-	@$(BIN)/python -m sessionization.local_engine.jars broker
+	@$(BIN)/python -m sessionization_laptop.engine.jars broker
 	@touch $@
 
-$(HDFS): $(READY) lib/sessionization/local_engine/jars.lock
+$(HDFS): $(READY) lib/sessionization_laptop/engine/jars.lock
 	@echo "fetching HDFS (once; 56 MB)"
-	@$(BIN)/python -m sessionization.local_engine.jars hdfs
+	@$(BIN)/python -m sessionization_laptop.engine.jars hdfs
 	@touch $@
 
 # The server has an environment of its own, because its packages do not go with the others' versions.
-$(S3): $(READY) requirements-s3.lock lib/sessionization/local_engine/jars.lock
+$(S3): $(READY) requirements-s3.lock lib/sessionization_laptop/engine/jars.lock
 	@echo "fetching Hadoop's client of S3 and a server with its interface (once; 50 MB)"
-	@$(BIN)/python -m sessionization.local_engine.jars s3
+	@$(BIN)/python -m sessionization_laptop.engine.jars s3
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv/s3
 	@$(BIN)/uv pip install --quiet --python .venv/s3/bin/python --require-hashes -r requirements-s3.lock
 	@touch $@
 
 $(BENCH): $(READY) requirements-bench.lock
-	@echo "fetching MLflow, Matplotlib and py-spy (once)"
+	@echo "fetching MLflow and Matplotlib (once)"
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-build-isolation --require-hashes -r requirements-bench.lock
 	@touch $@
 
@@ -130,7 +130,7 @@ notebooks: $(NOTEBOOKS) ## open the notebooks in JupyterLab, on the tables of no
 
 notebook-data: $(NOTEBOOKS)
 notebook-data: ## create the notebooks' data, once: an evening through the real job, a small benchmark; four minutes
-	@$(BIN)/python -m sessionization.local.notebook_data
+	@$(BIN)/python -m sessionization_laptop.notebook_data
 	@[ -f .bench/mlflow.db ] || $(BIN)/python -m tests.bench --quick --only groups
 
 pictures: notebook-data ## make the README's pictures again, from real runs: a demo, and the notebooks' evening
@@ -140,7 +140,7 @@ pictures: notebook-data ## make the README's pictures again, from real runs: a d
 test: $(READY) $(BROKER) $(CONNECT) $(DATABRICKS) $(CLASSES)
 test: ## run all tests except the long ones: first the tests without Spark, then the others, with whole jobs first
 	@$(UNIT)
-	@$(PYTEST) --doctest-modules $(addprefix lib/sessionization/,$(DOCTESTS))
+	@$(PYTEST) --doctest-modules $(DOCTESTS)
 	@$(PYTEST) tests -m "(spark or job) and not long" -n 2 $(IN_PARALLEL)
 
 test-notebooks: $(CONNECT) ## run every notebook without a browser, and nutter's tests
@@ -148,7 +148,7 @@ test-notebooks: $(CONNECT) ## run every notebook without a browser, and nutter's
 
 test-faults: $(READY) $(BROKER) $(HDFS) $(S3) $(CONNECT) $(DATABRICKS) $(READERS) $(CLASSES)
 test-faults: ## kill the job at every boundary, and cause every other fault: make test-faults SEEDS=4 KILLS=50
-	@$(BIN)/python -m sessionization.local_engine.jars msk
+	@$(BIN)/python -m sessionization_laptop.engine.jars msk
 	@$(PYTEST) tests -m long
 	@$(BIN)/python -m tests.faults --seeds $(SEEDS) --kills $(KILLS)
 
@@ -160,9 +160,6 @@ bench: $(BENCH) ## measure the operator, three runs each, some hours: make bench
 
 bench-quick: $(BENCH) ## measure small loads, one run each: three minutes
 	@$(BIN)/python -m tests.bench --quick $(ARGS)
-
-profile: $(BENCH) ## profile the CPU time of a scenario: make profile S="beats, 100,000 live, 100 groups, noop"
-	@PATH="$(BIN):$$PATH" $(BIN)/python -m tests.bench.profile "$(S)"
 
 $(BUILD)/.ready: requirements-build.lock
 	@$(PYTHON) -m venv --clear $(@D)/..
@@ -183,9 +180,12 @@ deploy: $(READY) ## check a target's values, then deploy it: make deploy T=prod 
 	@databricks bundle validate -t $(T) $(ARGS) -o json | $(BIN)/python -m tools.bundle
 	@databricks bundle deploy -t $(T) $(ARGS)
 
-wheel: $(BUILD)/.ready ## build the library's wheel in dist/, as the bundle deploys it
+wheel: export SOURCE_DATE_EPOCH := 315532800
+wheel: $(BUILD)/.ready ## build the wheels of library (dist/) and simulator (dist/simulator/), as the bundle deploys them
 	@rm -rf dist
-	@SOURCE_DATE_EPOCH=315532800 $(BUILD)/python -m hatchling build --target wheel --directory dist
+	@$(BUILD)/python -m hatchling build --target wheel --directory dist
+	@cd lib/sessionization_simulator && \
+	  $(abspath $(BUILD))/python -m hatchling build --target wheel --directory $(CURDIR)/dist/simulator
 
 lint: $(READY) ## check the format, lint rules and strict types
 	@$(BIN)/ruff format --check .
@@ -194,7 +194,7 @@ lint: $(READY) ## check the format, lint rules and strict types
 
 check: lint ## run lint and the unit tests; do this before a commit
 	@$(UNIT)
-	@$(PYTEST) --doctest-modules $(addprefix lib/sessionization/,$(DOCTESTS))
+	@$(PYTEST) --doctest-modules $(DOCTESTS)
 
 format: $(READY) ## format, and apply the automatic fixes of lint
 	@$(BIN)/ruff format .

@@ -1,8 +1,8 @@
-"""The wheel's version: the release and a hash of what the wheel is made of, so that other code never has the same name.
+"""A wheel's version: the release and a hash of what the wheel is made of, so that other code never has the same name.
 
-Hatch runs this page at every build; the release stands in pyproject.toml (`tool.hatch.version`). A cluster installs a
-wheel by its path: under one name for all versions, a worker that comes later would bring other code into a job that
-runs.
+Hatch runs this page at every build; the release stands in the wheel's pyproject.toml (`tool.hatch.version`). A cluster
+installs a wheel by its path: under one name for all versions, a worker that comes later would bring other code into a
+job that runs.
 """
 
 import hashlib
@@ -11,10 +11,9 @@ from pathlib import Path
 _DIGITS = 12
 
 
-def version(release: str, root: Path = Path(__file__).parent) -> str:
-    """`RELEASE+HASH`, of the package's files and pyproject.toml: the same content has the same version everywhere."""
-    package = root / "lib/sessionization"
-    files = [file for file in package.rglob("*") if file.is_file() and "__pycache__" not in file.parts]
+def version(release: str, package: str = "sessionization", root: Path = Path(__file__).parent) -> str:
+    """`RELEASE+HASH` of a package in `lib` and of pyproject.toml: the same content has the same version everywhere."""
+    files = [file for file in (root / "lib" / package).rglob("*") if file.is_file() and "__pycache__" not in file.parts]
     content = hashlib.sha256()
     for file in sorted([*files, root / "pyproject.toml"], key=lambda file: file.relative_to(root).as_posix()):
         name, text = file.relative_to(root).as_posix().encode(), file.read_bytes()

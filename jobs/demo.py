@@ -22,7 +22,7 @@ class DemoSettings(BaseModel):
 
 def main() -> int:
     settings = parse_settings(DemoSettings, None, PROG)
-    from sessionization.local.demo import demo
+    from sessionization_laptop.demo import demo
 
     demo(settings.folder, Path(__file__).with_name("simulate.py"), settings.source, settings.picture)
     return 0

@@ -1,9 +1,13 @@
 """Delete a player's data from all tables, with a receipt: `python jobs/erase_account.py --help`."""
 
+import contextlib
 import sys
 
 from sessionization.command_line.parser import parse_settings, run, say_on_stderr
 from sessionization.ops.maintenance_settings import EraseSettings
+
+with contextlib.suppress(ModuleNotFoundError):  # a cluster has its own Spark
+    import sessionization_laptop  # noqa: F401
 
 PROG = "erase_account"
 say = say_on_stderr(PROG)

@@ -1,7 +1,12 @@
 """Show the state of the sessionize job, and check it: `python jobs/inspect_state.py --help`."""
 
+import contextlib
+
 from sessionization.command_line.parser import parse_settings, run, say_on_stdout
 from sessionization.ops.maintenance_settings import InspectSettings
+
+with contextlib.suppress(ModuleNotFoundError):  # a cluster has its own Spark
+    import sessionization_laptop  # noqa: F401
 
 PROG = "inspect_state"
 

@@ -1,8 +1,13 @@
 """Compact and clean the tables while the stream runs: `python jobs/maintain.py --help`."""
 
+import contextlib
+
 from sessionization.command_line.parser import parse_settings, run, say_on_stderr
 from sessionization.ops.maintenance_settings import MaintainSettings
 from sessionization.stop_signals import stop_on_signals
+
+with contextlib.suppress(ModuleNotFoundError):  # a cluster has its own Spark
+    import sessionization_laptop  # noqa: F401
 
 PROG = "maintain"
 say = say_on_stderr(PROG)

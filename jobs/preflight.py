@@ -1,7 +1,12 @@
 """Check what the sessionize job needs, in the place where it will run: `python jobs/preflight.py --help`."""
 
+import contextlib
+
 from sessionization.command_line.parser import parse_settings, run, say_on_stdout
 from sessionization.settings.sessionize_settings import SessionizeSettings
+
+with contextlib.suppress(ModuleNotFoundError):  # a cluster has its own Spark
+    import sessionization_laptop  # noqa: F401
 
 PROG = "preflight"
 

@@ -19,8 +19,8 @@ class QuerySettings(Section):
 
 def main() -> int:
     settings = parse_settings(QuerySettings, None, PROG)
-    from sessionization.local.print_query import print_query
     from sessionization.spark.engine.session import session_for_uris
+    from sessionization_laptop.print_query import print_query
 
     say = say_on_stderr(PROG)
     say("starting Spark, which takes 10 to 20 s")

@@ -1,7 +1,12 @@
 """Turn device events into session tables: `python jobs/sessionize.py --help`."""
 
+import contextlib
+
 from sessionization.command_line.parser import parse_settings, run, say_on_stderr
 from sessionization.settings.sessionize_settings import SessionizeSettings
+
+with contextlib.suppress(ModuleNotFoundError):  # a cluster has its own Spark
+    import sessionization_laptop  # noqa: F401
 
 PROG = "sessionize"
 say = say_on_stderr(PROG)

@@ -1,9 +1,9 @@
 """Play an evening of gaming into the input of the sessionize job: `python jobs/simulate.py --help`."""
 
 from sessionization.command_line.parser import parse_settings, run
-from sessionization.simulate.simulate_job import simulate
-from sessionization.simulate.simulate_settings import SimulateSettings
 from sessionization.stop_signals import stop_on_signals
+from sessionization_simulator.simulate_job import simulate
+from sessionization_simulator.simulate_settings import SimulateSettings
 
 PROG = "simulate"
 

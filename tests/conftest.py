@@ -10,15 +10,15 @@ from xdist.scheduler import LoadFileScheduling
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytest.register_assert_rewrite("tests.core.histories")  # so that a history that fails shows what differs
+pytest.register_assert_rewrite("tests.support.histories")  # so that a history that fails shows what differs
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     """Yields a session with two cores and two shuffle partitions; jobs called in this process run in it too."""
     # Imported here, since the tests without Spark must not import PySpark.
-    from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS, local_session
     from sessionization.spark.engine import session as session_module
+    from sessionization_laptop.engine.local_session import SHORT_LIVED_JVM_OPTIONS, local_session
 
     os.environ.setdefault("JAVA_TOOL_OPTIONS", SHORT_LIVED_JVM_OPTIONS)
     conf = {"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2"}

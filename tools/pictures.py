@@ -5,11 +5,11 @@ from pathlib import Path
 
 import matplotlib as mpl
 
-from sessionization.local.notebook_folders import notebook_data_folder
 from sessionization.notebook.notebook_tables import use_tables
 from sessionization.notebook.table_charts import busy_device, device_timeline
 from sessionization.settings.table_location_settings import TableLocationSettings
 from sessionization.spark.engine.session import spark_session
+from sessionization_laptop.notebook_folders import notebook_data_folder
 
 _CHART = Path(__file__).parents[1] / "docs" / "images" / "device.svg"
 

@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sessionization.notebook.sample_evening import FILE_NAME, SampleMessage
-from sessionization.simulate import message_text
-from sessionization.simulate.dirt_kinds import DirtKind
-from sessionization.simulate.message_streams import by_stream
-from sessionization.simulate.play_at_once import play_at_once
-from sessionization.simulate.simulate_settings import SimulateSettings
+from sessionization_simulator import message_text
+from sessionization_simulator.dirt_kinds import DirtKind
+from sessionization_simulator.message_streams import by_stream
+from sessionization_simulator.play_at_once import play_at_once
+from sessionization_simulator.simulate_settings import SimulateSettings
 
 _FOLDER = Path(__file__).parents[1] / "lib" / "sessionization" / "notebook"
 _BEGIN_MS = int(datetime(2026, 11, 20, 20, tzinfo=UTC).timestamp() * 1_000)

@@ -160,12 +160,12 @@ class HadoopPath:
         return urlsplit(self.uri).scheme in _STORES_WHOLE_OBJECTS
 
     def _write_and_rename(self, storage: Any, path: Any, text: str, *, replaces: bool) -> None:
-        hadoop = _jvm().org.apache.hadoop.fs
+        hadoop = _java().org.apache.hadoop.fs
         own = "" if replaces else f".{uuid4().hex}"  # two programs may write a new file at once
         temporary = hadoop.Path(self.with_name(f".{self.name}{own}.tmp").uri)
         _write(storage.create(temporary, True), text, sync=True)
         rename = getattr(hadoop, "Options$Rename")
-        options = _context()._gateway.new_array(rename, int(replaces))  # noqa: SLF001 - PySpark has no API for Hadoop's
+        options = _private_spark().java_array(_context(), rename, int(replaces))
         if replaces:
             options[0] = rename.OVERWRITE
         try:
@@ -202,7 +202,7 @@ class HadoopPath:
         from py4j.protocol import Py4JJavaError
 
         try:
-            path = _jvm().org.apache.hadoop.fs.Path(self.uri)
+            path = _java().org.apache.hadoop.fs.Path(self.uri)
             yield path.getFileSystem(_conf()), path
         except Py4JJavaError as error:
             raise os_error(error.java_exception, self.uri) from error
@@ -266,20 +266,25 @@ def _write(stream: Any, text: str, *, sync: bool = False) -> None:
     stream.close()
 
 
-def _context() -> Any:
-    """The Spark context, whose JVM has Hadoop; pyspark is imported late, because not every user of a path needs it."""
-    from pyspark import SparkContext
+def _private_spark() -> Any:
+    """The module is imported late, because it imports pyspark, which not every user of a path needs."""
+    from sessionization import private_spark
 
-    context = SparkContext._active_spark_context  # noqa: SLF001 - PySpark has no public way to Hadoop
+    return private_spark
+
+
+def _context() -> Any:
+    """The Spark context, whose JVM has Hadoop."""
+    context = _private_spark().active_context()
     if context is None:
         msg = "a URI needs a Spark session with a JVM in this process, and there is none: give a path, or a volume"
         raise ConfigurationError(msg)
     return context
 
 
-def _jvm() -> Any:
-    return _context()._jvm  # noqa: SLF001
+def _java() -> Any:
+    return _private_spark().jvm_of(_context())
 
 
 def _conf() -> Any:
-    return _context()._jsc.hadoopConfiguration()  # noqa: SLF001
+    return _private_spark().hadoop_conf(_context())

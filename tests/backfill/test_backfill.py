@@ -5,18 +5,17 @@ import json
 import random
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
 import pytest
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from sessionization.backfill import backfill_job as backfill
-from sessionization.backfill.backfill_settings import BackfillSettings
 from sessionization.durations import DAY_MS
 from sessionization.errors import CheckpointError, DifferenceError
 from sessionization.ops.maintain import maintenance_steps, run_steps
@@ -26,7 +25,8 @@ from sessionization.spark.checkpoint.folder import ROLLUP
 from sessionization.spark.checkpoint.spark_logs import newest_committed_batch, newest_started_batch
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS, TABLES
-from tests.job.in_process import job_running
+from tests.backfill.streamed_evening import StreamedEvening
+from tests.support.in_process import job_running
 from tests.support.settings import settings_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
@@ -38,39 +38,6 @@ SETTLED_S = 10
 LONG_TRIGGER_MS = 60_000
 """The first micro-batches run at once, and the pauses between them leave time to stop."""
 MAINTENANCE = {f"{verb} of {SESSION_CHANGES.name}" for verb in ("OPTIMIZE", "VACUUM", "ALTER")}
-
-
-@dataclass
-class StreamedEvening:
-    """The tables that the real job made of an evening of few devices with random reports."""
-
-    spark: SparkSession
-    folder: Path
-    maintained: Sequence[str] = ()
-    """The lines that maintenance reported meanwhile."""
-
-    def settings(self, **options: object) -> BackfillSettings:
-        location = {"warehouse": self.folder / "warehouse", "checkpoints": self.folder / "checkpoints"}
-        return settings_of(BackfillSettings, location | options)
-
-    def backfill(self, **options: object) -> list[str]:
-        lines: list[str] = []
-        backfill.backfill(self.settings(**options), lines.append)
-        return lines
-
-    @property
-    def location(self) -> TableLocation:
-        return TableLocation(self.folder / "warehouse")
-
-    @property
-    def sessions(self) -> str:
-        return self.location.sql_name(SESSIONS.name)
-
-    def rows(self) -> list[Row]:
-        """All rows of `sessions`, without `updated_at`."""
-        return self.spark.sql(
-            f"SELECT * EXCEPT (updated_at) FROM {self.sessions} ORDER BY device_id, session_id"
-        ).collect()
 
 
 def write_files(folder: Path, stop: threading.Event) -> None:
@@ -168,8 +135,7 @@ def evening(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> St
     for _ in range(5):  # on a busy machine a micro-batch may be cut off
         if is_at_rest(spark, location, folder / "checkpoints"):
             break
-        pace = settings.pace.model_copy(update={"trigger_ms": LONG_TRIGGER_MS})
-        with job_running(settings.model_copy(update={"pace": pace})) as job:
+        with job_running(settings.model_copy(update={"trigger": LONG_TRIGGER_MS})) as job:
             job.wait_for(partial(is_at_rest, spark, location, folder / "checkpoints"), "the job to have done all")
     return StreamedEvening(spark, folder, maintained)
 

@@ -11,14 +11,13 @@ from sessionization.core.session_state import Rules
 from sessionization.errors import CheckpointError
 from sessionization.spark.checkpoint.folder import open_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
-from sessionization.spark.operator.codec import OUTPUT_SCHEMA
+from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import to_session_changes
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, STREAM_PROGRESS
-from tests.backfill.test_backfill import StreamedEvening
-from tests.ops.test_erase import catch_up
-from tests.output.test_sinks import NOW_MS, a_change
-from tests.tables.warehouse import empty_tables
+from tests.backfill.streamed_evening import StreamedEvening
+from tests.support.changes import NOW_MS, a_change
+from tests.support.warehouse import catch_up, empty_tables
 
 pytestmark = pytest.mark.spark
 

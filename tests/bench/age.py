@@ -24,11 +24,11 @@ from sessionization.spark.engine.session import spark_session
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.creation import create_tables
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import SESSIONS
+from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS
 from sessionization.spark.tables.views import create_views
-from sessionization.spark.warm_start.initial_state import entries
+from sessionization.spark.warm_start.remembered_state import MemorySpan, recent_changes, stored_entries
 from tests.bench.jobs import say
-from tests.tables.warehouse import merge_changes
+from tests.support.warehouse import merge_changes
 
 DEVICE_PREFIX = "device-"
 _SESSION_S = 1_800
@@ -166,7 +166,9 @@ class Stand:
 
     def seed(self) -> None:
         """The entries of the state that a warm start begins with."""
-        entries(self.location.read(self.spark.read, SESSIONS), int(self.now.timestamp() * 1_000), Rules()).count()
+        span = MemorySpan(int(self.now.timestamp() * 1_000), Rules())
+        recent = recent_changes(self.location.read(self.spark.read, SESSION_CHANGES), span)
+        stored_entries(self.location.read(self.spark.read, SESSIONS), recent).count()
 
     def views(self) -> None:
         """What the job does at its start, in a catalog."""

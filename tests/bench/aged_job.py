@@ -27,7 +27,7 @@ from tests.bench.age import Stand, filled_stands, measure, stand_parser
 from tests.bench.jobs import run_timed, say
 from tests.bench.scenario import LONG_LIVED, LONG_LIVED_JAVA_OPTIONS
 from tests.support.dashboards import dataset_sql
-from tests.whole_job.job import ROOT, SIMULATE, Job, command, environment
+from tests.support.job import ROOT, SIMULATE, Job, command, environment
 
 CHANGE_DAYS, HEARTBEAT_DAYS, MESSAGE_DAYS = 401, 8, 31
 """A day more than `maintain` retains: it deletes the oldest day, as it does every night."""
@@ -151,7 +151,7 @@ def measure_job(stand: Stand, times: Times) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     job = Job(folder, f"--device-groups={_GROUPS}", "--session-timeout=7d")
     job.warehouse, job.conf = stand.folder, LONG_LIVED | _COMPACTS_EARLY
-    try:
+    with job:
         job.more = ("--from-sessions",)
         times["warm start to the first heartbeat"].append(_start(job))
         times["stop after a warm start"].append(_stop(job))
@@ -165,8 +165,6 @@ def measure_job(stand: Stand, times: Times) -> None:
             _add_deleted_files(job.checkpoints / query, names)
         times[f"restart with the names of at most {_MOST_FILES:,} deleted files"].append(_start(job))
         times["stop after it"].append(_stop(job))
-    finally:
-        job.kill_if_running()
     for query, batch_ms in _batches(stand, began):
         times[f"micro-batch of {query}"].append(batch_ms / 1_000)
 

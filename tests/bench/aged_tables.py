@@ -15,7 +15,7 @@ from sessionization.spark.engine.session import spark_session
 from sessionization.spark.tables.creation import create_table, take_over
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import TABLES
-from tests.whole_job.job import Job
+from tests.support.job import Job
 
 _NOT_COPIED = ("session_changes", "stream_progress", "filled-*", "history", "job")
 """A new checkpoint would merge all changes once more, and take the rows of micro-batches for those of its own."""

@@ -17,8 +17,8 @@ from typing import Any
 
 from tests.bench.jobs import say
 from tests.bench.scenario import LONG_LIVED_JAVA_OPTIONS, Delays
-from tests.whole_job.delta import read_table
-from tests.whole_job.job import ROOT, SIMULATE, Job, command, environment
+from tests.support.delta import read_table
+from tests.support.job import ROOT, SIMULATE, Job, command, environment
 
 _DELAYS = {
     "event to session_changes": ("sessionize", "latency", "rows_in"),

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.bench.scenario import LONG_LIVED, LONG_LIVED_JAVA_OPTIONS
-from tests.whole_job.delta import read_table
-from tests.whole_job.job import ROOT, Job, environment
+from tests.support.delta import read_table
+from tests.support.job import ROOT, Job, environment
 
 _RUN_FOR_S = 75
 CATCH_UP_S = 1_200
@@ -83,12 +83,10 @@ def _run_until_caught_up(job: Job) -> bool:
     began_s = time.monotonic()
     job.conf = LONG_LIVED
     job.start()
-    try:
+    with job:
         job.wait_until_done(CATCH_UP_S)
         say(f"sessionize, until all is in the tables: {time.monotonic() - began_s:.1f} s")
         code = job.terminate()
-    finally:
-        job.kill_if_running()
     show(job.output_lines())
     return code == 0
 
@@ -97,14 +95,12 @@ def _run_for_some_heartbeats(job: Job) -> bool:
     """Restart the job on its checkpoint and run it for some heartbeats."""
     job.conf = LONG_LIVED
     job.start()
-    try:
+    with job:
         job.wait_until(
             lambda: "heartbeats" in "".join(job.output_lines()[-1:]), "the first line of progress", poll_s=0.2
         )
         time.sleep(_RUN_FOR_S)
         code = job.terminate()
-    finally:
-        job.kill_if_running()
     say("sessionize, for some heartbeats")
     show(job.output_lines())
     return code == 0

@@ -1,6 +1,5 @@
 """Run one scenario in a Spark session, and measure it."""
 
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -28,9 +27,6 @@ from sessionization.spark.tables.schemas import SESSION_CHANGES
 from tests.bench import calls, load, processes
 from tests.bench.scenario import YARDSTICK, Result, Scenario, Weighted
 
-MEASURING = "measuring"
-"""The line that a run prints when its warm-up is over."""
-
 _HEARTBEAT_MS = {"starts": 3_600_000, "beats": 100, "mix": 30_000}
 _LATE_RETENTION_MS = 120_000  # after the warm-up, as many sessions are forgotten as are closed
 _TRIGGER = {"starts": "0 seconds", "beats": "0 seconds", "mix": "1 second"}
@@ -46,7 +42,7 @@ _MB = 1024 * 1024
 
 
 def run_scenario(spark: SparkSession, scenario: Scenario, folder: AnyPath) -> Result:
-    """Run the scenario with its files in `folder`, then stop the session; prints a line when the measurement begins.
+    """Run the scenario with its files in `folder`, then stop the session.
 
     The measurement begins and ends with a micro-batch, so that a long one counts completely or not at all.
     """
@@ -56,8 +52,6 @@ def run_scenario(spark: SparkSession, scenario: Scenario, folder: AnyPath) -> Re
     query = _start_query(spark, _changes(spark, scenario, rules), scenario, folder, progress)
     ticks = _Ticks(query)
     began_ms = _wait_for_warm_up(ticks, scenario, progress)
-    sys.stdout.write(f"{MEASURING}\n")
-    sys.stdout.flush()
     result = Result()
     cpu, threads, calls_before = processes.cpu_s(), processes.threads_cpu_s(), count_calls()
     progress.clear()

@@ -15,9 +15,9 @@ import pyspark
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from sessionization.local_engine.jars import jar_paths
-from sessionization.local_engine.local_session import local_session
 from sessionization.spark.engine.job_conf import OPEN_SOURCE_CONF
+from sessionization_laptop.engine.jars import jar_paths
+from sessionization_laptop.engine.local_session import local_session
 from tests.bench.measure import RECENT_TICKS, run_scenario
 from tests.bench.scenario import LONG_LIVED, LONG_LIVED_JAVA_OPTIONS, YARDSTICK, Scenario
 

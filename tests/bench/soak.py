@@ -17,19 +17,19 @@ from pathlib import Path
 from statistics import median
 
 from sessionization.core.session_state import Rules
-from sessionization.local.broker import Broker
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.streams import STREAMS
+from sessionization_laptop.broker import Broker
 from tests.bench import aged_tables
 from tests.bench.scenario import LONG_LIVED_JAVA_OPTIONS
+from tests.support.accounts import unaccounted
+from tests.support.delta import live_files
+from tests.support.job import SIMULATE, Job, command, environment
+from tests.support.oracle import COLUMNS, build_oracle
+from tests.support.processes import processes_of_session
 from tests.support.settings import settings_of
-from tests.whole_job.accounts import unaccounted
-from tests.whole_job.delta import live_files
-from tests.whole_job.job import SIMULATE, Job, command, environment
-from tests.whole_job.oracle import COLUMNS, build_oracle
-from tests.whole_job.processes import processes_of_session
-from tests.whole_job.tables import Tables, differences, read_tables
-from tests.whole_job.topics import Topics
+from tests.support.tables import Tables, differences, read_tables
+from tests.support.topics import Topics
 
 PARTITIONS = 4
 _SAMPLES = 60
@@ -65,11 +65,9 @@ def main() -> int:
         sys.stdout.write(f"in {folder}\n")
         if options.aged_tables is not None:
             aged_tables.copy_for(job, options.aged_tables, _settings(job, topics, options.device_groups))
-        try:
+        with job:
             samples, began_ms = _play(job, broker, options)
             code = job.terminate()
-        finally:
-            job.kill_if_running()
         lines = [line.removeprefix("sessionize: ") for line in job.output_lines()[-8:]]
         tables = read_tables(
             job.warehouse, None if options.aged_tables is None else aged_tables.only_new_rows(began_at_ms)

@@ -16,16 +16,16 @@ from dataclasses import asdict
 from pathlib import Path
 
 from sessionization.hadoop_path import HadoopPath
-from sessionization.local_engine.java import java_home
 from sessionization.spark.checkpoint.state_layout import device_groups_for
 from sessionization.spark.engine.session import is_callers_session, spark_session
+from sessionization_laptop.engine.java import java_home
 from tests.bench import processes
 from tests.bench.jobs import say
 from tests.bench.measure import RECENT_TICKS, run_scenario
 from tests.bench.scenario import LONG_LIVED, LONG_LIVED_JAVA_OPTIONS, Result, Scenario
-from tests.whole_job.cluster import CONF, Cluster
-from tests.whole_job.hdfs import Hdfs
-from tests.whole_job.job import ROOT, SPARK
+from tests.support.cluster import CONF, Cluster
+from tests.support.hdfs import Hdfs
+from tests.support.job import ROOT, SPARK
 
 _MEMORY_MB = 4_096
 _CONF = {

@@ -18,7 +18,7 @@ from sessionization.spark.tables.schemas import (
 from sessionization.spark.tables.views import create_views, session_view_sql
 from tests.bundle.prod import ALERTS, SCHEMA
 from tests.support.dashboards import dataset_sql, widget_sql, widgets
-from tests.tables.warehouse import empty_tables, frame_of
+from tests.support.warehouse import empty_tables, frame_of
 from tools.bundle.target import ROOT
 
 pytestmark = pytest.mark.spark

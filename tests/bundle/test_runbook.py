@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from sessionization.monitor.metrics import METRICS, PREFIX
+from sessionization.job.metrics import METRICS, PREFIX
 from tools.bundle.target import ROOT, read_bundle
 
 RUNBOOK, MONITORING = ((ROOT / "docs" / page).read_text(encoding="utf-8") for page in ("runbook.md", "monitoring.md"))

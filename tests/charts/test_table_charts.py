@@ -19,7 +19,7 @@ from sessionization.ops.state_reader import StateReader
 from sessionization.settings.table_location_settings import TableLocationSettings
 from sessionization.spark.tables.location import TableLocation
 from tests.support.settings import settings_of
-from tests.tables.warehouse import append_sessions, empty_tables
+from tests.support.warehouse import append_sessions, empty_tables
 
 pytestmark = pytest.mark.spark
 

@@ -19,8 +19,12 @@ from sessionization.spark.checkpoint.file_source_log import (
 )
 from sessionization.spark.checkpoint.take_log import TAKES_FOLDER, TakeLog, TakenFile
 from sessionization.spark.input.source import input_files
-from tests.ops.test_input_files import NOW_MS, OLD_MS, Job
-from tests.ops.test_input_files import job as job  # noqa: PLC0414 - a fixture
+from tests.support.read_files import NOW_MS, OLD_MS, Job, job_in
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    return job_in(tmp_path)
 
 
 def forget(job: Job, now_ms: int = NOW_MS) -> int:

@@ -7,31 +7,13 @@ from pathlib import Path
 import pytest
 
 from sessionization import files
-from sessionization.core.session_state import Rules
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.checkpoint.folder import Checkpoint, open_checkpoint, read_checkpoint
+from sessionization.spark.checkpoint.folder import open_checkpoint, read_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.checkpoint.state_layout import StateLayout
+from tests.support.checkpoint_folder import FIXED, RULES, SHORTER, begin_micro_batch, reopened
 from tests.support.settings import settings_of
-
-FIXED = PinnedSettings(
-    "files", "/in", "/tables", None, 600_000, 604_800_000, "earliest", "micro-batch", "output_sessions"
-)
-RULES = Rules()
-SHORTER = replace(RULES, session_timeout_ms=60_000)
-
-
-def begin_micro_batch(folder: Path, number: int, clock_ms: int) -> None:
-    """Write the files that Spark writes when it starts a micro-batch of the query sessionize."""
-    offsets = folder / "sessionize" / "offsets"
-    offsets.mkdir(parents=True, exist_ok=True)
-    (offsets / str(number)).write_text(f'v1\n{{"batchTimestampMs":{clock_ms}}}\n{{"logOffset":0}}\n')
-    (offsets / f".{number}.crc").touch()
-
-
-def reopened(folder: Path, rules: Rules = RULES, fixed: PinnedSettings = FIXED) -> Checkpoint:
-    return open_checkpoint(folder, fixed, rules)
 
 
 def test_a_new_folder_becomes_a_checkpoint_that_the_next_start_recognises(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Only one job at a time uses a checkpoint folder."""
 
 import errno
-import os
 import re
 import subprocess
 import sys
@@ -14,6 +13,8 @@ from sessionization import files
 from sessionization.errors import CheckpointError, ConfigurationError, StoppedError
 from sessionization.spark.checkpoint import folder_lock
 from sessionization.spark.checkpoint.folder_lock import lock_folder
+from tests.support.failing import failing_with
+from tests.support.waiting import expect_no_line
 
 LOCK_HOLDER = """
 import subprocess, sys
@@ -27,10 +28,6 @@ with lock_folder(Path(sys.argv[1]), print):
 
 
 on_linux = pytest.mark.skipif(not Path("/proc/self/mountinfo").exists(), reason="mounts are read from Linux")
-
-
-def expect_no_line(line: str) -> None:
-    raise AssertionError(line)
 
 
 def test_the_lock_is_free_again_after_the_body(tmp_path: Path) -> None:
@@ -91,10 +88,7 @@ def test_lock_is_held_until_the_killed_jobs_engine_has_ended(tmp_path: Path, mon
 def test_a_job_goes_on_with_a_warning_where_the_file_system_has_no_locks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def not_implemented(*_: object) -> None:
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-
-    monkeypatch.setattr("fcntl.flock", not_implemented)
+    monkeypatch.setattr("fcntl.flock", failing_with(errno.ENOSYS))
     lines: list[str] = []
     with lock_folder(tmp_path, lines.append):
         pass

@@ -7,7 +7,7 @@ import pytest
 
 from sessionization.errors import CheckpointError
 from sessionization.spark.checkpoint.folder import Checkpoint, read_checkpoint
-from tests.checkpoint.test_folder import FIXED, begin_micro_batch, reopened
+from tests.support.checkpoint_folder import FIXED, begin_micro_batch, reopened
 
 
 def commit_micro_batch(folder: Path, number: int) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.spark.checkpoint.folder import Checkpoint, read_checkpoint
-from tests.checkpoint.test_folder import begin_micro_batch, reopened
+from tests.support.checkpoint_folder import begin_micro_batch, reopened
+from tests.support.failing import failing_with
 
 
 @pytest.mark.parametrize("read", [reopened, read_checkpoint])
@@ -18,11 +19,7 @@ def test_an_offset_log_that_cannot_be_listed_is_an_error_with_the_reason(
 ) -> None:
     reopened(tmp_path)
     begin_micro_batch(tmp_path, 0, 1_000)
-
-    def deny(_folder: Path) -> None:
-        raise PermissionError(errno.EACCES, "Permission denied")
-
-    monkeypatch.setattr(Path, "iterdir", deny)
+    monkeypatch.setattr(Path, "iterdir", failing_with(errno.EACCES))
     with pytest.raises(CheckpointError, match=r"sessionize/offsets cannot be read \(Permission denied\)"):
         read(tmp_path)
 
@@ -50,12 +47,8 @@ def test_a_file_that_is_no_layout_is_an_error_and_begins_no_new_checkpoint(tmp_p
 
 def test_a_layout_file_that_cannot_be_written_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = reopened(tmp_path)
-
-    def fail_with_a_full_disk(_file: Path, _text: str) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     for name in ("replace_verified", "write_new"):
-        monkeypatch.setattr(f"sessionization.spark.checkpoint.layout_file.{name}", fail_with_a_full_disk)
+        monkeypatch.setattr(f"sessionization.spark.checkpoint.layout_file.{name}", failing_with(errno.ENOSPC))
     (tmp_path / "layout.json").unlink()
     for write in (
         opened.restore_layout_file,

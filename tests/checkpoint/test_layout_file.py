@@ -9,7 +9,7 @@ import pytest
 from sessionization.errors import CheckpointError
 from sessionization.spark.checkpoint.folder import open_checkpoint, read_checkpoint
 from sessionization.spark.checkpoint.state_layout import StateLayout
-from tests.checkpoint.test_folder import FIXED, RULES, SHORTER, begin_micro_batch, reopened
+from tests.support.checkpoint_folder import FIXED, RULES, SHORTER, begin_micro_batch, reopened
 
 
 def test_each_new_checkpoint_hashes_its_grouped_devices_with_a_key_of_its_own(tmp_path: Path) -> None:

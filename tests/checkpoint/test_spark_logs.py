@@ -1,7 +1,6 @@
 """Reading a query's micro-batches from Spark's own logs."""
 
 import errno
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +17,7 @@ from sessionization.spark.checkpoint.spark_logs import (
     read_started_batch,
     remove_partial_first_entry,
 )
+from tests.support.failing import failing_with
 
 
 def write_log(query: Path, log: str, name: str, text: str = "v1\n{}") -> None:
@@ -60,8 +60,7 @@ def test_a_file_that_is_no_offset_log_is_refused(tmp_path: Path, text: str) -> N
         read_started_batch(tmp_path, 0)
 
 
-def raise_permission_error(*_args: object) -> None:
-    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+raise_permission_error = failing_with(errno.EACCES)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import NoReturn
 import pytest
 
 from sessionization.files import open_whole, write_atomically
+from tests.support.failing import failing_with
 
 
 @pytest.fixture
@@ -19,11 +20,7 @@ def file(tmp_path: Path) -> Path:
 
 def refuse(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every rename fail with this error."""
-
-    def fail(*_: object) -> NoReturn:
-        raise OSError(code, os.strerror(code))
-
-    monkeypatch.setattr(Path, "replace", fail)
+    monkeypatch.setattr(Path, "replace", failing_with(code))
 
 
 def content(folder: Path) -> dict[str, str]:

@@ -16,7 +16,7 @@ from sessionization.hadoop_errors import Uri
 from sessionization.job.job_input import watch_input
 from sessionization.ops.maintenance_settings import InspectSettings
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.simulate.simulate_settings import SimulateSettings
+from sessionization_simulator.simulate_settings import SimulateSettings
 
 DEAD_MOUNT_ERRORS = [errno.ENOTCONN, errno.ESTALE, errno.EIO]
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from sessionization.core.events import Change, End, Event, Platform, Start, sort_events
 from sessionization.core.session_rules import Tally
 from sessionization.core.session_state import Closed, Live, PendingEnd, Rules, SessionState, deadline_ms
-from tests.core.driver import Driver, by_device
-from tests.core.random_histories import History, histories, law_settings, small_rules
-from tests.core.reference import Device, Reference, canonical_place, session_rows
+from tests.support.core_driver import Driver, by_device
+from tests.support.random_histories import History, histories, law_settings, small_rules
+from tests.support.reference import Device, Reference, canonical_place, session_rows
 
 Entry = tuple[object, ...]
 

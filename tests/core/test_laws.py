@@ -11,8 +11,8 @@ from sessionization.core.events import Change, ChangeKind, End, EndReason, Start
 from sessionization.core.heartbeat_grid import Firing, grid_for_key
 from sessionization.core.session_rules import on_events, on_timer
 from sessionization.core.session_state import Live, PendingEnd, Rules, SessionState, deadline_ms, next_timer_ms
-from tests.core.driver import Driver, by_device
-from tests.core.random_histories import (
+from tests.support.core_driver import Driver, by_device
+from tests.support.random_histories import (
     DEVICES,
     Batch,
     History,
@@ -25,7 +25,7 @@ from tests.core.random_histories import (
     rules_that_forget_nothing,
     small_rules,
 )
-from tests.core.reference import SessionRow, session_rows
+from tests.support.reference import SessionRow, session_rows
 
 Changes = list[tuple[str, Change]]
 

@@ -4,13 +4,14 @@ import pytest
 
 from sessionization.core.session_rules import Tally
 from sessionization.core.session_state import Rules
-from tests.core.histories import (
+from tests.support.histories import (
     EARLIER,
     EIGHT,
     ELEVEN,
     NINE,
     NOON,
     NOW,
+    ONE,
     ORPHANED,
     SUPERSEDED,
     TEN,
@@ -26,7 +27,6 @@ from tests.core.histories import (
 )
 
 TWO = Rules(max_sessions_per_device=2)
-ONE = Rules(max_sessions_per_device=1)
 
 
 def test_up_to_the_bound_nothing_is_forgotten() -> None:

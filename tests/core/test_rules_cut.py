@@ -4,7 +4,7 @@ import pytest
 
 from sessionization.core.events import EndReason
 from sessionization.core.session_state import Closed, Rules
-from tests.core.histories import (
+from tests.support.histories import (
     CONSOLE,
     EARLIER,
     EIGHT,

@@ -5,7 +5,7 @@ import pytest
 from sessionization.core.events import EndReason
 from sessionization.core.session_rules import Tally
 from sessionization.core.session_state import SessionState
-from tests.core.histories import (
+from tests.support.histories import (
     CONSOLE,
     EARLIER,
     EIGHT,
@@ -13,6 +13,7 @@ from tests.core.histories import (
     NINE,
     NOON,
     NOW,
+    ONE,
     PC,
     REPORTED,
     SUPERSEDED,
@@ -29,7 +30,6 @@ from tests.core.histories import (
     start,
     started,
 )
-from tests.core.test_rules_bounds import ONE
 
 
 def test_e1_the_end_of_the_live_session_is_reported() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionization.core.events import ChangeKind, End, Event, Start, sort_events
-from tests.core.histories import (
+from tests.support.histories import (
     CONSOLE,
     EARLIER,
     EIGHT,
@@ -28,7 +28,7 @@ from tests.core.histories import (
     start,
     started,
 )
-from tests.core.random_histories import law_settings, rows
+from tests.support.random_histories import law_settings, rows
 
 # Each pair is in canonical order; the named field decides before all later fields.
 ORDERED_PAIRS: dict[str, tuple[Event, Event]] = {

@@ -4,7 +4,7 @@ import pytest
 
 from sessionization.core.session_rules import Tally
 from sessionization.core.session_state import SessionState
-from tests.core.histories import (
+from tests.support.histories import (
     CONSOLE,
     EIGHT,
     ELEVEN,

@@ -8,7 +8,7 @@ from sessionization.core.events import Change, ChangeKind, EndReason
 from sessionization.core.heartbeat_grid import Firing, Grid
 from sessionization.core.session_rules import Outcome, Tally, on_timer
 from sessionization.core.session_state import Sessions, SessionState
-from tests.core.histories import (
+from tests.support.histories import (
     CONSOLE,
     EARLIER,
     EIGHT,
@@ -133,6 +133,11 @@ def test_t2_a_session_opened_after_the_timer_was_due_has_no_missed_beats() -> No
     assert fire(opened_on_an_instant, THIRD + BEAT_MS - 1, set_for_ms=FIRST).changes == []
     [change] = fire(opened_on_an_instant, THIRD + BEAT_MS, set_for_ms=FIRST).changes
     assert (change.due_ms, change.beat, change.missed_beats) == (THIRD + BEAT_MS, 1, 0)
+
+
+def test_t2_an_instant_that_was_emitted_is_not_emitted_again_by_a_timer_that_was_set_for_a_later_one() -> None:
+    assert fire(LIVE, SECOND_DUE + 400, set_for_ms=SECOND_DUE).changes != []
+    assert fire(LIVE, SECOND_DUE + 400, set_for_ms=SECOND_DUE + 1).changes == []
 
 
 def test_t2_a_session_opened_a_millisecond_before_an_instant_beats_at_it() -> None:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from sessionization.core.events import ChangeKind
 from sessionization.core.heartbeat_grid import Grid, grid_for_key
 from sessionization.core.session_state import Rules, next_timer_ms
-from tests.core.driver import Driver
-from tests.core.histories import (
+from tests.support.core_driver import Driver
+from tests.support.histories import (
     EIGHT,
     HOUR,
     MINUTE,

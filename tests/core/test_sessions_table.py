@@ -7,10 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessionization.backfill.replay import fold_changes
 from sessionization.core.events import Change, ChangeKind
-from tests.backfill.test_backfill_replay import session_row as row_of_folded_session
-from tests.core.histories import (
+from tests.support.histories import (
     CONSOLE,
     EIGHT,
     ELEVEN,
@@ -27,7 +25,7 @@ from tests.core.histories import (
     ended,
     started,
 )
-from tests.core.reference import SessionRow, session_rows
+from tests.support.reference import SessionRow, session_rows
 
 ROW = SessionRow(None, PC, "ended", NINE, TEN, HOUR, None, REPORTED, 0, NOW)
 
@@ -157,9 +155,6 @@ def test_neither_order_nor_repetition_matters_and_no_session_with_a_start_is_orp
     repeated = data.draw(st.permutations(changes * 2))
     row = session_rows([("device", change) for change in changes])["device", 1]
     assert session_rows([("device", change) for change in repeated])["device", 1] == row
-    # The backfill folds the changes into the same row.
-    ((_, folded),) = fold_changes(repeated)
-    assert row_of_folded_session(folded) == row
     assert row.end_reason is not ORPHANED or row.started_ms is None
 
 

@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from sessionization.local_engine.local_session import local_session
 from sessionization.spark.engine.job_conf import OPEN_SOURCE_CONF
+from sessionization_laptop.engine.local_session import local_session
 
 
 def main(folder: Path) -> None:

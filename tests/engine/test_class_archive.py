@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sessionization.local_engine import class_archive
-from sessionization.local_engine.class_archive import archive_classes, archive_file, archive_options
+from sessionization_laptop.engine import class_archive
+from sessionization_laptop.engine.class_archive import archive_classes, archive_file, archive_options
 
 
 @pytest.fixture

@@ -14,14 +14,14 @@ import pyspark
 import pytest
 
 from sessionization.errors import SetupError
-from sessionization.local_engine import environment
-from sessionization.local_engine.environment import (
+from sessionization_laptop.engine import environment
+from sessionization_laptop.engine.environment import (
     has_room_for_sockets,
     nameless_user,
     own_environment,
     temporary_folder,
 )
-from tests.whole_job.job import ROOT
+from tests.support.job import ROOT
 
 _PROBE = Path(__file__).with_name("engine_probe.py")
 _SPARK = str(Path(pyspark.__file__).parent)

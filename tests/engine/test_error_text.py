@@ -56,6 +56,11 @@ def test_a_known_cause_has_its_own_remedy_and_any_other_cause_the_general_one() 
     assert remedy_for(["java.io.IOException: No space left on device"]).startswith("nothing is lost: make room")
     refused = "org.apache.kafka.common.errors.SaslAuthenticationException: Authentication failed: Invalid username"
     assert remedy_for([refused]).startswith("the brokers do not let this job in any more; nothing is lost: check")
+    for log in (
+        "org.apache.spark.SparkException: [CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log.",
+        "java.lang.IllegalStateException: Multiple streaming queries are concurrently using file:/c/archive/sources/0",
+    ):
+        assert remedy_for([log]).startswith("another run has written to this checkpoint")
     assert remedy_for(["RuntimeError: no"]).startswith("nothing is lost: fix the cause")
 
 

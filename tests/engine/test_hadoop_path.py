@@ -12,9 +12,8 @@ from pyspark.sql import SparkSession
 from sessionization.files import is_on_local_disk, is_reachable_folder, remove_tree, write_atomically
 from sessionization.hadoop_errors import STORAGE_ERROR
 from sessionization.hadoop_path import AnyPath, HadoopPath
-from sessionization.spark.engine.checkpoint_files import KEEPS_FILES, REPLACES_FILES
-from tests.whole_job.hdfs import Hdfs
-from tests.whole_job.s3 import PYTHON, S3
+from tests.support.hdfs import Hdfs
+from tests.support.s3 import PYTHON, S3
 
 pytestmark = pytest.mark.spark
 
@@ -164,37 +163,6 @@ def test_an_error_is_the_one_of_pathlib(
     with pytest.raises(error) as raised:
         do(folder)
     assert str(raised.value.filename).startswith(str(folder))
-
-
-def test_a_file_of_the_state_is_uploaded(folder: HadoopPath, tmp_path: Path, spark: SparkSession) -> None:
-    (tmp_path / "local").write_bytes(b"x" * 100_000)
-    path = spark._jvm.org.apache.hadoop.fs.Path
-    storage = path(folder.uri).getFileSystem(spark._jsc.hadoopConfiguration())
-    storage.copyFromLocalFile(path(f"file:{tmp_path}/local"), path(f"{folder}/uploaded"))
-    assert (folder / "uploaded").read_bytes() == b"x" * 100_000
-
-
-def test_a_file_of_a_checkpoint_is_replaced_in_any_storage(folder: HadoopPath, spark: SparkSession) -> None:
-    assert written_twice(spark, folder / "1", REPLACES_FILES) == "new"
-    is_local = folder.uri.startswith("file:")
-    assert written_twice(spark, folder / "2", KEEPS_FILES) == ("new" if is_local else "old"), (
-        "the job need not avoid it"
-    )
-
-
-def written_twice(spark: SparkSession, folder: HadoopPath, manager: str) -> str:
-    """What a file of a checkpoint holds after a second attempt, by one of Spark's managers of such files."""
-    folder.mkdir(parents=True, exist_ok=True)
-    jvm, conf = spark._jvm, spark._jvm.org.apache.hadoop.conf.Configuration(spark._jsc.hadoopConfiguration())
-    conf.set("spark.sql.streaming.checkpointFileManagerClass", manager)
-    path = jvm.org.apache.hadoop.fs.Path
-    managers = jvm.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
-    files = managers.create(path(folder.uri), conf)
-    for text in (b"old", b"new"):
-        stream = files.createAtomic(path(f"{folder}/7.changelog"), True)
-        stream.write(bytearray(text), 0, len(text))
-        stream.close()
-    return (folder / "7.changelog").read_text()
 
 
 def test_an_unknown_storage_is_an_error_with_hadoops_message(spark: SparkSession) -> None:

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from sessionization.errors import SetupError
-from sessionization.local_engine import java
-from sessionization.local_engine.java import java_executable, java_home
+from sessionization_laptop.engine import java
+from sessionization_laptop.engine.java import java_executable, java_home
 
 TOO_OLD = """echo 'Unrecognized option: --add-modules=jdk.incubator.vector' >&2; exit 1"""
 WITH_MODULE = "echo java.base@{version}; echo jdk.incubator.vector@{version}"

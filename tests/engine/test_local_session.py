@@ -10,8 +10,8 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from sessionization.errors import SetupError
-from sessionization.local_engine import local_session
-from sessionization.local_engine.local_session import names_of_settings
+from sessionization_laptop.engine import local_session
+from sessionization_laptop.engine.local_session import names_of_settings
 
 pytestmark = pytest.mark.spark
 

@@ -2,26 +2,22 @@
 
 import hashlib
 import os
+import re
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from ipaddress import IPv4Address
 from pathlib import Path
 from threading import Thread
 from typing import get_args
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from sessionization.errors import SetupError
-from sessionization.local_engine import jars
-from sessionization.local_engine.jars import jar_paths, pinned_jars
-from sessionization.local_engine.maven import MavenRepository
+from sessionization_laptop.engine import jars
+from sessionization_laptop.engine.jars import jar_paths, pinned_jars
+from sessionization_laptop.engine.maven import MavenRepository
+from tests.support.certificates import pem_authority
 
 CONTENT = b"a jar"
 SHA256_OF_CONTENT = hashlib.sha256(CONTENT).hexdigest()
@@ -110,10 +106,10 @@ def test_a_missing_file_is_reported_without_the_password(tmp_path: Path, monkeyp
         monkeypatch.setenv("MAVEN_MIRROR_URL", f"http://reader:hunter2@{mirror.host}/maven2")
         with pytest.raises(SetupError) as raised:
             fetch(tmp_path / "thing.jar")
-    assert str(raised.value) == (
-        f"http://{mirror.host}/maven2/{PATH} could not be fetched (404 Not Found): "
-        "let MAVEN_MIRROR_URL name a mirror of Maven Central that has the file, then run again"
-    )
+    said = str(raised.value)
+    assert f"http://{mirror.host}/maven2/{PATH}" in said
+    assert {"404", "MAVEN_MIRROR_URL"} <= set(re.findall(r"\w+", said))
+    assert "hunter2" not in said
     assert list(tmp_path.iterdir()) == []
 
 
@@ -159,40 +155,27 @@ def test_https_goes_through_its_own_proxy(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns a file with a key and its self-signed certificate for 127.0.0.1."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "tests")])
-    valid_from = datetime.now(UTC) - timedelta(days=1)
-    signed = (
-        x509.CertificateBuilder(
-            name, name, key.public_key(), x509.random_serial_number(), valid_from, valid_from.replace(year=2100)
-        )
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))]), critical=False)
-        .sign(key, SHA256())
-    )
-    file = tmp_path_factory.mktemp("tls") / "server.pem"
-    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    file.write_bytes(private + signed.public_bytes(Encoding.PEM))
-    return file
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """An authority's certificate, and the key and certificate of a server on 127.0.0.1."""
+    return pem_authority(tmp_path_factory.mktemp("tls"), "tests")
 
 
 @pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT"])
 def test_a_certificate_authority_from_the_environment_is_trusted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, certificate: Path, variable: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, certificates: tuple[Path, Path], variable: str
 ) -> None:
-    monkeypatch.setenv(variable, str(certificate))
-    with serving(tls=certificate) as mirror:
+    authority, server = certificates
+    monkeypatch.setenv(variable, str(authority))
+    with serving(tls=server) as mirror:
         monkeypatch.setenv("MAVEN_MIRROR_URL", f"https://{mirror.host}")
         fetch(tmp_path / "thing.jar")
     assert (tmp_path / "thing.jar").read_bytes() == CONTENT
 
 
 def test_an_unknown_certificate_authority_is_not_trusted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, certificate: Path, pauses: list[float]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, certificates: tuple[Path, Path], pauses: list[float]
 ) -> None:
-    with serving(tls=certificate) as mirror:
+    with serving(tls=certificates[1]) as mirror:
         monkeypatch.setenv("MAVEN_MIRROR_URL", f"https://{mirror.host}")
         with pytest.raises(SetupError, match=r"CERTIFICATE_VERIFY_FAILED.*: let SSL_CERT_FILE name a file"):
             fetch(tmp_path / "thing.jar")

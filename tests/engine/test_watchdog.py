@@ -14,6 +14,7 @@ import pytest
 from pyspark import SparkContext
 
 from sessionization.spark.engine import watchdog
+from tests.support.waiting import wait_for
 
 LOG = "engine.log"
 DEADLINE_S = 10
@@ -39,10 +40,7 @@ def watch(answer: Callable[[], object], stop: threading.Event, *, is_ours: bool 
 
 
 def wait_until(condition: Callable[[], object]) -> None:
-    deadline_s = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.01)
+    wait_for(condition, within_s=DEADLINE_S)
 
 
 def test_a_hung_engine_is_reported_once_and_not_killed(process: "subprocess.Popen[bytes]") -> None:

@@ -10,8 +10,8 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
-from tests.faults.boundaries import Boundary
 from tests.faults.evening import play_and_compare
+from tests.support.boundaries import Boundary
 
 
 def main() -> int:

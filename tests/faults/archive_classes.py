@@ -7,11 +7,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from sessionization.local_engine.class_archive import archive_file, new_archive, options_to_write
-from tests.faults.harness import EVENING, FILES_PER_START, OPTIONS
-from tests.whole_job.checkpoints import last_committed
-from tests.whole_job.evening import Evening
-from tests.whole_job.job import Job
+from sessionization_laptop.engine.class_archive import archive_file, new_archive, options_to_write
+from tests.support.checkpoints import last_committed
+from tests.support.evening import Evening
+from tests.support.harness import EVENING, FILES_PER_START, OPTIONS
+from tests.support.job import Job
 
 _ARCHIVED_WITHIN_S = 300
 
@@ -24,12 +24,10 @@ def main() -> None:
         job = Job(folder, *OPTIONS)
         job.jvm = (options_to_write(archive),)
         evening.release(job.input, FILES_PER_START)
-        try:
+        with job:
             job.start()
             job.wait_until(lambda: last_committed(job.checkpoints / "rollup") >= 0, "a MERGE", poll_s=0.2)
             assert job.terminate(_ARCHIVED_WITHIN_S) == 0, job.output_lines()
-        finally:
-            job.kill_if_running()
     written = archive_file()
     size = f"{written.stat().st_size:,} bytes" if written.exists() else "no archive: this Java cannot write one"
     sys.stderr.write(f"{written.name}: {size}\n")

@@ -8,8 +8,8 @@ from pathlib import Path
 from statistics import median
 
 from sessionization.spark.engine.session import spark_session
-from tests.faults.boundaries import Boundary
-from tests.faults.harness import Cut, Run, compare, play
+from tests.support.boundaries import Boundary
+from tests.support.harness import Cut, Run, compare, play
 
 _SHOWN = 20
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.boundaries import Boundary
-from tests.faults.harness import play
-from tests.whole_job.tables import differences
+from tests.support.boundaries import Boundary
+from tests.support.harness import play
+from tests.support.tables import differences
 
 pytestmark = [pytest.mark.job, pytest.mark.long]
 

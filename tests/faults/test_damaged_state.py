@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.faults.boundaries import Boundary
-from tests.faults.harness import Scene, compare
+from tests.support.boundaries import Boundary
+from tests.support.harness import Scene, compare
 
 pytestmark = [pytest.mark.job, pytest.mark.long]
 
@@ -31,7 +31,7 @@ def test_a_damaged_changelog_stops_the_job_with_a_message_and_can_be_repaired(
 ) -> None:
     scene = Scene(1, 2, tmp_path)
     job = scene.job
-    try:
+    with job:
         scene.cut(Boundary.AT_RANDOM)
         # The changelog of a micro-batch that was not committed is written again.
         scene.cut(Boundary.STATE_COMMITTED)
@@ -59,6 +59,4 @@ def test_a_damaged_changelog_stops_the_job_with_a_message_and_can_be_repaired(
             entry.unlink()
             entry.with_name(f".{entry.name}.crc").unlink(missing_ok=True)
         run = scene.end()
-    finally:
-        job.kill_if_running()
     assert compare(run, spark) == []

@@ -8,13 +8,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.core.events import EndReason
-from tests.faults.boundaries import Boundary
-from tests.faults.harness import Run, pending_ends, play
-from tests.whole_job.accounts import unaccounted
-from tests.whole_job.oracle import COLUMNS
-from tests.whole_job.state import entries_and_timers, late_timers
-from tests.whole_job.tables import differences, differences_in
-from tests.whole_job.wire import REASONS
+from tests.support.accounts import unaccounted
+from tests.support.boundaries import Boundary
+from tests.support.harness import Run, pending_ends, play
+from tests.support.oracle import COLUMNS
+from tests.support.state import entries_and_timers, late_timers
+from tests.support.tables import differences, differences_in
+from tests.support.wire import REASONS
 
 pytestmark = pytest.mark.job
 

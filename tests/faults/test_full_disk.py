@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.faults.boundaries import Boundary
-from tests.faults.harness import Scene, compare
-from tests.whole_job.checkpoints import last_committed
+from tests.support.boundaries import Boundary
+from tests.support.checkpoints import last_committed
+from tests.support.harness import Scene, compare
 
 pytestmark = [pytest.mark.job, pytest.mark.long]
 
@@ -37,7 +37,7 @@ def test_a_full_disk_ends_the_job_and_loses_nothing(small_disk: Path, tmp_path: 
     scene = Scene(1, 2, small_disk)
     job, ballast_file = scene.job, small_disk / "ballast"
     job.stderr = tmp_path / "stderr.txt"
-    try:
+    with job:
         scene.cut(Boundary.AT_RANDOM)
         line_count = len(job.output_lines())
         rollup = last_committed(job.checkpoints / "rollup")
@@ -58,6 +58,4 @@ def test_a_full_disk_ends_the_job_and_loses_nothing(small_disk: Path, tmp_path: 
 
         ballast_file.unlink()
         run = scene.end()
-    finally:
-        job.kill_if_running()
     assert compare(run, spark) == []

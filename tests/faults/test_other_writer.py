@@ -6,11 +6,11 @@ import pytest
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
-from tests.faults.boundaries import Boundary
-from tests.faults.harness import Scene
-from tests.whole_job.checkpoints import last_started
-from tests.whole_job.delta import read_table
-from tests.whole_job.tables import differences
+from tests.support.boundaries import Boundary
+from tests.support.checkpoints import last_started
+from tests.support.delta import read_table
+from tests.support.harness import Scene
+from tests.support.tables import differences
 
 pytestmark = [pytest.mark.job, pytest.mark.long]
 
@@ -23,7 +23,7 @@ def test_another_writer_in_session_changes_loses_and_doubles_no_row_of_the_job(
     """After a kill: an `OPTIMIZE`, a deleted row and an added row. While the job runs: another `OPTIMIZE`."""
     scene = Scene(1, 2, tmp_path)
     table = scene.job.warehouse / "session_changes"
-    try:
+    with scene.job:
         scene.cut(Boundary.AT_RANDOM)
         rollup_has_begun = last_started(scene.job.checkpoints / "rollup") >= 0
         changes = DeltaTable.forPath(spark, str(table))
@@ -39,8 +39,6 @@ def test_another_writer_in_session_changes_loses_and_doubles_no_row_of_the_job(
         scene.play_on()
         changes.optimize().executeCompaction()
         run = scene.stop()
-    finally:
-        scene.job.kill_if_running()
     assert run.exit_code == 0
     # `sessions` still has the deleted change, as after a deletion by retention, and takes the added row as a change.
     found = [line.split(" (")[0] for line in differences(run.oracle, run.actual, run.job.checkpoints)]

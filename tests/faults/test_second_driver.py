@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.faults.harness import OPTIONS, Scene, compare
-from tests.whole_job.checkpoints import last_committed
-from tests.whole_job.job import run_to_end
+from tests.support.checkpoints import last_committed
+from tests.support.harness import OPTIONS, Scene, compare
+from tests.support.job import run_to_end
 
 pytestmark = [pytest.mark.job, pytest.mark.long]
 
@@ -18,7 +18,7 @@ def test_a_stopped_job_excludes_a_second_one_and_goes_on_once_it_wakes_up(tmp_pa
     scene = Scene(3, 0, tmp_path)
     job = scene.job
     folders = (f"--input={job.input}", f"--warehouse={job.warehouse}", f"--checkpoints={job.checkpoints}")
-    try:
+    with job:
         job.start()
         pid = job.pid
         scene.release(4)
@@ -30,8 +30,6 @@ def test_a_stopped_job_excludes_a_second_one_and_goes_on_once_it_wakes_up(tmp_pa
             os.killpg(pid, signal.SIGCONT)
         scene.play_rest()
         run = scene.stop()
-    finally:
-        job.kill_if_running()
     assert second.code == 2
     assert f"--checkpoints {job.checkpoints} is in use by process {pid} on " in second.lines[-1]
     assert compare(run, spark) == []

@@ -23,6 +23,7 @@ from sessionization.spark.input.file_taker import FileTaker
 from sessionization.spark.input.stream_folders import FOLDER, OTHER_ENDING, UNREADABLE
 from sessionization.spark.input.taken_lines import read_taken_files
 from sessionization.streams import STREAMS
+from tests.support.failing import failing_with
 
 IN_1980_S, IN_2200_S = 315_532_800, 7_258_118_400
 NAMES = (
@@ -152,11 +153,7 @@ def test_a_file_that_may_not_be_read_is_named_and_read_later(source: Source, mon
 def test_a_file_that_fails_in_reading_is_named(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     source.write("pc_sessions/a b.json")
     source.taker.take()
-
-    def fail(_path: Path) -> NoReturn:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    monkeypatch.setattr(message_lines, "_open", fail)
+    monkeypatch.setattr(message_lines, "_open", failing_with(errno.EIO))
     with pytest.raises(RuntimeError, match=r"pc_sessions/a%20b\.json cannot be read \(Input/output error\): see to it"):
         list(source.rows())
 
@@ -322,11 +319,7 @@ def test_the_background_takes_what_appears_and_a_failure_ends_the_job(
             time.sleep(0.02)
         assert take_numbers(source.log) == [0, 1]
         source.taker.check()
-
-        def fail(*_args: object) -> None:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-        monkeypatch.setattr(take_log, "write_new", fail)
+        monkeypatch.setattr(take_log, "write_new", failing_with(errno.ENOSPC))
         source.write("pc_sessions/3.json")
         while source.taker._failure is None and time.monotonic() < deadline_s:
             time.sleep(0.02)
@@ -380,14 +373,11 @@ def test_a_taker_whose_job_has_ended_takes_nothing_more(source: Source) -> None:
 
 
 def test_a_failed_deletion_does_not_stop_the_merges(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_path: Path, **_options: object) -> NoReturn:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
     for number in range(3):
         source.write(f"pc_sessions/{number}.json")
         source.take()
         with monkeypatch.context() as patch:
-            patch.setattr(Path, "unlink", fail)
+            patch.setattr(Path, "unlink", failing_with(errno.EIO))
             with contextlib.suppress(OSError):
                 source.merge()
     assert "2.names" in {file.name for file in source.log.iterdir()}

@@ -12,12 +12,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.clock import wall_clock_ms
 from sessionization.errors import ConfigurationError, StreamError
-from sessionization.local.broker import Broker
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.engine.error_text import remedy_for, root_cause
 from sessionization.spark.input import kafka_source
 from sessionization.streams import STREAMS
-from tests.support.settings import settings_of
+from sessionization_laptop.broker import Broker
+from tests.input.kafka_settings import settings
 
 pytestmark = pytest.mark.spark
 
@@ -27,11 +27,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     with Broker(tmp_path_factory.mktemp("broker")) as broker:
         broker.create_topics(dict.fromkeys(STREAMS, 1))
         yield broker
-
-
-def settings(servers: str, **options: object) -> SessionizeSettings:
-    locations = {"warehouse": Path("w"), "checkpoints": Path("c")}
-    return settings_of(SessionizeSettings, {"source": "kafka", "bootstrap_servers": servers, **locations, **options})
 
 
 def test_existing_topics_are_accepted(spark: SparkSession, broker: Broker) -> None:

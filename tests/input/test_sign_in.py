@@ -9,8 +9,9 @@ from pyspark.sql import SparkSession
 from sessionization.errors import ConfigurationError
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.input import kafka_source
+from tests.support.certificates import pem_authority
+from tests.support.secured_broker import SecuredBroker, jaas, secured_broker
 from tests.support.settings import settings_of
-from tests.whole_job.secured_broker import SecuredBroker, jaas, pem_authority, secured_broker
 
 pytestmark = pytest.mark.spark
 

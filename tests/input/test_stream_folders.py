@@ -3,12 +3,12 @@
 import errno
 import os
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
 from sessionization.ops.storage_checks import check_input
 from sessionization.spark.input.stream_folders import FOLDER, OTHER_ENDING, UNREADABLE, list_folder, printable
+from tests.support.failing import failing_with
 
 
 def fill(folder: Path, *names: str) -> None:
@@ -56,10 +56,7 @@ def test_preflight_names_what_is_not_read(tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.ENOTCONN])
 def test_a_folder_that_cannot_be_listed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    def fail(_path: Path) -> NoReturn:
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(os, "scandir", fail)
+    monkeypatch.setattr(os, "scandir", failing_with(number))
     [line] = list_folder(tmp_path).warnings("pc_sessions").values()
     assert line == f"1 entries of pc_sessions cannot be listed to the end ({os.strerror(number)}): {tmp_path.name}"
 

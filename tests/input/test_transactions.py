@@ -10,20 +10,21 @@ from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from sessionization.local.broker import Broker
-from sessionization.monitor.batch_record import _backlog
+from sessionization.job.metrics import backlog
 from sessionization.ops.land_changes import Landing
 from sessionization.settings.kafka_options import OUTPUT_TOPIC
 from sessionization.spark.input import kafka_source
-from sessionization.spark.operator.codec import OUTPUT_SCHEMA
+from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output import changes_topic
 from sessionization.spark.output.sinks import to_session_changes
+from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES
 from sessionization.streams import STREAMS
-from tests.input.test_kafka_source import settings
-from tests.output.test_changes_topic import create_empty_tables
-from tests.output.test_sinks import a_change
-from tests.warm_start.test_read_position import NOW_MS, WarmStart
+from sessionization_laptop.broker import Broker
+from tests.input.kafka_settings import settings
+from tests.support.changes import a_change
+from tests.support.warehouse import empty_tables
+from tests.support.warm_start import NOW_MS, WarmStart
 
 pytestmark = pytest.mark.spark
 
@@ -75,7 +76,7 @@ def test_an_aborted_record_is_not_read_and_its_marker_is_no_backlog(
     query.stop()
     assert progress is not None
     assert json.loads(progress.sources[0].endOffset)["pc_sessions"] == {"0": 4}
-    assert _backlog(progress.sources) == 0
+    assert backlog(progress.sources) == 0
     assert values == [b"kept"]
 
     query = start("uncommitted", "kafka.isolation.level=read_uncommitted")
@@ -105,7 +106,7 @@ def test_an_aborted_change_does_not_land_and_is_not_waited_for(
         [row] = changes_topic.to_messages(to_session_changes(change)).collect()
         return bytes(row.value, "utf-8")
 
-    location = create_empty_tables(spark, tmp_path / "warehouse")
+    location = empty_tables(spark, TableLocation(tmp_path / "warehouse"), owner="ours")
     options: dict[str, Any] = kafka_source.client_options(spark, settings(broker.bootstrap_servers))
     send(OUTPUT_TOPIC, message(1), commit=True)
     send(OUTPUT_TOPIC, message(2), commit=False)

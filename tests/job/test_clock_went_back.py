@@ -10,8 +10,8 @@ from sessionization.clock import wall_clock_ms
 from sessionization.job.query_monitor import ClockCheck
 from sessionization.spark.checkpoint.folder import SESSIONIZE
 from sessionization.spark.checkpoint.spark_logs import newest_committed_batch, newest_started_batch
-from tests.job.in_process import job_running
-from tests.job.test_stream import Job, message
+from tests.support.in_process import job_running
+from tests.support.stream_job import Job, message
 
 AHEAD_MS = 20 * 60_000
 

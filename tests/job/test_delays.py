@@ -6,7 +6,7 @@ import pytest
 
 from sessionization.job.delays import DelayHistogram, Delays, RunDelays
 from sessionization.spark.output.progress import SAMPLE_SIZE, DelaySample
-from tests.monitor.monitored import sessionize_progress
+from tests.support.monitored import sessionize_progress
 
 
 def sample_of(delays_ms: list[int]) -> DelaySample:

@@ -9,15 +9,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.job import file_log_limit
+from sessionization.job import queries as job_queries
 from sessionization.job.file_log_limit import FileLogLimit
-from sessionization.spark import pipeline
 from sessionization.spark.checkpoint import take_log
 from sessionization.spark.checkpoint.file_source_log import log_bytes
 from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE
 from sessionization.spark.checkpoint.take_log import TAKES_FOLDER
 from sessionization.spark.input import file_taker
 from sessionization.spark.tables.schemas import RAW_EVENTS
-from tests.job.test_stream import Job, message, wait_for
+from tests.support.stream_job import Job, message
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 
@@ -29,7 +30,7 @@ def test_a_query_forgets_merged_takes_and_reads_each_file_once(
 ) -> None:
     monkeypatch.setattr(take_log, "_MANY_TAKES", 1)
     monkeypatch.setattr(file_taker, "_MERGE_EVERY_S", 0)
-    monkeypatch.setattr(pipeline, "LARGE_LOG_BYTES", 0)
+    monkeypatch.setattr(job_queries, "LARGE_LOG_BYTES", 0)
     monkeypatch.setattr(file_log_limit, "LARGE_LOG_BYTES", 0)
     spark.conf.set("spark.sql.streaming.fileSource.log.compactInterval", "3")
     job, lines = Job(spark, tmp_path), list[str]()

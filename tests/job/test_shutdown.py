@@ -10,7 +10,7 @@ import pytest
 from sessionization.errors import CheckpointError
 from sessionization.job import shutdown
 from sessionization.spark.checkpoint.folder import QUERIES
-from tests.checkpoint.batch_logs import write_batch_logs
+from tests.support.batch_logs import write_batch_logs
 
 STOPPING = "stopping: finishing the micro-batches that have begun, within {} s"
 CUT_OFF = "query {} is cut off within a micro-batch: the next start repeats it, and no row is lost"

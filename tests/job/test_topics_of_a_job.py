@@ -8,13 +8,13 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from pyspark.sql import SparkSession
 
 from sessionization.errors import SessionizationError
-from sessionization.local.broker import Broker
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.spark_logs import newest_committed_batch
 from sessionization.streams import STREAMS
-from tests.job.in_process import RunningJob, job_running
-from tests.job.test_stream import DEADLINE_S
+from sessionization_laptop.broker import Broker
+from tests.support.in_process import RunningJob, job_running
 from tests.support.settings import settings_of
+from tests.support.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.spark
 

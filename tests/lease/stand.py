@@ -2,7 +2,6 @@
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,6 +11,7 @@ from sessionization.spark.tables.lease_claim import Claim, LeaseClock, LeaseTime
 from sessionization.spark.tables.lease_table import Holder, StoredLease
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import JOB_LEASE
+from tests.support.waiting import expect_no_line, wait_for
 
 T = 1_763_726_400_000
 TIMES = LeaseTimes(poll_ms=10_000, settle_ms=0)
@@ -114,22 +114,15 @@ def holding(table: StoredLease, clock: FakeClock) -> Hold:
         *,
         stops_job: bool = True,
     ) -> contextlib.AbstractContextManager[Lease]:
-        say: Any = refuse_line if lines is None else lines.append
+        say: Any = expect_no_line if lines is None else lines.append
         claim = Claim(table.name, "sessionize", times, clock.clock(), stops_job)
         return hold_lease(table.spark, table.location, claim, say, stop or threading.Event())
 
     return hold
 
 
-def refuse_line(line: str) -> None:
-    raise AssertionError(line)
-
-
 def eventually(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    wait_for(condition, within_s=DEADLINE_S)
 
 
 def found(table: StoredLease) -> Holder:

@@ -20,9 +20,9 @@ from confluent_kafka import (
 )
 
 from sessionization.errors import SetupError
-from sessionization.local import broker as broker_module
-from sessionization.local.broker import Broker
-from tests.whole_job.processes import processes_of_session
+from sessionization_laptop import broker as broker_module
+from sessionization_laptop.broker import Broker
+from tests.support.processes import processes_of_session
 
 pytestmark = pytest.mark.job
 
@@ -32,7 +32,7 @@ _LONG_AGO_MS = 1_000_000_000_000
 _PARENT_PROCESS = """
 import sys, time
 from pathlib import Path
-from sessionization.local.broker import Broker
+from sessionization_laptop.broker import Broker
 
 with Broker(Path(sys.argv[1])) as broker:
     broker.create_topics({"left": 1})

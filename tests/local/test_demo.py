@@ -1,7 +1,6 @@
 """The queries of the demo's live view."""
 
 import errno
-import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -9,14 +8,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.errors import ConfigurationError
-from sessionization.local import demo
-from sessionization.local.demo import new_changes, refused_since
-from sessionization.spark.operator.codec import OUTPUT_SCHEMA
+from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import to_session_changes
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import QUARANTINE, SESSION_CHANGES
-from tests.output.test_sinks import NOW_MS, a_change
-from tests.tables.warehouse import empty_tables
+from sessionization_laptop import demo
+from sessionization_laptop.demo import new_changes, refused_since
+from tests.support.changes import NOW_MS, a_change
+from tests.support.failing import failing_with
+from tests.support.warehouse import empty_tables
 
 pytestmark = pytest.mark.spark
 
@@ -24,8 +24,7 @@ NOW = datetime.fromtimestamp(NOW_MS / 1_000, UTC)
 
 
 def test_the_live_view_reads_the_rows_after_an_instant_and_ends_come_last(spark: SparkSession, tmp_path: Path) -> None:
-    location = TableLocation(tmp_path)
-    empty_tables(spark, location, owner="test")
+    location = empty_tables(spark, TableLocation(tmp_path), owner="test")
     end = {"change": "ended", "end_reason": "reported", "ended_ms": NOW_MS}
     changes = [
         a_change(session_id=1), a_change(session_id=2, processed_ms=NOW_MS + 1, **end),
@@ -52,12 +51,9 @@ def test_the_live_view_reads_the_rows_after_an_instant_and_ends_come_last(spark:
 
 @pytest.mark.parametrize("below", ["", "new/.demo"])
 def test_a_folder_that_cannot_be_written_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, below: str) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-
-    monkeypatch.setattr(demo, "refuse_unwritable", refuse)
+    monkeypatch.setattr(demo, "refuse_unwritable", failing_with(errno.EROFS))
     if below:
-        monkeypatch.setattr(Path, "mkdir", refuse)
+        monkeypatch.setattr(Path, "mkdir", failing_with(errno.EROFS))
     folder = tmp_path / below
     with pytest.raises(
         ConfigurationError, match=rf"^--folder {folder} cannot be written \(Read-only file system\): give"

@@ -9,9 +9,9 @@ from pyspark.sql import Row
 from rich.console import Console
 
 from sessionization.core.events import EndReason
-from sessionization.local.demo_view import HOW_IT_ENDED, WIDTH, DemoView, sparkline
 from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE
 from sessionization.spark.output.progress import BatchProgress, Percentiles
+from sessionization_laptop.demo_view import HOW_IT_ENDED, WIDTH, DemoView, sparkline
 
 UNKNOWN = Percentiles(None, None, None)
 
@@ -53,14 +53,6 @@ def test_a_session_is_live_from_its_first_row_until_its_end() -> None:
     assert "pc     1 ██████" in text
     assert HOW_IT_ENDED[EndReason.REPORTED] in text
     assert "61 s" in text
-
-
-def test_only_the_last_five_ends_are_shown_the_newest_first() -> None:
-    view = DemoView()
-    view.show_changes([change("ended", number, end_reason="timed_out", duration_ms=number) for number in range(7)])
-    text = shown(view)
-    assert [number for number in range(7) if f"device-{number}" in text] == [2, 3, 4, 5, 6]
-    assert text.index("device-6") < text.index("device-5")
 
 
 def test_the_newest_end_of_each_kind_stays_shown_while_others_go_on() -> None:

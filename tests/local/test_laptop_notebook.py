@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from sessionization.errors import ConfigurationError
-from sessionization.local.laptop_notebook import LaptopDbutils, LaptopWidgets, run_notebook, set_up
-from sessionization.local.notebook_cells import Cell, find_notebook, read_cells, run_cells
-from sessionization.local.notebook_folders import (
+from sessionization_laptop.laptop_notebook import LaptopDbutils, LaptopWidgets, run_notebook, set_up
+from sessionization_laptop.notebook_cells import Cell, find_notebook, read_cells, run_cells
+from sessionization_laptop.notebook_folders import (
     WIDGETS_FILE,
     notebook_data_folder,
     notebook_tables_folder,
@@ -97,7 +97,7 @@ def test_a_notebook_gets_its_arguments_and_a_namespace_of_its_own(tmp_path: Path
 
 def test_set_up_does_nothing_in_a_notebook_that_is_run_and_is_refused_elsewhere(tmp_path: Path) -> None:
     set_up_again = (
-        "from sessionization.local.laptop_notebook import set_up\nset_up(players=True)\ndbutils.notebook.exit('ran')"
+        "from sessionization_laptop.laptop_notebook import set_up\nset_up(players=True)\ndbutils.notebook.exit('ran')"
     )
     assert run_notebook(write_source_notebook(tmp_path, "n", set_up_again), None, {}) == "ran"
     pytest.importorskip("IPython", reason="IPython is not installed: make notebooks installs it")

@@ -13,10 +13,10 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 from rich.console import Console
 
-from sessionization.local.print_query import as_table, print_query
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES
-from tests.tables.warehouse import empty_tables
+from sessionization_laptop.print_query import as_table, print_query
+from tests.support.warehouse import empty_tables
 
 pytestmark = pytest.mark.spark
 
@@ -28,8 +28,7 @@ RUNBOOK_SENTENCE = "No beat is missing or double where this has no row:"
 def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Heartbeats of three sessions: one complete, one with a missing beat, one older than yesterday."""
     folder = tmp_path_factory.mktemp("query") / "warehouse"
-    location = TableLocation(folder)
-    empty_tables(spark, location, owner="test")
+    location = empty_tables(spark, TableLocation(folder), owner="test")
     now = datetime.now(UTC)
     beats = [(1, 1, 0, 30_000), (1, 2, 0, 60_000), (1, 4, 1, 120_000), (2, 2, 0, 60_000), (3, 5_000, 0, 172_800_000)]
     rows = [

@@ -25,7 +25,7 @@ from sessionization.ml.forecast import FEATURES, REMAINING, ForecastSettings, Le
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_PREDICTIONS, SESSIONS
 from tests.support.settings import settings_of
-from tests.tables.warehouse import append_sessions, empty_tables, frame_of
+from tests.support.warehouse import append_sessions, empty_tables, frame_of
 
 MONDAY_MS = int(datetime(2026, 1, 5, tzinfo=UTC).timestamp() * 1_000)
 HOUR_MS = 3_600_000
@@ -73,7 +73,7 @@ def players(spread_of_habits: float, count: int = 40) -> list[dict[str, Any]]:
 
 def trained(spark: SparkSession, spread_of_habits: float, count: int = 40) -> tuple[DataFrame, LengthModel]:
     rows = described_sessions(frame_of(spark, SESSIONS, players(spread_of_habits, count)), MONDAY_MS, AS_OF_MS)
-    return rows, forecast.train(rows, AS_OF_MS)
+    return rows, forecast.train(rows)
 
 
 @pytest.fixture
@@ -222,6 +222,20 @@ def test_where_players_have_no_habits_the_baseline_forecasts(spark: SparkSession
 
 
 @pytest.mark.spark
+def test_a_stream_that_goes_on_without_players_can_still_be_learned_from(spark: SparkSession) -> None:
+    sessions = frame_of(spark, SESSIONS, players(1.0, count=10))
+    model = forecast.train(described_sessions(sessions, MONDAY_MS, AS_OF_MS + 3 * DAY_MS))
+    assert model.metrics["tested_sessions"] > 10
+
+
+@pytest.mark.spark
+def test_at_most_a_quarter_of_the_sessions_is_held_back_for_the_test(spark: SparkSession) -> None:
+    evening = [session(number, number / 4, number / 4 + 2 + number % 7, device=f"d{number}") for number in range(200)]
+    model = forecast.train(described_sessions(frame_of(spark, SESSIONS, evening), MONDAY_MS, MONDAY_MS + 2 * HOUR_MS))
+    assert (model.metrics["tested_sessions"], model.metrics["trained_sessions"]) == (51, 149)
+
+
+@pytest.mark.spark
 def test_what_is_missing_is_said_in_one_line(spark: SparkSession, tmp_path: Path) -> None:
     settings, location = settings_of(ForecastSettings, warehouse=tmp_path), TableLocation(tmp_path)
     with pytest.raises(ConfigurationError, match="does not hold sessions, stream_progress: give the location"):
@@ -233,6 +247,6 @@ def test_what_is_missing_is_said_in_one_line(spark: SparkSession, tmp_path: Path
     rows, as_of_ms = forecast.past_and_live(spark, settings)
     assert AS_OF_MS - DAY_MS < as_of_ms <= AS_OF_MS
     with pytest.raises(ConfigurationError, match=r"at least 100 and 10 are needed: give more days"):
-        forecast.train(rows, as_of_ms)
+        forecast.train(rows)
     with pytest.raises(ConfigurationError, match="too few sessions have ended to learn from: 0 before"):
-        forecast.train(rows.where("false"), as_of_ms)
+        forecast.train(rows.where("false"))

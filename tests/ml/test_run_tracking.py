@@ -32,10 +32,11 @@ class Store:
         self.ended: list[tuple[str, int]] = []
         self.threads: set[int] = set()
 
-    def begin(self) -> None:
+    def __call__(self) -> "Store":
         self.threads.add(threading.get_ident())
         self.began += 1
         self.at_begin()
+        return self
 
     def log(self, micro_batches: list[BatchProgress]) -> None:
         self.at_log()
@@ -52,7 +53,7 @@ def lines() -> list[str]:
 
 def test_every_micro_batch_is_logged_in_order(lines: list[str]) -> None:
     store = Store()
-    with run_tracking.track_run(lambda: store, lines.append) as add:
+    with run_tracking.track_run(store, lines.append) as add:
         for batch_id in range(50):
             add(progress(batch_id))
     assert [batch.batch_id for batch in store.logged] == list(range(50))
@@ -61,7 +62,7 @@ def test_every_micro_batch_is_logged_in_order(lines: list[str]) -> None:
 
 def test_the_store_is_used_on_a_thread_of_its_own(lines: list[str]) -> None:
     store = Store()
-    with run_tracking.track_run(lambda: store, lines.append) as add:
+    with run_tracking.track_run(store, lines.append) as add:
         add(progress(0))
     assert store.threads
     assert threading.get_ident() not in store.threads
@@ -69,7 +70,7 @@ def test_the_store_is_used_on_a_thread_of_its_own(lines: list[str]) -> None:
 
 def test_a_run_without_micro_batches_is_not_recorded(lines: list[str]) -> None:
     store = Store()
-    with run_tracking.track_run(lambda: store, lines.append):
+    with run_tracking.track_run(store, lines.append):
         pass
     assert (store.began, store.ended) == (0, [])
 
@@ -78,7 +79,7 @@ def test_a_run_that_failed_is_marked_as_failed(lines: list[str]) -> None:
     store = Store()
 
     def run() -> None:
-        with run_tracking.track_run(lambda: store, lines.append) as add:
+        with run_tracking.track_run(store, lines.append) as add:
             add(progress(0))
             msg = "the query ended"
             raise RuntimeError(msg)
@@ -93,7 +94,7 @@ def test_a_store_that_hangs_does_not_delay_the_stream(lines: list[str], monkeypa
     monkeypatch.setattr(run_tracking, "CLOSE_WITHIN_S", 0.2)
     never = threading.Event()
     began_s = time.monotonic()
-    with run_tracking.track_run(lambda: Store(at_begin=lambda: never.wait(60) and None), lines.append) as add:
+    with run_tracking.track_run(Store(at_begin=lambda: never.wait(60) and None), lines.append) as add:
         for batch_id in range(10_000):
             add(progress(batch_id))
     assert time.monotonic() - began_s < 5
@@ -107,7 +108,7 @@ def test_micro_batches_that_do_not_fit_into_the_queue_are_counted(
     monkeypatch.setattr(run_tracking, "MAX_QUEUED", 10)
     may_begin = threading.Event()
     store = Store(at_begin=lambda: may_begin.wait(60) and None)
-    with run_tracking.track_run(lambda: store, lines.append) as add:
+    with run_tracking.track_run(store, lines.append) as add:
         for batch_id in range(25):
             add(progress(batch_id))
         may_begin.set()
@@ -115,7 +116,7 @@ def test_micro_batches_that_do_not_fit_into_the_queue_are_counted(
     assert store.ended == [("FINISHED", 15)]
 
 
-@pytest.mark.parametrize("where", ["make", "begin", "log"])
+@pytest.mark.parametrize("where", ["make", "log"])
 def test_a_store_that_fails_is_reported_once_and_the_run_goes_on(
     lines: list[str], where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,12 +126,8 @@ def test_a_store_that_fails_is_reported_once_and_the_run_goes_on(
         msg = "no such host\nat line 7"
         raise OSError(msg)
 
-    def make() -> Store:
-        if where == "make":
-            fail()
-        return Store(at_begin=fail) if where == "begin" else Store(at_log=fail)
-
-    with run_tracking.track_run(make, lines.append) as add:
+    store = Store(at_begin=fail) if where == "make" else Store(at_log=fail)
+    with run_tracking.track_run(store, lines.append) as add:
         for batch_id in range(20):
             add(progress(batch_id))
             time.sleep(0.002)
@@ -141,7 +138,7 @@ def test_a_store_that_fails_is_reported_once_and_the_run_goes_on(
 def test_a_long_run_logs_only_some_of_its_later_micro_batches(lines: list[str]) -> None:
     store = Store()
     count = EVERY_ONE_BELOW + 3 * THEN_EVERY
-    with run_tracking.track_run(lambda: store, lines.append) as add:
+    with run_tracking.track_run(store, lines.append) as add:
         for batch_id in range(1, count + 1):
             add(progress(batch_id))
     logged = [batch.batch_id for batch in store.logged]

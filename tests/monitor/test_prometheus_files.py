@@ -3,13 +3,10 @@
 import re
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
-from sessionization.monitor.batch_record import batch_record
-from sessionization.monitor.metrics import METRICS, PREFIX, Metrics
-from sessionization.monitor.prometheus import serve_metrics
-from tests.monitor.monitored import KAFKA, engine, get, one_of_each_query
-from tests.monitor.prometheus_files import (
+from sessionization.job.metrics import METRICS, PREFIX
+from tests.support import monitored
+from tests.support.prometheus_files import (
     ALERTS,
     DASHBOARD,
     OF_PROMETHEUS,
@@ -29,11 +26,7 @@ LIMITS = bundle_limits()
 @pytest.fixture(scope="module")
 def served() -> dict[str, set[str]]:
     """All time series that a job can have, by name with the names of their labels."""
-    metrics = Metrics(30_000)
-    for progress in one_of_each_query():
-        metrics(batch_record(progress, engine(**KAFKA)), progress.detail)
-    with serve_metrics("127.0.0.1", 0, metrics) as port:
-        families = list(text_string_to_metric_families(get(port)))
+    families = monitored.served(monitored.metrics_of(*monitored.one_of_each_query()))
     return {sample.name: set(sample.labels) for family in families for sample in family.samples}
 
 

@@ -19,11 +19,11 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from sessionization.simulate.simulate_job import simulate
-from sessionization.simulate.simulate_settings import SimulateSettings
-from tests.monitor.prometheus_files import ALERTS, RECORDED, RULE_GROUPS, RULES_FILE, names_in, queries, served_names
-from tests.whole_job.job import Job
-from tests.whole_job.metrics_endpoint import MetricsEndpoint, free_port
+from sessionization_simulator.simulate_job import simulate
+from sessionization_simulator.simulate_settings import SimulateSettings
+from tests.support.job import Job
+from tests.support.metrics_endpoint import MetricsEndpoint, free_port
+from tests.support.prometheus_files import ALERTS, RECORDED, RULE_GROUPS, RULES_FILE, names_in, queries, served_names
 
 pytestmark = pytest.mark.job
 

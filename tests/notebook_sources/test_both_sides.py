@@ -17,11 +17,11 @@ import databricks.sdk
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionization.local import notebook_cells as files
-from sessionization.local.laptop_notebook import LaptopDbutils
 from sessionization.spark.tables.schemas import SESSION_PREDICTIONS, TABLES
 from sessionization.spark.tables.views import VIEWS
-from tests.notebooks.headless import ROOT
+from sessionization_laptop import notebook_cells as files
+from sessionization_laptop.laptop_notebook import LaptopDbutils
+from tests.support.headless import ROOT
 
 
 def load_source(file: Path) -> ModuleType:
@@ -82,8 +82,7 @@ def _local_only(source: str) -> list[str]:
         for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names])
     ]
     one_sided = (
-        "sessionization.local",
-        "sessionization.local_engine",
+        "sessionization_laptop",
         "databricks.sdk",
         "pyspark.dbutils",
         "dbruntime",
@@ -133,7 +132,7 @@ def test_everything_that_a_notebook_uses_exists_on_both_sides(notebook: Path) ->
 @pytest.mark.parametrize("notebook", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda file: file.stem)
 def test_the_first_cell_and_no_other_is_the_bootstrap(notebook: Path) -> None:
     assert [_BOOTSTRAP in cell.source for cell in cells_of(notebook)].index(True) == 0
-    assert sum("sessionization.local" in cell.source for cell in cells_of(notebook)) == 1
+    assert sum("sessionization_laptop" in cell.source for cell in cells_of(notebook)) == 1
 
 
 def test_the_search_finds_spark_dbutils_and_magics() -> None:
@@ -156,7 +155,7 @@ def test_the_search_finds_spark_dbutils_and_magics() -> None:
         ("dbutils.widgets.label('a')", "not there on Databricks"),
         ("dbutils.widgets.text('a')", "cannot be called so"),
         ("spark.tables()", "is not Spark's"),
-        ("from sessionization.local.demo import demo", "one side only"),
+        ("from sessionization_laptop.demo import demo", "one side only"),
         ("%sql\nSELECT * FROM sesions", "no table or view"),
         ("%sql\nSELECT 1; SELECT 2", "two statements"),
         ("%run ./missing", "no such notebook"),

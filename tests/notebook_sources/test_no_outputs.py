@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.notebooks.headless import ROOT
+from tests.support.headless import ROOT
 
 FILES = sorted((ROOT / "notebooks").glob("*.ipynb"))
 

@@ -5,10 +5,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionization.local import notebook_data
-from tests.notebooks.headless import NOTEBOOKS, Executed, execute, project_entries
-
-collect_ignore = ["broken"]  # notebooks for nutter, not for pytest
+from sessionization_laptop import notebook_data
+from tests.support.headless import NOTEBOOKS, Executed, execute, project_entries
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -14,8 +14,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from sessionization.local.laptop_notebook import run_notebook
-from sessionization.local.notebook_cells import SOURCE_HEADER, find_notebook, read_cells
+from sessionization_laptop.laptop_notebook import run_notebook
+from sessionization_laptop.notebook_cells import SOURCE_HEADER, find_notebook, read_cells
 
 _SUCCESS, _FAILED = "SUCCESS", "FAILED"
 

@@ -11,19 +11,19 @@ import sys
 from pathlib import Path
 
 from sessionization.command_line.parser import say_on_stdout
-from tests.notebooks.headless import ROOT
 from tests.notebooks.workspace_cells import run_notebook
+from tests.support.headless import ROOT
 
 CATALOG = "spark_catalog"
 
 
 def serve(port: int, warehouses: dict[str, str]) -> None:
     """Register the tables of each warehouse and their views in a schema; print a line, then serve until stdin ends."""
-    from sessionization.local_engine.local_session import local_session
     from sessionization.spark.engine.job_conf import DELTA_CONF
     from sessionization.spark.tables.location import TableLocation
     from sessionization.spark.tables.schemas import TABLES
     from sessionization.spark.tables.views import create_views
+    from sessionization_laptop.engine.local_session import local_session
 
     server = {
         "spark.master": "local[2]",

@@ -11,10 +11,10 @@ import pytest
 
 pytest.importorskip("nbclient", reason="nbclient is not installed: make notebooks installs it")
 
-from sessionization.local.demo import QUERIES
-from tests.notebooks.headless import execute
-from tests.notebooks.test_execute import assert_shows
-from tests.whole_job.job import ROOT, command, environment
+from sessionization_laptop.demo import QUERIES
+from tests.notebooks.seen import assert_shows
+from tests.support.headless import execute
+from tests.support.job import ROOT, command, environment
 
 pytestmark = [pytest.mark.job, pytest.mark.long]
 

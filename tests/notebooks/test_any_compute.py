@@ -17,9 +17,9 @@ from pyspark.sql import functions as F
 
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSION_PREDICTIONS, SESSIONS
-from tests.notebooks.headless import ROOT, SHOWN
 from tests.notebooks.spark_connect import CATALOG
-from tests.whole_job.metrics_endpoint import free_port
+from tests.support.headless import ROOT, SHOWN
+from tests.support.metrics_endpoint import free_port
 
 pytestmark = pytest.mark.job
 
@@ -85,11 +85,6 @@ IN_CATALOG = (f"--catalog={CATALOG}", f"--schema={CHANGED}")
 
 def test_the_tables_of_a_catalog_are_shown_without_a_jvm(address: str, demo: Path) -> None:
     widgets = {"catalog": CATALOG, "schema": READ}
-    assert shown("03_query_sessions", address, demo, widgets) == SHOWN["03_query_sessions"]
-
-
-def test_tables_in_folders_are_shown_without_a_jvm(address: str, demo: Path) -> None:
-    widgets = {"warehouse": str(demo / "warehouse")}
     assert shown("03_query_sessions", address, demo, widgets) == SHOWN["03_query_sessions"]
 
 

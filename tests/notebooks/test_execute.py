@@ -6,20 +6,10 @@ import pytest
 
 pytest.importorskip("nbclient", reason="nbclient is not installed: make notebooks installs it")
 
-from tests.notebooks.headless import NOTEBOOKS, SHOWN, Executed, project_entries
-from tests.notebooks.seen import coloured_pixels
+from tests.notebooks.seen import assert_shows, coloured_pixels
+from tests.support.headless import NOTEBOOKS, SHOWN, Executed, project_entries
 
 pytestmark = pytest.mark.job
-
-
-def assert_shows(executed: Executed, name: str) -> None:
-    assert executed.errors() == []
-    pictures, tables = executed.pictures(), executed.tables()
-    assert (len(pictures), len(tables)) == SHOWN[name]
-    for picture in pictures:
-        assert coloured_pixels(picture) > 50, "a picture shows axes and nothing in them"
-    for table in tables:
-        assert "<tbody><tr>" in table, f"a table has no rows: {table[:200]}"
 
 
 def test_every_notebook_has_expected_counts() -> None:

@@ -10,7 +10,7 @@ pytest.importorskip("IPython", reason="IPython is not installed: make notebooks 
 
 from IPython.core.interactiveshell import InteractiveShell
 
-from sessionization.local.laptop_notebook import _teach_magics
+from sessionization_laptop.laptop_notebook import _teach_magics
 
 pytestmark = pytest.mark.job
 

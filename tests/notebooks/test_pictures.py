@@ -15,11 +15,11 @@ from sessionization.command_line.widgets import JOB_RUN_ID
 from sessionization.job import sessionize_job as runs
 from sessionization.job.delays import Delays
 from sessionization.job.totals import Totals
-from sessionization.local.laptop_notebook import LaptopWidgets
-from sessionization.notebook import chart_style, live_view, run_in_notebook, timeline, tour
+from sessionization.notebook import live_view, run_in_notebook, timeline, tour
 from sessionization.notebook.live_view import LiveView
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.output.progress import BatchProgress, Percentiles
+from sessionization_laptop.laptop_notebook import LaptopWidgets
 from tests.support.settings import settings_of
 
 pytestmark = pytest.mark.job
@@ -66,15 +66,6 @@ def test_the_timeline_has_a_strip_for_each_device_and_names_its_unit() -> None:
     assert drawn == {"console-1": 1, "pc-2": 2, "console-3": 1, "pc-4": 1, "pc-5": 0}
 
 
-def test_a_long_timeline_is_in_minutes() -> None:
-    changes = [
-        change("started", started_ms=ZERO_MS),
-        change("ended", end_reason="reported", started_ms=ZERO_MS, ended_ms=ZERO_MS + 3_600_000),
-    ]
-    figure = timeline.draw([timeline.DeviceTimeline("pc-1", "an hour", timeline.bars_of(changes))], "One device")
-    assert figure.axes[-1].get_xlabel().startswith("minutes after")
-
-
 def test_a_live_session_that_started_last_has_a_visible_bar() -> None:
     changes = [
         change("started", 1, started_ms=ZERO_MS),
@@ -117,19 +108,6 @@ def test_a_handmade_message_has_the_format_of_its_stream() -> None:
         '{"appSessionId": 1, "eventId": "ApplicationSessionStart", "openPsid": "console-1", '
         '"timestamp": "2027-01-15T08:00:00.000Z"}\n'
     )
-
-
-def test_axes_without_rows_do_not_change_the_ticks_of_other_axes() -> None:
-    figure, (above, below) = chart_style.new_figure(2, share_x=True)
-    above.plot([1, 2, 3], [1, 2, 3])
-    chart_style.write_no_rows(below, "none yet")
-    figure.draw_without_rendering()
-    assert len(above.get_xticks()) > 2
-    assert any(label.get_visible() and label.get_text() for label in below.get_xticklabels()), "the axis of both"
-    alone, (axes,) = chart_style.new_figure()
-    chart_style.write_no_rows(axes)
-    alone.draw_without_rendering()
-    assert not any(tick.label1.get_visible() for tick in (*axes.xaxis.get_major_ticks(), *axes.yaxis.get_major_ticks()))
 
 
 def test_the_live_view_draws_the_points_that_were_added() -> None:

@@ -12,8 +12,8 @@ pytest.importorskip("IPython", reason="IPython is not installed: make notebooks 
 from IPython.core.interactiveshell import InteractiveShell
 
 from sessionization.errors import ConfigurationError
-from sessionization.local import laptop_notebook, notebook_data
-from sessionization.local.notebook_folders import write_widget_values
+from sessionization_laptop import laptop_notebook, notebook_data
+from sessionization_laptop.notebook_folders import write_widget_values
 
 pytestmark = pytest.mark.job
 
@@ -53,7 +53,7 @@ def simulator_folders(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return folders
 
 
-SET_UP = "from sessionization.local.laptop_notebook import set_up\nset_up(players=True)"
+SET_UP = "from sessionization_laptop.laptop_notebook import set_up\nset_up(players=True)"
 
 
 def test_the_simulator_writes_into_the_input_of_the_demo(folder: Path, run: Run, simulator_folders: list[Path]) -> None:

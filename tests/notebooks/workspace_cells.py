@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from sessionization.command_line.parser import say_on_stdout
-from sessionization.local.laptop_notebook import LaptopDbutils
-from sessionization.local.notebook_cells import run_cells
-from tests.notebooks.headless import ROOT
+from sessionization_laptop.laptop_notebook import LaptopDbutils
+from sessionization_laptop.notebook_cells import run_cells
+from tests.support.headless import ROOT
 
 
 def run_notebook(name: str, spark: Any, widgets: dict[str, str]) -> Counter[str]:
@@ -29,8 +29,8 @@ def run_notebook(name: str, spark: Any, widgets: dict[str, str]) -> Counter[str]
 
 def main(folder: Path, names: list[str], widgets: dict[str, str]) -> None:
     """Run notebooks one after the other in an engine of this process, and print the counts by name."""
-    from sessionization.local_engine.local_session import local_session
     from sessionization.spark.engine.job_conf import OPEN_SOURCE_CONF
+    from sessionization_laptop.engine.local_session import local_session
 
     spark = local_session(folder / "engine.log", OPEN_SOURCE_CONF | {"spark.master": "local[2]"})
     say_on_stdout(json.dumps({name: run_notebook(name, spark, widgets) for name in names}))

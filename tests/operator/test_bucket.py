@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sessionization.core.events import EndReason, Platform
 from sessionization.core.session_state import Closed, Live
 from sessionization.spark.operator.bucket import Bucket
-from sessionization.spark.operator.codec import encode_entries
+from sessionization.spark.operator.stored_entries import encode_entry
 
 # Ids that are parts of one another, or that look like JSON's own characters.
 PLAIN_IDS = st.text(alphabet="ab.:-_", min_size=1, max_size=3)
@@ -24,7 +24,7 @@ ENTRIES = st.one_of(
     ),
 )
 SESSIONS = st.dictionaries(st.integers(-9, 9), ENTRIES, min_size=1, max_size=2).map(
-    lambda entries: [list(row) for row in encode_entries(entries)]
+    lambda entries: [[session_id, *encode_entry(entry)] for session_id, entry in entries.items()]
 )
 DEVICES = st.dictionaries(DEVICE_IDS, SESSIONS, max_size=6)
 
@@ -60,10 +60,3 @@ def test_a_text_without_the_outer_braces_is_refused(text: str) -> None:
 def test_a_text_with_spaces_is_parsed(text: str) -> None:
     bucket = Bucket("bucket", text)
     assert (bucket.get("a"), bucket.get("b")) == ([[1]], [[2]])
-
-
-def test_a_change_of_the_devices_is_found() -> None:
-    bucket = Bucket("bucket", '{"a":[[1]],"b":[[2]]}')
-    bucket.devices()["a"] = [[3]]
-    del bucket.devices()["b"]
-    assert (bucket.get("a"), bucket.get("b")) == ([[3]], None)

@@ -7,8 +7,7 @@ import pytest
 from sessionization.core.events import End, Event, Platform, Start
 from sessionization.core.heartbeat_grid import grid_for_key
 from sessionization.spark.operator.bucket import Bucket
-from sessionization.spark.operator.session_store import STATE_NAME
-from tests.operator.engine import NOW, RULES, Engine, end, start
+from tests.support.operator_engine import NOW, RULES, Engine, end, start
 
 BUCKETS = 64
 """Written out, because it must never change: checkpoints are stored with it."""
@@ -102,7 +101,7 @@ def test_the_error_for_a_broken_bucket_names_no_device(broken: int) -> None:
     (timer_ms,) = engine.timers("0")
     texts = ['{"a":[[1,"live","pc",null,1,2]]}'] * 2
     texts[broken] = '{"a":[[1,"li}'
-    engine.tester.updateMapState(STATE_NAME, "0", {(number,): (text,) for number, text in enumerate(texts)})
+    engine.state("0").update({(number,): (text,) for number, text in enumerate(texts)})
     with pytest.raises(Exception, match=f"(?<!: )group 0, bucket {broken} of the state cannot be read"):
         engine.micro_batch(timer_ms, [], lambda _: "0")
 

@@ -10,43 +10,11 @@ from sessionization.core.events import End, Event, Platform, Start
 from sessionization.core.heartbeat_grid import grid_for_key
 from sessionization.core.session_state import RulesInForce
 from sessionization.spark.operator import group_store
-from sessionization.spark.operator.codec import OUTPUT_SCHEMA, decode_entry, encode_entry
-from sessionization.spark.operator.session_store import STATE_NAME
-from tests.core.reference import Reference
-from tests.operator.engine import NOW, RULES, Engine, end, start
-from tests.whole_job.grouping import group_of
-
-
-def test_a_key_has_a_timer_while_it_has_state_and_none_afterwards() -> None:
-    engine = Engine(RULES)
-    engine.micro_batch(NOW, [start(1)])
-    assert engine.timers("d") == [NOW + 1_000]
-    engine.micro_batch(NOW + 100, [end(1)])
-    assert engine.timers("d") == [NOW + 1_000]
-    assert engine.micro_batch(NOW + 1_000, []) == []
-    assert engine.timers("d") == [NOW + 3_000]
-    engine.micro_batch(NOW + 3_000, [])
-    assert engine.timers("d") == []
-    assert engine.state("d") == {}
-
-
-def test_a_due_timer_fires_after_the_events_and_leaves_one_timer() -> None:
-    engine = Engine(RULES)
-    engine.micro_batch(NOW, [start(1)])
-    rows = engine.micro_batch(NOW + 1_000, [end(1)])
-    assert [row["change"] for row in rows] == ["ended"]
-    assert engine.timers("d") == [NOW + 3_000]
-
-
-def test_a_device_with_events_in_every_micro_batch_still_beats_and_times_out() -> None:
-    engine = Engine(RULES)
-    changes = [
-        row["change"]
-        for step in range(6)
-        for row in engine.micro_batch(NOW + step * 1_000, [start(1)])
-        if row["change"] is not None
-    ]
-    assert changes == ["started", *["heartbeat"] * 4, "ended"]
+from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
+from sessionization.spark.operator.stored_entries import decode_entry
+from tests.support.grouping import group_of
+from tests.support.operator_engine import NOW, RULES, Engine, end, start
+from tests.support.reference import Reference
 
 
 def test_repeated_events_and_pending_ends_are_counted_without_a_change() -> None:
@@ -139,14 +107,6 @@ def as_row(device_and_change):
     )  # fmt: skip
 
 
-def test_every_kind_of_state_entry_is_unchanged_after_encoding_and_decoding() -> None:
-    engine = Engine(RULES)
-    engine.micro_batch(NOW, [start(1), end(1, NOW + 5), start(2, NOW + 10), end(9, NOW)])
-    entries = [decode_entry(value) for value in engine.state("d").values()]
-    assert {type(entry).__name__ for entry in entries} == {"Live", "Closed", "PendingEnd"}
-    assert [decode_entry(encode_entry(entry)) for entry in entries] == entries
-
-
 @pytest.mark.parametrize(
     ("status", "reason", "problem"),
     [("paused", None, "'paused' is not a valid status"), (None, None, "None"), ("closed", "crashed", "'crashed'")],
@@ -219,6 +179,6 @@ def test_the_error_for_unreadable_state_names_the_device(device_groups: int | No
     engine.micro_batch(NOW, [start(1)], key_of)
     [[map_key, value]] = engine.state(key_of("d")).items()
     broken = tuple(field.replace("live", "paused") if isinstance(field, str) else field for field in value)
-    engine.tester.updateMapState(STATE_NAME, key_of("d"), {map_key: broken})
+    engine.state(key_of("d"))[map_key] = broken
     with pytest.raises(Exception, match=r"device 'd': a state entry cannot be read \('paused' .* restore a backup"):
         engine.micro_batch(NOW + 100, [end(1)], key_of)

@@ -6,18 +6,16 @@ from collections import defaultdict
 from functools import partial
 
 import pytest
-from pyspark.sql import Row
 
 from sessionization.core.events import Change, End, EndReason, Event, Platform, Start
 from sessionization.core.heartbeat_grid import grid_for_key
-from sessionization.core.session_state import Closed, Live, Rules, SessionState
-from sessionization.spark.operator.codec import STATE_SCHEMA, encode_entry
+from sessionization.core.session_state import Closed, Live, PendingEnd, Rules, SessionState
 from sessionization.spark.operator.seed import unpack_seed
-from tests.core.reference import Device, session_rows
-from tests.operator.engine import Engine
-from tests.whole_job.grouping import group_of
-from tests.whole_job.oracle import COLUMNS, QuickReference, change_row
-from tests.whole_job.taken_over import taken_over
+from sessionization.spark.operator.stored_entries import STATE_SCHEMA, encode_entry
+from tests.support.grouping import group_of
+from tests.support.operator_engine import Engine
+from tests.support.oracle import COLUMNS, QuickReference, change_row
+from tests.support.reference import Device
 
 RULES = Rules(heartbeat_ms=1_000, session_timeout_ms=60_000, late_retention_ms=2_000)
 LAYOUTS = pytest.mark.parametrize(("groups", "key"), [(None, "d"), (1, "0")])
@@ -40,9 +38,7 @@ def seed_of(after_ms: int, sessions: list[tuple[str, int, SessionState]]) -> str
 
 def seeded_engine(groups: int | None, key: str, after_ms: int, **sessions: SessionState) -> Engine:
     engine = Engine(RULES, groups)
-    engine.tester.handle.setGroupingKey(key)
-    row = Row(grouping_key=key, seed=seed(after_ms, **sessions))
-    engine.processor.handleInitialState((key,), row, engine.tester._getTimerValues())
+    engine.begin_with(key, seed(after_ms, **sessions))
     return engine
 
 
@@ -103,6 +99,10 @@ def entries_of(device: Device) -> list[tuple[str, int, SessionState]]:
         closed_ms = session.deadline_ms - RULES.late_retention_ms
         end = last.ended_ms, last.end_reason, last.revision, last.foreground_s, last.account_id, last.platform
         entries.append((device.device_id, last.session_id, Closed(session.started_ms, *end, closed_ms, position)))
+    for position, waiting in enumerate(device.pending_ends, len(device.closed)):
+        end, seen_ms = waiting.end, waiting.deadline_ms - RULES.late_retention_ms
+        pending = PendingEnd(end.at_ms, end.foreground_s, end.account_id, end.platform, seen_ms, position)
+        entries.append((device.device_id, end.session_id, pending))
     return entries
 
 
@@ -127,7 +127,7 @@ def test_a_seeded_processor_equals_the_seeded_oracle_of_the_end_to_end_tests(gro
             changes += previous.micro_batch(now_ms, random_events(rng, now_ms))
             now_ms += rng.choice([300, 1_000, 2_500])
         newest_ms = max(change.processed_ms for _, change in changes)
-        devices = list(taken_over(session_rows(changes), newest_ms, RULES))
+        devices = list(previous.remembered.values())
         oracle, engine = QuickReference(RULES, groups), Engine(RULES, groups)
         entries_by_key = defaultdict(list)
         for device in devices:
@@ -137,9 +137,7 @@ def test_a_seeded_processor_equals_the_seeded_oracle_of_the_end_to_end_tests(gro
         }
         oracle.begin_with(devices, newest_ms)
         for key, entries in entries_by_key.items():
-            engine.tester.handle.setGroupingKey(key)
-            row = Row(grouping_key=key, seed=seed_of(newest_ms, entries))
-            engine.processor.handleInitialState((key,), row, engine.tester._getTimerValues())
+            engine.begin_with(key, seed_of(newest_ms, entries))
         now_ms += 3_000
         for _ in range(10):
             batch = random_events(rng, now_ms)

@@ -8,8 +8,9 @@ from pyspark.sql import SparkSession
 from sessionization.errors import ConfigurationError
 from sessionization.ops.state_reader import StateReader
 from sessionization.spark.checkpoint.folder import SESSIONIZE
-from tests.job.test_stream import Job, message, wait_for
-from tests.whole_job.state import entries_and_timers
+from tests.support.state import entries_and_timers
+from tests.support.stream_job import Job, message
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.spark
 

@@ -14,8 +14,8 @@ from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE, Checkpoi
 from sessionization.spark.output.sinks import FIRST_TABLE_BY_QUERY
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import QUARANTINE
-from tests.ops.test_preflight import checkpoint_of, settings
-from tests.tables.warehouse import empty_tables
+from tests.support.preflight_run import checkpoint_of, settings
+from tests.support.warehouse import empty_tables
 
 pytestmark = pytest.mark.spark
 

@@ -2,22 +2,19 @@
 
 import hmac
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import Row, SparkSession
 
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.ops import erase as ops
 from sessionization.ops.maintenance_settings import EraseSettings
-from sessionization.spark.checkpoint.folder import ROLLUP
 from sessionization.spark.input.parse import EventTimeLimits, parse
-from sessionization.spark.operator.codec import OUTPUT_SCHEMA
+from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import ArchiveSink, SinkContext, to_session_changes
 from sessionization.spark.tables.batch_writer import BatchWriter
 from sessionization.spark.tables.location import TableLocation
@@ -30,10 +27,11 @@ from sessionization.spark.tables.schemas import (
     SESSIONS,
     Table,
 )
-from tests.checkpoint.test_folder import reopened
-from tests.output.test_sinks import a_change
+from tests.support.changes import a_change
+from tests.support.checkpoint_folder import reopened
+from tests.support.remains import files_that_contain
 from tests.support.settings import settings_of
-from tests.tables.warehouse import empty_tables, merge_changes
+from tests.support.warehouse import catch_up, empty_tables
 
 pytestmark = pytest.mark.spark
 
@@ -78,16 +76,6 @@ CHANGES = [
     a_change(device_id="d4", session_id=10, account_id=BOB),
 ]  # fmt: skip
 OTHER_SESSIONS = {("d1", 2, BOB), ("d2", 4, BOB), ("d1", 9, CID), ("d4", 10, BOB)}
-
-
-def catch_up(spark: SparkSession, location: TableLocation, checkpoints: Path) -> None:
-    """Do what the query `rollup` does, until it has read everything."""
-    rows = location.read(spark.readStream.option("skipChangeCommits", "true"), SESSION_CHANGES)
-    merging = rows.where("change != 'heartbeat'").writeStream.foreachBatch(
-        lambda batch, _: merge_changes(batch.sparkSession, location, batch)
-    )
-    query = merging.option("checkpointLocation", str(checkpoints / ROLLUP)).trigger(availableNow=True).start()
-    assert query.awaitTermination(120)
 
 
 @pytest.fixture
@@ -169,15 +157,6 @@ def commits(location: TableLocation) -> str:
     return "".join(line for line in lines if line.startswith('{"commitInfo"'))
 
 
-def files_that_contain(folder: Path, text: str) -> Iterator[Path]:
-    """The files that contain a text, also those that no table log names. Parquet is decoded, others are bytes."""
-    for file in folder.rglob("*"):
-        if file.is_file():
-            content = repr(pq.ParquetFile(file).read().to_pylist()) if file.suffix == ".parquet" else ""
-            if text in content or text.encode() in file.read_bytes():
-                yield file
-
-
 def test_an_erasure_removes_an_account_from_tables_and_files_and_leaves_others_unchanged(
     spark: SparkSession, location: TableLocation, settings: EraseSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,7 +165,7 @@ def test_an_erasure_removes_an_account_from_tables_and_files_and_leaves_others_u
     (settings.state.checkpoints / "sessionize" / "state").mkdir(parents=True)
     monkeypatch.setattr(ops, "StateReader", FakeState)
     assert {SESSIONS.name, RAW_EVENTS.name, BACKFILL.name} <= {
-        file.relative_to(location.warehouse).parts[0] for file in files_that_contain(location.warehouse, ANN)
+        file.parts[0] for file in files_that_contain(location.warehouse, spark, ANN.encode())
     }
 
     receipt = ops.erase(settings, lambda _: None)
@@ -217,19 +196,8 @@ def test_an_erasure_removes_an_account_from_tables_and_files_and_leaves_others_u
     in_use = files_in_use(spark, location)
     assert in_use
     assert in_use <= set(location.warehouse.rglob("*.parquet")), "both sides spell paths alike"
-    assert in_use.isdisjoint(files_that_contain(location.warehouse, ANN))
-
-    sessions = ops._find_sessions(spark, location, [ANN])
-    assert sessions.isEmpty()
-    for table in (RAW_EVENTS, QUARANTINE):
-        assert ops._messages(location.read(spark.read, table), [ANN], sessions).isEmpty(), "a second run finds nothing"
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("_clear_values", "_clear_account", "_delete_matching"):
-            patch.setattr(ops._Erasure, name, lambda *_: 0)
-        patch.setattr(ops._Erasure, "_purge", lambda *_: None)
-        again = ops.Receipt([], "")
-        ops._Erasure(spark, location, again, lambda _: None, lambda: None).erase([ANN], sessions)
-    assert again.deleted == dict.fromkeys(counts, 0)
+    holding = (location.warehouse / file for file in files_that_contain(location.warehouse, spark, ANN.encode()))
+    assert in_use.isdisjoint(holding)
 
 
 @pytest.mark.long

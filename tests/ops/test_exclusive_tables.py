@@ -14,13 +14,10 @@ from sessionization.ops.maintenance_settings import EraseSettings, LandChangesSe
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import TABLES
-from tests.checkpoint.batch_logs import write_batch_logs
-from tests.checkpoint.test_folder import reopened
+from tests.support.batch_logs import write_batch_logs
+from tests.support.checkpoint_folder import reopened
 from tests.support.settings import settings_of
-
-
-def expect_no_line(line: str) -> None:
-    raise AssertionError(line)
+from tests.support.waiting import expect_no_line
 
 
 @pytest.mark.parametrize("settings_type", [MaintainSettings, EraseSettings])

@@ -37,10 +37,11 @@ from sessionization.ops.maintenance_settings import InspectSettings
 from sessionization.ops.state_reader import StateReader
 from sessionization.spark.checkpoint.folder import SESSIONIZE
 from sessionization.spark.checkpoint.state_layout import StateLayout
-from sessionization.spark.operator.codec import STATE_SCHEMA, encode_entry
-from tests.job.test_stream import Job, message, wait_for
+from sessionization.spark.operator.stored_entries import STATE_SCHEMA, encode_entry
+from tests.support.grouping import bucket_of, group_of
 from tests.support.settings import settings_of
-from tests.whole_job.grouping import bucket_of, group_of
+from tests.support.stream_job import Job, message
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.spark
 

@@ -37,9 +37,9 @@ from sessionization.spark.tables.schemas import (
     UNUSED_FILES_RETENTION_MS,
     retention_ms_of,
 )
-from tests.checkpoint.test_folder import reopened
+from tests.support.checkpoint_folder import reopened
 from tests.support.settings import settings_of
-from tests.tables.warehouse import append_sessions, empty_tables, frame_of
+from tests.support.warehouse import append_sessions, empty_tables, frame_of
 
 pytestmark = pytest.mark.spark
 
@@ -108,7 +108,7 @@ def test_old_rows_are_deleted_without_being_read_and_past_days_are_compacted_onc
     for file in table.glob(f"change_date={now.date() - timedelta(days=8)}/change=heartbeat/*.parquet"):
         file.unlink()
     lines: list[str] = []
-    ops.maintain(settings.model_copy(update={"retention_ms": 8 * DAY_MS}), lines.append, threading.Event())
+    ops.maintain(settings.model_copy(update={"retention": 8 * DAY_MS}), lines.append, threading.Event())
     rows = location.read(spark.read, SESSION_CHANGES).select("session_id", "change").collect()
     assert sorted((row.session_id, row.change) for row in rows) == [
         (0, "heartbeat"), (0, "started"), (1, "heartbeat"), (1, "heartbeat"), (1, "started"), (1, "started"),

@@ -1,27 +1,23 @@
 """The preflight says of each thing that the job needs whether it is there, and leaves nothing behind."""
 
 import errno
-import os
 import threading
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.errors import ConfigurationError
 from sessionization.hadoop_path import HadoopPath
-from sessionization.job.preparation import open_job_checkpoint
 from sessionization.ops import preflight as module
 from sessionization.ops import storage_checks, trial_query
 from sessionization.ops.check_list import Limit
-from sessionization.ops.preflight import preflight
 from sessionization.ops.table_checks import NAME
-from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.checkpoint.folder import Checkpoint
 from sessionization.spark.input import kafka_source
 from sessionization.spark.tables.location import TableLocation
-from tests.support.settings import settings_of
+from tests.support.failing import failing_with
+from tests.support.preflight_run import checkpoint_of, run, settings
 
 pytestmark = pytest.mark.spark
 
@@ -35,38 +31,6 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "input" / "pc_sessions" / "1.json").write_text("{}\n")
     (tmp_path / "checkpoints").mkdir()
     return tmp_path
-
-
-def settings(folder: Path, **given: Any) -> SessionizeSettings:
-    source = {} if "bootstrap_servers" in given else {"input": folder / "input"}
-    places = {"warehouse": folder / "warehouse", "checkpoints": folder / "checkpoints"}
-    return settings_of(SessionizeSettings, **{**source, **places, "mlflow": "off", **given})
-
-
-def checkpoint_of(settings: SessionizeSettings) -> Checkpoint:
-    """The checkpoint of these settings, which is created."""
-    return open_job_checkpoint(settings, TableLocation.of(settings.tables))
-
-
-def run(settings: SessionizeSettings) -> dict[str, tuple[bool, str]]:
-    """By check whether it passed, and its line. The preflight fails exactly if a check does."""
-    lines: list[str] = []
-    failure = None
-    try:
-        preflight(settings, lines.append)
-    except ConfigurationError as error:
-        failure = str(error)
-    found = {}
-    for line in lines:
-        verdict, _, rest = line.partition(" ")
-        name, _, text = rest.strip().partition(": ")
-        if verdict in {"ok", "FAILED"}:
-            found[name] = (verdict == "ok", text)
-    failed = [name for name, (is_ok, _) in found.items() if not is_ok]
-    assert failure == (
-        f"{', '.join(failed)} failed: do what the lines above say, and run this again" if failed else None
-    )
-    return found
 
 
 def failures(found: dict[str, tuple[bool, str]]) -> dict[str, str]:
@@ -85,8 +49,7 @@ def without_tables(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(module, "check_tables", lambda *_: "not tried")
 
 
-def not_implemented(*_: object) -> NoReturn:
-    raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+not_implemented = failing_with(errno.ENOSYS)
 
 
 def test_all_is_well_and_nothing_is_left_behind_even_of_a_preflight_that_was_killed(
@@ -112,6 +75,25 @@ def test_checkpoints_that_cannot_be_written_are_named(spark: SparkSession, folde
     assert list(found) == ["storage", "lock", "stream"]
     assert "1.json" in found["storage"]
     assert found["storage"].endswith("(Not a directory): see to its space and its rights")
+
+
+@pytest.mark.usefixtures("without_stream", "without_tables")
+def test_the_volume_of_a_clusters_logs_is_tried_and_a_right_that_is_missing_is_a_warning(
+    spark: SparkSession, folder: Path
+) -> None:
+    for volume, is_writable in (
+        (folder / "Volumes" / "logs", True),
+        (folder / "input/pc_sessions/1.json/Volumes/x", False),
+    ):
+        spark.conf.set(module._LOG_DESTINATION, f"dbfs:{volume}")
+        lines: list[str] = []
+        try:
+            module.preflight(settings(folder), lines.append)
+        finally:
+            spark.conf.unset(module._LOG_DESTINATION)
+        [line] = [line for line in lines if " logs: " in line]
+        assert line.startswith("ok" if is_writable else "warning")
+    assert list((folder / "Volumes" / "logs").iterdir()) == []
 
 
 @pytest.mark.usefixtures("without_stream", "without_tables")

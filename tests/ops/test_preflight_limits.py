@@ -12,7 +12,7 @@ from sessionization.ops import preflight as module
 from sessionization.ops.check_list import CheckList, Limit
 from sessionization.spark.engine import session
 from sessionization.spark.tables.location import TableLocation
-from tests.ops.test_preflight import run, settings
+from tests.support.preflight_run import run, settings
 
 SOON = Limit(0.2, "look whether it lives")
 AT_A_URI = {"input": "hdfs://h/in", "warehouse": "hdfs://h/tables", "checkpoints": "hdfs://h/checkpoints"}

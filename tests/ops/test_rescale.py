@@ -22,9 +22,10 @@ from sessionization.spark.checkpoint.spark_logs import (
     newest_started_batch,
     read_started_batch,
 )
-from tests.job.test_stream import Job, message, wait_for
 from tests.support.settings import settings_of
-from tests.whole_job.state import entries_and_timers
+from tests.support.state import entries_and_timers
+from tests.support.stream_job import Job, message
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.spark
 

@@ -7,12 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.errors import ConfigurationError
-from sessionization.local.broker import Broker
 from sessionization.ops import land_changes
 from sessionization.ops.land_changes import Landing
 from sessionization.settings.kafka_options import OUTPUT_TOPIC
@@ -20,17 +17,19 @@ from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import open_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.job_context import JobContext
-from sessionization.spark.operator.codec import OUTPUT_SCHEMA
+from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output import changes_topic
 from sessionization.spark.output.sinks import ChangesSink, SinkContext, StateSize, to_session_changes
 from sessionization.spark.tables.batch_writer import BatchWriter
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES
 from sessionization.spark.warm_start.initial_state import warm_start
-from tests.job.test_stream import wait_for
-from tests.output.test_sinks import NOW_MS, a_change
+from sessionization_laptop.broker import Broker
+from tests.support.changes import NOW_MS, a_change
 from tests.support.settings import settings_of
-from tests.tables.warehouse import empty_tables
+from tests.support.topics import delete_records
+from tests.support.waiting import wait_for
+from tests.support.warehouse import empty_tables
 
 pytestmark = pytest.mark.spark
 
@@ -42,12 +41,6 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
     with Broker(tmp_path_factory.mktemp("broker")) as broker:
         broker.create_topics({TOPIC: 2, OUTPUT_TOPIC: 1})
         yield {"kafka.bootstrap.servers": broker.bootstrap_servers}
-
-
-def create_empty_tables(spark: SparkSession, folder: Path) -> TableLocation:
-    location = TableLocation(folder)
-    empty_tables(spark, location, owner="ours")
-    return location
 
 
 def sorted_rows(location: TableLocation, spark: SparkSession) -> list[str]:
@@ -74,7 +67,10 @@ def micro_batch(spark: SparkSession, number: int) -> DataFrame:
 def test_changes_through_the_topic_with_kills_equal_changes_appended_directly(
     spark: SparkSession, tmp_path: Path, servers: dict[str, str]
 ) -> None:
-    direct, landed = create_empty_tables(spark, tmp_path / "direct"), create_empty_tables(spark, tmp_path / "landed")
+    direct, landed = (
+        empty_tables(spark, TableLocation(tmp_path / "direct"), owner="ours"),
+        empty_tables(spark, TableLocation(tmp_path / "landed"), owner="ours"),
+    )
     direct_sink = ChangesSink(SinkContext("sessionize", BatchWriter(direct, "w")), StateSize)
     publish = partial(changes_topic.publish, options=servers, output_topic=TOPIC)
     topic_sink = ChangesSink(SinkContext("sessionize", BatchWriter(landed, "w")), StateSize, publish)
@@ -128,7 +124,7 @@ def test_a_backlog_lands_in_bounded_commits(
 ) -> None:
     bound = 100
     monkeypatch.setattr(land_changes, "MAX_CHANGES_PER_MICRO_BATCH", bound)
-    location = create_empty_tables(spark, tmp_path)
+    location = empty_tables(spark, TableLocation(tmp_path), owner="ours")
     for number in (20, 21, 22):
         changes_topic.publish(to_session_changes(micro_batch(spark, number)), servers, TOPIC)
     query = Landing(location, servers, TOPIC, tmp_path / "checkpoints", trigger_ms=1).start(spark)
@@ -144,7 +140,7 @@ def test_a_backlog_lands_in_bounded_commits(
 def test_records_that_are_no_valid_change_are_skipped_and_logged(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    location = create_empty_tables(spark, tmp_path)
+    location = empty_tables(spark, TableLocation(tmp_path), owner="ours")
     sink = ChangesSink(SinkContext("sessionize", BatchWriter(location, "w")), StateSize)
     messages: list[DataFrame] = []
     sink.publish = lambda rows: messages.append(changes_topic.to_messages(rows).localCheckpoint())
@@ -192,7 +188,7 @@ def test_a_warm_start_is_refused_until_the_whole_topic_has_landed(spark: SparkSe
     with Broker(tmp_path / "broker") as broker:
         broker.create_topics({OUTPUT_TOPIC: 2})
         servers = {"kafka.bootstrap.servers": broker.bootstrap_servers}
-        location = create_empty_tables(spark, tmp_path / "warehouse")
+        location = empty_tables(spark, TableLocation(tmp_path / "warehouse"), owner="ours")
         settings = settings_of(SessionizeSettings,
             source="kafka", sink="kafka", bootstrap_servers=broker.bootstrap_servers, from_sessions=True,
             warehouse=location.warehouse, checkpoints=tmp_path / "checkpoints",
@@ -235,6 +231,7 @@ def test_a_warm_start_is_refused_until_the_whole_topic_has_landed(spark: SparkSe
             "layout.json",
             "seed",
             "starts.json",
+            "unread",
         ]
 
         later = {"device_id": "d", "processed_ms": NOW_MS + 5_000}
@@ -258,10 +255,3 @@ def test_a_warm_start_is_refused_until_the_whole_topic_has_landed(spark: SparkSe
         assert count_unlanded() == 1
         delete_records(broker, settings.output_topic, to=-1)
         assert count_unlanded() == 0
-
-
-def delete_records(broker: Broker, name: str, to: int) -> None:
-    """Delete the records before the offset `to` of each of two partitions; -1 is the end."""
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    for deleted in admin.delete_records([TopicPartition(name, number, to) for number in range(2)]).values():
-        deleted.result(20)

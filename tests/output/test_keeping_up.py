@@ -11,7 +11,7 @@ from sessionization.spark.checkpoint.pinned_settings import explain_ignored_devi
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.output.keeping_up import KeepingUp
 from sessionization.spark.output.progress import BatchDetail, BatchProgress, Percentiles
-from tests.monitor.monitored import NO_PERCENTILES
+from tests.support.monitored import NO_PERCENTILES
 from tests.support.settings import settings_of
 
 LATE, IN_TIME, NO_HEARTBEATS = 30_001, 30_000, None

@@ -15,7 +15,7 @@ from sessionization.spark.output.progress import BatchProgress, Percentiles
 from sessionization.spark.output.progress_log import ProgressLog
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import STREAM_PROGRESS, Table
-from tests.tables.warehouse import empty_tables
+from tests.support.warehouse import empty_tables
 
 pytestmark = pytest.mark.spark
 
@@ -65,8 +65,7 @@ def rows_in(location: MemoryTable) -> list[tuple[Any, ...]]:
 
 
 def test_stored_rows_are_appended_in_one_commit_and_then_removed(spark: SparkSession, tmp_path: Path) -> None:
-    location = TableLocation(tmp_path / "warehouse")
-    empty_tables(spark, location, owner="ours")
+    location = empty_tables(spark, TableLocation(tmp_path / "warehouse"), owner="ours")
     log = open_log(spark, location, tmp_path)
     delay = Percentiles(1, 2, 3)
     log.store(

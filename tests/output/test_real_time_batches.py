@@ -9,16 +9,17 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sessionization.local.broker import Broker
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.input.kafka_source import client_options
 from sessionization.spark.input.parse import EventTimeLimits, parse, valid_events
 from sessionization.spark.input.source import read_messages
-from sessionization.spark.operator.codec import OUTPUT_SCHEMA
+from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output import changes_topic, real_time
 from sessionization.streams import PC_STREAM, STREAMS
-from tests.job.test_stream import message, wait_for
+from sessionization_laptop.broker import Broker
 from tests.support.settings import settings_of
+from tests.support.stream_job import message
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.spark
 

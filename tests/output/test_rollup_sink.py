@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.durations import DAY_MS, MINUTE_MS
 from sessionization.spark.engine.generated_code import GENERATED_CODE_CONF
-from sessionization.spark.operator.codec import OUTPUT_SCHEMA
+from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output import rollup_sink, sinks
 from sessionization.spark.output.rollup_sink import RollupSink
 from sessionization.spark.output.sinks import SinkContext, to_session_changes
@@ -16,18 +16,16 @@ from sessionization.spark.tables import compaction, rollup
 from sessionization.spark.tables.batch_writer import BatchWriter
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS, STREAM_PROGRESS
-from tests.output.test_sinks import NOW_MS, a_change, changes_sink
-from tests.tables.warehouse import LOOKBACK_MS, empty_tables, frame_of
-from tests.whole_job.delta import live_files
+from tests.support.changes import NOW_MS, a_change, changes_sink
+from tests.support.delta import live_files
+from tests.support.warehouse import LOOKBACK_MS, empty_tables, frame_of
 
 pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
 def location(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> TableLocation:
-    location = TableLocation(tmp_path_factory.mktemp("warehouse"))
-    empty_tables(spark, location, owner="ours")
-    return location
+    return empty_tables(spark, TableLocation(tmp_path_factory.mktemp("warehouse")), owner="ours")
 
 
 def fill_twice(spark: SparkSession, location: TableLocation) -> None:

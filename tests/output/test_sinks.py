@@ -3,36 +3,20 @@
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionization.spark.operator.codec import OUTPUT_SCHEMA
-from sessionization.spark.output.sinks import ArchiveSink, ChangesSink, SinkContext, StateSize
+from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
+from sessionization.spark.output.sinks import ArchiveSink, SinkContext
 from sessionization.spark.tables.batch_writer import BatchWriter, newest_appended_batch
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, STREAM_PROGRESS
-from tests.tables.warehouse import empty_tables
+from tests.support.changes import NOW_MS, a_change, changes_sink
+from tests.support.warehouse import empty_tables
 
 pytestmark = pytest.mark.spark
-
-NOW_MS = 1_763_726_400_000
 
 
 @pytest.fixture(scope="module")
 def location(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> TableLocation:
-    location = TableLocation(tmp_path_factory.mktemp("warehouse with spaces"))
-    empty_tables(spark, location, owner="ours")
-    return location
-
-
-def a_change(**changes: object) -> tuple:
-    values = dict.fromkeys(OUTPUT_SCHEMA.names) | {
-        "device_id": "d1", "session_id": 1, "platform": "pc", "change": "started", "revision": 0, "duration_ms": 0,
-        "started_ms": NOW_MS, "event_ms": NOW_MS, "ingested_ms": NOW_MS, "processed_ms": NOW_MS, "events": 1,
-        "duplicate_start": 0, "duplicate_end": 0, "evicted": 0,
-    }  # fmt: skip
-    return tuple((values | changes).values())
-
-
-def changes_sink(location: TableLocation, reports: list, writer: str = "writer") -> ChangesSink:
-    return ChangesSink(SinkContext("sessionize", BatchWriter(location, writer), listeners=(reports.append,)), StateSize)
+    return empty_tables(spark, TableLocation(tmp_path_factory.mktemp("warehouse with spaces")), owner="ours")
 
 
 def test_a_repeated_micro_batch_is_written_once(spark: SparkSession, location: TableLocation) -> None:

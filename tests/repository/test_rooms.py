@@ -1,4 +1,4 @@
-"""The packages of the library form layers: an import points down, and never in a circle."""
+"""The packages in `lib` form layers: an import points down, and never in a circle."""
 
 import ast
 from collections.abc import Iterator
@@ -6,29 +6,34 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.sources import ROOT
+
 PACKAGE = "sessionization"
+"""What a cluster installs; the packages beside it import it, and it imports none of them."""
+BESIDE = ("sessionization_laptop", "sessionization_simulator")
 LAYERS = (
-    ("local",),
+    ("sessionization_laptop",),
+    ("sessionization_simulator",),
     ("notebook",),
-    ("ops", "backfill", "simulate"),
+    ("ops", "backfill"),
     ("job",),
-    ("monitor", "ml"),
+    ("ml",),
     ("spark.pipeline",),
     ("spark.warm_start",),
     ("spark.output",),
+    ("spark.replay",),
     ("spark.job_context",),
     ("spark.operator",),
     ("spark.tables",),
     ("spark.input",),
     ("spark.checkpoint",),
     ("spark.engine",),
-    ("local_engine",),
     ("settings",),
     ("command_line", "core"),
     ("",),
 )
-"""Rooms from top to bottom, below `sessionization.`; "" is the modules that lie directly there.
+"""Rooms from top to bottom, below `sessionization.`; "" is the modules that lie directly there. A package of `BESIDE`
+is one room.
 
 docs/architecture.md draws them. Rooms of one layer do not import each other.
 """
@@ -38,10 +43,14 @@ _RANK = {room: -number for number, layer in enumerate(LAYERS) for room in layer}
 def imports(source: str) -> Iterator[str]:
     """What a module imports of the library, also in functions, as dotted names that may end with a name of a module."""
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == PACKAGE:
+        if isinstance(node, ast.ImportFrom) and _is_ours(node.module or ""):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name.partition(".")[0] == PACKAGE)
+            yield from (alias.name for alias in node.names if _is_ours(alias.name))
+
+
+def _is_ours(name: str) -> bool:
+    return name.partition(".")[0] in {PACKAGE, *BESIDE}
 
 
 def module_of(name: str, modules: set[str]) -> str:
@@ -51,7 +60,9 @@ def module_of(name: str, modules: set[str]) -> str:
 
 def room_of(module: str) -> str:
     """The room of a module, "" for one that lies directly in the package."""
-    parts = module.split(".")[1:]
+    package, *parts = module.split(".")
+    if package in BESIDE:
+        return package
     if parts[:1] == ["spark"] and len(parts) > 1:
         return ".".join(parts[:2])
     return parts[0] if len(parts) > 1 else ""
@@ -61,7 +72,8 @@ def graph(library: Path) -> dict[str, set[str]]:
     """By module the modules that it imports."""
     files = {
         ".".join(file.relative_to(library).with_suffix("").parts).removesuffix(".__init__"): file
-        for file in (library / PACKAGE).rglob("*.py")
+        for package in (PACKAGE, *BESIDE)
+        for file in (library / package).rglob("*.py")
     }
     return {
         module: {module_of(name, set(files)) for name in imports(file.read_text(encoding="utf-8"))} - {module}
@@ -108,7 +120,9 @@ def test_modules_of_one_name_are_of_one_meaning() -> None:
         ("spark/input/a.py", "from sessionization.job.b import run", True, False),
         ("spark/input/a.py", "def f():\n    from sessionization.job import b", True, False),
         ("spark/input/a.py", "import sessionization.spark.output.c", True, False),
-        ("ops/a.py", "from sessionization.simulate import d", True, False),
+        ("ops/a.py", "from sessionization_simulator import d", True, False),
+        ("a.py", "import sessionization_laptop.h", True, False),
+        ("ops/a.py", "from sessionization.backfill import k", True, False),
         ("job/a.py", "from sessionization.spark.input import e", False, True),
         ("job/a.py", "from sessionization.spark.input.f import g", False, False),
     ],
@@ -117,11 +131,13 @@ def test_an_import_that_points_up_or_in_a_circle_is_found(
     tmp_path: Path, *, importer: str, imported: str, is_up: bool, is_circle: bool
 ) -> None:
     others = {
-        "job/b.py": "", "spark/output/c.py": "", "simulate/d.py": "", "spark/input/f.py": "g = 1",
+        "job/b.py": "", "spark/output/c.py": "", "backfill/k.py": "", "spark/input/f.py": "g = 1",
         "spark/input/e.py": "from sessionization.job import a",
     }  # fmt: skip
-    for name, text in (others | {importer: imported}).items():
-        file = tmp_path / PACKAGE / name
+    beside = {"sessionization_simulator/d.py": "", "sessionization_laptop/h.py": ""}
+    in_package = {f"{PACKAGE}/{name}": text for name, text in (others | {importer: imported}).items()}
+    for name, text in (in_package | beside).items():
+        file = tmp_path / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
     found = graph(tmp_path)

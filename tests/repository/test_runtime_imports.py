@@ -5,12 +5,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from sessionization.local.notebook_cells import read_cells
-from tests.repository.test_rooms import ROOT
+from tests.support.sources import sources
 from tools.bundle.pins import runtime_versions
 from tools.bundle.target import read_target
 
-LAPTOP_ONLY = ("lib/sessionization/local/", "lib/sessionization/local_engine/", "jobs/demo.py")
+LAPTOP = "sessionization_laptop"
+MAY_ASK_FOR_LAPTOP = ("jobs/", "notebooks/")
+"""What runs on both sides, and does without the package on a cluster."""
 DISTRIBUTIONS = {"delta": "delta-spark", "mlflow": "mlflow-skinny", "runtime": "nutter"}
 """By name of an import its distribution, where it is not the same name with dashes."""
 INSTALLED = {
@@ -21,7 +22,7 @@ INSTALLED = {
     if "pypi" in library
 }
 """What the tasks of the bundle install."""
-PRESENT = {"sessionization", "tests", *sys.stdlib_module_names}
+PRESENT = {"sessionization", "sessionization_simulator", "tests", *sys.stdlib_module_names}
 
 
 def imported(source: str) -> Iterator[str]:
@@ -43,21 +44,14 @@ def missing(source: str) -> set[str]:
     }
 
 
-def sources() -> Iterator[tuple[str, str]]:
-    """What runs on Databricks: path below the repository and text."""
-    for file in (*(ROOT / "lib").rglob("*.py"), *(ROOT / "jobs").glob("*.py"), *(ROOT / "tests/nutter").glob("*.py")):
-        path = file.relative_to(ROOT).as_posix()
-        if not path.startswith(LAPTOP_ONLY):
-            yield path, file.read_text(encoding="utf-8")
-    for notebook in (ROOT / "notebooks").glob("*.ipynb"):
-        text = "\n".join(cell.source for cell in read_cells(notebook) if not cell.magic)
-        yield notebook.relative_to(ROOT).as_posix(), text
-
-
 def test_every_import_is_of_a_package_that_a_cluster_has() -> None:
     texts = dict(sources())
     assert {Path(path).parts[0] for path in texts} == {"lib", "jobs", "notebooks", "tests"}
-    assert {path: names for path, text in texts.items() if (names := missing(text))} == {}
+    found = {
+        path: missing(text) - ({LAPTOP} if path.startswith(MAY_ASK_FOR_LAPTOP) else set())
+        for path, text in texts.items()
+    }
+    assert {path: names for path, names in found.items() if names} == {}
 
 
 def test_an_import_that_a_cluster_lacks_is_found() -> None:

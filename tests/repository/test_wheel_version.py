@@ -1,8 +1,11 @@
-"""The wheel's version: the same code has the same version, other code has another one."""
+"""The wheels: what is in each, and its version. The same code has the same version, other code has another one."""
 
 import re
 import runpy
+import subprocess
+import sys
 import tomllib
+import zipfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -11,7 +14,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 MODULE = runpy.run_path(str(ROOT / "wheel_version.py"))
-version: Callable[[Path], str] = partial(MODULE["version"], "0.2.0")
+version: Callable[[Path], str] = partial(MODULE["version"], "0.2.0", "sessionization")
+PROJECTS = {"sessionization": ROOT, "sessionization_simulator": ROOT / "lib" / "sessionization_simulator"}
+"""By wheel the folder of its pyproject.toml."""
 
 
 @pytest.fixture
@@ -24,9 +29,12 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_version_is_the_newest_release_of_the_changelog_and_a_hash() -> None:
+@pytest.mark.parametrize("package", PROJECTS)
+def test_the_version_is_the_newest_release_of_the_changelog_and_a_hash(package: str) -> None:
     """Hatch evaluates the expression in the same way."""
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["version"]
+    settings = tomllib.loads((PROJECTS[package] / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"][
+        "version"
+    ]
     release, plus, digits = eval(settings["expression"], dict(MODULE)).partition("+")
     assert (plus, len(digits)) == ("+", 12)
     newest = re.search(r"^## ([\d.]+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
@@ -61,3 +69,13 @@ def test_a_file_name_is_part_of_the_code(project: Path) -> None:
     file = project / "lib/sessionization/core/session_rules.py"
     file.rename(file.with_name("session.py"))
     assert version(project) != original
+
+
+@pytest.mark.parametrize("package", PROJECTS)
+def test_a_wheel_has_one_package_with_all_its_files(package: str, tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
+    subprocess.run(words, cwd=PROJECTS[package], check=True, capture_output=True)
+    [wheel] = tmp_path.glob(f"{package}-*.whl")
+    packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    files = [file for file in (ROOT / "lib" / package).rglob("*") if file.is_file() and file.suffix != ".pyc"]
+    assert packed == {str(file.relative_to(ROOT / "lib")) for file in files if file.name != "pyproject.toml"}

@@ -8,8 +8,8 @@ from typing import Any
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
-from sessionization.local_engine.local_session import local_session
 from sessionization.spark.engine.job_conf import OPEN_SOURCE_CONF
+from sessionization_laptop.engine.local_session import local_session
 
 
 class Counter(StatefulProcessor):

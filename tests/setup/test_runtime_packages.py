@@ -18,12 +18,12 @@ from pyspark.sql import SparkSession
 from sessionization.core.session_state import Rules
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_PREDICTIONS
-from tests.notebooks.headless import SHOWN
-from tests.repository.test_runtime_imports import sources
-from tests.whole_job.job import ROOT, SIMULATE, Job, environment, run_to_end
-from tests.whole_job.metrics_endpoint import free_port
-from tests.whole_job.oracle import build_oracle
-from tests.whole_job.tables import differences, read_tables
+from tests.support.headless import SHOWN
+from tests.support.job import ROOT, SIMULATE, Job, environment, run_to_end
+from tests.support.metrics_endpoint import free_port
+from tests.support.oracle import build_oracle
+from tests.support.sources import sources
+from tests.support.tables import differences, read_tables
 from tools.bundle.pins import installed_with_the_wheel, runtime_versions
 
 LANE = Path(sys.prefix) / "databricks" / "bin" / "python"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sessionization.local_engine.local_session import SHORT_LIVED_JVM_OPTIONS
+from sessionization_laptop.engine.local_session import SHORT_LIVED_JVM_OPTIONS
 
-pytestmark = pytest.mark.job
+pytestmark = [pytest.mark.job, pytest.mark.long]
 
 ROOT = Path(__file__).parents[2]
 _BATCH = Path(__file__).with_name("one_batch.py")

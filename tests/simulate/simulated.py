@@ -7,8 +7,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from sessionization.simulate.simulate_job import Summary, simulate
-from sessionization.simulate.simulate_settings import SimulateSettings
+from sessionization_simulator.simulate_job import Summary, simulate
+from sessionization_simulator.simulate_settings import SimulateSettings
 
 NOW_MS = 1_767_297_600_000
 """2026-01-01T20:00:00Z"""

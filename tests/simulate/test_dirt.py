@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from sessionization.simulate.dirt_kinds import DirtKind
-from sessionization.simulate.malformed import malform
+from sessionization_simulator.dirt_kinds import DirtKind
+from sessionization_simulator.malformed import malform
 from tests.simulate.simulated import NOW_MS, STREAMS, Written, at_ms, play, written
 
 VALID = (

@@ -5,9 +5,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from sessionization.simulate.evening import Evening, new_lengths_ms, remaining_ms
-from sessionization.simulate.load_plan import LoadPlan
-from sessionization.simulate.message_schedule import MESSAGE, Messages, Schedule
+from sessionization_simulator.evening import Evening, new_lengths_ms, remaining_ms
+from sessionization_simulator.load_plan import LoadPlan
+from sessionization_simulator.message_schedule import MESSAGE, Messages, Schedule
 
 START_MS = 1_000_000
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from sessionization.simulate.evening import Evening, new_lengths_ms
-from sessionization.simulate.fleet import Fleet
-from sessionization.simulate.habits import HABIT, RHYTHM, Habits
-from sessionization.simulate.load_plan import LoadPlan
+from sessionization_simulator.evening import Evening, new_lengths_ms
+from sessionization_simulator.fleet import Fleet
+from sessionization_simulator.habits import HABIT, RHYTHM, Habits
+from sessionization_simulator.load_plan import LoadPlan
 
 DAY_MS = 86_400_000
 MEAN_MS = 2_700_000

@@ -11,7 +11,7 @@ import pytest
 
 from sessionization.errors import ConfigurationError
 from tests.simulate.simulated import contents, play
-from tests.whole_job.job import ROOT, SIMULATE
+from tests.support.job import ROOT, SIMULATE
 
 
 def command(*options: str) -> list[str]:

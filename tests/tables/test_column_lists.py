@@ -6,14 +6,16 @@ from typing import Any
 
 import pytest
 
-from sessionization.backfill import plain_reader
 from sessionization.core.events import Change, End, Event, Platform, Start, _sort_key
 from sessionization.ops import account_search, invariants
 from sessionization.spark.input import parse
-from sessionization.spark.operator.codec import OUTPUT_SCHEMA, STATE_SCHEMA
+from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
+from sessionization.spark.operator.stored_entries import STATE_SCHEMA
+from sessionization.spark.replay import archived_events
+from sessionization.spark.tables import rollup
 from sessionization.spark.tables.schemas import SESSION_CHANGES
 from sessionization.spark.tables.statements import read_statement
-from tests.whole_job.oracle import COLUMNS
+from tests.support.oracle import COLUMNS
 
 NAMES = SESSION_CHANGES.column_names
 IN_MS = {re.sub("_at$", "_ms", name) for name in NAMES}
@@ -38,8 +40,9 @@ def test_the_erasure_knows_every_field_of_a_message() -> None:
     assert set(re.findall(r"\w+", account_search._OTHER_KEYS)) == set(parse._WIRE_FIELDS) - {"psnAccountId"}
 
 
-def test_the_backfill_reads_every_column_of_an_event() -> None:
-    assert set(plain_reader._PLAIN_FIELDS) == set(parse.EVENT_COLUMNS) - {"platform", "ingested_ms"}
+def test_the_replay_returns_every_column_that_a_row_of_sessions_comes_from() -> None:
+    replayed = {re.sub("_ms$", "_at", name) for name in archived_events._CHANGE_SCHEMA.names} - {"kind"}
+    assert {*rollup._FIRST_START, *rollup._SHOWN_END} - {"rank"} <= replayed
 
 
 def test_the_invariants_know_every_field_of_the_state() -> None:

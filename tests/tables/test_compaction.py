@@ -9,15 +9,15 @@ from pyspark.sql import SparkSession
 from sessionization.ops import land_changes
 from sessionization.ops.land_changes import Landing
 from sessionization.session_conf import COMPACTION_CONF, added_conf
-from sessionization.spark.operator.codec import OUTPUT_SCHEMA
+from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import to_session_changes
 from sessionization.spark.tables import compaction
 from sessionization.spark.tables.compaction import CHANGES_TARGETS, TURN_S, Turns
 from sessionization.spark.tables.creation import create_table
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES
-from tests.output.test_sinks import a_change
-from tests.whole_job.delta import live_files
+from tests.support.changes import a_change
+from tests.support.delta import live_files
 
 MIN_FILE_SIZE, MAX_FILE_SIZE = (f"spark.databricks.delta.optimize.{bound}FileSize" for bound in ("min", "max"))
 

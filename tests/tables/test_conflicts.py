@@ -17,8 +17,8 @@ from sessionization.spark.tables import rollup
 from sessionization.spark.tables.conflicts import is_conflict
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSIONS
-from tests.tables.test_rollup import T, frame
-from tests.tables.warehouse import LOOKBACK_MS, empty_tables, frame_of, merge_changes
+from tests.support.merged import T, frame
+from tests.support.warehouse import LOOKBACK_MS, empty_tables, frame_of, merge_changes
 
 pytestmark = pytest.mark.spark
 
@@ -31,9 +31,7 @@ SINCE = rollup.search_since(T, LOOKBACK_MS)
 
 @pytest.fixture
 def location(spark: SparkSession, tmp_path: Path) -> TableLocation:
-    location = TableLocation(tmp_path / "warehouse")
-    empty_tables(spark, location, owner="ours")
-    return location
+    return empty_tables(spark, TableLocation(tmp_path / "warehouse"), owner="ours")
 
 
 def a_change(session_id: int, **values: Any) -> tuple[str, Change]:

@@ -13,7 +13,7 @@ from sessionization.spark.checkpoint.backlog import first_unread_version
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.log_cleanup import FOLDER_LOG_RETENTION_MS, delete_old_log_entries
 from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES
-from tests.whole_job.delta import read_table
+from tests.support.delta import read_table
 
 pytestmark = pytest.mark.spark
 

@@ -13,14 +13,14 @@ from pyspark.sql import SparkSession
 
 from sessionization.core.events import End, Event, Platform, Start
 from sessionization.core.session_state import Rules
-from sessionization.spark.operator.codec import OUTPUT_SCHEMA
+from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import to_session_changes
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES
 from sessionization.spark.tables.views import create_views
-from tests.operator.engine import Engine
-from tests.tables.warehouse import empty_tables, merge_changes
-from tests.whole_job.grouping import group_of
+from tests.support.grouping import group_of
+from tests.support.operator_engine import Engine
+from tests.support.warehouse import empty_tables, merge_changes
 
 pytestmark = pytest.mark.spark
 

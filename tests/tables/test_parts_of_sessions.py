@@ -15,9 +15,9 @@ from sessionization.spark.tables import rollup
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.rollup import LIVE_PART
 from sessionization.spark.tables.schemas import SESSIONS
-from tests.tables.test_rollup import expected_values, frame, session_values
-from tests.tables.warehouse import LOOKBACK_MS, empty_tables, merge_changes
-from tests.whole_job.delta import live_files
+from tests.support.delta import live_files
+from tests.support.merged import expected_values, frame, session_values
+from tests.support.warehouse import LOOKBACK_MS, empty_tables, merge_changes
 
 pytestmark = pytest.mark.spark
 
@@ -78,8 +78,7 @@ def merged(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory
     """The files of older parts are away during the last merge: a merge that reads them fails."""
     seed, finds_days = request.param
     folder = tmp_path_factory.mktemp("warehouse")
-    location = TableLocation(folder)
-    empty_tables(spark, location, owner="test")
+    location = empty_tables(spark, TableLocation(folder), owner="test")
 
     def merge(**changes: list[Change]) -> None:
         rows = [(device, change) for device, of_device in changes.items() for change in of_device]
@@ -128,8 +127,7 @@ def test_a_merge_reads_no_part_that_is_older_than_a_session_can_be(merged: Merge
 def test_a_merge_that_finds_days_first_reads_those_alone_that_have_a_session_id_of_its_changes(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    location = TableLocation(tmp_path)
-    empty_tables(spark, location, owner="test")
+    location = empty_tables(spark, TableLocation(tmp_path), owner="test")
     ended = [started_at(END, 1, NOON), started_at(END, 2, NOON - DAY_MS), started_at(END, 3, NOON - 2 * DAY_MS)]
     merge_changes(spark, location, frame(spark, [("d", change) for change in ended]))
 

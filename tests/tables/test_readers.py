@@ -1,6 +1,5 @@
 """Polars, delta-rs and DuckDB read the tables of a real run as Spark does, every row and value (docs/readers.md)."""
 
-import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -13,13 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionization.local.notebook_data import players
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.simulate.simulate_settings import SimulateSettings
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSIONS, TABLES
 from sessionization.spark.tables.views import create_views
-from tests.job.in_process import job_running
+from sessionization_laptop.notebook_data import players
+from sessionization_simulator.simulate_settings import SimulateSettings
+from tests.support.in_process import job_running
 from tests.support.settings import settings_of
 
 HOW = "`make .venv/.readers` installs it"
@@ -144,48 +143,6 @@ def test_a_reader_by_pyarrow_gives_all_tables_but_sessions(
             read(warehouse / name)
     else:
         assert_exact(read(warehouse / name), expected[name])
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_duckdbs_own_extension_gives_every_row_where_it_can_be_had(
-    name: str, warehouse: Path, expected: dict[str, pa.Table]
-) -> None:
-    connection = duckdb.connect()
-    try:
-        connection.execute("INSTALL delta; LOAD delta")
-    except duckdb.Error as error:
-        pytest.skip(f"DuckDB {duckdb.__version__} has no extension delta here: {str(error).splitlines()[0]}")
-    assert_exact(as_table(connection.sql(f"SELECT * FROM delta_scan('{warehouse / name}')")), expected[name])
-
-
-def test_polars_filters_with_deletion_vectors_as_spark_does(
-    spark: SparkSession, warehouse: Path, expected: dict[str, pa.Table]
-) -> None:
-    lazy = pl.scan_delta(str(warehouse / SESSIONS.name))
-    whole = pl.from_arrow(expected[SESSIONS.name])
-    for condition in (
-        pl.col("status") == "live",
-        pl.col("duration_ms") > 20_000,
-        pl.col("account_id").is_null(),
-        pl.col("_part") != "live",
-    ):
-        assert lazy.filter(condition).collect().height == whole.filter(condition).height
-    assert lazy.select(pl.len()).collect().item() == whole.height
-
-
-def test_polars_refuses_a_path_with_a_space(warehouse: Path) -> None:
-    with_space = shutil.copytree(warehouse / SESSIONS.name, warehouse.parent / "an evening")
-    with pytest.raises(FileNotFoundError):
-        polars(with_space)
-    assert delta_rs(with_space).num_rows > 0
-
-
-def test_the_parquet_files_alone_give_rows_that_are_not_in_the_table(
-    warehouse: Path, expected: dict[str, pa.Table]
-) -> None:
-    files = f"{warehouse / SESSIONS.name}/*/*.parquet"
-    [(count,)] = duckdb.connect().sql(f"SELECT count(*) FROM read_parquet('{files}')").fetchall()
-    assert count > expected[SESSIONS.name].num_rows
 
 
 def test_the_query_of_the_page_gives_the_live_sessions(spark: SparkSession, warehouse: Path) -> None:

@@ -2,7 +2,6 @@
 
 import random
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import combinations
 from operator import attrgetter
 from pathlib import Path
@@ -15,13 +14,11 @@ from sessionization.core.events import Change, ChangeKind, EndReason, Platform
 from sessionization.errors import StreamError
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS
-from tests.core.reference import session_rows
-from tests.tables.warehouse import empty_tables, merge_changes
+from sessionization.spark.tables.schemas import SESSIONS
+from tests.support.merged import T, expected_values, frame, session_values
+from tests.support.warehouse import empty_tables, merge_changes
 
 pytestmark = pytest.mark.spark
-
-T = 1_700_000_000_000
 
 
 def random_changes(seed: int, count: int) -> list[tuple[str, Change]]:
@@ -49,54 +46,6 @@ def random_changes(seed: int, count: int) -> list[tuple[str, Change]]:
     return changes
 
 
-def frame(spark: SparkSession, changes: list[tuple[str, Change]]) -> DataFrame:
-    def row(device_id: str, change: Change) -> dict:
-        def at(ms: int | None) -> datetime | None:
-            return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC)
-
-        return {
-            "device_id": device_id,
-            "session_id": change.session_id,
-            "account_id": change.account_id,
-            "platform": change.platform.value,
-            "change": change.kind.value,
-            "end_reason": change.end_reason and change.end_reason.value,
-            "revision": change.revision,
-            "started_at": at(change.started_ms),
-            "ended_at": at(change.ended_ms),
-            "foreground_s": change.foreground_s,
-            "processed_at": at(change.processed_ms),
-        }
-
-    rows = [row(*change) for change in changes]
-    columns = [field for field in SESSION_CHANGES.schema if field.name in rows[0]]
-    return spark.createDataFrame(
-        [tuple(row[field.name] for field in columns) for row in rows],
-        ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in columns),
-    ).coalesce(1)
-
-
-def session_values(sessions: DataFrame) -> dict:
-    """What the rows show, by device and session; each session has one row."""
-    rows = sessions.selectExpr(
-        "device_id", "session_id", "account_id", "platform", "status", "unix_millis(started_at)",
-        "unix_millis(ended_at)", "duration_ms", "foreground_s", "end_reason", "revision", "unix_millis(updated_at)",
-    ).collect()  # fmt: skip
-    values = {(row[0], row[1]): tuple(row[2:]) for row in rows}
-    assert len(values) == len(rows)
-    return values
-
-
-def expected_values(changes: list[tuple[str, Change]]) -> dict:
-    return {
-        key: (
-            row.account_id, row.platform, row.status, row.started_ms, row.ended_ms, row.duration_ms, row.foreground_s,
-            row.end_reason, row.revision, row.updated_ms,
-        )
-        for key, row in session_rows(changes).items()
-    }  # fmt: skip
-
-
 START = Change(0, "ann", Platform.PC, ChangeKind.STARTED, T, T)
 END = START._replace(kind=ChangeKind.ENDED, account_id=None)
 TIMED_OUT = END._replace(processed_ms=T + 9, end_reason=EndReason.TIMED_OUT, ended_ms=T + 9_000, revision=1)
@@ -121,8 +70,7 @@ class Merged:
 @pytest.fixture(scope="module", params=[1, pytest.param(2, marks=pytest.mark.long)])
 def merged(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Merged:
     """A session of the device `d` for each of `SPLITS`, and sessions of other devices at random."""
-    location = TableLocation(tmp_path_factory.mktemp("warehouse"))
-    empty_tables(spark, location, owner="test")
+    location = empty_tables(spark, TableLocation(tmp_path_factory.mktemp("warehouse")), owner="test")
     changes = random_changes(request.param, 120)
     merges = [changes[:80], changes[40:]]
     for session_id, parts in enumerate(SPLITS):
@@ -178,8 +126,7 @@ def test_a_merge_that_changes_nothing_rewrites_nothing(merged: Merged) -> None:
 def test_a_version_of_delta_whose_merge_returns_nothing_is_named(
     merged: Merged, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    location = TableLocation(tmp_path)
-    empty_tables(spark, location, owner="test")
+    location = empty_tables(spark, TableLocation(tmp_path), owner="test")
     monkeypatch.setattr(DeltaMergeBuilder, "execute", lambda _merge: None)
     with pytest.raises(StreamError, match="returned no counts, so this version of Delta is too old"):
         merge_changes(spark, location, frame(spark, merged.changes[:1]))

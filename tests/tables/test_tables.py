@@ -28,7 +28,7 @@ from sessionization.spark.tables.schemas import (
 )
 from sessionization.spark.tables.views import VIEWS, create_views
 from tests.support.settings import settings_of
-from tests.tables.warehouse import empty_tables
+from tests.support.warehouse import empty_tables
 
 pytestmark = pytest.mark.spark
 
@@ -43,9 +43,7 @@ READ_BY_OTHER_TESTS = (
 
 @pytest.fixture(scope="module")
 def location(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> TableLocation:
-    location = TableLocation(tmp_path_factory.mktemp("warehouse with spaces"))
-    empty_tables(spark, location, owner="ours")
-    return location
+    return empty_tables(spark, TableLocation(tmp_path_factory.mktemp("warehouse with spaces")), owner="ours")
 
 
 @pytest.fixture(scope="module")
@@ -136,8 +134,7 @@ def test_the_views_of_a_catalog_are_made_there(spark: SparkSession, location: Ta
 def test_tables_of_another_layout_are_refused_by_each_way_to_open_them(
     spark: SparkSession, tmp_path: Path, version: str | None
 ) -> None:
-    location = TableLocation(tmp_path)
-    empty_tables(spark, location, owner="ours")
+    location = empty_tables(spark, TableLocation(tmp_path), owner="ours")
     table = location.sql_name(SESSIONS.name)
     spark.sql(
         f"ALTER TABLE {table} UNSET TBLPROPERTIES ('{LAYOUT_PROPERTY}')"
@@ -152,8 +149,7 @@ def test_tables_of_another_layout_are_refused_by_each_way_to_open_them(
 
 
 def test_tables_that_a_killed_first_start_left_are_completed(spark: SparkSession, tmp_path: Path) -> None:
-    location = TableLocation(tmp_path / "ware house")
-    empty_tables(spark, location, owner="ours")
+    location = empty_tables(spark, TableLocation(tmp_path / "ware house"), owner="ours")
     shutil.rmtree(location.folder_of(QUARANTINE.name))
     create_tables(spark, location, owner="ours", may_create=True)
     assert location.missing(spark, TABLES) == []

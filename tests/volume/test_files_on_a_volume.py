@@ -8,8 +8,8 @@ from sessionization import files
 from sessionization.files import finish_replacement, replace_verified
 from sessionization.spark.checkpoint import take_log
 from sessionization.spark.checkpoint.take_log import TakeLog, TakenFile
-from tests.volume.mount import run_on_volume
-from tests.whole_job.job import ROOT
+from tests.support.job import ROOT
+from tests.support.volume import run_on_volume
 
 
 @pytest.fixture(scope="module")
@@ -26,18 +26,14 @@ def volume(tmp_path: Path) -> Path:
 
 
 _WITH_A_FILE = """
-import ctypes, fcntl, os, shutil, time
+import fcntl, os, shutil, time
 
 def files_in(folder):
     return sorted(path.name for path in folder.iterdir() if not path.is_dir())
 
-def fail():
-    raise OSError(ctypes.get_errno(), "refused")
-
-(VOLUME / 'folder').mkdir()
 (VOLUME / 'a').write_text('x')
 (VOLUME / 'a').write_text('y')
-FS, FOLDER, NEW = os.fsencode(VOLUME), os.open(VOLUME, os.O_RDONLY), (VOLUME / 'new').open('wb')
+FOLDER, NEW = os.open(VOLUME, os.O_RDONLY), (VOLUME / 'new').open('wb')
 """
 
 
@@ -45,28 +41,14 @@ FS, FOLDER, NEW = os.fsencode(VOLUME), os.open(VOLUME, os.O_RDONLY), (VOLUME / '
     ("call", "error"),
     [
         ("(VOLUME / 'a').rename(VOLUME / 'b')", "Function not implemented"),
-        ("(VOLUME / 'folder').rename(VOLUME / 'b')", "Function not implemented"),
-        ("os.chdir(VOLUME); os.rename('a', 'b')", "Function not implemented"),
         ("os.rename('a', 'b', src_dir_fd=FOLDER, dst_dir_fd=FOLDER)", "Function not implemented"),
-        ("ctypes.CDLL(None, use_errno=True).renameat2(-100, b'%s/a' % FS, -100, b'%s/b' % FS, 0) and fail()", "38"),
         ("os.link(VOLUME / 'a', VOLUME / 'b')", "Function not implemented"),
-        ("os.symlink('/tmp', VOLUME / 'b')", "Function not implemented"),
-        (
-            "fd = os.open(VOLUME / 'a', os.O_RDONLY); os.copy_file_range(fd, NEW.fileno(), 1)",
-            "Function not implemented",
-        ),
         ("file = (VOLUME / 'a').open(); os.fsync(file.fileno())", "Operation not permitted"),
         ("fcntl.flock((VOLUME / 'a').open(), fcntl.LOCK_EX)", "Function not implemented"),
-        ("fcntl.lockf(NEW, fcntl.LOCK_EX)", "Function not implemented"),
         ("(VOLUME / 'a').open('a')", "Operation not permitted"),
         ("(VOLUME / 'a').open('r+')", "Operation not permitted"),
-        ("os.open('a', os.O_RDWR, dir_fd=FOLDER)", "Operation not permitted"),
-        ("os.open(VOLUME, os.O_RDWR | os.O_TMPFILE)", "Operation not permitted"),
-        ("os.truncate(VOLUME / 'a', 0)", "Operation not permitted"),
         ("os.ftruncate(NEW.fileno(), 100)", "Operation not permitted"),
         ("NEW.write(b'xyz'); NEW.seek(0)", "Illegal seek"),
-        ("NEW.write(b'xyz'); NEW.flush(); os.pwrite(NEW.fileno(), b'x', 0)", "Operation not permitted"),
-        ("(VOLUME / 'a').chmod(0o600)", "Operation not permitted"),
         ("os.utime(VOLUME / 'a')", "Operation not permitted"),
         ("shutil.copyfile(VOLUME / 'a', VOLUME / 'b')", None),
         (

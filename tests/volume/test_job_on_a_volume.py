@@ -6,12 +6,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.faults.boundaries import Boundary
-from tests.faults.harness import compare, play
-from tests.volume.mount import VolumeJob
-from tests.whole_job.evening import Evening
-from tests.whole_job.job import ROOT
-from tests.whole_job.three_kills import EVENING, OPTIONS, check_every_row, play_with_a_driver_that_sleeps
+from tests.support.boundaries import Boundary
+from tests.support.evening import Evening
+from tests.support.harness import compare, play
+from tests.support.three_kills import EVENING, OPTIONS, check_every_row, play_with_a_driver_that_sleeps
+from tests.support.volume import VolumeJob
 
 pytestmark = pytest.mark.job
 
@@ -20,9 +19,8 @@ SEED = 20_260_102
 
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[VolumeJob]:
-    job = VolumeJob(tmp_path, *OPTIONS)
-    yield job
-    job.kill_if_running()
+    with VolumeJob(tmp_path, *OPTIONS) as job:
+        yield job
 
 
 @pytest.mark.long
@@ -45,8 +43,5 @@ def test_a_driver_that_slept_longer_than_its_lease_writes_nothing_more_on_a_volu
 
 
 def test_the_preflight_finds_the_volume_fit(job: VolumeJob, capfd: pytest.CaptureFixture[str]) -> None:
-    job.entry = (ROOT / "jobs" / "preflight.py",)
-    job.start()
-    assert job.wait_for_end(within_s=300) == 0, job.output_lines()[-5:]
-    lines = capfd.readouterr().out.splitlines()
+    lines = job.run_script("preflight.py", 0, capfd)
     assert [line for line in lines if line.startswith(("FAILED", "warning"))] == []

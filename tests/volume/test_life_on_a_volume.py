@@ -12,13 +12,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.durations import HOUR_MS
-from tests.volume.mount import VolumeJob, run_on_volume
-from tests.whole_job.job import ROOT
-from tests.whole_job.oracle import COLUMNS, Oracle, build_oracle
-from tests.whole_job.state import entries_and_timers, late_timers
-from tests.whole_job.tables import differences, read_tables, split_progress
-from tests.whole_job.test_erased import come_to_rest
-from tests.whole_job.test_long_life import OPTIONS, RULES
+from tests.support.job import ROOT, come_to_rest
+from tests.support.long_life import OPTIONS, RULES
+from tests.support.oracle import COLUMNS, Oracle, build_oracle
+from tests.support.state import entries_and_timers, late_timers
+from tests.support.tables import differences, read_tables, split_progress
+from tests.support.volume import VolumeJob, run_on_volume
 
 pytestmark = [pytest.mark.job, pytest.mark.long]
 
@@ -68,9 +67,8 @@ class Deployment(VolumeJob):
 
 @pytest.fixture
 def deployment(tmp_path: Path) -> Iterator[Deployment]:
-    deployment = Deployment(tmp_path)
-    yield deployment
-    deployment.kill_if_running()
+    with Deployment(tmp_path) as deployment:
+        yield deployment
 
 
 def follow_the_runbook(deployment: Deployment, spark: SparkSession) -> None:

@@ -12,18 +12,19 @@ from sessionization.spark.checkpoint.folder import open_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.input.topic_offsets import Offsets, TopicRange
 from sessionization.spark.job_context import JobContext
-from sessionization.spark.operator.codec import OUTPUT_SCHEMA
+from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import ChangesSink, SinkContext, StateSize
 from sessionization.spark.tables.batch_writer import BatchWriter
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, SESSIONS, Table
 from sessionization.spark.warm_start import read_position
-from sessionization.spark.warm_start.initial_state import newest_clock_ms, warm_start
-from tests.output.test_sinks import a_change
+from sessionization.spark.warm_start.initial_state import warm_start
+from sessionization.spark.warm_start.remembered_state import newest_clock_ms
+from tests.support.archived_messages import archive
+from tests.support.changes import a_change
+from tests.support.delta import live_files
 from tests.support.settings import settings_of
-from tests.tables.warehouse import empty_tables
-from tests.warm_start.archived_messages import archive
-from tests.whole_job.delta import live_files
+from tests.support.warehouse import empty_tables
 
 pytestmark = pytest.mark.spark
 

@@ -16,8 +16,8 @@ from sessionization.spark.input.file_taker import FileTaker
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import RAW_EVENTS
 from sessionization.spark.warm_start import read_position
-from tests.job.test_stream import message
-from tests.tables.warehouse import empty_tables
+from tests.support.stream_job import message
+from tests.support.warehouse import empty_tables
 
 pytestmark = pytest.mark.spark
 

@@ -14,7 +14,7 @@ from sessionization.spark.job_context import JobContext
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.warm_start import read_position
 from sessionization.spark.warm_start.initial_state import InitialState, warm_start
-from tests.checkpoint.test_folder import begin_micro_batch
+from tests.support.checkpoint_folder import begin_micro_batch
 from tests.support.settings import settings_of
 
 

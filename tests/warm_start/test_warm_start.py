@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from sessionization.backfill.backfill_job import backfill
+from sessionization.backfill.backfill_settings import BackfillSettings
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import ARCHIVE, ROLLUP, SESSIONIZE, open_checkpoint
@@ -18,17 +20,18 @@ from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.checkpoint.spark_logs import newest_committed_batch, read_started_batch
 from sessionization.spark.input.topic_offsets import EARLIEST, TopicRange
 from sessionization.spark.job_context import JobContext
-from sessionization.spark.operator.codec import OUTPUT_SCHEMA
+from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import ChangesSink, SinkContext, StateSize
 from sessionization.spark.tables.batch_writer import BatchWriter
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import RAW_EVENTS, SESSIONS
+from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, SESSIONS
 from sessionization.spark.warm_start import initial_state, read_position
 from sessionization.spark.warm_start.initial_state import InitialState, warm_start
-from tests.job.test_stream import Job, message, wait_for
-from tests.output.test_sinks import NOW_MS, a_change
+from tests.support.changes import NOW_MS, a_change
 from tests.support.settings import settings_of
-from tests.tables.warehouse import empty_tables
+from tests.support.stream_job import Job, message
+from tests.support.waiting import wait_for
+from tests.support.warehouse import empty_tables
 
 pytestmark = pytest.mark.spark
 
@@ -66,9 +69,11 @@ def test_live_sessions_continue_under_a_new_checkpoint_with_other_groups(
     job.send(*starts, message(1, "EndBi", "d0"), message(2, "EndBi", "over"), message(9, "Start", "new"))
     job.sent += 9
     run_until(job, beats + 12)
+    unread = tmp_path / "other" / "unread"
     assert (tmp_path / "other" / "seed").exists()
     run_until(job, job.count(change="heartbeat") + 6, SESSIONIZE)  # a restart of the new checkpoint reads no seed
     assert not (tmp_path / "other" / "seed").exists()
+    assert spark.read.parquet(str(unread)).isEmpty()
     assert newest_committed_batch(tmp_path / "other" / SESSIONIZE) > 0
     first_position = read_started_batch(tmp_path / "other" / ROLLUP, 0).sources[0]
     assert not first_position["isStartingVersion"], "the rollup goes on, and does not read the whole table again"
@@ -100,19 +105,70 @@ def test_a_warm_start_without_tables_is_refused(spark: SparkSession, tmp_path: P
         pass
 
 
-ALL = ("starts.json", "seed", "seed/_SUCCESS")
+def verify(job: Job) -> str:
+    """Compare the job's tables with a backfill. Returns its last line; raises `DifferenceError`."""
+    settings = settings_of(
+        BackfillSettings,
+        warehouse=job.settings.tables.warehouse,
+        checkpoints=job.settings.state.checkpoints,
+        verify=True,
+    )
+    lines: list[str] = []
+    backfill(settings, lines.append)
+    return lines[-1]
+
+
+@pytest.mark.parametrize(("groups", "new_groups"), [(None, None), pytest.param(None, 2, marks=pytest.mark.long)])
+def test_nothing_is_lost_that_waited_or_that_only_archive_had_read(
+    spark: SparkSession, tmp_path: Path, groups: int | None, new_groups: int | None
+) -> None:
+    job = Job(spark, tmp_path, device_groups=groups, late_retention="1h")
+    job.send(message(1, "Start", "playing"), message(1, "Start", "over"), message(1, "EndBi", "over"))
+    job.send(message(1, "EndBi", "waiting"), message(2, "Start", "older"))
+    job.sent = 5
+    run_until(job, 2, SESSIONIZE, ARCHIVE)
+    only_archived = [message(1, "EndBi", "playing"), message(3, "Start", "new"), message(4, "EndBi", "waiting too")]
+    job.send(*only_archived, message(1, "EndBi", "over"), message(3, "Start", "older"))
+    job.sent = 10
+    with job.running(ARCHIVE) as queries:
+        wait_for(lambda: job.archived() == job.sent, "the archive")
+        job.stop(queries)
+    assert job.count(device_id="new") == 0
+
+    for file in job.input.glob("*/*.json"):
+        file.unlink()
+    job.change(checkpoints=tmp_path / "other", device_groups=new_groups, from_sessions=True)
+    with job.running(SESSIONIZE):  # killed: some of it may have been done
+        wait_for(lambda: job.count(device_id="new") > 0, "what archive had read")
+    job.send(message(1, "Start", "waiting"), message(4, "Start", "waiting too"), message(3, "EndBi", "new"))
+    job.sent = 13
+    beats = job.count(change="heartbeat")
+    run_until(job, beats + 4)
+    wait_for(lambda: len(job.rows(SESSIONS)) == 7, "every session")
+
+    shown = {(row["device_id"], row["session_id"]): row["end_reason"] for row in job.rows(SESSIONS)}
+    assert shown == {
+        ("playing", 1): "reported", ("over", 1): "reported", ("waiting", 1): "reported", ("waiting too", 4): "reported",
+        ("new", 3): "reported", ("older", 2): "superseded", ("older", 3): None,
+    }  # fmt: skip
+    kinds = Counter((row["device_id"], row["session_id"], row["change"]) for row in job.rows(SESSION_CHANGES))
+    assert {count for (*_, kind), count in kinds.items() if kind != "heartbeat"} == {1}, "each change once"
+    assert verify(job) == "7 sessions, all the same"
+
+
+ALL = ("starts.json", "unread", "seed", "seed/_SUCCESS")
 # For each way to kill a start: the files that it made, the queries that it started, and those that committed.
 KILLS = {
     "before anything was made": ((), (), ()),
     "where to begin is written": (("starts.json",), (), ()),
-    "half of the sessions are": (("starts.json", "seed"), (), ()),
+    "half of the sessions are": (("starts.json", "unread", "seed"), (), ()),
     "all is written": (ALL, (), ()),
     "archive has begun": (ALL, (ARCHIVE,), ()),
     "archive and rollup are done": (ALL, (ARCHIVE, ROLLUP), (ARCHIVE, ROLLUP)),
     "sessionize has begun": (ALL, (SESSIONIZE,), ()),
     "sessionize has begun, archive is done": (ALL, (SESSIONIZE, ARCHIVE), (ARCHIVE,)),
     "sessionize is done": (ALL, (SESSIONIZE,), (SESSIONIZE,)),
-    "the sessions are being deleted": (("starts.json", "seed"), (SESSIONIZE,), (SESSIONIZE,)),
+    "the sessions are being deleted": (("starts.json", "unread", "seed"), (SESSIONIZE,), (SESSIONIZE,)),
 }
 WHOLE_START = "half of the sessions are"
 """After this kill, the offsets and the sessions come from the tables. Other starts are given them."""
@@ -197,10 +253,14 @@ def test_start_offsets_and_seed_are_made_anew_until_a_query_starts_and_are_fixed
 
     if kill != WHOLE_START:
         new = {"pc_sessions": {0: 9, 1: 5, 2: 5}, "console_sessions": {0: 3}}
-        seed = spark.read.parquet(str(folder / "seed"))
+
+        def store(_context: JobContext, *folders: Path) -> None:
+            for stored in folders:
+                shutil.copytree(folder / stored.name, stored, dirs_exist_ok=True)
+
         monkeypatch.setattr(read_position, "next_offsets", lambda _context: new)
         monkeypatch.setattr(initial_state, "merge_recent_changes", lambda _context: 1)
-        monkeypatch.setattr(initial_state, "seed_rows", lambda *_: seed)
+        monkeypatch.setattr(initial_state, "store_remembered_state", store)
     state = warm_started(spark, location, tmp_path, 0, 1, 2)
     if {SESSIONIZE, ARCHIVE} <= set(started_queries):
         assert state.start_offsets is None

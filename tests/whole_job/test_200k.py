@@ -12,12 +12,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.core.session_state import Rules
-from tests.whole_job.accounts import Session, unaccounted, unaccounted_ends
-from tests.whole_job.evening import Evening
-from tests.whole_job.job import Job
-from tests.whole_job.oracle import Oracle, build_oracle
-from tests.whole_job.state import Entry, entries_and_timers
-from tests.whole_job.tables import Tables, differences, read_tables
+from tests.support.accounts import Session, unaccounted, unaccounted_ends
+from tests.support.evening import Evening
+from tests.support.job import Job
+from tests.support.oracle import Oracle, build_oracle
+from tests.support.state import Entry, entries_and_timers
+from tests.support.tables import Tables, differences, read_tables
 
 pytestmark = [pytest.mark.job, pytest.mark.long]
 

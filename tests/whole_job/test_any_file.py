@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.whole_job.job import Job
-from tests.whole_job.tables import read_tables
+from tests.support.job import Job
+from tests.support.tables import read_tables
 
 pytestmark = pytest.mark.job
 
@@ -63,13 +63,11 @@ def test_whatever_lies_in_a_folder_the_good_messages_arrive(tmp_path: Path) -> N
     folder.mkdir(parents=True)
     fill(folder)
     job.start()
-    try:
+    with job:
         job.wait_until(lambda: len(started(job)) >= 8, "the good sessions")
         (folder / "after.json").write_bytes(start(11))
         job.wait_until(lambda: len(started(job)) >= 9, "a file that came later")
         assert job.stop_by_file() == 0
-    finally:
-        job.kill_if_running()
     tables = read_tables(job.warehouse)
     assert started(job) == [1, 2, 3, 4, 5, 6, 9, 10, 11]
     reasons = Counter((row["reason"], row["value_bytes"]) for row in tables["quarantine"])

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.whole_job.checkpoints import last_committed, last_started
-from tests.whole_job.cluster import CONF, Cluster
-from tests.whole_job.evening import ENDS_MS, Evening
-from tests.whole_job.hdfs import Hdfs
-from tests.whole_job.job import ENTRY, ROOT, Job
-from tests.whole_job.remote_job import RemoteJob
-from tests.whole_job.s3 import PYTHON, S3
-from tests.whole_job.three_kills import check_every_row
+from tests.support.checkpoints import last_committed, last_started
+from tests.support.cluster import CONF, Cluster
+from tests.support.evening import ENDS_MS, Evening
+from tests.support.hdfs import Hdfs
+from tests.support.job import ENTRY, ROOT, Job
+from tests.support.remote_job import RemoteJob
+from tests.support.s3 import PYTHON, S3
+from tests.support.three_kills import check_every_row
 
 pytestmark = [pytest.mark.job, pytest.mark.long]
 

@@ -17,13 +17,12 @@ from sessionization.ops.erase import Receipt, erase
 from sessionization.ops.input_files import delete_read_files
 from sessionization.ops.maintenance_settings import EraseSettings
 from sessionization.ops.state_reader import StateReader
-from sessionization.spark.checkpoint.folder import QUERIES, ROLLUP, SESSIONIZE
+from sessionization.spark.checkpoint.folder import SESSIONIZE
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS
+from tests.support.job import Job, come_to_rest
+from tests.support.remains import encodings, files_that_contain
 from tests.support.settings import settings_of
-from tests.whole_job.checkpoints import merged_before
-from tests.whole_job.job import Job
-from tests.whole_job.remains import encodings, files_that_contain
 
 pytestmark = [pytest.mark.job, pytest.mark.long]
 
@@ -38,7 +37,6 @@ CONF = {
     "spark.sql.streaming.stateStore.maintenanceInterval": "1s",
     "spark.sql.streaming.stateStore.rocksdb.compression": "none",
 }
-STOPS = 5
 HOUR_MS, LONG_AGO_S = 3_600_000, 40 * 86_400
 CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
 
@@ -75,18 +73,6 @@ def file_names_the_account(folder: Path, pattern: str = "*") -> bool:
             if TEXTS[0] in file.read_bytes():
                 return True
     return False
-
-
-def come_to_rest(job: Job) -> None:
-    """Stop the job with everything committed and read, as an erasure requires. A busy machine needs several stops."""
-    log = job.warehouse / SESSION_CHANGES.name / "_delta_log"
-    for _ in range(STOPS):
-        job.come_to_rest(*QUERIES)
-        if merged_before(job.checkpoints / ROLLUP) > max(int(path.stem) for path in log.glob("*.json")):
-            return
-        job.start()
-        job.wait_until_done()
-    pytest.fail(f"`sessions` is behind after each of {STOPS} stops")
 
 
 def erase_account(job: Job) -> Receipt:
@@ -133,13 +119,11 @@ def test_no_file_contains_an_erased_account_after_all_retentions(tmp_path: Path,
     events = (OVER, "Start", 9), (OVER, "EndBi", 6), (LIVE, "Start", 3), (LIVE, "Unknown", 0)
     players.send(*(message("pc-ann", session_id, event, ACCOUNT, ago_s) for session_id, event, ago_s in events))
     players.play_others()
-    try:
+    with job:
         job.start()
         job.wait_until_done()
         job.wait_until(lambda: file_names_the_account(job.checkpoints, "*.sst"), "it is in a snapshot", poll_s=0.5)
         come_to_rest(job)
-    finally:
-        job.kill_if_running()
     suffixes = {file.suffix for file in files_that_contain(tmp_path, spark, *TEXTS)}
     assert {".json", ".parquet", ".changelog", ".sst"} <= suffixes
     assert erase_account(job).state == 2
@@ -152,12 +136,10 @@ def test_no_file_contains_an_erased_account_after_all_retentions(tmp_path: Path,
         players.play_others()
         return not file_names_the_account(job.checkpoints)
 
-    try:
+    with job:
         job.start()
         job.wait_until(is_gone, "no file of the checkpoint names it", poll_s=1)
         come_to_rest(job)
-    finally:
-        job.kill_if_running()
     receipt = erase_account(job)
     assert (receipt.state, receipt.deleted["sessions"]) == (0, 1), "the session that was live has timed out"
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from sessionization.core.session_state import Rules
-from tests.whole_job.accounts import unaccounted
-from tests.whole_job.evening import ENDS_MS
-from tests.whole_job.job import Job
-from tests.whole_job.oracle import build_oracle
-from tests.whole_job.tables import differences, read_tables
+from tests.support.accounts import unaccounted
+from tests.support.evening import ENDS_MS
+from tests.support.job import Job
+from tests.support.oracle import build_oracle
+from tests.support.tables import differences, read_tables
 
 pytestmark = [pytest.mark.job, pytest.mark.long]
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.whole_job.checkpoints import last_committed
-from tests.whole_job.evening import Evening
-from tests.whole_job.hdfs import Hdfs
-from tests.whole_job.job import QUERIES, ROOT, Ended, run_to_end
-from tests.whole_job.remote_job import RemoteJob
-from tests.whole_job.three_kills import (
+from tests.support.checkpoints import last_committed
+from tests.support.evening import Evening
+from tests.support.hdfs import Hdfs
+from tests.support.job import QUERIES, ROOT, Ended, run_to_end
+from tests.support.remote_job import RemoteJob
+from tests.support.three_kills import (
     EVENING,
     OPTIONS,
     check_every_row,
@@ -43,9 +43,8 @@ def a_job(folder: Path, hdfs: Hdfs) -> RemoteJob:
 
 @pytest.fixture
 def job(tmp_path: Path, hdfs: Hdfs) -> Iterator[RemoteJob]:
-    job = a_job(tmp_path, hdfs)
-    yield job
-    job.kill_if_running()
+    with a_job(tmp_path, hdfs) as job:
+        yield job
 
 
 def test_a_job_on_hdfs_that_is_killed_in_each_query_loses_and_doubles_nothing(

@@ -2,40 +2,29 @@
 
 import os
 import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from sessionization.core.session_state import Rules
-from sessionization.local.broker import Broker
 from sessionization.streams import STREAMS
-from tests.monitor.prometheus_files import OF_PROMETHEUS, RECORDED, names_in, queries, served_names
-from tests.whole_job import checkpoints
-from tests.whole_job.accounts import unaccounted
-from tests.whole_job.job import ROOT, SIMULATE, Job
-from tests.whole_job.metrics_endpoint import MetricsEndpoint
-from tests.whole_job.oracle import Oracle, build_oracle
-from tests.whole_job.state import entries_and_timers, late_timers
-from tests.whole_job.tables import Tables, differences, read_tables
-from tests.whole_job.topics import Topics
+from sessionization_laptop.broker import Broker
+from tests.support import checkpoints
+from tests.support.accounts import unaccounted
+from tests.support.job import Job
+from tests.support.kafka_evening import GROUPS, OPTIONS, PARTITIONS, RULES, simulator
+from tests.support.metrics_endpoint import MetricsEndpoint
+from tests.support.oracle import Oracle, build_oracle
+from tests.support.prometheus_files import OF_PROMETHEUS, RECORDED, names_in, queries, served_names
+from tests.support.state import entries_and_timers, late_timers
+from tests.support.tables import Tables, differences, read_tables
+from tests.support.topics import Topics
 
 pytestmark = pytest.mark.job
 
-PARTITIONS = 2
-RULES = Rules(heartbeat_ms=2_000, session_timeout_ms=60_000, late_retention_ms=10_000)
-GROUPS = 8
-OPTIONS = (
-    "--heartbeat=2s", "--session-timeout=60s", "--late-retention=10s", "--max-offsets-per-trigger=500",
-    f"--device-groups={GROUPS}",
-)  # fmt: skip
-EVENING = ("--live=60", "--rate=30", "--dirt=0.2", "--duration=1h", "--seed=4")
 TEN_MEGABYTES = 10 * 1024 * 1024
 
 
@@ -70,7 +59,7 @@ def run(request: pytest.FixtureRequest, broker: Broker, tmp_path_factory: pytest
         before = checkpoints.last_committed(sessionize)
         job.wait_until(lambda: checkpoints.last_committed(sessionize) >= before + count, "micro-batches")
 
-    try:
+    with job:
         with simulator(broker) as producing:
             job.start()
             wait_for_micro_batches(2)
@@ -87,27 +76,9 @@ def run(request: pytest.FixtureRequest, broker: Broker, tmp_path_factory: pytest
         job.wait_until_done()
         job.wait_until(lambda: metrics.serves(served_names()), "every metric has a value", poll_s=0.5)
         assert job.terminate() == 0
-    finally:
-        job.kill_if_running()
     with topics.records() as records:
         oracle = build_oracle(job.checkpoints, RULES, records, groups=GROUPS)
         return Run(job, oracle, read_tables(job.warehouse), metrics)
-
-
-@contextmanager
-def simulator(broker: Broker) -> Iterator[subprocess.Popen[bytes]]:
-    """Run the simulator in the background until the body ends."""
-    options = ("--sink=kafka", f"--bootstrap-servers={broker.bootstrap_servers}", *EVENING)
-    command = [sys.executable, str(SIMULATE), *options]
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "lib")}
-    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE) as process:
-        try:
-            yield process
-            process.terminate()
-            _, errors = process.communicate(timeout=60)
-            assert process.returncode == 0, errors
-        finally:
-            process.kill()
 
 
 def _produce_broken(broker: Broker) -> None:

@@ -7,14 +7,14 @@ import pytest
 from confluent_kafka import ElectionType
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from sessionization.local.broker import Broker, _free_ports
 from sessionization.streams import STREAMS
-from tests.whole_job import checkpoints
-from tests.whole_job.job import Job
-from tests.whole_job.oracle import build_oracle
-from tests.whole_job.tables import differences, read_tables
-from tests.whole_job.test_kafka import GROUPS, OPTIONS, PARTITIONS, RULES, simulator
-from tests.whole_job.topics import Topics
+from sessionization_laptop.broker import Broker, _free_ports
+from tests.support import checkpoints
+from tests.support.job import Job
+from tests.support.kafka_evening import GROUPS, OPTIONS, PARTITIONS, RULES, simulator
+from tests.support.oracle import build_oracle
+from tests.support.tables import differences, read_tables
+from tests.support.topics import Topics
 
 pytestmark = [pytest.mark.job, pytest.mark.long]
 
@@ -55,7 +55,7 @@ def test_a_change_of_leaders_and_a_restart_of_the_brokers_never_ask_for_a_new_ch
         job.wait_until(lambda: checkpoints.last_committed(sessionize) > before + 1, "micro-batches", poll_s=0.1)
         job.wait_until(lambda: topics.ends() != ends, "more input", poll_s=0.5)
 
-    try:
+    with job:
         with simulator(first):
             job.start()
             wait_for_micro_batches_with_input()
@@ -82,8 +82,6 @@ def test_a_change_of_leaders_and_a_restart_of_the_brokers_never_ask_for_a_new_ch
             wait_for_micro_batches_with_input()
         job.wait_until_done()
         assert job.terminate() == 0
-    finally:
-        job.kill_if_running()
     said = "\n".join(job.output_lines())
     assert "new checkpoint" not in said
     assert "new tables" not in said

@@ -11,13 +11,13 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ScramMechanism, UserScramCredentialDeletion
 
-from sessionization.local_engine.jars import jar_paths
 from sessionization.streams import STREAMS
-from tests.whole_job import checkpoints
-from tests.whole_job.job import ROOT, SIMULATE, Ended, Job, run_to_end
-from tests.whole_job.secured_broker import CLIENT_SECRET, PASSWORD, SecuredBroker, jaas, secured_broker
-from tests.whole_job.tables import read_tables
-from tests.whole_job.topics import Topics
+from sessionization_laptop.engine.jars import jar_paths
+from tests.support import checkpoints
+from tests.support.job import ROOT, SIMULATE, Ended, Job, run_to_end
+from tests.support.secured_broker import CLIENT_SECRET, PASSWORD, SecuredBroker, jaas, secured_broker
+from tests.support.tables import read_tables
+from tests.support.topics import Topics
 
 pytestmark = [pytest.mark.job, pytest.mark.long]
 
@@ -111,11 +111,9 @@ def test_amazons_sign_in_is_found_on_the_class_path_and_asks_for_credentials(
     job.variables = nobody | {"AWS_EC2_METADATA_DISABLED": "true"}
     for jars, said in ((), "a class that --kafka-option names is not there"), (jar_paths("msk"), "no AWS credentials"):
         job.conf = {"spark.jars": ",".join(map(str, jars))} if jars else {}
-        try:
+        with job:
             job.start()
             assert job.wait_for_end(within_s=240) == 2
-        finally:
-            job.kill_if_running()
         assert f"cannot be signed in to, because {said}" in job.output_lines()[-1]
 
 
@@ -128,7 +126,7 @@ def test_a_user_that_is_taken_away_ends_the_job_with_one_line_and_no_secret_is_w
     job = Job(tmp_path, *options, topics=topics)
     job.variables = {"STUDIO_JAAS": jaas("SCRAM-SHA-512")}
     sessionize = job.checkpoints / "sessionize"
-    try:
+    with job:
         job.start()
         job.wait_until(lambda: checkpoints.last_committed(sessionize) > 0, "a micro-batch")
         client = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0} | broker.librdkafka_options()
@@ -142,8 +140,6 @@ def test_a_user_that_is_taken_away_ends_the_job_with_one_line_and_no_secret_is_w
         producer.produce("pc_sessions", b"{}")
         assert producer.flush(30) == 0
         assert job.wait_for_end(within_s=300) == 1
-    finally:
-        job.kill_if_running()
     last = job.output_lines()[-1]
     assert "SaslAuthenticationException" in last
     assert "start again with the same options" in last

@@ -9,21 +9,17 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionization.core.session_state import Rules
 from sessionization.spark.checkpoint.spark_logs import newest_committed_batch, read_started_batch
-from tests.whole_job.checkpoints import committed_files
-from tests.whole_job.evening import Evening
-from tests.whole_job.job import ROOT, Job, run_to_end
-from tests.whole_job.oracle import COLUMNS, Oracle, build_oracle
-from tests.whole_job.state import entries_and_timers, late_timers
-from tests.whole_job.tables import differences, read_tables, split_progress
+from tests.support.checkpoints import committed_files
+from tests.support.evening import Evening
+from tests.support.job import ROOT, Job, run_to_end
+from tests.support.long_life import OPTIONS, RULES
+from tests.support.oracle import COLUMNS, Oracle, build_oracle
+from tests.support.state import entries_and_timers, late_timers
+from tests.support.tables import differences, read_tables, split_progress
 
 pytestmark = pytest.mark.job
 
-RULES = Rules(heartbeat_ms=2_000, session_timeout_ms=600_000, late_retention_ms=20_000, max_sessions_per_device=8)
-OPTIONS = (
-    "--trigger=2s", "--heartbeat=2s", "--session-timeout=10m", "--late-retention=20s", "--max-sessions-per-device=8",
-)  # fmt: skip
 # Sessions that last across one or two stops, and many sessions per device.
 EVENING = {
     "seed": 7, "rate": 8, "session_length": "60s", "devices": 400, "dirt": 0.3, "file_interval": "10s",
@@ -93,7 +89,7 @@ class Life:
 def test_tables_equal_the_reference_after_a_long_life(groups: int | None, tmp_path: Path, spark: SparkSession) -> None:
     life = Life(tmp_path, groups)
     job = life.job
-    try:
+    with job:
         life.play(partitions=2)
         life.rescale(5)
         life.play(partitions=5)
@@ -103,8 +99,6 @@ def test_tables_equal_the_reference_after_a_long_life(groups: int | None, tmp_pa
         assert differences(former, before, job.checkpoints) == []
         life.lose_checkpoint()
         life.play(partitions=2, to_the_end=True)
-    finally:
-        job.kill_if_running()
 
     oracle = life.expected(spark, former)
     tables, former_progress = split_progress(read_tables(job.warehouse), job.checkpoints)

@@ -2,21 +2,19 @@
 
 import json
 import random
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from sessionization.core.events import Change, ChangeKind, End, EndReason, Event, Platform, Start
+from sessionization.core.events import End, Platform, Start
 from sessionization.core.session_state import Rules
-from tests.core.reference import Reference, SessionRow, session_rows
-from tests.whole_job.checkpoints import batches_of
-from tests.whole_job.delta import Stored
-from tests.whole_job.grouping import group_of
-from tests.whole_job.oracle import QuickReference
-from tests.whole_job.taken_over import taken_over
+from tests.support.checkpoints import batches_of
+from tests.support.delta import Stored
+from tests.support.grouping import group_of
+from tests.support.oracle import QuickReference
+from tests.support.reference import Reference
 
 RULES = Rules(heartbeat_ms=1_000, session_timeout_ms=5_000, late_retention_ms=2_000, max_sessions_per_device=4)
 HISTORIES = 100
@@ -65,71 +63,3 @@ def test_a_repeated_clock_is_refused(tmp_path: Path) -> None:
     log_micro_batches(tmp_path, (1_000, 2), (1_000, 2))
     with pytest.raises(AssertionError):
         batches_of(tmp_path)
-
-
-def micro_batch_events(rng: random.Random, now_ms: int, sessions: range) -> list[tuple[str, Event]]:
-    """Draws the events of a micro-batch, in which no End comes before its Start."""
-    events: list[tuple[str, Event]] = []
-    for session_id in rng.sample(sessions, 2):
-        at_ms = now_ms - rng.randrange(0, 9_000, 500)
-        kinds = [Start(session_id, at_ms, Platform.PC, now_ms), End(session_id, at_ms + 400, Platform.PC, now_ms)]
-        events += [(f"d{session_id % 3}", kind) for kind in kinds[: rng.choice([1, 2])]]
-    return events
-
-
-@pytest.mark.parametrize("groups", [None, 2])
-def test_sessions_taken_over_go_on_as_in_an_uninterrupted_job(groups: int | None) -> None:
-    """This holds as long as no session was forgotten and no End is pending."""
-    rules = replace(RULES, late_retention_ms=3_600_000, max_sessions_per_device=64)
-    beats = 0
-    for seed in range(6):
-        rng = random.Random(seed)
-        uninterrupted, now_ms = QuickReference(rules, groups), 1_000_000
-        changes: list[tuple[str, Change]] = []
-        for _ in range(BATCHES // 2):
-            now_ms += rng.choice([300, 1_000, 2_500])
-            changes += uninterrupted.micro_batch(now_ms, micro_batch_events(rng, now_ms, range(20)))
-        newest_ms = max(change.processed_ms for _, change in changes)
-        warm_started = QuickReference(rules, groups)
-        warm_started.begin_with(taken_over(session_rows(changes), newest_ms, rules), newest_ms)
-        now_ms += 7_000
-        for _ in range(BATCHES // 2):
-            events = micro_batch_events(rng, now_ms, range(30))
-            expected = uninterrupted.micro_batch(now_ms, events)
-            assert sorted(warm_started.micro_batch(now_ms, events), key=repr) == sorted(expected, key=repr)
-            beats += sum(change.kind is ChangeKind.HEARTBEAT for _, change in expected)
-            now_ms += rng.choice([300, 1_000, 2_500])
-    assert beats > BATCHES
-
-
-def test_sessions_taken_over_are_recent_bounded_and_not_later_than_the_live_one() -> None:
-    rules = replace(RULES, max_sessions_per_device=3)
-
-    def ended(started_ms: int | None, updated_ms: int) -> SessionRow:
-        reason = EndReason.ORPHANED if started_ms is None else EndReason.REPORTED
-        return SessionRow(None, Platform.PC, "ended", started_ms, 7_500, 500, 3, reason, 1, updated_ms)
-
-    live = SessionRow("a", Platform.PC, "live", 7_000, None, None, None, None, 0, 7_200)
-    rows = {
-        ("d", 1): ended(1_000, 8_000),  # forgotten
-        ("d", 2): ended(2_000, 8_001),  # one more than the bound
-        ("d", 3): ended(3_000, 8_002),
-        ("d", 4): live,
-        ("d", 5): ended(None, 9_000),
-        ("e", 1): ended(8_000, 9_000),
-        ("e", 2): ended(6_000, 9_000),
-        ("f", 1): replace(live, started_ms=8_999),
-        ("f", 2): ended(9_000, 9_500),  # later than the device's live session
-        ("d", 6): ended(4_000, 9_500),
-    }
-    found = {device.device_id: device for device in taken_over(rows, 10_000, rules)}
-    closed = {name: [session.newest_change.session_id for session in device.closed] for name, device in found.items()}
-    assert closed == {
-        "d": [3, 6], "e": [2, 1], "f": []
-    }  # fmt: skip
-    assert {name: device.live.newest_change.session_id for name, device in found.items() if device.live} == {
-        "d": 4,
-        "f": 1,
-    }
-    assert found["d"].live is not None
-    assert (found["d"].live.opened_ms, found["d"].closed[0].deadline_ms) == (7_200, 10_002)

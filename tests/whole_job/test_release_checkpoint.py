@@ -9,10 +9,10 @@ from pyspark.sql import SparkSession
 from sessionization.ops.state_reader import StateReader
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from tests.fixtures.release_checkpoint import LAYOUTS, OPTIONS, say, unpack
-from tests.job.in_process import job_running
+from tests.support.in_process import job_running
+from tests.support.job import Job
 from tests.support.settings import settings_of
-from tests.whole_job.job import Job
-from tests.whole_job.tables import Tables, read_tables
+from tests.support.tables import Tables, read_tables
 
 pytestmark = pytest.mark.job
 

@@ -8,11 +8,10 @@ from types import SimpleNamespace
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.whole_job.evening import Evening
-from tests.whole_job.job import ROOT
-from tests.whole_job.remote_job import RemoteJob
-from tests.whole_job.s3 import BUCKET, PYTHON, S3
-from tests.whole_job.three_kills import EVENING, OPTIONS, check_every_row, play_with_a_kill_in_each_query
+from tests.support.evening import Evening
+from tests.support.remote_job import RemoteJob
+from tests.support.s3 import BUCKET, PYTHON, S3
+from tests.support.three_kills import EVENING, OPTIONS, check_every_row, play_with_a_kill_in_each_query
 
 pytestmark = [
     pytest.mark.job,
@@ -38,8 +37,8 @@ def job(tmp_path: Path, s3: S3, bucket: str) -> Iterator[RemoteJob]:
     storage = SimpleNamespace(uri=f"s3a://{bucket}", files=s3.files, look_every_s=s3.look_every_s)
     job = RemoteJob(tmp_path, storage, *OPTIONS)
     job.conf = s3.settings()
-    yield job
-    job.kill_if_running()
+    with job:
+        yield job
 
 
 def test_a_job_on_s3_that_is_killed_in_each_query_loses_and_doubles_nothing(
@@ -59,7 +58,7 @@ def test_the_preflight_finds_s3_fit_and_says_what_it_does_not_promise(
     job: RemoteJob, s3: S3, capfd: pytest.CaptureFixture[str]
 ) -> None:
     s3.files.write(f"{job.input}/pc_sessions/1.json", b"")
-    lines = ended(job, ROOT / "jobs" / "preflight.py", 0, capfd)
+    lines = job.run_script("preflight.py", 0, capfd)
     [warning] = [line for line in lines if line.startswith(("FAILED", "warning"))]
     assert warning.startswith("warning  commits: on S3 the log store")
 
@@ -77,14 +76,6 @@ def test_a_mistake_is_said_in_one_clear_line(
     job: RemoteJob, s3: S3, entry: str, settings: dict[str, str], said: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     job.conf = s3.settings() | settings
-    lines = ended(job, ROOT / "jobs" / entry, 2, capfd)
+    lines = job.run_script(entry, 2, capfd)
     assert not any("Traceback" in line or line.startswith("\tat ") for line in lines)
     assert any(said in line for line in lines), lines
-
-
-def ended(job: RemoteJob, entry: Path, code: int, capfd: pytest.CaptureFixture[str]) -> list[str]:
-    """Run an entry point with the job's options until it ends with this code, and return what it said."""
-    job.entry = (entry,)
-    job.start()
-    assert job.wait_for_end(within_s=300) == code, job.output_lines()[-5:]
-    return [*capfd.readouterr().out.splitlines(), *job.output_lines()]

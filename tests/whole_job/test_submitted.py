@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from sessionization.core.session_state import Rules
-from sessionization.local_engine.jars import jar_paths
-from tests.whole_job.evening import Evening
-from tests.whole_job.job import Job
-from tests.whole_job.oracle import build_oracle
-from tests.whole_job.tables import differences, read_tables
+from sessionization_laptop.engine.jars import jar_paths
+from tests.support.evening import Evening
+from tests.support.job import Job
+from tests.support.oracle import build_oracle
+from tests.support.tables import differences, read_tables
 
 pytestmark = [pytest.mark.job, pytest.mark.long]
 
@@ -39,8 +39,8 @@ def job(tmp_path: Path) -> Iterator[Job]:
     job.submit_options = ("--master=local[2]", f"--jars={','.join(map(str, jar_paths('spark')))}")
     job.conf = CALLERS_CONF
     evening.release(job.input)
-    yield job
-    job.kill_if_running()
+    with job:
+        yield job
 
 
 def test_a_submitted_job_keeps_the_callers_settings_and_writes_the_tables_of_the_reference(job: Job) -> None:

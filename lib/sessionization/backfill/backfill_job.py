@@ -3,22 +3,14 @@
 import contextlib
 import math
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
-import pyarrow as pa  # type: ignore[import-untyped]
-from pyspark import SparkFiles
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from sessionization.backfill.backfill_settings import BackfillSettings
-from sessionization.backfill.columns import ROW_SCHEMA, ArrowReplay
-from sessionization.backfill.micro_batch_clock import StoredClock
-from sessionization.backfill.plain_reader import read_events
-from sessionization.backfill.stream_clock import stream_clock
 from sessionization.clock import day_start_ms, wall_clock_ms
 from sessionization.core.session_state import Rules
 from sessionization.durations import DAY_MS
@@ -34,6 +26,9 @@ from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.engine.generated_code import GENERATED_CODE_CONF
 from sessionization.spark.engine.session import job_session, refuse_other_default_storage, session_for_uris
 from sessionization.spark.input.parse import EventTimeLimits
+from sessionization.spark.replay.archived_events import read_events, replayed_changes
+from sessionization.spark.replay.micro_batch_clock import StoredClock
+from sessionization.spark.replay.stream_clock import stream_clock
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.conflicts import explain_conflict
 from sessionization.spark.tables.lease import hold_lease
@@ -42,7 +37,6 @@ from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import BACKFILL, RAW_EVENTS, SESSION_CHANGES, SESSIONS
 
 _MOST_LISTED = 20
-_ROW_TYPE = from_arrow_schema(ROW_SCHEMA)
 _COMPARED_COLUMNS = (
     "account_id", "platform", "status", "started_at", "ended_at", "duration_ms", "foreground_s", "end_reason",
     "revision",
@@ -166,39 +160,9 @@ def replay_sessions(spark: SparkSession, location: TableLocation, scope: ReplayS
     # Not by `ingest_date`: a message may be taken days after its ingest time.
     end = F.timestamp_millis(F.lit(scope.to_ms - 1 - (scope.to_ms - 1) % DAY_MS + DAY_MS))
     raw = location.read(spark.read, RAW_EVENTS).where((F.col("ingested_at") >= begin) & (F.col("ingested_at") < end))
-    events = read_events(raw, scope.limits)
-    tasks = max(_LEAST_TASKS, math.ceil(raw.count() / _EVENTS_PER_TASK))
-
-    def replay(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return ArrowReplay(scope.rules, clock.load(SparkFiles.get), scope.layout, scope.from_ms)(batches)
-
-    rows = (
-        events.repartition(tasks, "device_id")
-        .sortWithinPartitions("device_id", "ingested_ms", "event_ms", "is_start", "session_id")
-        .mapInArrow(replay, _ROW_TYPE)
-    )
-    return folded_columns(rows)
-
-
-def folded_columns(rows: DataFrame) -> DataFrame:
-    """The columns of `rollup.fold_by_session`, from rows of `columns.ROW_SCHEMA`."""
-    start = F.struct(
-        F.timestamp_millis("start_ms").alias("started_at"),
-        F.col("start_account_id").alias("account_id"),
-        F.col("start_platform").alias("platform"),
-    )
-    end = F.struct(
-        "rank", "revision", _timestamp("ended"), "foreground_s", F.col("end_account_id").alias("account_id"),
-        "end_reason", F.col("end_platform").alias("platform"),
-    )  # fmt: skip
-    return rows.select(
-        "device_id",
-        "session_id",
-        _timestamp("started"),
-        F.when(F.col("start_ms").isNotNull(), start).alias("_first_start"),
-        F.when(F.col("rank").isNotNull(), end).alias("_shown_end"),
-        _timestamp("updated"),
-    )
+    partitions = max(_LEAST_TASKS, math.ceil(raw.count() / _EVENTS_PER_TASK))
+    changes = replayed_changes(read_events(raw, scope.limits), clock, scope.rules, scope.layout, partitions)
+    return rollup.fold_by_session(changes).where(F.col("updated_at") >= F.timestamp_millis(F.lit(scope.from_ms)))
 
 
 def verify(sessions: DataFrame, folded: DataFrame, period_ms: tuple[int, int], say: Say) -> None:
@@ -273,7 +237,3 @@ def _merge(into: rollup.NumberedMerge, folded: DataFrame, scope: ReplayScope, sa
 
 def _as_text(column: str) -> Column:
     return F.coalesce(F.col(column).cast("string"), F.lit("null"))
-
-
-def _timestamp(name: str) -> Column:
-    return F.timestamp_millis(f"{name}_ms").alias(f"{name}_at")

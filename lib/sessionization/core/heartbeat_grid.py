@@ -1,5 +1,6 @@
 """The fixed grid of instants for which timers are set."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sessionization.core.key_hash import key_hash
@@ -43,14 +44,22 @@ class Firing:
     first_due_ms: int
     grid: Grid
 
-    @property
-    def missed(self) -> int:
-        """The number of instants before `due_ms` that were not emitted; below 0 if `due_ms` itself was emitted."""
-        return self.grid.steps(self.first_due_ms, self.due_ms)
+    def beats(self, opened_ms: Iterable[int]) -> list[int]:
+        """Return which heartbeat (T2) each of the sessions emits that were opened at these instants.
 
-    def beat_number(self, opened_ms: int) -> int:
-        """Return the number of grid instants since a session was opened, up to `due_ms`; below 1 if there are none."""
-        return self.grid.steps(self.grid.at_or_before(opened_ms), self.due_ms)
+        The first grid instant after the opening is heartbeat 1. A session emits that of `due_ms`. It emits none, 0, if
+        no instant has come since its opening, or if an earlier firing emitted that of `due_ms`.
+        """
+        if self.first_due_ms > self.due_ms:
+            return [0 for _ in opened_ms]
+        step_ms, phase_ms = self.grid.step_ms, self.grid.phase_ms
+        newest = (self.due_ms - phase_ms) // step_ms
+        return [max(0, newest - (instant_ms - phase_ms) // step_ms) for instant_ms in opened_ms]
+
+    def missed_beats(self, beats: Iterable[int]) -> list[int]:
+        """Return how many heartbeats of a session were skipped directly before each of these."""
+        skipped = self.grid.steps(self.first_due_ms, self.due_ms)
+        return [min(beat - 1, skipped) for beat in beats]
 
     @classmethod
     def from_timer(cls, set_for_ms: int, now_ms: int, grid: Grid) -> "Firing":

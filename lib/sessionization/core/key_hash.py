@@ -19,7 +19,7 @@ def key_hash(key: str) -> int:
 
 
 def device_hash(device_id: str, hash_key: str) -> int:
-    """The hash of a device id: of its SHA-256 digest with the secret key before it.
+    """The hash of a device id: the CRC-32 of the SHA-256 digest of the secret key followed by the device id.
 
     >>> device_hash("pc-1", "0123456789abcdef")
     3537589781

@@ -1,7 +1,8 @@
 """The entries of a device's sessions, how long each is remembered, and the timer that they need."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sessionization.core.events import EndReason, Platform
 from sessionization.core.heartbeat_grid import Grid
@@ -91,10 +92,28 @@ SessionState = Live | Closed | PendingEnd
 Sessions = Mapping[int, SessionState]
 
 
+class Expiry(NamedTuple):
+    """Since when an entry must be in the state for a timer to end it (T1) or to forget it (T3, T4)."""
+
+    opened_by_ms: int
+    """A live session that was opened at this instant or earlier times out."""
+    remembered_by_ms: int
+    """What was closed, or was seen as a pending End, at this instant or earlier is forgotten."""
+
+
+def expiry_at(now_ms: int, rules: Rules) -> Expiry:
+    """Return what is over at `now_ms`."""
+    return Expiry(now_ms - rules.session_timeout_ms, now_ms - rules.late_retention_ms)
+
+
+def remembered_since_ms(entry: Closed | PendingEnd) -> int:
+    """Return when a session was closed or a pending End was seen (processing time)."""
+    return entry.closed_ms if isinstance(entry, Closed) else entry.seen_ms
+
+
 def deadline_ms(entry: Closed | PendingEnd, rules: Rules) -> int:
     """Return the processing time from which a closed session or a pending End may be forgotten."""
-    since_ms = entry.closed_ms if isinstance(entry, Closed) else entry.seen_ms
-    return since_ms + rules.late_retention_ms
+    return remembered_since_ms(entry) + rules.late_retention_ms
 
 
 def next_timer_ms(entries: Iterable[SessionState], now_ms: int, grid: Grid, rules: Rules) -> int | None:
@@ -112,3 +131,28 @@ def next_timer_ms(entries: Iterable[SessionState], now_ms: int, grid: Grid, rule
     if earliest_ms is None:
         return None
     return grid.at_or_after(max(earliest_ms, now_ms + 1))
+
+
+def timer_for_events_ms(
+    before: Collection[SessionState], after: Collection[SessionState], now_ms: int, grid: Grid, rules: Rules
+) -> int | None:
+    """Return the instant for which events have to set a timer; None if a timer is set that early already.
+
+    Args:
+        before: the entries that the events found. The timer that these needed is set. Or it is due: then it fires
+            later in this micro-batch, and sets the next one.
+        after: the entries after the events.
+
+    A first live session always sets its timer: under a longer late retention that of its closed sessions may have been
+    set much later.
+    """
+    needed_ms = next_timer_ms(after, now_ms, grid, rules)
+    before_ms = next_timer_ms(before, now_ms, grid, rules)
+    if needed_ms is None or before_ms is None or needed_ms < before_ms:
+        return needed_ms
+    is_first_live = _has_live(after) and not _has_live(before)
+    return needed_ms if is_first_live else None
+
+
+def _has_live(entries: Iterable[SessionState]) -> bool:
+    return any(isinstance(entry, Live) for entry in entries)

@@ -12,12 +12,12 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from sessionization.errors import CheckpointError, StreamError
+from sessionization.job.queries import Queries
 from sessionization.job.shutdown import wait_until_idle
 from sessionization.spark.checkpoint.file_source_log import LARGE_LOG_BYTES, log_bytes
 from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.job_context import JobContext
-from sessionization.spark.pipeline import Pipeline
 
 _CHECK_EVERY_S = 60
 _GROWTH = 2
@@ -29,8 +29,8 @@ class FileLogLimit:
     The log of a job whose input is never deleted grows on; the restarts then become rarer and rarer.
     """
 
-    def __init__(self, context: JobContext, pipeline: Pipeline, stop: threading.Event) -> None:
-        self._context, self._pipeline, self._stop = context, pipeline, stop
+    def __init__(self, context: JobContext, queries: Queries, stop: threading.Event) -> None:
+        self._context, self._queries, self._stop = context, queries, stop
         self._limit_bytes = dict.fromkeys((SESSIONIZE, ARCHIVE), LARGE_LOG_BYTES)
         self._next_check_s = 0.0
 
@@ -45,16 +45,16 @@ class FileLogLimit:
                 self._restart(name, size)
 
     def _restart(self, name: str, before: int) -> None:
-        query = self._pipeline.queries[name]
+        query = self._queries.by_name[name]
         if not query.isActive:
             return
-        self._pipeline.end_rests([name])
+        self._queries.end_rests([name])
         try:
             wait_until_idle(query, math.inf, self._stop)
             if self._stop.is_set():
                 return
             query.stop()
-            self._pipeline.start_query(name)
+            self._queries.start_query(name)
         except Py4JNetworkError:
             raise
         except (PySparkException, Py4JError, CheckpointError) as error:

@@ -1,6 +1,7 @@
 """The preparation before the first query: checks and opens folders, topics, tables and the checkpoint."""
 
 import contextlib
+import importlib.util
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ from pyspark.errors import PySparkException
 from sessionization.errors import ConfigurationError, StoppedError
 from sessionization.files import refuse_unreadable, refuse_unwritable
 from sessionization.hadoop_path import AnyPath
+from sessionization.optional_packages import how_to_install
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.settings.table_location_settings import FolderTables
 from sessionization.spark.checkpoint.folder import Checkpoint, open_checkpoint
@@ -55,6 +57,13 @@ def refuse_unreadable_input(folder: AnyPath) -> None:
             "create it, or name the folder that holds pc_sessions and console_sessions"
         )
         raise ConfigurationError(msg) from error
+
+
+def check_metrics_package(metrics_port: int | None) -> None:
+    """Raises `ConfigurationError` where metrics are wanted and the package that serves them is not installed."""
+    if metrics_port is not None and importlib.util.find_spec("prometheus_client") is None:
+        msg = f"--metrics-port needs the package prometheus-client: {how_to_install('metrics')}, or leave it out"
+        raise ConfigurationError(msg)
 
 
 def open_job_checkpoint(settings: SessionizeSettings, location: TableLocation) -> Checkpoint:

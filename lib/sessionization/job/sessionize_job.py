@@ -11,26 +11,26 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sessionization.clock import wall_clock_ms
-from sessionization.databricks import driver_log_folder, on_databricks
 from sessionization.errors import StreamError
 from sessionization.job.file_log_limit import FileLogLimit
 from sessionization.job.job_input import name_interrupted_files, take_input
 from sessionization.job.preparation import (
     check_folders,
+    check_metrics_package,
     open_job_checkpoint,
     plain_errors,
     prepare,
 )
+from sessionization.job.queries import Queries
 from sessionization.job.query_monitor import ClockCheck, monitor_queries, progress_line
 from sessionization.job.shutdown import stop_queries
 from sessionization.job.stop_file import stop_on_file
 from sessionization.job.summary import Summary, summary_lines
 from sessionization.job.totals import RunningTotals, count_live_sessions
 from sessionization.ml.run_tracking import track_in_mlflow
-from sessionization.monitor.batch_monitor import check_metrics_package, monitor_batches
 from sessionization.say import Say
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.checkpoint.folder import BATCH_LOG, SESSIONIZE, Checkpoint, engine_log
+from sessionization.spark.checkpoint.folder import SESSIONIZE, Checkpoint, engine_log
 from sessionization.spark.checkpoint.folder_lock import lock_folder
 from sessionization.spark.checkpoint.pinned_settings import explain_ignored_devices
 from sessionization.spark.engine import watchdog
@@ -47,7 +47,6 @@ from sessionization.spark.job_context import JobContext
 from sessionization.spark.output import real_time
 from sessionization.spark.output.progress import BatchListener
 from sessionization.spark.output.progress_log import ProgressLog
-from sessionization.spark.pipeline import Pipeline
 from sessionization.spark.tables.lease import hold_lease
 from sessionization.spark.tables.lease_claim import STREAM_LEASE, Claim, no_lease
 from sessionization.spark.tables.location import TableLocation
@@ -90,7 +89,8 @@ def run(settings: SessionizeSettings, stop: threading.Event, callbacks: JobCallb
         watchdog.explain_engine_death(log_place),
         contextlib.ExitStack() as stack,
     ):
-        # A lock lets a wrong setting be refused before the engine has started. A lease needs the engine.
+        # With a lock, the checkpoint is opened here: a wrong setting is refused before Spark has started. A lease is a
+        # row of a table, so Spark must have started first.
         checkpoint = _open_checkpoint(settings, location, say) if is_exclusive else None
         with plain_errors(f"Spark cannot be started (see {log_place})"):
             spark = stack.enter_context(job_session(log_file))
@@ -151,11 +151,11 @@ def _run(context: JobContext, stop: threading.Event, callbacks: JobCallbacks) ->
         listeners.extend(callbacks.listeners)
         callbacks.opened(context.spark, context.location)
         with take_input(context) as check_input:
-            pipeline = Pipeline(context, progress_log.store, listeners, initial_state)
+            queries = Queries(context, progress_log.store, listeners, initial_state)
             with plain_errors("the queries cannot be started"):
-                pipeline.start(stop)
+                queries.start(stop)
 
-            file_logs = FileLogLimit(context, pipeline, stop)
+            file_logs = FileLogLimit(context, queries, stop)
 
             def report() -> None:
                 counted, last = totals.snapshot()
@@ -165,10 +165,10 @@ def _run(context: JobContext, stop: threading.Event, callbacks: JobCallbacks) ->
 
             try:
                 with stop_after(stop, context.settings.run_for_ms):
-                    monitor_queries(pipeline.queries, stop, file_logs.check, report)
+                    monitor_queries(queries.by_name, stop, file_logs.check, report)
                 check_input()
             finally:
-                causes = _stop(context, pipeline)
+                causes = _stop(context, queries)
     if causes:
         raise StreamError(_failure_message(context, causes))
     seconds = (wall_clock_ms() - began_ms) / 1000
@@ -177,29 +177,29 @@ def _run(context: JobContext, stop: threading.Event, callbacks: JobCallbacks) ->
 
 @contextlib.contextmanager
 def _report_batches(context: JobContext, progress_log: ProgressLog, listeners: list[BatchListener]) -> Iterator[None]:
-    """Append rows of `stream_progress` in the background, and add the monitor to `listeners`, while the body runs."""
-    checkpoint, settings = context.checkpoint, context.settings
-    batch_log = driver_log_folder() / BATCH_LOG if on_databricks() else checkpoint.batch_log
+    """Append rows of `stream_progress` in the background, and add the metrics to `listeners`, while the body runs."""
+    settings = context.settings
     with contextlib.ExitStack() as stack:
         stack.enter_context(progress_log.append_in_background(context.spark, context.location, context.say))
         if context.is_real_time:
-            # Comes before the monitor, which pairs the engine's report of a batch with the report made here.
             stack.enter_context(
-                real_time.report_engine_batches(context.spark, progress_log.store, listeners, checkpoint.layout)
+                real_time.report_engine_batches(context.spark, progress_log.store, listeners, context.checkpoint.layout)
             )
-        monitor = monitor_batches(
-            context.spark, batch_log, settings.monitoring.metrics_at, settings.rules.heartbeat_ms, context.say
-        )
-        listeners.append(stack.enter_context(monitor))
+        if settings.monitoring.metrics_at is not None:
+            from sessionization.job.metrics import Metrics, serve_metrics  # needs the extra
+
+            metrics = Metrics(settings.rules.heartbeat_ms, context.state_partitions)
+            serving = serve_metrics(context.spark, metrics, *settings.monitoring.metrics_at, context.say)
+            listeners.extend(stack.enter_context(serving))
         yield
 
 
-def _stop(context: JobContext, pipeline: Pipeline) -> list[str]:
+def _stop(context: JobContext, queries: Queries) -> list[str]:
     """Stop the queries. Returns why queries had ended on their own."""
-    pipeline.end_rests()
+    queries.end_rests()
     has_append_since = partial(context.location.has_append_since, context.spark, SESSION_CHANGES)
     folder, is_real_time = context.checkpoint.folder, context.is_real_time
-    return stop_queries(pipeline.queries, folder, has_append_since, context.say, is_real_time=is_real_time)
+    return stop_queries(queries.by_name, folder, has_append_since, context.say, is_real_time=is_real_time)
 
 
 def _failure_message(context: JobContext, causes: list[str]) -> str:

@@ -158,15 +158,17 @@ def described_sessions(sessions: DataFrame, since_ms: int, as_of_ms: int) -> Dat
     return at_starts.unionByName(at_ends).withColumns(features).where("log_length IS NULL")
 
 
-def train(described: DataFrame, as_of_ms: int) -> LengthModel:
-    """Train on `described_sessions`, and test on their last day, or their last quarter if that is shorter.
+def train(described: DataFrame) -> LengthModel:
+    """Train on `described_sessions`, and test on those that started last: within a day, but at most a quarter of all.
 
     Of very many sessions it takes those of some players. Raises `ConfigurationError` where too few have ended.
     """
     from lifelines import KaplanMeierFitter, WeibullAFTFitter
 
-    begin_ms, count = described.agg(F.min("started_ms"), F.count("*")).collect()[0]
-    split_ms = as_of_ms - min(DAY_MS, (as_of_ms - (begin_ms or as_of_ms)) // 4)
+    # By the starts, not by the clock: the stream may have gone on for a day after the last player left.
+    three_quarters = F.percentile_approx("started_ms", 0.75, 10_000)
+    count, newest_ms, most_ms = described.agg(F.count("*"), F.max("started_ms"), three_quarters).collect()[0]
+    split_ms = max(newest_ms - DAY_MS, most_ms) if count else 0
     some = described.where(F.pmod("player", F.lit(1_000_000)) * count < 1_000_000 * _MOST_SESSIONS)
     columns = ("player", "started_ms", "ended_ms", "has_ended", "length_s", *FEATURES)
     rows = some.select(*columns).orderBy("started_ms", "player", "length_s").toArrow().to_pandas()
@@ -176,7 +178,7 @@ def train(described: DataFrame, as_of_ms: int) -> LengthModel:
     ended, tested = int(known["has_ended"].sum()), int(later["has_ended"].sum())
     if ended < _LEAST_TRAINED or tested < _LEAST_TESTED:
         msg = (
-            f"too few sessions have ended to learn from: {ended:,} before the last day (or quarter), {tested:,} after, "
+            f"too few sessions have ended to learn from: {ended:,} before those tested, {tested:,} of these, "
             f"at least {_LEAST_TRAINED} and {_LEAST_TESTED} are needed: give more days, or let the stream run longer"
         )
         raise ConfigurationError(msg)

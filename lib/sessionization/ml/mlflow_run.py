@@ -1,6 +1,6 @@
 """A stream run in MLflow: its parameters, its metrics per micro-batch, and the tables as data sets.
 
-Imported on the tracker's thread only, and only where a run is to be stored: MLflow takes a second and 100 MB.
+Imported only where a run or a model is to be stored: MLflow takes a second and 100 MB.
 """
 
 import json
@@ -9,10 +9,9 @@ import platform
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import mlflow
 from mlflow import MlflowClient
@@ -21,26 +20,26 @@ from mlflow.exceptions import MlflowException
 
 from sessionization.databricks import on_databricks
 from sessionization.errors import ConfigurationError
-from sessionization.ml.run_names import AUTO, EXPERIMENT, KIND_TAG, RunKind, RunStatus, sqlite_file
+from sessionization.ml.run_names import AUTO, EXPERIMENT, KIND_TAG, RunKind
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.output.progress import BatchProgress
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import TABLES, Table
+from sessionization.spark.tables.schemas import TABLES
 
 _MOST_METRICS = 1_000
-_NOT_METRICS = {"query", "batch_id", "processed_ms"}
 _PACKAGES = ("sessionization", "pyspark", "delta-spark", "mlflow", "mlflow-skinny")
+_SQLITE = "sqlite:///"
 
 
 def store_uri() -> str:
-    """The tracking URI of the runs: `MLFLOW_TRACKING_URI`, or the workspace, or a SQLite file in the working folder.
+    """The tracking URI of the runs: `MLFLOW_TRACKING_URI`, or the workspace, or a SQLite file in the working folder."""
+    default = "databricks" if on_databricks() else f"{_SQLITE}{Path.cwd() / 'mlflow.db'}"
+    return os.environ.get("MLFLOW_TRACKING_URI") or default
 
-    The workspace is the default on Databricks, the SQLite file on a laptop.
-    """
-    given = os.environ.get("MLFLOW_TRACKING_URI")
-    if given:
-        return given
-    return "databricks" if on_databricks() else f"sqlite:///{Path.cwd() / 'mlflow.db'}"
+
+def sqlite_file(store: str) -> Path | None:
+    """The file of a store that is a SQLite file; None for any other store."""
+    return Path(store.removeprefix(_SQLITE)) if store.startswith(_SQLITE) else None
 
 
 @contextmanager
@@ -64,51 +63,28 @@ class MlflowRun:
     """One run, from its first micro-batch to its end."""
 
     def __init__(self, settings: SessionizeSettings, location: TableLocation, checkpoint_id: str) -> None:
-        self._settings, self._location, self._checkpoint_id = settings, location, checkpoint_id
+        """Create the run, with its parameters and data sets."""
         self._client = _client()
-        self._run_id = ""
-
-    def begin(self) -> None:
         run = self._client.create_run(
-            experiment_id(self._client, self._settings.monitoring.mlflow),
+            experiment_id(self._client, settings.monitoring.mlflow),
             run_name=time.strftime("stream %Y-%m-%d %H:%M:%S", time.gmtime()),
-            tags={KIND_TAG: RunKind.STREAM.value, "checkpoint": self._checkpoint_id, "tables": str(self._location)},
+            tags={KIND_TAG: RunKind.STREAM.value, "checkpoint": checkpoint_id, "tables": str(location)},
         )
         self._run_id = run.info.run_id
-        self._client.log_batch(
-            self._run_id, params=[Param(*parameter) for parameter in parameters_of(self._settings).items()]
-        )
-        datasets = [
-            DatasetInput(_dataset(self._location, table), [InputTag("mlflow.data.context", "output")])
-            for table in TABLES
-        ]
+        self._client.log_batch(self._run_id, params=[Param(*one) for one in parameters_of(settings).items()])
+        output = [InputTag("mlflow.data.context", "output")]
+        datasets = [DatasetInput(_dataset(location, table.name), output) for table in TABLES]
         self._client.log_inputs(self._run_id, datasets=datasets)
 
     def log(self, micro_batches: list[BatchProgress]) -> None:
-        metrics = [metric for progress in micro_batches for metric in metrics_of(progress)]
+        metrics = [metric for progress in micro_batches for metric in _metrics_of(progress)]
         for first in range(0, len(metrics), _MOST_METRICS):
             self._client.log_batch(self._run_id, metrics=metrics[first : first + _MOST_METRICS])
 
-    def end(self, status: RunStatus, not_kept: int) -> None:
+    def end(self, status: str, not_kept: int) -> None:
         if not_kept:
             self._client.log_batch(self._run_id, tags=[RunTag("micro_batches_not_kept", str(not_kept))])
         self._client.set_terminated(self._run_id, status)
-
-
-def check_writable(store: str) -> None:
-    """Raise `OSError` at once for a SQLite file that cannot be written: MLflow would try for two minutes."""
-    file = sqlite_file(store)
-    if file is not None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("ab"):
-            pass
-
-
-def metrics_of(progress: BatchProgress) -> Iterator[Metric]:
-    """The metrics of a micro-batch: `QUERY.COLUMN` of `stream_progress`, with the micro-batch's id as the step."""
-    for name, value in progress.row().items():
-        if name not in _NOT_METRICS and value is not None:
-            yield Metric(f"{progress.query}.{name}", float(value), progress.processed_ms, progress.batch_id)
 
 
 def open_experiment(name: str) -> None:
@@ -117,8 +93,19 @@ def open_experiment(name: str) -> None:
 
 
 def _client() -> MlflowClient:
-    check_writable(store_uri())
+    if (
+        file := sqlite_file(store_uri())
+    ) is not None:  # MLflow would try for two minutes to write a file that it cannot
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.open("ab").close()
     return MlflowClient(tracking_uri=store_uri())
+
+
+def _metrics_of(progress: BatchProgress) -> Iterator[Metric]:
+    """`QUERY.COLUMN` of `stream_progress`, with the micro-batch's id as the step."""
+    for name, value in progress.row().items():
+        if name not in {"query", "batch_id", "processed_ms"} and value is not None:
+            yield Metric(f"{progress.query}.{name}", float(value), progress.processed_ms, progress.batch_id)
 
 
 def parameters_of(settings: SessionizeSettings) -> dict[str, str]:
@@ -127,60 +114,45 @@ def parameters_of(settings: SessionizeSettings) -> dict[str, str]:
     for section, given in settings.model_dump(mode="json", by_alias=True).items():
         fields = given if isinstance(given, dict) else {"type": given}
         values |= {section if name == "type" else name: value for name, value in fields.items() if name != "mlflow"}
-    values["kafka_option"] = " ".join(sorted(values.get("kafka_option", ())))
-    values["python"] = platform.python_version()
-    values["runtime"] = os.environ.get("DATABRICKS_RUNTIME_VERSION")
-    values["cores"] = os.cpu_count()
-    for package in _PACKAGES:
-        try:
-            values[f"{package}_version"] = version(package)
-        except PackageNotFoundError:
-            continue
+    values |= {
+        "kafka_option": " ".join(sorted(values.get("kafka_option", ()))),
+        "python": platform.python_version(),
+        "runtime": os.environ.get("DATABRICKS_RUNTIME_VERSION"),
+        "cores": os.cpu_count(),
+    }
+    values |= {f"{package.name}_version": package.version for package in distributions() if package.name in _PACKAGES}
     return {name: str(value) for name, value in values.items() if value not in (None, "")}
 
 
 def experiment_id(client: MlflowClient, wanted: str, default: str = EXPERIMENT) -> str:
     """The id of an experiment, which is created if it is missing.
 
-    `wanted` is the value of `--mlflow`; with `auto` the experiment is `default`. Raises `MlflowException` where the
-    store cannot be used.
+    `wanted` is the value of `--mlflow`; with `auto` the experiment is `default`, in a workspace in the folder of the
+    user who runs the job. Raises `MlflowException` where the store cannot be used.
     """
-    name = _experiment_name(default) if wanted == AUTO else wanted
-    found = client.get_experiment_by_name(name)
-    if found is not None:
-        return str(found.experiment_id)
-    try:
-        return str(client.create_experiment(name, _artifacts()))
-    except MlflowException:  # another job has just created it
-        found = client.get_experiment_by_name(name)
-        if found is None:
-            raise
-        return str(found.experiment_id)
-
-
-def _artifacts() -> str | None:
-    """The folder beside a SQLite file, because MLflow would use the working folder; None for other stores."""
+    name = wanted
+    if wanted == AUTO:
+        name = f"/Users/{_current_user()}/{default}" if on_databricks() else default
     file = sqlite_file(store_uri())
-    return None if file is None else (file.absolute().parent / "mlartifacts").as_uri()
+    beside_it = None if file is None else (file.absolute().parent / "mlartifacts").as_uri()  # not the working folder
+    found = client.get_experiment_by_name(name)
+    if found is None:
+        try:
+            return str(client.create_experiment(name, beside_it))
+        except MlflowException:  # another job has just created it
+            found = client.get_experiment_by_name(name)
+            if found is None:
+                raise
+    return str(found.experiment_id)
 
 
-def _experiment_name(name: str) -> str:
-    """In a workspace, where names are paths, the experiment is in the folder of the user who runs the job."""
-    if not on_databricks():
-        return name
+def _current_user() -> str:
     from pyspark.sql import SparkSession
 
-    row = SparkSession.builder.getOrCreate().sql("SELECT current_user()").first()
-    assert row is not None
-    return f"/Users/{row[0]}/{name}"
+    return str(SparkSession.builder.getOrCreate().sql("SELECT current_user() AS name").collect()[0].name)
 
 
-def _dataset(location: TableLocation, table: Table) -> Dataset:
-    is_folder = location.warehouse is not None
-    name = location.sql_name(table.name).replace("`", "")
-    source = {"path": name.removeprefix("delta.")} if is_folder else {"delta_table_name": name}
-    columns = [{"name": column.name, "type": column.type, "required": not column.nullable} for column in table.columns]
-    schema = json.dumps({"mlflow_colspec": columns})
-    source_json = json.dumps(source)
-    digest = f"{crc32((source_json + schema).encode()):08x}"
-    return Dataset(table.name, digest, "delta_table", source_json, schema)
+def _dataset(location: TableLocation, table: str) -> Dataset:
+    name = location.sql_name(table).replace("`", "")
+    source = {"path": name.removeprefix("delta.")} if location.warehouse is not None else {"delta_table_name": name}
+    return Dataset(table, table, "delta_table", json.dumps(source))

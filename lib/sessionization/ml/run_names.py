@@ -1,8 +1,7 @@
 """Names of experiments, tags and run kinds in MLflow, shared by the code that stores runs and that reads them."""
 
 from enum import StrEnum
-from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 EXPERIMENT: Final = "sessionization"
 """The experiment of stream runs without `--mlflow`; in a workspace it is in the folder of the user who runs the job."""
@@ -14,20 +13,9 @@ KIND_TAG: Final = "sessionization.kind"
 AUTO: Final = "auto"
 OFF: Final = "off"
 """Like `AUTO`, a value of `--mlflow` that is not the name of an experiment."""
-RunStatus = Literal["FINISHED", "FAILED"]
-_SQLITE: Final = "sqlite:///"
 
 
 class RunKind(StrEnum):
     STREAM = "stream"
     BENCHMARK = "benchmark"
     TRAINING = "training"
-
-
-def sqlite_file(store: str) -> Path | None:
-    """The file of a store that is a SQLite file; None for any other store.
-
-    >>> sqlite_file("sqlite:////runs/mlflow.db"), sqlite_file("databricks")
-    (PosixPath('/runs/mlflow.db'), None)
-    """
-    return Path(store.removeprefix(_SQLITE)) if store.startswith(_SQLITE) else None

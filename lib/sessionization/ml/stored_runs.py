@@ -1,19 +1,16 @@
 """Read stream and benchmark runs back from MLflow, to compare them."""
 
-import heapq
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from statistics import median
 from typing import Any
 
 from sessionization.clock import utc
 from sessionization.errors import ConfigurationError
 from sessionization.ml import require_mlflow
-from sessionization.ml.run_names import KIND_TAG, RunKind, sqlite_file
+from sessionization.ml.run_names import KIND_TAG, RunKind
 
-_PAGE = 100
-_EXPERIMENTS_AT_ONCE = 100
+_EXPERIMENTS_AT_ONCE, _MOST_RUNS = 100, 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,20 +25,8 @@ class StoredRun:
     metrics: dict[str, float]
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
-    """A metric of a run over its micro-batches: the processing time and the value of each."""
-
-    at_ms: list[int]
-    values: list[float]
-
-    @property
-    def median(self) -> float | None:
-        return median(self.values) if self.values else None
-
-
-def newest_runs(kind: RunKind, stores: Sequence[str] = ()) -> Iterator[StoredRun]:
-    """The runs of a kind that have metrics, newest first, from all experiments; read as the caller iterates.
+def newest_runs(kind: RunKind, stores: Sequence[str] = ()) -> list[StoredRun]:
+    """The newest runs of a kind that have metrics, newest first, from all experiments.
 
     Args:
         kind: the value of `KIND_TAG`.
@@ -50,88 +35,46 @@ def newest_runs(kind: RunKind, stores: Sequence[str] = ()) -> Iterator[StoredRun
     Raises `ConfigurationError` where MLflow is not installed, or a store cannot be read.
     """
     require_mlflow()
-    per_group = [runs for store in stores or _default_stores() for runs in _runs_of(store, kind)]
-    return heapq.merge(*per_group, key=lambda run: run.began_at, reverse=True)
+    from sessionization.ml.mlflow_run import sqlite_file, store_uri
+
+    found: list[StoredRun] = []
+    for store in stores or [store_uri()]:
+        file = sqlite_file(store)
+        if file is None or file.is_file():
+            found += _runs_of(store, kind)
+        elif stores:  # MLflow would create it
+            msg = f"there is no MLflow store {store}: name the tracking URI of one that has runs"
+            raise ConfigurationError(msg)
+    return sorted(found, key=lambda run: run.began_at, reverse=True)
 
 
-def metric_series(run: StoredRun, metric: str) -> Series:
-    """One metric of a run, micro-batch by micro-batch."""
-    points = sorted(_client(run.store).get_metric_history(run.run_id, metric), key=lambda point: point.timestamp)
-    return Series([point.timestamp for point in points], [point.value for point in points])
+def metric_series(run: StoredRun, metric: str) -> tuple[list[int], list[float]]:
+    """One metric of a run over its micro-batches: the processing time in milliseconds and the value of each."""
+    history = sorted(_client(run.store).get_metric_history(run.run_id, metric), key=lambda point: point.timestamp)
+    return [point.timestamp for point in history], [point.value for point in history]
 
 
-def differing_parameters(runs: Iterable[StoredRun]) -> dict[str, list[str]]:
-    """The parameters that differ between runs: by name one value per run, empty where a run lacks the parameter."""
-    all_runs = list(runs)
-    names = sorted({name for run in all_runs for name in run.parameters})
-    values = {name: [run.parameters.get(name, "") for run in all_runs] for name in names}
-    return {name: per_run for name, per_run in values.items() if len(set(per_run)) > 1}
-
-
-def _default_stores() -> list[str]:
-    """The store of this machine's or workspace's stream runs; an empty list where no run has created it yet."""
-    from sessionization.ml.mlflow_run import store_uri
-
-    store = store_uri()
-    return [] if _is_missing(store) else [store]
-
-
-def _runs_of(store: str, kind: RunKind) -> list[Iterator[StoredRun]]:
-    """The runs of a kind in a store, one iterator per group of experiments, each newest first."""
-    if _is_missing(store):  # MLflow would create it
-        msg = f"there is no MLflow store {store}: name the tracking URI of one that has runs"
-        raise ConfigurationError(msg)
+def _runs_of(store: str, kind: RunKind) -> Iterator[StoredRun]:
     try:
         client = _client(store)
-        experiments = [
-            experiment.experiment_id for experiment in _all(lambda token: client.search_experiments(page_token=token))
-        ]
+        experiments = page = client.search_experiments()
+        while page.token:
+            page = client.search_experiments(page_token=page.token)
+            experiments = [*experiments, *page]
+        for first in range(0, len(experiments), _EXPERIMENTS_AT_ONCE):
+            for run in client.search_runs(
+                [experiment.experiment_id for experiment in experiments[first : first + _EXPERIMENTS_AT_ONCE]],
+                filter_string=f"tags.`{KIND_TAG}` = '{kind}'",
+                max_results=_MOST_RUNS,
+                order_by=["attributes.start_time DESC"],
+            ):
+                name, began_at = run.info.run_name or run.info.run_id[:8], utc(run.info.start_time)
+                if run.data.metrics:
+                    yield StoredRun(run.info.run_id, store, name, began_at, run.data.params, run.data.metrics)
     except Exception as error:
         reason = str(error).strip().partition("\n")[0]
         msg = f"the MLflow store {store} cannot be read ({reason}): name the tracking URI of one that has runs"
         raise ConfigurationError(msg) from error
-    return [
-        _runs_in(client, store, kind, experiments[first : first + _EXPERIMENTS_AT_ONCE])
-        for first in range(0, len(experiments), _EXPERIMENTS_AT_ONCE)
-    ]
-
-
-def _runs_in(client: Any, store: str, kind: RunKind, experiments: list[str]) -> Iterator[StoredRun]:
-    runs = _all(
-        lambda token: client.search_runs(
-            experiments,
-            filter_string=f"tags.`{KIND_TAG}` = '{kind}'",
-            max_results=_PAGE,
-            order_by=["attributes.start_time DESC"],
-            page_token=token,
-        )
-    )
-    for run in runs:
-        if run.data.metrics:
-            yield StoredRun(
-                run.info.run_id,
-                store,
-                run.info.run_name or run.info.run_id[:8],
-                utc(run.info.start_time),
-                dict(run.data.params),
-                dict(run.data.metrics),
-            )
-
-
-def _all(page_of: Callable[[str | None], Any]) -> Iterator[Any]:
-    """The items on all pages of an answer; `page_of` gets a page by its token, each page only when it is needed."""
-    token: str | None = None
-    while True:
-        page = page_of(token)
-        yield from page
-        token = page.token
-        if not token:
-            return
-
-
-def _is_missing(store: str) -> bool:
-    file = sqlite_file(store)
-    return file is not None and not file.is_file()
 
 
 def _client(store: str) -> Any:

@@ -1,14 +1,14 @@
 """Pictures of runs side by side, from MLflow."""
 
 from collections.abc import Sequence
-from itertools import islice
+from statistics import median
 
 from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.ml.run_names import RunKind
-from sessionization.ml.stored_runs import StoredRun, differing_parameters, metric_series, newest_runs
+from sessionization.ml.stored_runs import StoredRun, metric_series, newest_runs
 from sessionization.notebook import chart_style
 
 _COLOURS = (
@@ -46,14 +46,14 @@ class RunsSettings(BaseModel):
 
 def newest_streams(settings: RunsSettings) -> list[StoredRun]:
     """Find the newest runs of the stream, and return them from the oldest to the newest."""
-    return list(islice(newest_runs(RunKind.STREAM, settings.stores), settings.runs))[::-1]
+    return newest_runs(RunKind.STREAM, settings.stores)[: settings.runs][::-1]
 
 
 def newest_benchmarks(settings: RunsSettings) -> list[StoredRun]:
     """Find the newest benchmark runs that have a rate, and return them from the oldest to the newest."""
     names = {name for name, _ in _RATES}
-    found = (run for run in newest_runs(RunKind.BENCHMARK, settings.stores) if names & run.metrics.keys())
-    return list(islice(found, _MOST_BENCHMARKS))[::-1]
+    found = [run for run in newest_runs(RunKind.BENCHMARK, settings.stores) if names & run.metrics.keys()]
+    return found[:_MOST_BENCHMARKS][::-1]
 
 
 def comparison_table(spark: SparkSession, runs: Sequence[StoredRun]) -> DataFrame:
@@ -67,7 +67,7 @@ def comparison_table(spark: SparkSession, runs: Sequence[StoredRun]) -> DataFram
             run.began_at.strftime("%Y-%m-%d %H:%M:%S"),
             run.name,
             differences,
-            *(metric_series(run, f"{_METRIC_PREFIX}{metric}").median for metric, _, _ in _STREAM_METRICS),
+            *(_median(metric_series(run, f"{_METRIC_PREFIX}{metric}")[1]) for metric, _, _ in _STREAM_METRICS),
         )
         for run, differences in zip(runs, _differences(runs), strict=True)
     ]
@@ -80,12 +80,12 @@ def compare_streams(runs: Sequence[StoredRun]) -> Figure:
     figure, all_axes = chart_style.new_figure(len(_STREAM_METRICS), 2.1, share_x=True)
     for run, differences, colour in zip(runs, _differences(runs), _COLOURS, strict=False):
         series_of_run = [metric_series(run, f"{_METRIC_PREFIX}{metric}") for metric, _, _ in _STREAM_METRICS]
-        first_ms = min((at_ms for series in series_of_run for at_ms in series.at_ms), default=0)
-        for axes, series in zip(all_axes, series_of_run, strict=True):
-            seconds = [(at_ms - first_ms) / 1_000 for at_ms in series.at_ms]
+        first_ms = min((at_ms for all_at_ms, _ in series_of_run for at_ms in all_at_ms), default=0)
+        for axes, (all_at_ms, values) in zip(all_axes, series_of_run, strict=True):
+            seconds = [(at_ms - first_ms) / 1_000 for at_ms in all_at_ms]
             if seconds:
                 label = f"{run.name} ({differences})" if differences else run.name
-                axes.plot(seconds, series.values, ".-", ms=4, color=colour, label=label)
+                axes.plot(seconds, values, ".-", ms=4, color=colour, label=label)
     for axes, (_, title, unit) in zip(all_axes, _STREAM_METRICS, strict=True):
         chart_style.set_titles(axes, title, y=unit)
         if axes.lines:
@@ -115,8 +115,12 @@ def compare_benchmarks(runs: Sequence[StoredRun]) -> Figure:
 
 def _differences(runs: Sequence[StoredRun]) -> list[str]:
     """Format, for each run, the parameters in which it differs from the others."""
-    differing = differing_parameters(runs)
+    names = sorted({name for run in runs for name in run.parameters})
+    differing = [name for name in names if len({run.parameters.get(name, "") for run in runs}) > 1]
     return [
-        ", ".join(f"{name}={values[index]}" for name, values in differing.items() if values[index])
-        for index in range(len(runs))
+        ", ".join(f"{name}={run.parameters[name]}" for name in differing if run.parameters.get(name)) for run in runs
     ]
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return median(values) if values else None

@@ -1,17 +1,23 @@
 """The job in a notebook: a task just runs it; a person also sees a live picture, and the run is limited in time."""
 
-import contextlib
+import logging
 from collections.abc import Callable
+from logging.handlers import RotatingFileHandler
 from typing import Any
 
 from sessionization.command_line.widgets import WidgetBar, is_run_by_a_job
 from sessionization.databricks import driver_log_folder
 from sessionization.job import sessionize_job
-from sessionization.monitor.batch_log import LineLog
 from sessionization.say import Say
 from sessionization.settings.sessionize_settings import SessionizeSettings
 
 PROGRESS_LOG = "sessionize.log"
+MOST_BYTES, OLDER_FILES = 10_000_000, 3
+
+
+class _ProgressLog(RotatingFileHandler):
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name that logging gives
+        """Lose the line: the stream goes on."""
 
 
 def run_in_notebook(
@@ -32,10 +38,9 @@ def run_in_notebook(
         return
     file = driver_log_folder() / PROGRESS_LOG
     say(f"progress is in {file} on the driver")
-    log = LineLog(file)
+    log = _ProgressLog(file, maxBytes=MOST_BYTES, backupCount=OLDER_FILES, encoding="utf-8", delay=True)
 
     def say_progress(line: str) -> None:
-        with contextlib.suppress(OSError):  # the line is lost, and the stream goes on
-            log(line)
+        log.handle(logging.makeLogRecord({"msg": line}))
 
     sessionize_job.run_and_print_summary(settings, say, say_progress)

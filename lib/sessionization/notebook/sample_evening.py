@@ -23,7 +23,8 @@ from sessionization.notebook import timeline
 from sessionization.notebook.core_replay import replay_devices
 from sessionization.notebook.table_charts import device_changes
 from sessionization.spark.input.parse import parse, valid_events
-from sessionization.spark.operator.codec import OUTPUT_SCHEMA, pack_event, unpack_event
+from sessionization.spark.operator.event_text import pack_event, unpack_event
+from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import to_session_changes
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.views import session_view_sql

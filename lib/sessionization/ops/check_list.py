@@ -10,11 +10,12 @@ from pyspark.errors import PySparkException
 from sessionization.errors import SessionizationError
 from sessionization.say import Say
 from sessionization.spark.engine.error_text import root_cause
-from sessionization.spark.engine.missing_grant import grant_advice
 from sessionization.spark.tables.location import TableLocation
 from sessionization.time_limit import CheckTimeoutError, call_within
 
 T = TypeVar("T")
+
+_LONGEST_CAUSE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +68,10 @@ class CheckList:
             cause = str(error)
         elif isinstance(error, OSError):
             cause = f"{error.filename or name} cannot be used ({error.strerror}): see to its space and its rights"
-        elif isinstance(error, PySparkException | Py4JError):
+        elif isinstance(error, PySparkException):  # a right that is missing stands in a later line
+            cause = " ".join(str(error).partition("JVM stacktrace:")[0].split())[:_LONGEST_CAUSE]
+        elif isinstance(error, Py4JError):
             cause = root_cause(str(error))
         else:
             cause = f"{type(error).__name__}: {error}"
-        advice = grant_advice(error, self.location.catalog, self.location.schema)
-        return cause if advice is None else f"{cause}: {advice}"
+        return cause

@@ -19,11 +19,11 @@ from pyspark.sql import SparkSession
 from sessionization.errors import ConfigurationError, SessionizationError
 from sessionization.files import is_on_local_disk, remove_tree
 from sessionization.hadoop_path import AnyPath
+from sessionization.job.preparation import check_metrics_package
 from sessionization.ml import configure_mlflow_import
 from sessionization.ml.run_names import AUTO, OFF
-from sessionization.monitor.batch_monitor import check_metrics_package
 from sessionization.ops.check_list import CheckList, Limit
-from sessionization.ops.storage_checks import check_input, check_lock, check_storage
+from sessionization.ops.storage_checks import check_input, check_lock, check_logs, check_storage
 from sessionization.ops.table_checks import NAME, check_checkpoint, check_lease, check_tables
 from sessionization.ops.trial_query import check_trial_query
 from sessionization.optional_packages import how_to_install
@@ -40,6 +40,8 @@ from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.s3_commits import single_driver_warning
 from sessionization.time_limit import CheckTimeoutError, call_within
 
+_LOG_DESTINATION = "spark.databricks.clusterUsageTags.clusterLogDestination"
+"""Where Databricks says in which folder the cluster stores its logs."""
 _PACKAGES = Limit(60, "see whether the disk with Python's packages is alive")
 _STORAGE = Limit(60, "see whether its mount or its servers are alive")
 _ENGINE = Limit(300, "see the driver's log, and whether the cluster has free memory")
@@ -98,6 +100,8 @@ def _check_on_engine(checks: CheckList, spark: SparkSession, settings: Sessioniz
         _warn_of_single_driver(checks, spark)
     checks.run("checkpoint", partial(check_checkpoint, spark, settings, location), _SPARK)
     checks.run("stream", partial(check_trial_query, spark, folder, checks.say), _SPARK)
+    if "/Volumes/" in (destination := spark.conf.get(_LOG_DESTINATION, "") or ""):
+        checks.run("logs", partial(check_logs, destination), _STORAGE, is_needed=False)
     checks.run("MLflow", partial(_check_mlflow, settings.monitoring.mlflow), _MLFLOW, is_needed=False)
 
 

@@ -9,6 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from sessionization import private_spark
 from sessionization.clock import wall_clock_ms
 from sessionization.errors import CheckpointError, ConfigurationError, StateError
 from sessionization.hadoop_path import AnyPath, HadoopPath
@@ -131,8 +132,7 @@ def _refuse_broken(state: StateReader, checkpoint: Checkpoint, when: str) -> Non
 
 def _repartition(spark: SparkSession, folder: AnyPath, partitions: int) -> None:
     try:
-        # Spark has no public interface for this yet.
-        manager = spark._streamingCheckpointManager  # noqa: SLF001
+        manager = private_spark.checkpoint_manager(spark)
     except (AttributeError, Py4JError) as error:
         msg = (
             f"this Spark ({spark.version}) cannot repartition a state, as open-source Spark 4.2 can: begin a new "

@@ -18,8 +18,8 @@ from sessionization.hadoop_path import AnyPath
 from sessionization.spark.checkpoint.folder import SESSIONIZE
 from sessionization.spark.checkpoint.spark_logs import newest_committed_batch
 from sessionization.spark.engine.error_text import root_cause
-from sessionization.spark.operator.codec import STATE_SCHEMA
 from sessionization.spark.operator.session_store import STATE_NAME
+from sessionization.spark.operator.stored_entries import STATE_SCHEMA
 
 _READABLE_PATH = re.compile(r"[\w/.:=@+-]+")
 _DEVICES_SCHEMA = "map<string, array<array<string>>>"
@@ -51,7 +51,7 @@ class StateReader:
 
         Returns:
             `grouping_key`, `partition`, `bucket` (null without device groups), `device_id`, `session_id`, and the
-            fields of `codec.STATE_SCHEMA`.
+            fields of `stored_entries.STATE_SCHEMA`.
 
         Raises `ConfigurationError` for a folder without state.
         """

@@ -1,6 +1,7 @@
 """Checks of the folders that the sessionize job needs: what its storage can do, its lock, its input."""
 
 import time
+from pathlib import Path
 
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.files import remove_tree, replace_verified, write_new
@@ -45,6 +46,16 @@ def _lists_only(folder: AnyPath, name: str) -> bool:
             return False
         time.sleep(_POLL_S)
     return True
+
+
+def check_logs(destination: str) -> str:
+    """Write a file where the logs of a cluster on Databricks go, a folder of a volume; raises `OSError`."""
+    folder = Path(destination.removeprefix("dbfs:"))
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"sessionization_preflight-{time.time_ns()}"
+    write_new(file, "")
+    file.unlink()
+    return f"the cluster's logs go to {folder}, which can be written"
 
 
 def check_lock(folder: AnyPath) -> str:

@@ -23,7 +23,6 @@ SESSIONIZE = "sessionize"
 ARCHIVE = "archive"
 ROLLUP = "rollup"
 QUERIES = (SESSIONIZE, ARCHIVE, ROLLUP)
-BATCH_LOG = "batches.log"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +41,6 @@ class Checkpoint(StoredLayout):
     def is_taking_over(self) -> bool:
         """True while the tables still have to be taken over from the previous checkpoint."""
         return self.is_warm and not self.is_used
-
-    @property
-    def batch_log(self) -> Path | None:
-        """The file in which a run logs its micro-batches; None at a URI and on a volume, where nothing is appended."""
-        folder = appendable(self.folder)
-        return None if folder is None else folder / BATCH_LOG
 
     @property
     def progress_folder(self) -> AnyPath:
@@ -182,8 +175,8 @@ def open_checkpoint(
     else:
         checkpoint = found
         if warm and not checkpoint.is_used:
-            # An earlier start without --from-sessions, such as a supervisor's, may have created this folder. It was
-            # refused, because another checkpoint owns the tables. The time of this start counts.
+            # A start without --from-sessions may have created this folder before, for example that of a supervisor. It
+            # was refused, because another checkpoint owns the tables. So the checkpoint is as old as this start.
             checkpoint = replace(checkpoint, created_ms=wall_clock_ms())
         last_ms = _last_micro_batch_ms(folder / SESSIONIZE)
         checkpoint = replace(checkpoint, in_force=checkpoint.in_force.change_to(rules, last_ms))

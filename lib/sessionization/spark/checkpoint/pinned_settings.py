@@ -21,7 +21,7 @@ class PinnedSettings:
     starting_offsets: str
     mode: str
     output_topic: str
-    """Fixed only while changes go to the topic: from the first change sent until they go to the tables again."""
+    """Fixed from the first change that is sent to the topic until changes go to the tables again."""
 
     @classmethod
     def of(cls, settings: SessionizeSettings, tables: str) -> "PinnedSettings":

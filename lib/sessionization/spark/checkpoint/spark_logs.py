@@ -1,17 +1,25 @@
-"""Spark's own logs of a query in a checkpoint: started and committed micro-batches, and the end position of each.
+"""Spark's own files in a query's checkpoint: its logs of micro-batches, and the log of its file source.
 
-Every function raises `CheckpointError` where it cannot read a log.
+Their form is private to Spark, as of Spark 4.2, and only this module knows it. Spark has no public way to ask a stopped
+query what it has read and committed, and none to forget the files that it has read. A listing of micro-batches with
+their offsets, and a bound on the file source's log (`cleanSource` bounds only the folder), would replace this module.
+
+Functions raise `CheckpointError` where they cannot read a log of micro-batches.
 """
 
 import json
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
 from sessionization.errors import CheckpointError
-from sessionization.files import newest_number
-from sessionization.hadoop_path import AnyPath
+from sessionization.files import newest_number, replace_verified
+from sessionization.hadoop_path import AnyPath, path_of_uri
 
 _VERSION = "v1"
+_SOURCE_LOG_FILE = re.compile(r"(\d+)(\.compact)?")
 _NO_OFFSET = "-"
 _PARTITIONS = "spark.sql.shuffle.partitions"
 
@@ -27,6 +35,19 @@ class StartedBatch:
     clock_ms: int
     partitions: int | None
     sources: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SourceEntry:
+    """A file that the file source took: its URI, its modification time then, and its entry in the source's log."""
+
+    uri: str
+    modified_ms: int
+    number: int
+
+    @property
+    def path(self) -> AnyPath:
+        return path_of_uri(self.uri)
 
 
 def newest_started_batch(query: AnyPath) -> int:
@@ -75,6 +96,81 @@ def remove_partial_first_entry(query: AnyPath) -> None:
     except OSError as error:
         msg = f"{offsets} cannot be cleared of what a cut-off start left ({error.strerror}): see to its permissions"
         raise CheckpointError(msg) from error
+
+
+def source_entries(query: AnyPath, batch_id: int) -> Iterator[SourceEntry]:
+    """The files that a query's file source took up to a micro-batch; none for -1.
+
+    Raises `ValueError`, `LookupError`, `TypeError` or `OSError` where the log has another form or cannot be read.
+    """
+    if batch_id < 0:
+        return
+    number, last = _file_source(read_started_batch(query, batch_id))
+    folder = query / "sources" / str(number)
+    log_files = [
+        (int(match[1]), match[2], file) for file in folder.iterdir() if (match := _SOURCE_LOG_FILE.fullmatch(file.name))
+    ]
+    compacted = max((number for number, is_compact, _ in log_files if is_compact), default=-1)
+    for number, is_compact, file in log_files:
+        if number > compacted or (number == compacted and is_compact):
+            yield from (entry for entry in map(_parse_source_entry, _read_source_log(file)) if entry.number <= last)
+
+
+def last_source_entry(query: AnyPath, batch_id: int) -> int:
+    """The last entry of the file source's log that a micro-batch took; -1 before the first."""
+    return -1 if batch_id < 0 else _file_source(read_started_batch(query, batch_id))[1]
+
+
+def newest_compacted(query: AnyPath) -> AnyPath | None:
+    """The newest compacted file of a query's file source, which has nearly all entries."""
+    files = [file for file in query.glob("sources/*/*.compact") if _SOURCE_LOG_FILE.fullmatch(file.name)]
+    return max(files, key=lambda file: int(file.stem), default=None)
+
+
+def shorten_source_log(query: AnyPath, remaining: Callable[[list[SourceEntry], int], list[bool]]) -> int:
+    """Remove entries of the newest compacted file; the query must not run. Returns their number.
+
+    `remaining` says of each entry whether it stays; it also gets the last one that a committed micro-batch took.
+
+    Raises `CheckpointError` where the log has another form or cannot be written; nothing is changed then.
+    """
+    try:
+        compacted = newest_compacted(query)
+        if compacted is None:
+            return 0
+        last_committed = last_source_entry(query, newest_committed_batch(query))
+        lines = list(_read_source_log(compacted))
+        stays = remaining(list(map(_parse_source_entry, lines)), last_committed)
+        if not all(stays):
+            compacted.with_name(f".{compacted.name}.crc").unlink(missing_ok=True)  # the checksum of the former content
+            # An incomplete log would let the query read files again.
+            replace_verified(compacted, "\n".join([_VERSION, *compress(lines, stays)]))
+        return stays.count(False)
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        msg = f"{query}: the log of the files that were read is not of a form known here ({error})"
+        raise CheckpointError(msg) from error
+
+
+def _file_source(batch: StartedBatch) -> tuple[int, int]:
+    """The number of the source that reads files, and the last entry of its log that a micro-batch took, or -1."""
+    for number, offset in enumerate(batch.sources):
+        if isinstance(offset, dict) and "logOffset" in offset:
+            return number, int(offset["logOffset"])
+    return 0, -1
+
+
+def _read_source_log(file: AnyPath) -> Iterator[str]:
+    with file.open(encoding="utf-8") as lines:
+        version = next(lines, "").strip()
+        if version != _VERSION:
+            msg = f"{file.name} of the file log is {version!r}"
+            raise ValueError(msg)
+        yield from (line.rstrip("\n") for line in lines if line.strip())
+
+
+def _parse_source_entry(line: str) -> SourceEntry:
+    entry: dict[str, Any] = json.loads(line)
+    return SourceEntry(entry["path"], int(entry["timestamp"]), int(entry["batchId"]))
 
 
 def _parse_entry(version: str, metadata_json: str, *sources: str) -> StartedBatch:

@@ -26,6 +26,10 @@ class StateLayout:
     def __str__(self) -> str:
         return "by device" if self.device_groups is None else f"in {self.device_groups:,} device groups"
 
+    @property
+    def has_groups(self) -> bool:
+        return self.device_groups is not None
+
     def grouping_key(self) -> Column:
         """Return the grouping key of an event as text, from the column `device_id`."""
         if self.device_groups is None:

@@ -39,6 +39,11 @@ _REMEDIES = (
         "permissions, start again with the same options",
     ),
     (
+        r"CONCURRENT_STREAM_LOG_UPDATE|Multiple streaming queries are concurrently using",
+        "another run has written to this checkpoint, perhaps one that had slept longer than its lease; "
+        "nothing is lost: see that no other run works on it, start again with the same options",
+    ),
+    (
         _STATE_IS_DAMAGED,
         "a file below sessionize/state in the checkpoint is damaged: "
         "see docs/runbook.md, 'A file of the state is damaged'",

@@ -12,10 +12,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JError
 from pydantic import BaseModel
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkConf
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -23,6 +22,8 @@ from sessionization.command_line.options import locations
 from sessionization.databricks import on_databricks
 from sessionization.errors import ConfigurationError
 from sessionization.hadoop_path import HadoopPath
+from sessionization.private_delta import has_delta
+from sessionization.private_spark import active_context, connect_to_submitted_jvm, hadoop_conf, jvm_of
 from sessionization.say import Say
 from sessionization.spark.engine.checkpoint_files import replaced_checkpoint_files
 from sessionization.spark.engine.job_conf import (
@@ -36,6 +37,7 @@ from sessionization.spark.engine.job_conf import (
     with_conf,
     words,
 )
+from sessionization.spark.engine.local_start import start_local_engine
 from sessionization.stop_signals import preserve_interrupt_handler
 
 __all__ = [
@@ -66,7 +68,7 @@ def spark_session(log_file: Path, depends_on: Mapping[str, str] | None = None) -
             it, the settings are the stream's.
 
     Raises `ConfigurationError` for a caller's session that lacks settings which cannot be set while Spark runs, and for
-    a stream where there is no JVM.
+    a stream where there is no JVM. Raises `SetupError` where there is no session, and this machine cannot start one.
     """
     if on_databricks():
         spark = SparkSession.builder.getOrCreate()
@@ -84,15 +86,13 @@ def spark_session(log_file: Path, depends_on: Mapping[str, str] | None = None) -
         return with_conf(_with_delta(SparkSession.builder.getOrCreate()), conf, remedy)
     if _is_submitted():
         return _submitted_session()
-    from sessionization.local_engine.local_session import local_session
-
     _silence_errors()
-    return local_session(log_file, OPEN_SOURCE_CONF)
+    return start_local_engine(log_file, OPEN_SOURCE_CONF)
 
 
 def refuse_without_jvm(spark: SparkSession) -> None:
     """Raises `ConfigurationError` where the session is of Spark Connect: it has no JVM, and copies a query's sinks."""
-    if getattr(spark, "_jvm", None) is None:
+    if jvm_of(spark) is None:
         msg = (
             "this job needs a cluster with dedicated access mode: serverless compute and standard access mode "
             "(Spark Connect) cannot run it"
@@ -163,10 +163,10 @@ def refuse_other_default_storage(spark: SparkSession, settings: BaseModel) -> No
     paths = [place for name, place in locations(settings) if name in _READ_BY_SPARK and isinstance(place, Path)]
     if not paths or on_databricks():
         return
-    context: Any = getattr(spark, "_jsc", None)  # Spark Connect has none
-    if context is None:
+    conf = hadoop_conf(spark)
+    if conf is None:  # over Spark Connect
         return
-    default = str(context.hadoopConfiguration().get(_DEFAULT_STORAGE, "file:///"))
+    default = str(conf.get(_DEFAULT_STORAGE, "file:///"))
     if not default.startswith("file:"):
         msg = (
             f"{paths[0]} has no scheme, and Spark's default storage is {default} ({_DEFAULT_STORAGE}): "
@@ -208,7 +208,7 @@ def cores_of(spark: SparkSession) -> int | None:
 
 def _has_context() -> bool:
     """Whether this process has a Spark context already."""
-    return SparkContext._active_spark_context is not None  # noqa: SLF001 - not public
+    return active_context() is not None
 
 
 def _is_submitted() -> bool:
@@ -221,7 +221,7 @@ def _submitted_session() -> SparkSession:
 
     Raises `ConfigurationError` where the caller has chosen another catalog, or no number of state partitions.
     """
-    SparkContext._ensure_initialized()  # noqa: SLF001 - connects to the JVM; SparkConf then has the caller's settings
+    connect_to_submitted_jvm()
     given = SparkConf()
     if (catalog := given.get(CATALOG)) not in NO_CATALOG | {OPEN_SOURCE_CONF[CATALOG]}:
         msg = f"--conf {CATALOG}={catalog} is not Delta's: leave it out, or give {OPEN_SOURCE_CONF[CATALOG]}"
@@ -241,8 +241,7 @@ def _submitted_session() -> SparkSession:
 
 def _with_delta(spark: SparkSession) -> SparkSession:
     """Raises `ConfigurationError` for a session without Delta's classes; Spark only warns of a missing extension."""
-    jvm: Any = getattr(spark, "_jvm", None)  # Spark Connect has none
-    if jvm is not None and not isinstance(jvm.io.delta.tables.DeltaTable, JavaClass):
+    if jvm_of(spark) is not None and not has_delta(spark):
         msg = "the Spark session lacks Delta's jars: start it with --jars, as docs/cluster.md shows"
         raise ConfigurationError(msg)
     return spark

@@ -1,19 +1,16 @@
 """Report in one line that the engine has died or hangs. An engine that hangs would outlast a stop."""
 
 import contextlib
-import logging
-import socketserver
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 from py4j.protocol import Py4JNetworkError
-from pyspark import SparkContext, accumulators
 from pyspark.sql import SparkSession
 
+from sessionization import private_py4j, private_spark
 from sessionization.errors import StreamError
+from sessionization.private_spark import engine_process, jvm_of
 from sessionization.say import Say
 
 _EXIT_WAIT_S = 1
@@ -31,7 +28,8 @@ def explain_engine_death(log_place: str) -> Iterator[None]:
 
     `log_place` is the text of `describe_log`. Raises `StreamError`.
     """
-    _silence_lost_connections()
+    private_spark.silence_lost_connections()
+    private_py4j.silence_lost_connections()
     try:
         yield
     except Exception as error:
@@ -45,28 +43,9 @@ def explain_engine_death(log_place: str) -> Iterator[None]:
         raise StreamError(msg) from error
 
 
-def _silence_lost_connections() -> None:
-    """Let PySpark print no traceback where a connection to the engine breaks, because one line explains its death.
-
-    Py4J logs it, and the server of accumulators prints it.
-    """
-    logging.getLogger().addFilter(_is_no_lost_connection)
-    for server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
-        server.handle_error = _pass_over_lost_connection  # type: ignore[assignment]
-
-
-def _is_no_lost_connection(record: logging.LogRecord) -> bool:
-    return record.msg != "Exception while sending command."
-
-
-def _pass_over_lost_connection(server: socketserver.BaseServer, request: Any, client_address: Any) -> None:
-    if not isinstance(sys.exception(), (EOFError, ConnectionError)):
-        socketserver.BaseServer.handle_error(server, request, client_address)
-
-
 def _has_ended() -> bool:
     """Whether the local engine's process has ended. Calls to it then fail in many ways, some of them misleading."""
-    process = _engine_process()
+    process = engine_process()
     if process is None:
         return False
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -83,7 +62,7 @@ def watch_for_hang(
     Any call to a hung JVM blocks, also the calls for the progress line and for a stop, so a separate thread polls it.
     After the kill all blocked calls fail, and `explain_engine_death` reports the death.
     """
-    jvm: Any = getattr(spark, "_jvm", None)  # Spark Connect has none
+    jvm = jvm_of(spark)
     if jvm is None:
         yield
         return
@@ -98,7 +77,7 @@ def watch_for_hang(
                 answers += 1
 
     def check_answers() -> None:
-        process = _engine_process() if is_ours else None
+        process = engine_process() if is_ours else None
         # Counts this thread's own waits, not the wall clock: a job that is frozen receives no answers either.
         known_answers, silent_s = 0, 0.0
         is_reported = False
@@ -122,8 +101,3 @@ def watch_for_hang(
         yield
     finally:
         finished.set()
-
-
-def _engine_process() -> "subprocess.Popen[bytes] | None":
-    """Return the local engine's process; None on a cluster."""
-    return getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001 - no public attribute shows PySpark's child

@@ -68,7 +68,7 @@ def _taken_messages(spark: SparkSession, log_folder: AnyPath) -> DataFrame:
         .option("pathGlobFilter", f"*{TAKE_ENDING}")
         .option("maxBytesPerTrigger", str(MOST_FILES * _LINE_BYTES))
         .option("maxFileAge", _ANY_AGE)
-        .load(_glob_escaped(log_folder.absolute()))
+        .load(glob_escaped(log_folder.absolute()))
     )
     lines = takes.mapInArrow(read_taken_files, SCHEMA)
     return _file_columns(lines.withColumn("ingested_at", F.timestamp_millis(F.least("modified_ms", F.lit(_LATEST_MS)))))
@@ -101,7 +101,7 @@ def _uri_messages(spark: SparkSession, input_folder: AnyPath) -> DataFrame:
         .option("maxFileAge", _ANY_AGE)
         # A file that ends the engine can be moved away.
         .option("ignoreMissingFiles", "true")
-        .load(f"{_glob_escaped(input_folder.absolute())}/{{{','.join(STREAMS)}}}")
+        .load(f"{glob_escaped(input_folder.absolute())}/{{{','.join(STREAMS)}}}")
     )
     line = F.col("value").cast("binary")
     without_cr = F.when(F.endswith(line, F.lit(b"\r")), F.substring(line, F.lit(1), F.octet_length(line) - 1))
@@ -135,5 +135,6 @@ def input_files(input_folder: AnyPath) -> Iterator[AnyPath]:
                 yield file
 
 
-def _glob_escaped(path: AnyPath) -> str:
+def glob_escaped(path: AnyPath) -> str:
+    """The path as Spark's sources take it: they expand patterns."""
     return "".join(f"\\{character}" if character in "\\*?[]{}" else character for character in str(path))

@@ -8,6 +8,7 @@ from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.sql import SparkSession
 
 from sessionization.errors import ConfigurationError
+from sessionization.private_spark import jvm_of
 from sessionization.say import Say
 from sessionization.settings.kafka_options import uses_service_credential
 from sessionization.spark.engine.error_text import root_cause
@@ -32,7 +33,7 @@ def topic_admin(spark: SparkSession, brokers: Brokers) -> Iterator[tuple[Any, An
     }
     within = str(_ANSWER_WITHIN_MS)
     settings |= {"default.api.timeout.ms": within, "request.timeout.ms": within}
-    jvm: Any = spark._jvm  # noqa: SLF001 - Spark has no way to Kafka's permissions and settings
+    jvm = jvm_of(spark)
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     prefix = _SHADED if _exists(jvm, loader, f"{_SHADED}{_PACKAGE}.clients.admin.AdminClient") else ""
     kafka = jvm
@@ -87,7 +88,7 @@ def _cleanup_policy(spark: SparkSession, brokers: Brokers, topic: str) -> str:
     with topic_admin(spark, brokers) as (admin, kafka):
         config = kafka.common.config
         resource = config.ConfigResource(config.ConfigResource.Type.TOPIC, topic)
-        names = spark._jvm.java.util.ArrayList()  # type: ignore[union-attr] # noqa: SLF001
+        names = jvm_of(spark).java.util.ArrayList()
         names.add(resource)
         return str(admin.describeConfigs(names).all().get().get(resource).get("cleanup.policy").value())
 

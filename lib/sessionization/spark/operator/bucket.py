@@ -5,9 +5,13 @@ from json import JSONDecoder
 
 import orjson
 
-from sessionization.spark.operator.codec import StoredSessions
+from sessionization.spark.operator.stored_entries import StoredEntry
 
 _decode_at = JSONDecoder().raw_decode
+
+BucketDevices = dict[str, list[StoredEntry] | None]
+"""A bucket's devices with their stored entries; None is a device without entries."""
+
 _PLAIN_ID = re.compile(r"\w[\w.:-]*", re.ASCII)
 """Device ids that JSON writes unchanged. In the text, `,"id":` occurs only as the key of device `id`.
 
@@ -33,15 +37,15 @@ class Bucket:
         """Args: `name` is for error messages; `text` is a stored bucket."""
         self._name = name
         self._text = text
-        self._devices: dict[str, StoredSessions | None] | None = None
+        self._devices: BucketDevices | None = None
         if not text.endswith("}"):
             msg = f"{len(text):,} characters that are not a JSON object"
             raise self._error(msg)
         if not text.startswith('{"'):  # empty, or with spaces or line breaks, which `get` would not find
             self.devices()
 
-    def devices(self) -> dict[str, StoredSessions | None]:
-        """Return all devices with their stored sessions, always the same dictionary; the text is parsed once."""
+    def devices(self) -> BucketDevices:
+        """Return all devices with their stored entries; the text is parsed once."""
         if self._devices is None:
             try:
                 self._devices = orjson.loads(self._text)
@@ -49,8 +53,8 @@ class Bucket:
                 raise self._error(error) from error
         return self._devices
 
-    def get(self, device_id: str) -> StoredSessions | None:
-        """Return a device's stored sessions; None if the bucket does not have the device."""
+    def get(self, device_id: str) -> list[StoredEntry] | None:
+        """Return a device's stored entries; None if the bucket does not have the device."""
         if self._devices is not None or not _PLAIN_ID.fullmatch(device_id):
             return self.devices().get(device_id)
         key = f'"{device_id}":'
@@ -58,10 +62,10 @@ class Bucket:
         if not start:
             return None
         try:
-            sessions: StoredSessions = _decode_at(self._text, start + len(key))[0]
+            stored: list[StoredEntry] = _decode_at(self._text, start + len(key))[0]
         except ValueError as error:
             raise self._error(error) from error
-        return sessions
+        return stored
 
     def _error(self, reason: Exception | str) -> RuntimeError:
         return RuntimeError(f"{self._name} of the state cannot be read ({reason})")

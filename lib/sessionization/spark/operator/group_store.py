@@ -1,28 +1,17 @@
 """The state of a group of devices, stored in buckets of devices."""
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import orjson
 from pyspark.sql.streaming import StatefulProcessorHandle
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from sessionization.core.session_state import Sessions
 from sessionization.spark.checkpoint.state_layout import StateLayout
-from sessionization.spark.operator.bucket import Bucket
-from sessionization.spark.operator.codec import (
-    StoredSessions,
-    decode_entries,
-    encode_entries,
-    live_if_only_beating,
-)
-from sessionization.spark.operator.session_store import (
-    STATE_NAME,
-    Devices,
-    DueSessions,
-    SessionStore,
-    device_error,
-    map_devices,
-)
+from sessionization.spark.operator.bucket import Bucket, BucketDevices
+from sessionization.spark.operator.session_store import STATE_NAME, Updates
+from sessionization.spark.operator.stored_entries import StateValue, StoredDevices, StoredEntry
 
 BUCKETS = 64
 """The number of buckets in a device group. Like the groups, it never changes in a checkpoint."""
@@ -36,153 +25,153 @@ _BUCKET = StructField("bucket", LongType())
 _BUCKET_VALUE = StructType([StructField("devices", StringType())])
 
 
-class GroupStore(SessionStore):
+class GroupStore:
     """`MapState<bucket, devices>`.
 
     A group's devices are spread over buckets, and a bucket is one JSON text (`Bucket`). The devices of a bucket share
     a read and a write. PySpark need not convert nested columns, whose schema it would parse for every value.
 
     An event reads only its own bucket and the recent bucket. Changed devices go to the recent bucket, each with
-    its present sessions, or null if it is forgotten. So all events of a micro-batch cost one write. A timer reads
+    its present entries, or null if it is forgotten. So all events of a micro-batch cost one write. A timer reads
     all buckets at once, and moves the recent devices to their own buckets. Events do the same when too many are
     recent.
 
     As long as the group remembers anything, the recent bucket is stored, be it empty. An event reads it anyway, and so
-    knows whether the group was empty (`was_empty`).
+    knows whether anything is stored.
     """
 
     def __init__(self, handle: StatefulProcessorHandle, layout: StateLayout) -> None:
         self._layout = layout
         self._buckets = handle.getMapState(STATE_NAME, StructType([_BUCKET]), _BUCKET_VALUE)
-        self.select_key("")
+        self._group: _Group | None = None
+        """What was loaded last, so that `store` need not read it again."""
 
-    def select_key(self, key: str) -> None:
-        self._key = key
-        self._loaded: dict[int, Bucket] = {}
-        self._recent: dict[str, StoredSessions | None] = {}
+    def load(self, key: str, device_ids: Collection[str]) -> StoredDevices | None:
+        self._group = _Group(key, self._buckets, self._layout)
+        return self._group.read(device_ids)
+
+    def load_all(self, key: str) -> StoredDevices:
+        self._group = _Group(key, self._buckets, self._layout, max_recent=0)
+        return self._group.read_all()
+
+    def store(self, key: str, updates: Updates) -> None:
+        if self._group is None or self._group.key != key:
+            self.load(key, updates.keys())
+        group, self._group = self._group, None
+        assert group is not None
+        group.write(updates)
+
+
+class _Group:
+    """A group's buckets, from the first read up to `write`."""
+
+    def __init__(self, key: str, state: Any, layout: StateLayout, max_recent: int = _MAX_RECENT_DEVICES) -> None:
+        """With more than `max_recent` devices in it `write` empties the recent bucket."""
+        self.key = key
+        self._state, self._layout, self._max_recent = state, layout, max_recent
+        self._buckets: dict[int, Bucket] = {}
+        self._has_all_buckets = False
+        self._recent: BucketDevices = {}
         self._stored_recent: int | None = None
         """The number of devices in the recent bucket as it is stored; None if it is not."""
-        self._has_read_all = self._is_timer_run = self._is_changed = False
+        self._devices: dict[str, Sequence[StoredEntry]] = {}
+        """The entries of the devices that were read."""
 
-    def read(self, device_ids: Iterable[str]) -> Devices:
-        numbers = {device_id: self._bucket_of(device_id) for device_id in device_ids}
-        if len(set(numbers.values())) > _MAX_SINGLE_READS:
-            self._read_all()
-        else:
-            self._load_bucket(RECENT, self._buckets.getValue((RECENT,)))
-            for number in {number for device_id, number in numbers.items() if device_id not in self._recent}:
-                self._load_bucket(number, self._buckets.getValue((number,)))
-        found = ((device_id, self._stored_sessions(device_id, number)) for device_id, number in numbers.items())
-        return _decode_devices((device_id, sessions) for device_id, sessions in found if sessions is not None)
+    def read(self, device_ids: Collection[str]) -> StoredDevices | None:
+        homes = {device_id: self._home(device_id) for device_id in device_ids}
+        if len(set(homes.values())) > _MAX_SINGLE_READS:
+            self._read_all_buckets()
+        elif not self._has_all_buckets:
+            self._read_bucket(RECENT, self._state.getValue((RECENT,)))
+            for number in {number for device_id, number in homes.items() if device_id not in self._recent}:
+                self._read_bucket(number, self._state.getValue((number,)))
+        for device_id, number in homes.items():
+            if device_id in self._recent:
+                stored = self._recent[device_id]
+            else:
+                stored = self._buckets[number].get(device_id) if number in self._buckets else None
+            self._devices[device_id] = stored or ()
+        return None if self._stored_recent is None else self._devices
 
-    def read_due(self, closed_by_ms: int, opened_by_ms: int) -> DueSessions:
-        self._read_all()
-        self._is_timer_run = True
-        due = DueSessions({})
-        devices = list(self._loaded_devices())  # parsed here, so that a broken bucket is not a device's error
-        device_id = None
-        try:
-            for device_id, sessions in devices:
-                live = live_if_only_beating(sessions, closed_by_ms, opened_by_ms)
-                if live is None:
-                    due.devices[device_id] = decode_entries(sessions)
-                else:
-                    due.beating.extend((device_id, entry) for entry in live)
-                    due.other_entries += len(sessions)
-        except Exception as error:
-            raise device_error(device_id, error) from error
-        return due
+    def read_all(self) -> StoredDevices:
+        self._read_all_buckets()
+        devices: BucketDevices = {}
+        for bucket in self._buckets.values():
+            devices |= bucket.devices()
+        devices |= self._recent
+        self._devices = {device_id: stored for device_id, stored in devices.items() if stored}
+        return self._devices
 
-    def was_empty(self) -> bool:
-        return self._stored_recent is None
-
-    def save(self, device_id: str, loaded: Sessions, updated: Sessions) -> None:
-        if loaded.keys() == updated.keys() and all(loaded[session_id] is updated[session_id] for session_id in updated):
-            return
-        self._recent[device_id] = encode_entries(updated) if updated else None
-        self._is_changed = True
-
-    def flush(self) -> None:
-        if self._recent and (self._is_timer_run or len(self._recent) > _MAX_RECENT_DEVICES):
-            self._read_all()
+    def write(self, updates: Updates) -> None:
+        if unread := updates.keys() - self._devices.keys():
+            self.read(unread)
+        for device_id, entries in updates.items():
+            self._recent[device_id] = _updated(self._devices[device_id], entries)
+        if len(self._recent) > self._max_recent:
             self._move_recent_devices()
-        elif self._is_changed:
-            self._write_recent()
-        self._is_changed = False
+        elif updates:
+            self._write_bucket(RECENT, self._recent)
 
     def _move_recent_devices(self) -> None:
-        """Move the recent devices to their own buckets; all buckets have been read."""
-        stored, changed = set(self._loaded), set()
-        for device_id, sessions in self._recent.items():
-            number = self._bucket_of(device_id)
-            changed.add(number)
-            if number not in self._loaded:
-                self._loaded[number] = self._new_bucket(number, "{}")
-            devices = self._loaded[number].devices()
-            if sessions is None:
-                devices.pop(device_id, None)
-            else:
-                devices[device_id] = sessions
-        for number in changed:
-            if devices := self._loaded[number].devices():
-                self._write(number, devices)
-                continue
-            del self._loaded[number]
-            if number in stored:
-                self._buckets.removeKey((number,))
-        self._recent = {}
-        if self._loaded and self._stored_recent != 0:
-            self._write_recent()
-        elif not self._loaded and self._stored_recent is not None:
-            self._buckets.removeKey((RECENT,))
-            self._stored_recent = None
+        """Write the recent devices to their own buckets, and empty the recent bucket."""
+        self._read_all_buckets()
+        moved: defaultdict[int, BucketDevices] = defaultdict(dict)
+        for device_id, stored in self._recent.items():
+            moved[self._home(device_id)][device_id] = stored
+        numbers = set(self._buckets)
+        for number, recent in moved.items():
+            devices = self._buckets[number].devices() | recent if number in numbers else recent
+            if remaining := {device_id: stored for device_id, stored in devices.items() if stored}:
+                self._write_bucket(number, remaining)
+                numbers.add(number)
+            elif number in numbers:
+                self._state.removeKey((number,))
+                numbers.remove(number)
+        if numbers and self._stored_recent != 0:
+            self._write_bucket(RECENT, {})
+        elif not numbers and self._stored_recent is not None:
+            self._state.removeKey((RECENT,))
 
-    def _read_all(self) -> None:
-        if self._has_read_all:
+    def _read_all_buckets(self) -> None:
+        if self._has_all_buckets:
             return
-        recent = self._recent  # includes devices saved since the bucket was read, so it wins
-        for (number,), value in self._buckets.iterator():
-            self._load_bucket(number, value)
+        recent = self._recent  # the stored ones with what was changed here, so newer than what is read now
+        for (number,), value in self._state.iterator():
+            self._read_bucket(number, value)
         self._recent |= recent
-        self._has_read_all = True
+        self._has_all_buckets = True
 
-    def _load_bucket(self, number: int, value: tuple[str] | None) -> None:
+    def _read_bucket(self, number: int, value: tuple[str] | None) -> None:
         if value is None:
             return
-        bucket = self._new_bucket(number, value[0])
+        bucket = Bucket(f"group {self.key}, bucket {number}", value[0])
         if number == RECENT:
-            self._recent = bucket.devices()
+            self._recent = dict(bucket.devices())
             self._stored_recent = len(self._recent)
         else:
-            self._loaded[number] = bucket
+            self._buckets[number] = bucket
 
-    def _stored_sessions(self, device_id: str, number: int) -> StoredSessions | None:
-        if device_id in self._recent:
-            return self._recent[device_id]
-        return self._loaded[number].get(device_id) if number in self._loaded else None
+    def _write_bucket(self, number: int, devices: Mapping[str, list[StoredEntry] | None]) -> None:
+        self._state.updateValue((number,), (orjson.dumps(devices).decode(),))
 
-    def _loaded_devices(self) -> Iterator[tuple[str, StoredSessions]]:
-        """Yield the devices of the loaded buckets, with their present sessions."""
-        yield from ((device_id, sessions) for device_id, sessions in self._recent.items() if sessions is not None)
-        for bucket in self._loaded.values():
-            for device_id, sessions in bucket.devices().items():
-                if device_id not in self._recent and sessions is not None:
-                    yield device_id, sessions
-
-    def _new_bucket(self, number: int, text: str) -> Bucket:
-        return Bucket(f"group {self._key}, bucket {number}", text)
-
-    def _write_recent(self) -> None:
-        self._write(RECENT, self._recent)
-        self._stored_recent = len(self._recent)
-
-    def _write(self, number: int, devices: dict[str, StoredSessions | None]) -> None:
-        self._buckets.updateValue((number,), (orjson.dumps(devices).decode(),))
-
-    def _bucket_of(self, device_id: str) -> int:
+    def _home(self, device_id: str) -> int:
         return self._layout.bucket_of(device_id, BUCKETS)
 
 
-def _decode_devices(devices: Iterable[tuple[str, StoredSessions]]) -> Devices:
-    """Decode the stored sessions of devices."""
-    return map_devices(dict(devices), lambda _device_id, sessions: decode_entries(sessions))
+def _updated(stored: Sequence[StoredEntry], updates: Mapping[int, StateValue | None]) -> list[StoredEntry] | None:
+    """Return a device's entries after updates, None if none is left."""
+    entries: dict[int, StoredEntry] = {entry[0]: entry for entry in stored}
+    for session_id, value in updates.items():
+        if value is None:
+            entries.pop(session_id, None)
+        else:
+            entries[session_id] = _without_last_nulls((session_id, *value))
+    return list(entries.values()) or None
+
+
+def _without_last_nulls(entry: StoredEntry) -> StoredEntry:
+    """Leave out the last nulls: a live session's would be a sixth of the text."""
+    end = len(entry)
+    while entry[end - 1] is None:  # the session id never is
+        end -= 1
+    return entry[:end]

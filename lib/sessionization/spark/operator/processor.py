@@ -1,37 +1,49 @@
-"""The stateful operator: load a grouping key's sessions, let the core decide, save the difference, emit."""
+"""The stateful operator: load a grouping key's sessions, let the core decide, store what it updated, emit."""
 
-import gc
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues
 
 from sessionization.core.events import Event
-from sessionization.core.heartbeat_grid import Firing, grid_for_key
+from sessionization.core.heartbeat_grid import Firing, Grid, grid_for_key
+from sessionization.core.heartbeats import heartbeats
 from sessionization.core.session_rules import Outcome, on_events, on_timer
-from sessionization.core.session_state import Live, Rules, RulesInForce, next_timer_ms
-from sessionization.spark.checkpoint.state_layout import StateLayout
-from sessionization.spark.operator.codec import (
-    OutputRow,
-    entries_row,
-    output_rows,
-    pack_heartbeats,
-    pack_rows,
-    unpack_event,
+from sessionization.core.session_state import (
+    Expiry,
+    Rules,
+    RulesInForce,
+    Sessions,
+    SessionState,
+    expiry_at,
+    next_timer_ms,
+    timer_for_events_ms,
 )
+from sessionization.spark.checkpoint.state_layout import StateLayout
+from sessionization.spark.operator.event_text import unpack_event
 from sessionization.spark.operator.group_store import GroupStore
+from sessionization.spark.operator.output_rows import OutputRow, change_rows, entries_row, pack_columns, pack_rows
 from sessionization.spark.operator.seed import unpack_seed
-from sessionization.spark.operator.session_store import Devices, DeviceStore, SessionStore, map_devices
+from sessionization.spark.operator.session_store import DeviceStore, SessionStore, Updates
+from sessionization.spark.operator.stored_entries import (
+    StoredDevices,
+    decode_entries,
+    encode_entries,
+    has_nothing_over,
+    live_sessions,
+)
+from sessionization.spark.operator.worker_memory import reduce_garbage_collection
 
 GROUPING_KEY = "grouping_key"
 
-_OBJECTS_BEFORE_GC = 100_000
-
 GroupingKey = tuple[str]
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass
@@ -66,9 +78,9 @@ class SessionProcessor(StatefulProcessor):
     """The grouping keys whose timers have fired in this micro-batch."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        _reduce_garbage_collection()
+        reduce_garbage_collection()
         self._handle = handle
-        self._store = _open_store(self.layout, handle)
+        self._store: SessionStore = GroupStore(handle, self.layout) if self.layout.has_groups else DeviceStore(handle)
 
     def handleInitialState(  # noqa: N802
         self,
@@ -83,13 +95,9 @@ class SessionProcessor(StatefulProcessor):
         """
         rules = self.in_force.at(self._enter_micro_batch(timerValues))
         after_ms, devices = unpack_seed(initialState[-1])
-        self._store.select_key(key[0])
-        for device_id, sessions in devices.items():
-            self._store.save(device_id, {}, sessions)
-        self._store.flush()
-        timer_ms = self._needed_timer_ms(key, devices, after_ms, rules)
-        if timer_ms is not None:
-            self._handle.registerTimer(timer_ms)
+        self._store.store(key[0], {device_id: encode_entries(sessions) for device_id, sessions in devices.items()})
+        grid = grid_for_key(key[0], rules.heartbeat_ms)
+        self._set_timer(self._next_timer_ms(_entries(devices.values()), after_ms, grid, rules))
 
     def handleInputRows(  # noqa: N802
         self,
@@ -97,24 +105,30 @@ class SessionProcessor(StatefulProcessor):
         rows: Iterator[Any],
         timerValues: TimerValues,  # noqa: N803
     ) -> Iterator[Row]:
-        """Apply a grouping key's events of one micro-batch: rows whose last column is `codec.pack_event`."""
+        """Apply a grouping key's events of one micro-batch: rows whose last column is `event_text.pack_event`."""
         now_ms = self._enter_micro_batch(timerValues)
         rules = self.in_force.at(now_ms)
         events: defaultdict[str, list[Event]] = defaultdict(list)
         for row in rows:
             device_id, event = unpack_event(row[-1])
             events[device_id].append(event)
-        self._store.select_key(key[0])
-        loaded = self._store.read(events)
 
-        def decide(device_id: str, device_events: list[Event]) -> Outcome:
-            return on_events(loaded.get(device_id, {}), device_events, now_ms, rules)
+        stored = self._store.load(key[0], events.keys())
+        before = _map_devices(stored or {}, lambda _, entries: decode_entries(entries))
 
-        outcomes = map_devices(events, decide)
-        output, updated = self._save(loaded, outcomes, now_ms)
-        self._set_timer_for_events(key, loaded, updated, now_ms, rules)
-        self._store.flush()
-        yield from pack_rows(output)
+        def apply(device_id: str, device_events: list[Event]) -> Outcome:
+            return on_events(before.get(device_id, {}), device_events, now_ms, rules)
+
+        outcomes = _map_devices(events, apply)
+        self._store.store(key[0], _updates(outcomes))
+
+        entries = _entries(outcome.sessions for outcome in outcomes.values())
+        grid = grid_for_key(key[0], rules.heartbeat_ms)
+        if not self.layout.has_groups:
+            self._set_timer(timer_for_events_ms(_entries(before.values()), entries, now_ms, grid, rules))
+        elif stored is None:
+            self._set_timer(self._next_timer_ms(entries, now_ms, grid, rules))
+        yield from pack_rows(_rows(outcomes, now_ms))
 
     def handleExpiredTimer(  # noqa: N802
         self,
@@ -133,18 +147,21 @@ class SessionProcessor(StatefulProcessor):
         rules = self.in_force.at(now_ms)
         grid = grid_for_key(key[0], rules.heartbeat_ms)
         firing = Firing.from_timer(expiredTimerInfo.getExpiryTimeInMs(), now_ms, grid)
-        self._store.select_key(key[0])
-        due = self._store.read_due(now_ms - rules.late_retention_ms, now_ms - rules.session_timeout_ms)
-        outcomes = map_devices(due.devices, lambda _device_id, sessions: on_timer(sessions, firing, rules))
-        output, updated = self._save(due.devices, outcomes, now_ms)
-        self._store.flush()
-        if self.layout.device_groups is not None:
-            output.append(entries_row(key[0], due.other_entries + sum(map(len, updated.values())), now_ms))
-        timer_ms = grid.after(now_ms) if due.other_entries else self._needed_timer_ms(key, updated, now_ms, rules)
-        if timer_ms is not None:
-            self._handle.registerTimer(timer_ms)
+
+        stored = self._store.load_all(key[0])
+        beating, others = self._split(stored, expiry_at(now_ms, rules))
+
+        outcomes = _map_devices(others, lambda _, entries: on_timer(decode_entries(entries), firing, rules))
+        self._store.store(key[0], _updates(outcomes))
+
+        entries = _entries(outcome.sessions for outcome in outcomes.values())
+        self._set_timer(grid.after(now_ms) if beating else self._next_timer_ms(entries, now_ms, grid, rules))
+
+        output = _rows(outcomes, now_ms)
+        if self.layout.has_groups:
+            output.append(entries_row(key[0], len(entries) + sum(map(len, beating.values())), now_ms))
         yield from pack_rows(output)
-        yield from pack_heartbeats(due.beating, firing)
+        yield from pack_columns(heartbeats(live_sessions(beating), firing))
 
     def close(self) -> None:
         pass
@@ -160,57 +177,50 @@ class SessionProcessor(StatefulProcessor):
             self._fired_keys.clear()
         return now_ms
 
-    def _save(self, loaded: Devices, outcomes: dict[str, Outcome], now_ms: int) -> tuple[list[OutputRow], Devices]:
-        """Save the changes; return the rows to emit, and all loaded devices with their present sessions."""
-        updated = dict(loaded)
-        output: list[OutputRow] = []
-        for device_id, outcome in outcomes.items():
-            self._store.save(device_id, loaded.get(device_id, {}), outcome.sessions)
-            updated[device_id] = outcome.sessions
-            output += output_rows(device_id, outcome, now_ms)
-        return output, updated
+    def _split(self, stored: StoredDevices, expiry: Expiry) -> tuple[StoredDevices, StoredDevices]:
+        """Return the devices of a group that can only beat, which most do, and all other devices."""
+        if not self.layout.has_groups:
+            return {}, stored
+        can_only_beat = _map_devices(stored, lambda _, entries: has_nothing_over(entries, expiry))
+        return (
+            {device_id: entries for device_id, entries in stored.items() if can_only_beat[device_id]},
+            {device_id: entries for device_id, entries in stored.items() if not can_only_beat[device_id]},
+        )
 
-    def _set_timer_for_events(
-        self, key: GroupingKey, loaded: Devices, updated: Devices, now_ms: int, rules: Rules
-    ) -> None:
-        """Set the timer that the devices of these events need, if they needed none so early before.
-
-        The timer that they needed before is set. Or it is due: then it fires later in this micro-batch, and sets the
-        next one. The same holds for the next instant of a group that was not empty. A device's first live session
-        always sets its timer: under a longer late retention that of its closed sessions may have been set much later.
-        """
-        if self.layout.device_groups is not None and not self._store.was_empty():
-            return
-        before_ms = self._needed_timer_ms(key, loaded, now_ms, rules)
-        timer_ms = self._needed_timer_ms(key, updated, now_ms, rules)
-        if timer_ms is None:
-            return
-        if before_ms is None or timer_ms < before_ms or (_has_live(updated) and not _has_live(loaded)):
-            self._handle.registerTimer(timer_ms)
-
-    def _needed_timer_ms(self, key: GroupingKey, devices: Devices, now_ms: int, rules: Rules) -> int | None:
-        """Return the instant after `now_ms` for which devices need a timer; None without an entry."""
-        grid = grid_for_key(key[0], rules.heartbeat_ms)
-        entries = [entry for sessions in devices.values() for entry in sessions.values()]
-        if self.layout.device_groups is not None:
+    def _next_timer_ms(self, entries: list[SessionState], now_ms: int, grid: Grid, rules: Rules) -> int | None:
+        """Return the instant after `now_ms` for which a key with these entries needs a timer; None without an entry."""
+        if self.layout.has_groups:
             return grid.after(now_ms) if entries else None
         return next_timer_ms(entries, now_ms, grid, rules)
 
-
-def _has_live(devices: Devices) -> bool:
-    return any(isinstance(entry, Live) for sessions in devices.values() for entry in sessions.values())
-
-
-def _open_store(layout: StateLayout, handle: StatefulProcessorHandle) -> SessionStore:
-    return DeviceStore(handle) if layout.device_groups is None else GroupStore(handle, layout)
+    def _set_timer(self, timer_ms: int | None) -> None:
+        if timer_ms is not None:
+            self._handle.registerTimer(timer_ms)
 
 
-def _reduce_garbage_collection() -> None:
-    """Make garbage collection rare in a worker: it would take 2/5 of the worker's time and find nothing.
+def _map_devices(devices: Mapping[str, T], decide: Callable[[str, T], R]) -> dict[str, R]:
+    """Call `decide` for each device, and return the results by device.
 
-    Entries and rows hold no reference cycles. The daemon also collects after every task, each time through all
-    objects of the imported libraries. Freezing exempts these objects from then on.
+    Raises `RuntimeError` where `decide` raises. The error names the device, so that its messages can be found.
     """
-    gc.set_threshold(_OBJECTS_BEFORE_GC)
-    if not gc.get_freeze_count():
-        gc.freeze()
+    results: dict[str, R] = {}
+    device_id = None
+    try:
+        for device_id, value in devices.items():
+            results[device_id] = decide(device_id, value)
+    except Exception as error:
+        msg = f"device {device_id!r}: {error}"
+        raise RuntimeError(msg) from error
+    return results
+
+
+def _updates(outcomes: Mapping[str, Outcome]) -> Updates:
+    return {device_id: encode_entries(outcome.updated) for device_id, outcome in outcomes.items() if outcome.updated}
+
+
+def _entries(devices: Iterable[Sessions]) -> list[SessionState]:
+    return [entry for sessions in devices for entry in sessions.values()]
+
+
+def _rows(outcomes: Mapping[str, Outcome], now_ms: int) -> list[OutputRow]:
+    return [row for device_id, outcome in outcomes.items() for row in change_rows(device_id, outcome, now_ms)]

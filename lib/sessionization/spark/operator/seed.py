@@ -5,7 +5,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from sessionization.core.session_state import SessionState
-from sessionization.spark.operator.codec import STATE_SCHEMA, decode_entry
+from sessionization.spark.operator.stored_entries import STATE_SCHEMA, decode_entry
 
 
 def pack_seed(after_ms: int) -> Column:

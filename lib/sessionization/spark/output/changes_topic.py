@@ -73,7 +73,7 @@ def changes_not_in_table(table: DataFrame, changes: DataFrame) -> DataFrame:
     old and large the table is.
 
     Args:
-        table: `session_changes` in its present version; a column that it lacks counts as null.
+        table: `session_changes` in its present version.
         changes: rows of `session_changes`, with or without additional columns.
     """
     bounds = changes.agg(
@@ -84,12 +84,7 @@ def changes_not_in_table(table: DataFrame, changes: DataFrame) -> DataFrame:
     is_in_bounds = F.lit(True)
     for name in _TIME_COLUMNS:
         is_in_bounds &= F.col(name).between(F.lit(bounds[f"min_{name}"]), F.lit(bounds[f"max_{name}"]))
-    present = set(table.columns)
-    columns = (
-        F.col(column.name) if column.name in present else F.lit(None).cast(column.type).alias(column.name)
-        for column in SESSION_CHANGES.columns
-    )
-    existing = table.where(is_in_bounds).select(*columns).alias("existing")
+    existing = table.where(is_in_bounds).select(*SESSION_CHANGES.column_names).alias("existing")
     new = changes.dropDuplicates().alias("new")
     is_same = F.lit(True)
     for name in SESSION_CHANGES.column_names:

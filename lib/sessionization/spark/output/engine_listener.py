@@ -1,29 +1,23 @@
 """The base of listeners for the engine's reports on micro-batches."""
 
 import json
-from functools import cached_property
 from typing import Any
 
-from pyspark import SparkContext
 from pyspark.sql.streaming.listener import (
-    JStreamingQueryListener,
     QueryProgressEvent,
     QueryStartedEvent,
     QueryTerminatedEvent,
-    StreamingQueryListener,
     StreamingQueryProgress,
 )
+
+from sessionization.private_spark import TextListener
 
 _OFFSETS = ("startOffset", "endOffset", "latestOffset")
 _RATES = dict.fromkeys(("inputRowsPerSecond", "processedRowsPerSecond"), 0.0)
 
 
-class EngineListener(StreamingQueryListener):
-    """A listener that gets each report as one text of JSON.
-
-    PySpark's own way takes a hundred calls to the JVM for a report, and five exceptions, one at the end of each map:
-    190 ms of a slow core, in place of 2 (docs/performance.md, "Calls from Python to the JVM").
-    """
+class EngineListener(TextListener):
+    """A listener for what the engine reports after each micro-batch."""
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         """Do nothing: there is no micro-batch yet."""
@@ -31,16 +25,8 @@ class EngineListener(StreamingQueryListener):
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         """Do nothing: the job itself reports it."""
 
-    @cached_property
-    def _jlistener(self) -> Any:
-        """What PySpark registers in the JVM. PySpark offers no public way to get the text."""
-        jvm: Any = SparkContext._jvm  # noqa: SLF001 - as PySpark's own property
-        return jvm.PythonStreamingQueryListenerWrapper(_TextReceiver(self))
-
-
-class _TextReceiver(JStreamingQueryListener):
-    def onQueryProgress(self, jevent: Any) -> None:  # noqa: N802 - Spark's name
-        self.pylistener.onQueryProgress(QueryProgressEvent(parse_report(jevent.progress().json())))
+    def on_report(self, text: str) -> None:
+        self.onQueryProgress(QueryProgressEvent(parse_report(text)))
 
 
 def parse_report(text: str) -> StreamingQueryProgress:

@@ -36,7 +36,7 @@ class DelaySample:
 
 @dataclass(frozen=True, slots=True)
 class BatchDetail:
-    """Details of a micro-batch that the monitor shows in addition to its row; None where the query has no such detail.
+    """What metrics and summary have of a micro-batch beyond its row; None where the query has no such detail.
 
     `ends` counts the ends by reason, and `live` the live sessions after the micro-batch. `rows_out` counts the
     operator's rows, and `largest_partition` those in the largest partition. The write to the tables took

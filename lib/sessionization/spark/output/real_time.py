@@ -56,7 +56,7 @@ def topic_writer(output: DataFrame, options: Mapping[str, str], output_topic: st
     """A writer that sends each change to the topic at once, by Spark's own sink; a repeated batch sends them twice.
 
     Args:
-        output: rows of `codec.OUTPUT_SCHEMA`, streaming.
+        output: rows of `output_rows.OUTPUT_SCHEMA`, streaming.
         options: of the Kafka client, including the brokers.
         output_topic: the topic's name.
         batch_ms: how long a batch lasts; at its end the engine saves state and offsets.

@@ -138,7 +138,7 @@ class Sink(ABC):
 
     @staticmethod
     def _detail(counts: Row, counted_ms: int, committed_ms: int) -> BatchDetail:
-        """What every query adds for the monitor, from `have_ingested` and `ingested`; it wrote from `counted_ms` on."""
+        """What every query adds for the metrics, from `have_ingested` and `ingested`; it wrote from `counted_ms` on."""
         return BatchDetail(
             write_ms=max(0, committed_ms - counted_ms),
             latency=sample_delays(counts.have_ingested, counts.ingested, committed_ms),
@@ -244,5 +244,5 @@ _CHANGE_COLUMNS = [_change_column(name) for name in SESSION_CHANGES.column_names
 
 
 def to_session_changes(output: DataFrame) -> DataFrame:
-    """The changes in the operator's output (`codec.OUTPUT_SCHEMA`), in the columns of `session_changes`."""
+    """The changes in the operator's output (`output_rows.OUTPUT_SCHEMA`), in the columns of `session_changes`."""
     return output.where("change IS NOT NULL").selectExpr(*_CHANGE_COLUMNS)

@@ -4,6 +4,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.sql import SparkSession
 
 from sessionization.errors import ConfigurationError
+from sessionization.private_spark import jvm_of
 from sessionization.spark.input.kafka_source import Brokers
 from sessionization.spark.input.topic_admin import java_cause, topic_admin
 
@@ -39,7 +40,7 @@ def _allowed_operations(spark: SparkSession, brokers: Brokers, topic: str) -> se
     """The operations by Kafka's names, such as READ; None where the brokers are too old to tell them."""
     with topic_admin(spark, brokers) as (admin, kafka):
         options = kafka.clients.admin.DescribeTopicsOptions().includeAuthorizedOperations(True)
-        names = spark._jvm.java.util.ArrayList()  # type: ignore[union-attr] # noqa: SLF001
+        names = jvm_of(spark).java.util.ArrayList()
         names.add(topic)
         described = admin.describeTopics(names, options).allTopicNames().get().get(topic)
         operations = described.authorizedOperations()

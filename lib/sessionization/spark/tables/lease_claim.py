@@ -1,4 +1,4 @@
-"""What a run wants of a lease: its name, how long it lasts, who does what when, and by which clocks."""
+"""The lease that a run asks for: its name, its times, and the clocks by which they are measured."""
 
 import threading
 import time
@@ -17,15 +17,15 @@ LANDING_LEASE = "land_changes"
 
 
 def no_lease() -> None:
-    """In place of `Lease.check`: a lock keeps other runs away."""
+    """Check nothing. A run that holds a lock uses this in place of `Lease.check`, because it needs no lease."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseTimes:
     """How long a lease lasts, and when its holder and other runs act.
 
-    The clocks of two hosts must differ by less than `skew_ms`. The holder counts its lease as over that long before its
-    end, and no other run takes it until that long after. So what the holder has begun in time also ends in time.
+    The clocks of two hosts must differ by less than `skew_ms`. The holder stops using its lease `skew_ms` before the
+    end, and other runs take it `skew_ms` after the end. So an append that the holder begins in time has time to end.
     """
 
     term_ms: int = 180_000
@@ -57,7 +57,7 @@ class Instant:
         return type(self)(self.wall_ms + duration_ms, self.steady_ms + duration_ms)
 
     def ms_since(self, earlier: "Instant") -> int:
-        """The time since another instant by the clock on which it is less."""
+        """The time that has passed since `earlier`. The two clocks may disagree; the shorter time counts."""
         return min(self.wall_ms - earlier.wall_ms, self.steady_ms - earlier.steady_ms)
 
 

@@ -6,7 +6,7 @@ import socket
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed
 
 from sessionization.clock import utc
+from sessionization.private_spark import jvm_of
 from sessionization.processes import is_alive, pid_scope
 from sessionization.spark.tables.conflicts import is_conflict
 from sessionization.spark.tables.creation import create_table
@@ -93,7 +94,10 @@ class StoredLease:
         return max((Holder(**row.asDict()) for row in rows), key=lambda holder: holder.until_ms, default=None)
 
     def take(self, run: Holder, ended_before_ms: int, dead_owner: str | None) -> bool:
-        """Take a lease that nobody has taken, that was given up, that ended before this instant, or of a dead owner.
+        """Take the lease for `run` if it is free.
+
+        It is free if nobody has taken it yet, if its holder has given it up, if it ended before `ended_before_ms`, or
+        if its holder is `dead_owner`.
 
         Returns:
             Whether this run has the lease now.
@@ -152,7 +156,7 @@ class StoredLease:
 
 def _engine_pid(spark: SparkSession) -> int | None:
     """The process of the engine, where it is certain that this process sees it under this id."""
-    jvm: Any = getattr(spark, "_jvm", None)  # Spark Connect has none
+    jvm = jvm_of(spark)
     if jvm is None:
         return None
     with contextlib.suppress(Py4JError, OSError):

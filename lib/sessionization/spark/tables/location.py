@@ -17,6 +17,7 @@ from sessionization.databricks import on_databricks
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.hadoop_path import AnyPath, parse_location
 from sessionization.layout_version import refuse_other_layout
+from sessionization.private_spark import jvm_of
 from sessionization.say import Say
 from sessionization.settings.table_location_settings import FolderTables, Tables
 from sessionization.spark.checkpoint import folder_lock
@@ -88,7 +89,7 @@ class TableLocation:
     def exists(self, spark: SparkSession, table: Table) -> bool:
         if self.warehouse is None:
             return spark.catalog.tableExists(self.sql_name(table.name))
-        if getattr(spark, "_jvm", None) is not None:
+        if jvm_of(spark) is not None:
             return DeltaTable.isDeltaTable(spark, self._folder(table.name))
         try:  # Spark Connect has no JVM, and Delta's own call needs a plugin of the server
             self.properties(spark, table)

@@ -7,7 +7,6 @@ cost of an entry.
 
 import logging
 from collections.abc import Iterable
-from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -16,6 +15,7 @@ from pyspark.sql import SparkSession
 from sessionization.clock import wall_clock_ms
 from sessionization.durations import HOUR_MS, MINUTE_MS
 from sessionization.hadoop_path import AnyPath
+from sessionization.private_delta import clean_up_log
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import JOB_LEASE, SESSION_CHANGES, Table
@@ -51,7 +51,7 @@ def delete_old_log_entries(
             if table is SESSION_CHANGES:
                 retention_ms = _retention_from_version(folder / "_delta_log", first_unread)
             if retention_ms is not None:
-                _clean_up(spark, folder, retention_ms)
+                clean_up_log(spark, str(folder), retention_ms)
         except (PySparkException, Py4JError, OSError, TypeError) as error:  # TypeError: a Delta without this class
             _log.warning("the log of %s was not cleaned up: %s", table.name, root_cause(str(error)))
             return
@@ -67,15 +67,3 @@ def _retention_from_version(log: AnyPath, version: int | None) -> int | None:
         return None
     age_ms = wall_clock_ms() - checkpoints[max(before)].stat().st_mtime_ns // 1_000_000
     return max(FOLDER_LOG_RETENTION_MS, age_ms + MINUTE_MS)
-
-
-def _clean_up(spark: SparkSession, folder: AnyPath, retention_ms: int) -> None:
-    """Call the clean-up of Delta 4.4 with whole minutes in place of days (`MetadataCleanup.cleanUpExpiredLogs`)."""
-    jvm: Any = spark._jvm  # noqa: SLF001 - PySpark has no API for the log
-    delta = jvm.org.apache.spark.sql.delta
-    log = delta.DeltaLog.forTable(spark._jsparkSession, str(folder))  # noqa: SLF001
-    retention = jvm.scala.jdk.javaapi.OptionConverters.toScala(jvm.java.util.OptionalLong.of(retention_ms))
-    no_catalog_table = jvm.scala.Option.empty()
-    log.cleanUpExpiredLogs(
-        log.unsafeVolatileSnapshot(), no_catalog_table, retention, delta.TruncationGranularity.MINUTE()
-    )

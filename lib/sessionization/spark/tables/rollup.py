@@ -68,7 +68,9 @@ class NumberedMerge:
     def begin(cls, spark: SparkSession, location: TableLocation, check_lease: Callable[[], None] = no_lease) -> Self:
         """Take the next number. Raises `StreamError` where this run may not write any more."""
         number = location.newest_version(spark, SESSIONS) + 1
-        check_lease()  # after the number: so the number of a run without a lease is not above its successor's
+        # The check comes after the number. A run that still holds the lease then has a smaller number than its
+        # successor, which takes its own later.
+        check_lease()
         return cls(spark, location, check_lease, number)
 
     @property

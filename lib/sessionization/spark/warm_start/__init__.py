@@ -1,1 +1,1 @@
-"""Warm start: a new checkpoint is seeded with sessions from the tables."""
+"""Warm start: a new checkpoint begins with the state that the tables show."""

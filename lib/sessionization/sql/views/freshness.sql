@@ -1,9 +1,13 @@
--- The view reads one day of stream_progress (and the live rows of sessions), because alerts query it every five
--- minutes. A query is as far behind as the latency (p99) of its best micro-batch of the last ten minutes. Without one,
--- it is behind for as long as it has had something to do. The sessionize query has a micro-batch every second. The
--- other queries have none without input, so an old micro-batch alone does not show a backlog. archive is behind if it
--- has no micro-batch since sessionize took events with later ingest times; one minute is allowed, because another clock
--- sets ingest times. rollup is behind if it has none since sessionize wrote Starts or ends.
+-- Alerts query this view every few minutes, so it reads only a day of stream_progress, and the live rows of sessions.
+--
+-- How far is a query behind? If it had micro-batches in the last ten minutes: by the lowest of their latencies (p99).
+-- A single one may be late after a restart, and if one was in time the query has caught up. If it had none: by the time
+-- for which work has waited for it.
+--   sessionize has a micro-batch every second, so an old one means that it stands still.
+--   rollup and archive have no micro-batch without input, so an old one means nothing by itself.
+--   rollup has work since sessionize last wrote Starts or ends that came after rollup's last micro-batch.
+--   archive has work since sessionize took events that arrived after archive's last micro-batch. A minute is allowed,
+--   because ingest times come from another clock.
 CREATE OR REPLACE VIEW ${schema}.freshness (
   live COMMENT 'live sessions',
   last_heartbeat_at COMMENT 'the newest micro-batch of sessionize with heartbeats',
@@ -14,7 +18,7 @@ CREATE OR REPLACE VIEW ${schema}.freshness (
   heartbeat_lateness_ms COMMENT 'how late the newest heartbeats were (p99)',
   micro_batch_age_ms COMMENT 'time since last_micro_batch_at',
   message_age_ms COMMENT 'time since last_message_at',
-  behind_ms COMMENT 'how far behind_query is behind: its lowest latency (p99), or how long work has waited for it',
+  behind_ms COMMENT 'delay of behind_query: the lowest p99 latency of its last micro-batches, or how long work waits',
   behind_query COMMENT 'the query that is furthest behind'
 )
 COMMENT 'One row, of the last day: what is live, how old the newest rows are, which query is behind; null where never'

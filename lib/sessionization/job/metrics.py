@@ -1,0 +1,264 @@
+"""Serve figures of the micro-batches to Prometheus, by its own client library (the extra `metrics`)."""
+
+import contextlib
+import json
+import socketserver
+import threading
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, MetricsHandler, disable_created_metrics
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import QueryProgressEvent, SourceProgress
+
+from sessionization.core.events import EndReason
+from sessionization.say import Say
+from sessionization.spark.checkpoint.folder import ARCHIVE, QUERIES, SESSIONIZE
+from sessionization.spark.output.engine_listener import EngineListener
+from sessionization.spark.output.progress import BatchListener, BatchProgress, DelaySample
+
+PATH = "/metrics"
+PREFIX = "sessionization_"
+BOUNDS_S = (0.1, 0.25, 0.5, 1, 1.5, 2, 3, 5, 7.5, 10, 20, 30, 60, 120, 300, 900, 3600)
+"""Upper bounds of the buckets in seconds. 30 and 60 are limits of alerts."""
+COUNTERS = {
+    "micro_batches_total": "Micro-batches done since this start",
+    "messages_total": "Messages read since this start",
+    "quarantined_total": "Messages put into quarantine since this start",
+    "events_total": "Valid events applied since this start",
+    "started_total": "Sessions started since this start",
+    "heartbeats_total": "Heartbeats since this start",
+    "ended_total": "Ends since this start by reason, corrected ones included",
+    "repeated_total": "Starts and Ends since this start that said nothing new",
+    "evicted_total": "Sessions forgotten early since this start, for a device had too many",
+    "reused_ids_total": "Starts since this start after the known end of a session with the same id",
+    "late_starts_total": "Other Starts since this start of sessions that were over and forgotten",
+}
+GAUGES = {
+    "live_sessions": "Live sessions, as the rollup query has them",
+    "heartbeat_interval_seconds": "The option --heartbeat",
+    "keeps_up": "0 once heartbeats were late by more than an interval in three micro-batches in a row",
+    "phase_seconds": "Time of the newest micro-batch by the engine's phase",
+    "state_rows": "Rows in state",
+    "state_entries": "Sessions in state: live, closed and pending ends",
+    "state_bytes": "Memory used by state",
+    "state_commit_seconds": "Time to commit the state, all partitions together",
+    "partition_skew_ratio": "Rows of the largest partition by those of the average one",
+    "backlog_messages": "Messages that the brokers had and the newest micro-batch did not take",
+    "last_batch_timestamp_seconds": "When the newest micro-batch was committed",
+    "last_heartbeat_timestamp_seconds": "When the newest heartbeat was committed",
+    "last_change_timestamp_seconds": "When the newest start or end of a session was committed",
+    "last_event_timestamp_seconds": "When the newest valid event was committed",
+    "last_message_timestamp_seconds": "When the newest message was committed",
+}
+HISTOGRAMS = {
+    "heartbeat_lateness_seconds": "Sampled heartbeats by the time from due to commit",
+    "latency_seconds": "Sampled rows that a message caused by the time from ingest to commit",
+    "batch_seconds": "Micro-batches by the time from their clock to the commit of their rows",
+    "write_seconds": "Micro-batches by the time that the tables took to take their rows",
+}
+METRICS = COUNTERS | GAUGES | HISTOGRAMS
+"""All metrics without `PREFIX`, with their descriptions."""
+_QUERY_LABEL: dict[str, Iterable[str]] = {"query": QUERIES}
+_LABELS_AT_START: dict[str, dict[str, Iterable[str]]] = {
+    "ended_total": {"reason": EndReason},
+    "repeated_total": {"event": ("start", "end")},
+    "micro_batches_total": _QUERY_LABEL,
+    "latency_seconds": _QUERY_LABEL,
+    "batch_seconds": _QUERY_LABEL,
+    "write_seconds": _QUERY_LABEL,
+}
+"""The label of counters and histograms that have one, and its values.
+
+No label identifies a person or a device: all come from the code and the engine.
+"""
+_CLIENT_TIMEOUT_S = 5
+
+
+class Metrics(EngineListener):
+    """The metrics in a registry, computed from what the sinks and the engine report of each micro-batch.
+
+    Counters and histograms begin at 0: a first value would not be an increase for Prometheus. A gauge is missing
+    before its first value.
+    """
+
+    def __init__(self, heartbeat_ms: int, state_partitions: int) -> None:
+        """`heartbeat_ms` is the heartbeat interval; `state_partitions` is the number of partitions of the operator."""
+        # Without this the library adds a second series for each counter and histogram, which nothing reads.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self.registry = CollectorRegistry()
+        self._state_partitions = state_partitions
+        self._lock = threading.Lock()
+        """The sinks report on a thread for each query, and the engine on another one."""
+        self._counters = {
+            name: Counter(PREFIX + name, text, list(_LABELS_AT_START.get(name, ())), registry=self.registry)
+            for name, text in COUNTERS.items()
+        }
+        self._histograms = {
+            name: Histogram(
+                PREFIX + name, text, list(_LABELS_AT_START.get(name, ())), registry=self.registry, buckets=BOUNDS_S
+            )
+            for name, text in HISTOGRAMS.items()
+        }
+        self._gauges: dict[str, Gauge] = {}
+        for name, labels in _LABELS_AT_START.items():
+            for label, values in labels.items():
+                for value in values:
+                    (self._counters.get(name) or self._histograms[name]).labels(**{label: value})
+        self._set("heartbeat_interval_seconds", heartbeat_ms / 1000)
+
+    def add(self, progress: BatchProgress) -> None:
+        """Take what a sink reports of a micro-batch."""
+        with self._lock:
+            self._count(progress)
+            self._set_gauges(progress)
+            self._observe(progress)
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
+        """Take what the engine reports of a micro-batch; other queries of the session are ignored."""
+        engine = event.progress
+        if engine.name not in QUERIES:
+            return
+        with self._lock:
+            for phase, took_ms in engine.durationMs.items():
+                self._set("phase_seconds", took_ms / 1000, query=engine.name, phase=phase)
+            self._set("backlog_messages", backlog(engine.sources), query=engine.name)
+            for operator in engine.stateOperators[:1]:
+                self._set("state_rows", operator.numRowsTotal)
+                self._set("state_bytes", operator.memoryUsedBytes)
+                self._set("state_commit_seconds", operator.commitTimeMs / 1000)
+
+    def _count(self, progress: BatchProgress) -> None:
+        counters = self._counters
+        counters["micro_batches_total"].labels(query=progress.query).inc()
+        if progress.query in (SESSIONIZE, ARCHIVE):
+            counters["events_total" if progress.query == SESSIONIZE else "messages_total"].inc(progress.rows_in)
+        for column in ("started", "heartbeats", "evicted", "reused_ids", "late_starts", "quarantined"):
+            counters[f"{column}_total"].inc(getattr(progress, column) or 0)
+        counters["repeated_total"].labels(event="start").inc(progress.duplicate_start or 0)
+        counters["repeated_total"].labels(event="end").inc(progress.duplicate_end or 0)
+        for reason, ends in (progress.detail.ends or {}).items():
+            counters["ended_total"].labels(reason=reason).inc(ends)
+
+    def _set_gauges(self, progress: BatchProgress) -> None:
+        detail, committed_s = progress.detail, (progress.processed_ms + progress.batch_ms) / 1000
+        self._set("live_sessions", detail.live)
+        self._set("keeps_up", detail.keeps_up)
+        self._set("state_entries", progress.state_entries)
+        if detail.largest_partition and detail.rows_out:
+            self._set("partition_skew_ratio", detail.largest_partition * self._state_partitions / detail.rows_out)
+        self._set("last_batch_timestamp_seconds", committed_s, query=progress.query)
+        had_rows = {
+            "last_heartbeat_timestamp_seconds": progress.heartbeats,
+            "last_change_timestamp_seconds": progress.started or progress.ended,
+            "last_event_timestamp_seconds": progress.rows_in if progress.query == SESSIONIZE else 0,
+            "last_message_timestamp_seconds": progress.rows_in if progress.query == ARCHIVE else 0,
+        }
+        for name, rows in had_rows.items():
+            self._set(name, committed_s if rows else None)
+
+    def _observe(self, progress: BatchProgress) -> None:
+        detail = progress.detail
+        self._histograms["batch_seconds"].labels(query=progress.query).observe(progress.batch_ms / 1000)
+        if detail.write_ms is not None:
+            self._histograms["write_seconds"].labels(query=progress.query).observe(detail.write_ms / 1000)
+        for delay_ms in _one_for_each_row(detail.latency):
+            self._histograms["latency_seconds"].labels(query=progress.query).observe(delay_ms / 1000)
+        for delay_ms in _one_for_each_row(detail.lateness):
+            self._histograms["heartbeat_lateness_seconds"].observe(delay_ms / 1000)
+
+    def _set(self, name: str, value: float | None, **labels: str) -> None:
+        """Set a gauge, which its first value registers; None leaves it as it is."""
+        if value is None:
+            return
+        if name not in self._gauges:
+            self._gauges[name] = Gauge(PREFIX + name, GAUGES[name], list(labels), registry=self.registry)
+        gauge = self._gauges[name]
+        (gauge.labels(**labels) if labels else gauge).set(value)
+
+
+def _one_for_each_row(sample: DelaySample | None) -> list[int]:
+    """The delays of a sample that stand for one row each, evenly spread; of more rows than it has delays, all."""
+    if sample is None:
+        return []
+    delays_ms = sample.delays_ms
+    count = min(sample.rows, len(delays_ms))
+    return [delays_ms[int((place + 0.5) * len(delays_ms) / count)] for place in range(count)]
+
+
+def backlog(sources: Iterable[SourceProgress]) -> int | None:
+    """How many messages the brokers had that a micro-batch did not take; None where no source is Kafka."""
+    messages: int | None = None
+    for source in sources:
+        if source.description.startswith("KafkaV2"):
+            newest, taken = json.loads(source.latestOffset or "{}"), json.loads(source.endOffset or "{}")
+            behind = (
+                offset - taken.get(topic, {}).get(partition, offset)
+                for topic, offsets in newest.items()
+                for partition, offset in offsets.items()
+            )
+            messages = (messages or 0) + sum(max(0, count) for count in behind)
+    return messages
+
+
+class _Handler(MetricsHandler):
+    """Drops a client that neither sends nor reads: without the timeout its thread would wait for ever."""
+
+    timeout = _CLIENT_TIMEOUT_S
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    """Serves each client on its own thread. The library's own server would look up this machine's name first."""
+
+    allow_reuse_address = True
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Do nothing: a client that disconnects early asks again."""
+
+
+@contextlib.contextmanager
+def serve(host: str, port: int, registry: CollectorRegistry) -> Iterator[int]:
+    """Answer GET /metrics at this address, on separate threads; gives the port.
+
+    Raises `OSError` where the port is taken, or the address does not belong to this machine. Port 0 takes a free port.
+    """
+    with _Server((host, port), _Handler.factory(registry)) as server:
+        thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+
+
+@contextlib.contextmanager
+def serve_metrics(
+    spark: SparkSession, metrics: Metrics, host: str, port: int, say: Say
+) -> Iterator[list[BatchListener]]:
+    """Serve the metrics while the body runs; gives what is to be called after every micro-batch.
+
+    Where the address cannot be used, `say` says so, and nothing is served: the stream goes on.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            port = stack.enter_context(serve(host, port, metrics.registry))
+        except (OSError, UnicodeError) as error:  # UnicodeError: a host name that cannot be encoded
+            cause = error.strerror if isinstance(error, OSError) else error
+            say(f"--metrics-port {port} of {host} cannot be served ({cause}): the stream goes on without")
+            yield []
+            return
+        say(f"metrics for Prometheus on port {port} of {host}, {PATH}")
+        try:
+            spark.streams.addListener(metrics)
+            stack.callback(_remove_listener, spark, metrics)
+        except (PySparkException, Py4JError) as error:  # for example a session that allows no listeners in Python
+            say(f"the metrics lack the engine's own figures: {type(error).__name__}")
+        yield [metrics.add]
+
+
+def _remove_listener(spark: Any, metrics: Metrics) -> None:
+    with contextlib.suppress(Exception):  # other code reports a dead engine
+        spark.streams.removeListener(metrics)

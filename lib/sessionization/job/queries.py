@@ -1,0 +1,107 @@
+"""Starts the queries of the pipeline, and starts one again after it has stopped."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pyspark.sql.streaming import StreamingQuery
+
+from sessionization.clock import wall_clock_ms
+from sessionization.errors import CheckpointError
+from sessionization.spark.checkpoint.file_source_log import (
+    LARGE_LOG_BYTES,
+    forget_deleted_files,
+    forget_merged_takes,
+    log_bytes,
+)
+from sessionization.spark.checkpoint.folder import ARCHIVE, QUERIES, ROLLUP, SESSIONIZE
+from sessionization.spark.engine.session import use_scheduler_pool
+from sessionization.spark.input.source import input_files
+from sessionization.spark.job_context import JobContext
+from sessionization.spark.output.progress import BatchListener, BatchProgress, last_engine_progress
+from sessionization.spark.output.query_sinks import QuerySinks
+from sessionization.spark.pipeline import Pipeline
+from sessionization.spark.warm_start.initial_state import NO_INITIAL_STATE, InitialState
+
+_HEAD_START_S = 15
+"""How long archive and rollup wait at most for the first micro-batch of sessionize."""
+
+
+class Queries:
+    """The three queries of a job. Each is started by its name, and may be started again after it has stopped."""
+
+    def __init__(
+        self,
+        context: JobContext,
+        store_row: Callable[[BatchProgress], None],
+        listeners: Sequence[BatchListener] = (),
+        initial_state: InitialState = NO_INITIAL_STATE,
+    ) -> None:
+        """Prepare the queries; none is started.
+
+        Args:
+            context: the session, settings, checkpoint and tables of this start of the job.
+            store_row: stores a micro-batch's row of `stream_progress`, before the engine commits the micro-batch.
+            listeners: are called after that. In real-time mode `real_time.report_engine_batches` calls both for
+                sessionize.
+            initial_state: what a warm start begins with.
+        """
+        self.by_name: dict[str, StreamingQuery] = {}
+        """The queries that were started, by name."""
+        self._context = context
+        self._sinks = QuerySinks(context, store_row, listeners, self.by_name)
+        pipeline = Pipeline(context, self._sinks, initial_state)
+        self._define = {ARCHIVE: pipeline.archive, ROLLUP: pipeline.rollup, SESSIONIZE: pipeline.sessionize}
+
+    def start(self, stop: threading.Event, names: Sequence[str] = QUERIES) -> None:
+        """Start queries in this order. If one cannot be started, those before it are stopped.
+
+        Heartbeats come first: the others start once sessionize has done its first micro-batch, the largest one after an
+        outage, or after `_HEAD_START_S`. `stop` ends that wait.
+        """
+        try:
+            for name in names:
+                self.start_query(name)
+                if name == SESSIONIZE and names[-1] != SESSIONIZE:
+                    _wait_for_first_micro_batch(self.by_name[name], stop)
+        except BaseException:  # on a cluster a query that was started would outlive this job
+            self.end_rests()
+            for query in self.by_name.values():
+                with contextlib.suppress(Exception):
+                    query.stop()
+            raise
+
+    def start_query(self, name: str) -> None:
+        """Start one query; raises `KeyError` for an unknown name."""
+        writer = self._define[name]()
+        use_scheduler_pool(self._context.spark, name)
+        _shorten_log_of_files(self._context, name)
+        folder = self._context.checkpoint.query_folder(name)
+        self.by_name[name] = writer.queryName(name).option("checkpointLocation", folder).start()
+
+    def end_rests(self, names: Sequence[str] = QUERIES) -> None:
+        """Let queries no longer rest between their micro-batches, because they are to stop."""
+        self._sinks.end_rests(names)
+
+
+def _wait_for_first_micro_batch(query: StreamingQuery, stop: threading.Event) -> None:
+    deadline_s = time.monotonic() + _HEAD_START_S
+    while query.isActive and last_engine_progress(query) is None and time.monotonic() < deadline_s:
+        if stop.wait(0.1):
+            return
+
+
+def _shorten_log_of_files(context: JobContext, name: str) -> None:
+    """Shorten a large log of Spark's file source; a failure is printed, and the query starts all the same."""
+    query, folder = context.checkpoint.folder / name, context.settings.input_folder
+    try:
+        if folder is None or log_bytes(query) <= LARGE_LOG_BYTES:
+            return
+        if isinstance(folder, Path):
+            forget_merged_takes(query)
+        else:
+            forget_deleted_files(query, set(input_files(folder)), wall_clock_ms())
+    except (CheckpointError, OSError) as error:
+        context.say(f"query {name}: its log of files was not shortened: {error}")

@@ -1,1 +1,0 @@
-"""Laptop replacements for what a Databricks workspace provides. Never imported on Databricks."""

@@ -1,0 +1,94 @@
+"""The operator's output: changes as rows, and the packed rows in which they leave Python."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import Any
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, IntegerType, LongType, StringType, StructField, StructType
+
+from sessionization.core.session_rules import Outcome
+
+OUTPUT_SCHEMA = StructType(
+    [
+        StructField("device_id", StringType()),
+        StructField("session_id", LongType()),
+        StructField("account_id", StringType()),
+        StructField("platform", StringType()),
+        StructField("change", StringType()),
+        StructField("end_reason", StringType()),
+        StructField("revision", IntegerType()),
+        StructField("started_ms", LongType()),
+        StructField("ended_ms", LongType()),
+        StructField("duration_ms", LongType()),
+        StructField("foreground_s", LongType()),
+        StructField("beat", IntegerType()),
+        StructField("missed_beats", IntegerType()),
+        StructField("due_ms", LongType()),
+        StructField("event_ms", LongType()),
+        StructField("ingested_ms", LongType()),
+        StructField("processed_ms", LongType()),
+        StructField("events", IntegerType()),
+        StructField("duplicate_start", IntegerType()),
+        StructField("duplicate_end", IntegerType()),
+        StructField("evicted", IntegerType()),
+        StructField("entries", IntegerType()),
+    ]
+)
+"""A row of the operator: a change (`change` not null), the counts of a device's events, or both.
+
+A row may instead hold the number of `entries` of a device group; `device_id` is then the group. Columns of a change
+stand before `processed_ms`, counts after it.
+"""
+
+PACKED_OUTPUT_SCHEMA = StructType([StructField(field.name, ArrayType(field.dataType)) for field in OUTPUT_SCHEMA])
+"""The operator's output to Spark: an array per column of `OUTPUT_SCHEMA`, so one row carries many."""
+
+OutputRow = tuple[Any, ...]
+"""A row of `OUTPUT_SCHEMA`, field by field."""
+
+_PackedRow = Row(*OUTPUT_SCHEMA.names)
+_MAX_PACKED_ROWS = 10_000
+_NO_COUNTS = (None, None, None, None)
+_CHANGE_COLUMNS = OUTPUT_SCHEMA.names[1 : OUTPUT_SCHEMA.names.index("processed_ms") + 1]
+_NO_CHANGE = (None,) * (len(_CHANGE_COLUMNS) - 1)
+_fields_of = attrgetter(*("kind" if name == "change" else name for name in _CHANGE_COLUMNS))
+"""The fields of a `Change` in the order of the columns."""
+
+
+def change_rows(device_id: str, outcome: Outcome, now_ms: int) -> Iterator[OutputRow]:
+    """Make one row per change. The counts, if any, go into the first row, or alone into their own row."""
+    tally = outcome.tally
+    counts = (tally.events, tally.duplicate_start, tally.duplicate_end, tally.evicted) if tally.events else _NO_COUNTS
+    for change in outcome.changes:
+        yield (device_id, *_fields_of(change), *counts, None)
+        counts = _NO_COUNTS
+    if counts is not _NO_COUNTS:
+        yield (device_id, *_NO_CHANGE, now_ms, *counts, None)
+
+
+def entries_row(group: str, entries: int, now_ms: int) -> OutputRow:
+    """Make the row with the number of entries of a device group."""
+    return (group, *_NO_CHANGE, now_ms, *_NO_COUNTS, entries)
+
+
+def pack_rows(rows: Sequence[OutputRow]) -> Iterator[Row]:
+    """Pack rows of `OUTPUT_SCHEMA` into rows of `PACKED_OUTPUT_SCHEMA`."""
+    for start in range(0, len(rows), _MAX_PACKED_ROWS):
+        yield _PackedRow(*zip(*rows[start : start + _MAX_PACKED_ROWS], strict=True))
+
+
+def pack_columns(columns: Mapping[str, Sequence[Any]]) -> Iterator[Row]:
+    """Pack columns of `OUTPUT_SCHEMA`, all of one length; the other columns are null."""
+    count = max(map(len, columns.values()), default=0)
+    for start in range(0, count, _MAX_PACKED_ROWS):
+        # All columns are tuples: PySpark searches lists cell by cell for nested rows.
+        part = {name: tuple(column[start : start + _MAX_PACKED_ROWS]) for name, column in columns.items()}
+        nulls = (None,) * min(count - start, _MAX_PACKED_ROWS)
+        yield _PackedRow(*(part.get(name, nulls) for name in OUTPUT_SCHEMA.names))
+
+
+def unpack_rows(packed_rows: DataFrame) -> DataFrame:
+    """Unpack rows of `PACKED_OUTPUT_SCHEMA` into rows of `OUTPUT_SCHEMA`."""
+    return packed_rows.select(F.inline(F.arrays_zip(*OUTPUT_SCHEMA.names)))

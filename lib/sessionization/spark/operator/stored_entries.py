@@ -1,0 +1,138 @@
+"""State entries as they are stored, and the core's entries made from them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
+from sessionization.core.events import EndReason, Platform
+from sessionization.core.heartbeats import LiveSessions
+from sessionization.core.session_state import Closed, Expiry, Live, PendingEnd, SessionState
+
+STATE_SCHEMA = StructType(
+    [
+        StructField("status", StringType()),
+        StructField("platform", StringType()),
+        StructField("account_id", StringType()),
+        StructField("started_ms", LongType()),
+        StructField("opened_ms", LongType()),
+        StructField("ended_ms", LongType()),
+        StructField("end_reason", StringType()),
+        StructField("revision", IntegerType()),
+        StructField("foreground_s", LongType()),
+        StructField("since_ms", LongType()),
+        StructField("place", LongType()),
+    ]
+)
+"""A state entry. A field that a status does not have is null. `since_ms` is when it was closed or seen, and `place`
+is the core's `closing_order`: its rank by when the device's entries were closed or seen.
+"""
+
+StateValue = tuple[Any, ...]
+"""A value of `STATE_SCHEMA`, field by field."""
+
+StoredEntry = Sequence[Any]
+"""The session id, then the fields of `STATE_SCHEMA`; the last nulls may be missing."""
+
+StoredDevices = Mapping[str, Sequence[StoredEntry]]
+"""Stored entries by device id; a device without entries has none, or is missing."""
+
+_FIELDS = ("session_id", *STATE_SCHEMA.names)
+_STATUS, _PLATFORM, _OPENED, _SINCE = map(_FIELDS.index, ("status", "platform", "opened_ms", "since_ms"))
+_SESSION_ID, _ACCOUNT, _STARTED = map(_FIELDS.index, ("session_id", "account_id", "started_ms"))
+_PLATFORMS = {platform.value for platform in Platform}
+_NULLS = (None,) * len(STATE_SCHEMA.fields)
+
+
+def decode_entry(value: StateValue) -> SessionState:
+    """Read a value of `STATE_SCHEMA`; raises `ValueError` for one that `encode_entry` does not write."""
+    try:
+        (
+            status, platform, account_id, started_ms, opened_ms, ended_ms, reason, revision,
+            foreground_s, since_ms, closing_order,
+        ) = value  # fmt: skip
+        match status:
+            case "live":
+                return Live(started_ms, opened_ms, account_id, Platform(platform))
+            case "closed":
+                return Closed(
+                    started_ms,
+                    ended_ms,
+                    EndReason(reason),
+                    revision,
+                    foreground_s,
+                    account_id,
+                    Platform(platform),
+                    since_ms,
+                    closing_order,
+                )
+            case "pending_end":
+                return PendingEnd(ended_ms, foreground_s, account_id, Platform(platform), since_ms, closing_order)
+            case _:
+                msg = f"{status!r} is not a valid status"
+                raise ValueError(msg)  # noqa: TRY301 - reported below, like the errors of the enums
+    except ValueError as error:
+        msg = f"a state entry cannot be read ({error}): restore a backup, or begin a new checkpoint"
+        raise ValueError(msg) from error
+
+
+def encode_entry(entry: SessionState) -> StateValue:
+    """Write a value of `STATE_SCHEMA`."""
+    match entry:
+        case Live():
+            return (
+                "live", entry.platform.value, entry.account_id, entry.started_ms, entry.opened_ms,
+                None, None, None, None, None, None,
+            )  # fmt: skip
+        case Closed():
+            return (
+                "closed", entry.platform.value, entry.account_id, entry.started_ms, None, entry.ended_ms,
+                entry.reason.value, entry.revision, entry.foreground_s, entry.closed_ms, entry.closing_order,
+            )  # fmt: skip
+        case PendingEnd():
+            return (
+                "pending_end", entry.platform.value, entry.account_id, None, None, entry.at_ms,
+                None, None, entry.foreground_s, entry.seen_ms, entry.closing_order,
+            )  # fmt: skip
+
+
+def decode_entries(stored: Iterable[StoredEntry]) -> dict[int, SessionState]:
+    """Read a device's entries by session id.
+
+    Raises `ValueError` for an unknown status, platform or reason, and for too many fields.
+    """
+    return {session_id: decode_entry((*value, *_NULLS[len(value) :])) for session_id, *value in stored}
+
+
+def encode_entries(entries: Mapping[int, SessionState | None]) -> dict[int, StateValue | None]:
+    """Write a device's entries by session id; None, an entry that was forgotten, stays None."""
+    return {session_id: None if entry is None else encode_entry(entry) for session_id, entry in entries.items()}
+
+
+def has_nothing_over(stored: Iterable[StoredEntry], expiry: Expiry) -> bool:
+    """Return whether a timer leaves all of a device's entries as they are: its live sessions can only beat.
+
+    Most devices are in this state, so the check does not decode the entries. It returns False too for an entry that
+    `decode_entries` refuses.
+    """
+    for entry in stored:
+        if entry[_STATUS] == "live":
+            if entry[_PLATFORM] not in _PLATFORMS or entry[_OPENED] <= expiry.opened_by_ms:
+                return False
+        elif entry[_STATUS] not in {"closed", "pending_end"} or entry[_SINCE] <= expiry.remembered_by_ms:
+            return False
+    return True
+
+
+def live_sessions(devices: StoredDevices) -> LiveSessions:
+    """Return the live sessions of devices, column by column."""
+    live = [(device_id, entry) for device_id, stored in devices.items() for entry in stored if entry[_STATUS] == "live"]
+    entries = [entry for _, entry in live]
+    return LiveSessions(
+        device_id=[device_id for device_id, _ in live],
+        session_id=[entry[_SESSION_ID] for entry in entries],
+        account_id=[entry[_ACCOUNT] for entry in entries],
+        platform=[entry[_PLATFORM] for entry in entries],
+        started_ms=[entry[_STARTED] for entry in entries],
+        opened_ms=[entry[_OPENED] for entry in entries],
+    )

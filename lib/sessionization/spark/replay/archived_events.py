@@ -1,0 +1,115 @@
+"""The events of archived messages, device by device, each with the clock of the micro-batch that took it."""
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import itemgetter
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+from pyspark import SparkFiles
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from sessionization.core.events import Change, Event
+from sessionization.core.heartbeat_grid import grid_for_key
+from sessionization.core.session_state import Rules
+from sessionization.spark.checkpoint.state_layout import StateLayout
+from sessionization.spark.input.parse import EventTimeLimits, parse, valid_events
+from sessionization.spark.operator.event_text import pack_event, unpack_event
+from sessionization.spark.replay.device_replay import replay
+from sessionization.spark.replay.micro_batch_clock import MicroBatchClock, StoredClock
+
+_CHANGE_SCHEMA = pa.schema(
+    [
+        ("device_id", pa.string()),
+        ("session_id", pa.int64()),
+        ("account_id", pa.string()),
+        ("platform", pa.string()),
+        ("kind", pa.string()),
+        ("processed_ms", pa.int64()),
+        ("started_ms", pa.int64()),
+        ("end_reason", pa.string()),
+        ("revision", pa.int32()),
+        ("ended_ms", pa.int64()),
+        ("foreground_s", pa.int64()),
+    ]
+)
+"""The fields of a `Change` that decide a row of `sessions`, with the device."""
+_CHANGE_TYPE = from_arrow_schema(_CHANGE_SCHEMA)
+_CHANGES_PER_BATCH = 10_000
+
+
+def read_events(messages: DataFrame, limits: EventTimeLimits) -> DataFrame:
+    """The valid events among archived messages, as the stream parses them.
+
+    Args:
+        messages: rows of `raw_events`.
+        limits: the bounds on event time.
+
+    Returns:
+        The columns `EVENT_COLUMNS`.
+    """
+    return valid_events(parse(messages.select("stream", "ingested_at", "value"), limits))
+
+
+def replayed_changes(
+    events: DataFrame, clock: StoredClock, rules: Rules, layout: StateLayout, partitions: int
+) -> DataFrame:
+    """Replay each device's events, and return its changes without heartbeats, in the columns of `session_changes`.
+
+    Args:
+        events: rows of `read_events`: all events of each device since it had no session in the state.
+        clock: the clock of the stream's micro-batches.
+        rules: the rules in force.
+        layout: the stream's; it decides the phase of the timers.
+        partitions: how many tasks replay.
+
+    Returns:
+        The columns of `session_changes` that `rollup.fold_by_session` reads.
+    """
+
+    def replay_devices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return _replay_devices(batches, clock.load(SparkFiles.get), rules, layout)
+
+    changes = (
+        events.select("device_id", "ingested_ms", pack_event().alias("event"))
+        .repartition(partitions, "device_id")
+        .sortWithinPartitions("device_id", "ingested_ms")
+        .mapInArrow(replay_devices, _CHANGE_TYPE)
+    )
+    instants = (f"timestamp_millis({name}_ms) AS {name}_at" for name in ("started", "ended", "processed"))
+    others = [name for name in _CHANGE_SCHEMA.names if not name.endswith("_ms") and name != "kind"]
+    return changes.selectExpr(*others, "kind AS change", *instants)
+
+
+def _replay_devices(
+    batches: Iterable[pa.RecordBatch], clock: MicroBatchClock, rules: Rules, layout: StateLayout
+) -> Iterator[pa.RecordBatch]:
+    """Rows of `_CHANGE_SCHEMA`, from packed events with their ingest times, sorted by device and ingest time."""
+    device_ids: list[str] = []
+    changes: list[Change] = []
+    for device_id, rows in groupby(clocked_rows(batches, clock), itemgetter(0)):
+        micro_batches = ((now_ms, [event for *_, event in taken]) for now_ms, taken in groupby(rows, itemgetter(1)))
+        grid = grid_for_key(layout.grouping_key_of(device_id), rules.heartbeat_ms)
+        of_device = replay(micro_batches, grid, rules, clock)
+        device_ids += [device_id] * len(of_device)
+        changes += of_device
+        if len(changes) >= _CHANGES_PER_BATCH:
+            yield _change_batch(device_ids, changes)
+            device_ids, changes = [], []
+    if changes:
+        yield _change_batch(device_ids, changes)
+
+
+def clocked_rows(batches: Iterable[pa.RecordBatch], clock: MicroBatchClock) -> Iterator[tuple[str, int, Event]]:
+    """The device of each row, the clock of the micro-batch that took the event, and the event."""
+    for batch in batches:
+        taken_ms = clock.of_messages(np.asarray(batch["ingested_ms"]))
+        for now_ms, text in zip(taken_ms.tolist(), batch["event"].to_pylist(), strict=True):
+            device_id, event = unpack_event(text)
+            yield device_id, now_ms, event
+
+
+def _change_batch(device_ids: list[str], changes: list[Change]) -> pa.RecordBatch:
+    columns = dict(zip(Change._fields, zip(*changes, strict=True), strict=True)) | {"device_id": device_ids}
+    return pa.record_batch([pa.array(columns[field.name], field.type) for field in _CHANGE_SCHEMA], _CHANGE_SCHEMA)

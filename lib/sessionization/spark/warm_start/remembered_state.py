@@ -1,0 +1,290 @@
+"""The state that the previous job held at its newest micro-batch, and the events that it had archived but not applied.
+
+The tables have all of it: `sessions` the live sessions, `session_changes` the closed ones, `raw_events` the Ends that
+wait for their Start. An event whose change is not in `session_changes` was a repeat, waits for its Start, or was not
+applied. The core tells which: an event that would change something was not.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
+
+import numpy as np
+import orjson
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+from pyspark import SparkFiles
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sessionization.clock import utc
+from sessionization.core.events import Event, sort_events
+from sessionization.core.heartbeat_grid import Grid, grid_for_key
+from sessionization.core.session_rules import on_events
+from sessionization.core.session_state import Closed, Live, Rules, SessionState, deadline_ms
+from sessionization.durations import MINUTE_MS
+from sessionization.spark.checkpoint.state_layout import StateLayout
+from sessionization.spark.input.parse import EVENT_COLUMNS
+from sessionization.spark.operator.event_text import pack_event, unpack_event
+from sessionization.spark.operator.stored_entries import STATE_SCHEMA, decode_entry, encode_entry
+from sessionization.spark.replay.micro_batch_clock import MicroBatchClock, StoredClock
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import SESSION_CHANGES
+
+EVENT_TYPES = dict(
+    zip(EVENT_COLUMNS, ("string", "bigint", "boolean", "bigint", "bigint", "string", "string", "bigint"), strict=True)
+)
+_ENTRY_TYPE = f"session_id bigint, {', '.join(f'{f.name} {f.dataType.simpleString()}' for f in STATE_SCHEMA)}"
+_OUTPUT = pa.schema([("device_id", pa.string()), ("entry", pa.string()), ("event", pa.string())])
+_OUTPUT_TYPE = "device_id string, entry string, event string"
+_ROWS_PER_BATCH = 10_000
+_LONG_MICRO_BATCH_MS = 5 * MINUTE_MS
+
+
+def newest_clock_ms(spark: SparkSession, location: TableLocation) -> int:
+    """The clock of the newest micro-batch whose changes are in `session_changes`; 0 without one.
+
+    Looks among the rows shortly before the last append, and only if none is there in the whole last day.
+    """
+    days = location.days(spark, SESSION_CHANGES)
+    if days is None:
+        return 0
+    last_day = location.read(spark.read, SESSION_CHANGES).where(F.col("change_date") == F.lit(days[1]))
+    appended_ms = location.last_append_ms(spark, SESSION_CHANGES)
+    newest = F.unix_millis(F.max("processed_at"))
+    newest_ms: int | None = None
+    if appended_ms is not None:
+        since = F.timestamp_millis(F.lit(appended_ms - _LONG_MICRO_BATCH_MS))
+        newest_ms = last_day.where(F.col("processed_at") >= since).agg(newest).collect()[0][0]
+    return newest_ms or last_day.agg(newest).collect()[0][0] or 0
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySpan:
+    """The processing times from which the state at the newest micro-batch still remembers something."""
+
+    newest_ms: int
+    """The clock of the newest micro-batch."""
+    rules: Rules
+
+    @property
+    def remembered_since_ms(self) -> int:
+        """What was closed or seen before this is forgotten at `newest_ms`: a timer fires within one heartbeat."""
+        return max(0, self.newest_ms - self.rules.late_retention_ms - self.rules.heartbeat_ms)
+
+    @property
+    def changes_since_ms(self) -> int:
+        """What was closed before this was forgotten before `remembered_since_ms`."""
+        return max(0, self.remembered_since_ms - self.rules.late_retention_ms - self.rules.heartbeat_ms)
+
+    def ingested_since_ms(self, clock: MicroBatchClock) -> int:
+        """The oldest ingest time of messages that were taken at or after `remembered_since_ms`."""
+        earlier = int(np.searchsorted(clock.took, self.remembered_since_ms, "left"))
+        if earlier:
+            return int(clock.up_to[earlier - 1]) + 1
+        return min(self.remembered_since_ms, clock.from_ms) if len(clock.took) else self.remembered_since_ms
+
+
+def recent_changes(changes: DataFrame, span: MemorySpan) -> DataFrame:
+    """The rows of `session_changes` since `span.changes_since_ms`, without heartbeats."""
+    since_ms = span.changes_since_ms
+    return changes.where(
+        (F.col("change_date") >= F.lit(utc(since_ms).date()))
+        & (F.col("processed_at") >= F.timestamp_millis(F.lit(since_ms)))
+        & (F.col("change") != "heartbeat")
+    )
+
+
+def stored_entries(sessions: DataFrame, recent: DataFrame) -> DataFrame:
+    """Live sessions from `sessions`, and closed ones from `recent_changes`, also some that were forgotten since.
+
+    Returns:
+        `device_id`, `session_id`, and the columns of `STATE_SCHEMA`.
+    """
+    live = sessions.where("status = 'live' AND started_at IS NOT NULL")
+    newest = F.struct(F.col("processed_at"), F.col("revision"))
+    shown = ("platform", "account_id", "started_at", "ended_at", "end_reason", "revision", "foreground_s")
+    closed = (
+        recent.where("change = 'ended' AND started_at IS NOT NULL")
+        .groupBy("device_id", "session_id")
+        .agg(
+            F.max_by(F.struct(*shown), newest).alias("last"),
+            F.max(F.when(F.col("revision") == 0, F.unix_millis("processed_at"))).alias("since_ms"),
+        )
+        .where("since_ms IS NOT NULL")
+        .select("device_id", "session_id", "since_ms", "last.*")
+    )
+    opened_ms = {"opened_ms": F.unix_millis("updated_at")}
+    ended = {"ended_ms": F.unix_millis("ended_at"), "since_ms": F.col("since_ms"), "place": F.lit(0)}
+    reported = {name: F.col(name) for name in ("end_reason", "revision", "foreground_s")}
+    return _entry_columns(live, "live", opened_ms).unionByName(_entry_columns(closed, "closed", ended | reported))
+
+
+def _entry_columns(rows: DataFrame, status: str, fields: dict[str, Column]) -> DataFrame:
+    fields |= {"status": F.lit(status), "platform": F.col("platform"), "account_id": F.col("account_id")}
+    fields |= {"started_ms": F.unix_millis("started_at")}
+    columns = (fields.get(f.name, F.lit(None)).cast(f.dataType).alias(f.name) for f in STATE_SCHEMA)
+    return rows.select("device_id", "session_id", *columns)
+
+
+def without_change(events: DataFrame, recent: DataFrame) -> DataFrame:
+    """The events of which `recent_changes` shows nothing: neither a Start, nor a reported or orphaned end."""
+    is_orphaned = F.col("end_reason") == "orphaned"
+    changed = recent.where("change = 'started' OR end_reason IN ('reported', 'orphaned')").select(
+        F.col("device_id").alias("of_device"),
+        F.col("session_id").alias("of_session"),
+        (F.col("change") == "started").alias("by_start"),
+        F.unix_millis(F.when(is_orphaned, F.col("ended_at")).otherwise(F.col("event_at"))).alias("at_ms"),
+        F.when(~F.coalesce(is_orphaned, F.lit(False)), F.unix_millis("ingested_at")).alias("of_ingest_ms"),
+    )
+    same = F.expr(
+        "device_id = of_device AND session_id = of_session AND is_start = by_start AND event_ms = at_ms "
+        "AND ingested_ms = coalesce(of_ingest_ms, ingested_ms)"
+    )
+    return events.join(changed, same, "left_anti")
+
+
+def remembered_state(
+    entries: DataFrame, events: DataFrame, clock: StoredClock, span: MemorySpan, layout: StateLayout
+) -> DataFrame:
+    """The state at `span.newest_ms`, and the events that were not applied to it.
+
+    Args:
+        entries: `stored_entries`.
+        events: `without_change`.
+        clock: the clock of the previous job's micro-batches.
+        span: the newest micro-batch, and the rules.
+        layout: the new checkpoint's.
+
+    Returns:
+        A row per entry or event: `device_id`, and one of `entry` (read by `entry_columns`) and `event` (read by
+        `event_columns`).
+    """
+
+    def resume(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return _resume_devices(batches, clock.load(SparkFiles.get), span, layout)
+
+    no_text, no_time = F.lit(None).cast("string"), F.lit(None).cast("bigint")
+    entry = F.to_json(F.struct("session_id", *STATE_SCHEMA.names))
+    rows = entries.select(
+        "device_id", no_time.alias("ingested_ms"), entry.alias("entry"), no_text.alias("event")
+    ).union(events.select("device_id", "ingested_ms", no_text, pack_event()))
+    by_device = rows.repartition("device_id").sortWithinPartitions("device_id", F.asc_nulls_first("ingested_ms"))
+    return by_device.mapInArrow(resume, _OUTPUT_TYPE)
+
+
+def entry_columns(rows: DataFrame) -> DataFrame:
+    """The entries of `remembered_state`: `device_id`, `session_id`, and the columns of `STATE_SCHEMA`."""
+    entries = rows.where("entry IS NOT NULL")
+    return entries.select("device_id", F.from_json("entry", _ENTRY_TYPE).alias("entry")).select("device_id", "entry.*")
+
+
+def event_columns(rows: DataFrame) -> DataFrame:
+    """The events of `remembered_state`, with the columns `EVENT_COLUMNS`."""
+    fields = rows.where("event IS NOT NULL").select(F.from_json("event", "array<string>").alias("field"))
+    return fields.select(
+        *(F.col("field")[at].cast(type_).alias(name) for at, (name, type_) in enumerate(EVENT_TYPES.items()))
+    )
+
+
+def _resume_devices(
+    batches: Iterable[pa.RecordBatch], clock: MicroBatchClock, span: MemorySpan, layout: StateLayout
+) -> Iterator[pa.RecordBatch]:
+    output: list[tuple[str, str | None, str | None]] = []
+    for device_id, rows in groupby(_clocked_rows(batches, clock), itemgetter(0)):
+        entries: dict[int, SessionState] = {}
+        texts: dict[Event, str] = {}
+        micro_batches: dict[int, list[Event]] = {}
+        for _, now_ms, entry, text in rows:
+            if entry is not None:
+                fields = orjson.loads(entry)
+                entries[fields["session_id"]] = decode_entry(tuple(fields.get(name) for name in STATE_SCHEMA.names))
+            else:
+                _, event = unpack_event(text)
+                texts[event] = text
+                micro_batches.setdefault(now_ms, []).append(event)
+        grid = grid_for_key(layout.grouping_key_of(device_id), span.rules.heartbeat_ms)
+        sessions, unread = resume(entries, micro_batches, grid, span)
+        output += [(device_id, _entry_text(*session), None) for session in sessions.items()]
+        output += [(device_id, None, texts[event]) for event in unread]
+        if len(output) >= _ROWS_PER_BATCH:
+            yield _record_batch(output)
+            output = []
+    if output:
+        yield _record_batch(output)
+
+
+def _record_batch(rows: list[tuple[str, str | None, str | None]]) -> pa.RecordBatch:
+    return pa.record_batch([pa.array(column, pa.string()) for column in zip(*rows, strict=True)], _OUTPUT)
+
+
+def _clocked_rows(
+    batches: Iterable[pa.RecordBatch], clock: MicroBatchClock
+) -> Iterator[tuple[str, int, str | None, str]]:
+    for batch in batches:
+        taken_ms = clock.of_messages(np.asarray(pc.fill_null(batch["ingested_ms"], 0)))
+        columns = (batch[name].to_pylist() for name in ("entry", "event"))
+        yield from zip(batch["device_id"].to_pylist(), taken_ms.tolist(), *columns, strict=True)
+
+
+def _entry_text(session_id: int, entry: SessionState) -> str:
+    values = dict(zip(STATE_SCHEMA.names, encode_entry(entry), strict=True))
+    return orjson.dumps({"session_id": session_id} | values).decode()
+
+
+def resume(
+    entries: Mapping[int, SessionState], micro_batches: Mapping[int, list[Event]], grid: Grid, span: MemorySpan
+) -> tuple[dict[int, SessionState], list[Event]]:
+    """A device's sessions at `span.newest_ms`, and the events that were not applied.
+
+    An event that changes nothing was applied, or it makes no difference: a repeat, or an End that waits for its Start.
+    Any other event was not applied, as `session_changes` does not show its change.
+
+    Args:
+        entries: the device's live sessions, and the closed ones with the times at which they were closed.
+        micro_batches: the events without a change, by the clock of the micro-batch that took them, ascending.
+        grid: the grid of the device's grouping key.
+        span: the newest micro-batch, and the rules.
+    """
+    rules = span.rules
+    sessions, unread = _in_order(entries), list[Event]()
+    for now_ms, events in micro_batches.items():
+        if now_ms > span.newest_ms:
+            unread += events
+        elif now_ms >= span.remembered_since_ms:
+            sessions = _remembered(sessions, now_ms - 1, grid, rules)  # events come before the timers
+            for event in sort_events(events):
+                outcome = on_events(sessions, [event], now_ms, rules)
+                if outcome.changes:
+                    unread.append(event)
+                else:
+                    sessions = outcome.sessions
+    return _remembered(sessions, span.newest_ms, grid, rules), unread
+
+
+def _since_ms(entry: SessionState) -> int:
+    if isinstance(entry, Live):
+        return entry.opened_ms
+    return entry.closed_ms if isinstance(entry, Closed) else entry.seen_ms
+
+
+def _in_order(entries: Mapping[int, SessionState]) -> dict[int, SessionState]:
+    """The entries with their `closing_order`: by when they were closed."""
+    ordered = sorted(entries.items(), key=lambda session: (_since_ms(session[1]), session[0]))
+    return {
+        session_id: entry if isinstance(entry, Live) else replace(entry, closing_order=place)
+        for place, (session_id, entry) in enumerate(ordered)
+    }
+
+
+def _remembered(sessions: Mapping[int, SessionState], now_ms: int, grid: Grid, rules: Rules) -> dict[int, SessionState]:
+    """The sessions without the closed ones that a timer has removed by `now_ms`.
+
+    An End whose timer was due stays: `session_changes` has no orphaned end of it.
+    """
+    return {
+        session_id: entry
+        for session_id, entry in sessions.items()
+        if not isinstance(entry, Closed) or grid.at_or_after(deadline_ms(entry, rules)) > now_ms
+    }

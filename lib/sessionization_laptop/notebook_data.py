@@ -1,0 +1,139 @@
+"""Demo tables for notebooks on a laptop: the real job, run twice on a simulated evening; later players."""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from sessionization.command_line.parser import run as run_main
+from sessionization.command_line.parser import say_on_stderr
+from sessionization.core.events import Platform
+from sessionization.files import write_atomically
+from sessionization.ml.run_names import EXPERIMENT
+from sessionization.notebook.handmade_messages import Message
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.checkpoint.folder import ROLLUP
+from sessionization.spark.output.progress import BatchProgress
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import SESSIONS
+from sessionization_laptop.engine.local_session import SHORT_LIVED_JVM_OPTIONS
+from sessionization_laptop.notebook_folders import INPUT, WIDGETS_FILE, notebook_data_folder, write_widget_values
+from sessionization_simulator.simulate_job import simulate
+from sessionization_simulator.simulate_settings import SimulateSettings
+
+RUNS = ({"rules": {"heartbeat": "5s"}}, {"rules": {"heartbeat": "2s"}, "pace": {"trigger": "500ms"}})
+"""The settings that differ between the two runs, so that there is something to compare."""
+_MOST_LATE = 20
+_PROG = "notebook-data"
+_say = say_on_stderr(_PROG)
+
+
+def load_demo_tables(folder: Path, *, live: int = 150, run_for_ms: int = 30_000) -> None:
+    """Play an evening that began an hour ago, and run the job on it twice; does nothing if `folder` is complete.
+
+    Each run lasts `run_for_ms` after the first micro-batch of `rollup`. Writes `input`, `warehouse`, `checkpoints`,
+    `mlflow.db` and the values of the notebooks' widgets into `folder`. An interrupted load continues at the next call.
+    """
+    if (folder / WIDGETS_FILE).exists():
+        return
+    from sessionization.job.sessionize_job import JobCallbacks, run
+    from sessionization.spark.engine.session import job_session
+
+    (folder / INPUT).mkdir(parents=True, exist_ok=True)
+    # One session for both runs, and the same players during both.
+    with job_session(folder / "engine.log") as spark, players(_evening_settings(folder / INPUT, live)):
+        for number, differing_settings in enumerate(RUNS):
+            settings = SessionizeSettings.model_validate(
+                {
+                    "source": {"input": folder / INPUT},
+                    "tables": {"warehouse": folder / "warehouse"},
+                    "state": {"checkpoints": folder / "checkpoints"},
+                    "monitoring": {"mlflow": EXPERIMENT},
+                    **differing_settings,
+                }
+            )
+            if number:
+                _write_late_ends(spark, folder)
+            stop = threading.Event()
+            run(settings, stop, JobCallbacks(_say, (_stop_after(run_for_ms, stop),)))
+    write_widget_values(folder, heartbeat="5s")
+
+
+def _write_late_ends(spark: SparkSession, folder: Path) -> None:
+    """Write the Ends of some sessions that count as superseded, so that the tables contain corrections."""
+    superseded = TableLocation(folder / "warehouse").read(spark.read, SESSIONS).where("end_reason = 'superseded'")
+    columns = ("device_id", "session_id", "platform", "unix_millis(started_at) AS started_ms", "duration_ms")
+    rows = superseded.selectExpr(*columns).orderBy("device_id", "session_id").limit(_MOST_LATE).collect()
+    for number, row in enumerate(rows, 1):
+        at_ms = row.started_ms + row.duration_ms * number // (len(rows) + 1)
+        message = Message(row.device_id, row.session_id, is_start=False, at_ms=at_ms, platform=Platform(row.platform))
+        write_atomically(folder / INPUT / message.stream / f"late-{number}.json", message.line())
+
+
+def _stop_after(run_for_ms: int, stop: threading.Event) -> Callable[[BatchProgress], None]:
+    """Build a callback that stops a run `run_for_ms` after the first micro-batch of `rollup`.
+
+    The time starts there because on a slow machine that takes longer than `run_for_ms`, and `sessions` would be empty.
+    """
+    timers: list[threading.Timer] = []
+
+    def start_timer(progress: BatchProgress) -> None:
+        if progress.query == ROLLUP and not timers:
+            timers.append(threading.Timer(run_for_ms / 1_000, stop.set))
+            timers[0].daemon = True
+            timers[0].start()
+
+    return start_timer
+
+
+def play_evening(output: Path) -> None:
+    """Let simulated devices play into `output` in the background, as the job `simulate` does in a workspace."""
+    settings = {"output": output, "live": 80, "session_length": "60s", "duration": "180s", "dirt": 0.1, "seed": 2}
+    _start_players(SimulateSettings.model_validate(settings), threading.Event())
+
+
+def _start_players(settings: SimulateSettings, stop: threading.Event) -> threading.Thread:
+    options = {"stop": stop, "report": lambda _: None}
+    thread = threading.Thread(target=simulate, args=(settings,), kwargs=options, daemon=True)
+    thread.start()
+    return thread
+
+
+@contextmanager
+def players(settings: SimulateSettings) -> Iterator[None]:
+    """Let simulated devices play during the body."""
+    stop = threading.Event()
+    thread = _start_players(settings, stop)
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _evening_settings(output: Path, live: int) -> SimulateSettings:
+    return SimulateSettings.model_validate(
+        {
+            "output": output,
+            "live": live,
+            "session_length": "12m",
+            "past": "1h",
+            "duration": "2h",
+            "dirt": 0.08,
+        }
+    )
+
+
+def _main() -> int:
+    folder = notebook_data_folder()
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", SHORT_LIVED_JVM_OPTIONS)
+    os.environ.setdefault("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
+    load_demo_tables(folder)
+    return 0
+
+
+if __name__ == "__main__":
+    run_main(_main, _PROG)

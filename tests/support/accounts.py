@@ -1,0 +1,73 @@
+"""Accounts for every message from the tables alone, without the oracle: no message may be lost."""
+
+from collections import Counter
+from collections.abc import Collection
+
+from sessionization.core.events import Start
+from tests.support.tables import Tables
+from tests.support.wire import read
+
+_REASONS_OF_ENDS = {"reported", "orphaned"}
+_POSITION = ("stream", "value", "ingested_ms", "file", "partition", "offset")
+_COUNTS = ("rows_in", "started", "duplicate_start", "duplicate_end", "quarantined")
+
+Session = tuple[str, int]
+
+
+def unaccounted(tables: Tables, waiting: Collection[Session]) -> list[str]:
+    """Find messages without a trace, and sums that do not add up.
+
+    Args:
+        tables: all tables of a job that had read all of its input when it stopped.
+        waiting: the pending Ends in its state.
+    """
+    changes = tables["session_changes"].of("change", "device_id", "session_id")
+    started = {(device_id, session_id) for change, device_id, session_id in changes if change == "started"}
+    ended = _ended(tables) | set(waiting)
+    quarantined = set(tables["quarantine"].of(*_POSITION))
+    found, starts, ends = [], 0, 0
+    for position in tables["raw_events"].of(*_POSITION):
+        if position in quarantined:
+            continue
+        stream, value, ingested_ms, *_ = position
+        message = read(stream, value, ingested_ms)
+        if isinstance(message, str):
+            found.append(f"{message}, and not in quarantine: {position}")
+            continue
+        device_id, event = message
+        if isinstance(event, Start):
+            starts += 1
+        else:
+            ends += 1
+        if (device_id, event.session_id) not in (started if isinstance(event, Start) else ended):
+            found.append(f"without a trace: {position}")
+    sums = sums_of(tables)
+    pairs = {
+        "messages archived": (sums["archive.rows_in"], len(tables["raw_events"])),
+        "messages refused": (sums["archive.quarantined"], len(tables["quarantine"])),
+        "events": (sums["sessionize.rows_in"], sums["archive.rows_in"] - sums["archive.quarantined"]),
+        "Starts and Ends": (sums["sessionize.rows_in"], starts + ends),
+        "Starts": (sums["sessionize.started"] + sums["sessionize.duplicate_start"], starts),
+    }
+    return found + [f"{name}: {count} and {expected}" for name, (count, expected) in pairs.items() if count != expected]
+
+
+def unaccounted_ends(tables: Tables, waiting: Collection[Session]) -> int:
+    """The number of valid Ends that ended no session, are no repeat and do not wait; if the state lost no entry."""
+    sums = sums_of(tables)
+    ends = sums["sessionize.rows_in"] - sums["sessionize.started"] - sums["sessionize.duplicate_start"]
+    return ends - sums["sessionize.duplicate_end"] - len(_ended(tables) | set(waiting))
+
+
+def sums_of(tables: Tables) -> Counter[str]:
+    """The sums of the counts in `stream_progress`, by `query.column`."""
+    sums = Counter[str]()
+    for row in tables["stream_progress"]:
+        sums.update({f"{row['query']}.{name}": row[name] or 0 for name in _COUNTS})
+    return sums
+
+
+def _ended(tables: Tables) -> set[Session]:
+    """The sessions with a change that an End caused."""
+    changes = tables["session_changes"].of("end_reason", "device_id", "session_id")
+    return {(device_id, session_id) for reason, device_id, session_id in changes if reason in _REASONS_OF_ENDS}

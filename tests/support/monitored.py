@@ -1,0 +1,95 @@
+"""Micro-batches as the sink and the engine report them, and the metrics as served, for the tests of the metrics."""
+
+import urllib.request
+from types import SimpleNamespace
+from typing import Any
+
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from sessionization.job.metrics import Metrics, serve
+from sessionization.spark.output.engine_listener import EngineListener
+from sessionization.spark.output.progress import BatchDetail, BatchProgress, Percentiles
+
+NO_PERCENTILES = Percentiles(None, None, None)
+AT_MS = 1_763_726_400_123
+ENDS_BY_REASON = {"reported": 2, "superseded": 0, "timed_out": 1, "orphaned": 1}
+KAFKA = {
+    "description": "KafkaV2[Subscribe[pc_sessions]]",
+    "endOffset": '{"t":{"0":10}}',
+    "latestOffset": '{"t":{"0":15}}',
+}
+"""A source of the engine's report that is five messages behind."""
+
+
+def sessionize_progress(batch_id: int = 0, **more: Any) -> BatchProgress:
+    """Builds the sink's progress of a micro-batch of the query `sessionize`."""
+    counts: dict[str, Any] = {"started": 3, "heartbeats": 5, "ended": 4, "duplicate_start": 1, "duplicate_end": 0}
+    detail = BatchDetail(ends=ENDS_BY_REASON, rows_out=12, largest_partition=9, write_ms=40)
+    lateness, latency = Percentiles(100, 200, 250), Percentiles(30, 60, 70)
+    fields = counts | {"detail": detail, "evicted": 0} | more
+    return BatchProgress("sessionize", batch_id, AT_MS, 7, 500, latency, lateness, **fields)
+
+
+def query_progress(query: str, **more: Any) -> BatchProgress:
+    return BatchProgress(query, 0, AT_MS, rows_in=8, batch_ms=90, latency=NO_PERCENTILES, **more)
+
+
+def one_of_each_query() -> list[BatchProgress]:
+    """Micro-batches that together have every figure."""
+    return [
+        sessionize_progress(state_entries=90),
+        query_progress("rollup", reused_ids=1, late_starts=2, detail=BatchDetail(live=41, keeps_up=True)),
+        query_progress("archive", quarantined=2),
+    ]
+
+
+def engine(batch_id: int = 0, name: str = "sessionize", **source: str) -> Any:
+    operator = SimpleNamespace(numRowsTotal=70, memoryUsedBytes=4096, commitTimeMs=33, numShufflePartitions=4)
+    ticks = SimpleNamespace(description="RateStreamV2[...]", latestOffset="9", endOffset="3")
+    sources = [ticks, SimpleNamespace(**source)] if source else [ticks]
+    durations = {"addBatch": 450, "walCommit": 20}
+    return SimpleNamespace(
+        name=name, batchId=batch_id, durationMs=durations, sources=sources, stateOperators=[operator]
+    )
+
+
+def metrics_of(*progress: BatchProgress) -> Metrics:
+    """The metrics after these micro-batches; the engine reports on those of `sessionize`."""
+    metrics = Metrics(30_000, state_partitions=4)
+    for batch in progress:
+        metrics.add(batch)
+        if batch.query == "sessionize":
+            metrics.onQueryProgress(SimpleNamespace(progress=engine(batch.batch_id, **KAFKA)))  # type: ignore[arg-type]
+    return metrics
+
+
+def served(metrics: Metrics) -> list[Metric]:
+    """The metric families as Prometheus's own parser reads them from a port."""
+    with serve("127.0.0.1", 0, metrics.registry) as port:
+        return list(text_string_to_metric_families(get(port)))
+
+
+def get(port: int) -> str:
+    """The metrics as the port serves them."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=3) as answer:
+        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        return str(answer.read().decode())
+
+
+class Session:
+    """Stands in for a Spark session: holds the added listeners, which the test calls by `hears`."""
+
+    def __init__(self) -> None:
+        self.streams = self
+        self.listeners: list[EngineListener] = []
+
+    def addListener(self, listener: EngineListener) -> None:  # noqa: N802 - Spark's name
+        self.listeners.append(listener)
+
+    def removeListener(self, listener: EngineListener) -> None:  # noqa: N802 - Spark's name
+        self.listeners.remove(listener)
+
+    def hears(self, progress: Any) -> None:
+        for listener in self.listeners:
+            listener.onQueryProgress(SimpleNamespace(progress=progress))

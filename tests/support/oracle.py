@@ -1,0 +1,293 @@
+"""Computes what every table must hold after a run, from the job's input and checkpoints alone.
+
+Spark's logs say which files each micro-batch read, and its clock. The contract says what the lines mean. The slow
+reference implementation of the rules computes the changes.
+"""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable
+from copy import deepcopy
+from dataclasses import astuple, dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sessionization.core.events import Change, ChangeKind, Event
+from sessionization.core.session_state import Rules
+from tests.support.checkpoints import Batch, batches_of, path_of
+from tests.support.grouping import bucket_of, group_of
+from tests.support.messages import Files, Source
+from tests.support.reference import Device, Reference, SessionRow, session_rows
+from tests.support.wire import read
+
+Row = tuple[Any, ...]
+Counted = Counter[Any]
+"""The number of times that each row occurs; for very many rows, hashes replace the rows."""
+
+COLUMNS = {
+    "session_changes": (
+        "device_id", "session_id", "account_id", "platform", "change", "end_reason", "revision", "started_ms",
+        "ended_ms", "duration_ms", "foreground_s", "beat", "missed_beats", "due_ms", "event_ms", "ingested_ms",
+        "processed_ms", "change_date",
+    ),
+    "sessions": (
+        "device_id", "session_id", "account_id", "platform", "status", "started_ms", "ended_ms", "duration_ms",
+        "foreground_s", "end_reason", "revision", "updated_ms",
+    ),
+    "raw_events": ("stream", "partition", "offset", "file", "ingested_ms", "value", "ingest_date"),
+    "quarantine": (
+        "stream", "partition", "offset", "file", "ingested_ms", "value", "ingest_date", "reason", "value_bytes",
+    ),
+    "stream_progress": (
+        "query", "batch_id", "rows_in", "started", "heartbeats", "ended", "duplicate_start", "duplicate_end", "evicted",
+        "quarantined",
+    ),
+}  # fmt: skip
+"""The columns that the oracle computes, times as milliseconds. The other columns of `stream_progress` are measured."""
+
+
+@dataclass
+class Rows:
+    """The rows of one table: of committed micro-batches, and of a started one, which are all there or all missing."""
+
+    certain: Counted = field(default_factory=Counter)
+    uncommitted: Counted = field(default_factory=Counter)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The inputs of the measured columns in a micro-batch's row of `stream_progress`.
+
+    `has_clock` is true if its rows have the micro-batch's clock.
+    """
+
+    ingested_ms: list[int] = field(default_factory=list)
+    due_ms: list[int] = field(default_factory=list)
+    has_clock: bool = False
+    state_rows_before: range = range(0)
+
+
+@dataclass
+class Oracle:
+    """The tables as they must be, and the state after the last committed micro-batch.
+
+    `changes` holds the changes of every micro-batch by its clock, without heartbeats. `newest_ms` is the newest clock
+    of a micro-batch with changes, including heartbeats. `remembered` is the state after the last micro-batch. `files`
+    holds the files that each query has read. `digest` replaces rows where they are counted: a `hash` takes a fraction
+    of the memory. `groups` is the job's `--device-groups`.
+    """
+
+    digest: Callable[[Row], Any] = tuple
+    groups: int | None = None
+
+    tables: dict[str, Rows] = field(default_factory=lambda: {name: Rows() for name in COLUMNS})
+    changes: dict[int, list[tuple[str, Change]]] = field(default_factory=dict)
+    newest_ms: int = 0
+    remembered: list[Device] = field(default_factory=list)
+    taken_over_ms: int = -1
+    measured: dict[tuple[str, int], Measured] = field(default_factory=dict)
+    entries: set[tuple[str, int, str]] = field(default_factory=set)
+    timers: dict[str, int] = field(default_factory=dict)
+    files: dict[str, list[Path]] = field(default_factory=dict)
+
+    def counted(self, rows: Iterable[Row]) -> Counted:
+        return Counter(map(self.digest, rows))
+
+    def add(self, table: str, batch: Batch, rows: Iterable[Row]) -> None:
+        """Add the rows that a micro-batch writes into a table."""
+        table_rows = self.tables[table]
+        (table_rows.certain if batch.is_committed else table_rows.uncommitted).update(map(self.digest, rows))
+
+    def add_former(self, former: "Oracle") -> None:
+        """Add the committed rows of another checkpoint, which was then lost.
+
+        Its rows of `stream_progress` are left out: the new checkpoint numbers micro-batches from 0.
+        """
+        assert not any(rows.uncommitted for rows in former.tables.values())
+        assert not self.changes.keys() & former.changes.keys()
+        for table in ("session_changes", "raw_events", "quarantine"):
+            self.tables[table].certain.update(former.tables[table].certain)
+        self.changes |= former.changes
+
+    def session_rows(self, processed_ms: Iterable[int]) -> dict[tuple[str, int], SessionRow]:
+        """The table `sessions` after the changes of these micro-batches, by device and session."""
+        return session_rows(change for clock_ms in processed_ms for change in self.changes.get(clock_ms, ()))
+
+    def sessions(self, processed_ms: set[int]) -> Counted:
+        """The same as counted rows."""
+        return self.counted(
+            (*session, row.account_id, row.platform, row.status, row.started_ms, row.ended_ms, row.duration_ms,
+             row.foreground_s, row.end_reason, row.revision, row.updated_ms)
+            for session, row in self.session_rows(processed_ms).items()
+        )  # fmt: skip
+
+
+class QuickReference(Reference):
+    """A faster reference: it indexes the devices of a grouping key, and skips most work on devices without events."""
+
+    def __init__(self, rules: Rules, groups: int | None, hash_key: str = "") -> None:
+        key_of = (lambda device_id: device_id) if groups is None else partial(group_of, groups, hash_key=hash_key)
+        super().__init__(rules, key_of, is_grouped=groups is not None)
+        self._groups, self._hash_key = groups, hash_key
+        self._known: defaultdict[str, dict[str, Device]] = defaultdict(dict)
+        self._touched: defaultdict[str, dict[str, Device]] = defaultdict(dict)
+
+    def state_rows(self) -> range:
+        """The possible numbers of rows in the operator's state: one row per entry.
+
+        With groups, from one row per group, if all its devices are recent, to one more row for every bucket.
+        """
+        if self._groups is not None:
+            buckets = {bucket_of(self._groups, device_id, self._hash_key) for device_id in self.remembered}
+            groups = {group for group, _ in buckets}
+            return range(len(groups), len(groups) + len(buckets) + 1)
+        devices = self.remembered.values()
+        rows = sum(len(device.closed) + len(device.pending_ends) + (device.live is not None) for device in devices)
+        return range(rows, rows + 1)
+
+    def begin_with(self, devices: Iterable[Device], newest_ms: int) -> None:
+        """Add devices from before the first micro-batch; their beats up to `newest_ms` were all emitted."""
+        self._now_ms = newest_ms
+        for device in devices:
+            key = self.key_of(device.device_id)
+            self.remembered[device.device_id] = self._known[key][device.device_id] = device
+            if device.live is not None:
+                device.live.last_beat = self._newest_instant(key, newest_ms)
+        for key in list(self._known):
+            if (needed_ms := self._needed_ms(key)) is not None:
+                self.timers[key] = {needed_ms}
+
+    def micro_batch(self, now_ms: int, events: Iterable[tuple[str, Event]]) -> list[tuple[str, Change]]:
+        self._touched.clear()
+        for key, timers_ms in self.timers.items():
+            if min(timers_ms) <= now_ms:
+                self._touched[key] = self._known[key]
+        return super().micro_batch(now_ms, events)
+
+    def _apply(self, device: Device, event: Event) -> None:
+        key = self.key_of(device.device_id)
+        self._known[key][device.device_id] = self._touched[key][device.device_id] = device
+        super()._apply(device, event)
+
+    def _devices(self, key: str) -> list[Device]:
+        return list(self._touched[key].values())
+
+    def _all_devices(self, key: str) -> Collection[Device]:
+        return self._known[key].values()
+
+    def _drop(self, device: Device) -> None:
+        del self._known[self.key_of(device.device_id)][device.device_id]
+        super()._drop(device)
+
+
+def build_oracle(
+    checkpoints: Path,
+    rules: Rules,
+    source: Source | None = None,
+    *,
+    groups: int | None = None,
+    digest: Callable[[Row], Any] = tuple,
+    former: Oracle | None = None,
+) -> Oracle:
+    """Repeat in the reference everything that a stopped job did under constant settings.
+
+    Args:
+        checkpoints: the job's checkpoint folder.
+        rules: the rules of the job.
+        source: the job's input, by default files.
+        groups: the job's `--device-groups`.
+        digest: replaces each row where rows are counted.
+        former: the oracle of the checkpoint whose sessions this one began with (`--from-sessions`); its rows are added.
+    """
+    oracle = Oracle(digest, groups)
+    source = source or Files()
+    layout = json.loads((checkpoints / "layout.json").read_text(encoding="utf-8"))
+    reference = QuickReference(rules, groups, layout["hash_key"])
+    if former is not None:
+        reference.begin_with(deepcopy(former.remembered), former.newest_ms)
+    for query, play in (("sessionize", partial(_sessionize, reference)), ("archive", _archive)):
+        batches = batches_of(checkpoints / query)
+        oracle.files[query] = [path_of(uri) for batch in batches if batch.is_committed for uri in batch.files]
+        play(source, oracle, batches)
+    oracle.remembered = list(reference.remembered.values())
+    if former is not None:
+        oracle.taken_over_ms = former.newest_ms
+        oracle.add_former(former)
+    return oracle
+
+
+def _sessionize(reference: QuickReference, source: Source, oracle: Oracle, batches: list[Batch]) -> None:
+    rows = 0
+    batches = [batch for batch in batches if not batch.is_repartitioning]
+    for batch in batches:
+        if not batch.is_committed:
+            oracle.entries, oracle.timers = _entries(reference), _first_timers(reference)
+        results = [read(message.stream, message.value, message.ingested_ms) for message in source.messages_of(batch)]
+        events: list[tuple[str, Event]] = [result for result in results if not isinstance(result, str)]
+        before = dict(reference.counters)
+        changes = reference.micro_batch(batch.clock_ms, events)
+        counted = {name: count - before[name] for name, count in reference.counters.items()}
+        kinds = Counter(change.kind for _, change in changes)
+        oracle.newest_ms = max(oracle.newest_ms, batch.clock_ms if changes else 0)
+        oracle.changes[batch.clock_ms] = [change for change in changes if change[1].kind is not ChangeKind.HEARTBEAT]
+        oracle.add("session_changes", batch, (change_row(*change) for change in changes))
+        progress = ("sessionize", batch.batch_id, len(events), *(kinds[kind] for kind in ChangeKind))
+        counts = (counted[name] for name in ("duplicate_start", "duplicate_end", "evicted"))
+        oracle.add("stream_progress", batch, [(*progress, *counts, None)])
+        oracle.measured["sessionize", batch.batch_id] = Measured(
+            [at_ms for _, change in changes if (at_ms := change.ingested_ms) is not None],
+            [at_ms for _, change in changes if (at_ms := change.due_ms) is not None],
+            has_clock=bool(changes or events),
+            state_rows_before=rows,
+        )
+        rows = reference.state_rows()
+    if all(batch.is_committed for batch in batches):
+        oracle.entries, oracle.timers = _entries(reference), _first_timers(reference)
+
+
+def _first_timers(reference: Reference) -> dict[str, int]:
+    return {key: min(timers_ms) for key, timers_ms in reference.timers.items()}
+
+
+def _entries(reference: Reference) -> set[tuple[str, int, str]]:
+    entries = set()
+    for device in reference.remembered.values():
+        live = [] if device.live is None else [(device.live.newest_change.session_id, "live")]
+        closed = [(session.newest_change.session_id, "closed") for session in device.closed]
+        pending = [(entry.end.session_id, "pending_end") for entry in device.pending_ends]
+        entries |= {(device.device_id, *entry) for entry in (*live, *closed, *pending)}
+    return entries
+
+
+def _archive(source: Source, oracle: Oracle, batches: list[Batch]) -> None:
+    for batch in batches:
+        messages, quarantined = [], []
+        for message in source.messages_of(batch):
+            *columns, value_bytes = astuple(message)
+            row = (*columns, day(batch.clock_ms))
+            messages.append(row)
+            reason = read(message.stream, message.value, message.ingested_ms)
+            if isinstance(reason, str):
+                quarantined.append((*row, reason, value_bytes))
+        oracle.add("raw_events", batch, messages)
+        oracle.add("quarantine", batch, quarantined)
+        oracle.measured["archive", batch.batch_id] = Measured([row[4] for row in messages])
+        progress = ("archive", batch.batch_id, len(messages), *(None,) * 6, len(quarantined))
+        oracle.add("stream_progress", batch, [progress])
+
+
+def change_row(device_id: str, change: Change) -> Row:
+    """A change in the columns of `session_changes`."""
+    return (
+        device_id, change.session_id, change.account_id, change.platform, change.kind, change.end_reason,
+        change.revision, change.started_ms, change.ended_ms, change.duration_ms, change.foreground_s, change.beat,
+        change.missed_beats, change.due_ms, change.event_ms, change.ingested_ms, change.processed_ms,
+        day(change.processed_ms),
+    )  # fmt: skip
+
+
+def day(at_ms: int) -> str:
+    """The UTC date of an instant."""
+    return datetime.fromtimestamp(at_ms // 1_000, UTC).date().isoformat()

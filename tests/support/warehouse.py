@@ -1,0 +1,82 @@
+"""Empty tables, created once and then copied, because Delta takes seconds to create them."""
+
+import shutil
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sessionization.durations import DAY_MS, HOUR_MS
+from sessionization.spark.checkpoint.folder import ROLLUP
+from sessionization.spark.tables import rollup
+from sessionization.spark.tables.creation import create_tables
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import (
+    SESSION_CHANGES,
+    SESSIONS,
+    Table,
+)
+
+LOOKBACK_MS = rollup.lookback(7 * DAY_MS, 12 * HOUR_MS)
+"""With the default settings."""
+_OWNER = "the owner of the copy"
+
+
+def merge_changes(
+    spark: SparkSession, location: TableLocation, changes: DataFrame, *, finds_days: bool = False
+) -> None:
+    """Merge changes into `sessions`, as the query `rollup` does."""
+    oldest_ms = rollup.oldest_event_ms(changes)
+    if oldest_ms is not None:
+        since = rollup.search_since(oldest_ms, LOOKBACK_MS)
+        rollup.merge(rollup.NumberedMerge.begin(spark, location), changes, since, finds_days=finds_days)
+
+
+def frame_of(spark: SparkSession, table: Table, rows: Iterable[Mapping[str, Any]]) -> DataFrame:
+    """Rows of a table, with null in the columns that a row lacks; in one partition, so that queries move none."""
+    values = [tuple(row.get(name) for name in table.column_names) for row in rows]
+    return spark.createDataFrame(values, table.schema).coalesce(1)
+
+
+def append_sessions(spark: SparkSession, location: TableLocation, sessions: Iterable[Mapping[str, Any]]) -> None:
+    """Append rows to `sessions`, a file for each part."""
+    is_over, day = F.col("status") == "ended", F.coalesce("started_at", "ended_at").cast("date").cast("string")
+    rows = frame_of(spark, SESSIONS, sessions).withColumn("_part", F.when(is_over, day).otherwise(rollup.LIVE_PART))
+    location.append(rows, SESSIONS)
+
+
+def empty_tables(spark: SparkSession, location: TableLocation, *, owner: str) -> TableLocation:
+    """Copy the tables that `create_tables` makes in an empty folder, owned by the checkpoint `owner`; return them."""
+    assert location.warehouse is not None
+    shutil.copytree(_template(spark), location.warehouse, dirs_exist_ok=True)
+    for file in location.warehouse.glob("*/_delta_log/*"):
+        if file.is_file():
+            file.write_text(file.read_text(encoding="utf-8").replace(_OWNER, owner), encoding="utf-8")
+    return location
+
+
+_template_folders: list[TemporaryDirectory[str]] = []
+
+
+@cache
+def _template(spark: SparkSession) -> Path:
+    _template_folders.append(TemporaryDirectory(prefix="tables with spaces-"))  # removed when Python exits
+    folder = Path(_template_folders[-1].name)
+    create_tables(spark, TableLocation(folder), owner=_OWNER, may_create=True)
+    for checksum in folder.rglob(".*.crc"):  # the copies' content differs
+        checksum.unlink()
+    return folder
+
+
+def catch_up(spark: SparkSession, location: TableLocation, checkpoints: Path) -> None:
+    """Do what the query `rollup` does, until it has read everything."""
+    rows = location.read(spark.readStream.option("skipChangeCommits", "true"), SESSION_CHANGES)
+    merging = rows.where("change != 'heartbeat'").writeStream.foreachBatch(
+        lambda batch, _: merge_changes(batch.sparkSession, location, batch)
+    )
+    query = merging.option("checkpointLocation", str(checkpoints / ROLLUP)).trigger(availableNow=True).start()
+    assert query.awaitTermination(120)
