@@ -135,7 +135,8 @@ def evening(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> St
     for _ in range(5):  # on a busy machine a micro-batch may be cut off
         if is_at_rest(spark, location, folder / "checkpoints"):
             break
-        with job_running(settings.model_copy(update={"trigger": LONG_TRIGGER_MS})) as job:
+        pace = settings.pace.model_copy(update={"trigger_ms": LONG_TRIGGER_MS})
+        with job_running(settings.model_copy(update={"pace": pace})) as job:
             job.wait_for(partial(is_at_rest, spark, location, folder / "checkpoints"), "the job to have done all")
     return StreamedEvening(spark, folder, maintained)
 

@@ -4,7 +4,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from tools.bundle.pins import installed_with_the_wheel, locked, refuse_unfit, runtime_versions, tested_version
+from tools.bundle.pins import installed_with_the_wheel, locked, pinned_for_tests, refuse_unfit, runtime_versions
 from tools.bundle.target import read_target
 
 JOBS = read_target("dev")["resources"]["jobs"]
@@ -27,7 +27,7 @@ def test_a_job_installs_the_wheel_and_what_of_it_the_runtime_lacks(key: str) -> 
     extras = {"sessionize": "metrics", "preflight": "metrics", "simulate": "kafka", "predict_remaining": "forecast"}
     expected = installed_with_the_wheel(frozenset({extras[key]} if key in extras else ()))
     if key == "workspace_tests":
-        expected |= {"nutter": tested_version("nutter")}
+        expected |= {"nutter": pinned_for_tests("nutter")}
     for task in JOBS[key]["tasks"]:
         packages = [library["pypi"]["package"] for library in task["libraries"] if "pypi" in library]
         assert packages == [f"{name}=={version}" for name, version in sorted(expected.items())]

@@ -26,7 +26,7 @@ def test_a_folder_that_is_no_checkpoint_is_refused_and_not_changed(
 ) -> None:
     (tmp_path / "another").mkdir()
     for name in ("another", "none"):
-        settings = settings_type(warehouse=tmp_path / "warehouse", checkpoints=tmp_path / name)
+        settings = settings_of(settings_type, warehouse=tmp_path / "warehouse", checkpoints=tmp_path / name)
         refused = pytest.raises(CheckpointError, match=f"--checkpoints .*/{name} holds no layout.json: give the folder")
         with refused, open_tables_exclusively(settings, TABLES, expect_no_line):
             pytest.fail("no checkpoint")
@@ -51,7 +51,7 @@ def test_maintenance_and_erasure_wait_for_a_landing_job(
     tmp_path: Path, warehouse: Path, settings_type: type[MaintainSettings | EraseSettings]
 ) -> None:
     reopened(tmp_path / "checkpoints")
-    settings = settings_type(warehouse=warehouse, checkpoints=tmp_path / "checkpoints")
+    settings = settings_of(settings_type, warehouse=warehouse, checkpoints=tmp_path / "checkpoints")
     lines: list[str] = []
     stopped = pytest.raises(StoppedError, match="stopped while waiting for process")
     with (
@@ -69,7 +69,7 @@ def test_maintenance_and_erasure_wait_for_a_stream_with_another_checkpoint(
 ) -> None:
     """A warm start may have moved the tables to another checkpoint than the given one."""
     reopened(tmp_path / "checkpoints")
-    settings = settings_type(warehouse=warehouse, checkpoints=tmp_path / "checkpoints")
+    settings = settings_of(settings_type, warehouse=warehouse, checkpoints=tmp_path / "checkpoints")
     stopped = pytest.raises(StoppedError, match="stopped while waiting for process")
     with TableLocation(warehouse).lock_for_stream(expect_no_line):
         with stopped, open_tables_exclusively(settings, TABLES, lambda _: None, stop_that_is_set()):

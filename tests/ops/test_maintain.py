@@ -108,7 +108,7 @@ def test_old_rows_are_deleted_without_being_read_and_past_days_are_compacted_onc
     for file in table.glob(f"change_date={now.date() - timedelta(days=8)}/change=heartbeat/*.parquet"):
         file.unlink()
     lines: list[str] = []
-    ops.maintain(settings.model_copy(update={"retention": 8 * DAY_MS}), lines.append, threading.Event())
+    ops.maintain(settings.model_copy(update={"retention_ms": 8 * DAY_MS}), lines.append, threading.Event())
     rows = location.read(spark.read, SESSION_CHANGES).select("session_id", "change").collect()
     assert sorted((row.session_id, row.change) for row in rows) == [
         (0, "heartbeat"), (0, "started"), (1, "heartbeat"), (1, "heartbeat"), (1, "started"), (1, "started"),

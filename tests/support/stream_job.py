@@ -81,7 +81,7 @@ class Job:
         is_taking_over = checkpoint.is_warm and not checkpoint.is_used
         if is_taking_over:
             refuse_missing_tables(self.spark, self.location)
-        elif not settings.warehouse.exists():
+        elif not settings.tables.warehouse.exists():
             empty_tables(self.spark, self.location, owner=checkpoint.id)
         context = JobContext(self.spark, settings, checkpoint, self.location)
         initial_state = warm_start(context)
@@ -111,7 +111,7 @@ class Job:
 
     def rows(self, table: Table, **values: object) -> list[dict[str, Any]]:
         """The rows of a table with these values; read without Spark, which would take a core from the job."""
-        rows = read_table(self.settings.warehouse / table.name)
+        rows = read_table(self.settings.tables.warehouse / table.name)
         return [row for row in rows if values.items() <= row.items()]
 
     def changes(self, **values: object) -> list[dict[str, Any]]:

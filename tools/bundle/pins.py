@@ -74,7 +74,7 @@ def refuse_unfit(requirements: list[Requirement], versions: dict[str, str]) -> N
             raise ValueError(msg)
 
 
-def tested_version(package: str) -> str:
+def pinned_for_tests(package: str) -> str:
     """The version of a package that only the notebooks' tests need."""
     versions = dict(_PINNED.findall(_NOTEBOOKS_LOCK.read_text(encoding="utf-8")))
     return str(versions[package])
