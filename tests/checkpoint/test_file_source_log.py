@@ -1,5 +1,6 @@
 """The log of the file source forgets deleted files, and no other."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,17 @@ def test_the_files_of_a_micro_batch_that_did_not_end_are_known(job: Job) -> None
     assert [file.path for file in interrupted_files(query)] == [Path("/b c.json"), Path("/d.json")]
     job.query("archive", log, read_to=10, committed=1, started=1)
     assert list(interrupted_files(query)) == []
+
+
+def test_the_events_of_a_warm_start_are_no_input_files(job: Job) -> None:
+    """They are the second source of `sessionize`, and the first micro-batch may have nothing else."""
+    job.query("sessionize", {}, started=1, sources='-\n{{"logOffset":{}}}')
+    sessionize = job.checkpoints / "sessionize"
+    (sessionize / "sources" / "1").mkdir()
+    entry = {"path": "file:///c/unread/part-0.parquet", "timestamp": OLD_MS, "batchId": 9}
+    (sessionize / "sources" / "1" / "0").write_text(f"v1\n{json.dumps(entry)}")
+    assert list(interrupted_files(sessionize)) == list(committed_files(sessionize)) == []
+    assert committed_takes(sessionize) == set()
 
 
 @pytest.mark.parametrize("is_volume", [False, True])

@@ -38,7 +38,7 @@ def test_a_job_that_finds_no_spark_says_so_in_a_line(tmp_path: Path) -> None:
     options = ("--input=events", "--warehouse=tables", "--checkpoints=checkpoints", "--run-for=1s")
     done = run_without_laptop("sessionize", *options, cwd=tmp_path)
     assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].startswith("sessionize: there is no Spark session: run it with spark-submit")
+    assert done.stderr.splitlines()[-1].startswith("sessionize: there is no Spark session: run this with spark-submit")
     assert "Traceback" not in done.stderr
 
 

@@ -121,19 +121,15 @@ def _numbered(folder: Path) -> dict[int, Path]:
 
 
 def _file_source(sources: Path) -> tuple[int | None, dict[int, list[str]]]:
-    """Find the source of a query that reads files, and its log: files by the log's own offset.
+    """Find the log of a query's input, its first source, if it is files: files by the log's own offset.
 
     Every tenth entry of that log is a compact one, which repeats all earlier entries.
     """
-    folders = sorted(sources.iterdir()) if sources.is_dir() else []
-    for folder in folders:
-        entries: dict[int, list[str]] = {}
-        for path in folder.iterdir():
-            if path.name.removesuffix(".compact").isdigit():
-                _version, *lines = path.read_text(encoding="utf-8").splitlines()
-                for entry in map(json.loads, filter(lambda line: '"path"' in line, lines)):
-                    files = entries.setdefault(entry["batchId"], [])
-                    files.extend(file for file in _input_files(entry["path"]) if file not in files)
-        if entries:
-            return int(folder.name), entries
-    return None, {}
+    entries: dict[int, list[str]] = {}
+    for path in (sources / "0").glob("*"):
+        if path.name.removesuffix(".compact").isdigit():
+            _version, *lines = path.read_text(encoding="utf-8").splitlines()
+            for entry in map(json.loads, filter(lambda line: '"path"' in line, lines)):
+                files = entries.setdefault(entry["batchId"], [])
+                files.extend(file for file in _input_files(entry["path"]) if file not in files)
+    return (0, entries) if entries else (None, {})

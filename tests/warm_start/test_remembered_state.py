@@ -92,3 +92,11 @@ def test_a_repeat_is_known_as_such_though_its_session_was_forgotten_since() -> N
     sessions, unread = resumed({1: closed(15)}, end(1, 4))
     assert isinstance(sessions[1], PendingEnd), "its session was forgotten five minutes ago"
     assert unread == []
+
+
+def test_the_state_holds_no_more_than_the_bound_and_no_session_after_the_live_one() -> None:
+    entries: dict[int, SessionState] = {id_: closed(9) for id_ in range(70)}
+    sessions, _ = resumed(entries | {99: LIVE, 98: replace(closed(1), started_ms=NOW)})
+    assert len(sessions) == 63
+    assert 98 not in sessions
+    assert 99 in sessions

@@ -141,17 +141,15 @@ def timer_for_events_ms(
     Args:
         before: the entries that the events found. The timer that these needed is set. Or it is due: then it fires
             later in this micro-batch, and sets the next one.
-        after: the entries after the events.
-
-    A first live session always sets its timer: under a longer late retention that of its closed sessions may have been
-    set much later.
+        after: the entries after the events. Only a first live session needs an earlier timer than the entries before:
+            what is closed now is forgotten later than what was closed before.
+        now_ms: the micro-batch's clock.
+        grid: the grid of the grouping key.
+        rules: the rules in force.
     """
-    needed_ms = next_timer_ms(after, now_ms, grid, rules)
-    before_ms = next_timer_ms(before, now_ms, grid, rules)
-    if needed_ms is None or before_ms is None or needed_ms < before_ms:
-        return needed_ms
-    is_first_live = _has_live(after) and not _has_live(before)
-    return needed_ms if is_first_live else None
+    if before and (_has_live(before) or not _has_live(after)):
+        return None
+    return next_timer_ms(after, now_ms, grid, rules)
 
 
 def _has_live(entries: Iterable[SessionState]) -> bool:

@@ -105,8 +105,10 @@ def source_entries(query: AnyPath, batch_id: int) -> Iterator[SourceEntry]:
     """
     if batch_id < 0:
         return
-    number, last = _file_source(read_started_batch(query, batch_id))
-    folder = query / "sources" / str(number)
+    last = _last_taken(read_started_batch(query, batch_id))
+    folder = query / "sources" / "0"
+    if last < 0:
+        return
     log_files = [
         (int(match[1]), match[2], file) for file in folder.iterdir() if (match := _SOURCE_LOG_FILE.fullmatch(file.name))
     ]
@@ -118,12 +120,12 @@ def source_entries(query: AnyPath, batch_id: int) -> Iterator[SourceEntry]:
 
 def last_source_entry(query: AnyPath, batch_id: int) -> int:
     """The last entry of the file source's log that a micro-batch took; -1 before the first."""
-    return -1 if batch_id < 0 else _file_source(read_started_batch(query, batch_id))[1]
+    return -1 if batch_id < 0 else _last_taken(read_started_batch(query, batch_id))
 
 
 def newest_compacted(query: AnyPath) -> AnyPath | None:
     """The newest compacted file of a query's file source, which has nearly all entries."""
-    files = [file for file in query.glob("sources/*/*.compact") if _SOURCE_LOG_FILE.fullmatch(file.name)]
+    files = [file for file in (query / "sources" / "0").glob("*.compact") if _SOURCE_LOG_FILE.fullmatch(file.name)]
     return max(files, key=lambda file: int(file.stem), default=None)
 
 
@@ -151,12 +153,13 @@ def shorten_source_log(query: AnyPath, remaining: Callable[[list[SourceEntry], i
         raise CheckpointError(msg) from error
 
 
-def _file_source(batch: StartedBatch) -> tuple[int, int]:
-    """The number of the source that reads files, and the last entry of its log that a micro-batch took, or -1."""
-    for number, offset in enumerate(batch.sources):
-        if isinstance(offset, dict) and "logOffset" in offset:
-            return number, int(offset["logOffset"])
-    return 0, -1
+def _last_taken(batch: StartedBatch) -> int:
+    """The last entry of the input's log that a micro-batch took; -1 before the first.
+
+    A query's first source is its input. A warm start has another source of files behind it.
+    """
+    offset = batch.sources[0] if batch.sources else None
+    return int(offset["logOffset"]) if isinstance(offset, dict) and "logOffset" in offset else -1
 
 
 def _read_source_log(file: AnyPath) -> Iterator[str]:

@@ -260,7 +260,7 @@ def resume(
                     unread.append(event)
                 else:
                     sessions = outcome.sessions
-    return _remembered(sessions, span.newest_ms, grid, rules), unread
+    return _within_bound(_remembered(sessions, span.newest_ms, grid, rules), rules), unread
 
 
 def _since_ms(entry: SessionState) -> int:
@@ -287,4 +287,22 @@ def _remembered(sessions: Mapping[int, SessionState], now_ms: int, grid: Grid, r
         session_id: entry
         for session_id, entry in sessions.items()
         if not isinstance(entry, Closed) or grid.at_or_after(deadline_ms(entry, rules)) > now_ms
+    }
+
+
+def _within_bound(sessions: Mapping[int, SessionState], rules: Rules) -> dict[int, SessionState]:
+    """The sessions without the closed ones that are beyond the bound, or later than the live one."""
+    order_of_live = (
+        (entry.started_ms, session_id) for session_id, entry in sessions.items() if isinstance(entry, Live)
+    )
+    live = max(order_of_live, default=None)
+    closed = sorted(
+        (entry.closing_order, session_id) for session_id, entry in sessions.items() if isinstance(entry, Closed)
+    )
+    evicted = {session_id for _, session_id in closed[: max(0, len(sessions) - rules.max_sessions_per_device)]}
+    return {
+        session_id: entry
+        for session_id, entry in sessions.items()
+        if not isinstance(entry, Closed)
+        or (session_id not in evicted and (live is None or (entry.started_ms, session_id) < live))
     }
