@@ -53,8 +53,7 @@ class InitialState:
         changes_version: the version of `session_changes` up to which `sessions` shows all changes. Without it the
             rollup begins with the whole table.
         unread_events: a stream of the events that the previous job had archived and not applied, in the columns
-            `parse.EVENT_COLUMNS`; None for a checkpoint that began without tables, and in real-time mode, which reads
-            topics alone.
+            `parse.EVENT_COLUMNS`; None for a checkpoint that began without tables.
     """
 
     sessions: DataFrame | None = None
@@ -106,8 +105,7 @@ def warm_start(context: JobContext) -> InitialState:
     elif seed_folder.exists():
         spark.createDataFrame([], _UNREAD_TYPE).write.mode("overwrite").parquet(str(unread_folder))
         remove_tree(seed_folder)  # which may leave a part, until a later start
-    unread = None if context.is_real_time else _stream_unread(spark, unread_folder)
-    return InitialState(seed, starts, changes_version, unread)
+    return InitialState(seed, starts, changes_version, _stream_unread(spark, unread_folder))
 
 
 def merge_recent_changes(context: JobContext) -> int:
@@ -157,8 +155,7 @@ def store_remembered_state(context: JobContext, seed_folder: AnyPath, unread_fol
         try:
             unread = event_columns(state)
             unread.write.mode("overwrite").parquet(str(unread_folder))
-            fate = "are in no session until backfill --merge" if context.is_real_time else "come first"
-            context.say(f"--from-sessions: {unread.count():,} events that {ARCHIVE} alone had read {fate}")
+            context.say(f"--from-sessions: {unread.count():,} events that {ARCHIVE} alone had read come first")
             (
                 entry_columns(state)
                 .withColumn(GROUPING_KEY, layout.grouping_key())
