@@ -62,7 +62,7 @@ def test_live_sessions_continue_under_a_new_checkpoint_with_other_groups(
         job.running(),
     ):
         pass
-    job.location.refuse_other_owner(spark, former.checkpoints)  # the former checkpoint still owns them
+    job.location.refuse_other_owner(spark, former.state.checkpoints)  # the former checkpoint still owns them
     for file in job.input.glob("*/*.json"):
         file.unlink()
     beats = job.count(change="heartbeat")
@@ -91,7 +91,7 @@ def test_live_sessions_continue_under_a_new_checkpoint_with_other_groups(
     assert Counter(row["status"] for row in job.rows(SESSIONS)) == {"live": 6, "ended": 2}
 
     with pytest.raises(CheckpointError, match="written by another checkpoint"):
-        job.location.refuse_other_owner(spark, former.checkpoints)
+        job.location.refuse_other_owner(spark, former.state.checkpoints)
 
 
 def test_a_warm_start_without_tables_is_refused(spark: SparkSession, tmp_path: Path) -> None:
