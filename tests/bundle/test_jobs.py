@@ -6,7 +6,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from sessionization.simulate.simulate_settings import SimulateSettings
 
 from sessionization.backfill.backfill_settings import BackfillSettings
 from sessionization.command_line.options import task_arguments
@@ -22,6 +21,7 @@ from sessionization.ops.maintenance_settings import (
     RescaleSettings,
 )
 from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization_simulator.simulate_settings import SimulateSettings
 from tools.bundle.target import ROOT, TARGETS, read_target
 
 MODELS = {
