@@ -166,8 +166,9 @@ def test_the_chart_of_runs_has_a_line_for_each_run(store: str) -> None:
 def test_values_of_kafka_options_are_not_logged(tmp_path: Path) -> None:
     from sessionization.ml.mlflow_run import parameters_of
 
-    kafka = {"source": "kafka", "bootstrap_servers": "127.0.0.1:9092", "input": None}
-    given = settings(tmp_path, **kafka, kafka_option=("kafka.sasl.jaas.config=env:KAFKA_JAAS",))
+    kafka = {"source": "kafka", "bootstrap_servers": "127.0.0.1:9092"}
+    places = {"warehouse": tmp_path / "warehouse", "checkpoints": tmp_path / "checkpoints"}
+    given = settings_of(SessionizeSettings, kafka | places, kafka_option=("kafka.sasl.jaas.config=env:KAFKA_JAAS",))
     parameters = parameters_of(given)
     assert parameters["kafka_option"] == "kafka.sasl.jaas.config"
     assert not any("KAFKA_JAAS" in text for text in parameters.values())

@@ -38,22 +38,16 @@ class Job:
         self.input = folder / "in put [1]"
         self.input.mkdir()
         self.location = TableLocation(folder / "warehouse")
-        defaults = {"heartbeat": "1s", "trigger": "200ms", "late_retention": "1s"}
-        self.settings = settings_of(
-            SessionizeSettings,
-            input=self.input,
-            warehouse=folder / "warehouse",
-            checkpoints=folder / "checkpoints",
-            **defaults | settings,
-        )
+        places = {"input": self.input, "warehouse": folder / "warehouse", "checkpoints": folder / "checkpoints"}
+        self._options = {**places, "heartbeat": "1s", "trigger": "200ms", "late_retention": "1s"}
+        self.change(**settings)
         self.files = 0
         self.owner: str | None = None
 
     def change(self, **settings: object) -> None:
         """Use other settings from the next start on."""
-        self.settings = settings_of(
-            SessionizeSettings, self.settings.model_dump(by_alias=True, exclude_unset=True) | settings
-        )
+        self._options |= settings
+        self.settings = settings_of(SessionizeSettings, self._options)
 
     def send(self, *messages: dict | bytes, stream: str = "pc_sessions") -> None:
         """Deliver one file of messages as a producer should: written hidden, then renamed."""

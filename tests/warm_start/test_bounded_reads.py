@@ -112,9 +112,7 @@ def test_offsets_of_older_days_are_not_read_without_need(
     def next_offsets(*partitions: int) -> Offsets | None:
         since, ends = ({"pc_sessions": dict.fromkeys(partitions, value)} for value in (0, 1_000))
         monkeypatch.setattr(read_position, "read_topic_range", lambda *_: TopicRange(since, ends))
-        return read_position.next_offsets(
-            context(spark, location, source="kafka", bootstrap_servers="b:9092", input=None)
-        )
+        return read_position.next_offsets(context(spark, location, source="kafka", bootstrap_servers="b:9092"))
 
     pc = "pc_sessions"
     oldest = (pc, 0, 1, OLD_MS - DAY_MS)  # the oldest day is read
