@@ -7,7 +7,6 @@ from itertools import pairwise
 from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
 from sessionization.errors import ConfigurationError
 from sessionization.hadoop_path import AnyPath
@@ -85,7 +84,8 @@ def nested(model: type[BaseModel], values: Mapping[str, Any]) -> dict[str, Any]:
     Raises `KeyError` for a name that is no option.
     """
     paths = {option.name: option.path for option in options_of(model)}
-    settings: dict[str, Any] = {name: {} for name, field in _required_sections(model) if field.is_required()}
+    required = {field.alias or name for name, field in model.model_fields.items() if field.is_required()}
+    settings: dict[str, Any] = {name: {} for name in sections_of(model) if name in required}
     for name, value in values.items():
         *sections, key = paths[name.replace("_", "-")]
         (settings.setdefault(sections[0], {}) if sections else settings)[key] = value
@@ -156,13 +156,6 @@ def locations(settings: BaseModel) -> Iterator[tuple[str, AnyPath]]:
             yield from locations(value)
         elif isinstance(value, AnyPath):
             yield (field.alias or name).replace("_", "-"), value
-
-
-def _required_sections(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
-    sections = sections_of(model)
-    for name, field in model.model_fields.items():
-        if (field.alias or name) in sections:
-            yield field.alias or name, field
 
 
 def _models(annotation: Any) -> Iterator[type[BaseModel]]:

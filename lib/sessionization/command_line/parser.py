@@ -9,7 +9,7 @@ import contextlib
 import difflib
 import logging
 import sys
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -92,7 +92,9 @@ def read_settings(model: type[M], argv: Sequence[str], prog: str = "") -> M:
     Raises `ConfigurationError` with the problem, and click's `Exit` after `--help`. Advice names `prog` if it is given.
     """
     options = all_options(model)
-    command = click.Command(prog, params=_click_options(options), help=model.__doc__, context_settings=_CONTEXT)
+    command = click.Command(
+        prog, params=[_click_option(option) for option in options], help=model.__doc__, context_settings=_CONTEXT
+    )
     help_hint = f" ({prog} --help lists the options)" if prog else ""
     try:
         context = command.make_context(prog, list(argv))
@@ -191,10 +193,6 @@ def _print_error(prog: str, message: str) -> None:
     click.echo(f"{prog}: {' '.join(message.split())}", err=True)
 
 
-def _click_options(options: Sequence[Option]) -> list[click.Parameter]:
-    return [_click_option(option) for option in options]
-
-
 def _click_option(option: Option) -> click.Parameter:
     names = dict.fromkeys((option.name, ".".join(option.path).replace("_", "-")))
     description = option.description
@@ -208,7 +206,7 @@ def _click_option(option: Option) -> click.Parameter:
             option.name.replace("-", "_"),
         ],
         help=description,
-        metavar=None if option.is_flag else _metavar(option.schema),
+        metavar=None if option.is_flag else _metavar(option),
         # Every occurrence is collected, so that a repeated option is detected.
         multiple=True,
         is_flag=option.is_flag,
@@ -217,12 +215,12 @@ def _click_option(option: Option) -> click.Parameter:
     )
 
 
-def _metavar(schema: Mapping[str, Any]) -> str:
+def _metavar(option: Option) -> str:
+    schema = option.schema
     if "metavar" in schema:
         return str(schema["metavar"])
-    choices = [schema["const"]] if "const" in schema else schema.get("enum", ())
-    if choices:
-        return "|".join(map(str, choices))
+    if option.choices:
+        return "|".join(option.choices)
     return _METAVARS.get(schema.get("format", ""), _METAVARS.get(schema.get("type", ""), "TEXT"))
 
 
@@ -283,7 +281,7 @@ class _Explainer:
             return f"{self.file}{message}" if self.file and not message.startswith("--") else message
         if kind == "missing":
             where = f", or as {'.'.join(option.path)} in the settings file" if sections_of(self.model) else ""
-            return f"--{option.name} is missing: give it, as in --{option.name} {_metavar(option.schema)}{where}"
+            return f"--{option.name} is missing: give it, as in --{option.name} {_metavar(option)}{where}"
         if kind == "extra_forbidden":  # another kind of the section has it
             chosen, *_ = (kind for kind in sections_of(self.model)[path[0]] if str(error["loc"][1]) in _tags(kind))
             other = option.kinds[0]
