@@ -236,6 +236,16 @@ def test_at_most_a_quarter_of_the_sessions_is_held_back_for_the_test(spark: Spar
 
 
 @pytest.mark.spark
+def test_a_quarter_of_those_that_ended_is_tested_where_most_new_sessions_are_live(spark: SparkSession) -> None:
+    """On a first evening of an hour, where a session lasts up to half an hour."""
+    evening = [(number / 10, number / 10 + 4 + number * 7 % 30) for number in range(600)]
+    rows = [session(n, at, end if end < 60 else None, device=f"d{n}") for n, (at, end) in enumerate(evening)]
+    model = forecast.train(described_sessions(frame_of(spark, SESSIONS, rows), MONDAY_MS, MONDAY_MS + HOUR_MS))
+    ended = sum(end < 60 for _, end in evening)
+    assert abs(model.metrics["tested_sessions"] - ended / 4) <= 1
+
+
+@pytest.mark.spark
 def test_what_is_missing_is_said_in_one_line(spark: SparkSession, tmp_path: Path) -> None:
     settings, location = settings_of(ForecastSettings, warehouse=tmp_path), TableLocation(tmp_path)
     with pytest.raises(ConfigurationError, match="does not hold sessions, stream_progress: give the location"):

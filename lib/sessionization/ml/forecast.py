@@ -159,16 +159,17 @@ def described_sessions(sessions: DataFrame, since_ms: int, as_of_ms: int) -> Dat
 
 
 def train(described: DataFrame) -> LengthModel:
-    """Train on `described_sessions`, and test on those that started last: within a day, but at most a quarter of all.
+    """Train on `described_sessions`, and test on those that started last: a day, or the last quarter that has ended.
 
     Of very many sessions it takes those of some players. Raises `ConfigurationError` where too few have ended.
     """
     from lifelines import KaplanMeierFitter, WeibullAFTFitter
 
-    # By the starts, not by the clock: the stream may have gone on for a day after the last player left.
-    three_quarters = F.percentile_approx("started_ms", 0.75, 10_000)
-    count, newest_ms, most_ms = described.agg(F.count("*"), F.max("started_ms"), three_quarters).collect()[0]
-    split_ms = max(newest_ms - DAY_MS, most_ms) if count else 0
+    # By the starts, not by the clock: the stream may have gone on for a day after the last player left. By those that
+    # ended, because on the first evening most of the newest sessions are live.
+    three_quarters = F.percentile_approx(F.when(F.col("has_ended"), F.col("started_ms")), 0.75, 10_000)
+    count, newest_ms, quarter_ms = described.agg(F.count("*"), F.max("started_ms"), three_quarters).collect()[0]
+    split_ms = max(newest_ms - DAY_MS, quarter_ms or 0) if count else 0
     some = described.where(F.pmod("player", F.lit(1_000_000)) * count < 1_000_000 * _MOST_SESSIONS)
     columns = ("player", "started_ms", "ended_ms", "has_ended", "length_s", *FEATURES)
     rows = some.select(*columns).orderBy("started_ms", "player", "length_s").toArrow().to_pandas()
