@@ -11,6 +11,7 @@ from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.take_log import TAKE_ENDING, TAKES_FOLDER
 from sessionization.spark.input.file_taker import MOST_FILES
 from sessionization.spark.input.kafka_source import kafka_messages
+from sessionization.spark.input.parse import MAX_VALUE_BYTES
 from sessionization.spark.input.stream_folders import ENDINGS, is_message_file
 from sessionization.spark.input.taken_lines import SCHEMA, read_taken_files
 from sessionization.spark.input.topic_offsets import Offsets
@@ -116,6 +117,7 @@ def _uri_messages(spark: SparkSession, input_folder: AnyPath) -> DataFrame:
         )
         .where("stream != ''")
         .withColumn("value_bytes", F.octet_length("value").cast("bigint"))
+        .withColumn("value", F.substring("value", 1, MAX_VALUE_BYTES + 1))  # as of the files that are taken
     )
 
 
