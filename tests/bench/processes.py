@@ -1,14 +1,10 @@
-"""CPU time and memory of a process and its descendants, by kind.
-
-The process is this one, or the one whose id is in the environment variable `BENCH_ROOT_PID`.
-"""
+"""CPU time and memory of a process and its descendants, by kind."""
 
 import os
 import re
 from collections import Counter
 from pathlib import Path
 
-ROOT_PID = "BENCH_ROOT_PID"
 _KB_IN_MB = 1024
 
 
@@ -49,7 +45,7 @@ def _processes() -> list[tuple[int, str]]:
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit() and (fields := _stat(int(folder.name))):
             parents[int(folder.name)] = int(fields[1])
-    found = {int(os.environ.get(ROOT_PID, os.getpid()))}
+    found = {os.getpid()}
     while more := {pid for pid, parent in parents.items() if parent in found} - found:
         found |= more
     return [(pid, "jvm" if _program(pid) == "java" else "python") for pid in sorted(found)]
