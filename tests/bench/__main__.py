@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from tests.bench import calls, report
+from tests.bench import report
 from tests.bench.plots import draw
 from tests.bench.record import record
 from tests.bench.scenario import Result, Scenario
@@ -45,7 +45,7 @@ def main() -> int:
             for scenario in _chosen(options):
                 for side, (paths, conf) in sides.items():
                     try:
-                        result = _run(scenario, paths, conf, count_calls=options.count_calls)
+                        result = _run(scenario, paths, conf)
                     except subprocess.CalledProcessError as error:
                         failed += 1
                         _print(f"{repeat + 1}: {scenario.name}, {side}: FAILED, exit code {error.returncode}")
@@ -72,7 +72,6 @@ def _options() -> argparse.Namespace:
         default=[],
         help="'name=value ...': run every scenario in turn with these Spark settings as well",
     )
-    parser.add_argument("--count-calls", action="store_true", help="count the calls to the state, which costs time")
     parser.add_argument("--write", action="store_true", help="put the results into docs/benchmarks/operator.md")
     return parser.parse_args()
 
@@ -102,15 +101,11 @@ def _sides(commit: str | None, conf: Sequence[str]) -> Iterator[dict[str, _Side]
         yield sides | {settings: ([here / "lib", here], settings.split()) for settings in conf}
 
 
-def _run(scenario: Scenario, paths: Sequence[Path], conf: Sequence[str], *, count_calls: bool) -> Result:
+def _run(scenario: Scenario, paths: Sequence[Path], conf: Sequence[str]) -> Result:
     with tempfile.TemporaryDirectory(prefix="bench-run-") as folder:
         file = Path(folder, "scenario.json")
         file.write_text(json.dumps(asdict(scenario)), encoding="utf-8")
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths))}
-        if count_calls:
-            counted = Path(folder, "calls")
-            counted.mkdir()
-            environment[calls.FOLDER] = str(counted)
         done = subprocess.run(
             [sys.executable, "-m", "tests.bench.run", str(file), *conf],
             cwd=paths[-1],

@@ -26,7 +26,6 @@ _COST = {
     "cores": "cores",
     "CPU s per million changes": "cpu_s_per_million_changes",
     "of it Python": "cpu_s_per_million_changes_python",
-    "state calls per change": "state_calls_per_change",
 }
 _SIZE = {
     "JVM MB": "peak_mb_jvm",
