@@ -16,7 +16,7 @@ from statistics import median
 from sessionization.core.session_state import Rules
 from sessionization.streams import STREAMS
 from sessionization_laptop.broker import Broker
-from tests.bench.scenario import LONG_LIVED_JAVA_OPTIONS
+from tests.bench.scenario import LONG_LIVED_JAVA_OPTIONS, Delays
 from tests.support.accounts import unaccounted
 from tests.support.delta import live_files
 from tests.support.job import SIMULATE, Job, command, environment
@@ -213,11 +213,8 @@ def _sizes(job: Job) -> Iterator[str]:
 
 
 def _spread(values: Sequence[float]) -> str:
-    if not values:
-        return "nothing"
-    ordered = sorted(values)
-    p50, p99 = (ordered[min(len(ordered) - 1, int(len(ordered) * share))] for share in (0.5, 0.99))
-    return f"p50 {p50:,.0f} ms, p99 {p99:,.0f} ms, most {ordered[-1]:,.0f} ms"
+    found = Delays.of((round(value), 1) for value in values)
+    return f"p50 {found.p50_ms:,} ms, p99 {found.p99_ms:,} ms, most {found.max_ms:,} ms" if found else "nothing"
 
 
 if __name__ == "__main__":
