@@ -14,7 +14,7 @@ from sessionization_laptop.engine.local_session import local_session
 from tests.notebooks.workspace_cells import run_notebook
 from tests.support.headless import ROOT
 
-NOTEBOOKS = ("03_query_sessions", "04_inspect_state", "06_predict_remaining")
+NOTEBOOKS = ("03_query_sessions", "06_predict_remaining")
 
 
 def main(folder: Path) -> None:
