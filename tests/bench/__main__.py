@@ -14,10 +14,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.bench import calls, report
+from tests.bench import report
 from tests.bench.plots import draw
 from tests.bench.record import record
 from tests.bench.scenario import Result, Scenario
@@ -26,10 +25,8 @@ from tests.bench.scenarios import QUICK, SCALING, WHOLE
 _ROOT = Path(__file__).parents[2]
 _PAGE = _ROOT / "docs" / "benchmarks" / "operator.md"
 _STORE = _ROOT / ".bench"
-_RUNS = _STORE / "runs.jsonl"
 _Side = tuple[list[Path], list[str]]
 """The paths of the library and the benchmarks, and Spark settings in addition to the usual ones."""
-_Results = defaultdict[tuple[Scenario, str], dict[str, Result]]
 
 
 def main() -> int:
@@ -40,27 +37,22 @@ def main() -> int:
         return 0
     if options.write:
         report.Page.of(_PAGE)  # fail now, not after hours of runs
-    if options.tell is not None:
-        _report(*_read(options.tell), write=options.write)
-        return 0
-    title, started_at = report.describe_run(_ROOT), datetime.now(UTC).isoformat()
-    results: _Results = defaultdict(dict)
+    title = report.describe_run(_ROOT)
+    results: defaultdict[tuple[Scenario, str], dict[int, Result]] = defaultdict(dict)
     failed = 0
     with _sides(options.against, options.conf) as sides:
         for repeat in range(options.repeats or (1 if options.quick else 3)):
             for scenario in _chosen(options):
                 for side, (paths, conf) in sides.items():
                     try:
-                        result = _run(scenario, paths, conf, count_calls=options.count_calls)
+                        result = _run(scenario, paths, conf)
                     except subprocess.CalledProcessError as error:
                         failed += 1
                         _print(f"{repeat + 1}: {scenario.name}, {side}: FAILED, exit code {error.returncode}")
                         continue
-                    round_ = f"{started_at} {repeat}"
-                    results[scenario, side][round_] = result
-                    _store_run(title, round_, scenario, side, result)
+                    results[scenario, side][repeat] = result
                     _print(f"{repeat + 1}: {scenario.name}, {side}: {_short(result)}")
-    _report([title], results, write=options.write)
+    _report(title, results, write=options.write)
     return 1 if failed else 0
 
 
@@ -80,9 +72,7 @@ def _options() -> argparse.Namespace:
         default=[],
         help="'name=value ...': run every scenario in turn with these Spark settings as well",
     )
-    parser.add_argument("--count-calls", action="store_true", help="count the calls to the state, which costs time")
     parser.add_argument("--write", action="store_true", help="put the results into docs/benchmarks/operator.md")
-    parser.add_argument("--tell", type=Path, help="run nothing, and report stored runs (.bench/runs.jsonl)")
     return parser.parse_args()
 
 
@@ -111,15 +101,11 @@ def _sides(commit: str | None, conf: Sequence[str]) -> Iterator[dict[str, _Side]
         yield sides | {settings: ([here / "lib", here], settings.split()) for settings in conf}
 
 
-def _run(scenario: Scenario, paths: Sequence[Path], conf: Sequence[str], *, count_calls: bool) -> Result:
+def _run(scenario: Scenario, paths: Sequence[Path], conf: Sequence[str]) -> Result:
     with tempfile.TemporaryDirectory(prefix="bench-run-") as folder:
         file = Path(folder, "scenario.json")
         file.write_text(json.dumps(asdict(scenario)), encoding="utf-8")
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths))}
-        if count_calls:
-            counted = Path(folder, "calls")
-            counted.mkdir()
-            environment[calls.FOLDER] = str(counted)
         done = subprocess.run(
             [sys.executable, "-m", "tests.bench.run", str(file), *conf],
             cwd=paths[-1],
@@ -131,33 +117,15 @@ def _run(scenario: Scenario, paths: Sequence[Path], conf: Sequence[str], *, coun
     return Result(**json.loads(done.stdout.splitlines()[-1]))
 
 
-def _store_run(title: str, round_: str, scenario: Scenario, side: str, result: Result) -> None:
-    _STORE.mkdir(exist_ok=True)
-    stored = {"title": title, "round": round_, "scenario": asdict(scenario), "side": side, "result": asdict(result)}
-    with _RUNS.open("a", encoding="utf-8") as runs:
-        runs.write(f"{json.dumps(stored)}\n")
-
-
-def _read(file: Path) -> tuple[list[str], report.Results]:
-    """The titles and the results of stored runs."""
-    results: _Results = defaultdict(dict)
-    titles: dict[str, None] = {}
-    for line in file.read_text(encoding="utf-8").splitlines():
-        stored = json.loads(line)
-        titles[stored["title"]] = None
-        results[Scenario(**stored["scenario"]), stored["side"]][stored["round"]] = Result(**stored["result"])
-    return list(titles), results
-
-
-def _report(titles: Sequence[str], results: report.Results, *, write: bool) -> None:
+def _report(title: str, results: report.Results, *, write: bool) -> None:
     """Print the results and store them in MLflow; `write` also puts them, with charts, into the documentation."""
-    text = "\n".join(["\n\n".join(titles), "", *report.tables(results), *report.ratios(results)])
+    text = "\n".join([title, "", *report.tables(results), *report.ratios(results)])
     sys.stdout.write(f"{text}\n")
     pictures = list(draw(results, _PAGE.parent if write else _STORE))
     if write:
         shown = "\n".join(f"![{file.stem}]({file.relative_to(_PAGE.parent)})" for file in pictures)
         _PAGE.write_text(report.Page.of(_PAGE).with_results(f"{text}\n\n{shown}"), encoding="utf-8")
-    record(results, "\n".join(titles), pictures, _STORE)
+    record(results, title, pictures, _STORE)
 
 
 def _short(result: Result) -> str:

@@ -27,10 +27,9 @@ from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS
 from sessionization.spark.tables.views import create_views
 from sessionization.spark.warm_start.remembered_state import MemorySpan, recent_changes, stored_entries
-from tests.bench.jobs import say
+from tests.bench.report import say
 from tests.support.warehouse import merge_changes
 
-DEVICE_PREFIX = "device-"
 _SESSION_S = 1_800
 _LATE_DAYS = 3
 _LATE_SHARE = 50
@@ -86,10 +85,6 @@ class Stand:
         self.location.append(rollup.to_session_rows(folded), SESSIONS)
         say(f"{self.folder}: {self.ended + self.live:,} sessions in {time.monotonic() - began_s:.0f} s")
         self._filled.write_text(self.now.isoformat(), encoding="utf-8")
-
-    def sessions_of_days(self, days: int) -> DataFrame:
-        """The ended sessions of the newest days, as rows of `rollup.fold_by_session`."""
-        return self._sessions(max(0, self.ended - days * self.per_day), self.ended, tasks=days)
 
     def _started_at(self, number: Column) -> Column:
         """The start of a session: the newest ended one ended just before `now`, live ones began within an hour."""
@@ -182,7 +177,7 @@ class Stand:
 
 
 def _device(number: Column) -> Column:
-    return F.concat(F.lit(DEVICE_PREFIX), F.substring(F.md5(F.floor(number / 4).cast("string")), 1, 24))
+    return F.concat(F.lit("device-"), F.substring(F.md5(F.floor(number / 4).cast("string")), 1, 24))
 
 
 def _type_of(column: str) -> str:
@@ -211,19 +206,16 @@ MEASURED: dict[str, Callable[[Stand], None]] = {
 } | {f"question: {name}": partial(Stand.query, sql=sql) for name, sql in QUESTIONS.items()}
 
 
-def stand_parser(prog: str, description: str | None) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=prog, description=description)
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.age", description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path(".bench/age"))
     parser.add_argument("--days", type=int, nargs="+", default=[1, 30, 365])
     parser.add_argument("--per-day", type=int, default=274_000)
     parser.add_argument("--live", type=int, default=100_000)
     parser.add_argument("--changes", type=int, default=2_000, help="changes in a MERGE")
     parser.add_argument("--repeats", type=int, default=5)
-    return parser
-
-
-def filled_stands(options: argparse.Namespace) -> list[Stand]:
-    """A stand for each age, in one Spark session with generated code."""
+    parser.add_argument("--only", default="", help="measure only what has this text in its name")
+    options = parser.parse_args()
     spark = spark_session(options.folder / "engine.log")
     generate_code(spark)
     now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
@@ -233,14 +225,6 @@ def filled_stands(options: argparse.Namespace) -> list[Stand]:
     ]
     for stand in stands:
         stand.fill()
-    return stands
-
-
-def main() -> int:
-    parser = stand_parser("python -m tests.bench.age", __doc__)
-    parser.add_argument("--only", default="", help="measure only what has this text in its name")
-    options = parser.parse_args()
-    stands = filled_stands(options)
     for name, measured in MEASURED.items():
         if options.only in name:
             measure(name, measured, stands, options.repeats)

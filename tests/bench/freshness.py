@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.bench.jobs import say
+from tests.bench.report import say
 from tests.bench.scenario import LONG_LIVED_JAVA_OPTIONS, Delays
 from tests.support.delta import read_table
 from tests.support.job import ROOT, SIMULATE, Job, command, environment

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -14,7 +15,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
 from sessionization.core.session_state import Rules, RulesInForce
-from sessionization.hadoop_path import AnyPath
 from sessionization.spark import pipeline
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.input.ticks import tick_stream
@@ -24,7 +24,7 @@ from sessionization.spark.tables.batch_writer import BatchWriter
 from sessionization.spark.tables.creation import create_tables
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES
-from tests.bench import calls, load, processes
+from tests.bench import load, processes
 from tests.bench.scenario import YARDSTICK, Result, Scenario, Weighted
 
 _HEARTBEAT_MS = {"starts": 3_600_000, "beats": 100, "mix": 30_000}
@@ -41,19 +41,18 @@ _FILLED_WITHIN_S = 900
 _MB = 1024 * 1024
 
 
-def run_scenario(spark: SparkSession, scenario: Scenario, folder: AnyPath) -> Result:
+def run_scenario(spark: SparkSession, scenario: Scenario, folder: Path) -> Result:
     """Run the scenario with its files in `folder`, then stop the session.
 
     The measurement begins and ends with a micro-batch, so that a long one counts completely or not at all.
     """
-    count_calls = calls.counter()
     rules = Rules(heartbeat_ms=_HEARTBEAT_MS[scenario.load], late_retention_ms=_LATE_RETENTION_MS)
     progress: list[BatchProgress] = []
     query = _start_query(spark, _changes(spark, scenario, rules), scenario, folder, progress)
     ticks = _Ticks(query)
     began_ms = _wait_for_warm_up(ticks, scenario, progress)
     result = Result()
-    cpu, threads, calls_before = processes.cpu_s(), processes.threads_cpu_s(), count_calls()
+    cpu = processes.cpu_s()
     progress.clear()
     memory_mb = Counter[str]()
     memory_read_s = 0.0
@@ -68,10 +67,7 @@ def run_scenario(spark: SparkSession, scenario: Scenario, folder: AnyPath) -> Re
             break
     result.seconds = (_end_ms(fresh[-1]) - began_ms) / 1_000
     result.cpu_s = {kind: used - cpu[kind] for kind, used in processes.cpu_s().items()}
-    result.threads_s = processes.cpu_by_thread_name(threads, processes.threads_cpu_s())
     result.peak_mb = dict(memory_mb)
-    if calls_before is not None:
-        result.calls = count_calls() - calls_before
     done = list(progress)
     with suppress(PySparkException, Py4JError):  # a query that stops slowly has been measured already
         query.stop()
@@ -142,7 +138,7 @@ def _changes(spark: SparkSession, scenario: Scenario, rules: Rules) -> DataFrame
 
 
 def _start_query(
-    spark: SparkSession, changes: DataFrame, scenario: Scenario, folder: AnyPath, progress: list[BatchProgress]
+    spark: SparkSession, changes: DataFrame, scenario: Scenario, folder: Path, progress: list[BatchProgress]
 ) -> StreamingQuery:
     """Start the query with the sink `noop`, which counts changes, or with the product's sink into `session_changes`."""
     if scenario.sink == "delta":
@@ -184,9 +180,6 @@ def _add_tick(result: Result, tick: Any) -> None:
     result.ticks_ms.append(took_ms)
     state = tick["stateOperators"][0]
     result.state_rows, result.state_mb = state["numRowsTotal"], state["memoryUsedBytes"] / _MB
-    for name, value in state["customMetrics"].items():
-        if "Latency" in name:
-            result.state_ms[name] = result.state_ms.get(name, 0) + value
     observed = tick["observedMetrics"].get("changes")
     if observed is not None and observed["processed_ms"] is not None:
         _add_changes(result, observed.asDict(), observed["processed_ms"] + took_ms)

@@ -1,14 +1,9 @@
-"""CPU time and memory of a process and its descendants, by kind.
-
-The process is this one, or the one whose id is in the environment variable `BENCH_ROOT_PID`.
-"""
+"""CPU time and memory of a process and its descendants, by kind."""
 
 import os
-import re
 from collections import Counter
 from pathlib import Path
 
-ROOT_PID = "BENCH_ROOT_PID"
 _KB_IN_MB = 1024
 
 
@@ -18,18 +13,6 @@ def cpu_s() -> Counter[str]:
     for pid, kind in _processes():
         if fields := _stat(pid):
             used[kind] += _seconds(fields[11:15])
-    return used
-
-
-def threads_cpu_s() -> dict[tuple[str, int, int], float]:
-    """CPU seconds of the running threads, by kind of process with thread name, process id and thread id."""
-    used = {}
-    for pid, kind in _processes():
-        for task in Path(f"/proc/{pid}/task").glob("*"):
-            text = " ".join(_lines(f"{pid}/task/{task.name}", "stat"))
-            name, fields = text.partition("(")[2].rpartition(")")[0], text.rpartition(")")[2].split()
-            if fields:
-                used[f"{kind}: {name}", pid, int(task.name)] = _seconds(fields[11:13])
     return used
 
 
@@ -49,7 +32,7 @@ def _processes() -> list[tuple[int, str]]:
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit() and (fields := _stat(int(folder.name))):
             parents[int(folder.name)] = int(fields[1])
-    found = {int(os.environ.get(ROOT_PID, os.getpid()))}
+    found = {os.getpid()}
     while more := {pid for pid, parent in parents.items() if parent in found} - found:
         found |= more
     return [(pid, "jvm" if _program(pid) == "java" else "python") for pid in sorted(found)]
@@ -73,13 +56,3 @@ def _lines(pid: int | str, name: str) -> list[str]:
         return Path(f"/proc/{pid}/{name}").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return []
-
-
-def cpu_by_thread_name(
-    before: dict[tuple[str, int, int], float], after: dict[tuple[str, int, int], float]
-) -> dict[str, float]:
-    """The CPU seconds that threads used between two readings, by their names without numbers; the largest first."""
-    used = Counter[str]()
-    for thread, cpu_s in after.items():
-        used[re.sub(r"[-#.:\d]*\d$", "", thread[0])] += cpu_s - before.get(thread, 0.0)
-    return {name: cpu_s for name, cpu_s in used.most_common() if cpu_s > 0}

@@ -15,7 +15,7 @@ from statistics import median
 
 from tests.bench.scenario import YARDSTICK, Result, Scenario
 
-Results = Mapping[tuple[Scenario, str], Mapping[str, Result]]
+Results = Mapping[tuple[Scenario, str], Mapping[int, Result]]
 """The runs of each scenario and side, by round. A side is a source tree with its Spark settings."""
 
 HERE = "here"
@@ -26,7 +26,6 @@ _COST = {
     "cores": "cores",
     "CPU s per million changes": "cpu_s_per_million_changes",
     "of it Python": "cpu_s_per_million_changes_python",
-    "state calls per change": "state_calls_per_change",
 }
 _SIZE = {
     "JVM MB": "peak_mb_jvm",
@@ -89,7 +88,7 @@ def ratios(results: Results) -> Iterator[str]:
 
 
 def _ratio(
-    title: str, other_title: str, scenario: Scenario, runs: Mapping[str, Result], other_runs: Mapping[str, Result]
+    title: str, other_title: str, scenario: Scenario, runs: Mapping[int, Result], other_runs: Mapping[int, Result]
 ) -> Iterator[str]:
     name = _COMPARED[scenario.load]
     rounds = ((runs[number].figures(), other_runs[number].figures()) for number in runs if number in other_runs)
@@ -142,6 +141,12 @@ class Page:
     def with_results(self, text: str) -> str:
         """The page with the text in place of earlier results."""
         return f"{self.before}{_BEGIN}\n\n{text}\n\n{_END}{self.after}"
+
+
+def say(line: str) -> None:
+    """Print a line without buffering."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 def _spread(values: Sequence[float]) -> str:

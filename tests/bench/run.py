@@ -12,7 +12,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pyspark
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from sessionization.spark.engine.job_conf import OPEN_SOURCE_CONF
@@ -22,7 +21,6 @@ from tests.bench.measure import RECENT_TICKS, run_scenario
 from tests.bench.scenario import LONG_LIVED, LONG_LIVED_JAVA_OPTIONS, YARDSTICK, Scenario
 
 _YARDSTICK = Path(__file__).with_name("Yardstick.java")
-_ENDED_WITHIN_S = 60
 _MB = 1024 * 1024
 
 
@@ -35,8 +33,6 @@ def main() -> int:
         result = run_scenario(spark, scenario, Path(folder))
         result.checkpoint_mb = _size_mb(Path(folder, "checkpoint"))
         sys.stdout.write(f"{json.dumps(asdict(result))}\n")
-        sys.stdout.flush()
-        _end_engine()
     return 0
 
 
@@ -65,16 +61,6 @@ def _compiled(classes: Path) -> Path:
         msg = "the yardstick needs javac on the PATH: install a JDK, version 17 or 21"
         raise SystemExit(msg) from None
     return classes
-
-
-def _end_engine() -> None:
-    """Wait for the JVM to end, because it writes its flight recording at its end."""
-    engine = SparkContext._gateway.proc
-    engine.stdin.close()
-    try:
-        engine.wait(_ENDED_WITHIN_S)
-    except subprocess.TimeoutExpired:
-        engine.kill()
 
 
 def _size_mb(folder: Path) -> float:

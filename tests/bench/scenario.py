@@ -75,8 +75,7 @@ class Result:
 
     `ticks_ms` has the duration of each micro-batch, in their order. `late` is heartbeat lateness, `waited` is event to
     row. `cpu_s` and `peak_mb` are by kind of process (`jvm`, `python`); memory is proportional set size: pages that
-    processes share count once. `threads_s` is CPU by thread name, `state_ms` the time that the state store reports.
-    `calls` counts Python's calls to the state, None if they were not counted.
+    processes share count once.
     """
 
     seconds: float = 0
@@ -88,13 +87,10 @@ class Result:
     late: Weighted = field(default_factory=list)
     waited: Weighted = field(default_factory=list)
     cpu_s: dict[str, float] = field(default_factory=dict)
-    threads_s: dict[str, float] = field(default_factory=dict)
-    state_ms: dict[str, int] = field(default_factory=dict)
     peak_mb: dict[str, float] = field(default_factory=dict)
     state_rows: int = 0
     state_mb: float = 0
     checkpoint_mb: float = 0
-    calls: int | None = None
 
     def figures(self) -> dict[str, float]:
         """The figures of a report by name, without those that were not measured."""
@@ -114,8 +110,6 @@ class Result:
             "ticks": len(self.ticks_ms),
             "missed_percent": 100 * self.missed_beats / max(1, self.missed_beats + self.heartbeats),
         }
-        if self.calls is not None:
-            figures["state_calls_per_change"] = self.calls / changes
         ticks = [(tick_ms, 1) for tick_ms in self.ticks_ms]
         for name, delays in (("tick", ticks), ("lateness", self.late), ("event_to_row", self.waited)):
             if found := Delays.of(delays):

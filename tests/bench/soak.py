@@ -1,7 +1,4 @@
-"""Hold a load from Kafka for some minutes and report its cost: `python -m tests.bench.soak --minutes 5`.
-
-With `--aged-tables` the job writes into a copy of old tables, as `tests.bench.age` makes them.
-"""
+"""Hold a load from Kafka for some minutes and report its cost: `python -m tests.bench.soak --minutes 5`."""
 
 import argparse
 import json
@@ -17,17 +14,14 @@ from pathlib import Path
 from statistics import median
 
 from sessionization.core.session_state import Rules
-from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.streams import STREAMS
 from sessionization_laptop.broker import Broker
-from tests.bench import aged_tables
-from tests.bench.scenario import LONG_LIVED_JAVA_OPTIONS
+from tests.bench.scenario import LONG_LIVED_JAVA_OPTIONS, Delays
 from tests.support.accounts import unaccounted
 from tests.support.delta import live_files
 from tests.support.job import SIMULATE, Job, command, environment
 from tests.support.oracle import COLUMNS, build_oracle
 from tests.support.processes import processes_of_session
-from tests.support.settings import settings_of
 from tests.support.tables import Tables, differences, read_tables
 from tests.support.topics import Topics
 
@@ -50,28 +44,21 @@ def main() -> int:
     parser.add_argument("--device-groups", type=int, help="as the job's option")
     parser.add_argument("--conf", action="append", default=[], help="a setting of Spark, name=value; may be repeated")
     parser.add_argument("--warm-up-s", type=float, default=60, help="not counted in the figures")
-    parser.add_argument("--aged-tables", type=Path, help="a warehouse of tests.bench.age, such as .bench/age/365-days")
     options = parser.parse_args()
     os.environ.setdefault("JAVA_TOOL_OPTIONS", LONG_LIVED_JAVA_OPTIONS)
-    # Files can be linked only within a file system.
-    folder = Path(tempfile.mkdtemp(prefix="soak-", dir=options.aged_tables and options.aged_tables.parent))
+    folder = Path(tempfile.mkdtemp(prefix="soak-"))
     grouping = () if options.device_groups is None else (f"--device-groups={options.device_groups}",)
-    began_at_ms = time.time() * 1_000
     with Broker(folder / "broker") as broker:
         broker.create_topics(dict.fromkeys(STREAMS, PARTITIONS))
         topics = Topics(broker.bootstrap_servers, PARTITIONS)
         job = Job(folder, f"--trigger={options.trigger}", *grouping, topics=topics)
         job.conf = {"spark.driver.memory": "4g"} | dict(setting.split("=", 1) for setting in options.conf)
         sys.stdout.write(f"in {folder}\n")
-        if options.aged_tables is not None:
-            aged_tables.copy_for(job, options.aged_tables, _settings(job, topics, options.device_groups))
         with job:
             samples, began_ms = _play(job, broker, options)
             code = job.terminate()
         lines = [line.removeprefix("sessionize: ") for line in job.output_lines()[-8:]]
-        tables = read_tables(
-            job.warehouse, None if options.aged_tables is None else aged_tables.only_new_rows(began_at_ms)
-        )
+        tables = read_tables(job.warehouse)
         for line in (
             *lines,
             *_report(samples),
@@ -94,18 +81,6 @@ def main() -> int:
         return 1
     shutil.rmtree(folder)
     return 0
-
-
-def _settings(job: Job, topics: Topics, device_groups: int | None) -> SessionizeSettings:
-    """The settings of a job that a checkpoint pins, as this job will have them."""
-    return settings_of(
-        SessionizeSettings,
-        source="kafka",
-        bootstrap_servers=topics.bootstrap_servers,
-        warehouse=job.warehouse,
-        checkpoints=job.checkpoints,
-        device_groups=device_groups,
-    )
 
 
 def _play(job: Job, broker: Broker, options: argparse.Namespace) -> tuple[Samples, float]:
@@ -238,11 +213,8 @@ def _sizes(job: Job) -> Iterator[str]:
 
 
 def _spread(values: Sequence[float]) -> str:
-    if not values:
-        return "nothing"
-    ordered = sorted(values)
-    p50, p99 = (ordered[min(len(ordered) - 1, int(len(ordered) * share))] for share in (0.5, 0.99))
-    return f"p50 {p50:,.0f} ms, p99 {p99:,.0f} ms, most {ordered[-1]:,.0f} ms"
+    found = Delays.of((round(value), 1) for value in values)
+    return f"p50 {found.p50_ms:,} ms, p99 {found.p99_ms:,} ms, most {found.max_ms:,} ms" if found else "nothing"
 
 
 if __name__ == "__main__":

@@ -2,17 +2,16 @@
 
 import pytest
 
-from tests.bench.report import Page, ratios, tables
+from tests.bench.report import ratios, tables
 from tests.bench.scenario import Delays, Result, Scenario
-from tests.bench.scenarios import QUICK, SCALING, WHOLE
 
 YARDSTICK = Scenario("beats", "jvm", 1_000)
 GROUPS = Scenario("beats", "4", 1_000)
 
 
-def rounds(*per_s: int | None) -> dict[str, Result]:
+def rounds(*per_s: int | None) -> dict[int, Result]:
     """Returns a result per round; None marks a round that failed."""
-    return {str(number): result(rate) for number, rate in enumerate(per_s) if rate is not None}
+    return {number: result(rate) for number, rate in enumerate(per_s) if rate is not None}
 
 
 def result(per_s: int) -> Result:
@@ -34,14 +33,6 @@ def test_delays_are_percentiles_of_the_rows(weighted: list[tuple[int, int]], exp
     assert Delays.of(weighted) == expected
 
 
-def test_figures_are_per_second_and_per_change():
-    figures = result(100).figures()
-    assert figures["heartbeats_per_s"] == 100
-    assert figures["cores"] == 1.2
-    assert figures["cpu_s_per_million_changes"] == 12_000
-    assert "lateness_p99_ms" not in figures
-
-
 def test_a_table_has_the_median_and_the_spread_and_no_column_without_figures():
     head, _, row, _ = tables({(GROUPS, "here"): rounds(120, 90, 100)})
     assert "heartbeats/s" in head
@@ -59,23 +50,3 @@ def test_layouts_are_compared_with_the_yardstick_of_the_same_round():
 def test_two_sides_are_compared_with_one_another():
     results = {(GROUPS, "abc"): rounds(100), (GROUPS, "here"): rounds(150)}
     assert list(ratios(results)) == ["- beats, 1,000 live, 4 groups, noop, here: 1.50 x abc (heartbeats/s)"]
-
-
-def test_results_replace_those_of_an_earlier_run(tmp_path):
-    file = tmp_path / "page.md"
-    file.write_text("before\n<!-- bench: begin -->\nold\n<!-- bench: end -->\nafter\n", encoding="utf-8")
-    file.write_text(Page.of(file).with_results("new"), encoding="utf-8")
-    page = Page.of(file).with_results("newer")
-    assert page == "before\n<!-- bench: begin -->\n\nnewer\n\n<!-- bench: end -->\nafter\n"
-
-
-def test_a_page_without_markers_for_results_is_refused(tmp_path):
-    file = tmp_path / "page.md"
-    file.write_text("<!-- bench: begin -->\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="bench: end"):
-        Page.of(file)
-
-
-def test_scenarios_have_unique_names():
-    for scenarios in (QUICK, SCALING, WHOLE):
-        assert len({scenario.name for scenario in scenarios}) == len(scenarios)

@@ -13,7 +13,6 @@ from tests.support.histories import (
     NOW,
     ONE,
     ORPHANED,
-    SUPERSEDED,
     TEN,
     apply,
     caused_by,
@@ -72,12 +71,6 @@ def test_without_closed_sessions_the_pending_end_seen_first_is_orphaned() -> Non
     assert outcome.tally == Tally(events=1, evicted=1)
 
 
-def test_a_pending_end_can_be_orphaned_in_the_micro_batch_that_saw_it() -> None:
-    outcome = apply({}, end(1, NINE), end(2, TEN), end(3, ELEVEN), rules=TWO)
-    assert outcome.changes == caused_by(end(3, ELEVEN), [ended(1, None, NINE, ORPHANED)])
-    assert set(outcome.sessions) == {2, 3}
-
-
 def test_the_bound_applies_after_each_event_so_later_events_do_not_find_forgotten_entries() -> None:
     outcome = apply({}, end(1, NINE), end(2, TEN), start(1, ELEVEN), rules=ONE)
     assert [(change.session_id, change.end_reason) for change in outcome.changes] == [
@@ -95,22 +88,3 @@ def test_a_live_session_is_never_forgotten() -> None:
     assert outcome.sessions == {1: live(NINE)}
     outcome = apply({1: live(NINE)}, start(2, EIGHT), rules=ONE)
     assert outcome.sessions == {1: live(NINE)}
-
-
-def test_a_session_that_a_start_superseded_can_be_forgotten_at_once() -> None:
-    outcome = apply({1: live(NINE)}, start(2, TEN), rules=ONE)
-    assert outcome.changes == caused_by(start(2, TEN), [ended(1, NINE, TEN, SUPERSEDED), started(2, TEN)])
-    assert outcome.sessions == {2: live(TEN, opened_ms=NOW)}
-
-
-def test_a_session_with_a_pending_end_is_closed_when_its_start_comes_not_when_the_end_was_seen() -> None:
-    state_before = {1: pending(TEN, closing_order=0), 2: closed(EIGHT, NINE, closing_order=1)}
-    with_joined_session = apply(state_before, start(1, NINE), rules=TWO).sessions
-    assert set(apply(with_joined_session, start(3, NOON), rules=TWO).sessions) == {1, 3}
-
-
-def test_a_lowered_bound_takes_effect_at_the_next_event() -> None:
-    state_before = {session_id: closed(EIGHT, NINE, closing_order=session_id) for session_id in range(5)}
-    outcome = apply(state_before, start(9, TEN), rules=TWO)
-    assert set(outcome.sessions) == {4, 9}
-    assert outcome.tally == Tally(events=1, evicted=4)

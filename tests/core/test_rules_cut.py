@@ -3,7 +3,7 @@
 import pytest
 
 from sessionization.core.events import EndReason
-from sessionization.core.session_state import Closed, Rules
+from sessionization.core.session_state import Closed
 from tests.support.histories import (
     CONSOLE,
     EARLIER,
@@ -17,7 +17,6 @@ from tests.support.histories import (
     TEN,
     TIMED_OUT,
     apply,
-    caused_by,
     check_event,
     closed,
     ended,
@@ -64,41 +63,6 @@ def test_s6_a_session_that_ended_a_millisecond_after_the_new_start_is_cut() -> N
     )
 
 
-def test_s6_after_s2_the_new_start_cuts_too() -> None:
-    check_event(
-        {1: closed(NINE, NOON), 2: pending(ELEVEN)},
-        start(2, TEN),
-        emitted=[started(2, TEN), ended(2, TEN, ELEVEN), ended(1, NINE, TEN, revision=1)],
-        state_after={1: closed(NINE, TEN, revision=1), 2: closed(TEN, ELEVEN, closed_ms=NOW)},
-    )
-
-
-def test_s6_after_s3_the_new_start_cuts_too() -> None:
-    check_event(
-        {1: closed(NINE, ELEVEN, SUPERSEDED), 3: live(ELEVEN)},
-        start(2, TEN),
-        emitted=[started(2, TEN), ended(2, TEN, ELEVEN, SUPERSEDED), ended(1, NINE, TEN, SUPERSEDED, revision=1)],
-        state_after={
-            1: closed(NINE, TEN, SUPERSEDED, revision=1),
-            2: closed(TEN, ELEVEN, SUPERSEDED, closed_ms=NOW),
-            3: live(ELEVEN),
-        },
-    )
-
-
-def test_s6_after_s4_the_session_just_superseded_needs_no_cut() -> None:
-    check_event(
-        {1: closed(EIGHT, NINE), 2: live(NINE)},
-        start(3, TEN),
-        emitted=[ended(2, NINE, TEN, SUPERSEDED), started(3, TEN)],
-        state_after={
-            1: closed(EIGHT, NINE),
-            2: closed(NINE, TEN, SUPERSEDED, closed_ms=NOW),
-            3: live(TEN, opened_ms=NOW),
-        },
-    )
-
-
 def test_s6_only_the_session_directly_before_is_cut() -> None:
     overlapping = closed(EIGHT, NOON)
     check_event(
@@ -109,51 +73,12 @@ def test_s6_only_the_session_directly_before_is_cut() -> None:
     )
 
 
-def test_s6_directly_before_is_by_start_time_and_then_by_id() -> None:
-    check_event(
-        {1: closed(TEN, ELEVEN), 2: closed(TEN, ELEVEN), 4: closed(TEN, NOON)},
-        start(3, TEN),
-        emitted=[started(3, TEN), ended(3, TEN, TEN, SUPERSEDED), ended(2, TEN, TEN, revision=1)],
-        state_after={
-            1: closed(TEN, ELEVEN),
-            2: closed(TEN, TEN, revision=1),
-            3: closed(TEN, TEN, SUPERSEDED, closed_ms=NOW),
-            4: closed(TEN, NOON),
-        },
-    )
-
-
 def test_s6_a_pending_end_is_not_cut() -> None:
     waiting = {1: pending(NOON)}
     check_event(waiting, start(2, TEN), [started(2, TEN)], state_after={**waiting, 2: live(TEN, opened_ms=NOW)})
-
-
-def test_s6_a_repeated_start_cuts_nothing() -> None:
-    state_before = {1: closed(NINE, ELEVEN), 2: closed(TEN, ELEVEN)}
-    check_event(state_before, start(2, TEN), emitted=[], state_after=state_before)
 
 
 def test_s6_a_cut_changes_neither_the_deadline_nor_the_order_of_closing() -> None:
     session: Closed = closed(NINE, ELEVEN, closed_ms=EARLIER, closing_order=3)
     cut_session = apply({1: session, 5: closed(EIGHT, NINE, closing_order=4)}, start(2, TEN)).sessions[1]
     assert cut_session == closed(NINE, TEN, revision=1, closed_ms=EARLIER, closing_order=3)
-
-
-def test_s6_a_cut_session_is_still_the_first_that_the_bound_forgets() -> None:
-    state_before = {1: closed(NINE, ELEVEN, closing_order=0), 5: closed(EIGHT, NINE, closing_order=1)}
-    outcome = apply(state_before, start(2, TEN), rules=Rules(max_sessions_per_device=2))
-    assert set(outcome.sessions) == {2, 5}
-    assert outcome.changes == caused_by(start(2, TEN), [started(2, TEN), ended(1, NINE, TEN, revision=1)])
-
-
-def test_s6_a_cut_session_can_be_cut_again() -> None:
-    check_event(
-        {1: closed(EIGHT, TEN, revision=1), 2: live(TEN)},
-        start(3, NINE),
-        emitted=[started(3, NINE), ended(3, NINE, TEN, SUPERSEDED), ended(1, EIGHT, NINE, revision=2)],
-        state_after={
-            1: closed(EIGHT, NINE, revision=2),
-            2: live(TEN),
-            3: closed(NINE, TEN, SUPERSEDED, closed_ms=NOW),
-        },
-    )

@@ -11,16 +11,13 @@ from tests.support.histories import (
     EIGHT,
     ELEVEN,
     NINE,
-    NOON,
     NOW,
-    ONE,
     PC,
     REPORTED,
     SUPERSEDED,
     TEN,
     TIMED_OUT,
     apply,
-    caused_by,
     check_event,
     closed,
     end,
@@ -81,15 +78,6 @@ def test_e2_a_reported_end_replaces_an_inferred_one_and_is_clamped_between_its_s
     )
 
 
-def test_e2_without_a_later_session_the_reported_time_is_used() -> None:
-    check_event(
-        {1: closed(NINE, TEN, TIMED_OUT)},
-        end(1, NOON),
-        emitted=[ended(1, NINE, NOON, REPORTED, revision=1)],
-        state_after={1: closed(NINE, NOON, REPORTED, revision=1)},
-    )
-
-
 def test_e2_a_reported_end_changes_neither_the_deadline_nor_the_order_of_closing() -> None:
     state_before = {
         1: closed(NINE, TEN, TIMED_OUT, closed_ms=EARLIER, closing_order=3),
@@ -111,22 +99,6 @@ def test_e2_the_account_is_the_ends_if_the_start_had_none_and_the_platform_is_th
         end(1, TEN, account_id="ben"),
         emitted=[ended(1, NINE, TEN, revision=1, account_id="anna")],
         state_after={1: closed(NINE, TEN, revision=1, account_id="anna")},
-    )
-
-
-def test_e2_happens_once_and_a_later_end_is_a_duplicate() -> None:
-    outcome = apply({1: closed(NINE, TEN, SUPERSEDED)}, end(1, TEN), end(1, ELEVEN))
-    assert outcome.changes == caused_by(end(1, TEN), [ended(1, NINE, TEN, revision=1)])
-    assert outcome.tally == Tally(events=2, duplicate_end=1)
-
-
-def test_e2_also_replaces_an_inferred_end_that_a_start_has_cut() -> None:
-    cut = apply({1: closed(NINE, NOON, TIMED_OUT)}, start(2, TEN)).sessions
-    check_event(
-        cut,
-        end(1, ELEVEN),
-        emitted=[ended(1, NINE, TEN, REPORTED, revision=2)],
-        state_after={1: closed(NINE, TEN, REPORTED, revision=2), 2: live(TEN, opened_ms=NOW)},
     )
 
 
@@ -164,9 +136,3 @@ def test_e4_then_s2_the_session_is_complete_and_the_starts_account_is_preferred(
         emitted=[started(1, NINE, "ben"), ended(1, NINE, TEN, foreground_s=60, account_id="ben")],
         state_after={1: closed(NINE, TEN, foreground_s=60, closed_ms=NOW, account_id="ben")},
     )
-
-
-def test_e4_an_end_after_its_session_was_forgotten_waits_like_an_end_without_a_start() -> None:
-    forgotten = apply({1: live(NINE)}, start(2, TEN), rules=ONE).sessions
-    assert set(forgotten) == {2}
-    assert apply(forgotten, end(1, TEN)).sessions[1] == pending(TEN, seen_ms=NOW)

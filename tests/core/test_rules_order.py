@@ -1,10 +1,6 @@
 """The order in which a device's events of one micro-batch are applied, and the event times on their changes."""
 
-from itertools import permutations
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sessionization.core.events import ChangeKind, End, Event, Start, sort_events
 from tests.support.histories import (
@@ -24,11 +20,9 @@ from tests.support.histories import (
     end,
     ended,
     live,
-    pending,
     start,
     started,
 )
-from tests.support.random_histories import law_settings, rows
 
 # Each pair is in canonical order; the named field decides before all later fields.
 ORDERED_PAIRS: dict[str, tuple[Event, Event]] = {
@@ -56,35 +50,9 @@ def test_events_are_applied_in_canonical_order(pair: tuple[Event, Event]) -> Non
     assert sort_events([first, second]) == sort_events([second, first]) == [first, second]
 
 
-@law_settings(200)
-@given(st.lists(rows, max_size=12), st.randoms(use_true_random=False))
-def test_the_same_rows_give_the_same_order_however_they_arrive(drawn_rows, random) -> None:
-    events = [event for _, event in drawn_rows]
-    shuffled = random.sample(events, len(events))
-    assert sort_events(shuffled) == sort_events(events)
-
-
-def test_a_micro_batch_is_applied_by_event_time_whatever_the_order_of_its_rows() -> None:
-    session = [start(1, NINE), end(1, TEN), start(2, TEN), end(2, ELEVEN)]
-    outcomes = [apply({}, *shuffled) for shuffled in permutations(session)]
-    assert [(change.session_id, change.kind) for change in outcomes[0].changes] == [
-        (1, ChangeKind.STARTED),
-        (1, ChangeKind.ENDED),
-        (2, ChangeKind.STARTED),
-        (2, ChangeKind.ENDED),
-    ]
-    assert all(outcome == outcomes[0] for outcome in outcomes)
-
-
 def test_an_end_at_the_instant_of_its_start_is_applied_first_and_waits_for_it() -> None:
     outcome = apply({}, start(1, NINE), end(1, NINE, foreground_s=0))
     assert outcome.changes == caused_by(start(1, NINE), [started(1, NINE), ended(1, NINE, NINE, foreground_s=0)])
-
-
-def test_the_first_of_several_ends_that_disagree_counts() -> None:
-    outcome = apply({1: live(NINE)}, end(1, TEN, foreground_s=None), end(1, TEN, foreground_s=9), end(1, TEN, 8))
-    assert [change.foreground_s for change in outcome.changes] == [8]
-    assert outcome.tally.duplicate_end == 2
 
 
 def test_a_change_has_the_times_of_the_event_being_applied_not_of_the_event_of_its_session() -> None:
@@ -100,12 +68,6 @@ def test_a_change_has_the_times_of_the_event_being_applied_not_of_the_event_of_i
         (2, TEN, 99),
         (1, TEN, 99),
     ]
-
-
-def test_the_given_sessions_are_never_modified() -> None:
-    sessions = {1: live(NINE), 2: pending(NOON)}
-    apply(sessions, start(3, TEN), end(2, TEN), start(2, ELEVEN))
-    assert sessions == {1: live(NINE), 2: pending(NOON)}
 
 
 def test_foreground_is_null_on_every_change_but_a_reported_end() -> None:

@@ -17,7 +17,6 @@ from tests.support.histories import (
     TIMED_OUT,
     check_event,
     closed,
-    end,
     ended,
     live,
     pending,
@@ -38,11 +37,6 @@ def test_s1_a_repeated_start_is_counted_and_changes_nothing_whatever_its_fields(
     repeated = start(1, repeated_ms, "another", CONSOLE)
     outcome = check_event({1: entry}, repeated, emitted=[], state_after={1: entry})
     assert outcome.tally == Tally(events=1, duplicate_start=1)
-
-
-def test_s1_a_repeated_start_changes_no_other_session() -> None:
-    other_entries = {1: closed(NINE, NOON), 2: live(TEN)}
-    check_event(other_entries, start(1, ELEVEN), emitted=[], state_after=other_entries)
 
 
 def test_s2_a_start_with_a_pending_end_starts_and_ends_the_session_at_once() -> None:
@@ -84,31 +78,6 @@ def test_s2_a_later_live_session_stays_and_the_end_is_clamped_to_its_start(end_m
     )
 
 
-def test_s2_the_end_is_clamped_to_the_start_of_the_earliest_later_session() -> None:
-    later = {2: closed(ELEVEN, NOON), 3: closed(TEN, ELEVEN), 4: live(NOON)}
-    check_event(
-        {1: pending(NOON), **later},
-        start(1, NINE),
-        emitted=[started(1, NINE), ended(1, NINE, TEN)],
-        state_after={1: closed(NINE, TEN, closed_ms=NOW), **later},
-    )
-
-
-def test_s2_of_two_sessions_with_the_same_start_time_the_one_with_the_lower_id_is_earlier() -> None:
-    check_event(
-        {1: pending(TEN), 2: live(NINE)},
-        start(1, NINE),
-        emitted=[started(1, NINE), ended(1, NINE, NINE)],
-        state_after={1: closed(NINE, NINE, closed_ms=NOW), 2: live(NINE)},
-    )
-    check_event(
-        {1: live(NINE), 2: pending(TEN)},
-        start(2, NINE),
-        emitted=[ended(1, NINE, NINE, SUPERSEDED), started(2, NINE), ended(2, NINE, TEN)],
-        state_after={1: closed(NINE, NINE, SUPERSEDED, closed_ms=NOW), 2: closed(NINE, TEN, closed_ms=NOW)},
-    )
-
-
 def test_s3_a_start_older_than_the_live_session_is_superseded_at_once() -> None:
     check_event(
         {2: live(TEN)},
@@ -127,15 +96,6 @@ def test_s3_a_start_older_than_a_closed_session_is_superseded_at_once() -> None:
     )
 
 
-def test_s3_a_start_at_the_time_of_the_live_session_with_a_lower_id_is_earlier_and_empty() -> None:
-    check_event(
-        {2: live(NINE)},
-        start(1, NINE),
-        emitted=[started(1, NINE), ended(1, NINE, NINE, SUPERSEDED)],
-        state_after={1: closed(NINE, NINE, SUPERSEDED, closed_ms=NOW), 2: live(NINE)},
-    )
-
-
 @pytest.mark.parametrize("start_ms", [NINE, NINE + 1])
 def test_s4_a_start_supersedes_the_live_session_and_becomes_live(start_ms: int) -> None:
     check_event(
@@ -146,15 +106,6 @@ def test_s4_a_start_supersedes_the_live_session_and_becomes_live(start_ms: int) 
             1: closed(NINE, start_ms, SUPERSEDED, closed_ms=NOW, account_id="anna", platform=CONSOLE),
             2: live(start_ms, opened_ms=NOW),
         },
-    )
-
-
-def test_s4_does_not_apply_to_a_start_a_millisecond_older_than_the_live_session() -> None:
-    check_event(
-        {1: live(NINE)},
-        start(2, NINE - 1),
-        emitted=[started(2, NINE - 1), ended(2, NINE - 1, NINE, SUPERSEDED)],
-        state_after={1: live(NINE), 2: closed(NINE - 1, NINE, SUPERSEDED, closed_ms=NOW)},
     )
 
 
@@ -175,28 +126,4 @@ def test_s5_applies_in_spite_of_earlier_sessions_and_other_pending_ends() -> Non
         start(2, NINE),
         emitted=[started(2, NINE)],
         state_after={**other_entries, 2: live(NINE, opened_ms=NOW)},
-    )
-
-
-@pytest.mark.parametrize(
-    ("started_ms", "ended_ms"), [(-TEN, -NINE), (-1, 0), (0, 0), (2**62, 2**62 + 1), (-(2**62), 2**62)]
-)
-def test_times_before_1970_and_in_the_far_future_are_handled_like_any_other(started_ms: int, ended_ms: int) -> None:
-    check_event({}, start(1, started_ms), [started(1, started_ms)], state_after={1: live(started_ms, opened_ms=NOW)})
-    check_event(
-        {1: live(started_ms)},
-        end(1, ended_ms),
-        emitted=[ended(1, started_ms, ended_ms)],
-        state_after={1: closed(started_ms, ended_ms, closed_ms=NOW)},
-    )
-
-
-def test_a_start_of_a_forgotten_session_is_taken_as_new() -> None:
-    entries = {1: closed(NINE, TEN), 2: live(TEN)}
-    check_event(entries, start(1, NINE), emitted=[], state_after=entries)
-    check_event(
-        {2: live(TEN)},
-        start(1, NINE),
-        emitted=[started(1, NINE), ended(1, NINE, TEN, SUPERSEDED)],
-        state_after={1: closed(NINE, TEN, SUPERSEDED, closed_ms=NOW), 2: live(TEN)},
     )

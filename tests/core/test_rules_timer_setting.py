@@ -78,20 +78,6 @@ def test_with_no_live_session_the_timer_is_the_first_instant_at_or_after_the_dea
     assert next_timer(entry, now_ms=NOW) == timer_ms
 
 
-def test_the_earliest_deadline_counts_whatever_the_order_of_entries() -> None:
-    early, late = closed(NINE, TEN, closed_ms=NOW - 2 * MINUTE), pending(TEN, seen_ms=NOW - MINUTE)
-    expected_ms = GRID.at_or_after(NOW - 2 * MINUTE + RETENTION)
-    assert next_timer(early, late, now_ms=NOW) == next_timer(late, early, now_ms=NOW) == expected_ms
-
-
-@pytest.mark.parametrize(
-    ("now_ms", "timer_ms"), [(INSTANT - 1, INSTANT), (INSTANT, INSTANT + BEAT), (INSTANT + 1, INSTANT + BEAT)]
-)
-def test_a_timer_is_never_set_at_or_before_now(now_ms: int, timer_ms: int) -> None:
-    long_past = closed(NINE, TEN, closed_ms=NOW - HOUR - RETENTION)
-    assert next_timer(long_past, now_ms=now_ms) == timer_ms
-
-
 @given(key=st.text(), beat_ms=st.integers(1, 100_000), at_ms=st.integers(-(2**60), 2**60))
 def test_the_grid_of_a_key_is_its_checksum_modulo_the_heartbeat(key: str, beat_ms: int, at_ms: int) -> None:
     grid = grid_for_key(key, beat_ms)
@@ -101,16 +87,6 @@ def test_the_grid_of_a_key_is_its_checksum_modulo_the_heartbeat(key: str, beat_m
     assert grid.at_or_before(at_ms) <= at_ms < grid.after(at_ms) == grid.at_or_before(at_ms) + beat_ms
     assert at_ms <= grid.at_or_after(at_ms) < at_ms + beat_ms
     assert grid.steps(grid.at_or_before(at_ms), grid.after(at_ms) + 2 * beat_ms) == 3
-
-
-def test_a_device_groups_key_is_its_decimal_number_and_a_key_is_encoded_in_utf_8() -> None:
-    assert grid_for_key("17", BEAT).phase_ms == crc32(b"17") % BEAT
-    assert grid_for_key("gerät", BEAT).phase_ms == crc32("gerät".encode()) % BEAT
-
-
-def test_the_phases_of_keys_spread_over_the_heartbeat_interval() -> None:
-    phases = {grid_for_key(str(key), BEAT).phase_ms * 30 // BEAT for key in range(1_000)}
-    assert phases == set(range(30))
 
 
 @pytest.mark.parametrize("late_ms", [0, 1, 3 * BEAT + 5])
@@ -161,12 +137,3 @@ def test_a_timer_that_fires_for_nothing_emits_nothing_and_sets_the_next_one() ->
     needless_ms = min(driver.timers["device"])
     assert driver.micro_batch(needless_ms, []) == []
     assert driver.timers == {"device": {DEVICE_GRID.at_or_after(NOW + 1 + RETENTION)}}
-
-
-def test_a_session_and_its_timer_are_removed_at_the_first_instant_after_its_deadline() -> None:
-    driver = Driver(RULES)
-    driver.micro_batch(NOW, [("device", start(1, NINE)), ("device", end(1, TEN))])
-    removed_ms = min(driver.timers["device"])
-    assert NOW + RETENTION <= removed_ms < NOW + RETENTION + BEAT
-    assert driver.micro_batch(removed_ms, []) == []
-    assert (driver.sessions, driver.timers) == ({}, {})

@@ -4,8 +4,6 @@ from dataclasses import replace
 from itertools import permutations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sessionization.core.events import Change, ChangeKind
 from tests.support.histories import (
@@ -98,16 +96,6 @@ def test_the_greatest_end_is_shown(index: int) -> None:
     )
 
 
-def test_a_session_taken_as_new_after_it_was_forgotten_shows_the_earliest_start_and_the_reported_end() -> None:
-    row = session_row(
-        started(1, TEN),
-        ended(1, TEN, ELEVEN, SUPERSEDED, revision=4),
-        at(NOW + 1, started(1, NINE)),
-        at(NOW + 2, ended(1, NINE, NINE + 1, REPORTED)),
-    )
-    assert row == replace(ROW, started_ms=NINE, ended_ms=NINE + 1, duration_ms=1, updated_ms=NOW + 2)
-
-
 def test_an_end_is_shown_no_earlier_than_the_start() -> None:
     row = session_row(started(1, NINE), ended(1, None, EIGHT, ORPHANED))
     assert (row.started_ms, row.ended_ms, row.duration_ms) == (NINE, NINE, 0)
@@ -127,35 +115,6 @@ def test_an_end_of_a_forgotten_session_ranks_below_an_end_that_came_in_time() ->
     in_time = ended(1, NINE, TEN, REPORTED, foreground_s=60)
     late_end = ended(1, None, NOON, ORPHANED, revision=7, foreground_s=99)
     assert session_row(started(1, NINE), in_time, late_end) == replace(ROW, foreground_s=60)
-
-
-some_changes = st.lists(
-    st.one_of(
-        st.builds(started, st.just(1), st.sampled_from((EIGHT, NINE)), st.sampled_from((None, "anna"))),
-        st.builds(
-            lambda reason, ended_ms, revision, foreground_s, account_id: ended(
-                1, None if reason is ORPHANED else NINE, ended_ms, reason, revision, foreground_s, account_id
-            ),
-            st.sampled_from((REPORTED, ORPHANED, ORPHANED, SUPERSEDED, TIMED_OUT)),
-            st.sampled_from((EIGHT, TEN, ELEVEN)),
-            st.sampled_from((0, 1)),
-            st.sampled_from((None, 60)),
-            st.sampled_from((None, "ben")),
-        ),
-    ),
-    min_size=1,
-    max_size=6,
-)
-
-
-@given(some_changes, st.data())
-def test_neither_order_nor_repetition_matters_and_no_session_with_a_start_is_orphaned(
-    changes: list[Change], data: st.DataObject
-) -> None:
-    repeated = data.draw(st.permutations(changes * 2))
-    row = session_rows([("device", change) for change in changes])["device", 1]
-    assert session_rows([("device", change) for change in repeated])["device", 1] == row
-    assert row.end_reason is not ORPHANED or row.started_ms is None
 
 
 def test_account_and_platform_come_from_the_start_or_from_the_end_shown() -> None:
@@ -181,18 +140,6 @@ def test_account_and_platform_come_from_the_start_or_from_the_end_shown() -> Non
 def test_account_and_platform_come_from_the_smallest_of_several_starts(smaller: Change, greater: Change) -> None:
     row = session_row(smaller, greater)
     assert (row.started_ms, row.account_id, row.platform) == (NINE, smaller.account_id, smaller.platform)
-
-
-def test_a_null_account_makes_the_smallest_start_and_the_account_comes_from_the_end() -> None:
-    row = session_row(
-        started(1, NINE, None, PC), started(1, NINE, "anna", CONSOLE), ended(1, NINE, TEN, account_id="ben")
-    )
-    assert (row.account_id, row.platform) == ("ben", PC)
-
-
-def test_sessions_of_two_devices_with_the_same_id_are_two_rows() -> None:
-    rows = session_rows([("a", started(1, NINE)), ("b", started(1, TEN)), ("a", started(2, NOON))])
-    assert {session: row.started_ms for session, row in rows.items()} == {("a", 1): NINE, ("b", 1): TEN, ("a", 2): NOON}
 
 
 def test_updated_at_is_the_newest_processing_time_of_starts_and_ends() -> None:

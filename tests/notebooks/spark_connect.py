@@ -1,13 +1,16 @@
-"""A Spark Connect server with tables, and clients that run a notebook or a job over it: a process for each.
+"""A Spark Connect server with tables, and a client that runs notebooks and jobs over it: a process for each.
 
 Serverless and standard compute on Databricks give such a session: it has no JVM and no Spark context. The server has
 Delta's SQL, and neither the plugin for `DeltaTable` nor the stream's settings, which nobody can set there.
 """
 
+import contextlib
+import io
 import json
 import os
 import runpy
 import sys
+import traceback
 from pathlib import Path
 
 from sessionization.command_line.parser import say_on_stdout
@@ -44,27 +47,32 @@ def serve(port: int, warehouses: dict[str, str]) -> None:
     spark.stop()
 
 
-def run_job(name: str, options: list[str]) -> None:
-    """Run a job's script as a task does."""
-    sys.argv = [name, *options]
-    runpy.run_path(str(ROOT / "jobs" / f"{name}.py"), run_name="__main__")
+def play(address: str, steps: list[tuple[str, str, dict[str, str] | list[str]]]) -> None:
+    """Run notebooks, each with its widgets, and jobs, each with its options, and print a line of JSON for each."""
+    from pyspark.sql import SparkSession
 
-
-def main(command: str, words: list[str]) -> None:
-    if command == "serve":
-        serve(int(words[0]), json.loads(words[1]))
-        return
-    name, address, *options = words
     os.environ["SPARK_REMOTE"] = address  # as a workspace sets it
-    if command == "job":
-        run_job(name, options)
-    else:
-        from pyspark.sql import SparkSession
-
-        spark = SparkSession.builder.remote(address).getOrCreate()
-        say_on_stdout(json.dumps(run_notebook(name, spark, json.loads(options[0]))))
-        spark.stop()
+    spark = SparkSession.builder.remote(address).getOrCreate()
+    for kind, name, given in steps:
+        said, code, shown = io.StringIO(), 0, None
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            try:
+                if kind == "notebook":
+                    shown = run_notebook(name, spark, dict(given))
+                else:
+                    sys.argv = [name, *given]
+                    runpy.run_path(str(ROOT / "jobs" / f"{name}.py"), run_name="__main__")
+            except SystemExit as ended:
+                code = int(ended.code or 0)
+            except Exception:  # noqa: BLE001 - the other steps still run
+                code = 1
+                traceback.print_exc()
+        say_on_stdout(json.dumps({"code": code, "said": said.getvalue(), "shown": shown}))
+    spark.stop()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2:])
+    if sys.argv[1] == "serve":
+        serve(int(sys.argv[2]), json.loads(sys.argv[3]))
+    else:
+        play(sys.argv[2], json.loads(sys.argv[3]))

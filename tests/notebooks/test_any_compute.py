@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -55,95 +56,116 @@ def address(demo: Path, copied: Path) -> Iterator[str]:
         server.stdin.close()
 
 
-def run(demo: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    """Run a notebook or a job in a process without Java."""
+@dataclass(frozen=True)
+class Outcome:
+    """How a notebook or a job ended: its exit code, what it printed, and the number of outputs of each type."""
+
+    code: int
+    said: str
+    shown: dict[str, int] | None
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """The numbers of pictures and of tables."""
+        assert self.shown is not None, self.said
+        return self.shown["Figure"], self.shown["table"]
+
+
+@pytest.fixture(scope="module")
+def account(copied: Path, spark: SparkSession) -> str:
+    """The account with the most changes."""
+    changes = TableLocation(copied / "warehouse").read(spark.read, SESSION_CHANGES).where("account_id IS NOT NULL")
+    return str(changes.groupBy("account_id").count().orderBy(F.desc("count")).collect()[0].account_id)
+
+
+@pytest.fixture(scope="module")
+def outcomes(address: str, copied: Path, checkpoints: Path, account: str) -> dict[str, Outcome]:
+    """Notebooks and jobs run one after the other in one process without Java."""
+    read, changed = {"catalog": CATALOG, "schema": READ}, {"catalog": CATALOG, "schema": CHANGED}
+    in_catalog = [f"--catalog={CATALOG}", f"--schema={CHANGED}"]
+    idle, nowhere = copied / "idle", copied / "nowhere"  # the checkpoints, without anything that is not done; nothing
+    for folder in (idle, nowhere):
+        folder.mkdir()
+    shutil.copy(copied / "checkpoints" / "layout.json", idle)
+    sql = "SELECT count(*) > 0 AS has_rows FROM live_sessions"
+    steps: dict[str, tuple[str, str, object]] = {
+        "03": ("notebook", "03_query_sessions", read),
+        "04": ("notebook", "04_inspect_state", read | {"checkpoints": str(checkpoints)}),
+        "05": ("notebook", "05_compare_runs", {}),
+        "06, trained": ("notebook", "06_predict_remaining", changed | {"score-only": "false"}),
+        "06, scored": ("notebook", "06_predict_remaining", changed | {"score-only": "true"}),
+        "03 without tables": ("notebook", "03_query_sessions", {"warehouse": str(nowhere)}),
+        "query": ("job", "query", [f"--warehouse={copied / 'warehouse'}", f"--sql={sql}"]),
+        "inspect": ("job", "inspect_state", [f"--checkpoints={checkpoints}"]),
+        "maintain": ("job", "maintain", [*in_catalog, f"--checkpoints={copied / 'checkpoints'}"]),
+        "erase": ("job", "erase_account", [*in_catalog, f"--checkpoints={idle}", f"--account={account}"]),
+        "stream": (
+            "job", "sessionize", [*in_catalog, f"--input={copied / 'input'}", f"--checkpoints={nowhere / 'new'}"],
+        ),
+    }  # fmt: skip
     environment = os.environ | {
         "DATABRICKS_RUNTIME_VERSION": "client.4.0",  # as in a workspace, the first cell does nothing
-        "MLFLOW_TRACKING_URI": f"sqlite:///{demo / 'mlflow.db'}",
+        "MLFLOW_TRACKING_URI": f"sqlite:///{copied / 'mlflow.db'}",
         "JAVA_HOME": "/nowhere",
     }
-    return subprocess.run([*MODULE, *words], cwd=ROOT, env=environment, check=False, capture_output=True, text=True)
+    words = [*MODULE, "play", address, json.dumps(list(steps.values()))]
+    done = subprocess.run(words, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    return {name: Outcome(**line) for name, line in zip(steps, lines, strict=True)}
 
 
-def shown(name: str, address: str, demo: Path, widgets: dict[str, str]) -> tuple[int, int]:
-    """The numbers of pictures and of tables that a notebook shows."""
-    done = run(demo, "run", name, address, json.dumps(widgets))
-    assert done.returncode == 0, done.stderr
-    counts = json.loads(done.stdout.splitlines()[-1])
-    return counts["Figure"], counts["table"]
+@pytest.mark.parametrize(
+    ("step", "name"),
+    [
+        ("03", "03_query_sessions"),
+        ("04", "04_inspect_state"),
+        ("05", "05_compare_runs"),
+        ("06, trained", "06_predict_remaining"),
+        ("06, scored", "06_predict_remaining"),
+    ],
+)
+def test_notebooks_show_their_pictures_and_tables_without_a_jvm(
+    outcomes: dict[str, Outcome], step: str, name: str
+) -> None:
+    assert outcomes[step].counts == SHOWN[name]
 
 
-def job(name: str, address: str, copied: Path, *options: str) -> str:
-    """What a job prints that changes the tables of the copy, or reads them."""
-    done = run(copied, "job", name, address, *options)
-    assert done.returncode == 0, done.stderr
-    return done.stdout + done.stderr
+def test_a_forecast_without_training_is_of_the_first_model(
+    outcomes: dict[str, Outcome], copied: Path, spark: SparkSession
+) -> None:
+    predictions = TableLocation(copied / "warehouse").read(spark.read, SESSION_PREDICTIONS).collect()
+    assert {row.model_version for row in predictions} == {"1"}
 
 
-IN_CATALOG = (f"--catalog={CATALOG}", f"--schema={CHANGED}")
+def test_missing_tables_are_named_without_a_jvm(outcomes: dict[str, Outcome], copied: Path) -> None:
+    assert f"{copied / 'nowhere'} does not hold session_changes, sessions" in outcomes["03 without tables"].said
 
 
-def test_the_tables_of_a_catalog_are_shown_without_a_jvm(address: str, demo: Path) -> None:
-    widgets = {"catalog": CATALOG, "schema": READ}
-    assert shown("03_query_sessions", address, demo, widgets) == SHOWN["03_query_sessions"]
+@pytest.mark.parametrize(
+    ("job", "says"),
+    [
+        ("query", ["True"]),
+        ("inspect", [" invariants hold"]),
+        ("maintain", ["OPTIMIZE of session_changes is done", "VACUUM of sessions is done"]),
+    ],
+)
+def test_jobs_run_without_a_jvm(outcomes: dict[str, Outcome], job: str, says: list[str]) -> None:
+    assert outcomes[job].code == 0, outcomes[job].said
+    assert all(text in outcomes[job].said for text in says)
+    assert "failed" not in outcomes[job].said
 
 
-def test_the_state_is_shown_without_a_jvm(address: str, demo: Path, checkpoints: Path) -> None:
-    widgets = {"catalog": CATALOG, "schema": READ, "checkpoints": str(checkpoints)}
-    assert shown("04_inspect_state", address, demo, widgets) == SHOWN["04_inspect_state"]
-
-
-def test_runs_are_compared_without_a_jvm(address: str, demo: Path) -> None:
-    assert shown("05_compare_runs", address, demo, {}) == SHOWN["05_compare_runs"]
-
-
-def test_forecasts_are_made_and_shown_without_a_jvm(address: str, copied: Path, spark: SparkSession) -> None:
-    widgets = {"catalog": CATALOG, "schema": CHANGED, "score-only": "false"}
-    assert shown("06_predict_remaining", address, copied, widgets) == SHOWN["06_predict_remaining"]
-    widgets["score-only"] = "true"
-    assert shown("06_predict_remaining", address, copied, widgets) == SHOWN["06_predict_remaining"]
-    predictions = TableLocation(copied / "warehouse").read(spark.read, SESSION_PREDICTIONS)
-    assert {row.model_version for row in predictions.collect()} == {"1"}
-
-
-def test_missing_tables_are_named_without_a_jvm(address: str, tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match=f"{tmp_path} does not hold session_changes, sessions"):
-        shown("03_query_sessions", address, tmp_path, {"warehouse": str(tmp_path)})
-
-
-def test_a_query_runs_without_a_jvm(address: str, copied: Path) -> None:
-    sql = "SELECT count(*) > 0 AS has_rows FROM live_sessions"
-    assert "True" in job("query", address, copied, f"--warehouse={copied / 'warehouse'}", f"--sql={sql}")
-
-
-def test_the_state_is_checked_without_a_jvm(address: str, copied: Path, checkpoints: Path) -> None:
-    printed = job("inspect_state", address, copied, f"--checkpoints={checkpoints}")
-    assert printed.splitlines()[-1].endswith(" invariants hold")
-
-
-def test_tables_are_maintained_without_a_jvm(address: str, copied: Path) -> None:
-    printed = job("maintain", address, copied, *IN_CATALOG, f"--checkpoints={copied / 'checkpoints'}")
-    assert "OPTIMIZE of session_changes is done" in printed
-    assert "VACUUM of sessions is done" in printed
-    assert "failed" not in printed
-
-
-def test_an_account_is_erased_without_a_jvm(address: str, copied: Path, spark: SparkSession) -> None:
-    location = TableLocation(copied / "warehouse")
-    changes = location.read(spark.read, SESSION_CHANGES).where("account_id IS NOT NULL")
-    account = str(changes.groupBy("account_id").count().orderBy(F.desc("count")).collect()[0].account_id)
-    idle = copied / "idle"  # the job's checkpoints, without anything that it has not done
-    idle.mkdir()
-    shutil.copy(copied / "checkpoints" / "layout.json", idle)
-    printed = job("erase_account", address, copied, *IN_CATALOG, f"--checkpoints={idle}", f"--account={account}")
-    assert '"session_changes": 0' not in printed
+def test_an_account_is_erased_without_a_jvm(
+    outcomes: dict[str, Outcome], copied: Path, account: str, spark: SparkSession
+) -> None:
+    assert outcomes["erase"].code == 0, outcomes["erase"].said
+    assert '"session_changes": 0' not in outcomes["erase"].said
     for table in (SESSION_CHANGES, SESSIONS):
-        assert location.read(spark.read, table).where(F.col("account_id") == account).isEmpty()
+        rows = TableLocation(copied / "warehouse").read(spark.read, table)
+        assert rows.where(F.col("account_id") == account).isEmpty()
 
 
-def test_the_stream_is_refused_without_a_jvm_in_one_line(address: str, copied: Path, tmp_path: Path) -> None:
-    options = (*IN_CATALOG, f"--input={copied / 'input'}", f"--checkpoints={tmp_path / 'checkpoints'}")
-    done = run(copied, "job", "sessionize", address, *options)
-    (line,) = (line for line in done.stderr.splitlines() if "dedicated access mode" in line)
-    assert (done.returncode, done.stderr.splitlines()[-1]) == (2, line)
-    assert "Traceback" not in done.stderr
+def test_the_stream_is_refused_without_a_jvm_in_one_line(outcomes: dict[str, Outcome]) -> None:
+    assert outcomes["stream"].code == 2
+    assert "dedicated access mode" in outcomes["stream"].said.splitlines()[-1]
+    assert "Traceback" not in outcomes["stream"].said

@@ -57,3 +57,10 @@ def test_every_import_is_of_a_package_that_a_cluster_has() -> None:
 def test_an_import_that_a_cluster_lacks_is_found() -> None:
     text = "import requests.sessions, orjson\nfrom . import charts\ndef f():\n    from truststore import SSLContext"
     assert missing(text) == {"truststore"}
+
+
+def test_the_core_imports_the_standard_library_and_itself_alone() -> None:
+    texts = [text for path, text in sources() if path.startswith("lib/sessionization/core/")]
+    assert {name for text in texts for name in imported(text)} <= {"sessionization", *sys.stdlib_module_names}
+    ours = {node.module for text in texts for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)}
+    assert all(module.startswith("sessionization.core.") for module in ours if module.startswith("sessionization"))

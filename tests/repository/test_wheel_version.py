@@ -64,13 +64,6 @@ def test_other_code_has_another_version(project: Path, file: str, text: str) -> 
     assert version(project) != original
 
 
-def test_a_file_name_is_part_of_the_code(project: Path) -> None:
-    original = version(project)
-    file = project / "lib/sessionization/core/session_rules.py"
-    file.rename(file.with_name("session.py"))
-    assert version(project) != original
-
-
 @pytest.mark.parametrize("package", PROJECTS)
 def test_a_wheel_has_one_package_with_all_its_files(package: str, tmp_path: Path) -> None:
     words = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]

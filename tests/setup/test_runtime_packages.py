@@ -10,14 +10,15 @@ import sys
 from collections.abc import Iterator
 from importlib.metadata import distributions
 from pathlib import Path
+from subprocess import DEVNULL
 
 import pytest
 from packaging.version import Version
-from pyspark.sql import SparkSession
 
 from sessionization.core.session_state import Rules
-from sessionization.spark.tables.location import TableLocation
+from sessionization.job.stop_file import STOP_FILE
 from sessionization.spark.tables.schemas import SESSION_PREDICTIONS
+from tests.support.delta import read_table
 from tests.support.headless import SHOWN
 from tests.support.job import ROOT, SIMULATE, Job, environment, run_to_end
 from tests.support.metrics_endpoint import free_port
@@ -32,6 +33,7 @@ LANE = Path(sys.prefix) / "databricks" / "bin" / "python"
 pytestmark = [pytest.mark.job, pytest.mark.skipif(not LANE.exists(), reason="make .venv/.databricks is to come first")]
 
 HEARTBEAT_MS = 5_000
+NOTEBOOKS_S = 900
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -75,16 +77,35 @@ def test_every_module_that_runs_on_databricks_can_be_imported() -> None:
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
-    """An hour of players, simulated and processed in the lane."""
+def mlflow_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a tracking server: the runtime has MLflow's client alone."""
+    pytest.importorskip("mlflow", reason="MLflow is not installed: make notebooks installs it")
+    folder, port = tmp_path_factory.mktemp("mlflow"), free_port()
+    words = [Path(sys.prefix) / "bin" / "python", "-m", "mlflow", "server", "--port", str(port), "--workers", "1"]
+    words += ["--backend-store-uri", f"sqlite:///{folder / 'mlflow.db'}", "--artifacts-destination", str(folder)]
+    # Otherwise the server starts eight more processes, which take a core for minutes.
+    variables = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    with subprocess.Popen(words, cwd=folder, env=variables, stdout=DEVNULL, stderr=DEVNULL) as server:
+        yield f"http://127.0.0.1:{port}"
+        server.terminate()
+
+
+@pytest.fixture(scope="module")
+def played(mlflow_server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
+    """An hour of players, simulated and processed in the lane, and then notebooks on their tables."""
     folder = tmp_path_factory.mktemp("lane")
-    job = Job(folder, f"--heartbeat={HEARTBEAT_MS}ms")
-    options = ("--live=40", "--session-length=5m", "--duration=1h", "--pace=max", "--file-interval=5m", "--dirt=0.05")
+    job = Job(folder, f"--heartbeat={HEARTBEAT_MS}ms", entry=(Path(__file__).with_name("lane_job.py"),))
+    job.library = Path(f"{ROOT / 'lib'}{os.pathsep}{ROOT}")
+    job.variables = {"MLFLOW_TRACKING_URI": mlflow_server}
+    options = ("--live=20", "--session-length=5m", "--duration=1h", "--pace=max", "--file-interval=5m", "--dirt=0.05")
     ended = run_to_end(f"--output={job.input}", *options, cwd=folder, entry=(SIMULATE,))
     assert ended.code == 0, ended.lines
-    job.run_until_done()
-    yield job
-    job.kill_if_running()
+    with job:
+        job.start()
+        job.wait_until_done()
+        (job.checkpoints / STOP_FILE).touch()
+        assert job.wait_for_end(within_s=NOTEBOOKS_S) == 0, job.output_lines()[-20:]
+        yield job
 
 
 def test_a_whole_job_writes_the_tables_of_the_reference(played: Job) -> None:
@@ -92,29 +113,9 @@ def test_a_whole_job_writes_the_tables_of_the_reference(played: Job) -> None:
     assert differences(oracle, read_tables(played.warehouse), played.checkpoints) == []
 
 
-@pytest.fixture(scope="module")
-def mlflow_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a tracking server: the runtime has MLflow's client alone."""
-    pytest.importorskip("mlflow", reason="MLflow is not installed: make notebooks installs it")
-    folder, port = tmp_path_factory.mktemp("mlflow"), free_port()
-    words = [Path(sys.prefix) / "bin" / "python", "-m", "mlflow", "server", "--port", str(port), "--workers", "1"]
-    words += ["--backend-store-uri", f"sqlite:///{folder / 'mlflow.db'}", "--artifacts-destination", str(folder)]
-    with subprocess.Popen(words, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
-        yield f"http://127.0.0.1:{port}"
-        server.terminate()
-
-
-def test_notebooks_show_their_pictures_and_tables_and_the_last_one_forecasts(
-    played: Job, mlflow_server: str, tmp_path: Path, spark: SparkSession
-) -> None:
-    names = "03_query_sessions 04_inspect_state 06_predict_remaining"
-    widgets = json.dumps({"warehouse": str(played.warehouse), "checkpoints": str(played.checkpoints)})
-    printed = run(
-        "-m", "tests.notebooks.workspace_cells", str(tmp_path), names, widgets,
-        MLFLOW_TRACKING_URI=mlflow_server, DATABRICKS_RUNTIME_VERSION="19.0",
-    )  # fmt: skip
-    counts = json.loads(printed.splitlines()[-1])
+def test_notebooks_show_their_pictures_and_tables_and_the_last_one_forecasts(played: Job) -> None:
+    counts = json.loads((played.warehouse.parent / "shown.json").read_text(encoding="utf-8"))
     assert {name: (shown["Figure"], shown["table"]) for name, shown in counts.items()} == {
-        name: SHOWN[name] for name in names.split()
+        name: SHOWN[name] for name in counts
     }
-    assert TableLocation(played.warehouse).read(spark.read, SESSION_PREDICTIONS).count() > 0
+    assert len(read_table(played.warehouse / SESSION_PREDICTIONS.name)) > 0

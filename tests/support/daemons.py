@@ -5,18 +5,26 @@ import re
 import subprocess
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
 from sessionization_laptop.child_process import end_with_this_process
 
-_READY_S = 60
+_READY_S = 120
 _POLL_S = 0.05
 
 
-class Daemons(ABC):
-    """Starts processes, and stops them at the end, also those that ran where a later one did not start."""
+class LoggingDaemons(ABC):
+    """Daemons whose logs, in a folder, tell when they are ready. They end with this process.
+
+    At the end of the `with` all are stopped, also those that ran where a later one did not start.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Files and logs go below `folder`."""
+        self._folder = folder.absolute()
+        self._processes: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Self:
         try:
@@ -32,18 +40,6 @@ class Daemons(ABC):
     @abstractmethod
     def _start(self) -> None: ...
 
-    @abstractmethod
-    def stop(self) -> None: ...
-
-
-class LoggingDaemons(Daemons):
-    """Daemons whose logs, in a folder, tell when they are ready. They end with this process."""
-
-    def __init__(self, folder: Path) -> None:
-        """Files and logs go below `folder`."""
-        self._folder = folder.absolute()
-        self._processes: list[subprocess.Popen[bytes]] = []
-
     def stop(self) -> None:
         """Kill the processes, and wait for them."""
         for process in self._processes:
@@ -51,15 +47,20 @@ class LoggingDaemons(Daemons):
             process.wait()
         self._processes = []
 
-    def _launch(self, name: str, words: Sequence[str]) -> tuple[Path, subprocess.Popen[bytes]]:
-        """Start a process, and return its log and the process."""
+    def _launch(
+        self, name: str, words: Sequence[str], environment: Mapping[str, str] | None = None
+    ) -> tuple[Path, subprocess.Popen[bytes]]:
+        """Start a process, and return its log and the process.
+
+        By default its environment has no `JAVA_TOOL_OPTIONS`: these options are for the engine's JVM, and may conflict
+        with those of the daemon, such as the garbage collector.
+        """
         log = self._folder / f"{name}.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
                 words,
                 cwd=self._folder,
-                # These options are for the engine's JVM, and may conflict with ours, such as the garbage collector.
-                env={name: value for name, value in os.environ.items() if name != "JAVA_TOOL_OPTIONS"},
+                env=environment or {name: value for name, value in os.environ.items() if name != "JAVA_TOOL_OPTIONS"},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

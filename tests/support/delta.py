@@ -38,19 +38,16 @@ class Stored:
             yield from zip(*(column.to_pylist() for column in part.columns), strict=True)
 
 
-def read_table(table: Path, only: pc.Expression | None = None) -> Stored:
-    """A table's rows, without its internal columns; those for which `only` is true, where it is given."""
+def read_table(table: Path) -> Stored:
+    """A table's rows, without its internal columns."""
     fields: list[dict[str, Any]] = []
     for action in _actions(table):
         if "metaData" in action:
             fields = json.loads(action["metaData"]["schemaString"])["fields"]
     names = [field["name"] for field in fields if not field["name"].startswith("_")]
-
-    def part(file: dict[str, Any]) -> pa.Table:
-        rows = _normalized(_rows_of_file(table, file), file["partitionValues"], names)
-        return rows if only is None else rows.filter(only)
-
-    parts = [part(file) for file in live_files(table).values()]
+    parts = [
+        _normalized(_rows_of_file(table, file), file["partitionValues"], names) for file in live_files(table).values()
+    ]
     return Stored(pa.concat_tables(parts, promote_options="default") if parts else pa.table({}))
 
 

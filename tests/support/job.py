@@ -23,6 +23,7 @@ from tests.support.checkpoints import committed_files, committed_offsets, last_c
 from tests.support.evening import Evening
 from tests.support.processes import is_engine, processes_of_session, runs_script, session_of
 from tests.support.topics import Topics
+from tests.support.waiting import rest_after_look
 
 ROOT = Path(__file__).parents[2]
 QUERIES = ("sessionize", "archive", "rollup")
@@ -165,13 +166,16 @@ class Job:
     ) -> None:
         """Poll until the condition holds; a job that ends first fails the test."""
         deadline_s = time.monotonic() + within_s
-        while not reached():
+        while True:
+            looked_s = time.monotonic()
+            if reached():
+                return
             code = self._running().poll()
             assert code is None, f"the job ended with code {code} before {awaited}: {self.output_lines()[-3:]}"
             assert time.monotonic() < deadline_s, (
                 f"not within {within_s} s: {awaited}; it said {self.output_lines()[-3:]}"
             )
-            time.sleep(poll_s)
+            rest_after_look(looked_s, poll_s)
 
     def wait_for_running_micro_batch(self) -> None:
         """Wait until another micro-batch of `sessionize` is committed, and a later one is started."""

@@ -3,7 +3,7 @@
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -20,9 +20,9 @@ _EXACT_UP_TO = 5_000
 _NAMED_AT_MOST = 3
 
 
-def read_tables(warehouse: Path, only: Mapping[str, pc.Expression] | None = None) -> Tables:
-    """Read all tables, without the internal columns; of those named in `only` the rows that fulfil a condition."""
-    return {name: read_table(warehouse / name, (only or {}).get(name)) for name in COLUMNS}
+def read_tables(warehouse: Path) -> Tables:
+    """Read all tables, without the internal columns."""
+    return {name: read_table(warehouse / name) for name in COLUMNS}
 
 
 def split_progress(tables: Tables, checkpoints: Path) -> tuple[Tables, Stored]:

@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import pytest
 from pyspark.sql import SparkSession
 
+from sessionization.core.session_state import Rules
 from sessionization.durations import HOUR_MS
 from tests.support.job import ROOT, come_to_rest
-from tests.support.long_life import OPTIONS, RULES
 from tests.support.oracle import COLUMNS, Oracle, build_oracle
 from tests.support.state import entries_and_timers, late_timers
 from tests.support.tables import differences, read_tables, split_progress
@@ -21,6 +21,10 @@ from tests.support.volume import VolumeJob, run_on_volume
 
 pytestmark = [pytest.mark.job, pytest.mark.long]
 
+RULES = Rules(heartbeat_ms=2_000, session_timeout_ms=600_000, late_retention_ms=20_000, max_sessions_per_device=8)
+OPTIONS = (
+    "--trigger=2s", "--heartbeat=2s", "--session-timeout=10m", "--late-retention=20s", "--max-sessions-per-device=8",
+)  # fmt: skip
 EVENING = (
     "--pace=max", "--rate=5", "--session-length=40s", "--devices=200", "--dirt=0.3", "--file-interval=10s",
     "--duration=60s",
@@ -32,8 +36,9 @@ ASIDE = re.compile(r"^ {3}```\n(   import os\n.*?)^ {3}```", re.MULTILINE | re.D
 class Deployment(VolumeJob):
     """The stream on a volume, and the other jobs, each of which must end well."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder, *OPTIONS)
+    def __init__(self, folder: Path, groups: int | None) -> None:
+        super().__init__(folder, *OPTIONS, *(() if groups is None else (f"--device-groups={groups}",)))
+        self._groups = groups
         self.conf = {"spark.sql.shuffle.partitions": "2"}
         self._seed = 0
 
@@ -56,7 +61,7 @@ class Deployment(VolumeJob):
 
     def expected(self, spark: SparkSession, former: Oracle | None = None) -> Oracle:
         """Compute the oracle's tables; check state, timers and files against it here."""
-        oracle = build_oracle(self.checkpoints, RULES, former=former)
+        oracle = build_oracle(self.checkpoints, RULES, groups=self._groups, former=former)
         entries, timers = entries_and_timers(spark, self.checkpoints)
         assert Counter(entries) == Counter(oracle.entries)
         assert late_timers(timers, oracle.timers) == []
@@ -65,9 +70,9 @@ class Deployment(VolumeJob):
         return oracle
 
 
-@pytest.fixture
-def deployment(tmp_path: Path) -> Iterator[Deployment]:
-    with Deployment(tmp_path) as deployment:
+@pytest.fixture(params=[None, 8], ids=["devices", "groups"])
+def deployment(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Deployment]:
+    with Deployment(tmp_path, request.param) as deployment:
         yield deployment
 
 

@@ -1,77 +1,69 @@
-"""A folder full of dirty events: the tables equal those of the reference, and every line is accounted for.
+"""A folder full of dirty events, and a flood in single micro-batches: malformed messages, and sessions of one device.
 
-SESSIONIZATION_E2E_EVENTS=200000 gives the test its size and its name; by default it is a tenth of that.
+SESSIONIZATION_E2E_SHARE=1 gives the test its full size: 200,000 dirty events, a million malformed messages and 100,000
+sessions of one device. By default it is a twentieth of that.
 """
 
+import json
 import os
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.core.session_state import Rules
-from tests.support.accounts import Session, unaccounted, unaccounted_ends
-from tests.support.evening import Evening
+from tests.support.accounts import unaccounted, unaccounted_ends
+from tests.support.evening import ENDS_MS, Evening
 from tests.support.job import Job
-from tests.support.oracle import Oracle, build_oracle
-from tests.support.state import Entry, entries_and_timers
-from tests.support.tables import Tables, differences, read_tables
+from tests.support.oracle import build_oracle
+from tests.support.state import entries_and_timers
+from tests.support.tables import differences, read_tables
 
 pytestmark = [pytest.mark.job, pytest.mark.long]
 
-EVENTS = int(os.environ.get("SESSIONIZATION_E2E_EVENTS", "20000"))
+SHARE = float(os.environ.get("SESSIONIZATION_E2E_SHARE", "0.05"))
+EVENTS, MALFORMED, SESSIONS = round(200_000 * SHARE), round(1_000_000 * SHARE), round(100_000 * SHARE)
 # Four minutes of an evening at any size, so that files and sessions per device stay the same.
 RATE = EVENTS / 200
 EVENING = {"rate": RATE, "session_length": "10s", "devices": round(8 * RATE), "dirt": 0.2, "file_interval": "400ms"}
 
 
-@dataclass(frozen=True)
-class Run:
-    """A job after its stop, the oracle's tables, the job's tables and its state."""
-
-    job: Job
-    oracle: Oracle
-    tables: Tables
-    entries: list[Entry]
-
-    @property
-    def waiting(self) -> list[Session]:
-        """The pending Ends."""
-        return [(device_id, session_id) for device_id, session_id, status in self.entries if status == "pending_end"]
+def start(session_id: int) -> bytes:
+    at = f"2026-01-01T00:{session_id // 6_000 % 60:02}:{session_id // 100 % 60:02}.{session_id % 100:03}Z"
+    fields = {"appSessionId": session_id, "eventId": "ApplicationSessionStart", "hostPcId": "one", "timestamp": at}
+    return json.dumps(fields).encode()
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Run:
-    folder: Path = tmp_path_factory.mktemp("folder")
-    evening = Evening(folder / "staging", events=EVENTS, **EVENING)
-    job = Job(folder)
-    evening.release(job.input, len(evening))
+def deliver(folder: Path, name: str, lines: list[bytes]) -> None:
+    folder.mkdir(exist_ok=True)
+    file = folder / f"{name}.json"
+    file.write_bytes(b"\n".join(lines))
+    os.utime(file, ns=(0, (ENDS_MS + 3_600_000) * 1_000_000))
+
+
+def test_every_line_of_a_full_folder_is_archived_once_and_accounted_for(tmp_path: Path, spark: SparkSession) -> None:
+    job = Job(tmp_path)
+    deliver(job.input / "pc_sessions", "malformed", [b'{"appSessionId":%d,' % number for number in range(MALFORMED)])
+    deliver(job.input / "pc_sessions", "one-device", [start(number) for number in range(SESSIONS)])
+    Evening(tmp_path / "staging", events=EVENTS, **EVENING).release(job.input)
     job.run_until_done()
+
+    tables, oracle = read_tables(job.warehouse), build_oracle(job.checkpoints, Rules())
+    assert differences(oracle, tables, job.checkpoints) == []
+    assert {row["status"] for row in tables["sessions"]} == {"live", "ended"}
+    lines = Counter(
+        (path.parent.name, line) for path in job.input.glob("*/*.json") for line in path.read_bytes().splitlines()
+    )
+    assert Counter((row["stream"], row["value"]) for row in tables["raw_events"]) == lines
+    assert lines.total() == EVENTS + MALFORMED + SESSIONS
+    started = Counter(row["device_id"] for row in tables["session_changes"] if row["change"] == "started")
+    assert started["one"] == SESSIONS
+    assert [row["device_id"] for row in tables["sessions"] if row["status"] == "live"].count("one") == 1
+
     entries, _ = entries_and_timers(spark, job.checkpoints)
-    return Run(job, build_oracle(job.checkpoints, Rules()), read_tables(job.warehouse), entries)
-
-
-def test_every_line_of_the_input_is_archived_once(run: Run) -> None:
-    assert len(run.tables["raw_events"]) == EVENTS
-    files = run.job.input.glob("*/*.json")
-    lines = Counter((path.parent.name, line) for path in files for line in path.read_bytes().splitlines())
-    assert Counter((row["stream"], row["value"]) for row in run.tables["raw_events"]) == lines
-
-
-def test_tables_equal_the_reference(run: Run) -> None:
-    assert differences(run.oracle, run.tables, run.job.checkpoints) == []
-    assert {row["status"] for row in run.tables["sessions"]} == {"live", "ended"}
-
-
-def test_every_message_is_accounted_for(run: Run) -> None:
-    """Each message is a change, a counted repeat, a pending End in the state, or in quarantine."""
-    assert run.waiting
-    assert unaccounted(run.tables, run.waiting) == []
-    assert unaccounted_ends(run.tables, run.waiting) == 0
-
-
-def test_the_state_equals_the_reference(run: Run) -> None:
-    assert Counter(run.entries) == Counter(run.oracle.entries)
-    assert {status for _, _, status in run.entries} == {"live", "closed", "pending_end"}
+    assert Counter(entries) == Counter(oracle.entries)
+    waiting = [entry[:2] for entry in entries if entry[2] == "pending_end"]
+    assert waiting
+    assert unaccounted(tables, waiting) == []
+    assert unaccounted_ends(tables, waiting) == 0

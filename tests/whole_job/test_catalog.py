@@ -1,7 +1,4 @@
-"""The job with its tables in a catalog, Spark's own with Hive's metastore, or in a folder.
-
-No kill loses or doubles a row.
-"""
+"""The job with its tables in a catalog, Spark's own with Hive's metastore: no kill loses or doubles a row."""
 
 from pathlib import Path
 
@@ -30,11 +27,8 @@ class CatalogJob(Job):
         return ("--catalog", "spark_catalog", "--schema", "default")
 
 
-@pytest.mark.parametrize("kind", [Job, CatalogJob], ids=["folder", "spark_catalog"])
-def test_a_job_that_is_killed_in_each_query_loses_and_doubles_nothing(
-    kind: type[Job], tmp_path: Path, spark: SparkSession
-) -> None:
-    with kind(tmp_path, *OPTIONS) as job:
+def test_a_job_that_is_killed_in_each_query_loses_and_doubles_nothing(tmp_path: Path, spark: SparkSession) -> None:
+    with CatalogJob(tmp_path, *OPTIONS) as job:
         play_with_a_kill_in_each_query(job, Evening(tmp_path / "staging", **EVENING))
     check_every_row(job, spark)
 

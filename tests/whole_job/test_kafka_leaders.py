@@ -1,4 +1,4 @@
-"""Leaders of partitions change, and brokers restart: the job goes on, or its end says to start again."""
+"""Leaders of partitions change, brokers and the job are killed: the job goes on, or its end says to start again."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,6 +70,9 @@ def test_a_change_of_leaders_and_a_restart_of_the_brokers_never_ask_for_a_new_ch
                 return leaders(admin) == {1, 2}
 
             job.wait_until(both_lead, "both brokers lead", poll_s=0.5)
+            job.wait_for_running_micro_batch()
+            job.kill()
+            job.start()
             wait_for_micro_batches_with_input()
         second.stop()
         first.stop()

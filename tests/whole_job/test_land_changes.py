@@ -1,6 +1,5 @@
 """Changes go through Kafka and both jobs are killed: the tables equal those of changes appended directly."""
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from tests.support.oracle import build_oracle
 from tests.support.tables import differences, read_tables
 from tests.support.topics import Topics
 from tests.support.volume import VolumeJob
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.job, pytest.mark.long]
 
@@ -62,12 +62,12 @@ def test_tables_equal_the_reference_if_changes_go_through_the_topic(
             wait_for_micro_batches(2)
         job.wait_until_done()
         assert job.terminate() == 0
-        _wait_for_all(landing)
+        wait_for(landing.has_landed_everything, "the end of the topic")
         job.start()  # rollup merges the remaining landed changes
         wait_for_micro_batches(1)
         job.wait_until_done()
         assert job.terminate() == 0
-        _wait_for_all(landing)
+        wait_for(landing.has_landed_everything, "the end of the topic")
         assert landing.terminate() == 0
     finally:
         job.kill_if_running()
@@ -75,11 +75,3 @@ def test_tables_equal_the_reference_if_changes_go_through_the_topic(
     with job.topics.records() as records:  # type: ignore[union-attr]
         oracle = build_oracle(job.checkpoints, RULES, records, groups=GROUPS)
     assert differences(oracle, read_tables(job.warehouse), job.checkpoints) == []
-
-
-def _wait_for_all(landing: Landing) -> None:
-    for _ in range(600):
-        if landing.has_landed_everything():
-            return
-        time.sleep(0.5)
-    pytest.fail("the landing does not come to the topic's end")

@@ -1,7 +1,6 @@
 """The job under spark-submit: the session is the caller's, and the tables are those of a job with its own session."""
 
 import os
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -31,31 +30,20 @@ CALLERS_CONF = {
 }
 
 
-@pytest.fixture
-def job(tmp_path: Path) -> Iterator[Job]:
-    """A job under spark-submit, with an evening in its input."""
+def test_a_submitted_job_keeps_the_callers_settings_and_no_stop_loses_or_doubles_a_row(tmp_path: Path) -> None:
+    """SIGTERM to the engine and Ctrl-C end Spark at once; after both the tables are those of the reference."""
     evening = Evening(tmp_path / "staging", events=200, rate=20, session_length="10s", dirt=0.2, file_interval="2s")
     job = Job(tmp_path, "--heartbeat=5s")
     job.submit_options = ("--master=local[2]", f"--jars={','.join(map(str, jar_paths('spark')))}")
     job.conf = CALLERS_CONF
-    evening.release(job.input)
     with job:
-        yield job
-
-
-def test_a_submitted_job_keeps_the_callers_settings_and_writes_the_tables_of_the_reference(job: Job) -> None:
+        for stop, code in ((Job.terminate_leader, 143), (Job.interrupt, 130)):
+            evening.release(job.input, len(evening) // 2)
+            job.start()
+            job.wait_for_running_micro_batch()
+            assert stop(job) == code
+    evening.release(job.input)
     job.run_until_done()
     assert len(list((job.checkpoints / "sessionize" / "state" / "0").glob("[0-9]*"))) == STATE_PARTITIONS
     assert any(CALLERS_EXTENSION in line for line in job.output_lines())
-    assert differences(build_oracle(job.checkpoints, RULES), read_tables(job.warehouse), job.checkpoints) == []
-
-
-@pytest.mark.parametrize(("stop", "code"), [(Job.terminate_leader, 143), (Job.interrupt, 130)])
-def test_a_stop_that_ends_spark_at_once_loses_and_doubles_nothing(
-    job: Job, stop: Callable[[Job], int], code: int
-) -> None:
-    job.start()
-    job.wait_for_running_micro_batch()
-    assert stop(job) == code
-    job.run_until_done()
     assert differences(build_oracle(job.checkpoints, RULES), read_tables(job.warehouse), job.checkpoints) == []
