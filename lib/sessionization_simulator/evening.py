@@ -7,8 +7,8 @@ import numpy.typing as npt
 
 from sessionization_simulator.fleet import Devices
 from sessionization_simulator.habits import Habits
-from sessionization_simulator.load_plan import LoadPlan
 from sessionization_simulator.message_schedule import MESSAGE, Messages, Schedule, concatenate, no_messages
+from sessionization_simulator.simulate_settings import LoadPlan
 
 Integers = npt.NDArray[np.int64]
 

@@ -141,21 +141,6 @@ def test_each_variant_of_a_malformed_message_has_its_reason_and_is_one_line(kind
     assert len(line) <= 64 * 1024 or kind is DirtKind.OVERSIZED
 
 
-def test_the_strict_reader_accepts_valid_messages() -> None:
-    assert reason_of(VALID, "hostPcId") is None
-    assert {reason_of(malform(VALID, DirtKind.ODD_OPTIONAL, turn), "hostPcId") for turn in range(30)} == {None}
-    assert reason_of(VALID, "hostPcId", ingested_ms=NOW_MS - 600_000 + 250) is None
-    assert reason_of(VALID, "hostPcId", ingested_ms=NOW_MS - 600_000 + 249) == "event_time_in_future"
-
-
-def test_odd_optional_changes_only_optional_fields() -> None:
-    for turn in range(11):
-        odd = json.loads(malform(VALID, DirtKind.ODD_OPTIONAL, turn))
-        assert odd != json.loads(VALID)
-        for name in ("appSessionId", "eventId", "hostPcId", "timestamp"):
-            assert odd[name] == json.loads(VALID)[name]
-
-
 def test_local_time_is_the_same_instant_with_an_offset(dirty: DirtyEvenings) -> None:
     lines = dirty.of(DirtKind.LOCAL_TIME)
     texts = {line.fields["timestamp"] for line in lines}
