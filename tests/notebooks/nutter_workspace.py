@@ -10,14 +10,41 @@ import re
 import sys
 import traceback
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
-from sessionization_laptop.laptop_notebook import run_notebook
-from sessionization_laptop.notebook_cells import SOURCE_HEADER, find_notebook, read_cells
+from sessionization_laptop import laptop_notebook
+from tests.support.notebook_cells import SOURCE_HEADER, find_notebook, read_cells, run_cells
 
 _SUCCESS, _FAILED = "SUCCESS", "FAILED"
+
+
+class NotebookExit(BaseException):
+    """Raised by `dbutils.notebook.exit` to end the notebook; not an error, as in a workspace."""
+
+
+def run_notebook(file: Path, spark: Any, arguments: Mapping[str, str]) -> str | None:
+    """Run a notebook like a task, with these widget values and a namespace of its own; return its exit value."""
+    exit_values: list[str] = []
+
+    def end(value: str) -> None:
+        exit_values.append(value)
+        raise NotebookExit
+
+    def run_other(path: str, _timeout_s: int, given: Mapping[str, str]) -> str | None:
+        return run_notebook(find_notebook(path, file.parent), spark, given)
+
+    dbutils = SimpleNamespace(
+        widgets=laptop_notebook.LaptopWidgets(arguments), notebook=SimpleNamespace(run=run_other, exit=end)
+    )
+    namespace = {"__name__": "__main__", "spark": spark, "dbutils": dbutils, "display": print}
+    magics = {"%run": lambda name, folder: run_cells(find_notebook(name, folder), namespace, magics)}
+    with patch.object(laptop_notebook, "set_up", lambda **_: None), suppress(NotebookExit):
+        run_cells(file, namespace, magics)
+    return exit_values[0] if exit_values else None
 
 
 class LocalWorkspace:
