@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _SECONDS_PER_REPORT = 5
 _PAST_INTERVAL_MS = 60_000
-_SOON_INTERVALS = 8
+_INTERVALS_PER_SPAN = 8
 _LEAST_REPORTED_S = 1
 _NEVER_MS = 2**62
 
@@ -102,7 +102,7 @@ class _Run:
         self._ends_ms = self._start_ms + plan.duration_ms
         self._interval_ms = self._simulated_ms(settings.file_interval)
         self._evening, self._dirt = evening_and_dirt(settings, fleet, self._start_ms, now_ms)
-        self._undelivered = Schedule("deliver_ms", _SOON_INTERVALS * self._interval_ms)
+        self._undelivered = Schedule("deliver_ms", _INTERVALS_PER_SPAN * self._interval_ms)
         self._written_by_code = np.zeros(len(DirtKind) + 1, np.int64)
 
     def play(self, stop: threading.Event) -> Summary:

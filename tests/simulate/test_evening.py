@@ -24,7 +24,7 @@ def take_times(schedule: Schedule, until_ms: int) -> list[int]:
 
 def test_a_schedule_loses_no_message_however_far_apart_they_are() -> None:
     rng = np.random.default_rng(1)
-    schedule = Schedule("at_ms", soon_ms=50)
+    schedule = Schedule("at_ms", span_ms=50)
     added, out = [], []
     for step_ms in range(0, 2_000, 10):
         instants_ms = step_ms + rng.integers(0, 500, 20)
