@@ -1,6 +1,7 @@
 """Make the sample evening of the notebook 01_tour: `python -m tools.sample_evening`."""
 
 import gzip
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -39,8 +40,9 @@ def make() -> list[SampleMessage]:
 
 
 def main() -> None:
-    text = "".join(f"{message.line()}\n" for message in make())
-    (_FOLDER / FILE_NAME).write_bytes(gzip.compress(text.encode(), mtime=0))
+    texts = (message._asdict() | {"value": message.value.decode("utf-8", "surrogateescape")} for message in make())
+    lines = "".join(f"{json.dumps(fields)}\n" for fields in texts)
+    (_FOLDER / FILE_NAME).write_bytes(gzip.compress(lines.encode(), mtime=0))
 
 
 if __name__ == "__main__":
