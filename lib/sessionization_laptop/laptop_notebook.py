@@ -142,7 +142,8 @@ def _widget_values(folder: Path) -> dict[str, str]:
     file = folder / WIDGETS_FILE
     if file.is_file():
         given |= json.loads(file.read_text(encoding="utf-8"))
-    return given | json.loads(os.environ.get("SESSIONIZATION_WIDGETS", "{}"))
+    given |= json.loads(os.environ.get("SESSIONIZATION_WIDGETS", "{}"))
+    return given
 
 
 def _teach_sql(shell: Any, spark: SparkSession) -> None:

@@ -3,14 +3,10 @@
 import math
 
 import numpy as np
-import numpy.typing as npt
 
-from sessionization_simulator.fleet import Devices
-from sessionization_simulator.habits import Habits
+from sessionization_simulator.fleet import Devices, Habits, Integers
 from sessionization_simulator.message_schedule import MESSAGE, Messages, Schedule, concatenate, no_messages
 from sessionization_simulator.simulate_settings import LoadPlan
-
-Integers = npt.NDArray[np.int64]
 
 # Standard deviation of the logarithm of a session's length: half of the sessions are shorter than 0.6 of the mean,
 # one in fifty is longer than 4.7 times the mean.

@@ -17,8 +17,7 @@ from sessionization_simulator.dirt import Dirt
 from sessionization_simulator.dirt_kinds import DirtKind
 from sessionization_simulator.evening import Evening
 from sessionization_simulator.file_sink import FileSink
-from sessionization_simulator.fleet import Fleet
-from sessionization_simulator.habits import Habits
+from sessionization_simulator.fleet import Fleet, Habits
 from sessionization_simulator.message_schedule import Messages, Schedule, concatenate
 from sessionization_simulator.simulate_settings import MAX, SimulateSettings
 

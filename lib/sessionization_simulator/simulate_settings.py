@@ -275,21 +275,5 @@ def _duration_ms(settings: SimulateSettings, rate: float) -> int:
     """Compute the duration if --duration is not given: with --events, somewhat longer than they take."""
     if settings.events is None:
         return _DURATION_MS
-    share = _arriving_share(settings.dirt, settings.dirt_kinds or tuple(DirtKind))
-    if share <= 0:
-        msg = f"--events {settings.events} are never reached: with --dirt {settings.dirt:g} every message gets lost"
-        raise ValueError(msg)
-    burst = settings.live or 0
-    return 2_000 + math.ceil(1.2 * max(settings.events / share - burst, 0) / rate * 1_000)
-
-
-def _arriving_share(dirt: float, kinds: tuple[DirtKind, ...]) -> float:
-    """Estimate how many messages arrive per valid event."""
-    starts = [kind for kind in kinds if kind.applies_to_starts]
-    ends = [kind for kind in kinds if kind.applies_to_ends]
-    lost = 0.0
-    if DirtKind.LOST_START in starts:
-        lost += 1 / len(starts)
-    if DirtKind.LOST_END in ends:
-        lost += 1 / len(ends)
-    return 1 - dirt * lost / 2
+    arriving_share = 1 - settings.dirt / 2  # some dirt loses Starts or Ends
+    return 2_000 + math.ceil(1.2 * max(settings.events / arriving_share - (settings.live or 0), 0) / rate * 1_000)

@@ -88,14 +88,6 @@ def test_the_wheel_is_started_without_the_module_that_it_lacks(tmp_path: Path, m
     assert [path.name for path in (java_home() / "bin").iterdir()] == ["java"]
 
 
-def test_a_wheel_that_has_moved_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    install_wheel(monkeypatch, install_java(tmp_path / "before", TRIMMED))
-    java_home()
-    java_home.cache_clear()
-    install_wheel(monkeypatch, install_java(tmp_path / "after", TRIMMED))
-    assert str(tmp_path / "after") in Path(java_executable()).read_text()
-
-
 def test_without_a_usable_java_the_error_names_each_java_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SetupError, match=r"^Spark needs a Java 17 to 25 .*tried: none\): run 'make -B setup', which"):
         java_home()

@@ -36,16 +36,6 @@ def labels(figure: Figure) -> list[tuple[str, str]]:
     return [(axes.get_xlabel(), axes.get_ylabel()) for axes in figure.axes]
 
 
-def test_a_bar_ends_at_the_last_revision_and_has_the_first_end_too() -> None:
-    changes = [
-        change("ended", end_reason="reported", revision=1, started_ms=0, ended_ms=5_000),
-        change("started", started_ms=0),
-        change("heartbeat", started_ms=0, due_ms=3_000),
-        change("ended", end_reason="superseded", started_ms=0, ended_ms=6_000),
-    ]
-    assert timeline.bars_of(changes) == [timeline.Bar(1, 0, 5_000, "reported", 1, 6_000, (3_000,))]
-
-
 def test_a_session_without_an_end_is_live_and_an_orphaned_end_has_no_start() -> None:
     changes = [
         change("started", 7, started_ms=2_000),
@@ -89,15 +79,6 @@ def test_the_sessions_of_the_tour_end_as_its_captions_say() -> None:
     assert [row["revision"] for row in rows if row["session_id"] == 2 and row["change"] == "ended"] == [0, 1]
     assert len(tour.TEN_EVENTS) == 10
     assert {row["device_id"] for row in rows if row["change"] == "heartbeat"} == {"console-1", "pc-2", "console-3"}
-
-
-def test_a_handmade_message_has_the_format_of_its_stream() -> None:
-    message = tour.TEN_EVENTS[0].message(ZERO_MS)
-    assert message.stream == "console_sessions"
-    assert message.line() == (
-        '{"appSessionId": 1, "eventId": "ApplicationSessionStart", "openPsid": "console-1", '
-        '"timestamp": "2027-01-15T08:00:00.000Z"}\n'
-    )
 
 
 def test_the_live_view_draws_the_points_that_were_added() -> None:
@@ -173,16 +154,6 @@ def test_an_error_in_a_picture_stops_the_stream(stream: dict[str, Any]) -> None:
         live_view.run_and_show(settings("1m"), Pictures(ZeroDivisionError).show, 0.01)
     assert stream["stopped"]
     assert not any(thread.name.startswith("stream") for thread in threading.enumerate())
-
-
-def test_an_error_of_the_stream_fails_the_cell(monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(*_: object) -> runs.Summary:
-        msg = "query sessionize stopped"
-        raise ValueError(msg)
-
-    monkeypatch.setattr(live_view, "run", run)
-    with pytest.raises(ValueError, match="query sessionize stopped"):
-        live_view.run_and_show(settings("1m"), Pictures().show, 0.01)
 
 
 @pytest.mark.parametrize(("run_id", "called"), [("8712", "run_and_print_summary"), ("", "run_and_show")])

@@ -102,10 +102,6 @@ def test_kinds_of_dirt_are_separated_by_commas() -> None:
             "--output=o --live 100 --rate 1000",
             "--live 100 at --rate 1000 makes sessions of 0.2s on average, too short: write a --rate of at most 200",
         ),
-        (
-            "--output=o --events 5 --dirt 1 --dirt-kinds lost_start,lost_end",
-            "--events 5 are never reached: with --dirt 1 every message gets lost",
-        ),
     ],
 )
 def test_impossible_options_are_one_line_and_exit_code_2(
