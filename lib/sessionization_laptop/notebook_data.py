@@ -33,8 +33,8 @@ _say = say_on_stderr(_PROG)
 def load_demo_tables(folder: Path, *, live: int = 150, run_for_ms: int = 30_000) -> None:
     """Play an evening that began an hour ago, and run the job on it twice; does nothing if `folder` is complete.
 
-    Each run lasts `run_for_ms`. Writes `input`, `warehouse`, `checkpoints`,
-    `mlflow.db` and the values of the notebooks' widgets into `folder`. An interrupted load continues at the next call.
+    Each run lasts `run_for_ms`. Writes `input`, `warehouse`, `checkpoints`, `mlflow.db` and the values of the
+    notebooks' widgets into `folder`. An interrupted load continues at the next call.
     """
     if (folder / WIDGETS_FILE).exists():
         return
