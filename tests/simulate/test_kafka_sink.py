@@ -152,7 +152,7 @@ def test_without_a_broker_the_job_prints_one_line_and_exits_with_code_2(
     assert error.count("\n") == 1
 
 
-@pytest.mark.parametrize("option", ["no.such.option=1", "logger=mine"])
+@pytest.mark.parametrize("option", ["no.such.option=1", "linger.ms=soon"])
 def test_an_invalid_client_option_is_an_error(topics: Topics, option: str) -> None:
     with pytest.raises(ConfigurationError, match=r"cannot be used .*: correct it"):
         topics.play(kafka_option=(option,), duration="100ms")
