@@ -1,14 +1,16 @@
 """Make the sample evening of the notebook 01_tour: `python -m tools.sample_evening`."""
 
 import gzip
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 
 from sessionization.notebook.sample_evening import FILE_NAME, SampleMessage
-from sessionization_simulator import message_text
 from sessionization_simulator.dirt_kinds import DirtKind
-from sessionization_simulator.message_streams import by_stream
-from sessionization_simulator.play_at_once import play_at_once
+from sessionization_simulator.fleet import Fleet
+from sessionization_simulator.message_schedule import in_order
+from sessionization_simulator.message_text import by_stream, chunks
+from sessionization_simulator.simulate_job import evening_and_dirt
 from sessionization_simulator.simulate_settings import SimulateSettings
 
 _FOLDER = Path(__file__).parents[1] / "lib" / "sessionization" / "notebook"
@@ -21,10 +23,15 @@ _DIRT_BY_CODE = {kind.code: str(kind) for kind in DirtKind}
 
 def make() -> list[SampleMessage]:
     """Play the evening; the same version of the simulator gives the same messages."""
-    messages, fleet = play_at_once(SimulateSettings.model_validate(_SETTINGS), _BEGIN_MS)
+    settings = SimulateSettings.model_validate(_SETTINGS)
+    plan = settings.plan()
+    fleet, end_ms = Fleet(plan.devices, settings.console_share, settings.seed), _BEGIN_MS + plan.duration_ms
+    evening, dirt = evening_and_dirt(settings, fleet, _BEGIN_MS, _BEGIN_MS)
+    messages = in_order(dirt.apply(evening.play(end_ms)), "deliver_ms")
+    messages = messages[messages["deliver_ms"] < end_ms]
     sample = []
     for stream, of_stream in by_stream(messages, fleet):
-        lines = b"".join(message_text.chunks(of_stream, fleet, stream.device_field)).split(b"\n")[:-1]
+        lines = b"".join(chunks(of_stream, fleet, stream.device_field)).split(b"\n")[:-1]
         sample += [
             SampleMessage(stream.name, int(message["deliver_ms"]), _DIRT_BY_CODE.get(int(message["dirt"])), line)
             for message, line in zip(of_stream, lines, strict=True)
@@ -33,8 +40,9 @@ def make() -> list[SampleMessage]:
 
 
 def main() -> None:
-    text = "".join(f"{message.line()}\n" for message in make())
-    (_FOLDER / FILE_NAME).write_bytes(gzip.compress(text.encode(), mtime=0))
+    texts = (message._asdict() | {"value": message.value.decode("utf-8", "surrogateescape")} for message in make())
+    lines = "".join(f"{json.dumps(fields)}\n" for fields in texts)
+    (_FOLDER / FILE_NAME).write_bytes(gzip.compress(lines.encode(), mtime=0))
 
 
 if __name__ == "__main__":

@@ -20,8 +20,6 @@ from sessionization_laptop.engine.java import java_executable
 # Below the ports that systems assign to outgoing connections. A client that retries a killed broker could otherwise
 # be assigned the broker's own port, connect to itself, and prevent the broker from restarting.
 _PORTS = range(20_000, 32_000)
-_PORT_TRIES = 5
-_PORT_TAKEN = "java.net.BindException"
 _READY = "Kafka Server started"
 _READY_S = 60
 _STOP_S = 10
@@ -66,7 +64,7 @@ _SETTINGS = {
 
 
 class Broker:
-    """One broker with its folder and its port, both fixed after the first start.
+    """One broker with its folder and its port, both fixed.
 
     It listens on 127.0.0.1 only. `stop` and `kill` leave the records, and the next `start` continues with them.
 
@@ -82,7 +80,7 @@ class Broker:
         self.log_file = folder.absolute() / "broker.log"
         self._folder = folder.absolute()
         self._config = dict(config or {})
-        self._ports: tuple[int, int] | None = None
+        self._ports = _free_ports()
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -94,10 +92,6 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The broker's address; raises `SetupError` before the first start."""
-        if self._ports is None:
-            msg = f"the Kafka broker in {self._folder} has no address yet: start it first"
-            raise SetupError(msg)
         return f"127.0.0.1:{self._ports[0]}"
 
     @property
@@ -113,18 +107,17 @@ class Broker:
         if self.pid is not None:
             return
         self._folder.mkdir(parents=True, exist_ok=True)
-        tries = _PORT_TRIES if self._ports is None else 1
-        for tries_left in reversed(range(tries)):
-            ports = self._ports or _free_ports()
-            log_position = self.log_file.stat().st_size if self.log_file.exists() else 0
-            try:
-                self._start(ports, log_position)
-            except SetupError:
-                if tries_left == 0 or _PORT_TAKEN not in self._logged_since(log_position):
-                    raise
-            else:
-                self._ports = ports
-                return
+        log_position = self.log_file.stat().st_size if self.log_file.exists() else 0
+        self._write_settings()
+        with ExitStack() as on_failure:
+            on_failure.callback(self.kill)
+            if not (self._folder / "log" / "meta.properties").exists():
+                arguments = ("format", "--cluster-id", _CLUSTER, "--config", "server.properties")
+                process = self._launch("kafka.tools.StorageTool", *arguments)
+                self._wait_until(process, lambda: process.poll() == 0)
+            process = self._launch("kafka.Kafka", "server.properties")
+            self._wait_until(process, lambda: _READY in self._logged_since(log_position))
+            on_failure.pop_all()
 
     def stop(self) -> None:
         """Shut the broker down with SIGTERM, and kill it after 10 s."""
@@ -156,20 +149,8 @@ class Broker:
                 msg = f"topic {name} could not be created ({error.args[0].str()}): see {self.log_file}"
                 raise SetupError(msg)
 
-    def _start(self, ports: tuple[int, int], log_position: int) -> None:
-        self._write_settings(ports)
-        with ExitStack() as on_failure:
-            on_failure.callback(self.kill)
-            if not (self._folder / "log" / "meta.properties").exists():
-                arguments = ("format", "--cluster-id", _CLUSTER, "--config", "server.properties")
-                process = self._launch("kafka.tools.StorageTool", *arguments)
-                self._wait_until(process, lambda: process.poll() == 0)
-            process = self._launch("kafka.Kafka", "server.properties")
-            self._wait_until(process, lambda: _READY in self._logged_since(log_position))
-            on_failure.pop_all()
-
-    def _write_settings(self, ports: tuple[int, int]) -> None:
-        broker, controller = (f"127.0.0.1:{port}" for port in ports)
+    def _write_settings(self) -> None:
+        broker, controller = (f"127.0.0.1:{port}" for port in self._ports)
         settings = {
             "listeners": f"BROKER://{broker},CONTROLLER://{controller}",
             "advertised.listeners": f"BROKER://{broker}",

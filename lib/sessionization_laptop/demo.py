@@ -4,9 +4,8 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,7 +31,6 @@ from sessionization.stop_signals import stop_on_signals
 from sessionization.streams import STREAMS
 from sessionization_laptop.broker import Broker
 from sessionization_laptop.demo_view import DemoView
-from sessionization_laptop.engine.class_archive import archive_classes
 from sessionization_laptop.engine.local_session import SHORT_LIVED_JVM_OPTIONS
 from sessionization_laptop.notebook_folders import write_widget_values
 from sessionization_laptop.print_query import as_table
@@ -40,9 +38,6 @@ from sessionization_laptop.print_query import as_table
 SECONDS = 60
 _HEARTBEAT = "10s"
 _POLL_S = 2.0
-
-_LINE_EVERY_S = 5.0
-_WAITS_FOR_ROWS = "The first micro-batch is running (about 8 s)"
 
 QUERIES = (
     (
@@ -82,7 +77,7 @@ def demo(folder: Path, simulate: Path, source: Source, picture: Path | None = No
     except OSError as error:
         msg = f"--folder {folder} cannot be written ({error.strerror}): give another (make: DEMO=FOLDER)"
         raise ConfigurationError(msg) from error
-    with archive_classes(Console().print), _prepared_source(source, folder) as (sink_options, source_settings):
+    with _prepared_source(source, folder) as (sink_options, source_settings):
         _run_demo(folder, [simulate, *sink_options], source_settings, picture)
 
 
@@ -102,8 +97,7 @@ def _prepared_source(source: Source, folder: Path) -> Iterator[tuple[list[str], 
 def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[str, Any], picture: Path | None) -> None:
     os.environ.setdefault("JAVA_TOOL_OPTIONS", SHORT_LIVED_JVM_OPTIONS)
     os.environ.setdefault("MLFLOW_TRACKING_URI", f"sqlite:///{folder.absolute() / 'mlflow.db'}")
-    console = Console()
-    view = DemoView()
+    console, view = Console(), DemoView()
     answers: list[tuple[str, str, list[Row]]] = []
     running = threading.Event()
     refresher: list[threading.Thread] = []
@@ -122,42 +116,33 @@ def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[s
         if not console.is_terminal:
             console.print(line, markup=False)
 
+    def say_progress(line: str) -> None:
+        if not console.is_terminal:  # a terminal shows the view instead
+            console.print(line, markup=False)
+
     continues = (folder / "checkpoints" / LAYOUT_FILE).is_file()
     say("Spark is starting (about 20 s); in this demo a session beats every 10 s")
-    last_line_s = 0.0
-
-    def shown() -> None:
-        nonlocal last_line_s
-        if _WAITS_FOR_ROWS in view.notes:
-            view.notes.remove(_WAITS_FOR_ROWS)
-        if picture is not None:
-            picture.write_text(view.picture(), encoding="utf-8")
-        if not console.is_terminal and time.monotonic() >= last_line_s + _LINE_EVERY_S:
-            last_line_s = time.monotonic()
-            console.print(view.line(), markup=False)
 
     def opened(spark: SparkSession, location: TableLocation) -> None:
         view.notes.clear()
         if continues:
             say(f"this demo continues the tables of an earlier one; to begin anew, delete {folder}")
-        view.notes.append(_WAITS_FOR_ROWS)
         running.set()
-        refresher.append(threading.Thread(target=_refresh, args=(spark, location, view, running, shown), daemon=True))
+        arguments = (spark, location, view, running, picture)
+        refresher.append(threading.Thread(target=_refresh, args=arguments, daemon=True))
         refresher[0].start()
 
     def stopped(spark: SparkSession, location: TableLocation) -> None:
         running.clear()
         refresher[0].join()  # its query needs the engine
         create_views(spark, location)
-        answers.extend((question, query, _rows(spark.sql(query))) for question, query in QUERIES)
+        answers.extend((question, query, spark.sql(query).collect()) for question, query in QUERIES)
 
     evening = ("--live", "300", "--rate", "20", "--duration", f"{SECONDS + 30}s", "--dirt", "0.1")
     simulation = subprocess.Popen([sys.executable, *simulator, *evening], stderr=subprocess.DEVNULL)
     try:
         with stop_on_signals() as stop, Live(view, console=console, refresh_per_second=4, transient=True):
-            # The view shows what the job's own progress line would say, of another instant.
-            callbacks = JobCallbacks(say, (view.add,), opened, stopped, say_progress=lambda _line: None)
-            summary = run(settings, stop, callbacks)
+            summary = run(settings, stop, JobCallbacks(say, (view.add,), opened, stopped, say_progress))
     finally:
         simulation.terminate()
         simulation.wait()
@@ -167,40 +152,36 @@ def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[s
 
 
 def _refresh(
-    spark: SparkSession,
-    location: TableLocation,
-    view: DemoView,
-    running: threading.Event,
-    shown: Callable[[], None],
+    spark: SparkSession, location: TableLocation, view: DemoView, running: threading.Event, picture: Path | None
 ) -> None:
     """Query the rows since the demo began once a micro-batch; more often would take cores from the job.
 
-    `shown` is called after each. It queries once before, because an engine's first query takes a second or two.
+    It queries once before, because an engine's first query takes a second or two.
     """
-    newest = view.began
+    newest, counted, refused = view.began, 0, list[tuple[str, int]]()
     new_changes(spark, location, newest)
     while running.is_set():
         if view.is_behind.wait(_POLL_S):
             view.is_behind.clear()
             changes = new_changes(spark, location, newest)
             newest = changes[-1].processed_at.astimezone(UTC) if changes else newest
-            view.show_changes(changes)
-            if view.lacks_refusals():
-                view.show_refused(refused_since(spark, location, view.began))
-            if running.is_set():
-                shown()
+            if view.count_refused() > counted:
+                counted, refused = view.count_refused(), refused_since(spark, location, view.began)
+            view.show(changes, refused)
+            if picture is not None and running.is_set():
+                picture.write_text(view.picture(), encoding="utf-8")
 
 
 def new_changes(spark: SparkSession, location: TableLocation, since: datetime) -> list[Row]:
     """The rows of `session_changes` that were processed after an instant, oldest first and ends last."""
     names = ("device_id", "session_id", "platform", "change", "end_reason", "revision", "duration_ms", "processed_at")
-    rows = _rows(_later_than(spark, location, SESSION_CHANGES, "processed_at", since).select(*names))
+    rows = _later_than(spark, location, SESSION_CHANGES, "processed_at", since).select(*names).collect()
     return sorted(rows, key=lambda row: (row.processed_at, row.change == ChangeKind.ENDED))
 
 
 def refused_since(spark: SparkSession, location: TableLocation, since: datetime) -> list[tuple[str, int]]:
     """How many messages `quarantine` got after an instant, by reason, the most frequent reason first."""
-    rows = _rows(_later_than(spark, location, QUARANTINE, "ingested_at", since).select("reason"))
+    rows = _later_than(spark, location, QUARANTINE, "ingested_at", since).select("reason").collect()
     return Counter(row.reason for row in rows).most_common()
 
 
@@ -211,10 +192,6 @@ def _later_than(
     assert table.day_column is not None
     is_later = (col(table.day_column) >= since.date()) & (col(instant) > since)
     return location.read(spark.read, table).where(is_later)
-
-
-def _rows(frame: DataFrame) -> list[Row]:
-    return frame.collect()
 
 
 def _show(

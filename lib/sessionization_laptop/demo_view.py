@@ -3,9 +3,8 @@
 import io
 import re
 import threading
-import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -18,14 +17,13 @@ from rich.text import Text
 
 from sessionization.core.events import ChangeKind, EndReason, Platform
 from sessionization.job.totals import RunningTotals
-from sessionization.spark.checkpoint.folder import SESSIONIZE
+from sessionization.spark.checkpoint.folder import ROLLUP, SESSIONIZE
 from sessionization.spark.output.progress import BatchProgress
 
 WIDTH = 80
 _ENDS_SHOWN = 5
 _REASONS_SHOWN = 4
 _BATCHES_SHOWN = 20
-_RATE_WINDOW_S = 30.0
 _BAR_WIDTH = 12
 _DEVICE_WIDTH = 12
 _BARS = "▁▂▃▄▅▆▇█"
@@ -43,15 +41,6 @@ def sparkline(values: Sequence[float]) -> str:
     return "".join(_BARS[int((len(_BARS) - 1) * value / highest)] if highest else _BARS[0] for value in values)
 
 
-@dataclass(frozen=True, slots=True)
-class _Rates:
-    """When a micro-batch was done, in seconds of the monotonic clock, and the run's starts and ends until then."""
-
-    at_s: float
-    started: int
-    ended: int
-
-
 def _how_it_ended(row: Row) -> str:
     reason = EndReason(row.end_reason)
     return f"corrected: {reason}" if row.revision else HOW_IT_ENDED[reason]
@@ -59,42 +48,42 @@ def _how_it_ended(row: Row) -> str:
 
 @dataclass
 class DemoView:
-    """The view of a running job, fed by its micro-batches and by the changes that they have written."""
+    """The view of a running job, fed by its micro-batches and by the rows that they have written."""
 
     began: datetime = field(default_factory=lambda: datetime.now(UTC))
     """The instant from which rows are shown."""
-    steady_s: Callable[[], float] = time.monotonic
-    totals: RunningTotals = field(default_factory=RunningTotals)
     notes: deque[str] = field(default_factory=lambda: deque(maxlen=3))
     is_behind: threading.Event = field(default_factory=threading.Event)
     """Set when there are rows in the tables that the view may lack."""
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
+        self._totals = RunningTotals()
         self._live: dict[tuple[str, int], str] = {}
         self._ended: list[Row] = []
         self._refused: Sequence[tuple[str, int]] = ()
-        self._refused_when_shown = 0
         self._lateness_ms: deque[int] = deque(maxlen=_BATCHES_SHOWN)
-        self._rates: deque[_Rates] = deque([_Rates(self.steady_s(), 0, 0)])
 
     def add(self, progress: BatchProgress) -> None:
         """Count a micro-batch, and note that the view may lack its rows."""
-        self.totals.add(progress)
-        if progress.query == SESSIONIZE:
-            totals, _ = self.totals.snapshot()
+        self._totals.add(progress)
+        if progress.query == SESSIONIZE and progress.lateness.p99_ms is not None:
             with self._lock:
-                self._rates.append(_Rates(self.steady_s(), totals.started, totals.ended))
-                while self._rates[1].at_s <= self._rates[-1].at_s - _RATE_WINDOW_S:
-                    self._rates.popleft()
-                if progress.lateness.p99_ms is not None:
-                    self._lateness_ms.append(progress.lateness.p99_ms)
-        if progress.query == SESSIONIZE or self.lacks_refusals():
+                self._lateness_ms.append(progress.lateness.p99_ms)
+        if progress.query != ROLLUP:
             self.is_behind.set()
 
-    def show_changes(self, changes: Iterable[Row]) -> None:
-        """Take new rows of `session_changes`, oldest first: a session is live from its first row until its end."""
+    def count_refused(self) -> int:
+        """How many messages the job has refused."""
+        return self._totals.snapshot()[0].quarantined
+
+    def show(self, changes: Iterable[Row], refused: Sequence[tuple[str, int]]) -> None:
+        """Take new rows of `session_changes`, oldest first, and how many messages were refused, by reason.
+
+        A session is live from its first row until its end.
+        """
         with self._lock:
+            self._refused = refused
             for change in changes:
                 key = (change.device_id, change.session_id)
                 if change.change == ChangeKind.ENDED:
@@ -111,27 +100,6 @@ class DemoView:
             replaced = (place for place, kind in enumerate(kinds) if kind in kinds[place + 1 :])
             del self._ended[next(replaced, 0)]
 
-    def show_refused(self, messages_by_reason: Sequence[tuple[str, int]]) -> None:
-        """Take the number of messages in `quarantine` by reason, the most frequent first."""
-        self._refused_when_shown = self.totals.snapshot()[0].quarantined
-        self._refused = messages_by_reason
-
-    def lacks_refusals(self) -> bool:
-        """Whether messages were refused since the view got the reasons."""
-        totals, _ = self.totals.snapshot()
-        return totals.quarantined > self._refused_when_shown
-
-    def line(self) -> str:
-        """The view in one line, for an output that is no terminal."""
-        live, (starts, ends), lateness_ms = self._snapshot()
-        platforms = ", ".join(f"{platform} {live[platform]:,}" for platform in Platform)
-        late = f"{lateness_ms[-1] / 1000:.1f} s late" if lateness_ms else "none yet"
-        totals, _ = self.totals.snapshot()
-        return (
-            f"live {live.total():,} ({platforms}), {starts:.1f} starts/s, {ends:.1f} ends/s, heartbeats: {late}, "
-            f"refused: {totals.quarantined:,}"
-        )
-
     def picture(self) -> str:
         """The view without notes as an SVG image, without fonts from elsewhere."""
         console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
@@ -143,38 +111,26 @@ class DemoView:
 
     def _tables(self) -> Group:
         title, stop = "gaming sessionization", "Ctrl-C stops it"
-        return Group(
-            Panel(self._now(), title=title, subtitle=stop, title_align="left"), self._last_ends(), self._refusals()
-        )
-
-    def _snapshot(self) -> tuple[Counter[str], tuple[float, float], list[int]]:
-        """Live sessions by platform, starts and ends a second, and the p99 of lateness of the last micro-batches."""
         with self._lock:
-            first, last = self._rates[0], self._rates[-1]
-            seconds = max(last.at_s - first.at_s, 1)
-            rates = (last.started - first.started) / seconds, (last.ended - first.ended) / seconds
-            return Counter(self._live.values()), rates, list(self._lateness_ms)
+            now = Panel(self._now(), title=title, subtitle=stop, title_align="left")
+            return Group(now, self._last_ends(), self._refusals())
 
     def _now(self) -> Table:
-        live, (starts, ends), lateness_ms = self._snapshot()
-        totals, _ = self.totals.snapshot()
+        live, lateness_ms, (totals, _) = Counter(self._live.values()), list(self._lateness_ms), self._totals.snapshot()
         rows = Table.grid(padding=(0, 2))
         rows.add_column(style="dim", no_wrap=True)
         rows.add_column()
         shares = {name: "█" * round(_BAR_WIDTH * live[name] / max(live.total(), 1)) for name in Platform}
         by_platform = "   ".join(f"{name} {live[name]:>5,} {bar:{_BAR_WIDTH}}" for name, bar in shares.items())
         rows.add_row("sessions live", Text.assemble((f"{live.total():<6,}", "bold"), by_platform))
-        rows.add_row("a second", f"{starts:.1f} starts, {ends:.1f} ends")
-        bars = sparkline(lateness_ms)
+        rows.add_row("so far", f"{totals.started:,} started, {totals.ended:,} ended")
         late = f", p99 late by {lateness_ms[-1] / 1000:.1f} s" if lateness_ms else ", none was due yet"
         rows.add_row("heartbeats", f"{totals.heartbeats:,} written{late}")
-        rows.add_row("lateness", f"{bars}  (a bar per micro-batch)")
+        rows.add_row("lateness", f"{sparkline(lateness_ms)}  (a bar per micro-batch)")
         rows.add_row("messages", f"{totals.events:,} valid ones read, {totals.repeated:,} of them repeats")
         return rows
 
     def _last_ends(self) -> Table:
-        with self._lock:
-            ended = list(self._ended)
         table = Table(
             title="Sessions that ended: the last one of each kind, and others",
             title_justify="left",
@@ -183,10 +139,9 @@ class DemoView:
             pad_edge=False,
             collapse_padding=True,
         )
-        for name in ("at", "platform", "device", "lasted"):
+        for name in ("at", "platform", "device", "lasted", "how it ended"):
             table.add_column(name, no_wrap=True)
-        table.add_column("how it ended", no_wrap=True)
-        for row in reversed(ended):
+        for row in reversed(self._ended):
             lasted = "?" if row.duration_ms is None else f"{row.duration_ms / 1000:,.0f} s"
             device = row.device_id[:_DEVICE_WIDTH]
             table.add_row(f"{row.processed_at:%H:%M:%S}", row.platform, Text(device), lasted, _how_it_ended(row))

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,8 +15,6 @@ from sessionization.files import write_atomically
 from sessionization.ml.run_names import EXPERIMENT
 from sessionization.notebook.handmade_messages import Message
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.checkpoint.folder import ROLLUP
-from sessionization.spark.output.progress import BatchProgress
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSIONS
 from sessionization_laptop.engine.local_session import SHORT_LIVED_JVM_OPTIONS
@@ -26,6 +24,7 @@ from sessionization_simulator.simulate_settings import SimulateSettings
 
 RUNS = ({"rules": {"heartbeat": "5s"}}, {"rules": {"heartbeat": "2s"}, "pace": {"trigger": "500ms"}})
 """The settings that differ between the two runs, so that there is something to compare."""
+_EVENING = {"session_length": "12m", "past": "1h", "duration": "2h", "dirt": 0.08}
 _MOST_LATE = 20
 _PROG = "notebook-data"
 _say = say_on_stderr(_PROG)
@@ -34,8 +33,8 @@ _say = say_on_stderr(_PROG)
 def load_demo_tables(folder: Path, *, live: int = 150, run_for_ms: int = 30_000) -> None:
     """Play an evening that began an hour ago, and run the job on it twice; does nothing if `folder` is complete.
 
-    Each run lasts `run_for_ms` after the first micro-batch of `rollup`. Writes `input`, `warehouse`, `checkpoints`,
-    `mlflow.db` and the values of the notebooks' widgets into `folder`. An interrupted load continues at the next call.
+    Each run lasts `run_for_ms`. Writes `input`, `warehouse`, `checkpoints`, `mlflow.db` and the values of the
+    notebooks' widgets into `folder`. An interrupted load continues at the next call.
     """
     if (folder / WIDGETS_FILE).exists():
         return
@@ -44,7 +43,10 @@ def load_demo_tables(folder: Path, *, live: int = 150, run_for_ms: int = 30_000)
 
     (folder / INPUT).mkdir(parents=True, exist_ok=True)
     # One session for both runs, and the same players during both.
-    with job_session(folder / "engine.log") as spark, players(_evening_settings(folder / INPUT, live)):
+    with (
+        job_session(folder / "engine.log") as spark,
+        players(SimulateSettings.model_validate(_EVENING | {"output": folder / INPUT, "live": live})),
+    ):
         for number, differing_settings in enumerate(RUNS):
             settings = SessionizeSettings.model_validate(
                 {
@@ -52,13 +54,13 @@ def load_demo_tables(folder: Path, *, live: int = 150, run_for_ms: int = 30_000)
                     "tables": {"warehouse": folder / "warehouse"},
                     "state": {"checkpoints": folder / "checkpoints"},
                     "monitoring": {"mlflow": EXPERIMENT},
+                    "run_for": run_for_ms,
                     **differing_settings,
                 }
             )
             if number:
                 _write_late_ends(spark, folder)
-            stop = threading.Event()
-            run(settings, stop, JobCallbacks(_say, (_stop_after(run_for_ms, stop),)))
+            run(settings, threading.Event(), JobCallbacks(_say))
     write_widget_values(folder, heartbeat="5s")
 
 
@@ -71,22 +73,6 @@ def _write_late_ends(spark: SparkSession, folder: Path) -> None:
         at_ms = row.started_ms + row.duration_ms * number // (len(rows) + 1)
         message = Message(row.device_id, row.session_id, is_start=False, at_ms=at_ms, platform=Platform(row.platform))
         write_atomically(folder / INPUT / message.stream / f"late-{number}.json", message.line())
-
-
-def _stop_after(run_for_ms: int, stop: threading.Event) -> Callable[[BatchProgress], None]:
-    """Build a callback that stops a run `run_for_ms` after the first micro-batch of `rollup`.
-
-    The time starts there because on a slow machine that takes longer than `run_for_ms`, and `sessions` would be empty.
-    """
-    timers: list[threading.Timer] = []
-
-    def start_timer(progress: BatchProgress) -> None:
-        if progress.query == ROLLUP and not timers:
-            timers.append(threading.Timer(run_for_ms / 1_000, stop.set))
-            timers[0].daemon = True
-            timers[0].start()
-
-    return start_timer
 
 
 def play_evening(output: Path) -> None:
@@ -112,19 +98,6 @@ def players(settings: SimulateSettings) -> Iterator[None]:
     finally:
         stop.set()
         thread.join()
-
-
-def _evening_settings(output: Path, live: int) -> SimulateSettings:
-    return SimulateSettings.model_validate(
-        {
-            "output": output,
-            "live": live,
-            "session_length": "12m",
-            "past": "1h",
-            "duration": "2h",
-            "dirt": 0.08,
-        }
-    )
 
 
 def _main() -> int:

@@ -7,7 +7,8 @@ import numpy.typing as npt
 
 from sessionization.durations import DAY_MS, HOUR_MS
 from sessionization_simulator.dirt_kinds import CLEAN, DirtKind
-from sessionization_simulator.evening import Integers, matching_ends, new_lengths_ms, session_ids
+from sessionization_simulator.evening import matching_ends, new_lengths_ms, session_ids
+from sessionization_simulator.fleet import Integers
 from sessionization_simulator.message_schedule import Messages, concatenate, with_fields
 
 _SECOND_MS = 1_000

@@ -37,7 +37,7 @@ class DirtKind(StrEnum):
     @property
     def code(self) -> int:
         """A small number for arrays; 0 (`CLEAN`) marks an event without dirt."""
-        return _CODES[self]
+        return CLEAN + 1 + list(DirtKind).index(self)
 
     @property
     def applies_to_starts(self) -> bool:
@@ -52,4 +52,3 @@ CLEAN = 0
 
 _START_ONLY = frozenset({DirtKind.END_BEFORE_START, DirtKind.OVERLAP, DirtKind.LOST_START})
 _END_ONLY = frozenset({DirtKind.LATE_END, DirtKind.LOST_END, DirtKind.NEGATIVE_FOREGROUND})
-_CODES = {kind: code for code, kind in enumerate(DirtKind, start=CLEAN + 1)}

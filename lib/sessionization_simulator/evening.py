@@ -3,14 +3,10 @@
 import math
 
 import numpy as np
-import numpy.typing as npt
 
-from sessionization_simulator.fleet import Devices
-from sessionization_simulator.habits import Habits
-from sessionization_simulator.load_plan import LoadPlan
+from sessionization_simulator.fleet import Devices, Habits, Integers
 from sessionization_simulator.message_schedule import MESSAGE, Messages, Schedule, concatenate, no_messages
-
-Integers = npt.NDArray[np.int64]
+from sessionization_simulator.simulate_settings import LoadPlan
 
 # Standard deviation of the logarithm of a session's length: half of the sessions are shorter than 0.6 of the mean,
 # one in fifty is longer than 4.7 times the mean.
@@ -18,7 +14,7 @@ _SPREAD = 1.0
 _SWING = 0.5
 _STEPS_PER_SESSION = 50
 _STEPS_PER_EVENING = 100
-_SOON_STEPS = 8
+_STEPS_PER_SPAN = 8
 _ACCOUNT_SHARE = 0.95
 _FOREGROUND_SHARE = 0.95
 _LEAST_IN_FOREGROUND = 0.7
@@ -42,7 +38,7 @@ class Evening:
         self._step_ms = max(
             int(min(plan.session_length_ms / _STEPS_PER_SESSION, plan.duration_ms / _STEPS_PER_EVENING)), 1
         )
-        self._ends = Schedule("at_ms", _SOON_STEPS * self._step_ms)
+        self._ends = Schedule("at_ms", _STEPS_PER_SPAN * self._step_ms)
         self._idle = _IdleDevices(plan.devices, rng)
         self._played = 0
 

@@ -5,10 +5,9 @@ from pathlib import Path
 from sessionization.clock import utc
 from sessionization.errors import ConfigurationError
 from sessionization.files import open_whole
-from sessionization_simulator import message_text
 from sessionization_simulator.fleet import Fleet
 from sessionization_simulator.message_schedule import Messages
-from sessionization_simulator.message_streams import STREAMS, by_stream
+from sessionization_simulator.message_text import STREAMS, by_stream, chunks
 
 
 class FileSink:
@@ -19,19 +18,17 @@ class FileSink:
     """
 
     step_ms = None
+    """The wall clock interval between two writes; None means once per `file_interval`."""
 
-    def __init__(self, output: Path, fleet: Fleet) -> None:
-        self._output = output
-        self._fleet = fleet
-        self._run = ""
-        self._number = 0
-        self._files = 0
-
-    def begin(self, now_ms: int) -> None:
+    def __init__(self, output: Path, fleet: Fleet, now_ms: int) -> None:
         """Make the folders, and choose a file name prefix that no earlier run has used.
 
         Raises `ConfigurationError` when the folders cannot be made.
         """
+        self._output = output
+        self._fleet = fleet
+        self._number = 0
+        self._files = 0
         started = utc(now_ms).strftime("%Y%m%dT%H%M%S")
         self._run = base_name = f"{started}.{now_ms % 1_000:03d}Z"
         try:
@@ -54,7 +51,7 @@ class FileSink:
             path = self._output / stream.name / name
             try:
                 with open_whole(path, "xb") as file:
-                    file.writelines(message_text.chunks(messages_of_stream, self._fleet, stream.device_field))
+                    file.writelines(chunks(messages_of_stream, self._fleet, stream.device_field))
             except OSError as error:
                 raise _unwritable(path.parent, error) from error
             self._files += 1

@@ -1,9 +1,12 @@
-"""The devices that play: their ids, accounts and streams."""
+"""The devices that play: their ids, accounts, streams and habits."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
+from sessionization.durations import DAY_MS
 
 Text = npt.NDArray[np.uint8]
 """Texts of equal width: one row of ASCII codes per text."""
@@ -11,8 +14,15 @@ Text = npt.NDArray[np.uint8]
 Devices = npt.NDArray[np.int32]
 """Device numbers, from 0."""
 
+Integers = npt.NDArray[np.int64]
+
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _DEVICES_PER_ACCOUNT = 1.25
+
+HABIT, RHYTHM = 0.7, 0.28
+"""Standard deviations of the logarithm of a session's length: between accounts, and over the day."""
+_LONGEST_AT = 20 / 24
+"""The time of day (UTC), as a fraction, at which sessions are longest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +65,29 @@ class Fleet:
         """Compute sixteen hexadecimal digits per number, different for different numbers."""
         mixed = self._mixed(numbers, series).astype(">u8").view(np.uint8).reshape(-1, 8)
         return _HEX[np.stack((mixed >> 4, mixed & 15), axis=2).reshape(-1, 16)]
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """Changes the lengths of sessions so that they depend on the account and on the time of day.
+
+    The lengths of all sessions together stay as they are: as much as habit and rhythm add to their spread is taken from
+    what remains chance.
+    """
+
+    fleet: Fleet
+
+    def apply(self, lengths_ms: Integers, devices: Devices, at_ms: Integers, median_ms: float) -> Integers:
+        """The lengths instead of `lengths_ms`, whose logarithms have the standard deviation 1 about `median_ms`.
+
+        `at_ms` are the starts. All arrays have the shape (n,), lengths and starts are milliseconds.
+        """
+        chance = math.sqrt(1 - HABIT**2 - RHYTHM**2) * np.log(np.maximum(lengths_ms, 1) / median_ms)
+        # Uniform between these bounds, and a sine of this height: their standard deviations are HABIT and RHYTHM.
+        habit = math.sqrt(3) * HABIT * (2 * self.fleet.account_shares(devices) - 1)
+        rhythm = math.sqrt(2) * RHYTHM * np.cos(2 * math.pi * (at_ms / DAY_MS - _LONGEST_AT))
+        changed: Integers = (median_ms * np.exp(chance + habit + rhythm)).astype(np.int64)
+        return changed
 
 
 def _mix(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

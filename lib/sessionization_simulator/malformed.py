@@ -19,65 +19,42 @@ _BEYOND_64_BITS = 2**63
 _TOO_DEEP_NESTING = 5_000
 _MINUTES_EAST = (-720, -480, -210, 0, 60, 120, 345, 540, 840)
 
+
+def _each(name: str, *values: object) -> Sequence[Fields]:
+    """One way for each value of a field."""
+    return tuple({name: value} for value in values)
+
+
 _REPLACEMENTS: Mapping[DirtKind, Sequence[Fields]] = {
     DirtKind.ODD_OPTIONAL: (
-        {"psnAccountId": None},
-        {"psnAccountId": ""},
-        {"psnAccountId": 42},
-        {"psnAccountId": ["a"]},
-        {"psnAccountId": {"id": "a"}},
-        {"totalFgTime": None},
-        {"totalFgTime": "12"},
-        {"totalFgTime": 1.5},
-        {"totalFgTime": True},
-        {"totalFgTime": _BEYOND_64_BITS},
+        *_each("psnAccountId", None, "", 42, ["a"], {"id": "a"}),
+        *_each("totalFgTime", None, "12", 1.5, True, _BEYOND_64_BITS),
         {"region": "eu", "tags": ["new", {"since": 1}]},
     ),
     DirtKind.OVERSIZED: (
         {_DEVICE_KEY: _OVER_256_CODE_POINTS},
-        {"psnAccountId": _OVER_256_CODE_POINTS},
-        {"psnAccountId": "\U0001f3ae" * 257},
+        *_each("psnAccountId", _OVER_256_CODE_POINTS, "\U0001f3ae" * 257),
         {"note": _OVER_64_KIB},
     ),
-    DirtKind.MISSING_DEVICE_ID: (
-        {_DEVICE_KEY: _ABSENT},
-        {_DEVICE_KEY: None},
-        {_DEVICE_KEY: 42},
-        {_DEVICE_KEY: ["a"]},
-        {_DEVICE_KEY: ""},
-        {_DEVICE_KEY: " \t"},
-        {_DEVICE_KEY: "\ud800"},
+    DirtKind.MISSING_DEVICE_ID: _each(_DEVICE_KEY, _ABSENT, None, 42, ["a"], "", " \t", "\ud800"),
+    DirtKind.MISSING_SESSION_ID: _each("appSessionId", _ABSENT, None, "42", 42.0, 4.2e20, True, _BEYOND_64_BITS),
+    DirtKind.MISSING_EVENT_TIME: _each(
+        "timestamp",
+        _ABSENT,
+        None,
+        1_767_225_600_000,
+        "",
+        "yesterday",
+        "2026-01-01T20:15:00.000",
+        "2026-01-01 20:15:00.000Z",
+        "2026-02-30T20:15:00.000Z",
+        "2026-01-01T24:15:00.000Z",
+        "2026-01-01T20:15:00.000+99:00",
     ),
-    DirtKind.MISSING_SESSION_ID: (
-        {"appSessionId": _ABSENT},
-        {"appSessionId": None},
-        {"appSessionId": "42"},
-        {"appSessionId": 42.0},
-        {"appSessionId": 4.2e20},
-        {"appSessionId": True},
-        {"appSessionId": _BEYOND_64_BITS},
+    DirtKind.UNKNOWN_EVENT: _each(
+        "eventId", _ABSENT, None, 1, "", "ApplicationSessionPause", "applicationsessionstart"
     ),
-    DirtKind.MISSING_EVENT_TIME: (
-        {"timestamp": _ABSENT},
-        {"timestamp": None},
-        {"timestamp": 1_767_225_600_000},
-        {"timestamp": ""},
-        {"timestamp": "yesterday"},
-        {"timestamp": "2026-01-01T20:15:00.000"},
-        {"timestamp": "2026-01-01 20:15:00.000Z"},
-        {"timestamp": "2026-02-30T20:15:00.000Z"},
-        {"timestamp": "2026-01-01T24:15:00.000Z"},
-        {"timestamp": "2026-01-01T20:15:00.000+99:00"},
-    ),
-    DirtKind.UNKNOWN_EVENT: (
-        {"eventId": _ABSENT},
-        {"eventId": None},
-        {"eventId": 1},
-        {"eventId": ""},
-        {"eventId": "ApplicationSessionPause"},
-        {"eventId": "applicationsessionstart"},
-    ),
-    DirtKind.NEGATIVE_FOREGROUND: ({"totalFgTime": -1}, {"totalFgTime": -3_600}),
+    DirtKind.NEGATIVE_FOREGROUND: _each("totalFgTime", -1, -3_600),
 }
 
 _MALFORMED: Sequence[Callable[[bytes], bytes]] = (

@@ -25,9 +25,6 @@ MESSAGE = np.dtype(
 """One message: `at_ms` is its event time, `ends_ms` the end of its session, `dirt` the code of a `DirtKind`."""
 
 
-_SOON_PART = 16
-
-
 def no_messages() -> Messages:
     return np.empty(0, MESSAGE)
 
@@ -35,16 +32,14 @@ def no_messages() -> Messages:
 class Schedule:
     """Messages that wait for the instant in one of their fields.
 
-    Messages that are due soon are stored separately, so that a step does not scan millions that are due later.
+    They lie in spans of time, so that a step does not scan millions that are due later.
     """
 
-    def __init__(self, field: Literal["at_ms", "deliver_ms"], soon_ms: int) -> None:
-        """`soon_ms` is the shortest span that counts as soon; choose a few steps."""
+    def __init__(self, field: Literal["at_ms", "deliver_ms"], span_ms: int) -> None:
+        """`span_ms` is the length of a span; choose a few steps."""
         self._field = field
-        self._soon_ms = soon_ms
-        self._soon_until_ms = -(2**62)
-        self._soon: list[Messages] = []
-        self._late: list[Messages] = []
+        self._span_ms = span_ms
+        self._by_span: dict[int, list[Messages]] = {}
         self._count = 0
 
     def __len__(self) -> int:
@@ -52,32 +47,19 @@ class Schedule:
 
     def add(self, messages: Messages) -> None:
         self._count += len(messages)
-        self._sort_in(messages)
+        ordered = in_order(messages, self._field)
+        spans, firsts = np.unique(ordered[self._field] // self._span_ms, return_index=True)
+        for span, part in zip(spans.tolist(), np.split(ordered, firsts[1:]), strict=False):
+            self._by_span.setdefault(span, []).append(part)
 
     def take(self, until_ms: int) -> Messages:
         """Take, in order, the messages due before `until_ms`; messages added later must not be due before it."""
-        if until_ms > self._soon_until_ms:
-            waiting = concatenate(*self._soon, *self._late)
-            self._soon, self._late = [], []
-            self._soon_until_ms = max(until_ms + self._soon_ms, self._instant_worth_a_scan(waiting))
-            self._sort_in(waiting)
-        soon = concatenate(*self._soon)
-        is_due = soon[self._field] < until_ms
-        due = soon[is_due]
-        self._soon = [soon[~is_due]]
-        self._count -= len(due)
-        return in_order(due, self._field)
-
-    def _instant_worth_a_scan(self, waiting: Messages) -> int:
-        """Find the instant when a sixteenth of the waiting messages is due; a new scan pays off then."""
-        count = len(waiting) // _SOON_PART
-        return int(np.partition(waiting[self._field], count)[count]) if count else 0
-
-    def _sort_in(self, messages: Messages) -> None:
-        is_soon = messages[self._field] < self._soon_until_ms
-        for waiting, part in ((self._soon, messages[is_soon]), (self._late, messages[~is_soon])):
-            if len(part):
-                waiting.append(part)
+        spans = [span for span in self._by_span if span <= until_ms // self._span_ms]
+        waiting = concatenate(*(part for span in spans for part in self._by_span.pop(span)))
+        is_due = waiting[self._field] < until_ms
+        self._count -= len(waiting)
+        self.add(waiting[~is_due])
+        return in_order(waiting[is_due], self._field)
 
 
 def in_order(messages: Messages, field: str) -> Messages:

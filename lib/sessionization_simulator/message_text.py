@@ -5,11 +5,13 @@ zeros are removed at the end.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from sessionization_simulator.dirt_kinds import CLEAN, DirtKind
+from sessionization.streams import CONSOLE_STREAM, PC_STREAM
+from sessionization_simulator.dirt_kinds import DirtKind
 from sessionization_simulator.fleet import Fleet, Text
 from sessionization_simulator.malformed import malform
 from sessionization_simulator.message_schedule import Messages
@@ -18,7 +20,26 @@ _LINES_AT_ONCE = 50_000
 _PAD = b"\0"
 _LONGEST_ID = 19
 _LONGEST_FOREGROUND = 12
-_KINDS = dict(enumerate(DirtKind, start=CLEAN + 1))
+_KIND_BY_CODE = {kind.code: kind for kind in DirtKind}
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One of the two streams: the name of its folder and topic, and the device field of its messages."""
+
+    name: str
+    device_field: str
+
+
+PC, CONSOLE = STREAMS = Stream(PC_STREAM, "hostPcId"), Stream(CONSOLE_STREAM, "openPsid")
+
+
+def by_stream(messages: Messages, fleet: Fleet) -> Iterator[tuple[Stream, Messages]]:
+    """Yield the messages of each stream that has any, in their order."""
+    is_console = fleet.are_consoles(messages["device"])
+    for stream, part in ((PC, messages[~is_console]), (CONSOLE, messages[is_console])):
+        if len(part):
+            yield stream, part
 
 
 def chunks(messages: Messages, fleet: Fleet, device_field: str) -> Iterator[bytes]:
@@ -35,7 +56,7 @@ def chunks(messages: Messages, fleet: Fleet, device_field: str) -> Iterator[byte
             for row in rows.tolist():
                 # Session ids are random, so they select the way; an End gets another way than its Start.
                 turn = int(chunk["session_id"][row]) + int(chunk["is_end"][row])
-                lines[row] = malform(lines[row], _KINDS[chunk["dirt"][row]], turn)
+                lines[row] = malform(lines[row], _KIND_BY_CODE[chunk["dirt"][row]], turn)
             text = b"\n".join([*lines, b""])
         yield text
 

@@ -4,42 +4,43 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sessionization.clock import wall_clock_ms
 from sessionization.command_line.parser import say_on_stderr
+from sessionization.errors import ConfigurationError
+from sessionization.optional_packages import how_to_install
 from sessionization.say import Say
 from sessionization_simulator.dirt import Dirt
 from sessionization_simulator.dirt_kinds import DirtKind
 from sessionization_simulator.evening import Evening
-from sessionization_simulator.fleet import Fleet
-from sessionization_simulator.habits import Habits
+from sessionization_simulator.file_sink import FileSink
+from sessionization_simulator.fleet import Fleet, Habits
 from sessionization_simulator.message_schedule import Messages, Schedule, concatenate
-from sessionization_simulator.pace import MAX
-from sessionization_simulator.simulate_settings import SimulateSettings
-from sessionization_simulator.sink import Sink, open_sink
+from sessionization_simulator.simulate_settings import MAX, SimulateSettings
+
+if TYPE_CHECKING:
+    from sessionization_simulator.kafka_sink import KafkaSink
 
 _SECONDS_PER_REPORT = 5
 _PAST_INTERVAL_MS = 60_000
-_SOON_INTERVALS = 8
+_INTERVALS_PER_SPAN = 8
 _LEAST_REPORTED_S = 1
 _NEVER_MS = 2**62
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The result of a run: `messages` written in `seconds` of the wall clock, and `dirt`, a count for each kind.
+    """The result of a run: the messages written, the sessions live at its end, and a count for each kind of dirt.
 
-    `dirt` also counts lost messages, which are not in `messages`. `behind_s` is the lateness of the last messages:
-    more than a moment means that the simulator could not hold the pace.
+    `dirt` also counts lost messages, which are not in `messages`.
     """
 
     messages: int
     live: int
     dirt: Mapping[DirtKind, int]
-    seconds: float
-    behind_s: float
 
 
 def simulate(
@@ -57,20 +58,40 @@ def simulate(
     Raises `ConfigurationError` when the output folder, the brokers or the topics cannot be used, and `DeliveryError`
     when the brokers do not take messages any more.
     """
-    fleet = Fleet(settings.plan().devices, settings.console_share, settings.seed)
-    sink = open_sink(settings, fleet)
-    habits = Habits(fleet) if settings.habits else None
-    start_ms = wall_clock_ms() if now_ms is None else now_ms
-    run = _Run(settings, sink, start_ms, report or say_on_stderr("simulate"), habits)
+    run = _Run(settings, wall_clock_ms() if now_ms is None else now_ms, report or say_on_stderr("simulate"))
     return run.play(stop or threading.Event())
 
 
+def _open_sink(settings: SimulateSettings, fleet: Fleet, now_ms: int) -> "FileSink | KafkaSink":
+    if settings.output is not None:
+        return FileSink(settings.output, fleet, now_ms)
+    try:
+        from sessionization_simulator.kafka_sink import KafkaSink
+    except ModuleNotFoundError as error:
+        if error.name != "confluent_kafka":
+            raise
+        msg = f"--sink kafka needs the package confluent-kafka: {how_to_install('kafka')}"
+        raise ConfigurationError(msg) from error
+    return KafkaSink(settings, fleet)
+
+
+def evening_and_dirt(settings: SimulateSettings, fleet: Fleet, start_ms: int, now_ms: int) -> tuple[Evening, Dirt]:
+    """An evening that starts at `start_ms`, and what goes wrong in it; `now_ms` and the seed are the dice."""
+    plan = settings.plan()
+    # Separate generators, so that the dirt settings do not change the evening.
+    evening_rng, dirt_rng = np.random.default_rng([settings.seed, now_ms]).spawn(2)
+    evening = Evening(plan, start_ms, evening_rng, Habits(fleet) if settings.habits else None)
+    kinds = settings.dirt_kinds or tuple(DirtKind)
+    return evening, Dirt(settings.dirt, kinds, plan.session_length_ms, start_ms + plan.duration_ms, dirt_rng)
+
+
 class _Run:
-    def __init__(self, settings: SimulateSettings, sink: Sink, now_ms: int, report: Say, habits: Habits | None) -> None:
+    def __init__(self, settings: SimulateSettings, now_ms: int, report: Say) -> None:
         self._began_s = self._reported_s = self._due_s = time.monotonic()
         plan = settings.plan()
+        fleet = Fleet(plan.devices, settings.console_share, settings.seed)
         self._settings = settings
-        self._sink = sink
+        self._sink = _open_sink(settings, fleet, now_ms)
         self._report = report
         # At a pace above real-time the evening starts in the past, so that it ends now.
         past_ms = settings.past or max(plan.duration_ms - round(plan.duration_ms / settings.pace), 0)
@@ -79,14 +100,9 @@ class _Run:
         self._paced_from_ms = now_ms if settings.past else self._start_ms
         self._ends_ms = self._start_ms + plan.duration_ms
         self._interval_ms = self._simulated_ms(settings.file_interval)
-        # Separate generators, so that the dirt settings do not change the evening.
-        evening_rng, dirt_rng = np.random.default_rng([settings.seed, now_ms]).spawn(2)
-        self._evening = Evening(plan, self._start_ms, evening_rng, habits)
-        kinds = settings.dirt_kinds or tuple(DirtKind)
-        self._dirt = Dirt(settings.dirt, kinds, plan.session_length_ms, self._ends_ms, dirt_rng)
-        self._undelivered = Schedule("deliver_ms", _SOON_INTERVALS * self._interval_ms)
+        self._evening, self._dirt = evening_and_dirt(settings, fleet, self._start_ms, now_ms)
+        self._undelivered = Schedule("deliver_ms", _INTERVALS_PER_SPAN * self._interval_ms)
         self._written_by_code = np.zeros(len(DirtKind) + 1, np.int64)
-        sink.begin(now_ms)
 
     def play(self, stop: threading.Event) -> Summary:
         until_ms = self._start_ms
@@ -101,9 +117,7 @@ class _Run:
                 self._report_progress()
         self._sink.close()
         self._report(f"done: {self._progress_line()}, {self._sink.summary()}; {self._dirt_line()}")
-        return Summary(
-            self._messages_written, self._evening.live, self._dirt_counts(), self._seconds(), self._behind_s()
-        )
+        return Summary(self._messages_written, self._evening.live, self._dirt_counts())
 
     def _simulated_ms(self, wall_ms: int) -> int:
         """Convert wall clock time to simulated time; at pace max both are equal."""
@@ -159,13 +173,6 @@ class _Run:
         self._due_s = self._began_s + elapsed_ms / 1_000 / self._settings.pace
         stop.wait(max(self._due_s - time.monotonic(), 0))
 
-    def _seconds(self) -> float:
-        return time.monotonic() - self._began_s
-
-    def _behind_s(self) -> float:
-        """Return the seconds since the last messages were due; 0 at pace max, where nothing is due."""
-        return 0.0 if self._settings.pace == MAX else max(time.monotonic() - self._due_s, 0.0)
-
     def _report_progress(self) -> None:
         now_s = time.monotonic()
         if now_s - self._reported_s >= _SECONDS_PER_REPORT:
@@ -173,9 +180,10 @@ class _Run:
             self._report(self._progress_line())
 
     def _progress_line(self) -> str:
-        rate = self._messages_written / max(self._seconds(), 1e-3)
+        now_s = time.monotonic()
+        rate = self._messages_written / max(now_s - self._began_s, 1e-3)
         line = f"{self._messages_written:,} events written, {rate:,.0f}/s, {self._evening.live:,} sessions live"
-        behind_s = self._behind_s()
+        behind_s = 0.0 if self._settings.pace == MAX else now_s - self._due_s  # at pace max nothing is due
         return f"{line}, {behind_s:,.1f} s behind" if behind_s >= _LEAST_REPORTED_S else line
 
     def _dirt_line(self) -> str:

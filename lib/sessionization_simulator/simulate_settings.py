@@ -1,16 +1,26 @@
-"""The settings of `jobs/simulate.py`: one field per option, validated here."""
+"""The settings of `jobs/simulate.py`, and their load (Little's law: live = arrivals per second * length)."""
 
+import math
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from sessionization.durations import Duration, format_duration
-from sessionization.settings.kafka_options import SCOPE_PREFIX, parse_kafka_options
+from sessionization.settings.kafka_options import parse_kafka_options
 from sessionization_simulator.dirt_kinds import DirtKind
-from sessionization_simulator.load_plan import MOST_DEVICES, LoadPlan, plan_load
-from sessionization_simulator.pace import REAL_TIME, Pace
 
 GUARANTEE_OPTIONS: Final[Mapping[str, str | bool]] = {
     "acks": "all",
@@ -20,7 +30,56 @@ GUARANTEE_OPTIONS: Final[Mapping[str, str | bool]] = {
     "partitioner": "murmur2_random",
 }
 """Options of librdkafka that guarantee order, no duplicates, and no silent loss in the Kafka sink."""
-_BROKER_OPTIONS = frozenset({"bootstrap.servers", "metadata.broker.list"})
+
+REAL_TIME = 1.0
+MAX = math.inf
+_PACES = {"real-time": REAL_TIME, "max": MAX}
+
+
+def _parse_pace(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    factor = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)x", value)
+    pace = _PACES.get(value, float(factor[1]) if factor else 0)
+    if not pace:
+        msg = f"{value!r} is not a pace: write real-time, max, or a factor such as 60x"
+        raise ValueError(msg)
+    return pace
+
+
+def _format_pace(pace: float) -> str:
+    return next((name for name, factor in _PACES.items() if factor == pace), f"{pace:g}x")
+
+
+Pace = Annotated[
+    float,
+    BeforeValidator(_parse_pace),
+    PlainSerializer(_format_pace, return_type=str),
+    WithJsonSchema({"type": "string", "metavar": "real-time|max|60x"}),
+]
+"""A pydantic field: simulated seconds per second of the wall clock; infinity means as fast as possible."""
+
+_DURATION_MS = 10 * 60_000
+_LONGEST_DEFAULT_LENGTH_MS = 45 * 60_000
+_DEVICES = 10_000
+MOST_DEVICES = 50_000_000
+_DEVICES_PER_LIVE_SESSION = 3
+_EVENTS_PER_SESSION = 2
+_SHORTEST_LENGTH_MS = 1_000
+# The rate peaks at 1.5 times its mean, and the number of live sessions follows the rate.
+_PEAK = 1.6
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPlan:
+    """The complete load. `live` is the mean number of live sessions; with `holds_live`, the constant number."""
+
+    devices: int
+    rate: float
+    live: float
+    holds_live: bool
+    session_length_ms: float
+    duration_ms: int
 
 
 def _split(value: object) -> object:
@@ -127,16 +186,10 @@ class SimulateSettings(BaseModel):
     @field_validator("kafka_option")
     @classmethod
     def _are_kafka_options(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
-        for name, value in parse_kafka_options(texts).items():
-            if value.startswith(SCOPE_PREFIX):
-                msg = f"{name}: the simulator reads no secret scopes: write {name}=env:NAME, and give it that variable"
-                raise ValueError(msg)
-            if name in _BROKER_OPTIONS:
-                msg = f"{name} is an option of its own: write --bootstrap-servers HOST:PORT"
-                raise ValueError(msg)
-            # Names with an underscore are callbacks and the like, which only a program can pass.
-            if name in {*GUARANTEE_OPTIONS, "request.required.acks", "logger", "opaque"} or "_" in name:
-                msg = f"{name} is not to be chosen here: leave it out"
+        given = parse_kafka_options(texts)
+        for name in ("bootstrap.servers", *GUARANTEE_OPTIONS):
+            if name in given:
+                msg = f"{name} is set by the simulator: leave it out"
                 raise ValueError(msg)
         return texts
 
@@ -149,16 +202,10 @@ class SimulateSettings(BaseModel):
     def _sink_is_whole(self) -> Self:
         is_kafka = self.sink == "kafka"
         msg = None
-        if is_kafka and self.bootstrap_servers is None:
-            msg = "--sink kafka needs --bootstrap-servers: name the brokers, as in --bootstrap-servers 127.0.0.1:9092"
-        elif is_kafka and self.output is not None:
-            msg = "--sink kafka takes no --output: leave it out, or write --sink files"
-        elif not is_kafka and self.bootstrap_servers is not None:
-            msg = "--sink files takes no --bootstrap-servers: leave it out, or write --sink kafka"
-        elif not is_kafka and self.kafka_option:
-            msg = "--sink files takes no --kafka-option: leave it out, or write --sink kafka"
-        elif not is_kafka and self.output is None:
-            msg = "--sink files needs --output: name the folder, as in --output events"
+        if is_kafka and (self.bootstrap_servers is None or self.output is not None):
+            msg = "--sink kafka needs --bootstrap-servers HOST:PORT, and takes no --output: correct these"
+        if not is_kafka and (self.output is None or self.bootstrap_servers is not None or self.kafka_option):
+            msg = "--sink files needs --output DIR, and takes no --bootstrap-servers and --kafka-option: correct these"
         if msg:
             raise ValueError(msg)
         return self
@@ -176,4 +223,57 @@ class SimulateSettings(BaseModel):
 
     def plan(self) -> LoadPlan:
         """Compute the load: every number that the model of the evening needs."""
-        return plan_load(self)
+        return _plan_load(self)
+
+
+def _plan_load(settings: SimulateSettings) -> LoadPlan:
+    """Compute the load.
+
+    Raises `ValueError` when the options contradict each other; the message names the option to change.
+    """
+    length_ms = _session_length_ms(settings)
+    rate_per_live_session = _EVENTS_PER_SESSION * 1_000 / length_ms
+    devices = settings.devices
+    if settings.live is not None:
+        live: float = settings.live
+    elif settings.rate is not None:
+        live = settings.rate / rate_per_live_session
+    else:
+        devices = devices or _DEVICES
+        live = devices / _DEVICES_PER_LIVE_SESSION
+    rate = live * rate_per_live_session if settings.rate is None else settings.rate
+    duration_ms = settings.duration or _duration_ms(settings, rate)
+
+    holds_live = settings.live is not None
+    peak = math.ceil(live if holds_live else min(_PEAK * live, rate * duration_ms / 1_000))
+    devices = devices or max(math.ceil(_DEVICES_PER_LIVE_SESSION * live), math.ceil(1.2 * peak), 10)
+    if devices > MOST_DEVICES:
+        msg = f"{peak} live sessions need {devices} devices, at most {MOST_DEVICES} are possible: write a smaller load"
+        raise ValueError(msg)
+    if devices < peak:
+        msg = f"--devices {devices} are too few for {peak} live sessions: write at least {peak}, or a smaller load"
+        raise ValueError(msg)
+    return LoadPlan(devices, rate, live, holds_live, length_ms, duration_ms)
+
+
+def _session_length_ms(settings: SimulateSettings) -> float:
+    if settings.rate is None or settings.live is None:
+        default = min(_LONGEST_DEFAULT_LENGTH_MS, (settings.duration or _DURATION_MS) / 4)
+        return settings.session_length or max(default, _SHORTEST_LENGTH_MS)
+    length_ms = settings.live * _EVENTS_PER_SESSION * 1_000 / settings.rate
+    effect = f"--live {settings.live} at --rate {settings.rate:g} makes sessions of {length_ms / 1_000:g}s on average"
+    if settings.session_length is not None:
+        msg = f"{effect}: leave out --session-length {format_duration(settings.session_length)}, or one of the others"
+        raise ValueError(msg)
+    if length_ms < _SHORTEST_LENGTH_MS:
+        msg = f"{effect}, too short: write a --rate of at most {settings.live * _EVENTS_PER_SESSION}"
+        raise ValueError(msg)
+    return length_ms
+
+
+def _duration_ms(settings: SimulateSettings, rate: float) -> int:
+    """Compute the duration if --duration is not given: with --events, somewhat longer than they take."""
+    if settings.events is None:
+        return _DURATION_MS
+    arriving_share = 1 - settings.dirt / 2  # some dirt loses Starts or Ends
+    return 2_000 + math.ceil(1.2 * max(settings.events / arriving_share - (settings.live or 0), 0) / rate * 1_000)

@@ -12,7 +12,6 @@ from sessionization.command_line.options import task_arguments
 from sessionization.command_line.parser import all_options, read_settings
 from sessionization.job import sessionize_job
 from sessionization.ml.forecast import ForecastSettings
-from sessionization.notebook.trial_stream import TrialSettings
 from sessionization.ops.maintenance_settings import (
     EraseSettings,
     InspectSettings,
@@ -22,6 +21,7 @@ from sessionization.ops.maintenance_settings import (
 )
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization_simulator.simulate_settings import SimulateSettings
+from tests.nutter.trial import TrialSettings
 from tools.bundle.target import ROOT, TARGETS, read_target
 
 MODELS = {

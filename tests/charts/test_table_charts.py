@@ -122,8 +122,3 @@ def test_a_histogram_counts_every_value_once(spark: SparkSession) -> None:
     assert (counted.edges[0], counted.edges[-1], counted.total) == (0.0, 30.0, 4)
     assert [number for number, count in enumerate(counted.counts["a"]) if count] == [0, 1]
     assert counted.counts["b"][-1] == 2, "the highest value is in the last bin"
-
-
-def test_a_histogram_of_one_value_has_one_bin(spark: SparkSession) -> None:
-    counted = histogram.histogram(spark.createDataFrame([(7, "a"), (7, "a")], "value int, kind string"))
-    assert counted == histogram.Histogram([6.5, 7.5], {"a": [2]}, 7.0)

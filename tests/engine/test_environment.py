@@ -6,9 +6,7 @@ import pwd
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
-from types import SimpleNamespace
 
 import pyspark
 import pytest
@@ -19,7 +17,6 @@ from sessionization_laptop.engine.environment import (
     has_room_for_sockets,
     nameless_user,
     own_environment,
-    temporary_folder,
 )
 from tests.support.job import ROOT
 
@@ -89,14 +86,6 @@ def test_a_user_without_a_name_gets_one(
     assert nameless_user() == expected
     own_environment()
     assert os.environ["USER"] == expected
-
-
-def test_a_folder_from_which_no_library_is_loaded_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    assert temporary_folder() == str(tmp_path)
-    monkeypatch.setattr(os, "statvfs", lambda _folder: SimpleNamespace(f_flag=os.ST_NOEXEC | os.ST_NOSUID))
-    with pytest.raises(SetupError, match=rf"^{tmp_path} is mounted noexec.*TMPDIR"):
-        temporary_folder()
 
 
 @pytest.mark.parametrize(("folder", "expected"), [("/" + 63 * "t", True), ("/" + 32 * "é", False)])

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import re
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,9 +13,9 @@ from typing import get_args
 import pytest
 
 from sessionization.errors import SetupError
-from sessionization_laptop.engine import jars
+from sessionization_laptop.engine import jars, maven
 from sessionization_laptop.engine.jars import jar_paths, pinned_jars
-from sessionization_laptop.engine.maven import MavenRepository
+from sessionization_laptop.engine.maven import fetch
 from tests.support.certificates import pem_authority
 
 CONTENT = b"a jar"
@@ -68,25 +67,18 @@ def serving(*failures: int, tls: Path | None = None) -> Iterator[Server]:
 
 
 @pytest.fixture(autouse=True)
-def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Clears the environment of proxies, certificates and mirrors, and records pauses instead of waiting."""
+def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clears the environment of proxies, certificates and mirrors, and waits for nothing."""
     parts = ("PROXY", "_CERT", "_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR", "MAVEN_")
     for name in [name for name in os.environ if any(part in name.upper() for part in parts)]:
         monkeypatch.delenv(name)
-    recorded: list[float] = []
-    monkeypatch.setattr(MavenRepository._download.retry, "sleep", recorded.append)  # type: ignore[attr-defined]
-    return recorded
-
-
-def fetch(target: Path, sha256: str = SHA256_OF_CONTENT) -> None:
-    with MavenRepository() as repository:
-        repository.fetch(PATH, target, sha256)
+    monkeypatch.setattr(maven, "_RETRIES", maven._RETRIES.new(backoff_factor=0))
 
 
 def test_a_file_comes_from_the_mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving() as mirror:
         monkeypatch.setenv("MAVEN_MIRROR_URL", f"http://{mirror.host}/maven2/")
-        fetch(tmp_path / "thing.jar")
+        fetch(PATH, tmp_path / "thing.jar", SHA256_OF_CONTENT)
     assert mirror.requested == [f"/maven2/{PATH}"]
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("thing.jar", CONTENT)]
 
@@ -96,7 +88,7 @@ def test_a_wrong_hash_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with serving() as mirror:
         monkeypatch.setenv("MAVEN_MIRROR_URL", f"http://{mirror.host}")
         with pytest.raises(SetupError, match=refused):
-            fetch(tmp_path / "thing.jar", "00")
+            fetch(PATH, tmp_path / "thing.jar", "00")
     assert mirror.requested == [f"/{PATH}"]  # requested once: the next answer would be the same
     assert list(tmp_path.iterdir()) == []
 
@@ -105,53 +97,31 @@ def test_a_missing_file_is_reported_without_the_password(tmp_path: Path, monkeyp
     with serving(404) as mirror:
         monkeypatch.setenv("MAVEN_MIRROR_URL", f"http://reader:hunter2@{mirror.host}/maven2")
         with pytest.raises(SetupError) as raised:
-            fetch(tmp_path / "thing.jar")
+            fetch(PATH, tmp_path / "thing.jar", SHA256_OF_CONTENT)
     said = str(raised.value)
     assert f"http://{mirror.host}/maven2/{PATH}" in said
-    assert {"404", "MAVEN_MIRROR_URL"} <= set(re.findall(r"\w+", said))
+    assert "404" in said
     assert "hunter2" not in said
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_temporary_failure_is_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pauses: list[float]
-) -> None:
+def test_a_temporary_failure_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(503, 429, 500) as mirror:
         monkeypatch.setenv("MAVEN_MIRROR_URL", f"http://{mirror.host}")
-        fetch(tmp_path / "thing.jar")
+        fetch(PATH, tmp_path / "thing.jar", SHA256_OF_CONTENT)
     assert len(mirror.requested) == 4
-    assert pauses == [0.5, 1, 2]
     assert (tmp_path / "thing.jar").read_bytes() == CONTENT
-
-
-@pytest.fixture
-def dead_host() -> str:
-    """Returns a host and port where no server listens any more."""
-    with serving() as server:
-        return server.host
-
-
-def test_a_permanent_failure_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dead_host: str) -> None:
-    monkeypatch.setenv("MAVEN_MIRROR_URL", f"http://{dead_host}")
-    with pytest.raises(SetupError, match=rf"^http://{dead_host}/{PATH} could not be .*Connection refused.*: check the"):
-        fetch(tmp_path / "thing.jar")
 
 
 def test_a_proxy_is_used_except_for_hosts_in_no_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving() as mirror, serving() as proxy:
         monkeypatch.setenv("MAVEN_MIRROR_URL", f"http://{mirror.host}")
         monkeypatch.setenv("HTTP_PROXY", f"http://{proxy.host}")
-        fetch(tmp_path / "through.jar")
+        fetch(PATH, tmp_path / "through.jar", SHA256_OF_CONTENT)
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-        fetch(tmp_path / "past.jar")
+        fetch(PATH, tmp_path / "past.jar", SHA256_OF_CONTENT)
     assert proxy.requested == [f"http://{mirror.host}/{PATH}"]
     assert mirror.requested == [f"/{PATH}"]
-
-
-def test_https_goes_through_its_own_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dead_host: str) -> None:
-    monkeypatch.setenv("HTTPS_PROXY", f"http://{dead_host}")
-    with pytest.raises(SetupError, match=r"^https://repo1.* could not be .*refused.*: check HTTPS_PROXY and NO_PROXY"):
-        fetch(tmp_path / "thing.jar")
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +130,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return pem_authority(tmp_path_factory.mktemp("tls"), "tests")
 
 
-@pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT"])
+@pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "PIP_CERT"])
 def test_a_certificate_authority_from_the_environment_is_trusted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, certificates: tuple[Path, Path], variable: str
 ) -> None:
@@ -168,19 +138,18 @@ def test_a_certificate_authority_from_the_environment_is_trusted(
     monkeypatch.setenv(variable, str(authority))
     with serving(tls=server) as mirror:
         monkeypatch.setenv("MAVEN_MIRROR_URL", f"https://{mirror.host}")
-        fetch(tmp_path / "thing.jar")
+        fetch(PATH, tmp_path / "thing.jar", SHA256_OF_CONTENT)
     assert (tmp_path / "thing.jar").read_bytes() == CONTENT
 
 
 def test_an_unknown_certificate_authority_is_not_trusted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, certificates: tuple[Path, Path], pauses: list[float]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, certificates: tuple[Path, Path]
 ) -> None:
     with serving(tls=certificates[1]) as mirror:
         monkeypatch.setenv("MAVEN_MIRROR_URL", f"https://{mirror.host}")
-        with pytest.raises(SetupError, match=r"CERTIFICATE_VERIFY_FAILED.*: let SSL_CERT_FILE name a file"):
-            fetch(tmp_path / "thing.jar")
+        with pytest.raises(SetupError, match=r"CERTIFICATE_VERIFY_FAILED.*SSL_CERT_FILE"):
+            fetch(PATH, tmp_path / "thing.jar", SHA256_OF_CONTENT)
     assert mirror.requested == []
-    assert pauses == []
 
 
 def test_jars_are_stored_in_the_python_environment_and_fetched_once(
@@ -194,12 +163,6 @@ def test_jars_are_stored_in_the_python_environment_and_fetched_once(
         first, again = jar_paths("spark"), jar_paths("spark")
     assert first == again == [tmp_path / "jars" / "spark" / "thing-1.0.jar"]
     assert mirror.requested == [f"/{PATH}"]
-
-
-def test_a_classifier_names_another_file_of_the_same_module() -> None:
-    jar = jars.Jar("org.example", "thing", "1.0", SHA256_OF_CONTENT, "all")
-    assert jar.path == "org/example/thing/1.0/thing-1.0-all.jar"
-    assert [jar.file_name for jar in pinned_jars("msk")] == ["aws-msk-iam-auth-2.3.5-all.jar"]
 
 
 def test_every_pinned_jar_has_a_hash() -> None:

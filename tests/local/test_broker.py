@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,7 +19,6 @@ from confluent_kafka import (
 )
 
 from sessionization.errors import SetupError
-from sessionization_laptop import broker as broker_module
 from sessionization_laptop.broker import Broker
 from tests.support.processes import processes_of_session
 
@@ -130,24 +128,9 @@ def test_a_broker_ends_with_the_process_that_started_it_and_the_next_broker_can_
             os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.long
-def test_a_broker_that_finds_its_port_in_use_starts_with_other_ports(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    free = broker_module._free_ports()
-    with socket.create_server(("127.0.0.1", 0)) as winner:
-        offered = iter([(free[0], winner.getsockname()[1]), free])
-        monkeypatch.setattr(broker_module, "_free_ports", lambda: next(offered))
-        with Broker(tmp_path) as broker:
-            assert broker.bootstrap_servers == f"127.0.0.1:{free[0]}"
-            assert next(offered, None) is None
-
-
 def test_the_error_of_a_broker_that_cannot_start_names_its_log_file(tmp_path: Path) -> None:
     broker = Broker(tmp_path, {"num.io.threads": "none"})
     with pytest.raises(SetupError, match=r"ended with code 1 while starting: .*broker\.log"):
         broker.start()
     assert "num.io.threads" in broker.log_file.read_text()
     assert broker.pid is None
-    with pytest.raises(SetupError, match="start it first"):
-        _ = broker.bootstrap_servers

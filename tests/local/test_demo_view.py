@@ -9,7 +9,7 @@ from pyspark.sql import Row
 from rich.console import Console
 
 from sessionization.core.events import EndReason
-from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE
+from sessionization.spark.checkpoint.folder import SESSIONIZE
 from sessionization.spark.output.progress import BatchProgress, Percentiles
 from sessionization_laptop.demo_view import HOW_IT_ENDED, WIDTH, DemoView, sparkline
 
@@ -46,11 +46,11 @@ def test_a_sparkline_has_a_bar_for_each_value(values: list[float], bars: str) ->
 
 def test_a_session_is_live_from_its_first_row_until_its_end() -> None:
     view = DemoView()
-    view.show_changes([change("started", 1), change("heartbeat", 2, "console"), change("started", 3)])
-    view.show_changes([change("heartbeat", 1), change("ended", 3, end_reason="reported", duration_ms=61_400)])
-    assert view.line().startswith("live 2 (pc 1, console 1), ")
+    view.show([change("started", 1), change("heartbeat", 2, "console"), change("started", 3)], [])
+    view.show([change("heartbeat", 1), change("ended", 3, end_reason="reported", duration_ms=61_400)], [])
     text = shown(view)
     assert "pc     1 ██████" in text
+    assert "console     1 ██████" in text
     assert HOW_IT_ENDED[EndReason.REPORTED] in text
     assert "61 s" in text
 
@@ -58,25 +58,13 @@ def test_a_session_is_live_from_its_first_row_until_its_end() -> None:
 def test_the_newest_end_of_each_kind_stays_shown_while_others_go_on() -> None:
     view = DemoView()
     kinds = [(0, "timed_out", 0), (1, "superseded", 0), (2, "reported", 1), (3, "superseded", 0)]
-    view.show_changes([change("ended", number, end_reason=how, revision=of) for number, how, of in kinds])
-    view.show_changes([change("ended", number, end_reason="reported") for number in range(4, 9)])
+    view.show([change("ended", number, end_reason=how, revision=of) for number, how, of in kinds], [])
+    view.show([change("ended", number, end_reason="reported") for number in range(4, 9)], [])
     lines = shown(view).splitlines()
     found = [line.split("device-")[1][0] for line in lines if "device-" in line]
     assert found == ["8", "7", "3", "2", "0"]
     [corrected] = [line for line in lines if "device-2" in line]
     assert corrected.rstrip().endswith("corrected: reported")
-
-
-def test_starts_and_ends_a_second_are_those_of_the_last_half_minute() -> None:
-    now_s = 0.0
-    view = DemoView(steady_s=lambda: now_s)
-    for _ in range(10):
-        now_s += 10
-        view.add(micro_batch(started=200, ended=50))
-    assert "20.0 starts/s, 5.0 ends/s" in view.line()
-    now_s += 30
-    view.add(micro_batch())
-    assert "0.0 starts/s, 0.0 ends/s" in view.line()
 
 
 def test_lateness_is_the_last_one_with_a_bar_for_each_micro_batch() -> None:
@@ -88,28 +76,19 @@ def test_lateness_is_the_last_one_with_a_bar_for_each_micro_batch() -> None:
     assert "lateness       █▁▄  (" in shown(view)
 
 
-def test_refused_messages_are_shown_with_their_reasons() -> None:
-    view = DemoView()
-    assert "No message was refused so far" in shown(view)
-    view.add(micro_batch(ARCHIVE, quarantined=3))
-    assert view.lacks_refusals()
-    view.show_refused([("oversized", 2), ("malformed_json", 1)])
-    assert not view.lacks_refusals()
-    assert "3 messages refused, kept in quarantine: oversized 2, malformed_json 1" in " ".join(shown(view).split())
-
-
 def test_the_view_fits_80_columns_and_explains_every_reason() -> None:
     view = DemoView()
     view.notes.append("a note of the job")
     for late_ms in range(40):
         view.add(micro_batch(late_ms=late_ms * 1_000, heartbeats=1_000_000))
     ends = [change("ended", number, "console", end_reason=reason) for number, reason in enumerate(EndReason)]
-    view.show_changes([*ends, *(change("started", number) for number in range(10, 1_000))])
-    view.show_refused([(f"reason_number_{number}", 100 - number) for number in range(9)])
+    rows = [*ends, *(change("started", number) for number in range(10, 1_000))]
+    view.show(rows, [(f"reason_number_{number}", 100 - number) for number in range(9)])
     text = shown(view)
     assert max(map(len, text.splitlines())) <= WIDTH
     for reason in EndReason:
         assert HOW_IT_ENDED[reason] in text
+    assert "864 messages refused, kept in quarantine: reason_number_0 100," in " ".join(text.split())
     assert "5 more reasons" in " ".join(text.split())
 
 

@@ -23,7 +23,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
     folder = tmp_path_factory.mktemp("notebooks") / "an evening"  # with a space, as in the paths of users
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
-        notebook_data.load_demo_tables(folder, live=60, run_for_ms=5_000)
+        notebook_data.load_demo_tables(folder, live=60, run_for_ms=20_000)
     return folder
 
 

@@ -36,16 +36,6 @@ def labels(figure: Figure) -> list[tuple[str, str]]:
     return [(axes.get_xlabel(), axes.get_ylabel()) for axes in figure.axes]
 
 
-def test_a_bar_ends_at_the_last_revision_and_has_the_first_end_too() -> None:
-    changes = [
-        change("ended", end_reason="reported", revision=1, started_ms=0, ended_ms=5_000),
-        change("started", started_ms=0),
-        change("heartbeat", started_ms=0, due_ms=3_000),
-        change("ended", end_reason="superseded", started_ms=0, ended_ms=6_000),
-    ]
-    assert timeline.bars_of(changes) == [timeline.Bar(1, 0, 5_000, "reported", 1, 6_000, (3_000,))]
-
-
 def test_a_session_without_an_end_is_live_and_an_orphaned_end_has_no_start() -> None:
     changes = [
         change("started", 7, started_ms=2_000),
@@ -89,25 +79,6 @@ def test_the_sessions_of_the_tour_end_as_its_captions_say() -> None:
     assert [row["revision"] for row in rows if row["session_id"] == 2 and row["change"] == "ended"] == [0, 1]
     assert len(tour.TEN_EVENTS) == 10
     assert {row["device_id"] for row in rows if row["change"] == "heartbeat"} == {"console-1", "pc-2", "console-3"}
-
-
-def test_a_tour_with_other_events_shows_the_devices_of_these_events() -> None:
-    events = [
-        tour.TourEvent(0, "pc-9", tour.Platform.PC, 1, True, 0),
-        tour.TourEvent(2, "pc-9", tour.Platform.PC, 1, False, 2),
-    ]
-    figure = tour.picture(tour.through_core(events), "Two events", events=events)
-    assert [axes.get_title(loc="left") for axes in figure.axes] == ["pc-9"]
-    assert len(figure.axes[0].patches) == 1
-
-
-def test_a_handmade_message_has_the_format_of_its_stream() -> None:
-    message = tour.TEN_EVENTS[0].message(ZERO_MS)
-    assert message.stream == "console_sessions"
-    assert message.line() == (
-        '{"appSessionId": 1, "eventId": "ApplicationSessionStart", "openPsid": "console-1", '
-        '"timestamp": "2027-01-15T08:00:00.000Z"}\n'
-    )
 
 
 def test_the_live_view_draws_the_points_that_were_added() -> None:
@@ -165,7 +136,7 @@ def settings(run_for: str | None) -> SessionizeSettings:
 
 def test_an_interactive_run_ends_after_run_for_with_a_summary(stream: dict[str, Any]) -> None:
     pictures = Pictures()
-    live_view.run_and_show(settings("200ms"), pictures, 0.01)
+    live_view.run_and_show(settings("200ms"), pictures.show, 0.01)
     assert stream == {"run_for": 200, "stopped": False}
     assert pictures.lines[0] == ["MLflow does not take this run", "3 events in"]
     assert pictures.lines[-1][:2] == ["MLflow does not take this run", "ran 1 s"], "what matters at the end too, once"
@@ -173,26 +144,16 @@ def test_an_interactive_run_ends_after_run_for_with_a_summary(stream: dict[str, 
 
 def test_an_interactive_run_without_run_for_gets_a_time_limit(stream: dict[str, Any]) -> None:
     pictures = Pictures(KeyboardInterrupt)
-    live_view.run_and_show(settings(None), pictures, 0.01)
+    live_view.run_and_show(settings(None), pictures.show, 0.01)
     assert stream == {"run_for": live_view.DEFAULT_RUN_MS, "stopped": True}
     assert all("run-for is not set: this run stops after 2 minutes" in lines for lines in pictures.lines)
 
 
 def test_an_error_in_a_picture_stops_the_stream(stream: dict[str, Any]) -> None:
     with pytest.raises(ZeroDivisionError):
-        live_view.run_and_show(settings("1m"), Pictures(ZeroDivisionError), 0.01)
+        live_view.run_and_show(settings("1m"), Pictures(ZeroDivisionError).show, 0.01)
     assert stream["stopped"]
     assert not any(thread.name.startswith("stream") for thread in threading.enumerate())
-
-
-def test_an_error_of_the_stream_fails_the_cell(monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(*_: object) -> runs.Summary:
-        msg = "query sessionize stopped"
-        raise ValueError(msg)
-
-    monkeypatch.setattr(live_view, "run", run)
-    with pytest.raises(ValueError, match="query sessionize stopped"):
-        live_view.run_and_show(settings("1m"), Pictures(), 0.01)
 
 
 @pytest.mark.parametrize(("run_id", "called"), [("8712", "run_and_print_summary"), ("", "run_and_show")])
@@ -220,14 +181,3 @@ def test_a_tasks_progress_lines_go_to_a_file_of_the_driver_and_not_into_the_cell
     assert lines == [f"progress is in {tmp_path / 'sessionize.log'} on the driver"]
     assert (tmp_path / "sessionize.log").read_text() == "12 events\n"
     assert capfd.readouterr().err == ""
-
-
-def test_a_progress_line_that_cannot_be_written_does_not_end_the_stream(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(databricks, "_DRIVER_LOGS", tmp_path)
-    (tmp_path / "sessionize.log").mkdir()
-    widgets = LaptopWidgets({JOB_RUN_ID: "8712"})
-    widgets.text(JOB_RUN_ID, "")
-    monkeypatch.setattr(runs, "run_and_print_summary", lambda _settings, _say, say_progress: say_progress("12 events"))
-    run_in_notebook.run_in_notebook(settings("1m"), widgets, pytest.fail, lambda _line: None)

@@ -11,7 +11,6 @@ pytest.importorskip("IPython", reason="IPython is not installed: make notebooks 
 
 from IPython.core.interactiveshell import InteractiveShell
 
-from sessionization.errors import ConfigurationError
 from sessionization_laptop import laptop_notebook, notebook_data
 from sessionization_laptop.notebook_folders import write_widget_values
 
@@ -81,13 +80,6 @@ def test_without_the_demo_the_first_cell_says_so_and_the_tour_has_its_folder(
         folder / "tour"
     )
     assert simulator_folders == []
-
-
-@pytest.mark.parametrize("value", ["{", "[1]", '"text"'])
-def test_unreadable_widget_values_are_an_error(folder: Path, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SESSIONIZATION_WIDGETS", value)
-    with pytest.raises(ConfigurationError, match="SESSIONIZATION_WIDGETS holds no values of widgets"):
-        laptop_notebook._widget_values(folder)
 
 
 def test_an_error_that_the_user_can_fix_is_shown_in_one_line(run: Run) -> None:

@@ -4,8 +4,8 @@ from collections import Counter
 from typing import Any
 
 from sessionization_laptop.laptop_notebook import LaptopDbutils
-from sessionization_laptop.notebook_cells import run_cells
 from tests.support.headless import ROOT
+from tests.support.notebook_cells import run_cells
 
 
 def run_notebook(name: str, spark: Any, widgets: dict[str, str]) -> Counter[str]:
@@ -17,7 +17,7 @@ def run_notebook(name: str, spark: Any, widgets: dict[str, str]) -> Counter[str]
             assert value.collect(), f"table {shown['table'] + 1} of {name} has no rows"
         shown["table" if hasattr(value, "collect") else type(value).__name__] += 1
 
-    namespace = {"spark": spark, "dbutils": LaptopDbutils(spark, ROOT, widgets), "display": display}
+    namespace = {"spark": spark, "dbutils": LaptopDbutils(widgets), "display": display}
     magics = {"%sql": lambda source, _folder: display(spark.sql(source.strip().removesuffix(";")))}
     run_cells(ROOT / "notebooks" / f"{name}.ipynb", namespace, magics)
     return shown

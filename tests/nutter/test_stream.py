@@ -6,15 +6,18 @@
 
 # COMMAND ----------
 
-from sessionization.command_line.widgets import make_job_run_id_widget, make_widgets
-from sessionization.notebook.trial_stream import TrialSettings
-
-make_widgets(TrialSettings, dbutils.widgets)
-make_job_run_id_widget(dbutils.widgets)
+# MAGIC %run ./proof
 
 # COMMAND ----------
 
-# MAGIC %run ./proof
+# MAGIC %run ./trial
+
+# COMMAND ----------
+
+from sessionization.command_line.widgets import make_job_run_id_widget, make_widgets
+
+make_widgets(TrialSettings, dbutils.widgets)
+make_job_run_id_widget(dbutils.widgets)
 
 # COMMAND ----------
 
@@ -25,10 +28,8 @@ from pyspark.testing.utils import assertDataFrameEqual, assertSchemaEqual
 from sessionization.clock import wall_clock_ms
 from sessionization.command_line.widgets import read_widgets
 from sessionization.notebook.handmade_messages import Message
-from sessionization.notebook.trial_stream import HEARTBEAT, TrialSettings, TrialStream
 from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS, STREAM_PROGRESS, TABLES
 
-NOTEBOOK = "../../notebooks/02_sessionize"
 SHORT_RUN, LONG_RUN = "8s", "12s"
 
 # COMMAND ----------
@@ -38,7 +39,7 @@ class StreamFixture(NutterFixture):
     """Numbers order the tests: each continues with the stream as the previous test left it."""
 
     def before_all(self):
-        self.trial = TrialStream(spark, read_widgets(TrialSettings, dbutils.widgets))
+        self.trial = TrialStream(spark, dbutils.notebook.run, read_widgets(TrialSettings, dbutils.widgets))
         self.trial.begin()
         began_ms = wall_clock_ms()
         self.starts = [Message("trial-1", 1, True, began_ms - 60_000), Message("trial-2", 2, True, began_ms - 50_000)]
@@ -49,7 +50,7 @@ class StreamFixture(NutterFixture):
 
     def run_1_starts_and_stops(self):
         self.trial.send(*self.starts)
-        self.trial.run(dbutils.notebook.run, NOTEBOOK, LONG_RUN)
+        self.trial.run(LONG_RUN)
 
     def assertion_1_starts_and_stops(self):
         assert [query.name for query in spark.streams.active] == []
@@ -96,7 +97,7 @@ class StreamFixture(NutterFixture):
 
     def run_5_session_ends(self):
         self.trial.send(self.end)
-        self.trial.run(dbutils.notebook.run, NOTEBOOK, SHORT_RUN)
+        self.trial.run(SHORT_RUN)
 
     def assertion_5_session_ends(self):
         ended = self.trial.read(SESSIONS).where("status = 'ended'")
@@ -113,7 +114,7 @@ class StreamFixture(NutterFixture):
         self.changes_before = spark.createDataFrame(self.trial.changes().collect(), SESSION_CHANGES.schema)
         self.sessions_before = spark.createDataFrame(self.trial.read(SESSIONS).collect(), SESSIONS.schema)
         self.trial.send(*self.starts, self.end)
-        self.trial.run(dbutils.notebook.run, NOTEBOOK, SHORT_RUN)
+        self.trial.run(SHORT_RUN)
 
     def assertion_6_replay_changes_nothing(self):
         assertDataFrameEqual(self.trial.changes(), self.changes_before)

@@ -1,82 +1,21 @@
-"""Every kind of dirt occurs and matches its name, according to a small strict reader of the contract."""
+"""Every kind of dirt occurs and matches its name."""
 
-import json
 import re
 from collections import Counter
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from sessionization_simulator.dirt_kinds import DirtKind
 from sessionization_simulator.malformed import malform
-from tests.simulate.simulated import NOW_MS, STREAMS, Written, at_ms, play, written
+from tests.simulate.simulated import NOW_MS, Written, play, written
+from tests.support.wire import REASONS, read
 
 VALID = (
     b'{"appSessionId":7,"eventId":"ApplicationSessionEndBi","psnAccountId":"a","hostPcId":"d",'
     b'"timestamp":"2026-01-01T20:00:00.250Z","totalFgTime":9}'
 )
-TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
-QUARANTINED_KINDS = (
-    DirtKind.OVERSIZED,
-    DirtKind.MALFORMED_JSON,
-    DirtKind.MISSING_DEVICE_ID,
-    DirtKind.MISSING_SESSION_ID,
-    DirtKind.MISSING_EVENT_TIME,
-    DirtKind.UNKNOWN_EVENT,
-    DirtKind.EVENT_TIME_IN_FUTURE,
-    DirtKind.EVENT_TIME_TOO_OLD,
-    DirtKind.NEGATIVE_FOREGROUND,
-)
-
-
-def read_strictly(line: bytes) -> dict[str, Any] | None:
-    """Returns the JSON object of a line, or None; refuses NaN, which Python's own reader accepts."""
-
-    def refuse(constant: str) -> None:
-        raise ValueError(constant)
-
-    try:
-        value = json.loads(line.decode(), parse_constant=refuse)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def reason_of(  # noqa: PLR0911 - one return a reason
-    line: bytes, device_field: str, ingested_ms: int = NOW_MS
-) -> str | None:
-    """Returns the contract's first quarantine reason that applies, or None for a valid event."""
-    fields = read_strictly(line)
-    device = (fields or {}).get(device_field)
-    account = (fields or {}).get("psnAccountId")
-    if len(line) > 64 * 1024 or any(isinstance(text, str) and len(text) > 256 for text in (device, account)):
-        return "oversized"
-    if fields is None:
-        return "malformed_json"
-    if not isinstance(device, str) or not device.strip() or re.search(r"[\ud800-\udfff]", device):
-        return "missing_device_id"
-    session_id = fields.get("appSessionId")
-    if type(session_id) is not int or not -(2**63) <= session_id < 2**63:
-        return "missing_session_id"
-    timestamp = fields.get("timestamp")
-    if not isinstance(timestamp, str) or not TIMESTAMP.fullmatch(timestamp):
-        return "missing_event_time"
-    try:
-        event_ms = at_ms(timestamp)
-    except ValueError:
-        return "missing_event_time"
-    if fields.get("eventId") not in ("ApplicationSessionStart", "ApplicationSessionEndBi"):
-        return "unknown_event"
-    if event_ms > ingested_ms + 10 * 60_000:
-        return "event_time_in_future"
-    if event_ms < ingested_ms - 7 * 86_400_000:
-        return "event_time_too_old"
-    foreground_s = fields.get("totalFgTime")
-    if fields["eventId"] == "ApplicationSessionEndBi" and type(foreground_s) is int and foreground_s < 0:
-        return "negative_foreground"
-    return None
 
 
 class DirtyEvenings:
@@ -110,50 +49,19 @@ def sessions_of(lines: list[Written]) -> dict[int, str]:
     return sessions
 
 
-@pytest.mark.parametrize("kind", QUARANTINED_KINDS)
-def test_a_broken_message_is_quarantined_for_the_reason_of_its_name(dirty: DirtyEvenings, kind: DirtKind) -> None:
-    lines = dirty.of(kind)
-    reasons = Counter(reason_of(line.line, STREAMS[line.stream]) for line in lines)
-    if kind is DirtKind.NEGATIVE_FOREGROUND:
-        assert set(reasons) == {None, kind.value}
-        ends = [line for line in lines if line.is_end]
-        assert {reason_of(line.line, STREAMS[line.stream]) for line in ends} == {kind.value}
-    else:
-        assert set(reasons) == {kind.value}
+@pytest.mark.parametrize("kind", DirtKind)
+def test_each_way_of_a_malformed_message_is_one_line_and_has_the_reason_of_its_name(kind: DirtKind) -> None:
+    is_in_the_text = kind in REASONS and not kind.startswith("event_time_")
+    for line in {malform(VALID, kind, turn) for turn in range(30)}:
+        found = read("pc_sessions", line, NOW_MS)
+        assert (found if isinstance(found, str) else None) == (kind if is_in_the_text else None)
+        assert line.strip()
+        assert not set(b"\r\n") & set(line)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in DirtKind if kind not in QUARANTINED_KINDS])
-def test_other_dirt_is_not_quarantined(dirty: DirtyEvenings, kind: DirtKind) -> None:
-    lines = dirty.of(kind)
-    assert {reason_of(line.line, STREAMS[line.stream]) for line in lines} == {None}
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [kind for kind in QUARANTINED_KINDS if kind not in (DirtKind.EVENT_TIME_IN_FUTURE, DirtKind.EVENT_TIME_TOO_OLD)],
-)
-@pytest.mark.parametrize("turn", range(30))
-def test_each_variant_of_a_malformed_message_has_its_reason_and_is_one_line(kind: DirtKind, turn: int) -> None:
-    line = malform(VALID, kind, turn)
-    assert reason_of(line, "hostPcId") == kind.value
-    assert line.strip()
-    assert not set(b"\r\n") & set(line)
-    assert len(line) <= 64 * 1024 or kind is DirtKind.OVERSIZED
-
-
-def test_the_strict_reader_accepts_valid_messages() -> None:
-    assert reason_of(VALID, "hostPcId") is None
-    assert {reason_of(malform(VALID, DirtKind.ODD_OPTIONAL, turn), "hostPcId") for turn in range(30)} == {None}
-    assert reason_of(VALID, "hostPcId", ingested_ms=NOW_MS - 600_000 + 250) is None
-    assert reason_of(VALID, "hostPcId", ingested_ms=NOW_MS - 600_000 + 249) == "event_time_in_future"
-
-
-def test_odd_optional_changes_only_optional_fields() -> None:
-    for turn in range(11):
-        odd = json.loads(malform(VALID, DirtKind.ODD_OPTIONAL, turn))
-        assert odd != json.loads(VALID)
-        for name in ("appSessionId", "eventId", "hostPcId", "timestamp"):
-            assert odd[name] == json.loads(VALID)[name]
+def test_times_in_the_future_and_too_old_are_beyond_the_limits(dirty: DirtyEvenings) -> None:
+    assert all(line.at_ms > NOW_MS + 10 * 60_000 for line in dirty.of(DirtKind.EVENT_TIME_IN_FUTURE))
+    assert all(line.at_ms < NOW_MS - 7 * 86_400_000 for line in dirty.of(DirtKind.EVENT_TIME_TOO_OLD))
 
 
 def test_local_time_is_the_same_instant_with_an_offset(dirty: DirtyEvenings) -> None:

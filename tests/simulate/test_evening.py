@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from sessionization_simulator.evening import Evening, new_lengths_ms, remaining_ms
-from sessionization_simulator.load_plan import LoadPlan
 from sessionization_simulator.message_schedule import MESSAGE, Messages, Schedule
+from sessionization_simulator.simulate_settings import LoadPlan
 
 START_MS = 1_000_000
 
@@ -22,22 +22,9 @@ def take_times(schedule: Schedule, until_ms: int) -> list[int]:
     return [int(at_ms) for at_ms in schedule.take(until_ms)["at_ms"]]
 
 
-def test_a_schedule_returns_due_messages_in_order_and_only_once() -> None:
-    schedule = Schedule("at_ms", soon_ms=10)
-    schedule.add(messages_at(5, 3, 40, 10))
-    assert take_times(schedule, 10) == [3, 5]
-    schedule.add(messages_at(11, 39, 10, 100))
-    assert len(schedule) == 6
-    assert take_times(schedule, 11) == [10, 10]
-    assert take_times(schedule, 41) == [11, 39, 40]
-    assert take_times(schedule, 100) == []
-    assert take_times(schedule, 101) == [100]
-    assert len(schedule) == 0
-
-
 def test_a_schedule_loses_no_message_however_far_apart_they_are() -> None:
     rng = np.random.default_rng(1)
-    schedule = Schedule("at_ms", soon_ms=50)
+    schedule = Schedule("at_ms", span_ms=50)
     added, out = [], []
     for step_ms in range(0, 2_000, 10):
         instants_ms = step_ms + rng.integers(0, 500, 20)

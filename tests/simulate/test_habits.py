@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from sessionization_simulator.evening import Evening, new_lengths_ms
-from sessionization_simulator.fleet import Fleet
-from sessionization_simulator.habits import HABIT, RHYTHM, Habits
-from sessionization_simulator.load_plan import LoadPlan
+from sessionization_simulator.fleet import HABIT, RHYTHM, Fleet, Habits
+from sessionization_simulator.simulate_settings import LoadPlan
 
 DAY_MS = 86_400_000
 MEAN_MS = 2_700_000

@@ -18,7 +18,7 @@ from sessionization.errors import ConfigurationError, DeliveryError
 from sessionization_laptop.broker import Broker
 from sessionization_simulator import kafka_sink
 from sessionization_simulator.fleet import Fleet
-from sessionization_simulator.message_streams import Stream
+from sessionization_simulator.message_text import Stream
 from sessionization_simulator.simulate_job import Summary, simulate
 from sessionization_simulator.simulate_settings import SimulateSettings
 from tests.simulate.simulated import NOW_MS, STREAMS, Written, settings_of, written
@@ -152,22 +152,10 @@ def test_without_a_broker_the_job_prints_one_line_and_exits_with_code_2(
     assert error.count("\n") == 1
 
 
-@pytest.mark.parametrize("option", ["no.such.option=1", "linger.ms=soon", "retries=0", "max.in.flight=50"])
+@pytest.mark.parametrize("option", ["no.such.option=1", "linger.ms=soon"])
 def test_an_invalid_client_option_is_an_error(topics: Topics, option: str) -> None:
     with pytest.raises(ConfigurationError, match=r"cannot be used .*: correct it"):
         topics.play(kafka_option=(option,), duration="100ms")
-
-
-def test_a_message_that_the_client_rejects_is_an_error(topics: Topics) -> None:
-    with pytest.raises(DeliveryError, match="Message size too large"):
-        topics.play(
-            rate=100,
-            duration="2s",
-            pace="max",
-            dirt=1,
-            dirt_kinds=("oversized",),
-            kafka_option=("message.max.bytes=1000",),
-        )
 
 
 def test_without_the_kafka_client_the_error_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

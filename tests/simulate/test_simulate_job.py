@@ -36,24 +36,6 @@ def test_a_file_in_place_of_a_folder_is_one_line(tmp_path: Path, below: str) -> 
     assert "\n" not in str(refusal.value)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_that_may_not_be_written_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "pc_sessions").mkdir()
-    (tmp_path / "pc_sessions").chmod(0o500)
-    with pytest.raises(ConfigurationError, match="Permission denied"):
-        play(tmp_path)
-
-
-def test_the_process_ends_with_code_2_and_one_line(tmp_path: Path) -> None:
-    (tmp_path / "taken").touch()
-    ended = subprocess.run(
-        command("--output", str(tmp_path / "taken")), env=environment(), capture_output=True, text=True, check=False
-    )
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr.startswith("simulate: cannot write into ")
-    assert ended.stderr.count("\n") == 1
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_process_with_code_0_after_the_current_file(tmp_path: Path, number: signal.Signals) -> None:
     options = ("--output", str(tmp_path), "--live=200", "--session-length=1s", "--duration=1h", "--file-interval=50ms")

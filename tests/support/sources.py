@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from sessionization_laptop.notebook_cells import read_cells
+from tests.support.notebook_cells import read_cells
 
 ROOT = Path(__file__).parents[2]
 LAPTOP_ONLY = ("lib/sessionization_laptop/", "jobs/demo.py", "jobs/query.py")

@@ -27,8 +27,6 @@ class Histogram:
 def histogram(rows: DataFrame) -> Histogram:
     """Count `value` in bins of equal width, separately for each `kind`; null values are not counted.
 
-    If all values are equal, there is one bin with the value in its middle.
-
     Args:
         rows: `value` (a number) and `kind` (text).
     """
@@ -40,17 +38,14 @@ def histogram(rows: DataFrame) -> Histogram:
     ).first()
     if bounds is None or bounds.lowest is None:
         return Histogram()
-    if bounds.highest > bounds.lowest:
-        bins, lowest, width = _BINS, bounds.lowest, (bounds.highest - bounds.lowest) / _BINS
-    else:
-        bins, lowest, width = 1, bounds.lowest - 0.5, 1.0
+    lowest, width = bounds.lowest, (bounds.highest - bounds.lowest) / _BINS or 1.0
     # Without the cap the highest value would fall into an extra bin.
-    bin_number = F.least(F.floor((F.col("value") - lowest) / width), F.lit(bins - 1)).cast("int")
+    bin_number = F.least(F.floor((F.col("value") - lowest) / width), F.lit(_BINS - 1)).cast("int")
     counted = values.groupBy("kind", bin_number.alias("bin")).count().collect()
-    counts = {row.kind: [0] * bins for row in counted}
+    counts = {row.kind: [0] * _BINS for row in counted}
     for row in counted:
         counts[row.kind][row.bin] = row["count"]
-    return Histogram([lowest + index * width for index in range(bins + 1)], counts, bounds.median)
+    return Histogram([lowest + index * width for index in range(_BINS + 1)], counts, bounds.median)
 
 
 def draw(axes: Axes, counted: Histogram, colours: Mapping[str, str]) -> None:

@@ -32,9 +32,16 @@ def run_in_notebook(
     every few seconds would reach the limit within days.
     """
     if not is_run_by_a_job(widgets):
-        from sessionization.notebook.live_view import CellOutput, run_and_show  # a task needs no plotting
+        from IPython.display import clear_output
 
-        run_and_show(settings, CellOutput(display))
+        from sessionization.notebook.live_view import run_and_show  # a task needs no plotting
+
+        def show(figure: Any, lines: list[str]) -> None:
+            clear_output(wait=True)
+            display(figure)
+            say("\n".join(lines))
+
+        run_and_show(settings, show)
         return
     file = driver_log_folder() / PROGRESS_LOG
     say(f"progress is in {file} on the driver")

@@ -6,9 +6,8 @@
 import gzip
 import json
 from collections import defaultdict
-from dataclasses import dataclass
 from importlib.resources import files
-from typing import Final
+from typing import Final, NamedTuple
 
 from matplotlib.figure import Figure
 from pyspark.sql import DataFrame, SparkSession
@@ -35,8 +34,7 @@ RULES: Final = Rules(session_timeout_ms=HOUR_MS)
 _EVERY_MS = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class SampleMessage:
+class SampleMessage(NamedTuple):
     """A message as the job would get it, and what the simulator did to it (a `DirtKind`), which no job can know."""
 
     stream: str
@@ -44,63 +42,16 @@ class SampleMessage:
     dirt: str | None
     value: bytes
 
-    def line(self) -> str:
-        """The message as a line of the sample's file."""
-        text = self.value.decode("utf-8", "surrogateescape")
-        return json.dumps({"stream": self.stream, "ingested_ms": self.ingested_ms, "dirt": self.dirt, "value": text})
-
-    @classmethod
-    def from_line(cls, line: str) -> "SampleMessage":
-        fields = json.loads(line)
-        return cls(**fields | {"value": fields["value"].encode("utf-8", "surrogateescape")})
-
 
 def read_sample() -> list[SampleMessage]:
     """The messages of the sample, in the order of their arrival."""
     content = (files("sessionization.notebook") / FILE_NAME).read_bytes()
-    return [SampleMessage.from_line(line) for line in gzip.decompress(content).decode().splitlines()]
-
-
-@dataclass(frozen=True, slots=True)
-class SessionizedSample:
-    """The sample's tables.
-
-    Attributes:
-        summary: what the sample holds, in one line.
-        span_ms: when its first and its last message arrived, UTC milliseconds.
-    """
-
-    summary: str
-    messages: DataFrame
-    session_changes: DataFrame
-    sessions: DataFrame
-    span_ms: tuple[int, int]
-
-
-def sessionize_sample(spark: SparkSession) -> SessionizedSample:
-    """Send the sample through the job's parser and rules, in simulated time. It writes no file."""
-    sample = read_sample()
-    rows = [(message.stream, utc(message.ingested_ms), message.dirt, message.value) for message in sample]
-    schema = "stream string, ingested_at timestamp, dirt string, value binary"
-    messages = parse(spark.createDataFrame(rows, schema), default_limits())
-    events: defaultdict[str, list[Event]] = defaultdict(list)
-    for row in valid_events(messages).select(pack_event().alias("event")).collect():
-        device_id, event = unpack_event(row.event)
-        events[device_id].append(event)
-    span_ms = sample[0].ingested_ms, sample[-1].ingested_ms
-    until_ms = span_ms[1] + RULES.session_timeout_ms + HOUR_MS
-    changes = replay_devices(events, RULES, every_ms=_EVERY_MS, until_ms=until_ms)
-    output = [tuple(change.get(name) for name in OUTPUT_SCHEMA.names) for change in changes]
-    session_changes = to_session_changes(spark.createDataFrame(output, OUTPUT_SCHEMA))
-    sessions = rollup.to_session_rows(rollup.fold_by_session(session_changes))
-    count = len({(change["device_id"], change["session_id"]) for change in changes})
-    span = " to ".join(f"{utc(instant_ms):%H:%M}" for instant_ms in span_ms)
-    summary = f"{len(sample):,} messages from {span} UTC, {len(events)} devices, {count:,} sessions"
-    return SessionizedSample(summary, messages, session_changes, sessions, span_ms)
+    lines = map(json.loads, gzip.decompress(content).splitlines())
+    return [SampleMessage(**line | {"value": line["value"].encode("utf-8", "surrogateescape")}) for line in lines]
 
 
 def open_sample(spark: SparkSession) -> str:
-    """Make views of the sample's tables (`sessionize_sample`).
+    """Send the sample through the job's parser and rules, in simulated time, and make views of its tables.
 
     They are `messages` (each message, its `dirt`, and its quarantine `reason` if any), `session_changes`,
     `sessions`, `device_timeline`, `concurrent_sessions` and `recent_concurrent_sessions` of this Spark session, with
@@ -109,14 +60,27 @@ def open_sample(spark: SparkSession) -> str:
     Returns:
         What the sample holds, in one line.
     """
-    sample = sessionize_sample(spark)
+    sample = read_sample()
+    rows = [(message.stream, utc(message.ingested_ms), message.dirt, message.value) for message in sample]
+    schema = "stream string, ingested_at timestamp, dirt string, value binary"
+    messages = parse(spark.createDataFrame(rows, schema), default_limits())
+    events: defaultdict[str, list[Event]] = defaultdict(list)
+    for row in valid_events(messages).select(pack_event().alias("event")).collect():
+        device_id, event = unpack_event(row.event)
+        events[device_id].append(event)
+    until_ms = sample[-1].ingested_ms + RULES.session_timeout_ms + HOUR_MS
+    changes = replay_devices(events, RULES, every_ms=_EVERY_MS, until_ms=until_ms)
+    output = [tuple(change.get(name) for name in OUTPUT_SCHEMA.names) for change in changes]
+    session_changes = to_session_changes(spark.createDataFrame(output, OUTPUT_SCHEMA))
     columns = ("stream", "ingested_at", "device_id", "session_id", "is_start", "dirt", "reason")
-    texts = sample.messages.select(*columns, F.col("value").cast("string").alias("value"))
-    for name, rows in (("messages", texts), ("session_changes", sample.session_changes), ("sessions", sample.sessions)):
-        rows.createOrReplaceTempView(name)
+    messages.select(*columns, F.col("value").cast("string").alias("value")).createOrReplaceTempView("messages")
+    session_changes.createOrReplaceTempView("session_changes")
+    rollup.to_session_rows(rollup.fold_by_session(session_changes)).createOrReplaceTempView("sessions")
     for view in ("device_timeline", "concurrent_sessions", "recent_concurrent_sessions"):
         spark.sql(session_view_sql(view))
-    return sample.summary
+    sessions = len({(change["device_id"], change["session_id"]) for change in changes})
+    span = " to ".join(f"{utc(message.ingested_ms):%H:%M}" for message in (sample[0], sample[-1]))
+    return f"{len(sample):,} messages from {span} UTC, {len(events)} devices, {sessions:,} sessions"
 
 
 def effects_of_dirt(spark: SparkSession) -> DataFrame:

@@ -4,11 +4,11 @@ import shutil
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from uuid import uuid4
 
 from matplotlib.figure import Figure
@@ -98,19 +98,17 @@ CAPTION_BY_DEVICE: Final = {
 }
 
 
-def through_core(events: Sequence[TourEvent] = TEN_EVENTS, zero_ms: int = ZERO_MS) -> list[Row]:
-    """Apply the pure rules to the events, in simulated time, with a micro-batch every half a second."""
+def through_core() -> list[Row]:
+    """Apply the pure rules to the ten events, in simulated time, with a micro-batch every half a second."""
     events_by_device: defaultdict[str, list[Event]] = defaultdict(list)
-    for source in events:
-        events_by_device[source.device_id].append(source.event(zero_ms))
-    until_ms = zero_ms + SECONDS * 1_000
+    for source in TEN_EVENTS:
+        events_by_device[source.device_id].append(source.event(ZERO_MS))
+    until_ms = ZERO_MS + SECONDS * 1_000
     return replay_devices(events_by_device, RULES, every_ms=_TICK_MS, until_ms=until_ms)
 
 
-def through_operator(
-    spark: SparkSession, folder: Path, events: Sequence[TourEvent] = TEN_EVENTS
-) -> tuple[list[Row], int]:
-    """Write the events into files in real time; the real parser and operator read them from there.
+def through_operator(spark: SparkSession, folder: Path) -> tuple[list[Row], int]:
+    """Write the ten events into files in real time; the real parser and operator read them from there.
 
     Returns:
         The changes in the order in which they came, and the start of the tour in UTC milliseconds.
@@ -124,18 +122,18 @@ def through_operator(
     lock = threading.Lock()
 
     def collect(batch: DataFrame, _batch_id: int) -> None:
-        rows = [_without_kind(row.asDict()) for row in batch.where("change IS NOT NULL").collect()]
+        rows = [row.asDict() for row in batch.where("change IS NOT NULL").drop("kind").collect()]
         with lock:
             changes.extend(rows)
 
     try:
         with _running_query(spark, tour_folder, collect) as check_query:
             zero_ms = wall_clock_ms()
-            for number, event in enumerate(events):
+            for number, event in enumerate(TEN_EVENTS):
                 _wait_until(zero_ms + round(event.arrives_s * 1_000), check_query)
                 message = event.message(zero_ms)
                 write_atomically(tour_folder / message.stream / f"{number}.json", message.line())
-            session_keys = {(event.device_id, event.session_id) for event in events}
+            session_keys = {(event.device_id, event.session_id) for event in TEN_EVENTS}
             while len(last_ends(changes)) < len(session_keys) and wall_clock_ms() < zero_ms + _LONGEST_S * 1_000:
                 _wait_until(wall_clock_ms() + _TICK_MS, check_query)
     finally:
@@ -156,22 +154,20 @@ def last_ends(changes: Sequence[Row]) -> list[tuple[str, int, str]]:
     return sorted((*key, str(row["end_reason"])) for key, row in last.items())
 
 
-def picture(
-    changes: Sequence[Row], title: str, zero_ms: int = ZERO_MS, events: Sequence[TourEvent] = TEN_EVENTS
-) -> Figure:
+def picture(changes: Sequence[Row], title: str, zero_ms: int = ZERO_MS) -> Figure:
     """Draw a strip per device, with its messages below its sessions; `zero_ms` is the start of the tour."""
     devices = [
         timeline.DeviceTimeline(
             device_id,
-            CAPTION_BY_DEVICE[device_id] if events is TEN_EVENTS else "",
+            caption,
             timeline.bars_of(change for change in changes if change["device_id"] == device_id),
             [
                 (">" if event.is_start else "<", zero_ms + round(event.arrives_s * 1_000))
-                for event in events
+                for event in TEN_EVENTS
                 if event.device_id == device_id
             ],
         )
-        for device_id in dict.fromkeys(event.device_id for event in events)
+        for device_id, caption in CAPTION_BY_DEVICE.items()
     ]
     return timeline.draw(devices, title)
 
@@ -216,7 +212,3 @@ def _wait_until(instant_ms: int, check_query: Callable[[], None]) -> None:
     while (left_ms := instant_ms - wall_clock_ms()) > 0:
         check_query()
         time.sleep(min(left_ms, 200) / 1_000)
-
-
-def _without_kind(row: Mapping[str, Any]) -> Row:
-    return {name: value for name, value in row.items() if name != "kind"}

@@ -4,7 +4,6 @@ import os
 import pwd
 import shlex
 import sys
-import tempfile
 from pathlib import Path
 
 import pyspark
@@ -14,8 +13,6 @@ from sessionization_laptop.engine.java import java_home
 
 _OF_SPARK = ("SPARK_", "PYSPARK_")
 _KEPT = {"PYSPARK_SUBMIT_ARGS", "SPARK_LOCAL_DIRS", "SPARK_SUBMIT_OPTS"}
-LAST_WORD = "pyspark-shell"
-"""Of the arguments of Spark: PySpark's shell is what they start."""
 _LONGEST_SOCKET_FOLDER = 64
 """A socket's path has at most 107 bytes, and Spark's names for them have 42 and a slash."""
 
@@ -35,8 +32,8 @@ def own_environment() -> None:
     except ValueError as error:
         msg = f"PYSPARK_SUBMIT_ARGS cannot be read ({error}): unset it, or close its quotes"
         raise SetupError(msg) from error
-    if LAST_WORD not in words:
-        words.append(LAST_WORD)
+    if "pyspark-shell" not in words:
+        words.append("pyspark-shell")  # PySpark's shell is what they start
     java_options = [os.environ.pop("_JAVA_OPTIONS", ""), os.environ.get("JAVA_TOOL_OPTIONS", "")]
     os.environ |= {
         "SPARK_HOME": str(Path(pyspark.__file__).parent),
@@ -57,21 +54,6 @@ def nameless_user() -> str | None:
     except KeyError:
         return os.environ.get("HADOOP_USER_NAME") or str(os.getuid())
     return None
-
-
-def temporary_folder() -> str:
-    """The folder of the engine's temporary files, Python's. Java alone would not ask `TMPDIR`.
-
-    Raises `SetupError` where the native libraries cannot be loaded from it.
-    """
-    folder = tempfile.gettempdir()
-    if os.statvfs(folder).f_flag & getattr(os, "ST_NOEXEC", 0):
-        msg = (
-            f"{folder} is mounted noexec, and Spark loads its state store from the folder of temporary files: "
-            "let TMPDIR name a folder elsewhere"
-        )
-        raise SetupError(msg)
-    return folder
 
 
 def has_room_for_sockets(folder: str) -> bool:

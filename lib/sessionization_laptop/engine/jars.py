@@ -66,15 +66,14 @@ def jar_paths(jar_set: JarSet) -> list[Path]:
     paths = [folder / jar.file_name for jar in jars]
     if all(path.is_file() for path in paths):  # needs no write access: the folder may belong to another user
         return paths
-    from sessionization_laptop.engine.maven import MavenRepository  # imports requests, which no job needs
+    from sessionization_laptop.engine.maven import fetch  # imports requests, which no job needs
 
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with MavenRepository() as repository:
-            for jar, path in zip(jars, paths, strict=True):
-                if not path.is_file():
-                    repository.fetch(jar.path, path, jar.sha256)
+        for jar, path in zip(jars, paths, strict=True):
+            if not path.is_file():
+                fetch(jar.path, path, jar.sha256)
     return paths
 
 

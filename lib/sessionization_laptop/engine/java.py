@@ -5,21 +5,19 @@ import os
 import re
 import shlex
 import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 from sessionization.command_line.parser import run
 from sessionization.errors import SetupError
+from sessionization.files import open_whole
 from sessionization_laptop.engine import ENGINE_FOLDER
 
 SUPPORTED_JAVA = range(17, 26)
 """Major versions; Spark 4 needs at least 17."""
 
-_MODULE = "jdk.incubator.vector"
-_ADD_MODULE_OPTION = f"--add-modules={_MODULE}"
+_ADD_MODULE_OPTION = "--add-modules=jdk.incubator.vector"
 """Spark starts every JVM with this option. The module speeds up linear algebra; a JVM without it does not start."""
 
 _LAUNCHER = """\
@@ -41,15 +39,13 @@ def java_home() -> Path:
 
     Raises `SetupError` when there is none.
     """
-    rejected = []
-    for home in _candidates():
-        reason = _rejection_reason(home)
-        if reason is None:
+    homes = list(_candidates())
+    for home in homes:
+        if _starts_spark(home):
             return home
-        rejected.append(f"{home}: {reason}")
     msg = (
-        f"no Java {SUPPORTED_JAVA.start} to {SUPPORTED_JAVA.stop - 1} found (seen: {'; '.join(rejected) or 'none'}): "
-        "run 'make -B setup', which installs one, or set JAVA_HOME"
+        f"Spark needs a Java {SUPPORTED_JAVA.start} to {SUPPORTED_JAVA.stop - 1} with all its modules "
+        f"(tried: {', '.join(map(str, homes)) or 'none'}): run 'make -B setup', which installs one, or set JAVA_HOME"
     )
     raise SetupError(msg)
 
@@ -81,33 +77,21 @@ def _wheel_java_home() -> Path:
     text = _LAUNCHER.format(add_the_module=_ADD_MODULE_OPTION, java=shlex.quote(str(JAVA)))
     if launcher.is_file() and launcher.read_text(encoding="utf-8") == text:  # the folder may belong to another user
         return home
-    try:
-        launcher.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=launcher.parent, delete=False) as temporary:
-            temporary.write(text)
-        Path(temporary.name).chmod(0o755)
-        Path(temporary.name).replace(launcher)
-    except OSError as error:
-        msg = f"{launcher} cannot be written ({error.strerror}): run 'make setup' as the user who owns {sys.prefix}"
-        raise SetupError(msg) from error
+    launcher.parent.mkdir(parents=True, exist_ok=True)
+    with open_whole(launcher) as file:
+        file.write(text.encode())
+        Path(file.name).chmod(0o755)
     return home
 
 
-def _rejection_reason(home: Path) -> str | None:
-    """Return why Spark does not start on the Java in `home`; `None` if it does."""
+def _starts_spark(home: Path) -> bool:
     command = [str(home / "bin" / "java"), _ADD_MODULE_OPTION, "--list-modules"]
     try:
         result = subprocess.run(command, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    except OSError as error:
-        return f"does not start ({error.strerror})"
-    if _MODULE in result.stdout and "FindException" in result.stdout:
-        return f"lacks the module {_MODULE}"
+    except OSError:
+        return False
     version = re.search(r"^java\.base@(\d+)", result.stdout, re.MULTILINE)
-    if version is None:
-        lines = [line for line in result.stderr.splitlines() if not line.startswith("Picked up ")]
-        is_too_old = not lines or _ADD_MODULE_OPTION in lines[0] or result.returncode == 0
-        return "too old" if is_too_old else f"does not start ({lines[0]})"  # as with a wrong JAVA_TOOL_OPTIONS
-    return None if int(version[1]) in SUPPORTED_JAVA else f"Java {version[1]}"
+    return version is not None and int(version[1]) in SUPPORTED_JAVA
 
 
 def _main() -> int:

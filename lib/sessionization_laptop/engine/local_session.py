@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
@@ -21,11 +22,9 @@ from sessionization.session_conf import COMPACTION_CONF
 from sessionization.stop_signals import preserve_interrupt_handler
 from sessionization_laptop.engine.class_archive import archive_options
 from sessionization_laptop.engine.environment import (
-    LAST_WORD,
     has_room_for_sockets,
     nameless_user,
     own_environment,
-    temporary_folder,
 )
 from sessionization_laptop.engine.jars import jar_paths
 
@@ -38,8 +37,6 @@ MERGE.
 """
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
-_TAKEN = ("PYSPARK_SUBMIT_ARGS", "SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
-"""The variables with which the person who starts the engine can still keep it from starting."""
 
 
 def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
@@ -56,7 +53,7 @@ def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
     """
     refuse_other_pyspark()
     own_environment()
-    temporary = temporary_folder()
+    temporary = tempfile.gettempdir()  # Java alone would not ask TMPDIR
     log_file.parent.mkdir(parents=True, exist_ok=True)
     jars = os.pathsep.join(str(path) for path in jar_paths("spark"))
     log4j = Path(str(files("sessionization_laptop.engine") / "log4j2.properties")).as_uri()
@@ -124,12 +121,9 @@ def _start_jvm(settings: dict[str, str], output: Path) -> Any:
     try:
         SparkContext._ensure_initialized(conf=SparkConf().setAll(list(settings.items())))  # noqa: SLF001 - not public
     except PySparkRuntimeError as error:
-        lines = output.read_text(encoding="utf-8", errors="replace").splitlines()
-        # The stack of an error is indented. Java's own lines that it has ended do not say why.
-        causes = (line for line in reversed(lines) if line[:1].strip() and not line.startswith("Error: "))
-        given = [name for name in _TAKEN if os.environ.get(name, "") not in {"", LAST_WORD, SHORT_LIVED_JVM_OPTIONS}]
-        msg = f"Spark's Java has ended at its start ({next(causes, 'without a word')}): " + (
-            f"unset {', '.join(given)}" if given else f"see {output}"
+        msg = (
+            f"Spark's Java has ended at its start: {output} says why at its end; PYSPARK_SUBMIT_ARGS, "
+            "SPARK_SUBMIT_OPTS, JAVA_TOOL_OPTIONS and JDK_JAVA_OPTIONS are taken from the environment"
         )
         raise SetupError(msg) from error
     return SparkContext._jvm  # noqa: SLF001
