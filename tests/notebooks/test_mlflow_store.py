@@ -17,7 +17,6 @@ from sessionization.ml.run_tracking import track_in_mlflow
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.output.progress import BatchProgress, Percentiles
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import TABLES
 from tests.support.settings import settings_of
 
 pytestmark = pytest.mark.job
@@ -79,8 +78,7 @@ def run_of(store: str, at: int = 0) -> Any:
 def test_a_run_has_settings_and_versions(store: str) -> None:
     parameters = run_of(store).data.params
     assert (parameters["heartbeat"], parameters["trigger"]) == ("2s", "1s")
-    assert parameters["pyspark_version"] == "4.2.0"
-    assert "mlflow_version" in parameters
+    assert parameters["spark"] == "4.2.0"
     assert run_of(store).data.tags["checkpoint"] == "c0ffee"
     assert run_of(store).info.status == "FINISHED"
 
@@ -93,12 +91,6 @@ def test_a_run_has_the_metrics_of_its_micro_batches(store: str) -> None:
     assert stored_runs.metric_series(newest, "sessionize.lateness_p99_ms")[1] == [20.0]
     assert {"sessionize.batch_ms", "sessionize.state_rows", "sessionize.state_bytes"} <= newest.metrics.keys()
     assert "sessionize.batch_id" not in newest.metrics
-
-
-def test_the_tables_are_the_data_sets_of_a_run(store: str) -> None:
-    datasets = {one.dataset.name: one.dataset for one in run_of(store).inputs.dataset_inputs}
-    assert datasets.keys() == {table.name for table in TABLES}
-    assert "/tables/sessions" in datasets["sessions"].source
 
 
 def test_runs_are_found_by_their_tag_in_any_experiment(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,10 +108,9 @@ def test_the_experiments_of_all_pages_are_searched(store: str, monkeypatch: pyte
     assert len(streams(store)) == 2
 
 
-def test_a_missing_store_is_an_error_and_is_not_created(tmp_path: Path) -> None:
+def test_a_missing_store_has_no_runs_and_is_not_created(tmp_path: Path) -> None:
     file = tmp_path / "gone.db"
-    with pytest.raises(ConfigurationError, match=r"there is no MLflow store sqlite:///.*gone\.db"):
-        stored_runs.newest_runs(RunKind.STREAM, [f"sqlite:///{file}"])
+    assert stored_runs.newest_runs(RunKind.STREAM, [f"sqlite:///{file}"]) == []
     assert not file.exists()
 
 
@@ -129,11 +120,6 @@ def test_a_file_that_is_no_store_is_an_error(tmp_path: Path) -> None:
         ConfigurationError, match=r"text\.db cannot be read \(.*not a database.*\): name the tracking URI"
     ):
         stored_runs.newest_runs(RunKind.STREAM, [f"sqlite:///{tmp_path / 'text.db'}"])
-
-
-def test_a_new_store_has_no_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
-    assert stored_runs.newest_runs(RunKind.STREAM) == []
 
 
 @pytest.mark.parametrize("store", ["sqlite:///{folder}/no/folder/mlflow.db", "sqlite:///{folder}"])
