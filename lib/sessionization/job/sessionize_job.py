@@ -4,7 +4,6 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -25,8 +24,7 @@ from sessionization.job.queries import Queries
 from sessionization.job.query_monitor import ClockCheck, monitor_queries, progress_line
 from sessionization.job.shutdown import stop_queries
 from sessionization.job.stop_file import stop_on_file
-from sessionization.job.summary import Summary, summary_lines
-from sessionization.job.totals import RunningTotals, count_live_sessions
+from sessionization.job.summary import RunningTotals, Summary, count_live_sessions, summary_lines
 from sessionization.ml.run_tracking import track_in_mlflow
 from sessionization.say import Say
 from sessionization.settings.sessionize_settings import SessionizeSettings
@@ -50,7 +48,6 @@ from sessionization.spark.output.progress_log import ProgressLog
 from sessionization.spark.tables.lease import hold_lease
 from sessionization.spark.tables.lease_claim import STREAM_LEASE, Claim, no_lease
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import SESSION_CHANGES
 from sessionization.stop_signals import stop_after, stop_on_signals
 
 
@@ -171,8 +168,8 @@ def _run(context: JobContext, stop: threading.Event, callbacks: JobCallbacks) ->
                 causes = _stop(context, queries)
     if causes:
         raise StreamError(_failure_message(context, causes))
-    seconds = (wall_clock_ms() - began_ms) / 1000
-    return Summary(seconds, totals.snapshot()[0], _count_live(context, callbacks), totals.delays())
+    seconds, live = (wall_clock_ms() - began_ms) / 1000, _count_live(context, callbacks)
+    return Summary(seconds, totals.snapshot()[0], live, totals.lateness.percentiles(), totals.latency.percentiles())
 
 
 @contextlib.contextmanager
@@ -197,9 +194,7 @@ def _report_batches(context: JobContext, progress_log: ProgressLog, listeners: l
 def _stop(context: JobContext, queries: Queries) -> list[str]:
     """Stop the queries. Returns why queries had ended on their own."""
     queries.end_rests()
-    has_append_since = partial(context.location.has_append_since, context.spark, SESSION_CHANGES)
-    folder, is_real_time = context.checkpoint.folder, context.is_real_time
-    return stop_queries(queries.by_name, folder, has_append_since, context.say, is_real_time=is_real_time)
+    return stop_queries(queries.by_name, context.checkpoint.folder, context.say, is_real_time=context.is_real_time)
 
 
 def _failure_message(context: JobContext, causes: list[str]) -> str:
