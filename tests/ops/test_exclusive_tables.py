@@ -159,27 +159,6 @@ def test_a_landing_job_is_refused_where_there_are_no_tables(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_landing_job_is_refused_with_another_topic_than_before(tmp_path: Path, warehouse: Path) -> None:
-    """The unread rest of the first topic would never be landed."""
-    checkpoints = tmp_path / "landing"
-    settings = settings_of(
-        LandChangesSettings, bootstrap_servers="none:1", output_topic="b", warehouse=warehouse, checkpoints=checkpoints
-    )
-    offsets = checkpoints / "land_changes/offsets"
-    offsets.mkdir(parents=True)
-    (offsets / "0").write_text('v1\n{"batchTimestampMs":1}\n{"a":{"0":5}}')
-    with pytest.raises(
-        CheckpointError, match=f"{checkpoints} was created with --output-topic a, not b: give the same again"
-    ):
-        land_changes.land_changes(settings, expect_no_line, stop_that_is_set())
-    (offsets / "0").write_text('v1\n{"batchTimestampMs":1}\n{"b":{"0":5}}')
-    with (
-        TableLocation(warehouse).lock_for_maintenance(expect_no_line),
-        pytest.raises(StoppedError, match="stopped while waiting"),
-    ):
-        land_changes.land_changes(settings, lambda _: None, stop_that_is_set())
-
-
 def test_the_lock_is_hidden_from_readers_and_exists_only_where_there_are_tables(
     tmp_path: Path, warehouse: Path
 ) -> None:

@@ -127,7 +127,7 @@ def test_a_state_that_cannot_be_rescaled_is_refused_and_unchanged(
             run_rescale(checkpoints, 5)
     commit = query / "commits" / str(newest)
     commit.rename(tmp_path / "commit")
-    with pytest.raises(CheckpointError, match=f"micro-batch {newest} is started and not committed: start the job"):
+    with pytest.raises(StateError, match="LAST_BATCH_FAILED"):
         run_rescale(checkpoints, 5)
     (tmp_path / "commit").rename(commit)
 
@@ -153,7 +153,7 @@ def test_a_rescale_that_was_cut_off_is_finished_with_the_same_number(checkpoints
     conf = json.loads(lines[1])
     conf["conf"]["spark.sql.shuffle.partitions"] = "5"
     (query / "offsets" / str(newest + 1)).write_text("\n".join([lines[0], json.dumps(conf), *lines[2:]]))
-    with pytest.raises(CheckpointError, match="to 5 partitions was cut off: finish it first, with --partitions 5"):
+    with pytest.raises(StateError, match="repartition batch with 5 shuffle partitions"):
         run_rescale(checkpoints, 3)
     assert "the same as before" in run_rescale(checkpoints, 5)[-1]
     assert newest_committed_batch(query) == newest + 1
