@@ -4,6 +4,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -11,7 +12,6 @@ from pyspark.sql import SparkSession
 
 from sessionization.clock import wall_clock_ms
 from sessionization.errors import StreamError
-from sessionization.job.file_log_limit import FileLogLimit
 from sessionization.job.job_input import name_interrupted_files, take_input
 from sessionization.job.preparation import (
     check_folders,
@@ -152,8 +152,6 @@ def _run(context: JobContext, stop: threading.Event, callbacks: JobCallbacks) ->
             with plain_errors("the queries cannot be started"):
                 queries.start(stop)
 
-            file_logs = FileLogLimit(context, queries, stop)
-
             def report() -> None:
                 counted, last = totals.snapshot()
                 (callbacks.say_progress or context.say)(progress_line(counted, last))
@@ -162,7 +160,7 @@ def _run(context: JobContext, stop: threading.Event, callbacks: JobCallbacks) ->
 
             try:
                 with stop_after(stop, context.settings.run_for_ms):
-                    monitor_queries(queries.by_name, stop, file_logs.check, report)
+                    monitor_queries(queries.by_name, stop, partial(queries.shorten_logs, stop), report)
                 check_input()
             finally:
                 causes = _stop(context, queries)

@@ -1,13 +1,10 @@
 """Erase a player's data from all tables, and report what was deleted, what remains, and until when."""
 
-import hashlib
-import hmac
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
@@ -45,7 +42,6 @@ _MESSAGE_COLUMNS = ("ingest_date", "ingested_at", "value")
 _ACCOUNT_COLUMN = ("account_id",)
 _ROW_COUNT_METRICS = ("numTargetRowsDeleted", "numTargetRowsUpdated")
 _UNREADABLE_REASONS = ("malformed_json", "oversized")
-_MIN_KEY_BYTES = 16
 _VIEW = "_sessionization_erased"
 """The temporary view of the rows that a MERGE matches."""
 
@@ -55,8 +51,6 @@ class Receipt:
     """The report of an erasure; it does not name the accounts.
 
     Attributes:
-        accounts_hmac_sha256: the hex HMAC of each account, in sorted order, under the caller's key. Without a key it is
-            empty: a plain hash can be reversed by hashing every possible account.
         at: when the erasure began.
         deleted: the rows by table; for `raw_events` the rows that were emptied.
         unnamed: the rows of `sessions` that belong to other accounts and named the account in an internal column.
@@ -65,7 +59,6 @@ class Receipt:
         state: how many entries of the accounts the job's state still holds; None where there is no state.
     """
 
-    accounts_hmac_sha256: list[str]
     at: str
     deleted: dict[str, int] = field(default_factory=dict)
     unnamed: int = 0
@@ -83,18 +76,17 @@ def erase(settings: EraseSettings, say: Say) -> Receipt:
     The sessionize job must be stopped, and its queries must have no backlog that they would write later. On folders its
     checkpoint is locked meanwhile.
 
-    Raises `ConfigurationError` without an account, without tables or where the key cannot be used, `CheckpointError` as
+    Raises `ConfigurationError` without an account or without tables, `CheckpointError` as
     `open_tables_exclusively` and `refuse_backlog` do, and `IncompleteWorkError` where another program changed a table.
     """
     if not settings.account:
         msg = "--account is missing: give it, as in --account TEXT"
         raise ConfigurationError(msg)
     accounts = sorted(set(settings.account))
-    hashes = _hashes(accounts, settings.receipt_key_file)
     with open_tables_exclusively(settings, _REQUIRED_TABLES, say) as (spark, location, check_leases):
         if settings.state.checkpoints is not None:
             refuse_backlog(settings.state.checkpoints, partial(location.has_append_since, spark, SESSION_CHANGES))
-        receipt = Receipt(hashes, _iso(wall_clock_ms()))
+        receipt = Receipt(_iso(wall_clock_ms()))
         with explain_conflict("a table"):
             account_sessions = _find_sessions(spark, location, accounts)
             _Erasure(spark, location, receipt, say, check_leases).erase(accounts, account_sessions)
@@ -102,23 +94,6 @@ def erase(settings: EraseSettings, say: Say) -> Receipt:
             entries = StateReader(spark, settings.state.checkpoints).sessions()
             receipt.state = _rows_of_accounts(entries, accounts, account_sessions).count()
         return receipt
-
-
-def _hashes(accounts: list[str], key_file: Path | None) -> list[str]:
-    if key_file is None:
-        return []
-    try:
-        key = key_file.read_bytes().strip()
-    except OSError as error:
-        msg = f"--receipt-key-file {key_file} cannot be read ({error.strerror}): name a file that this user may read"
-        raise ConfigurationError(msg) from error
-    if len(key) < _MIN_KEY_BYTES:
-        msg = (
-            f"--receipt-key-file {key_file} holds {len(key)} bytes, and so short a key can be guessed: "
-            f"write at least {_MIN_KEY_BYTES} random ones, as `openssl rand -hex 32` does"
-        )
-        raise ConfigurationError(msg)
-    return [hmac.new(key, account.encode(), hashlib.sha256).hexdigest() for account in accounts]
 
 
 def _find_sessions(spark: SparkSession, location: TableLocation, accounts: list[str]) -> DataFrame:

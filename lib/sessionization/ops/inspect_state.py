@@ -1,10 +1,8 @@
 """Print a summary of the operator's state, and check its invariants."""
 
 import contextlib
-from collections.abc import Iterator
 
-from pyspark.sql import DataFrame, Row
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 
 from sessionization.clock import utc
 from sessionization.errors import CheckpointError, StateError
@@ -18,11 +16,11 @@ from sessionization.spark.engine.cached import cached
 from sessionization.spark.engine.job_conf import TIME_ZONE_CONF
 from sessionization.spark.engine.session import job_session, session_for_uris
 
-_COUNTS = ("devices", "live", "closed", "pending_ends", "timers")
+_MOST_ENTRIES = 1_000
 
 
 def inspect_state(settings: InspectSettings, say: Say) -> None:
-    """Print the state of a checkpoint, and check its invariants.
+    """Print the state of a checkpoint, the tables on stdout, and check its invariants.
 
     Raises `CheckpointError` or `ConfigurationError` where there is no state to read, and `StateError` at the end where
     an invariant does not hold.
@@ -33,8 +31,17 @@ def inspect_state(settings: InspectSettings, say: Say) -> None:
         spark = stack.enter_context(job_session(depends_on=TIME_ZONE_CONF))
         state = StateReader(spark, checkpoint.folder).at_newest()
         context = state_context(checkpoint, state)
-        for line in _report_lines(state, context, settings):
-            say(line)
+        say(
+            f"state after micro-batch {state.batch_id} of {utc(context.clock_ms):%Y-%m-%d %H:%M:%S} UTC, "
+            f"{context.layout}, in {context.partitions} partitions"
+        )
+        state.by_partition().show(context.partitions, truncate=False)
+        if settings.fullest:
+            say("the devices with the most entries:")
+            state.largest_devices(settings.fullest).show(settings.fullest, truncate=False)
+        if settings.device is not None:
+            say(f"device {settings.device}:")
+            state.of_device(settings.device).show(_MOST_ENTRIES, truncate=False)
         violations, count = check_state(state, context), len(invariant_names(context))
     if violations:
         msg = (
@@ -84,35 +91,3 @@ def invariant_frame(state: StateReader) -> DataFrame:
         for name in invariant_names(context)
     ]
     return state.spark.createDataFrame(rows, "invariant string, broken bigint, example string")
-
-
-def _report_lines(state: StateReader, context: StateContext, settings: InspectSettings) -> Iterator[str]:
-    partitions = state.by_partition().collect()
-    yield (
-        f"state after micro-batch {state.batch_id} of {utc(context.clock_ms):%Y-%m-%d %H:%M:%S} UTC, "
-        f"{context.layout}, in {context.partitions} partitions"
-    )
-    yield _text_table(("partition", *_COUNTS), [*partitions, _total(partitions)])
-    if settings.fullest:
-        yield from _section("the devices with the most entries", state.largest_devices(settings.fullest))
-    if settings.device is not None:
-        yield from _section(f"device {settings.device}", state.of_device(settings.device))
-
-
-def _total(partitions: list[Row]) -> Row:
-    return Row(partition="all", **{name: sum(row[name] for row in partitions) for name in _COUNTS})
-
-
-def _section(title: str, frame: DataFrame) -> Iterator[str]:
-    rows = frame.select(*(F.col(name).cast("string") for name in frame.columns)).collect()
-    yield f"{title}:" if rows else f"{title}: nothing is remembered"
-    if rows:
-        yield _text_table(tuple(frame.columns), rows)
-
-
-def _text_table(names: tuple[str, ...], rows: list[Row]) -> str:
-    cells = [names, *(tuple("-" if row[name] is None else str(row[name]) for name in names) for row in rows)]
-    widths = [max(len(line[at]) for line in cells) for at in range(len(names))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells
-    )
