@@ -3,7 +3,6 @@
 import math
 import re
 import socket
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -16,7 +15,7 @@ from sessionization.job.metrics import BOUNDS_S, COUNTERS, METRICS, PREFIX, Metr
 from sessionization.job.preparation import check_metrics_package
 from sessionization.job.sessionize_job import JobCallbacks, run
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.output.progress import SAMPLE_SIZE, BatchDetail, BatchProgress, DelaySample
+from sessionization.spark.output.progress import BatchDetail, BatchProgress, DelaySample
 from tests.support.monitored import (
     AT_MS,
     Session,
@@ -85,13 +84,6 @@ def test_the_important_signals_are_metrics() -> None:
     )
 
 
-def test_counters_add_up_and_gauges_do_not() -> None:
-    values = values_of(metrics_of(sessionize_progress(0), sessionize_progress(1)))
-    assert values["sessionization_heartbeats_total"] == 10
-    assert values['sessionization_ended_total{reason="reported"}'] == 4
-    assert values["sessionization_state_rows"] == 70
-
-
 def test_when_something_last_came_stays_while_nothing_comes() -> None:
     idle = BatchProgress("sessionize", 1, AT_MS + 60_000, 0, 10, sessionize_progress().latency)
     values = values_of(metrics_of(sessionize_progress(0), idle))
@@ -114,17 +106,6 @@ def test_the_delays_of_micro_batches_add_up_in_one_histogram() -> None:
     assert {bound: at_most[bound] for bound in expected} == expected
     assert values[f"{LATENESS}_count"] == 7
     assert values[f"{LATENESS}_sum"] == pytest.approx(41.3 + 62.4)
-
-
-@pytest.mark.parametrize("rows", [1, 2, 3, 7, 199, 200, 12_345])
-def test_a_histogram_counts_each_of_a_few_rows_and_of_more_a_sample(rows: int) -> None:
-    counted = min(rows, SAMPLE_SIZE)
-    delays_ms = [1_000 * BOUNDS_S[row % len(BOUNDS_S)] for row in range(counted)]
-    spread = [sorted(delays_ms)[int((point + 0.5) * counted / SAMPLE_SIZE)] for point in range(SAMPLE_SIZE)]
-    sample = DelaySample(rows, tuple(map(round, spread)))
-    values = values_of(metrics_of(sessionize_progress(detail=BatchDetail(lateness=sample))))
-    assert values[f"{LATENESS}_count"] == counted
-    assert values[f"{LATENESS}_sum"] == pytest.approx(sum(delays_ms) / 1000)
 
 
 def test_counters_and_histograms_begin_at_zero() -> None:
@@ -165,11 +146,6 @@ def test_without_the_library_metrics_are_refused_before_anything_is_created(
     assert "\n" not in str(error.value)
     assert not (tmp_path / "checkpoints").exists()
     assert lines == []
-
-
-def test_the_library_is_not_needed_without_metrics() -> None:
-    code = "import sys; sys.modules['prometheus_client'] = None; import sessionization.job.sessionize_job"
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_metrics_are_served_while_the_queries_run(lines: list[str]) -> None:

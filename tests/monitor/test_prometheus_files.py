@@ -1,6 +1,9 @@
 """The alerts for Prometheus agree with the bundle's, and rules and dashboard read only metrics that exist."""
 
 import re
+import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +17,7 @@ from tests.support.prometheus_files import (
     RECORDED,
     RULE_GROUPS,
     RULES,
+    RULES_FILE,
     bundle_limits,
     groupings_in,
     names_in,
@@ -21,6 +25,7 @@ from tests.support.prometheus_files import (
 )
 
 LIMITS = bundle_limits()
+EVENINGS = Path(__file__).with_name("prometheus_rules.test.yml")
 
 
 @pytest.fixture(scope="module")
@@ -98,3 +103,12 @@ def test_the_reader_of_queries_finds_names_and_labels() -> None:
     query = 'max by (job, query) (sessionization_a{query="x"}) > on (job) sessionization:b{le!="1", job=~".+"}'
     assert names_in(query) == {"sessionization_a": {"query"}, "sessionization:b": {"le", "job"}}
     assert groupings_in(query) == {"job", "query"}
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="no program promtool on PATH")
+@pytest.mark.parametrize(
+    "words", [["check", "rules", "--lint-fatal", str(RULES_FILE)], ["test", "rules", str(EVENINGS)]]
+)
+def test_promtool_accepts_the_rules_and_they_fire_in_the_evenings_that_they_are_for(words: list[str]) -> None:
+    done = subprocess.run(["promtool", *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,6 +1,7 @@
 """Jobs that change the tables wait for one another, and are refused without a checkpoint or tables."""
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -47,15 +48,17 @@ def stop_that_is_set() -> threading.Event:
 
 
 @pytest.mark.parametrize("settings_type", [MaintainSettings, EraseSettings])
-def test_maintenance_and_erasure_wait_for_a_landing_job(
-    tmp_path: Path, warehouse: Path, settings_type: type[MaintainSettings | EraseSettings]
+@pytest.mark.parametrize("lock", [TableLocation.lock_for_maintenance, TableLocation.lock_for_stream])
+def test_maintenance_and_erasure_wait_for_a_landing_job_and_for_a_stream_with_another_checkpoint(
+    tmp_path: Path, warehouse: Path, settings_type: type[MaintainSettings | EraseSettings], lock: Callable
 ) -> None:
+    """A warm start may have moved the tables to another checkpoint than the given one."""
     reopened(tmp_path / "checkpoints")
     settings = settings_of(settings_type, warehouse=warehouse, checkpoints=tmp_path / "checkpoints")
     lines: list[str] = []
     stopped = pytest.raises(StoppedError, match="stopped while waiting for process")
     with (
-        TableLocation(warehouse).lock_for_maintenance(expect_no_line),
+        lock(TableLocation(warehouse), expect_no_line),
         stopped,
         open_tables_exclusively(settings, TABLES, lines.append, stop_that_is_set()),
     ):
@@ -63,19 +66,10 @@ def test_maintenance_and_erasure_wait_for_a_landing_job(
     assert lines[0].endswith(f"which still uses --warehouse {warehouse}")
 
 
-@pytest.mark.parametrize("settings_type", [MaintainSettings, EraseSettings])
-def test_maintenance_and_erasure_wait_for_a_stream_with_another_checkpoint(
-    tmp_path: Path, warehouse: Path, settings_type: type[MaintainSettings | EraseSettings]
-) -> None:
-    """A warm start may have moved the tables to another checkpoint than the given one."""
-    reopened(tmp_path / "checkpoints")
-    settings = settings_of(settings_type, warehouse=warehouse, checkpoints=tmp_path / "checkpoints")
-    stopped = pytest.raises(StoppedError, match="stopped while waiting for process")
-    with TableLocation(warehouse).lock_for_stream(expect_no_line):
-        with stopped, open_tables_exclusively(settings, TABLES, lambda _: None, stop_that_is_set()):
-            pytest.fail("two jobs at once")
-        with TableLocation(warehouse).lock_for_maintenance(expect_no_line):  # a landing job can still run
-            pass
+def test_a_landing_job_runs_beside_a_stream(warehouse: Path) -> None:
+    location = TableLocation(warehouse)
+    with location.lock_for_stream(expect_no_line), location.lock_for_maintenance(expect_no_line):
+        pass
 
 
 def test_only_one_stream_writes_the_tables_whatever_its_checkpoint(tmp_path: Path, warehouse: Path) -> None:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionization.clock import wall_clock_ms
@@ -40,7 +40,6 @@ _SESSION_KEY = ("device_id", "session_id")
 _NO_LIMITS = EventTimeLimits(1 << 60, 1 << 60)
 _MESSAGE_COLUMNS = ("ingest_date", "ingested_at", "value")
 _ACCOUNT_COLUMN = ("account_id",)
-_ROW_COUNT_METRICS = ("numTargetRowsDeleted", "numTargetRowsUpdated")
 _UNREADABLE_REASONS = ("malformed_json", "oversized")
 _VIEW = "_sessionization_erased"
 """The temporary view of the rows that a MERGE matches."""
@@ -147,8 +146,8 @@ class _Erasure:
         named = self.spark.createDataFrame([(account,) for account in accounts], "account_id string")
         for table in _MESSAGE_TABLES:
             messages = _messages(location.read(self.spark.read, table), accounts, account_sessions)
-            change = self._clear_values if table is RAW_EVENTS else self._delete_matching
-            self._count(table, change(table, messages, _MESSAGE_COLUMNS))
+            change = "UPDATE SET value = NULL" if table is RAW_EVENTS else "DELETE"
+            self._count(table, self._merge(table, messages, _equal(_MESSAGE_COLUMNS), change))
         optional = [table for table in (BACKFILL, SESSION_PREDICTIONS) if location.exists(self.spark, table)]
         tables = (SESSION_CHANGES, *optional, SESSIONS)
         nameless = dict.fromkeys(tables, 0)
@@ -187,35 +186,19 @@ class _Erasure:
             table, named, "t._shown_end.account_id = s.account_id", "UPDATE SET _shown_end.account_id = NULL"
         )
 
-    def _clear_values(self, table: Table, rows: DataFrame, key: tuple[str, ...]) -> int:
-        """Set `value` to null in a table's rows that equal one of `rows` in the columns `key`."""
-        return self._merge(table, rows, _equal(key), "UPDATE SET value = NULL")
-
     def _delete_matching(self, table: Table, rows: DataFrame, key: tuple[str, ...], condition: str = "true") -> int:
         """Delete a table's rows that equal one of `rows` in the columns `key` and satisfy `condition`."""
         return self._merge(table, rows, f"{_equal(key)} AND {condition}", "DELETE")
 
     def _merge(self, table: Table, rows: DataFrame, on: str, change: str) -> int:
-        """Change a table's rows `t` that match one of `rows` (`s`); SQL, as `TableLocation.history`.
-
-        Returns:
-            How many rows it changed; a change without rows may add no version to the table.
-        """
+        """Change a table's rows `t` that match one of `rows` (`s`); returns how many. SQL, as `TableLocation.history`."""
         self.check_leases()
         rows.createOrReplaceTempView(_VIEW)
-        before = self._newest_commit(table)
         target = self.location.sql_name(table.name)
-        self.spark.sql(f"MERGE INTO {target} AS t USING {_VIEW} AS s ON {on} WHEN MATCHED THEN {change}")
-        after = self._newest_commit(table)
+        merge = f"MERGE INTO {target} AS t USING {_VIEW} AS s ON {on} WHEN MATCHED THEN {change}"
+        count = int(self.spark.sql(merge).collect()[0]["num_affected_rows"])
         self.spark.catalog.dropTempView(_VIEW)
-        return (
-            0
-            if after.version == before.version
-            else sum(int(after.operationMetrics.get(metric, 0)) for metric in _ROW_COUNT_METRICS)
-        )
-
-    def _newest_commit(self, table: Table) -> Row:
-        return self.location.history(self.spark, table, 1).collect()[0]
+        return count
 
 
 def _messages(messages: DataFrame, accounts: list[str], account_sessions: DataFrame) -> DataFrame:
