@@ -191,7 +191,7 @@ class _Erasure:
         return self._merge(table, rows, f"{_equal(key)} AND {condition}", "DELETE")
 
     def _merge(self, table: Table, rows: DataFrame, on: str, change: str) -> int:
-        """Change a table's rows `t` that match one of `rows` (`s`); returns how many. SQL, as `TableLocation.history`."""
+        """Change the rows `t` that match one of `rows` (`s`); returns how many. SQL, as `TableLocation.history`."""
         self.check_leases()
         rows.createOrReplaceTempView(_VIEW)
         target = self.location.sql_name(table.name)
