@@ -34,7 +34,7 @@ from sessionization.spark.input.ticks import tick_stream
 from sessionization.spark.input.topic_admin import refuse_compacted_topics
 from sessionization.spark.output import real_time
 from sessionization.spark.output.topic_rights import refuse_unwritable_topic
-from sessionization.spark.pipeline import sessionize
+from sessionization.spark.pipeline import session_changes
 from sessionization.spark.tables.creation import create_table
 from sessionization.spark.tables.lease import hold_lease
 from sessionization.spark.tables.lease_claim import Claim
@@ -167,7 +167,7 @@ def check_trial_query(spark: SparkSession, folder: AnyPath, say: Say) -> str:
         beats += batch.where(F.col("change") == "heartbeat").count()
 
     events = valid_events(parse(file_messages(spark, input_folder, log_folder), EventTimeLimits(DAY_MS, DAY_MS)))
-    changes = sessionize(events, tick_stream(spark), StateLayout(), RulesInForce(Rules(heartbeat_ms=_HEARTBEAT_MS)))
+    changes = session_changes(events, tick_stream(spark), StateLayout(), RulesInForce(Rules(heartbeat_ms=_HEARTBEAT_MS)))
     query = (
         changes.writeStream.foreachBatch(count_beats)
         .queryName(folder.name)
