@@ -167,7 +167,9 @@ def check_trial_query(spark: SparkSession, folder: AnyPath, say: Say) -> str:
         beats += batch.where(F.col("change") == "heartbeat").count()
 
     events = valid_events(parse(file_messages(spark, input_folder, log_folder), EventTimeLimits(DAY_MS, DAY_MS)))
-    changes = session_changes(events, tick_stream(spark), StateLayout(), RulesInForce(Rules(heartbeat_ms=_HEARTBEAT_MS)))
+    changes = session_changes(
+        events, tick_stream(spark), StateLayout(), RulesInForce(Rules(heartbeat_ms=_HEARTBEAT_MS))
+    )
     query = (
         changes.writeStream.foreachBatch(count_beats)
         .queryName(folder.name)
