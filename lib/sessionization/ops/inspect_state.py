@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 
 from sessionization.clock import utc
 from sessionization.errors import CheckpointError, StateError
-from sessionization.ops.invariants import StateContext, Violation, find_violations, invariant_names
+from sessionization.ops.invariants import Invariant, StateContext, count_violations
 from sessionization.ops.maintenance_settings import InspectSettings
 from sessionization.ops.state_reader import StateReader
 from sessionization.say import Say
@@ -42,14 +42,14 @@ def inspect_state(settings: InspectSettings, say: Say) -> None:
         if settings.device is not None:
             say(f"device {settings.device}:")
             state.of_device(settings.device).show(_MOST_ENTRIES, truncate=False)
-        violations, count = check_state(state, context), len(invariant_names(context))
-    if violations:
+        invariants = check_state(state, context)
+    if violations := [invariant for invariant in invariants if invariant.broken]:
         msg = (
-            f"{len(violations)} of {count} invariants do not hold ({'; '.join(map(str, violations))}): "
+            f"{len(violations)} of {len(invariants)} invariants do not hold ({'; '.join(map(str, violations))}): "
             "keep a copy of the checkpoint, and see docs/state.md"
         )
         raise StateError(msg)
-    say(f"{count} invariants hold")
+    say(f"{len(invariants)} invariants hold")
 
 
 def state_context(checkpoint: Checkpoint, state: StateReader) -> StateContext:
@@ -68,11 +68,11 @@ def state_context(checkpoint: Checkpoint, state: StateReader) -> StateContext:
     return StateContext(started_batch.clock_ms, checkpoint.in_force, checkpoint.layout, started_batch.partitions)
 
 
-def check_state(state: StateReader, context: StateContext) -> list[Violation]:
-    """The invariants that the state breaks; the state is read once and cached during the checks."""
+def check_state(state: StateReader, context: StateContext) -> list[Invariant]:
+    """All invariants and how often the state breaks each; it is read once and cached during the checks."""
     entries, timers = state.entries(), state.timers()
     with cached(entries, timers):
-        return find_violations(entries, timers, context)
+        return count_violations(entries, timers, context)
 
 
 def invariant_frame(state: StateReader) -> DataFrame:
@@ -85,9 +85,5 @@ def invariant_frame(state: StateReader) -> DataFrame:
     """
     state = state.at_newest()
     context = state_context(read_checkpoint(state.checkpoints), state)
-    by_invariant = {violation.invariant: violation for violation in check_state(state, context)}
-    rows = [
-        (name, *((by_invariant[name].count, by_invariant[name].example) if name in by_invariant else (0, None)))
-        for name in invariant_names(context)
-    ]
+    rows = [(one.name, one.broken, one.example) for one in check_state(state, context)]
     return state.spark.createDataFrame(rows, "invariant string, broken bigint, example string")

@@ -12,15 +12,15 @@ from sessionization.spark.operator.group_store import BUCKETS, RECENT
 
 
 @dataclass(frozen=True, slots=True)
-class Violation:
-    """An invariant that does not hold: the number of entries, devices or keys that break it, and the first of them."""
+class Invariant:
+    """An invariant: how many entries, devices or keys break it, and the first of them; None where none does."""
 
-    invariant: str
-    count: int
-    example: str
+    name: str
+    broken: int
+    example: str | None
 
     def __str__(self) -> str:
-        return f"{self.invariant}: {self.count:,} times not, as for {self.example}"
+        return f"{self.name}: {self.broken:,} times not, as for {self.example}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ ONE_LIVE = "a device has at most one live session"
 EARLY_ENOUGH = "a timer is set for the first instant at which the rules have something to do, or earlier"
 
 
-def find_violations(entries: DataFrame, timers: DataFrame, context: StateContext) -> list[Violation]:
-    """The invariants that do not hold, in the order of docs/state.md; an empty list for a correct state.
+def count_violations(entries: DataFrame, timers: DataFrame, context: StateContext) -> list[Invariant]:
+    """The invariants that are checked in a context, in the order of docs/state.md.
 
     Args:
         entries: as `StateReader.entries`.
@@ -59,20 +59,14 @@ def find_violations(entries: DataFrame, timers: DataFrame, context: StateContext
     device, key = (
         F.concat_ws(" ", F.lit(kind), name) for kind, name in (("device", "device_id"), ("key", "grouping_key"))
     )
-    checks = (
-        *_count_violations(entries, _entry_checks(context), entry),
-        *_count_violations(_by_device(entries), _device_checks(context), device),
-        *_count_violations(_by_key(entries, timers), _key_checks(context), key),
-    )
-    return [found for found in checks if found.count]
+    return [
+        *_count(entries, _entry_checks(context), entry),
+        *_count(_by_device(entries), _device_checks(context), device),
+        *_count(_by_key(entries, timers), _key_checks(context), key),
+    ]
 
 
-def invariant_names(context: StateContext) -> list[str]:
-    """The names of the invariants that are checked in a context."""
-    return [*_entry_checks(context), *_device_checks(context), *_key_checks(context)]
-
-
-def _count_violations(rows: DataFrame, checks: Mapping[str, Column], label: Column) -> Iterator[Violation]:
+def _count(rows: DataFrame, checks: Mapping[str, Column], label: Column) -> Iterator[Invariant]:
     """Count for each check the rows that satisfy its condition, all checks in one pass."""
     counts = [
         column
@@ -84,8 +78,8 @@ def _count_violations(rows: DataFrame, checks: Mapping[str, Column], label: Colu
     ]
     found = rows.agg(*counts).first()
     assert found is not None
-    for number, invariant in enumerate(checks):
-        yield Violation(invariant, found[f"count_{number}"], str(found[f"example_{number}"]))
+    for number, name in enumerate(checks):
+        yield Invariant(name, found[f"count_{number}"], found[f"example_{number}"])
 
 
 def _entry_checks(context: StateContext) -> dict[str, Column]:

@@ -2,7 +2,7 @@
 
 import contextlib
 import threading
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -26,8 +26,7 @@ from sessionization.spark.tables.lease_claim import STREAM_LEASE, Claim, no_leas
 from sessionization.spark.tables.location import TableLocation
 
 
-@dataclass(frozen=True, slots=True)
-class Fingerprint:
+class Fingerprint(NamedTuple):
     """Summary of a state, independent of its partitions: how many entries and timers, and sums of their hashes."""
 
     entries: int
@@ -35,11 +34,10 @@ class Fingerprint:
     timers: int
     timers_hash: int
 
-    @classmethod
-    def of(cls, state: StateReader) -> "Fingerprint":
-        return cls(
-            *_count_and_hash(state.entries().drop("partition")), *_count_and_hash(state.timers().drop("partition"))
-        )
+
+def fingerprint(state: StateReader) -> Fingerprint:
+    counted = [_count_and_hash(rows.drop("partition")) for rows in (state.entries(), state.timers())]
+    return Fingerprint(*counted[0], *counted[1])
 
 
 def rescale(settings: RescaleSettings, say: Say, stop: threading.Event | None = None) -> None:
@@ -71,7 +69,7 @@ def _rescale(settings: RescaleSettings, checkpoint: Checkpoint, say: Say, stop: 
         if context.partitions == partitions:
             say(f"the state has {partitions} partitions already: there is nothing to do")
             return
-        before = Fingerprint.of(state)
+        before = fingerprint(state)
         say(f"{before.entries:,} entries and {before.timers:,} timers in {context.partitions} partitions")
         _refuse_broken(state, checkpoint, "before anything was touched")
         began_ms = wall_clock_ms()
@@ -79,7 +77,7 @@ def _rescale(settings: RescaleSettings, checkpoint: Checkpoint, say: Say, stop: 
         _repartition(spark, checkpoint.folder, partitions)
         say(f"repartitioned in {(wall_clock_ms() - began_ms) / 1000:,.1f} s")
         state = state.at_newest()
-        after = Fingerprint.of(state)
+        after = fingerprint(state)
         if after != before:
             msg = (
                 f"the state is not what it was ({after}, before {before}): "
@@ -91,8 +89,8 @@ def _rescale(settings: RescaleSettings, checkpoint: Checkpoint, say: Say, stop: 
 
 
 def _refuse_broken(state: StateReader, checkpoint: Checkpoint, when: str) -> None:
-    violations = check_state(state, state_context(checkpoint, state))
-    if violations:
+    checked = check_state(state, state_context(checkpoint, state))
+    if violations := [invariant for invariant in checked if invariant.broken]:
         msg = f"the state breaks its invariants {when} ({'; '.join(map(str, violations))}): see docs/state.md"
         raise StateError(msg)
 
