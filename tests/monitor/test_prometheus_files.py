@@ -11,7 +11,6 @@ from sessionization.job.metrics import METRICS, PREFIX
 from tests.support import monitored
 from tests.support.prometheus_files import (
     ALERTS,
-    DASHBOARD,
     OF_PROMETHEUS,
     PANELS,
     RECORDED,
@@ -83,20 +82,6 @@ def test_rules_are_recorded_before_a_rule_of_their_group_reads_them() -> None:
         for rule in group["rules"]:
             assert {name for name in names_in(rule["expr"]) if ":" in name} <= so_far
             so_far.add(rule.get("record", ""))
-
-
-def test_panels_lie_side_by_side_and_use_the_dashboards_variables() -> None:
-    taken: set[tuple[int, int]] = set()
-    for panel in PANELS:
-        at = panel["gridPos"]
-        cells = {(at["x"] + x, at["y"] + y) for x in range(at["w"]) for y in range(at["h"])}
-        assert at["x"] + at["w"] <= 24
-        assert not cells & taken, panel["title"]
-        taken |= cells
-        assert panel["datasource"]["uid"] == "${datasource}"
-        assert all('job=~"$job"' in target["expr"] for target in panel["targets"])
-    assert len({panel["id"] for panel in PANELS}) == len(PANELS)
-    assert [variable["name"] for variable in DASHBOARD["templating"]["list"]] == ["datasource", "job"]
 
 
 def test_the_reader_of_queries_finds_names_and_labels() -> None:
