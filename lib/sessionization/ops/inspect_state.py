@@ -5,7 +5,7 @@ import contextlib
 from pyspark.sql import DataFrame
 
 from sessionization.clock import utc
-from sessionization.errors import CheckpointError, StateError
+from sessionization.errors import StateError
 from sessionization.ops.invariants import Invariant, StateContext, count_violations
 from sessionization.ops.maintenance_settings import InspectSettings
 from sessionization.ops.state_reader import StateReader
@@ -53,18 +53,10 @@ def inspect_state(settings: InspectSettings, say: Say) -> None:
 
 
 def state_context(checkpoint: Checkpoint, state: StateReader) -> StateContext:
-    """The context for checks of the state after a micro-batch.
-
-    Raises `CheckpointError` where Spark's log cannot be read, or lacks the number of partitions.
-    """
+    """The context for checks of the state after a micro-batch; raises `CheckpointError` where a log is damaged."""
     assert state.batch_id is not None
     started_batch = read_started_batch(checkpoint.folder / SESSIONIZE, state.batch_id)
-    if started_batch.partitions is None:
-        msg = (
-            f"micro-batch {state.batch_id} in --checkpoints {checkpoint.folder} does not say how many state partitions "
-            "it has: restore the checkpoint from a backup"
-        )
-        raise CheckpointError(msg)
+    assert started_batch.partitions is not None  # a query with state has it
     return StateContext(started_batch.clock_ms, checkpoint.in_force, checkpoint.layout, started_batch.partitions)
 
 
