@@ -90,15 +90,6 @@ class HadoopPath:
             entries = [HadoopPath(status.getPath().toString()) for status in storage.listStatus(path)]
         return iter(entries)
 
-    def first_entries(self, most: int) -> list["HadoopPath"]:
-        """Up to `most` entries of the folder; unlike `iterdir` it does not wait for a long listing to be complete."""
-        found: list[HadoopPath] = []
-        with self._open_storage() as (storage, path):
-            statuses = storage.listStatusIterator(path)
-            while len(found) < most and statuses.hasNext():
-                found.append(HadoopPath(statuses.next().getPath().toString()))
-        return found
-
     def glob(self, pattern: str) -> Iterator["HadoopPath"]:
         """The files and folders below this one that match; no part of the pattern is `**`."""
         first, _, rest = pattern.partition("/")

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sessionization.core.events import ChangeKind, EndReason, Platform
-from sessionization.job.totals import RunningTotals
+from sessionization.job.summary import RunningTotals
 from sessionization.spark.checkpoint.folder import ROLLUP, SESSIONIZE
 from sessionization.spark.output.progress import BatchProgress
 

@@ -94,15 +94,6 @@ def test_files_and_folders_are_told_apart(folder: HadoopPath) -> None:
     assert not is_on_local_disk(folder)
 
 
-def test_the_first_entries_of_a_long_listing_are_read_alone(folder: HadoopPath) -> None:
-    for number in range(4):
-        write_atomically(folder / f"{number}.json", "")
-    assert len(set(folder.first_entries(3))) == 3
-    assert {entry.name for entry in folder.first_entries(9)} == {entry.name for entry in folder.iterdir()}
-    with pytest.raises(FileNotFoundError):
-        (folder / "nowhere").first_entries(1)
-
-
 @pytest.mark.parametrize("pattern", ["[!._]*.json", "*/*.json", "sources/*/0", "no/*", "[a-z]*"])
 def test_a_pattern_finds_what_pathlib_finds(folder: HadoopPath, tmp_path: Path, pattern: str) -> None:
     for name in (

@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionization.job import file_log_limit
 from sessionization.job import queries as job_queries
-from sessionization.job.file_log_limit import FileLogLimit
 from sessionization.spark.checkpoint import take_log
 from sessionization.spark.checkpoint.file_source_log import log_bytes
 from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE
@@ -31,7 +29,6 @@ def test_a_query_forgets_merged_takes_and_reads_each_file_once(
     monkeypatch.setattr(take_log, "_MANY_TAKES", 1)
     monkeypatch.setattr(file_taker, "_MERGE_EVERY_S", 0)
     monkeypatch.setattr(job_queries, "LARGE_LOG_BYTES", 0)
-    monkeypatch.setattr(file_log_limit, "LARGE_LOG_BYTES", 0)
     spark.conf.set("spark.sql.streaming.fileSource.log.compactInterval", "3")
     job, lines = Job(spark, tmp_path), list[str]()
     archive = job.settings.state.checkpoints / ARCHIVE
@@ -44,7 +41,8 @@ def test_a_query_forgets_merged_takes_and_reads_each_file_once(
             wait_for(lambda: take_log.take_numbers(takes)[0] > 2, "the deletion of merged takes")
             wait_for(lambda: log_bytes(archive) > 0, "a compacted log")
             before, run_id = log_bytes(archive), queries[ARCHIVE].runId
-            FileLogLimit(replace(job.context, say=lines.append), job.pipeline, threading.Event()).check()
+            job.pipeline._context = replace(job.context, say=lines.append)
+            job.pipeline.shorten_logs(threading.Event())
             assert queries[ARCHIVE].runId != run_id
             assert any("query archive has started again; its log of files has" in line for line in lines)
             assert log_bytes(archive) < before

@@ -15,7 +15,6 @@ from sessionization.errors import CheckpointError, ConfigurationError, StoppedEr
 from sessionization.job import preparation
 from sessionization.job.job_input import watch_input
 from sessionization.job.preparation import prepare, unless_stopped
-from sessionization.job.shutdown import _has_caught_up
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import open_checkpoint, read_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
@@ -71,18 +70,6 @@ def test_a_stop_during_the_start_exits_with_code_0_even_after_an_error() -> None
     with pytest.raises(StoppedError) as stopped, unless_stopped(stop):
         raise ConfigurationError
     assert stopped.value.exit_code == 0
-
-
-@pytest.mark.parametrize(("takes_s", "within_s", "in_time"), [(0, 10, True), (10, 0.2, False)])
-def test_a_stop_waits_a_limited_time_for_a_query_to_catch_up(
-    takes_s: float,
-    within_s: float,
-    in_time: bool,  # noqa: FBT001
-) -> None:
-    done = threading.Event()
-    query = SimpleNamespace(isActive=True, processAllAvailable=lambda: done.wait(takes_s))
-    assert _has_caught_up(query, within_s) is in_time
-    done.set()
 
 
 def test_the_layout_file_is_restored_once_this_checkpoint_owns_the_tables(

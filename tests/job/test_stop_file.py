@@ -38,22 +38,6 @@ def test_a_file_from_before_the_start_stops_nothing(tmp_path: Path) -> None:
     assert "is from before this start" in lines[0]
 
 
-def test_what_cannot_be_deleted_stops_no_run(tmp_path: Path) -> None:
-    lines: list[str] = []
-    (tmp_path / "stop").mkdir()
-    stop = _watched(tmp_path, lines)
-    assert not stop.wait(5 * SOON_S)
-    assert len(lines) == 1
-    assert "cannot be deleted" in lines[0]
-
-
-def test_a_folder_that_appears_is_named_and_still_stops_the_run(tmp_path: Path) -> None:
-    lines: list[str] = []
-    stop = _watched(tmp_path, lines)
-    (tmp_path / "stop").mkdir()
-    assert stop.wait(10)
-
-
 def test_a_folder_that_is_away_for_a_while_stops_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoints"
     folder.mkdir()

@@ -4,6 +4,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from sessionization.spark.tables.location import TableLocation
 from tests.support.settings import settings_of
 
 NO_PERCENTILES = Percentiles(None, None, None)
+Tracking = Callable[..., AbstractContextManager[Callable[[BatchProgress], None]]]
 
 
 def progress(batch_id: int, query: str = "sessionize") -> BatchProgress:
@@ -29,10 +31,10 @@ class Store:
         self.at_begin, self.at_log = at_begin, at_log
         self.began = 0
         self.logged: list[BatchProgress] = []
-        self.ended: list[tuple[str, int]] = []
+        self.ended: list[str] = []
         self.threads: set[int] = set()
 
-    def __call__(self) -> "Store":
+    def begin(self, *_: object) -> "Store":
         self.threads.add(threading.get_ident())
         self.began += 1
         self.at_begin()
@@ -42,108 +44,13 @@ class Store:
         self.at_log()
         self.logged += micro_batches
 
-    def end(self, status: str, not_kept: int) -> None:
-        self.ended.append((status, not_kept))
+    def end(self, status: str) -> None:
+        self.ended.append(status)
 
 
 @pytest.fixture
 def lines() -> list[str]:
     return []
-
-
-def test_every_micro_batch_is_logged_in_order(lines: list[str]) -> None:
-    store = Store()
-    with run_tracking.track_run(store, lines.append) as add:
-        for batch_id in range(50):
-            add(progress(batch_id))
-    assert [batch.batch_id for batch in store.logged] == list(range(50))
-    assert (store.began, store.ended, lines) == (1, [("FINISHED", 0)], [])
-
-
-def test_the_store_is_used_on_a_thread_of_its_own(lines: list[str]) -> None:
-    store = Store()
-    with run_tracking.track_run(store, lines.append) as add:
-        add(progress(0))
-    assert store.threads
-    assert threading.get_ident() not in store.threads
-
-
-def test_a_run_without_micro_batches_is_not_recorded(lines: list[str]) -> None:
-    store = Store()
-    with run_tracking.track_run(store, lines.append):
-        pass
-    assert (store.began, store.ended) == (0, [])
-
-
-def test_a_run_that_failed_is_marked_as_failed(lines: list[str]) -> None:
-    store = Store()
-
-    def run() -> None:
-        with run_tracking.track_run(store, lines.append) as add:
-            add(progress(0))
-            msg = "the query ended"
-            raise RuntimeError(msg)
-
-    with pytest.raises(RuntimeError):
-        run()
-    assert store.ended == [("FAILED", 0)]
-
-
-def test_a_store_that_hangs_does_not_delay_the_stream(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_tracking, "MAX_QUEUED", 100)
-    monkeypatch.setattr(run_tracking, "CLOSE_WITHIN_S", 0.2)
-    never = threading.Event()
-    began_s = time.monotonic()
-    with run_tracking.track_run(Store(at_begin=lambda: never.wait(60) and None), lines.append) as add:
-        for batch_id in range(10_000):
-            add(progress(batch_id))
-    assert time.monotonic() - began_s < 5
-    never.set()
-    assert lines == ["MLflow is behind: the last micro-batches are missing from its run, not from the tables"]
-
-
-def test_micro_batches_that_do_not_fit_into_the_queue_are_counted(
-    lines: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(run_tracking, "MAX_QUEUED", 10)
-    may_begin = threading.Event()
-    store = Store(at_begin=lambda: may_begin.wait(60) and None)
-    with run_tracking.track_run(store, lines.append) as add:
-        for batch_id in range(25):
-            add(progress(batch_id))
-        may_begin.set()
-    assert len(store.logged) == 10
-    assert store.ended == [("FINISHED", 15)]
-
-
-@pytest.mark.parametrize("where", ["make", "log"])
-def test_a_store_that_fails_is_reported_once_and_the_run_goes_on(
-    lines: list[str], where: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(run_tracking, "FLUSH_EVERY_S", 0.01)
-
-    def fail() -> None:
-        msg = "no such host\nat line 7"
-        raise OSError(msg)
-
-    store = Store(at_begin=fail) if where == "make" else Store(at_log=fail)
-    with run_tracking.track_run(store, lines.append) as add:
-        for batch_id in range(20):
-            add(progress(batch_id))
-            time.sleep(0.002)
-    assert len(lines) == 1
-    assert "(no such host)" in lines[0]
-
-
-def test_a_long_run_logs_only_some_of_its_later_micro_batches(lines: list[str]) -> None:
-    store = Store()
-    count = EVERY_ONE_BELOW + 3 * THEN_EVERY
-    with run_tracking.track_run(store, lines.append) as add:
-        for batch_id in range(1, count + 1):
-            add(progress(batch_id))
-    logged = [batch.batch_id for batch in store.logged]
-    assert logged[:EVERY_ONE_BELOW] == list(range(1, EVERY_ONE_BELOW + 1))
-    assert logged[EVERY_ONE_BELOW:] == [EVERY_ONE_BELOW + step * THEN_EVERY for step in (1, 2, 3)]
 
 
 def settings(mlflow: str) -> SessionizeSettings:
@@ -152,9 +59,106 @@ def settings(mlflow: str) -> SessionizeSettings:
     )
 
 
-def test_mlflow_off_starts_no_thread_and_does_not_import_mlflow(lines: list[str]) -> None:
+@pytest.fixture
+def track(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> Tracking:
+    """Tracks a run in a given store, or in MLflow itself."""
+
+    def track(store: Store | None = None, mlflow: str = "auto") -> AbstractContextManager[Callable]:
+        if store is not None:
+            monkeypatch.setattr(run_tracking, "_new_run", store.begin)
+            monkeypatch.setattr(run_tracking.importlib.util, "find_spec", lambda _name: True)
+        return track_in_mlflow(settings(mlflow), TableLocation(Path("tables")), "id", lines.append)
+
+    return track
+
+
+def test_every_micro_batch_is_logged_in_order_on_another_thread(lines: list[str], track: Tracking) -> None:
+    store = Store()
+    with track(store) as add:
+        for batch_id in range(50):
+            add(progress(batch_id))
+    assert [batch.batch_id for batch in store.logged] == list(range(50))
+    assert (store.began, store.ended, lines) == (1, ["FINISHED"], [])
+    assert threading.get_ident() not in store.threads
+
+
+def test_a_run_without_micro_batches_is_not_recorded(track: Tracking) -> None:
+    store = Store()
+    with track(store):
+        pass
+    assert (store.began, store.ended) == (0, [])
+
+
+def test_a_run_that_failed_is_marked_as_failed(track: Tracking) -> None:
+    store = Store()
+
+    def run() -> None:
+        with track(store) as add:
+            add(progress(0))
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        run()
+    assert store.ended == ["FAILED"]
+
+
+def test_a_store_that_hangs_does_not_delay_the_stream(
+    lines: list[str], track: Tracking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_tracking, "CLOSE_WITHIN_S", 0.2)
+    never = threading.Event()
+    began_s = time.monotonic()
+    with track(Store(at_begin=lambda: never.wait(60) and None)) as add:
+        for batch_id in range(10_000):
+            add(progress(batch_id))
+    assert time.monotonic() - began_s < 5
+    never.set()
+    assert len(lines) == 1
+    assert "MLflow is behind" in lines[0]
+
+
+def test_of_too_many_that_wait_the_oldest_are_dropped(track: Tracking, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_tracking, "MAX_WAITING", 10)
+    monkeypatch.setattr(run_tracking, "FIRST_WITHIN_S", 60)
+    store = Store()
+    with track(store) as add:
+        for batch_id in range(25):
+            add(progress(batch_id))
+    assert [batch.batch_id for batch in store.logged] == list(range(15, 25))
+
+
+@pytest.mark.parametrize("where", ["at_begin", "at_log"])
+def test_a_store_that_fails_is_reported_once_and_the_run_goes_on(
+    lines: list[str], track: Tracking, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_tracking, "FLUSH_EVERY_S", 0.01)
+
+    def fail() -> None:
+        msg = "no such host\nat line 7"
+        raise OSError(msg)
+
+    with track(Store(**{where: fail})) as add:
+        for batch_id in range(20):
+            add(progress(batch_id))
+            time.sleep(0.002)
+    assert len(lines) == 1
+    assert "(no such host)" in lines[0]
+
+
+def test_a_long_run_logs_only_some_of_its_later_micro_batches(track: Tracking) -> None:
+    store = Store()
+    count = EVERY_ONE_BELOW + 3 * THEN_EVERY
+    with track(store) as add:
+        for batch_id in range(1, count + 1):
+            add(progress(batch_id))
+    logged = [batch.batch_id for batch in store.logged]
+    assert logged[:EVERY_ONE_BELOW] == list(range(1, EVERY_ONE_BELOW + 1))
+    assert logged[EVERY_ONE_BELOW:] == [EVERY_ONE_BELOW + step * THEN_EVERY for step in (1, 2, 3)]
+
+
+def test_mlflow_off_starts_no_thread_and_does_not_import_mlflow(lines: list[str], track: Tracking) -> None:
     thread_count, was_imported = threading.active_count(), "mlflow" in sys.modules
-    with track_in_mlflow(settings("off"), TableLocation(Path("tables")), "id", lines.append) as add:
+    with track(mlflow="off") as add:
         add(progress(0))
         assert threading.active_count() == thread_count
     assert ("mlflow" in sys.modules) == was_imported
@@ -163,10 +167,10 @@ def test_mlflow_off_starts_no_thread_and_does_not_import_mlflow(lines: list[str]
 
 @pytest.mark.parametrize(("mlflow", "line_count"), [("auto", 0), ("evenings", 1)])
 def test_a_missing_mlflow_is_reported_only_if_it_was_requested(
-    lines: list[str], monkeypatch: pytest.MonkeyPatch, mlflow: str, line_count: int
+    lines: list[str], track: Tracking, monkeypatch: pytest.MonkeyPatch, mlflow: str, line_count: int
 ) -> None:
     monkeypatch.setattr(run_tracking.importlib.util, "find_spec", lambda _name: None)
-    with track_in_mlflow(settings(mlflow), TableLocation(Path("tables")), "id", lines.append) as add:
+    with track(mlflow=mlflow) as add:
         add(progress(0))
     assert len(lines) == line_count
     assert all("'.[mlflow]'" in line for line in lines)

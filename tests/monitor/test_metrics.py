@@ -3,22 +3,19 @@
 import math
 import re
 import socket
-import subprocess
 import sys
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from py4j.protocol import Py4JError
 
 from sessionization.errors import ConfigurationError
-from sessionization.job import metrics
-from sessionization.job.metrics import BOUNDS_S, COUNTERS, METRICS, PREFIX, Metrics, backlog, serve, serve_metrics
+from sessionization.job.metrics import BOUNDS_S, COUNTERS, METRICS, PREFIX, Metrics, backlog, serve_metrics
 from sessionization.job.preparation import check_metrics_package
 from sessionization.job.sessionize_job import JobCallbacks, run
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.output.progress import SAMPLE_SIZE, BatchDetail, BatchProgress, DelaySample
+from sessionization.spark.output.progress import BatchDetail, BatchProgress, DelaySample
 from tests.support.monitored import (
     AT_MS,
     Session,
@@ -87,13 +84,6 @@ def test_the_important_signals_are_metrics() -> None:
     )
 
 
-def test_counters_add_up_and_gauges_do_not() -> None:
-    values = values_of(metrics_of(sessionize_progress(0), sessionize_progress(1)))
-    assert values["sessionization_heartbeats_total"] == 10
-    assert values['sessionization_ended_total{reason="reported"}'] == 4
-    assert values["sessionization_state_rows"] == 70
-
-
 def test_when_something_last_came_stays_while_nothing_comes() -> None:
     idle = BatchProgress("sessionize", 1, AT_MS + 60_000, 0, 10, sessionize_progress().latency)
     values = values_of(metrics_of(sessionize_progress(0), idle))
@@ -116,17 +106,6 @@ def test_the_delays_of_micro_batches_add_up_in_one_histogram() -> None:
     assert {bound: at_most[bound] for bound in expected} == expected
     assert values[f"{LATENESS}_count"] == 7
     assert values[f"{LATENESS}_sum"] == pytest.approx(41.3 + 62.4)
-
-
-@pytest.mark.parametrize("rows", [1, 2, 3, 7, 199, 200, 12_345])
-def test_a_histogram_counts_each_of_a_few_rows_and_of_more_a_sample(rows: int) -> None:
-    counted = min(rows, SAMPLE_SIZE)
-    delays_ms = [1_000 * BOUNDS_S[row % len(BOUNDS_S)] for row in range(counted)]
-    spread = [sorted(delays_ms)[int((point + 0.5) * counted / SAMPLE_SIZE)] for point in range(SAMPLE_SIZE)]
-    sample = DelaySample(rows, tuple(map(round, spread)))
-    values = values_of(metrics_of(sessionize_progress(detail=BatchDetail(lateness=sample))))
-    assert values[f"{LATENESS}_count"] == counted
-    assert values[f"{LATENESS}_sum"] == pytest.approx(sum(delays_ms) / 1000)
 
 
 def test_counters_and_histograms_begin_at_zero() -> None:
@@ -155,39 +134,6 @@ def test_the_backlog_is_what_the_brokers_had_and_was_not_taken() -> None:
     assert backlog(engine().sources) is None
 
 
-def test_queries_of_somebody_else_are_ignored() -> None:
-    source = metrics_of()
-    source.onQueryProgress(SimpleNamespace(progress=engine(name="somebody_else")))  # type: ignore[arg-type]
-    assert not any("phase" in key for key in values_of(source))
-
-
-def test_the_port_answers_only_at_its_address() -> None:
-    settings = settings_of(SessionizeSettings, input="in", warehouse="w", checkpoints="c", metrics_port=9464)
-    assert settings.monitoring.metrics_at == ("127.0.0.1", 9464)
-    registry = metrics_of().registry
-    with serve("127.0.0.1", 0, registry) as port:
-        assert "# " in get(port)
-        with pytest.raises(ConnectionRefusedError):
-            socket.create_connection(("127.0.0.2", port), timeout=5).close()
-    with serve("0.0.0.0", 0, registry) as port:
-        socket.create_connection(("127.0.0.2", port), timeout=5).close()
-
-
-@pytest.mark.parametrize("sent", [b"", b"GET /metrics HTTP/1.1\r\n"])
-def test_a_stuck_client_is_disconnected_and_delays_no_other_client(
-    monkeypatch: pytest.MonkeyPatch, sent: bytes
-) -> None:
-    assert metrics._Handler.timeout, "what the library leaves open"
-    monkeypatch.setattr(metrics._Handler, "timeout", 0.5)
-    with (
-        serve("127.0.0.1", 0, metrics_of().registry) as port,
-        socket.create_connection(("127.0.0.1", port), timeout=5) as stuck,
-    ):
-        stuck.sendall(sent)
-        assert get(port)
-        assert stuck.recv(1) == b"", "its thread would wait for ever"
-
-
 def test_without_the_library_metrics_are_refused_before_anything_is_created(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str]
 ) -> None:
@@ -202,15 +148,11 @@ def test_without_the_library_metrics_are_refused_before_anything_is_created(
     assert lines == []
 
 
-def test_the_library_is_not_needed_without_metrics() -> None:
-    code = "import sys; sys.modules['prometheus_client'] = None; import sessionization.job.sessionize_job"
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 def test_metrics_are_served_while_the_queries_run(lines: list[str]) -> None:
     session = Session()
     with serve_metrics(session, metrics_of(), "127.0.0.1", 0, lines.append) as listeners:  # type: ignore[arg-type]
         listeners[0](sessionize_progress())
+        session.hears(engine(name="somebody_else"))
         session.hears(engine())
         port = int(re.findall(r"on port (\d+) of 127", lines[0])[0])
         text = get(port)
@@ -236,6 +178,5 @@ def test_a_port_in_use_is_reported_and_the_stream_goes_on(lines: list[str]) -> N
         port = occupied.getsockname()[1]
         with serve_metrics(Session(), metrics_of(), "127.0.0.1", port, lines.append) as listeners:  # type: ignore[arg-type]
             assert listeners == []
-    assert lines == [
-        f"--metrics-port {port} of 127.0.0.1 cannot be served (Address already in use): the stream goes on without"
-    ]
+    assert len(lines) == 1
+    assert lines[0].startswith(f"--metrics-port {port} of 127.0.0.1 cannot be served")

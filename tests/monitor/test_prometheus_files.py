@@ -1,6 +1,9 @@
 """The alerts for Prometheus agree with the bundle's, and rules and dashboard read only metrics that exist."""
 
 import re
+import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -8,12 +11,12 @@ from sessionization.job.metrics import METRICS, PREFIX
 from tests.support import monitored
 from tests.support.prometheus_files import (
     ALERTS,
-    DASHBOARD,
     OF_PROMETHEUS,
     PANELS,
     RECORDED,
     RULE_GROUPS,
     RULES,
+    RULES_FILE,
     bundle_limits,
     groupings_in,
     names_in,
@@ -21,6 +24,7 @@ from tests.support.prometheus_files import (
 )
 
 LIMITS = bundle_limits()
+EVENINGS = Path(__file__).with_name("prometheus_rules.test.yml")
 
 
 @pytest.fixture(scope="module")
@@ -80,21 +84,16 @@ def test_rules_are_recorded_before_a_rule_of_their_group_reads_them() -> None:
             so_far.add(rule.get("record", ""))
 
 
-def test_panels_lie_side_by_side_and_use_the_dashboards_variables() -> None:
-    taken: set[tuple[int, int]] = set()
-    for panel in PANELS:
-        at = panel["gridPos"]
-        cells = {(at["x"] + x, at["y"] + y) for x in range(at["w"]) for y in range(at["h"])}
-        assert at["x"] + at["w"] <= 24
-        assert not cells & taken, panel["title"]
-        taken |= cells
-        assert panel["datasource"]["uid"] == "${datasource}"
-        assert all('job=~"$job"' in target["expr"] for target in panel["targets"])
-    assert len({panel["id"] for panel in PANELS}) == len(PANELS)
-    assert [variable["name"] for variable in DASHBOARD["templating"]["list"]] == ["datasource", "job"]
-
-
 def test_the_reader_of_queries_finds_names_and_labels() -> None:
     query = 'max by (job, query) (sessionization_a{query="x"}) > on (job) sessionization:b{le!="1", job=~".+"}'
     assert names_in(query) == {"sessionization_a": {"query"}, "sessionization:b": {"le", "job"}}
     assert groupings_in(query) == {"job", "query"}
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="no program promtool on PATH")
+@pytest.mark.parametrize(
+    "words", [["check", "rules", "--lint-fatal", str(RULES_FILE)], ["test", "rules", str(EVENINGS)]]
+)
+def test_promtool_accepts_the_rules_and_they_fire_in_the_evenings_that_they_are_for(words: list[str]) -> None:
+    done = subprocess.run(["promtool", *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -16,7 +16,6 @@ from sessionization.ml.run_tracking import track_in_mlflow
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.output.progress import BatchProgress, Percentiles
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import TABLES
 from tests.support.settings import settings_of
 
 pytestmark = pytest.mark.job
@@ -78,8 +77,7 @@ def run_of(store: str, at: int = 0) -> Any:
 def test_a_run_has_settings_and_versions(store: str) -> None:
     parameters = run_of(store).data.params
     assert (parameters["heartbeat"], parameters["trigger"]) == ("2s", "1s")
-    assert parameters["pyspark_version"] == "4.2.0"
-    assert "mlflow_version" in parameters
+    assert parameters["spark"] == "4.2.0"
     assert run_of(store).data.tags["checkpoint"] == "c0ffee"
     assert run_of(store).info.status == "FINISHED"
 
@@ -94,12 +92,6 @@ def test_a_run_has_the_metrics_of_its_micro_batches(store: str) -> None:
     assert "sessionize.batch_id" not in newest.metrics
 
 
-def test_the_tables_are_the_data_sets_of_a_run(store: str) -> None:
-    datasets = {one.dataset.name: one.dataset for one in run_of(store).inputs.dataset_inputs}
-    assert datasets.keys() == {table.name for table in TABLES}
-    assert "/tables/sessions" in datasets["sessions"].source
-
-
 def test_runs_are_found_by_their_tag_in_any_experiment(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [run.parameters["heartbeat"] for run in streams(store)] == ["2s", "5s"], "newest first"
     assert stored_runs.newest_runs(RunKind.BENCHMARK, [store]) == []
@@ -107,10 +99,9 @@ def test_runs_are_found_by_their_tag_in_any_experiment(store: str, monkeypatch: 
     assert [run.parameters["heartbeat"] for run in streams(store)] == ["2s", "5s"], "newest first, over several answers"
 
 
-def test_a_missing_store_is_an_error_and_is_not_created(tmp_path: Path) -> None:
+def test_a_missing_store_has_no_runs_and_is_not_created(tmp_path: Path) -> None:
     file = tmp_path / "gone.db"
-    with pytest.raises(ConfigurationError, match=r"there is no MLflow store sqlite:///.*gone\.db"):
-        stored_runs.newest_runs(RunKind.STREAM, [f"sqlite:///{file}"])
+    assert stored_runs.newest_runs(RunKind.STREAM, [f"sqlite:///{file}"]) == []
     assert not file.exists()
 
 

@@ -13,8 +13,7 @@ from matplotlib.figure import Figure
 from sessionization import databricks
 from sessionization.command_line.widgets import JOB_RUN_ID
 from sessionization.job import sessionize_job as runs
-from sessionization.job.delays import Delays
-from sessionization.job.totals import Totals
+from sessionization.job.summary import Totals
 from sessionization.notebook import live_view, run_in_notebook, timeline, tour
 from sessionization.notebook.live_view import LiveView
 from sessionization.settings.sessionize_settings import SessionizeSettings
@@ -109,7 +108,8 @@ class Pictures:
             raise self.error
 
 
-SUMMARY = runs.Summary(1.0, Totals(), 3, Delays())
+NONE = Percentiles(None, None, None)
+SUMMARY = runs.Summary(1.0, Totals(), 3, NONE, NONE)
 
 
 @pytest.fixture

@@ -11,14 +11,12 @@ from pyspark.sql import SparkSession
 from sessionization.backfill.backfill_job import backfill
 from sessionization.backfill.backfill_settings import BackfillSettings
 from sessionization.errors import ConfigurationError
-from sessionization.hadoop_path import HadoopPath
 from sessionization.job.preparation import open_job_checkpoint
 from sessionization.ops.erase import erase
 from sessionization.ops.maintain import maintain
 from sessionization.ops.maintenance_settings import EraseSettings, MaintainSettings, RescaleSettings
 from sessionization.ops.rescale import rescale
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.engine.session import refuse_other_default_storage
 from sessionization.spark.tables.location import TableLocation
 from tests.support.settings import settings_of
 
@@ -61,9 +59,3 @@ def test_a_path_is_refused_where_the_default_storage_is_another(folder: Path, jo
     with pytest.raises(ConfigurationError) as refused:
         job(folder)
     assert f"has no scheme, and Spark's default storage is hdfs://namenode:8020 ({DEFAULT})" in str(refused.value)
-
-
-def test_a_file_that_only_the_driver_reads_needs_no_scheme(spark: SparkSession, folder: Path) -> None:
-    places = {name: HadoopPath(f"hdfs://namenode:8020/{name}") for name in ("warehouse", "checkpoints")}
-    settings = settings_of(EraseSettings, **places, account=("a",), receipt_key_file=folder / "receipt.key")
-    refuse_other_default_storage(spark, settings)

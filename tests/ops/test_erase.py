@@ -1,6 +1,5 @@
 """An erasure removes an account from every table and file, and removes nothing of other players."""
 
-import hmac
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -241,18 +240,6 @@ def test_sessions_deleted_by_retention_are_found_through_their_changes_even_by_a
     assert sessions_in(spark, location, SESSION_CHANGES) == OTHER_SESSIONS
     assert sessions_in(spark, location, SESSIONS) == OTHER_SESSIONS - {("d2", 4, BOB)}
     assert messages(spark, location, RAW_EVENTS) == sorted(OTHER_MESSAGES)
-
-
-def test_the_receipt_holds_hashes_of_accounts_under_the_callers_key_or_none(tmp_path: Path) -> None:
-    key = tmp_path / "key"
-    key.write_bytes(b"0123456789abcdef\n")
-    assert ops._hashes([ANN], None) == []
-    assert ops._hashes([ANN], key) == [hmac.new(b"0123456789abcdef", ANN.encode(), "sha256").hexdigest()]
-    key.write_bytes(b"short\n")
-    with pytest.raises(ConfigurationError, match="holds 5 bytes"):
-        ops._hashes([ANN], key)
-    with pytest.raises(ConfigurationError, match="cannot be read"):
-        ops._hashes([ANN], tmp_path / "none")
 
 
 @pytest.mark.parametrize("account", [",", "", " "])

@@ -1,6 +1,7 @@
 """Jobs that change the tables wait for one another, and are refused without a checkpoint or tables."""
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -47,15 +48,17 @@ def stop_that_is_set() -> threading.Event:
 
 
 @pytest.mark.parametrize("settings_type", [MaintainSettings, EraseSettings])
-def test_maintenance_and_erasure_wait_for_a_landing_job(
-    tmp_path: Path, warehouse: Path, settings_type: type[MaintainSettings | EraseSettings]
+@pytest.mark.parametrize("lock", [TableLocation.lock_for_maintenance, TableLocation.lock_for_stream])
+def test_maintenance_and_erasure_wait_for_a_landing_job_and_for_a_stream_with_another_checkpoint(
+    tmp_path: Path, warehouse: Path, settings_type: type[MaintainSettings | EraseSettings], lock: Callable
 ) -> None:
+    """A warm start may have moved the tables to another checkpoint than the given one."""
     reopened(tmp_path / "checkpoints")
     settings = settings_of(settings_type, warehouse=warehouse, checkpoints=tmp_path / "checkpoints")
     lines: list[str] = []
     stopped = pytest.raises(StoppedError, match="stopped while waiting for process")
     with (
-        TableLocation(warehouse).lock_for_maintenance(expect_no_line),
+        lock(TableLocation(warehouse), expect_no_line),
         stopped,
         open_tables_exclusively(settings, TABLES, lines.append, stop_that_is_set()),
     ):
@@ -63,19 +66,10 @@ def test_maintenance_and_erasure_wait_for_a_landing_job(
     assert lines[0].endswith(f"which still uses --warehouse {warehouse}")
 
 
-@pytest.mark.parametrize("settings_type", [MaintainSettings, EraseSettings])
-def test_maintenance_and_erasure_wait_for_a_stream_with_another_checkpoint(
-    tmp_path: Path, warehouse: Path, settings_type: type[MaintainSettings | EraseSettings]
-) -> None:
-    """A warm start may have moved the tables to another checkpoint than the given one."""
-    reopened(tmp_path / "checkpoints")
-    settings = settings_of(settings_type, warehouse=warehouse, checkpoints=tmp_path / "checkpoints")
-    stopped = pytest.raises(StoppedError, match="stopped while waiting for process")
-    with TableLocation(warehouse).lock_for_stream(expect_no_line):
-        with stopped, open_tables_exclusively(settings, TABLES, lambda _: None, stop_that_is_set()):
-            pytest.fail("two jobs at once")
-        with TableLocation(warehouse).lock_for_maintenance(expect_no_line):  # a landing job can still run
-            pass
+def test_a_landing_job_runs_beside_a_stream(warehouse: Path) -> None:
+    location = TableLocation(warehouse)
+    with location.lock_for_stream(expect_no_line), location.lock_for_maintenance(expect_no_line):
+        pass
 
 
 def test_only_one_stream_writes_the_tables_whatever_its_checkpoint(tmp_path: Path, warehouse: Path) -> None:
@@ -157,27 +151,6 @@ def test_a_landing_job_is_refused_where_there_are_no_tables(tmp_path: Path) -> N
     with pytest.raises(ConfigurationError, match=f"{warehouse} does not hold session_changes: give the location"):
         land_changes.land_changes(settings, expect_no_line, stop_that_is_set())
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_landing_job_is_refused_with_another_topic_than_before(tmp_path: Path, warehouse: Path) -> None:
-    """The unread rest of the first topic would never be landed."""
-    checkpoints = tmp_path / "landing"
-    settings = settings_of(
-        LandChangesSettings, bootstrap_servers="none:1", output_topic="b", warehouse=warehouse, checkpoints=checkpoints
-    )
-    offsets = checkpoints / "land_changes/offsets"
-    offsets.mkdir(parents=True)
-    (offsets / "0").write_text('v1\n{"batchTimestampMs":1}\n{"a":{"0":5}}')
-    with pytest.raises(
-        CheckpointError, match=f"{checkpoints} was created with --output-topic a, not b: give the same again"
-    ):
-        land_changes.land_changes(settings, expect_no_line, stop_that_is_set())
-    (offsets / "0").write_text('v1\n{"batchTimestampMs":1}\n{"b":{"0":5}}')
-    with (
-        TableLocation(warehouse).lock_for_maintenance(expect_no_line),
-        pytest.raises(StoppedError, match="stopped while waiting"),
-    ):
-        land_changes.land_changes(settings, lambda _: None, stop_that_is_set())
 
 
 def test_the_lock_is_hidden_from_readers_and_exists_only_where_there_are_tables(

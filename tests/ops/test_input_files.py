@@ -1,14 +1,12 @@
 """Maintenance deletes the input files that both queries have committed, by their checkpoints as Spark writes them."""
 
 import os
-import threading
 from pathlib import Path
 
 import pytest
 
 from sessionization.durations import DAY_MS
 from sessionization.errors import CheckpointError
-from sessionization.ops.input_files import delete_read_files
 from sessionization.spark.checkpoint.take_log import TAKES_FOLDER, TakeLog, TakenFile
 from sessionization.spark.input.source import input_files
 from sessionization.spark.tables.location import TableLocation
@@ -85,24 +83,6 @@ def test_retention_counts_from_the_take_whatever_a_foreign_clock_says(
     assert not file.exists()
 
 
-def test_a_take_that_one_query_has_not_committed_is_not_deleted(job: Job) -> None:
-    files = [job.file(f"pc_sessions/{number}.json") for number in range(2)]
-    log, takes = TakeLog(job.checkpoints / TAKES_FOLDER), job.checkpoints / TAKES_FOLDER
-    for file in files:
-        log.append([TakenFile(file.as_uri(), OLD_MS, OLD_MS, 3)])
-    source_log = {"0": [(0, takes / "0.take")], "1": [(1, takes / "1.take")]}
-    job.query("sessionize", source_log, read_to=1)
-    job.query("archive", source_log, read_to=0, committed=3, started=4)
-    assert job.delete() == 1
-    assert [file.exists() for file in files] == [False, True]
-
-
-@pytest.mark.parametrize("query", ["sessionize", "archive"])
-def test_nothing_is_deleted_before_both_queries_have_committed_a_micro_batch(job: Job, query: str) -> None:
-    job.query(query, {"0": [(0, job.file("pc_sessions/a.json"))]})
-    assert job.delete() == 0
-
-
 def test_a_compacted_log_replaces_all_logs_before_it(job: Job) -> None:
     files = [job.file(f"pc_sessions/{number}.json") for number in range(4)]
     log = {"8": [(8, files[1])], "9.compact": [(7, files[0]), (8, files[1]), (9, files[2])], "10": [(10, files[3])]}
@@ -111,27 +91,12 @@ def test_a_compacted_log_replaces_all_logs_before_it(job: Job) -> None:
     assert job.delete() == 4
 
 
-def test_a_file_of_a_volume_is_recognized_by_its_path(job: Job) -> None:
-    file = job.file("pc_sessions/a.json")
-    for query in ("sessionize", "archive"):
-        job.query(query, {"0": [(0, file)]}, scheme="dbfs:")
-    assert job.delete() == 1
-
-
 def test_a_file_that_was_replaced_after_it_was_read_is_not_deleted(job: Job) -> None:
     file = job.file("pc_sessions/a.json", OLD_MS + 2_000)
     for query in ("sessionize", "archive"):
         job.query(query, {"0": [(0, file)]})
     assert job.delete() == 0
     assert file.exists()
-
-
-def test_a_stop_ends_the_deletion(job: Job) -> None:
-    for query in ("sessionize", "archive"):
-        job.query(query, {"0": [(0, job.file("pc_sessions/a.json"))]})
-    stop = threading.Event()
-    stop.set()
-    assert job.delete(stop=stop) == 0
 
 
 def test_nothing_is_deleted_for_a_stream_from_kafka(job: Job) -> None:
@@ -149,8 +114,3 @@ def test_nothing_is_deleted_if_a_log_cannot_be_parsed(job: Job, damage: dict[str
     with pytest.raises(CheckpointError, match=r"not of a form known here|is not an offset log"):
         job.delete()
     assert file.exists()
-
-
-def test_a_folder_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"layout\.json cannot be read"):
-        delete_read_files(tmp_path, DAY_MS, NOW_MS, threading.Event())

@@ -2,26 +2,28 @@
 
 import errno
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.errors import ConfigurationError
 from sessionization.hadoop_path import HadoopPath
 from sessionization.ops import preflight as module
-from sessionization.ops import storage_checks, trial_query
-from sessionization.ops.check_list import Limit
-from sessionization.ops.table_checks import NAME
+from sessionization.ops import preflight_checks
+from sessionization.ops.preflight_checks import NAME, check_input, check_storage
 from sessionization.spark.input import kafka_source
 from sessionization.spark.tables.location import TableLocation
+from sessionization.time_limit import CheckTimeoutError, call_within
 from tests.support.failing import failing_with
-from tests.support.preflight_run import checkpoint_of, run, settings
+from tests.support.preflight_run import run, settings
 
 pytestmark = pytest.mark.spark
 
-CHECKS = ["engine", "storage", "lock", "input", "tables", "checkpoint", "stream", "MLflow"]
+CHECKS = ["storage", "input", "tables", "lease", "stream"]
 
 
 @pytest.fixture
@@ -49,32 +51,28 @@ def without_tables(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(module, "check_tables", lambda *_: "not tried")
 
 
-not_implemented = failing_with(errno.ENOSYS)
-
-
 def test_all_is_well_and_nothing_is_left_behind_even_of_a_preflight_that_was_killed(
     spark: SparkSession, folder: Path
 ) -> None:
     (folder / "checkpoints" / NAME / "sessionize").mkdir(parents=True)
     (folder / "warehouse" / NAME / "_delta_log").mkdir(parents=True)
-    checkpoint_of(settings(folder))
     found = run(settings(folder))
     assert list(found) == CHECKS
     assert failures(found) == {}
-    assert found["lock"][1] == "a second job is refused"
-    assert found["input"][1] == "pc_sessions has 1 files; console_sessions is missing so far"
-    assert found["stream"][1].endswith("the state has the live session")
-    assert sorted(file.name for file in folder.rglob("*") if file.is_file()) == ["1.json", "layout.json"]
+    assert found["lease"][1].startswith("not needed")
+    assert found["input"][1].startswith("pc_sessions has 1 files; console_sessions is missing so far")
+    assert "the state has the live session" in found["stream"][1]
+    assert [file.name for file in folder.rglob("*") if file.is_file()] == ["1.json"]
     assert not (folder / "checkpoints" / NAME).exists()
     assert not (folder / "warehouse" / NAME).exists()
 
 
 @pytest.mark.usefixtures("without_tables")
-def test_checkpoints_that_cannot_be_written_are_named(spark: SparkSession, folder: Path) -> None:
+def test_checkpoints_that_cannot_be_written_are_named(folder: Path) -> None:
     found = failures(run(settings(folder, checkpoints=folder / "input" / "pc_sessions" / "1.json")))
-    assert list(found) == ["storage", "lock", "stream"]
+    assert list(found) == ["storage", "stream"]
     assert "1.json" in found["storage"]
-    assert found["storage"].endswith("(Not a directory): see to its space and its rights")
+    assert "(Not a directory)" in found["storage"]
 
 
 @pytest.mark.usefixtures("without_stream", "without_tables")
@@ -97,25 +95,24 @@ def test_the_volume_of_a_clusters_logs_is_tried_and_a_right_that_is_missing_is_a
 
 
 @pytest.mark.usefixtures("without_stream", "without_tables")
-def test_an_input_that_does_not_exist_is_named(folder: Path) -> None:
-    found = failures(run(settings(folder, input=folder / "nowhere")))
-    assert found["input"].startswith(f"--input {folder}/nowhere cannot be read (No such file or directory): create it")
-    assert list(found) == ["input"]
-
-
-@pytest.mark.usefixtures("without_stream")
-def test_tables_that_cannot_be_written_are_named(folder: Path) -> None:
-    found = failures(run(settings(folder, warehouse=folder / "input" / "pc_sessions" / "1.json")))
-    assert list(found) == ["tables"]
-    assert "1.json" in found["tables"]
-
-
-@pytest.mark.usefixtures("without_stream", "without_tables")
-def test_brokers_that_do_not_answer_are_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("given", "check", "words"),
+    [
+        ({"input": Path("/nowhere")}, "input", "--input /nowhere cannot be read (No such file or directory)"),
+        (
+            {"source": "kafka", "bootstrap_servers": "127.0.0.1:9"},
+            "topics",
+            "--bootstrap-servers 127.0.0.1:9 does not answer within",
+        ),
+    ],
+)
+def test_an_input_that_is_not_there_is_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], check: str, words: str
+) -> None:
     monkeypatch.setattr(kafka_source, "_ANSWER_WITHIN_MS", 1_000)
-    found = failures(run(settings(folder, source="kafka", bootstrap_servers="127.0.0.1:9")))
-    assert list(found) == ["topics"]
-    assert found["topics"].startswith("--bootstrap-servers 127.0.0.1:9 does not answer within")
+    found = failures(run(settings(folder, **given)))
+    assert list(found) == [check]
+    assert found[check].startswith(words)
 
 
 @pytest.mark.usefixtures("without_stream")
@@ -132,75 +129,70 @@ def test_a_delta_that_ignores_transaction_ids_is_refused(folder: Path, monkeypat
 
 
 @pytest.mark.usefixtures("without_tables")
-def test_a_timer_that_never_fires_is_a_failure(
-    spark: SparkSession,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(trial_query, "_HEARTBEAT_MS", 3_600_000)
-    monkeypatch.setattr(trial_query, "_BEATS_WITHIN_S", 1)
+def test_a_timer_that_never_fires_is_a_failure(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight_checks, "_HEARTBEAT_MS", 3_600_000)
+    monkeypatch.setattr(preflight_checks, "_BEATS_WITHIN_S", 1)
     found = failures(run(settings(folder)))
-    assert found == {
-        "stream": "the trial query failed (no heartbeat within 1 s): fix the cause; without a heartbeat free some cores"
-    }
-
-
-def test_storage_without_locks_is_no_failure_and_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fcntl.flock", not_implemented)
-    assert storage_checks.check_lock(folder / "checkpoints").startswith("this storage has no locks: ")
-
-
-def test_storage_that_cannot_rename_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Path, "replace", not_implemented)
-    with pytest.raises(OSError, match="Function not implemented"):
-        storage_checks.check_storage(folder / "checkpoints" / "preflight")
-
-
-def test_a_listing_that_comes_late_is_waited_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    listings = iter(([], [folder / "file"]))
-    monkeypatch.setattr(Path, "iterdir", lambda _: iter(next(listings)))
-    assert "listed in" in storage_checks.check_storage(folder / "checkpoints" / "preflight")
-
-
-def test_storage_that_reads_what_was_there_before_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Path, "read_text", lambda *_args, **_options: "1" + "x" * storage_checks._BYTES)
-    with pytest.raises(ConfigurationError, match="does not hold what was just written"):
-        storage_checks.check_storage(folder / "checkpoints" / "preflight")
-
-
-@pytest.mark.parametrize(("limit", "files"), [(2, "more than 2 files"), (3, "3 files")])
-def test_an_input_at_a_uri_is_counted_up_to_a_limit(
-    spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch, limit: int, files: str
-) -> None:
-    monkeypatch.setattr(storage_checks, "_MOST_AT_A_URI", limit)
-    for name in ("2.json", "3.json"):
-        (folder / "input" / "pc_sessions" / name).touch()
-    place = HadoopPath(f"file:{folder}/input")
-    assert storage_checks.check_input(place) == f"pc_sessions has {files}; console_sessions is missing so far"
-
-
-@pytest.mark.parametrize(
-    ("experiment", "message"), [("auto", None), ("games", "--mlflow games: MLflow is not installed")]
-)
-def test_mlflow_must_be_installed_only_where_an_experiment_is_named(
-    monkeypatch: pytest.MonkeyPatch, experiment: str, message: str | None
-) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
-    if message is None:
-        assert module._check_mlflow(experiment) == "not installed, so no run is stored"
-    else:
-        with pytest.raises(ConfigurationError, match=message):
-            module._check_mlflow(experiment)
+    assert list(found) == ["stream"]
+    assert "no heartbeat within 1 s" in found["stream"]
 
 
 @pytest.mark.usefixtures("without_stream", "without_tables")
-def test_a_storage_that_does_not_answer_is_named_and_the_other_checks_run(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_check_that_hangs_is_named_and_the_other_checks_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     is_over = threading.Event()
-    monkeypatch.setattr(module, "_STORAGE", Limit(0.5, "see whether its mount is alive"))
+    monkeypatch.setattr(module, "_WITHIN_S", 1.0)
     monkeypatch.setattr(module, "check_storage", lambda _: is_over.wait())
     found = run(settings(folder))
     is_over.set()
-    assert failures(found) == {"storage": "no answer within 0.5 s: see whether its mount is alive"}
     assert list(found) == CHECKS
+    assert list(failures(found)) == ["storage"]
+    assert found["storage"][1].startswith("no answer within 1 s")
+
+
+def test_storage_that_cannot_rename_or_reads_what_was_there_before_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", failing_with(errno.ENOSYS))
+        with pytest.raises(OSError, match="Function not implemented"):
+            check_storage(folder / "checkpoints" / "preflight")
+    monkeypatch.setattr(Path, "read_text", lambda *_args, **_options: "1" + "x" * preflight_checks._BYTES)
+    with pytest.raises(ConfigurationError, match="does not hold what was just written"):
+        check_storage(folder / "checkpoints" / "preflight")
+
+
+def test_an_input_at_a_uri_is_looked_for_and_not_counted(spark: SparkSession, folder: Path) -> None:
+    place = HadoopPath(f"file:{folder}/input")
+    assert check_input(place) == "pc_sessions is there; console_sessions is missing so far"
+
+
+def refuse() -> NoReturn:
+    msg = "[INSUFFICIENT_PERMISSIONS] Insufficient privileges:\nUser does not have USE CATALOG on Catalog 'games'."
+    raise AnalysisException(msg)
+
+
+def refuse_volume() -> NoReturn:
+    raise PermissionError(errno.EACCES, "Permission denied", "/Volumes/games/live/checkpoints/x")
+
+
+@pytest.mark.parametrize(
+    ("check", "words"),
+    [
+        (refuse, "User does not have USE CATALOG on Catalog 'games'"),
+        (refuse_volume, "/Volumes/games/live/checkpoints/x cannot be used (Permission denied)"),
+    ],
+)
+def test_a_missing_privilege_is_named(check: Callable[[], str], words: str) -> None:
+    lines: list[str] = []
+    assert not module._passes("tables", check, lines.append)
+    assert words in lines[0]
+
+
+def test_a_call_returns_raises_or_ends_at_its_limit() -> None:
+    never = threading.Event()
+    assert call_within(20, lambda: 1) == 1
+    with pytest.raises(PermissionError):
+        call_within(20, refuse_volume)
+    with pytest.raises(CheckTimeoutError):
+        call_within(0.05, never.wait)
+    never.set()

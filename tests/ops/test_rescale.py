@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from sessionization.errors import CheckpointError, ConfigurationError, StateError
 from sessionization.ops import rescale as rescaling
+from sessionization.ops.invariants import Invariant
 from sessionization.ops.maintenance_settings import RescaleSettings
 from sessionization.ops.rescale import Fingerprint, rescale
 from sessionization.ops.state_reader import StateReader
@@ -127,14 +128,14 @@ def test_a_state_that_cannot_be_rescaled_is_refused_and_unchanged(
             run_rescale(checkpoints, 5)
     commit = query / "commits" / str(newest)
     commit.rename(tmp_path / "commit")
-    with pytest.raises(CheckpointError, match=f"micro-batch {newest} is started and not committed: start the job"):
+    with pytest.raises(StateError, match="LAST_BATCH_FAILED"):
         run_rescale(checkpoints, 5)
     (tmp_path / "commit").rename(commit)
 
     before = contents(checkpoints)
-    monkeypatch.setattr(Fingerprint, "of", classmethod(lambda *_: Fingerprint(1, 7, 1, 7)))
+    monkeypatch.setattr(rescaling, "fingerprint", lambda *_: Fingerprint(1, 7, 1, 7))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rescaling, "check_state", lambda *_: ["a law: 1 times not"])
+        patch.setattr(rescaling, "check_state", lambda *_: [Invariant("a law", 1, "one")])
         with pytest.raises(StateError, match=r"before anything was touched \(a law"):
             run_rescale(checkpoints, 5)
     monkeypatch.setattr(rescaling, "check_state", lambda *_: [])
@@ -153,7 +154,7 @@ def test_a_rescale_that_was_cut_off_is_finished_with_the_same_number(checkpoints
     conf = json.loads(lines[1])
     conf["conf"]["spark.sql.shuffle.partitions"] = "5"
     (query / "offsets" / str(newest + 1)).write_text("\n".join([lines[0], json.dumps(conf), *lines[2:]]))
-    with pytest.raises(CheckpointError, match="to 5 partitions was cut off: finish it first, with --partitions 5"):
+    with pytest.raises(StateError, match="repartition batch with 5 shuffle partitions"):
         run_rescale(checkpoints, 3)
     assert "the same as before" in run_rescale(checkpoints, 5)[-1]
     assert newest_committed_batch(query) == newest + 1
@@ -162,7 +163,7 @@ def test_a_rescale_that_was_cut_off_is_finished_with_the_same_number(checkpoints
 
 def test_a_state_that_differs_after_a_rescale_is_an_error(checkpoints: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fingerprints = iter((Fingerprint(1, 7, 1, 7), Fingerprint(1, 8, 1, 7)))
-    monkeypatch.setattr(Fingerprint, "of", classmethod(lambda *_: next(fingerprints)))
+    monkeypatch.setattr(rescaling, "fingerprint", lambda *_: next(fingerprints))
     monkeypatch.setattr(rescaling, "check_state", lambda *_: [])
     monkeypatch.setattr(rescaling, "_repartition", lambda *_: None)
     with pytest.raises(StateError, match="the state is not what it was"):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sessionization.job.query_monitor import progress_line
-from sessionization.job.totals import RunningTotals
+from sessionization.job.summary import RunningTotals
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.pinned_settings import explain_ignored_devices
 from sessionization.spark.checkpoint.state_layout import StateLayout

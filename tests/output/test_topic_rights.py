@@ -17,7 +17,7 @@ from confluent_kafka.cimpl import TopicPartition
 from pyspark.sql import SparkSession
 
 from sessionization.errors import ConfigurationError
-from sessionization.ops.preflight import _check_output_topic
+from sessionization.ops.preflight_checks import check_output_topic
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.input import topic_admin
 from sessionization.spark.input.topic_admin import refuse_compacted_topics
@@ -114,6 +114,6 @@ def test_with_a_service_credential_no_admin_client_asks_the_brokers(spark: Spark
     brokers = settings("127.0.0.1:9", kafka_option=("databricks.serviceCredential=msk",))
     refuse_compacted_topics(spark, brokers, ("open", "other"), warnings.append)
     assert [line.partition(",")[0] for line in warnings] == ["whether open or other is compacted is not checked"]
-    assert _check_output_topic(spark, brokers) == (
+    assert check_output_topic(spark, brokers) == (
         "output_sessions is not checked, because only Spark's Kafka source has the service credential"
     )

@@ -4,10 +4,10 @@ import urllib.request
 from types import SimpleNamespace
 from typing import Any
 
-from prometheus_client import Metric
+from prometheus_client import Metric, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from sessionization.job.metrics import Metrics, serve
+from sessionization.job.metrics import Metrics
 from sessionization.spark.output.engine_listener import EngineListener
 from sessionization.spark.output.progress import BatchDetail, BatchProgress, Percentiles
 
@@ -65,9 +65,8 @@ def metrics_of(*progress: BatchProgress) -> Metrics:
 
 
 def served(metrics: Metrics) -> list[Metric]:
-    """The metric families as Prometheus's own parser reads them from a port."""
-    with serve("127.0.0.1", 0, metrics.registry) as port:
-        return list(text_string_to_metric_families(get(port)))
+    """The metric families as Prometheus's own parser reads them."""
+    return list(text_string_to_metric_families(generate_latest(metrics.registry).decode()))
 
 
 def get(port: int) -> str:

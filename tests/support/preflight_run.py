@@ -4,11 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from sessionization.errors import ConfigurationError
-from sessionization.job.preparation import open_job_checkpoint
 from sessionization.ops.preflight import preflight
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.checkpoint.folder import Checkpoint
-from sessionization.spark.tables.location import TableLocation
 from tests.support.settings import settings_of
 
 
@@ -16,11 +13,6 @@ def settings(folder: Path, **given: Any) -> SessionizeSettings:
     source = {} if "bootstrap_servers" in given else {"input": folder / "input"}
     places = {"warehouse": folder / "warehouse", "checkpoints": folder / "checkpoints"}
     return settings_of(SessionizeSettings, **{**source, **places, "mlflow": "off", **given})
-
-
-def checkpoint_of(settings: SessionizeSettings) -> Checkpoint:
-    """The checkpoint of these settings, which is created."""
-    return open_job_checkpoint(settings, TableLocation.of(settings.tables))
 
 
 def run(settings: SessionizeSettings) -> dict[str, tuple[bool, str]]:

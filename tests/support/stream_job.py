@@ -5,7 +5,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -99,8 +98,7 @@ class Job:
         """Stop as the job does, between two micro-batches where possible; return the lines that it reported."""
         lines: list[str] = []
         self.pipeline.end_rests()
-        has_append_since = partial(self.location.has_append_since, self.spark, SESSION_CHANGES)
-        assert shutdown.stop_queries(queries, self.settings.state.checkpoints, has_append_since, lines.append) == []
+        assert shutdown.stop_queries(queries, self.settings.state.checkpoints, lines.append) == []
         return lines
 
     def rows(self, table: Table, **values: object) -> list[dict[str, Any]]:

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from sessionization.core.events import Change, End, Event, Platform, Start, _sort_key
-from sessionization.ops import account_search, invariants
+from sessionization.ops import account_search
 from sessionization.spark.input import parse
 from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
-from sessionization.spark.operator.stored_entries import STATE_SCHEMA
 from sessionization.spark.replay import archived_events
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.schemas import SESSION_CHANGES
@@ -43,10 +42,6 @@ def test_the_erasure_knows_every_field_of_a_message() -> None:
 def test_the_replay_returns_every_column_that_a_row_of_sessions_comes_from() -> None:
     replayed = {re.sub("_ms$", "_at", name) for name in archived_events._CHANGE_SCHEMA.names} - {"kind"}
     assert {*rollup._FIRST_START, *rollup._SHOWN_END} - {"rank"} <= replayed
-
-
-def test_the_invariants_know_every_field_of_the_state() -> None:
-    assert set(STATE_SCHEMA.names) - {"status"} == invariants._ALL_FIELDS
 
 
 @pytest.mark.parametrize("event", [Start(1, 0, Platform.PC, 0), End(1, 0, Platform.PC, 0)], ids=["Start", "End"])

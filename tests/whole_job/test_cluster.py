@@ -34,7 +34,7 @@ EVENING = {
 }
 GROUPS = 8
 OPTIONS = ("--heartbeat=5s", f"--device-groups={GROUPS}")
-CHECKS = ("engine", "storage", "lock", "input", "tables", "checkpoint", "stream")
+CHECKS = ("storage", "input", "tables", "lease", "stream")
 _PREFLIGHT_S = 300
 _TRIES = 3
 STORAGES = [
@@ -132,7 +132,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 def test_the_preflight_finds_the_place_fit(run: Run) -> None:
     warnings = [line for line in run.preflight if line.startswith("warning")]
     if isinstance(run.storage, S3):
-        assert [line for line in warnings if not line.startswith("warning  commits: on S3 the log store")] == []
+        assert [line for line in warnings if not line.startswith("warning  lease: on S3 the log store")] == []
         assert warnings
     else:
         assert warnings == []

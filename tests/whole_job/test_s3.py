@@ -60,7 +60,7 @@ def test_the_preflight_finds_s3_fit_and_says_what_it_does_not_promise(
     s3.files.write(f"{job.input}/pc_sessions/1.json", b"")
     lines = job.run_script("preflight.py", 0, capfd)
     [warning] = [line for line in lines if line.startswith(("FAILED", "warning"))]
-    assert warning.startswith("warning  commits: on S3 the log store")
+    assert warning.startswith("warning  lease: on S3 the log store")
 
 
 @pytest.mark.parametrize(

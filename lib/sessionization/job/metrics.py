@@ -2,12 +2,17 @@
 
 import contextlib
 import json
-import socketserver
 import threading
 from collections.abc import Iterable, Iterator
-from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, MetricsHandler, disable_created_metrics
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    start_http_server,
+)
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -19,7 +24,6 @@ from sessionization.spark.checkpoint.folder import ARCHIVE, QUERIES, SESSIONIZE
 from sessionization.spark.output.engine_listener import EngineListener
 from sessionization.spark.output.progress import BatchListener, BatchProgress, DelaySample
 
-PATH = "/metrics"
 PREFIX = "sessionization_"
 BOUNDS_S = (0.1, 0.25, 0.5, 1, 1.5, 2, 3, 5, 7.5, 10, 20, 30, 60, 120, 300, 900, 3600)
 """Upper bounds of the buckets in seconds. 30 and 60 are limits of alerts."""
@@ -61,20 +65,18 @@ HISTOGRAMS = {
 }
 METRICS = COUNTERS | GAUGES | HISTOGRAMS
 """All metrics without `PREFIX`, with their descriptions."""
-_QUERY_LABEL: dict[str, Iterable[str]] = {"query": QUERIES}
-_LABELS_AT_START: dict[str, dict[str, Iterable[str]]] = {
-    "ended_total": {"reason": EndReason},
-    "repeated_total": {"event": ("start", "end")},
-    "micro_batches_total": _QUERY_LABEL,
-    "latency_seconds": _QUERY_LABEL,
-    "batch_seconds": _QUERY_LABEL,
-    "write_seconds": _QUERY_LABEL,
+_LABELS: dict[str, tuple[str, Iterable[str]]] = {
+    "ended_total": ("reason", EndReason),
+    "repeated_total": ("event", ("start", "end")),
+    "micro_batches_total": ("query", QUERIES),
+    "latency_seconds": ("query", QUERIES),
+    "batch_seconds": ("query", QUERIES),
+    "write_seconds": ("query", QUERIES),
 }
 """The label of counters and histograms that have one, and its values.
 
 No label identifies a person or a device: all come from the code and the engine.
 """
-_CLIENT_TIMEOUT_S = 5
 
 
 class Metrics(EngineListener):
@@ -93,20 +95,17 @@ class Metrics(EngineListener):
         self._lock = threading.Lock()
         """The sinks report on a thread for each query, and the engine on another one."""
         self._counters = {
-            name: Counter(PREFIX + name, text, list(_LABELS_AT_START.get(name, ())), registry=self.registry)
+            name: Counter(PREFIX + name, text, _LABELS.get(name, ())[:1], registry=self.registry)
             for name, text in COUNTERS.items()
         }
         self._histograms = {
-            name: Histogram(
-                PREFIX + name, text, list(_LABELS_AT_START.get(name, ())), registry=self.registry, buckets=BOUNDS_S
-            )
+            name: Histogram(PREFIX + name, text, _LABELS.get(name, ())[:1], registry=self.registry, buckets=BOUNDS_S)
             for name, text in HISTOGRAMS.items()
         }
         self._gauges: dict[str, Gauge] = {}
-        for name, labels in _LABELS_AT_START.items():
-            for label, values in labels.items():
-                for value in values:
-                    (self._counters.get(name) or self._histograms[name]).labels(**{label: value})
+        for name, (_, values) in _LABELS.items():
+            for value in values:
+                (self._counters.get(name) or self._histograms[name]).labels(value)
         self._set("heartbeat_interval_seconds", heartbeat_ms / 1000)
 
     def add(self, progress: BatchProgress) -> None:
@@ -151,23 +150,23 @@ class Metrics(EngineListener):
             self._set("partition_skew_ratio", detail.largest_partition * self._state_partitions / detail.rows_out)
         self._set("last_batch_timestamp_seconds", committed_s, query=progress.query)
         had_rows = {
-            "last_heartbeat_timestamp_seconds": progress.heartbeats,
-            "last_change_timestamp_seconds": progress.started or progress.ended,
-            "last_event_timestamp_seconds": progress.rows_in if progress.query == SESSIONIZE else 0,
-            "last_message_timestamp_seconds": progress.rows_in if progress.query == ARCHIVE else 0,
+            "heartbeat": progress.heartbeats,
+            "change": progress.started or progress.ended,
+            "event": progress.rows_in if progress.query == SESSIONIZE else 0,
+            "message": progress.rows_in if progress.query == ARCHIVE else 0,
         }
-        for name, rows in had_rows.items():
-            self._set(name, committed_s if rows else None)
+        for kind, rows in had_rows.items():
+            self._set(f"last_{kind}_timestamp_seconds", committed_s if rows else None)
 
     def _observe(self, progress: BatchProgress) -> None:
-        detail = progress.detail
-        self._histograms["batch_seconds"].labels(query=progress.query).observe(progress.batch_ms / 1000)
+        detail, histograms, query = progress.detail, self._histograms, progress.query
+        histograms["batch_seconds"].labels(query=query).observe(progress.batch_ms / 1000)
         if detail.write_ms is not None:
-            self._histograms["write_seconds"].labels(query=progress.query).observe(detail.write_ms / 1000)
+            histograms["write_seconds"].labels(query=query).observe(detail.write_ms / 1000)
         for delay_ms in _one_for_each_row(detail.latency):
-            self._histograms["latency_seconds"].labels(query=progress.query).observe(delay_ms / 1000)
+            histograms["latency_seconds"].labels(query=query).observe(delay_ms / 1000)
         for delay_ms in _one_for_each_row(detail.lateness):
-            self._histograms["heartbeat_lateness_seconds"].observe(delay_ms / 1000)
+            histograms["heartbeat_lateness_seconds"].observe(delay_ms / 1000)
 
     def _set(self, name: str, value: float | None, **labels: str) -> None:
         """Set a gauge, which its first value registers; None leaves it as it is."""
@@ -203,62 +202,29 @@ def backlog(sources: Iterable[SourceProgress]) -> int | None:
     return messages
 
 
-class _Handler(MetricsHandler):
-    """Drops a client that neither sends nor reads: without the timeout its thread would wait for ever."""
-
-    timeout = _CLIENT_TIMEOUT_S
-
-
-class _Server(socketserver.ThreadingTCPServer):
-    """Serves each client on its own thread. The library's own server would look up this machine's name first."""
-
-    allow_reuse_address = True
-    daemon_threads = True
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Do nothing: a client that disconnects early asks again."""
-
-
-@contextlib.contextmanager
-def serve(host: str, port: int, registry: CollectorRegistry) -> Iterator[int]:
-    """Answer GET /metrics at this address, on separate threads; gives the port.
-
-    Raises `OSError` where the port is taken, or the address does not belong to this machine. Port 0 takes a free port.
-    """
-    with _Server((host, port), _Handler.factory(registry)) as server:
-        thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
-        thread.start()
-        try:
-            yield server.server_address[1]
-        finally:
-            server.shutdown()
-
-
 @contextlib.contextmanager
 def serve_metrics(
     spark: SparkSession, metrics: Metrics, host: str, port: int, say: Say
 ) -> Iterator[list[BatchListener]]:
-    """Serve the metrics while the body runs; gives what is to be called after every micro-batch.
+    """Serve the metrics while the body runs, on threads of the library; gives what to call after every micro-batch.
 
     Where the address cannot be used, `say` says so, and nothing is served: the stream goes on.
     """
-    with contextlib.ExitStack() as stack:
-        try:
-            port = stack.enter_context(serve(host, port, metrics.registry))
-        except (OSError, UnicodeError) as error:  # UnicodeError: a host name that cannot be encoded
-            cause = error.strerror if isinstance(error, OSError) else error
-            say(f"--metrics-port {port} of {host} cannot be served ({cause}): the stream goes on without")
-            yield []
-            return
-        say(f"metrics for Prometheus on port {port} of {host}, {PATH}")
-        try:
-            spark.streams.addListener(metrics)
-            stack.callback(_remove_listener, spark, metrics)
-        except (PySparkException, Py4JError) as error:  # for example a session that allows no listeners in Python
-            say(f"the metrics lack the engine's own figures: {type(error).__name__}")
+    try:
+        server, _ = start_http_server(port, host, metrics.registry)
+    except (OSError, UnicodeError) as error:  # UnicodeError: a host name that cannot be encoded
+        say(f"--metrics-port {port} of {host} cannot be served ({error}): the stream goes on without")
+        yield []
+        return
+    say(f"metrics for Prometheus on port {server.server_port} of {host}, /metrics")
+    try:
+        spark.streams.addListener(metrics)
+    except (PySparkException, Py4JError) as error:  # for example a session that allows no listeners in Python
+        say(f"the metrics lack the engine's own figures: {type(error).__name__}")
+    try:
         yield [metrics.add]
-
-
-def _remove_listener(spark: Any, metrics: Metrics) -> None:
-    with contextlib.suppress(Exception):  # other code reports a dead engine
-        spark.streams.removeListener(metrics)
+    finally:
+        server.shutdown()
+        server.server_close()
+        with contextlib.suppress(Exception):  # other code reports a dead engine
+            spark.streams.removeListener(metrics)

@@ -1,15 +1,19 @@
 """Starts the queries of the pipeline, and starts one again after it has stopped."""
 
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql.streaming import StreamingQuery
 
 from sessionization.clock import wall_clock_ms
-from sessionization.errors import CheckpointError
+from sessionization.errors import CheckpointError, StreamError
+from sessionization.job.shutdown import wait_until_idle
 from sessionization.spark.checkpoint.file_source_log import (
     LARGE_LOG_BYTES,
     forget_deleted_files,
@@ -17,6 +21,7 @@ from sessionization.spark.checkpoint.file_source_log import (
     log_bytes,
 )
 from sessionization.spark.checkpoint.folder import ARCHIVE, QUERIES, ROLLUP, SESSIONIZE
+from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.engine.session import use_scheduler_pool
 from sessionization.spark.input.source import input_files
 from sessionization.spark.job_context import JobContext
@@ -27,6 +32,8 @@ from sessionization.spark.warm_start.initial_state import NO_INITIAL_STATE, Init
 
 _HEAD_START_S = 15
 """How long archive and rollup wait at most for the first micro-batch of sessionize."""
+_LOOK_EVERY_S = 60
+_GROWTH = 2
 
 
 class Queries:
@@ -54,6 +61,8 @@ class Queries:
         self._sinks = QuerySinks(context, store_row, listeners, self.by_name)
         pipeline = Pipeline(context, self._sinks, initial_state)
         self._define = {ARCHIVE: pipeline.archive, ROLLUP: pipeline.rollup, SESSIONIZE: pipeline.sessionize}
+        self._log_limit_bytes = dict.fromkeys((SESSIONIZE, ARCHIVE), LARGE_LOG_BYTES)
+        self._next_look_s = 0.0
 
     def start(self, stop: threading.Event, names: Sequence[str] = QUERIES) -> None:
         """Start queries in this order. If one cannot be started, those before it are stopped.
@@ -84,6 +93,34 @@ class Queries:
     def end_rests(self, names: Sequence[str] = QUERIES) -> None:
         """Let queries no longer rest between their micro-batches, because they are to stop."""
         self._sinks.end_rests(names)
+
+    def shorten_logs(self, stop: threading.Event) -> None:
+        """Start a query again when its log of files has doubled since it was started, from `LARGE_LOG_BYTES` on.
+
+        Looks once a minute. The log of a job whose input is never deleted grows on; the restarts then become rarer.
+        Raises `StreamError` where a query cannot be started again.
+        """
+        if self._context.settings.input_folder is None or time.monotonic() < self._next_look_s:
+            return
+        self._next_look_s = time.monotonic() + _LOOK_EVERY_S
+        for name, limit in self._log_limit_bytes.items():
+            query, folder = self.by_name[name], self._context.checkpoint.folder / name
+            before = log_bytes(folder)
+            if before <= limit or not query.isActive:
+                continue
+            self.end_rests([name])
+            try:
+                wait_until_idle(query, math.inf, stop)
+                if stop.is_set():
+                    return
+                query.stop()
+                self.start_query(name)
+            except (PySparkException, Py4JError, CheckpointError) as error:
+                msg = f"query {name} cannot be started again to shorten its log of files: {root_cause(str(error))}"
+                raise StreamError(msg) from error
+            after = log_bytes(folder)
+            self._log_limit_bytes[name] = max(LARGE_LOG_BYTES, _GROWTH * after)
+            self._context.say(f"query {name} has started again; its log of files has {after:,} of {before:,} bytes")
 
 
 def _wait_for_first_micro_batch(query: StreamingQuery, stop: threading.Event) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pyspark.sql.streaming import StreamingQuery
 
 from sessionization.clock import wall_clock_ms
-from sessionization.job.totals import Totals
+from sessionization.job.summary import Totals
 from sessionization.say import Say
 from sessionization.spark.checkpoint.folder import SESSIONIZE
 from sessionization.spark.output.progress import BatchProgress

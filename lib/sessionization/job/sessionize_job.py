@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 
 from sessionization.clock import wall_clock_ms
 from sessionization.errors import StreamError
-from sessionization.job.file_log_limit import FileLogLimit
 from sessionization.job.job_input import name_interrupted_files, take_input
 from sessionization.job.preparation import (
     check_folders,
@@ -25,8 +24,7 @@ from sessionization.job.queries import Queries
 from sessionization.job.query_monitor import ClockCheck, monitor_queries, progress_line
 from sessionization.job.shutdown import stop_queries
 from sessionization.job.stop_file import stop_on_file
-from sessionization.job.summary import Summary, summary_lines
-from sessionization.job.totals import RunningTotals, count_live_sessions
+from sessionization.job.summary import RunningTotals, Summary, count_live_sessions, summary_lines
 from sessionization.ml.run_tracking import track_in_mlflow
 from sessionization.say import Say
 from sessionization.settings.sessionize_settings import SessionizeSettings
@@ -50,7 +48,6 @@ from sessionization.spark.output.progress_log import ProgressLog
 from sessionization.spark.tables.lease import hold_lease
 from sessionization.spark.tables.lease_claim import STREAM_LEASE, Claim, no_lease
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import SESSION_CHANGES
 from sessionization.stop_signals import stop_after, stop_on_signals
 
 
@@ -155,8 +152,6 @@ def _run(context: JobContext, stop: threading.Event, callbacks: JobCallbacks) ->
             with plain_errors("the queries cannot be started"):
                 queries.start(stop)
 
-            file_logs = FileLogLimit(context, queries, stop)
-
             def report() -> None:
                 counted, last = totals.snapshot()
                 (callbacks.say_progress or context.say)(progress_line(counted, last))
@@ -165,14 +160,14 @@ def _run(context: JobContext, stop: threading.Event, callbacks: JobCallbacks) ->
 
             try:
                 with stop_after(stop, context.settings.run_for_ms):
-                    monitor_queries(queries.by_name, stop, file_logs.check, report)
+                    monitor_queries(queries.by_name, stop, partial(queries.shorten_logs, stop), report)
                 check_input()
             finally:
                 causes = _stop(context, queries)
     if causes:
         raise StreamError(_failure_message(context, causes))
-    seconds = (wall_clock_ms() - began_ms) / 1000
-    return Summary(seconds, totals.snapshot()[0], _count_live(context, callbacks), totals.delays())
+    seconds, live = (wall_clock_ms() - began_ms) / 1000, _count_live(context, callbacks)
+    return Summary(seconds, totals.snapshot()[0], live, totals.lateness.percentiles(), totals.latency.percentiles())
 
 
 @contextlib.contextmanager
@@ -197,9 +192,7 @@ def _report_batches(context: JobContext, progress_log: ProgressLog, listeners: l
 def _stop(context: JobContext, queries: Queries) -> list[str]:
     """Stop the queries. Returns why queries had ended on their own."""
     queries.end_rests()
-    has_append_since = partial(context.location.has_append_since, context.spark, SESSION_CHANGES)
-    folder, is_real_time = context.checkpoint.folder, context.is_real_time
-    return stop_queries(queries.by_name, folder, has_append_since, context.say, is_real_time=is_real_time)
+    return stop_queries(queries.by_name, context.checkpoint.folder, context.say, is_real_time=context.is_real_time)
 
 
 def _failure_message(context: JobContext, causes: list[str]) -> str:

@@ -3,7 +3,6 @@
 import contextlib
 import threading
 import time
-from collections.abc import Callable
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
@@ -12,25 +11,19 @@ from pyspark.sql.streaming import StreamingQuery
 from sessionization.errors import CheckpointError
 from sessionization.hadoop_path import AnyPath
 from sessionization.say import Say
-from sessionization.spark.checkpoint.backlog import has_unmerged_changes
 from sessionization.spark.checkpoint.folder import ARCHIVE, ROLLUP, SESSIONIZE
 from sessionization.spark.checkpoint.spark_logs import has_unfinished_batch
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.output.progress import last_engine_progress
+from sessionization.time_limit import CheckTimeoutError, call_within
 
 IDLE_WITHIN_S = 25
 """How long the queries may take to finish started micro-batches; cutting off each may then take `stopTimeout`."""
 CUT_OFF = "is cut off within a micro-batch: the next start repeats it, and no row is lost"
-_BACKLOG_CHECK_WITHIN_S = 5
 
 
 def stop_queries(
-    queries: dict[str, StreamingQuery],
-    checkpoints: AnyPath,
-    has_append_since: Callable[[int], bool],
-    say: Say,
-    *,
-    is_real_time: bool = False,
+    queries: dict[str, StreamingQuery], checkpoints: AnyPath, say: Say, *, is_real_time: bool = False
 ) -> list[str]:
     """Stop each query between two micro-batches, and let `sessions` catch up with `session_changes`.
 
@@ -38,18 +31,8 @@ def stop_queries(
     next start repeats that micro-batch. The checkpoint then shows which micro-batches were cut off. In real-time
     mode, however, `sessionize` is always within a batch, and records it in the checkpoint only at its end.
 
-    Args:
-        queries: by name.
-        checkpoints: the job's folder.
-        has_append_since: as for `refuse_backlog`.
-        say: prints a line.
-        is_real_time: whether the job runs in real-time mode.
-
-    Returns:
-        The causes of queries that had ended on their own.
-
-    Raises `CheckpointError` where the checkpoint cannot be read and no query had ended. All queries have stopped
-    by then.
+    Returns the causes of queries that had ended on their own. Raises `CheckpointError` where the checkpoint cannot be
+    read and no query had ended. All queries have stopped by then.
     """
     causes: dict[str, str] = {}
     running = dict(queries)
@@ -85,11 +68,7 @@ def stop_queries(
         if name in cut_off and name not in causes:
             say(f"query {name} {CUT_OFF}")
     if may_be_behind:
-        is_behind = ROLLUP in cut_off or _result_within(
-            lambda: has_unmerged_changes(checkpoints, has_append_since), _BACKLOG_CHECK_WITHIN_S
-        )
-        if is_behind is not False:
-            say(f"`sessions` {'is' if is_behind else 'may be'} behind `session_changes` until the next start")
+        say("`sessions` may be behind `session_changes` until the next start")
     return list(causes.values())
 
 
@@ -123,24 +102,9 @@ def wait_until_idle(query: StreamingQuery, deadline_s: float, stop: threading.Ev
 
 def _has_caught_up(query: StreamingQuery, within_s: float) -> bool:
     """Let a query process all available input, within the given time. True also for a query that has ended."""
-
-    def catch_up() -> bool:
-        with contextlib.suppress(Exception):  # a failed query raises here too; callers check whether it has ended
-            query.processAllAvailable()
-        return True
-
-    return not query.isActive or _result_within(catch_up, within_s) is True
-
-
-def _result_within(condition: Callable[[], bool], within_s: float) -> bool | None:
-    """The result of `condition`; None where it fails or takes too long, as it may on a busy engine."""
-    results: list[bool] = []
-
-    def ask() -> None:
-        with contextlib.suppress(Exception):
-            results.append(condition())
-
-    thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    thread.join(max(0.0, within_s))
-    return results[0] if results else None
+    try:
+        with contextlib.suppress(PySparkException, Py4JError):  # the callers check whether it has ended
+            call_within(max(0.0, within_s), query.processAllAvailable)
+    except CheckTimeoutError:
+        return not query.isActive
+    return True

@@ -1,5 +1,6 @@
 """Stop a stream gracefully by a file, where no signal reaches its process: on Databricks, and under `spark-submit`."""
 
+import contextlib
 import threading
 
 from py4j.protocol import Py4JError
@@ -18,24 +19,16 @@ def stop_on_file(checkpoints: AnyPath, stop: threading.Event, say: Say, look_eve
     and is deleted at once. Call this while the lock or the lease of `checkpoints` is held.
     """
     file = checkpoints / STOP_FILE
-    try:
-        if file.exists():
-            file.unlink()
-            say(f"{file} is from before this start, and is deleted: create it again to stop this run")
-    except OSError as error:
-        say(f"{file} cannot be deleted ({error.strerror}): until the next start no file stops the job")
-        return
-    threading.Thread(target=_watch, args=(file, stop, say, look_every_s), name="stop file", daemon=True).start()
+    if file.exists():
+        file.unlink(missing_ok=True)
+        say(f"{file} is from before this start, and is deleted: create it again to stop this run")
 
+    def watch() -> None:
+        while not stop.wait(look_every_s):
+            with contextlib.suppress(OSError, Py4JError):  # the storage may be away for a while
+                if file.exists():
+                    say(f"stopping, because there is a file {file}")
+                    stop.set()
+                    file.unlink(missing_ok=True)
 
-def _watch(file: AnyPath, stop: threading.Event, say: Say, look_every_s: float) -> None:
-    while not stop.wait(look_every_s):
-        try:
-            if not file.exists():
-                continue
-            say(f"stopping, because there is a file {file}")
-            stop.set()
-            file.unlink(missing_ok=True)
-        except (OSError, Py4JError) as error:
-            if stop.is_set():
-                say(f"{file} cannot be deleted ({error}): the next start tries again")
+    threading.Thread(target=watch, name="stop file", daemon=True).start()

@@ -1,21 +1,20 @@
-"""A stream run in MLflow: its parameters, its metrics per micro-batch, and the tables as data sets.
+"""A stream run in MLflow, with its parameters and its metrics per micro-batch; and the store and registry it is in.
 
 Imported only where a run or a model is to be stored: MLflow takes a second and 100 MB.
 """
 
-import json
 import os
 import platform
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
 import mlflow
+import pyspark
 from mlflow import MlflowClient
-from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
+from mlflow.entities import Metric, Param
 from mlflow.exceptions import MlflowException
 
 from sessionization.databricks import on_databricks
@@ -23,11 +22,8 @@ from sessionization.errors import ConfigurationError
 from sessionization.ml.run_names import AUTO, EXPERIMENT, KIND_TAG, RunKind
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.output.progress import BatchProgress
-from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import TABLES
 
 _MOST_METRICS = 1_000
-_PACKAGES = ("sessionization", "pyspark", "delta-spark", "mlflow", "mlflow-skinny")
 _SQLITE = "sqlite:///"
 
 
@@ -62,50 +58,34 @@ def model_registry() -> Iterator[MlflowClient]:
 class MlflowRun:
     """One run, from its first micro-batch to its end."""
 
-    def __init__(self, settings: SessionizeSettings, location: TableLocation, checkpoint_id: str) -> None:
-        """Create the run, with its parameters and data sets."""
-        self._client = _client()
+    def __init__(self, settings: SessionizeSettings, tags: dict[str, str]) -> None:
+        """Create the run, with its parameters."""
+        uri = store_uri()
+        if (file := sqlite_file(uri)) is not None:  # MLflow would try for two minutes to write a file that it cannot
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.open("ab").close()
+        self._client = MlflowClient(tracking_uri=uri)
         run = self._client.create_run(
             experiment_id(self._client, settings.monitoring.mlflow),
             run_name=time.strftime("stream %Y-%m-%d %H:%M:%S", time.gmtime()),
-            tags={KIND_TAG: RunKind.STREAM.value, "checkpoint": checkpoint_id, "tables": str(location)},
+            tags=tags | {KIND_TAG: RunKind.STREAM.value},
         )
         self._run_id = run.info.run_id
         self._client.log_batch(self._run_id, params=[Param(*one) for one in parameters_of(settings).items()])
-        output = [InputTag("mlflow.data.context", "output")]
-        datasets = [DatasetInput(_dataset(location, table.name), output) for table in TABLES]
-        self._client.log_inputs(self._run_id, datasets=datasets)
 
     def log(self, micro_batches: list[BatchProgress]) -> None:
-        metrics = [metric for progress in micro_batches for metric in _metrics_of(progress)]
+        """Store `QUERY.COLUMN` of `stream_progress`, with the micro-batch's id as the step."""
+        metrics = [
+            Metric(f"{progress.query}.{name}", float(value), progress.processed_ms, progress.batch_id)
+            for progress in micro_batches
+            for name, value in progress.row().items()
+            if name not in {"query", "batch_id", "processed_ms"} and value is not None
+        ]
         for first in range(0, len(metrics), _MOST_METRICS):
             self._client.log_batch(self._run_id, metrics=metrics[first : first + _MOST_METRICS])
 
-    def end(self, status: str, not_kept: int) -> None:
-        if not_kept:
-            self._client.log_batch(self._run_id, tags=[RunTag("micro_batches_not_kept", str(not_kept))])
+    def end(self, status: str) -> None:
         self._client.set_terminated(self._run_id, status)
-
-
-def open_experiment(name: str) -> None:
-    """Create the experiment of `--mlflow` if it is missing; raises `MlflowException` where it cannot be used."""
-    experiment_id(_client(), name)
-
-
-def _client() -> MlflowClient:
-    if (
-        file := sqlite_file(store_uri())
-    ) is not None:  # MLflow would try for two minutes to write a file that it cannot
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.open("ab").close()
-    return MlflowClient(tracking_uri=store_uri())
-
-
-def _metrics_of(progress: BatchProgress) -> Iterator[Metric]:
-    """`QUERY.COLUMN` of `stream_progress`, with the micro-batch's id as the step."""
-    for name, value in progress.row().items():
-        if name not in {"query", "batch_id", "processed_ms"} and value is not None:
-            yield Metric(f"{progress.query}.{name}", float(value), progress.processed_ms, progress.batch_id)
 
 
 def parameters_of(settings: SessionizeSettings) -> dict[str, str]:
@@ -117,10 +97,10 @@ def parameters_of(settings: SessionizeSettings) -> dict[str, str]:
     values |= {
         "kafka_option": " ".join(sorted(values.get("kafka_option", ()))),
         "python": platform.python_version(),
+        "spark": pyspark.__version__,
         "runtime": os.environ.get("DATABRICKS_RUNTIME_VERSION"),
         "cores": os.cpu_count(),
     }
-    values |= {f"{package.name}_version": package.version for package in distributions() if package.name in _PACKAGES}
     return {name: str(value) for name, value in values.items() if value not in (None, "")}
 
 
@@ -133,26 +113,15 @@ def experiment_id(client: MlflowClient, wanted: str, default: str = EXPERIMENT) 
     name = wanted
     if wanted == AUTO:
         name = f"/Users/{_current_user()}/{default}" if on_databricks() else default
+    found = client.get_experiment_by_name(name)
+    if found is not None:
+        return str(found.experiment_id)
     file = sqlite_file(store_uri())
     beside_it = None if file is None else (file.absolute().parent / "mlartifacts").as_uri()  # not the working folder
-    found = client.get_experiment_by_name(name)
-    if found is None:
-        try:
-            return str(client.create_experiment(name, beside_it))
-        except MlflowException:  # another job has just created it
-            found = client.get_experiment_by_name(name)
-            if found is None:
-                raise
-    return str(found.experiment_id)
+    return str(client.create_experiment(name, beside_it))
 
 
 def _current_user() -> str:
     from pyspark.sql import SparkSession
 
     return str(SparkSession.builder.getOrCreate().sql("SELECT current_user() AS name").collect()[0].name)
-
-
-def _dataset(location: TableLocation, table: str) -> Dataset:
-    name = location.sql_name(table).replace("`", "")
-    source = {"path": name.removeprefix("delta.")} if location.warehouse is not None else {"delta_table_name": name}
-    return Dataset(table, table, "delta_table", json.dumps(source))

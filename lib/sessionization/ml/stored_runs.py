@@ -26,13 +26,10 @@ class StoredRun:
 
 
 def newest_runs(kind: RunKind, stores: Sequence[str] = ()) -> list[StoredRun]:
-    """The newest runs of a kind that have metrics, newest first, from all experiments.
+    """The newest runs of a kind that have metrics, newest first, from all experiments of some tracking URIs.
 
-    Args:
-        kind: the value of `KIND_TAG`.
-        stores: tracking URIs; without any, the default store of stream runs.
-
-    Raises `ConfigurationError` where MLflow is not installed, or a store cannot be read.
+    Without `stores` they are those of the default store of stream runs. A file that is missing has no runs. Raises
+    `ConfigurationError` where MLflow is not installed, or a store cannot be read.
     """
     require_mlflow()
     from sessionization.ml.mlflow_run import sqlite_file, store_uri
@@ -40,11 +37,14 @@ def newest_runs(kind: RunKind, stores: Sequence[str] = ()) -> list[StoredRun]:
     found: list[StoredRun] = []
     for store in stores or [store_uri()]:
         file = sqlite_file(store)
-        if file is None or file.is_file():
+        if file is not None and not file.is_file():  # MLflow would create it
+            continue
+        try:
             found += _runs_of(store, kind)
-        elif stores:  # MLflow would create it
-            msg = f"there is no MLflow store {store}: name the tracking URI of one that has runs"
-            raise ConfigurationError(msg)
+        except Exception as error:
+            reason = str(error).strip().partition("\n")[0]
+            msg = f"the MLflow store {store} cannot be read ({reason}): name the tracking URI of one that has runs"
+            raise ConfigurationError(msg) from error
     return sorted(found, key=lambda run: run.began_at, reverse=True)
 
 
@@ -55,26 +55,22 @@ def metric_series(run: StoredRun, metric: str) -> tuple[list[int], list[float]]:
 
 
 def _runs_of(store: str, kind: RunKind) -> Iterator[StoredRun]:
-    try:
-        client = _client(store)
-        experiments = page = client.search_experiments()
-        while page.token:
-            page = client.search_experiments(page_token=page.token)
-            experiments = [*experiments, *page]
-        for first in range(0, len(experiments), _EXPERIMENTS_AT_ONCE):
-            for run in client.search_runs(
-                [experiment.experiment_id for experiment in experiments[first : first + _EXPERIMENTS_AT_ONCE]],
-                filter_string=f"tags.`{KIND_TAG}` = '{kind}'",
-                max_results=_MOST_RUNS,
-                order_by=["attributes.start_time DESC"],
-            ):
+    client = _client(store)
+    experiments = page = client.search_experiments()
+    while page.token:
+        page = client.search_experiments(page_token=page.token)
+        experiments = [*experiments, *page]
+    ids = [experiment.experiment_id for experiment in experiments]
+    for first in range(0, len(ids), _EXPERIMENTS_AT_ONCE):
+        for run in client.search_runs(
+            ids[first : first + _EXPERIMENTS_AT_ONCE],
+            filter_string=f"tags.`{KIND_TAG}` = '{kind}'",
+            max_results=_MOST_RUNS,
+            order_by=["attributes.start_time DESC"],
+        ):
+            if run.data.metrics:
                 name, began_at = run.info.run_name or run.info.run_id[:8], utc(run.info.start_time)
-                if run.data.metrics:
-                    yield StoredRun(run.info.run_id, store, name, began_at, run.data.params, run.data.metrics)
-    except Exception as error:
-        reason = str(error).strip().partition("\n")[0]
-        msg = f"the MLflow store {store} cannot be read ({reason}): name the tracking URI of one that has runs"
-        raise ConfigurationError(msg) from error
+                yield StoredRun(run.info.run_id, store, name, began_at, run.data.params, run.data.metrics)
 
 
 def _client(store: str) -> Any:

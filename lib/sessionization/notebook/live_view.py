@@ -15,8 +15,7 @@ from pyspark.sql import SparkSession
 
 from sessionization.clock import wall_clock_ms
 from sessionization.job.sessionize_job import JobCallbacks, run
-from sessionization.job.summary import Summary, summary_lines
-from sessionization.job.totals import count_live_sessions
+from sessionization.job.summary import Summary, count_live_sessions, summary_lines
 from sessionization.notebook import chart_style
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import SESSIONIZE

@@ -1,15 +1,12 @@
 """Erase a player's data from all tables, and report what was deleted, what remains, and until when."""
 
-import hashlib
-import hmac
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 
-from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionization.clock import wall_clock_ms
@@ -43,9 +40,7 @@ _SESSION_KEY = ("device_id", "session_id")
 _NO_LIMITS = EventTimeLimits(1 << 60, 1 << 60)
 _MESSAGE_COLUMNS = ("ingest_date", "ingested_at", "value")
 _ACCOUNT_COLUMN = ("account_id",)
-_ROW_COUNT_METRICS = ("numTargetRowsDeleted", "numTargetRowsUpdated")
 _UNREADABLE_REASONS = ("malformed_json", "oversized")
-_MIN_KEY_BYTES = 16
 _VIEW = "_sessionization_erased"
 """The temporary view of the rows that a MERGE matches."""
 
@@ -55,8 +50,6 @@ class Receipt:
     """The report of an erasure; it does not name the accounts.
 
     Attributes:
-        accounts_hmac_sha256: the hex HMAC of each account, in sorted order, under the caller's key. Without a key it is
-            empty: a plain hash can be reversed by hashing every possible account.
         at: when the erasure began.
         deleted: the rows by table; for `raw_events` the rows that were emptied.
         unnamed: the rows of `sessions` that belong to other accounts and named the account in an internal column.
@@ -65,7 +58,6 @@ class Receipt:
         state: how many entries of the accounts the job's state still holds; None where there is no state.
     """
 
-    accounts_hmac_sha256: list[str]
     at: str
     deleted: dict[str, int] = field(default_factory=dict)
     unnamed: int = 0
@@ -83,18 +75,17 @@ def erase(settings: EraseSettings, say: Say) -> Receipt:
     The sessionize job must be stopped, and its queries must have no backlog that they would write later. On folders its
     checkpoint is locked meanwhile.
 
-    Raises `ConfigurationError` without an account, without tables or where the key cannot be used, `CheckpointError` as
+    Raises `ConfigurationError` without an account or without tables, `CheckpointError` as
     `open_tables_exclusively` and `refuse_backlog` do, and `IncompleteWorkError` where another program changed a table.
     """
     if not settings.account:
         msg = "--account is missing: give it, as in --account TEXT"
         raise ConfigurationError(msg)
     accounts = sorted(set(settings.account))
-    hashes = _hashes(accounts, settings.receipt_key_file)
     with open_tables_exclusively(settings, _REQUIRED_TABLES, say) as (spark, location, check_leases):
         if settings.state.checkpoints is not None:
             refuse_backlog(settings.state.checkpoints, partial(location.has_append_since, spark, SESSION_CHANGES))
-        receipt = Receipt(hashes, _iso(wall_clock_ms()))
+        receipt = Receipt(_iso(wall_clock_ms()))
         with explain_conflict("a table"):
             account_sessions = _find_sessions(spark, location, accounts)
             _Erasure(spark, location, receipt, say, check_leases).erase(accounts, account_sessions)
@@ -102,23 +93,6 @@ def erase(settings: EraseSettings, say: Say) -> Receipt:
             entries = StateReader(spark, settings.state.checkpoints).sessions()
             receipt.state = _rows_of_accounts(entries, accounts, account_sessions).count()
         return receipt
-
-
-def _hashes(accounts: list[str], key_file: Path | None) -> list[str]:
-    if key_file is None:
-        return []
-    try:
-        key = key_file.read_bytes().strip()
-    except OSError as error:
-        msg = f"--receipt-key-file {key_file} cannot be read ({error.strerror}): name a file that this user may read"
-        raise ConfigurationError(msg) from error
-    if len(key) < _MIN_KEY_BYTES:
-        msg = (
-            f"--receipt-key-file {key_file} holds {len(key)} bytes, and so short a key can be guessed: "
-            f"write at least {_MIN_KEY_BYTES} random ones, as `openssl rand -hex 32` does"
-        )
-        raise ConfigurationError(msg)
-    return [hmac.new(key, account.encode(), hashlib.sha256).hexdigest() for account in accounts]
 
 
 def _find_sessions(spark: SparkSession, location: TableLocation, accounts: list[str]) -> DataFrame:
@@ -172,8 +146,8 @@ class _Erasure:
         named = self.spark.createDataFrame([(account,) for account in accounts], "account_id string")
         for table in _MESSAGE_TABLES:
             messages = _messages(location.read(self.spark.read, table), accounts, account_sessions)
-            change = self._clear_values if table is RAW_EVENTS else self._delete_matching
-            self._count(table, change(table, messages, _MESSAGE_COLUMNS))
+            change = "UPDATE SET value = NULL" if table is RAW_EVENTS else "DELETE"
+            self._count(table, self._merge(table, messages, _equal(_MESSAGE_COLUMNS), change))
         optional = [table for table in (BACKFILL, SESSION_PREDICTIONS) if location.exists(self.spark, table)]
         tables = (SESSION_CHANGES, *optional, SESSIONS)
         nameless = dict.fromkeys(tables, 0)
@@ -212,35 +186,19 @@ class _Erasure:
             table, named, "t._shown_end.account_id = s.account_id", "UPDATE SET _shown_end.account_id = NULL"
         )
 
-    def _clear_values(self, table: Table, rows: DataFrame, key: tuple[str, ...]) -> int:
-        """Set `value` to null in a table's rows that equal one of `rows` in the columns `key`."""
-        return self._merge(table, rows, _equal(key), "UPDATE SET value = NULL")
-
     def _delete_matching(self, table: Table, rows: DataFrame, key: tuple[str, ...], condition: str = "true") -> int:
         """Delete a table's rows that equal one of `rows` in the columns `key` and satisfy `condition`."""
         return self._merge(table, rows, f"{_equal(key)} AND {condition}", "DELETE")
 
     def _merge(self, table: Table, rows: DataFrame, on: str, change: str) -> int:
-        """Change a table's rows `t` that match one of `rows` (`s`); SQL, as `TableLocation.history`.
-
-        Returns:
-            How many rows it changed; a change without rows may add no version to the table.
-        """
+        """Change the rows `t` that match one of `rows` (`s`); returns how many. SQL, as `TableLocation.history`."""
         self.check_leases()
         rows.createOrReplaceTempView(_VIEW)
-        before = self._newest_commit(table)
         target = self.location.sql_name(table.name)
-        self.spark.sql(f"MERGE INTO {target} AS t USING {_VIEW} AS s ON {on} WHEN MATCHED THEN {change}")
-        after = self._newest_commit(table)
+        merge = f"MERGE INTO {target} AS t USING {_VIEW} AS s ON {on} WHEN MATCHED THEN {change}"
+        count = int(self.spark.sql(merge).collect()[0]["num_affected_rows"])
         self.spark.catalog.dropTempView(_VIEW)
-        return (
-            0
-            if after.version == before.version
-            else sum(int(after.operationMetrics.get(metric, 0)) for metric in _ROW_COUNT_METRICS)
-        )
-
-    def _newest_commit(self, table: Table) -> Row:
-        return self.location.history(self.spark, table, 1).collect()[0]
+        return count
 
 
 def _messages(messages: DataFrame, accounts: list[str], account_sessions: DataFrame) -> DataFrame:

@@ -12,10 +12,10 @@ from sessionization.hadoop_path import AnyPath, parse_location
 from sessionization.spark.checkpoint.file_source_log import committed_files
 from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE
 from sessionization.spark.checkpoint.layout_file import LAYOUT_FILE
-from sessionization.spark.checkpoint.take_log import TakenFile
 from sessionization.spark.input.source import input_files
 
 _SECOND_MS = 1_000
+"""The tolerance of modification times: not every file system stores milliseconds."""
 
 
 def delete_read_files(checkpoints: AnyPath, retention_ms: int, now_ms: int, stop: threading.Event) -> int:
@@ -37,41 +37,30 @@ def delete_read_files(checkpoints: AnyPath, retention_ms: int, now_ms: int, stop
 
     Raises `CheckpointError` where the checkpoint cannot be read, or a file cannot be deleted.
     """
+    count = 0
     try:
-        layout = json.loads((checkpoints / LAYOUT_FILE).read_text(encoding="utf-8"))["pinned"]
-        if layout["source"] != "files":
+        pinned = json.loads((checkpoints / LAYOUT_FILE).read_text(encoding="utf-8"))["pinned"]
+        if pinned["source"] != "files":
             return 0
-        old = {file: _modified_ms(file) for file in input_files(parse_location(layout["input"]))}
+        old = {file: file.stat().st_mtime_ns // 1_000_000 for file in input_files(parse_location(pinned["input"]))}
         for query in (SESSIONIZE, ARCHIVE):
-            until_ms = now_ms - retention_ms
-            taken = {file.path: file for file in committed_files(checkpoints / query) if file.path in old}
-            old = {path: ms for path, ms in old.items() if path in taken and _is_over(taken[path], ms, until_ms)}
-        return _delete(old, stop)
+            read = {
+                file.path
+                for file in committed_files(checkpoints / query)
+                if file.taken_ms < now_ms - retention_ms
+                and file.path in old
+                and old[file.path] <= file.modified_ms + _SECOND_MS
+            }
+            old = {path: modified_ms for path, modified_ms in old.items() if path in read}
+        for file in old:
+            if stop.is_set():
+                break
+            file.unlink(missing_ok=True)
+            count += 1
     except OSError as error:
         msg = f"{error.filename or checkpoints} cannot be read or deleted ({error.strerror}): see to its permissions"
         raise CheckpointError(msg) from error
     except (ValueError, LookupError, TypeError) as error:
         msg = f"--checkpoints {checkpoints} is not of a form known here ({error}): leave --input-retention out"
         raise CheckpointError(msg) from error
-
-
-def _modified_ms(file: AnyPath) -> int:
-    return file.stat().st_mtime_ns // 1_000_000
-
-
-def _is_over(taken: TakenFile, modified_ms: int, until_ms: int) -> bool:
-    """Whether a file was taken before an instant, and was not replaced since.
-
-    One second of tolerance: not every file system stores milliseconds.
-    """
-    return taken.taken_ms < until_ms and modified_ms <= taken.modified_ms + _SECOND_MS
-
-
-def _delete(files: dict[AnyPath, int], stop: threading.Event) -> int:
-    count = 0
-    for file in files:
-        if stop.is_set():
-            break
-        file.unlink(missing_ok=True)
-        count += 1
     return count

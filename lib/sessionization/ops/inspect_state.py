@@ -1,14 +1,12 @@
 """Print a summary of the operator's state, and check its invariants."""
 
 import contextlib
-from collections.abc import Iterator
 
-from pyspark.sql import DataFrame, Row
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 
 from sessionization.clock import utc
-from sessionization.errors import CheckpointError, StateError
-from sessionization.ops.invariants import StateContext, Violation, find_violations, invariant_names
+from sessionization.errors import StateError
+from sessionization.ops.invariants import Invariant, StateContext, count_violations
 from sessionization.ops.maintenance_settings import InspectSettings
 from sessionization.ops.state_reader import StateReader
 from sessionization.say import Say
@@ -18,11 +16,11 @@ from sessionization.spark.engine.cached import cached
 from sessionization.spark.engine.job_conf import TIME_ZONE_CONF
 from sessionization.spark.engine.session import job_session, session_for_uris
 
-_COUNTS = ("devices", "live", "closed", "pending_ends", "timers")
+_MOST_ENTRIES = 1_000
 
 
 def inspect_state(settings: InspectSettings, say: Say) -> None:
-    """Print the state of a checkpoint, and check its invariants.
+    """Print the state of a checkpoint, the tables on stdout, and check its invariants.
 
     Raises `CheckpointError` or `ConfigurationError` where there is no state to read, and `StateError` at the end where
     an invariant does not hold.
@@ -33,39 +31,40 @@ def inspect_state(settings: InspectSettings, say: Say) -> None:
         spark = stack.enter_context(job_session(depends_on=TIME_ZONE_CONF))
         state = StateReader(spark, checkpoint.folder).at_newest()
         context = state_context(checkpoint, state)
-        for line in _report_lines(state, context, settings):
-            say(line)
-        violations, count = check_state(state, context), len(invariant_names(context))
-    if violations:
+        say(
+            f"state after micro-batch {state.batch_id} of {utc(context.clock_ms):%Y-%m-%d %H:%M:%S} UTC, "
+            f"{context.layout}, in {context.partitions} partitions"
+        )
+        state.by_partition().show(context.partitions, truncate=False)
+        if settings.fullest:
+            say("the devices with the most entries:")
+            state.largest_devices(settings.fullest).show(settings.fullest, truncate=False)
+        if settings.device is not None:
+            say(f"device {settings.device}:")
+            state.of_device(settings.device).show(_MOST_ENTRIES, truncate=False)
+        invariants = check_state(state, context)
+    if violations := [invariant for invariant in invariants if invariant.broken]:
         msg = (
-            f"{len(violations)} of {count} invariants do not hold ({'; '.join(map(str, violations))}): "
+            f"{len(violations)} of {len(invariants)} invariants do not hold ({'; '.join(map(str, violations))}): "
             "keep a copy of the checkpoint, and see docs/state.md"
         )
         raise StateError(msg)
-    say(f"{count} invariants hold")
+    say(f"{len(invariants)} invariants hold")
 
 
 def state_context(checkpoint: Checkpoint, state: StateReader) -> StateContext:
-    """The context for checks of the state after a micro-batch.
-
-    Raises `CheckpointError` where Spark's log cannot be read, or lacks the number of partitions.
-    """
+    """The context for checks of the state after a micro-batch; raises `CheckpointError` where a log is damaged."""
     assert state.batch_id is not None
     started_batch = read_started_batch(checkpoint.folder / SESSIONIZE, state.batch_id)
-    if started_batch.partitions is None:
-        msg = (
-            f"micro-batch {state.batch_id} in --checkpoints {checkpoint.folder} does not say how many state partitions "
-            "it has: restore the checkpoint from a backup"
-        )
-        raise CheckpointError(msg)
+    assert started_batch.partitions is not None  # a query with state has it
     return StateContext(started_batch.clock_ms, checkpoint.in_force, checkpoint.layout, started_batch.partitions)
 
 
-def check_state(state: StateReader, context: StateContext) -> list[Violation]:
-    """The invariants that the state breaks; the state is read once and cached during the checks."""
+def check_state(state: StateReader, context: StateContext) -> list[Invariant]:
+    """All invariants and how often the state breaks each; it is read once and cached during the checks."""
     entries, timers = state.entries(), state.timers()
     with cached(entries, timers):
-        return find_violations(entries, timers, context)
+        return count_violations(entries, timers, context)
 
 
 def invariant_frame(state: StateReader) -> DataFrame:
@@ -78,41 +77,5 @@ def invariant_frame(state: StateReader) -> DataFrame:
     """
     state = state.at_newest()
     context = state_context(read_checkpoint(state.checkpoints), state)
-    by_invariant = {violation.invariant: violation for violation in check_state(state, context)}
-    rows = [
-        (name, *((by_invariant[name].count, by_invariant[name].example) if name in by_invariant else (0, None)))
-        for name in invariant_names(context)
-    ]
+    rows = [(one.name, one.broken, one.example) for one in check_state(state, context)]
     return state.spark.createDataFrame(rows, "invariant string, broken bigint, example string")
-
-
-def _report_lines(state: StateReader, context: StateContext, settings: InspectSettings) -> Iterator[str]:
-    partitions = state.by_partition().collect()
-    yield (
-        f"state after micro-batch {state.batch_id} of {utc(context.clock_ms):%Y-%m-%d %H:%M:%S} UTC, "
-        f"{context.layout}, in {context.partitions} partitions"
-    )
-    yield _text_table(("partition", *_COUNTS), [*partitions, _total(partitions)])
-    if settings.fullest:
-        yield from _section("the devices with the most entries", state.largest_devices(settings.fullest))
-    if settings.device is not None:
-        yield from _section(f"device {settings.device}", state.of_device(settings.device))
-
-
-def _total(partitions: list[Row]) -> Row:
-    return Row(partition="all", **{name: sum(row[name] for row in partitions) for name in _COUNTS})
-
-
-def _section(title: str, frame: DataFrame) -> Iterator[str]:
-    rows = frame.select(*(F.col(name).cast("string") for name in frame.columns)).collect()
-    yield f"{title}:" if rows else f"{title}: nothing is remembered"
-    if rows:
-        yield _text_table(tuple(frame.columns), rows)
-
-
-def _text_table(names: tuple[str, ...], rows: list[Row]) -> str:
-    cells = [names, *(tuple("-" if row[name] is None else str(row[name]) for name in names) for row in rows)]
-    widths = [max(len(line[at]) for line in cells) for at in range(len(names))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells
-    )

@@ -11,7 +11,7 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from sessionization.errors import CheckpointError, StreamError
+from sessionization.errors import StreamError
 from sessionization.hadoop_path import AnyPath
 from sessionization.job.shutdown import CUT_OFF, IDLE_WITHIN_S, stop_query, wait_until_idle
 from sessionization.job.stop_file import stop_on_file
@@ -19,7 +19,7 @@ from sessionization.ops.maintenance_settings import LandChangesSettings
 from sessionization.say import Say
 from sessionization.spark.checkpoint.folder import engine_log
 from sessionization.spark.checkpoint.folder_lock import lock_folder
-from sessionization.spark.checkpoint.spark_logs import has_unfinished_batch, newest_started_batch, read_started_batch
+from sessionization.spark.checkpoint.spark_logs import has_unfinished_batch
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.engine.session import (
     describe_log,
@@ -57,7 +57,6 @@ def land_changes(settings: LandChangesSettings, say: Say, stop: threading.Event)
     with session_for_uris(settings, say) as early_log_place:
         location = TableLocation.of(settings.tables)
         location.require_folder(SESSION_CHANGES)  # the lock would not cover a table that a sessionize job creates later
-        _refuse_other_topic(settings.checkpoints, settings.sink.output_topic)
         log = engine_log(settings.checkpoints)
         log_place = early_log_place or describe_log(log)
         with contextlib.ExitStack() as stack:
@@ -82,23 +81,6 @@ def land_changes(settings: LandChangesSettings, say: Say, stop: threading.Event)
             query = landing.start(spark)
             say(f"from {settings.sink.output_topic} into {SESSION_CHANGES.name} in {location}")
             wait_and_stop(query, settings.checkpoints / _QUERY, stop, settings.run_for_ms, say)
-
-
-def _refuse_other_topic(checkpoints: AnyPath, output_topic: str) -> None:
-    """Check that the folder's query read this topic, if it has run: unread changes of another topic would be lost.
-
-    Raises `CheckpointError`.
-    """
-    query = checkpoints / _QUERY
-    number = newest_started_batch(query)
-    sources = read_started_batch(query, number).sources if number >= 0 else ()
-    topics_read = [name for source in sources for name in source or ()]
-    if topics_read and output_topic not in topics_read:
-        msg = (
-            f"--checkpoints {checkpoints} was created with --output-topic {', '.join(topics_read)}, "
-            f"not {output_topic}: give the same again, or a new --checkpoints folder"
-        )
-        raise CheckpointError(msg)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,7 @@ from datetime import date, timedelta
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import Row, SparkSession
 
 from sessionization.clock import utc, wall_clock_ms
 from sessionization.durations import DAY_MS, format_duration
@@ -99,27 +98,20 @@ def maintenance_steps(
         retentions_ms: the least age of a file that is deleted, by the table's name; a table without one is skipped.
         found: the properties of each table, by its name.
     """
-    return [
-        step
-        for table in (*TABLES, *_OPTIONAL_TABLES)
-        if table.name in retentions_ms
-        for step in _table_steps(location, table, days, retentions_ms[table.name], found[table.name])
-    ]
-
-
-def _table_steps(
-    location: TableLocation, table: Table, days: int, retention_ms: int, found: Mapping[str, str]
-) -> Iterable[Step]:
-    name = location.sql_name(table.name)
-    own_ms = retention_ms_of(dict(table.properties), RETENTION_PROPERTIES[1])
-    has_own_retention = own_ms is not None and own_ms < UNUSED_FILES_RETENTION_MS
-    wanted = dict(retention_properties(retention_ms))
-    if not has_own_retention and any(retention_ms_of(found, key) != retention_ms_of(wanted, key) for key in wanted):
-        yield Step(table.name, location.set_properties_sql(table, wanted))
-    if day := table.day_column:
-        past_days = f"{day} >= date_sub(current_date(), {days}) AND {day} < current_date()"
-        yield Step(table.name, f"OPTIMIZE {name} WHERE {past_days}")
-    yield Step(table.name, f"VACUUM {name}")
+    steps = []
+    for table in (table for table in (*TABLES, *_OPTIONAL_TABLES) if table.name in retentions_ms):
+        name, present = location.sql_name(table.name), found[table.name]
+        own_ms = retention_ms_of(dict(table.properties), RETENTION_PROPERTIES[1])
+        has_own_retention = own_ms is not None and own_ms < UNUSED_FILES_RETENTION_MS
+        wanted = dict(retention_properties(retentions_ms[table.name]))
+        is_set = all(retention_ms_of(present, key) == retention_ms_of(wanted, key) for key in wanted)
+        if not has_own_retention and not is_set:
+            steps.append(Step(table.name, location.set_properties_sql(table, wanted)))
+        if day := table.day_column:
+            past_days = f"{day} >= date_sub(current_date(), {days}) AND {day} < current_date()"
+            steps.append(Step(table.name, f"OPTIMIZE {name} WHERE {past_days}"))
+        steps.append(Step(table.name, f"VACUUM {name}"))
+    return steps
 
 
 def maintain(settings: MaintainSettings, say: Say, stop: threading.Event) -> None:
@@ -198,7 +190,7 @@ def _protect_backlog(
     """Extend the retention of `session_changes` over the rollup's backlog; skip the table if the backlog is unknown."""
     name = SESSION_CHANGES.name
     newest_version = location.newest_version(spark, SESSION_CHANGES)
-    merged_ms = _newest_update_ms(location.read(spark.read, SESSIONS))
+    merged_ms = newest_ms(location.read(spark.read, SESSIONS), "updated_at")
     try:
         behind_ms = backlog_age_ms(checkpoints, newest_version, merged_ms, wall_clock_ms())
     except SessionizationError as error:
@@ -210,19 +202,6 @@ def _protect_backlog(
         days = behind_ms // DAY_MS
         say(f"rollup is {days} days behind in {name}: unused files and log are kept for {format_duration(wanted_ms)}")
     return []
-
-
-def _newest_update_ms(sessions: DataFrame) -> int | None:
-    """The newest `updated_at` in `sessions`, None if it has no rows.
-
-    Statistics let Delta skip the files without an update of the last day. All rows are read only if there was none, as
-    after a day on which `rollup` was down.
-    """
-    since = F.timestamp_millis(F.lit(wall_clock_ms() - DAY_MS))
-    for rows in (sessions.where(F.col("updated_at") >= since), sessions):
-        if (newest := newest_ms(rows, "updated_at")) is not None:
-            return newest
-    return None
 
 
 def _clear_input(checkpoints: AnyPath, retention_ms: int, say: Say, stop: threading.Event) -> list[str]:

@@ -1,6 +1,5 @@
 """The settings of the jobs other than the stream: one field per option, all checked here."""
 
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
@@ -77,11 +76,6 @@ class EraseSettings(CheckpointSettings):
         (),
         description="account to erase; may be given several times",
         json_schema_extra={"metavar": "ACCOUNT", "repeatable": True},
-    )
-    receipt_key_file: Path | None = Field(
-        None,
-        description="file with a secret key of at least 16 bytes: the receipt then has each account's HMAC-SHA-256; "
-        "without it, nothing of the accounts",
     )
 
     @model_validator(mode="after")

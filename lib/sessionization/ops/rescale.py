@@ -2,7 +2,7 @@
 
 import contextlib
 import threading
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from sessionization import private_spark
 from sessionization.clock import wall_clock_ms
-from sessionization.errors import CheckpointError, ConfigurationError, StateError
+from sessionization.errors import ConfigurationError, StateError
 from sessionization.hadoop_path import AnyPath, HadoopPath
 from sessionization.ops.inspect_state import check_state, state_context
 from sessionization.ops.maintenance_settings import RescaleSettings
@@ -19,11 +19,6 @@ from sessionization.ops.state_reader import StateReader, readable_path
 from sessionization.say import Say
 from sessionization.spark.checkpoint.folder import SESSIONIZE, Checkpoint, read_checkpoint
 from sessionization.spark.checkpoint.folder_lock import lock_folder
-from sessionization.spark.checkpoint.spark_logs import (
-    newest_committed_batch,
-    newest_started_batch,
-    read_started_batch,
-)
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.engine.session import job_session, refuse_other_default_storage, session_for_uris
 from sessionization.spark.tables.lease import hold_lease
@@ -31,8 +26,7 @@ from sessionization.spark.tables.lease_claim import STREAM_LEASE, Claim, no_leas
 from sessionization.spark.tables.location import TableLocation
 
 
-@dataclass(frozen=True, slots=True)
-class Fingerprint:
+class Fingerprint(NamedTuple):
     """Summary of a state, independent of its partitions: how many entries and timers, and sums of their hashes."""
 
     entries: int
@@ -40,20 +34,19 @@ class Fingerprint:
     timers: int
     timers_hash: int
 
-    @classmethod
-    def of(cls, state: StateReader) -> "Fingerprint":
-        return cls(
-            *_count_and_hash(state.entries().drop("partition")), *_count_and_hash(state.timers().drop("partition"))
-        )
+
+def fingerprint(state: StateReader) -> Fingerprint:
+    counted = [_count_and_hash(rows.drop("partition")) for rows in (state.entries(), state.timers())]
+    return Fingerprint(*counted[0], *counted[1])
 
 
 def rescale(settings: RescaleSettings, say: Say, stop: threading.Event | None = None) -> None:
     """Repartition the state, and compare it with the state before.
 
-    Raises `CheckpointError` where the job runs, or where its last micro-batch is not committed; `StateError` where the
-    state breaks an invariant (checked before any change, and after), or is different afterwards; and
-    `ConfigurationError` where there is no state, this engine cannot repartition it, or Spark has another default
-    storage.
+    Raises `CheckpointError` where the job runs; `StateError` where the state breaks an invariant (checked before any
+    change, and after), or is different afterwards, and where Spark does not repartition it, as after a micro-batch that
+    is not committed; and `ConfigurationError` where there is no state, this engine cannot repartition it, or Spark has
+    another default storage.
     """
     with session_for_uris(settings, say):
         _rescale(settings, read_checkpoint(settings.state.checkpoints), say, stop)
@@ -71,13 +64,12 @@ def _rescale(settings: RescaleSettings, checkpoint: Checkpoint, say: Say, stop: 
         if not is_exclusive:
             claim = Claim(STREAM_LEASE, "rescale_state", stops_job=False)
             check_lease = stack.enter_context(hold_lease(spark, location, claim, say, stop or threading.Event())).check
-        _refuse_unfinished(checkpoint.folder, partitions)
         state = StateReader(spark, checkpoint.folder).at_newest()
         context = state_context(checkpoint, state)
         if context.partitions == partitions:
             say(f"the state has {partitions} partitions already: there is nothing to do")
             return
-        before = Fingerprint.of(state)
+        before = fingerprint(state)
         say(f"{before.entries:,} entries and {before.timers:,} timers in {context.partitions} partitions")
         _refuse_broken(state, checkpoint, "before anything was touched")
         began_ms = wall_clock_ms()
@@ -85,7 +77,7 @@ def _rescale(settings: RescaleSettings, checkpoint: Checkpoint, say: Say, stop: 
         _repartition(spark, checkpoint.folder, partitions)
         say(f"repartitioned in {(wall_clock_ms() - began_ms) / 1000:,.1f} s")
         state = state.at_newest()
-        after = Fingerprint.of(state)
+        after = fingerprint(state)
         if after != before:
             msg = (
                 f"the state is not what it was ({after}, before {before}): "
@@ -96,36 +88,9 @@ def _rescale(settings: RescaleSettings, checkpoint: Checkpoint, say: Say, stop: 
         say(f"{after.entries:,} entries and {after.timers:,} timers in {partitions} partitions, the same as before")
 
 
-def _refuse_unfinished(folder: AnyPath, partitions: int) -> None:
-    """Check that no started micro-batch is uncommitted: it may have written its rows, so the job must repeat it.
-
-    A repartitioning that was cut off is accepted if it is to the same number of partitions.
-
-    Raises `CheckpointError`.
-    """
-    query = folder / SESSIONIZE
-    newest, committed = newest_started_batch(query), newest_committed_batch(query)
-    if newest == committed or committed < 0:
-        return
-    target = read_started_batch(query, newest).partitions
-    if newest > 0 and read_started_batch(query, newest - 1).partitions != target:  # a repartitioning that was cut off
-        if target != partitions:
-            msg = (
-                f"--checkpoints {folder}: a repartitioning to {target} partitions was cut off: "
-                f"finish it first, with --partitions {target}"
-            )
-            raise CheckpointError(msg)
-        return
-    msg = (
-        f"--checkpoints {folder}: micro-batch {newest} is started and not committed: start the job, let it run for a "
-        "minute, stop it gracefully (SIGTERM, or --run-for 1m), and try again"
-    )
-    raise CheckpointError(msg)
-
-
 def _refuse_broken(state: StateReader, checkpoint: Checkpoint, when: str) -> None:
-    violations = check_state(state, state_context(checkpoint, state))
-    if violations:
+    checked = check_state(state, state_context(checkpoint, state))
+    if violations := [invariant for invariant in checked if invariant.broken]:
         msg = f"the state breaks its invariants {when} ({'; '.join(map(str, violations))}): see docs/state.md"
         raise StateError(msg)
 
@@ -143,8 +108,8 @@ def _repartition(spark: SparkSession, folder: AnyPath, partitions: int) -> None:
         manager.repartition(readable_path(str(folder / SESSIONIZE)), partitions)
     except (PySparkException, Py4JError) as error:
         msg = (
-            f"the repartitioning was cut off ({root_cause(str(error))}): fix the cause, and run this again with "
-            f"--partitions {partitions}; the stream cannot start before that"
+            f"the state is not repartitioned ({root_cause(str(error))}): fix the cause, and run this again; where it "
+            "was cut off, give the same number, and the stream cannot start before that"
         )
         raise StateError(msg) from error
 

@@ -1,12 +1,12 @@
-"""A run's percentiles are close to the percentiles of all its rows, however its micro-batches differ."""
+"""A run's totals and percentiles are close to those of all its rows, however its micro-batches differ."""
 
 import random
 
 import pytest
 
-from sessionization.job.delays import DelayHistogram, Delays, RunDelays
-from sessionization.spark.output.progress import SAMPLE_SIZE, DelaySample
-from tests.support.monitored import sessionize_progress
+from sessionization.job.summary import DelayHistogram, RunningTotals, Totals
+from sessionization.spark.output.progress import SAMPLE_SIZE, DelaySample, Percentiles
+from tests.support.monitored import query_progress, sessionize_progress
 
 
 def sample_of(delays_ms: list[int]) -> DelaySample:
@@ -16,10 +16,14 @@ def sample_of(delays_ms: list[int]) -> DelaySample:
     return DelaySample(len(ordered), tuple(ordered[position] for position in positions))
 
 
-def test_a_run_without_rows_has_no_delays() -> None:
-    run = RunDelays()
-    run.add(sessionize_progress())
-    assert run.percentiles() == Delays()
+def test_the_micro_batches_of_a_run_add_up() -> None:
+    run = RunningTotals()
+    assert run.lateness.percentiles() == Percentiles(None, None, None)
+    for progress in (sessionize_progress(0), sessionize_progress(1), query_progress("archive", quarantined=2)):
+        run.add(progress)
+    totals, last = run.snapshot()
+    assert totals == Totals(8, 2, 14, 6, 10, 8, 2, 0)
+    assert (totals.repeated, last["sessionize"].batch_id) == (2, 1)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -32,16 +36,16 @@ def test_percentiles_are_within_the_stated_error(seed: int) -> None:
         histogram.add(sample_of(batch))
         rows += batch
     rows.sort()
-    for share in (0.5, 0.99):
-        found = histogram.percentile(share)
-        assert found is not None
+    found = histogram.percentiles()
+    for share, found_ms in ((0.5, found.p50_ms), (0.99, found.p99_ms)):
+        assert found_ms is not None
         low, high = (rows[min(len(rows) - 1, int((share + offset) * len(rows)))] for offset in (-0.004, 0.004))
-        assert low * 0.994 - 1 <= found <= high * 1.006 + 1
+        assert low * 0.994 - 1 <= found_ms <= high * 1.006 + 1
 
 
 def test_a_large_micro_batch_outweighs_a_small_one() -> None:
     histogram = DelayHistogram()
     histogram.add(sample_of([10_000]))
     histogram.add(sample_of([100] * 1_000))
-    assert histogram.percentile(0.99) == pytest.approx(100, rel=0.01)
-    assert histogram.percentile(1.0) == pytest.approx(10_000, rel=0.01)
+    assert histogram.percentiles().p99_ms == pytest.approx(100, rel=0.01)
+    assert histogram.percentiles().max_ms == pytest.approx(10_000, rel=0.01)
