@@ -1,7 +1,7 @@
 """Settings of a Spark session that hold for a while, and those of a compaction."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -32,19 +32,3 @@ def added_conf(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[bool]:
             is_added = False
             added.close()
         yield is_added
-
-
-def copied_session(spark: SparkSession) -> SparkSession:
-    """A new session with the settings of another one: what is set in it holds for no other thread.
-
-    Spark Connect cannot make one; there it is the same session.
-    """
-    try:
-        copy = spark.newSession()
-    except PySparkException:
-        return spark
-    for name, value in spark.conf.getAll.items():
-        if copy.conf.get(name, None) != value:
-            with suppress(PySparkException):  # a setting of the engine
-                copy.conf.set(name, value)
-    return copy

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from sessionization.clock import wall_clock_ms
 from sessionization.durations import DAY_MS, HOUR_MS
-from sessionization.errors import CheckpointError, ConfigurationError
+from sessionization.errors import CheckpointError
 from sessionization.ops import maintain as ops
 from sessionization.ops.input_files import delete_read_files
 from sessionization.ops.maintenance_settings import MaintainSettings
@@ -23,7 +23,6 @@ from sessionization.spark.checkpoint.take_log import TAKES_FOLDER
 from sessionization.spark.input.file_taker import FileTaker
 from sessionization.spark.input.source import file_messages
 from sessionization.spark.input.ticks import tick_stream
-from sessionization.spark.tables import location as location_module
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import (
     BACKFILL,
@@ -68,22 +67,6 @@ def test_the_newest_update_is_found_without_reading_sessions_of_other_days(spark
     (old_file,) = (tmp_path / "sessions").glob(f"_part={old_day}/*.parquet")
     old_file.unlink()
     assert ops._newest_update_ms(location.read(spark.read, SESSIONS)) == now_ms
-
-
-def test_tables_that_a_catalog_commits_to_are_refused_before_a_row_is_deleted(
-    spark: SparkSession, settings: MaintainSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No catalog here commits by itself, so another feature of the real tables stands for it."""
-    location = TableLocation(settings.tables.warehouse)
-    empty_tables(spark, location, owner=reopened(settings.state.checkpoints).id)
-    assert (settings.tables.warehouse / SESSIONS.name / "_delta_log").is_dir()
-    before = set(settings.tables.warehouse.rglob("*/_delta_log/*"))
-    monkeypatch.setattr(location_module, "_CATALOG_MANAGED", "delta.feature.deletionVectors")
-    with pytest.raises(ConfigurationError, match=r"catalog itself commits to .*sessions.* nothing was changed"):
-        ops.maintain(settings, lambda _: None, threading.Event())
-    assert set(settings.tables.warehouse.rglob("*/_delta_log/*")) == before
-    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "19.0")
-    location.refuse_catalog_managed(spark, TABLES)
 
 
 @pytest.mark.long

@@ -12,8 +12,8 @@ from sessionization.spark.checkpoint.folder import read_checkpoint
 from sessionization.spark.checkpoint.folder_lock import lock_folder
 from sessionization.spark.engine.job_conf import MESSAGES_CONF, TIME_ZONE_CONF
 from sessionization.spark.engine.session import job_session, refuse_other_default_storage, session_for_uris
-from sessionization.spark.tables.lease import Lease, hold_lease
-from sessionization.spark.tables.lease_claim import LANDING_LEASE, MAINTENANCE_LEASE, STREAM_LEASE, Claim
+from sessionization.spark.tables.lease import LANDING_LEASE, MAINTENANCE_LEASE, STREAM_LEASE, Lease, hold_lease
+from sessionization.spark.tables.lease_table import StoredLease
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import Table
 
@@ -31,9 +31,9 @@ def open_tables_exclusively(
     check for the body to call before each change: it raises `StreamError` where a lease is lost. Maintenance may run
     beside the sessionize job where the tables are in a catalog.
 
-    Raises `ConfigurationError` where a needed table does not exist, this engine cannot maintain it or Spark has another
-    default storage, `CheckpointError` where another job runs or `--checkpoints` does not own the tables, and
-    `StoppedError` when `stop` is set before the body begins. A folder that is not a checkpoint is not changed.
+    Raises `ConfigurationError` where a needed table does not exist or Spark has another default storage,
+    `CheckpointError` where another job runs or `--checkpoints` does not own the tables, and `StoppedError` when `stop`
+    is set before the body begins. A folder that is not a checkpoint is not changed.
     """
     location, checkpoints = TableLocation.of(settings.tables), settings.state.checkpoints
     stop, is_exclusive = stop or threading.Event(), False
@@ -52,11 +52,10 @@ def open_tables_exclusively(
         spark = stack.enter_context(job_session(depends_on=depends_on))
         refuse_other_default_storage(spark, settings)
         location.require(spark, needed)
-        location.refuse_catalog_managed(spark, needed)
         if not is_exclusive:
-            for name in _lease_names(location, is_maintenance=is_maintenance):
-                claim = Claim(name, job, stops_job=is_maintenance)
-                leases.append(stack.enter_context(hold_lease(spark, location, claim, say, stop)))
+            names = _lease_names(location, is_maintenance=is_maintenance)
+            stored = (StoredLease(spark, location, name) for name in names)
+            leases.extend(stack.enter_context(hold_lease(lease, job, say, stop)) for lease in stored)
         if checkpoints is not None:
             location.refuse_other_owner(spark, checkpoints)
 

@@ -28,14 +28,12 @@ from sessionization.ops.table_checks import NAME, check_checkpoint, check_lease,
 from sessionization.ops.trial_query import check_trial_query
 from sessionization.optional_packages import how_to_install
 from sessionization.say import Say
-from sessionization.settings.kafka_options import uses_service_credential
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.engine.session import has_uri, job_session, refuse_other_default_storage, session_for_uris
 from sessionization.spark.input.kafka_source import check_topics
 from sessionization.spark.input.topic_admin import refuse_compacted_topics
 from sessionization.spark.output import real_time
-from sessionization.spark.output.topic_rights import refuse_unwritable_topic
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.s3_commits import single_driver_warning
 from sessionization.time_limit import CheckTimeoutError, call_within
@@ -169,10 +167,8 @@ def _check_topics(spark: SparkSession, settings: SessionizeSettings, say: Say) -
 
 
 def _check_output_topic(spark: SparkSession, settings: SessionizeSettings) -> str:
-    if uses_service_credential(settings.kafka.kafka_option):
-        return f"{settings.output_topic} is not checked, because only Spark's Kafka source has the service credential"
-    refuse_unwritable_topic(spark, settings, settings.output_topic)
-    return f"{settings.output_topic} can be written, by its permissions; no record was sent"
+    check_topics(spark, settings, (settings.output_topic,))
+    return f"{settings.output_topic} is there; whether this job may write it is not checked"
 
 
 def _check_mlflow(experiment: str) -> str:

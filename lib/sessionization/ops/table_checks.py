@@ -16,7 +16,6 @@ from sessionization.spark.output.sinks import FIRST_TABLE_BY_QUERY
 from sessionization.spark.tables.batch_writer import newest_appended_batch
 from sessionization.spark.tables.creation import create_table, lost_table, refuse_missing_tables
 from sessionization.spark.tables.lease import hold_lease
-from sessionization.spark.tables.lease_claim import Claim
 from sessionization.spark.tables.lease_table import Holder, StoredLease
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import JOB_LEASE, TABLES, Table
@@ -55,9 +54,8 @@ def check_lease(spark: SparkSession, location: TableLocation) -> str:
     Raises `ConfigurationError` where two runs take it, and the errors of `hold_lease`.
     """
     began_s = time.monotonic()
-    claim = Claim(NAME, "preflight")
-    with hold_lease(spark, location, claim, lambda _line: None, threading.Event()) as lease:
-        stored, other = StoredLease(spark, location, claim.name), Holder.this_run(spark, claim.job)
+    stored, other = StoredLease(spark, location, NAME), Holder.this_run(spark, "preflight")
+    with hold_lease(stored, "preflight", lambda _line: None, threading.Event()) as lease:
         if stored.take(replace(other, since_ms=0, until_ms=wall_clock_ms()), 0, None):
             msg = f"two runs took one lease in {location}: this storage lets a commit replace another; use another one"
             raise ConfigurationError(msg)
