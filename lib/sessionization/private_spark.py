@@ -5,6 +5,7 @@ so a new version of Spark has to be compared with this module alone (`tests/repo
 of Spark's files in a checkpoint is private too: `spark/checkpoint/spark_logs.py` knows it.
 """
 
+import json
 import socketserver
 import subprocess
 import sys
@@ -13,7 +14,13 @@ from typing import Any
 
 from pyspark import SparkContext, accumulators
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.listener import JStreamingQueryListener, StreamingQueryListener
+from pyspark.sql.streaming.listener import (
+    JStreamingQueryListener,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
 
 
 def jvm_of(spark: SparkSession | SparkContext) -> Any:
@@ -90,26 +97,35 @@ def _pass_over_lost_connection(server: socketserver.BaseServer, request: Any, cl
         socketserver.BaseServer.handle_error(server, request, client_address)
 
 
-class TextListener(StreamingQueryListener):
-    """A listener that gets the engine's report on a micro-batch as one text of JSON.
+class ReportListener(StreamingQueryListener):
+    """A listener that gets the engine's report on a micro-batch, as the JSON of `StreamingQueryProgress`.
 
     PySpark's own way takes a hundred calls to the JVM for a report, and five exceptions, one at the end of each map:
     190 ms of a slow core, in place of 2 (docs/performance.md, "Calls from Python to the JVM"). A PySpark that reads the
     JSON itself would replace it.
     """
 
-    def on_report(self, text: str) -> None:
-        """Called with the JSON of `StreamingQueryProgress` after every micro-batch."""
+    def on_report(self, report: dict[str, Any]) -> None:
+        """Called after every micro-batch."""
         raise NotImplementedError
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
+        """Do nothing: there is no micro-batch yet."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
+        """Do nothing: `on_report` is called in its place."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
+        """Do nothing: the job itself reports it."""
 
     @cached_property
     def _jlistener(self) -> Any:
         """What PySpark registers in the JVM."""
         jvm: Any = SparkContext._jvm
-        return jvm.PythonStreamingQueryListenerWrapper(_TextReceiver(self))
+        return jvm.PythonStreamingQueryListenerWrapper(_Receiver(self))
 
 
-class _TextReceiver(JStreamingQueryListener):
+class _Receiver(JStreamingQueryListener):
     def onQueryProgress(self, jevent: Any) -> None:  # noqa: N802 - Spark's name
         listener: Any = self.pylistener
-        listener.on_report(jevent.progress().json())
+        listener.on_report(json.loads(jevent.progress().json()))

@@ -1,9 +1,8 @@
 """Settings of a Spark session that hold for a while, and those of a compaction."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 COMPACTION_CONF = {
@@ -17,34 +16,13 @@ So it takes seconds. With Delta's default, 1 GB, it would rewrite up to a gigaby
 
 
 @contextmanager
-def added_conf(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[bool]:
-    """Set these settings until the body has ended: all of them, or none if the session has one or refuses one.
-
-    Yields whether they are set.
-    """
-    is_added = all(spark.conf.get(name, None) is None for name in conf)
-    with ExitStack() as added:
-        try:
-            for name, value in conf.items() if is_added else ():
-                spark.conf.set(name, value)
-                added.callback(spark.conf.unset, name)
-        except PySparkException:
-            is_added = False
-            added.close()
-        yield is_added
-
-
-def copied_session(spark: SparkSession) -> SparkSession:
-    """A new session with the settings of another one: what is set in it holds for no other thread.
-
-    Spark Connect cannot make one; there it is the same session.
-    """
+def added_conf(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
+    """Set these settings until the body has ended; none if the session has one, because they belong together."""
+    added = conf if all(spark.conf.get(name, None) is None for name in conf) else {}
     try:
-        copy = spark.newSession()
-    except PySparkException:
-        return spark
-    for name, value in spark.conf.getAll.items():
-        if copy.conf.get(name, None) != value:
-            with suppress(PySparkException):  # a setting of the engine
-                copy.conf.set(name, value)
-    return copy
+        for name, value in added.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name in added:
+            spark.conf.unset(name)

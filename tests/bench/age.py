@@ -148,11 +148,11 @@ class Stand:
             F.lit(self.now).alias("processed_at"),
         )
 
-    def merge(self, *, finds_days: bool = False) -> None:
+    def merge(self) -> None:
         """What a micro-batch of `rollup` does to `sessions`."""
         batch = self._micro_batch().persist()
         batch.count()
-        merge_changes(self.spark, self.location, batch, finds_days=finds_days)
+        merge_changes(self.spark, self.location, batch)
         batch.unpersist()
 
     def compact(self) -> None:
@@ -199,7 +199,6 @@ QUESTIONS = {
 }
 MEASURED: dict[str, Callable[[Stand], None]] = {
     "a MERGE": Stand.merge,
-    "a MERGE that finds days first": partial(Stand.merge, finds_days=True),
     "a compaction of sessions": Stand.compact,
     "the seed of a warm start": Stand.seed,
     "the creation of the views": Stand.views,

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sessionization.spark.engine.checkpoint_files import KEEPS_FILES, REPLACES_FILES, replaced_checkpoint_files
+from sessionization.spark.engine.session import KEEPS_FILES, REPLACES_FILES, replaced_checkpoint_files
 
 _SETTING = "spark.sql.streaming.checkpointFileManagerClass"
 

@@ -18,7 +18,7 @@ from sessionization.job.preparation import prepare, unless_stopped
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import open_checkpoint, read_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
-from sessionization.spark.engine.watchdog import explain_engine_death
+from sessionization.spark.engine.error_text import explain_engine_death
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.tables.location import TableLocation
 from tests.support.settings import settings_of

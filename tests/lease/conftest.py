@@ -2,7 +2,6 @@
 
 import pytest
 
-from sessionization.spark.tables import lease as lease_module
 from tests.lease.stand import FakeClock, Hold, MemoryLease, holding, memory_lease
 
 
@@ -12,11 +11,9 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def table(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> MemoryLease:
-    """A lease in memory, which `hold_lease` uses too."""
-    table = memory_lease(f"{request.node.name}'s")
-    monkeypatch.setattr(lease_module, "StoredLease", lambda *_: table)
-    return table
+def table(request: pytest.FixtureRequest) -> MemoryLease:
+    """A lease in memory."""
+    return memory_lease(f"{request.node.name}'s")
 
 
 @pytest.fixture

@@ -6,16 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sessionization.spark.tables.lease import Lease, hold_lease
-from sessionization.spark.tables.lease_claim import Claim, LeaseClock, LeaseTimes
+from sessionization.spark.tables.lease import TERM_MS, Lease, LeaseClock, hold_lease
 from sessionization.spark.tables.lease_table import Holder, StoredLease
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import JOB_LEASE
 from tests.support.waiting import expect_no_line, wait_for
 
 T = 1_763_726_400_000
-TIMES = LeaseTimes(poll_ms=10_000, settle_ms=0)
-ELSEWHERE = Holder("theirs", "sessionize", "another host", 7, "another scope", 8, T - 1_000, T + TIMES.term_ms)
+ELSEWHERE = Holder("theirs", "sessionize", "another host", 7, "another scope", 8, T - 1_000, T + TERM_MS)
 DEADLINE_S = 60
 
 Hold = Callable[..., contextlib.AbstractContextManager[Lease]]
@@ -50,13 +48,10 @@ class FakeClock:
 
     def wait(self, event: threading.Event, seconds: float) -> bool:
         if threading.current_thread().name == JOB_LEASE.name:
-            until_ms = self.steady_ms + 1_000 * seconds
-            renews = seconds > 1
-            if renews:
-                self._renewal_ms = until_ms
+            until_ms = self._renewal_ms = self.steady_ms + 1_000 * seconds
             while self.steady_ms < until_ms and not event.wait(0.005):
                 pass
-            if renews and event.is_set():
+            if event.is_set():
                 self._renewal_ms = None
         elif seconds:
             self.waits += 1
@@ -108,15 +103,10 @@ def holding(table: StoredLease, clock: FakeClock) -> Hold:
     """Returns a function that holds a lease as a job does."""
 
     def hold(
-        lines: list[str] | None = None,
-        stop: threading.Event | None = None,
-        times: LeaseTimes = TIMES,
-        *,
-        stops_job: bool = True,
+        lines: list[str] | None = None, stop: threading.Event | None = None
     ) -> contextlib.AbstractContextManager[Lease]:
         say: Any = expect_no_line if lines is None else lines.append
-        claim = Claim(table.name, "sessionize", times, clock.clock(), stops_job)
-        return hold_lease(table.spark, table.location, claim, say, stop or threading.Event())
+        return hold_lease(table, "sessionize", say, stop or threading.Event(), clock.clock())
 
     return hold
 
@@ -132,4 +122,4 @@ def found(table: StoredLease) -> Holder:
 
 
 def give_to(table: StoredLease, holder: Holder) -> None:
-    assert table.take(holder, T + 10 * TIMES.term_ms, None)
+    assert table.take(holder, T + 10 * TERM_MS, None)

@@ -11,13 +11,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.errors import StreamError
+from sessionization.spark.tables.lease import RENEW_EVERY_S, TERM_MS
 from sessionization.spark.tables.lease_table import Holder, StoredLease
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import JOB_LEASE
 from tests.lease.stand import (
     DEADLINE_S,
     ELSEWHERE,
-    TIMES,
     FakeClock,
     T,
     eventually,
@@ -85,11 +85,11 @@ def test_a_job_takes_a_lease_in_the_table_and_renews_it_and_gives_it_up(
     with holding(table, clock)() as lease:
         holder = found(table)
         assert (holder.host, holder.pid, holder.job) == (socket.gethostname(), os.getpid(), "sessionize")
-        assert (holder.since_ms, holder.until_ms) == (T, T + TIMES.term_ms)
+        assert holder.until_ms == holder.since_ms + TERM_MS
         assert Path(f"/proc/{holder.engine_pid}/cmdline").read_bytes().startswith(b"/")
         assert holder.engine_pid != os.getpid()
-        clock.advance_once_it_rests(TIMES.renew_every_ms)
-        eventually(lambda: found(table) == replace(holder, until_ms=clock.wall_ms + TIMES.term_ms))
+        clock.advance_once_it_rests(1_000 * RENEW_EVERY_S)
+        eventually(lambda: found(table) == replace(holder, until_ms=clock.wall_ms + TERM_MS))
         lease.check()
     assert found(table) == replace(holder, owner=None, until_ms=clock.wall_ms)
     with pytest.raises(StreamError, match="was given up"):
@@ -107,8 +107,8 @@ def test_of_two_runs_that_take_it_at_the_same_moment_exactly_one_has_it(
         return table.take(run, run.since_ms, None)
 
     with ThreadPoolExecutor(2) as pool:
-        for since_ms in (T, T + 2 * TIMES.term_ms):
-            end_ms = since_ms + TIMES.term_ms
+        for since_ms in (T, T + 2 * TERM_MS):
+            end_ms = since_ms + TERM_MS
             runs = [replace(ELSEWHERE, owner=name, since_ms=since_ms, until_ms=end_ms) for name in ("first", "second")]
             taken = list(pool.map(take, runs))
             assert sum(taken) == 1, since_ms

@@ -24,7 +24,7 @@ def test_the_metrics_of_a_stream_have_the_figures_of_sinks_and_engine(spark: Spa
         with urllib.request.urlopen(f"http://{endpoint.address}/metrics", timeout=10) as answer:
             return set(lines) <= set(answer.read().decode().splitlines())
 
-    with serve_metrics(spark, Metrics(500, 2), "127.0.0.1", endpoint.port, lambda _line: None) as listeners:
+    with serve_metrics(spark, Metrics(500), "127.0.0.1", endpoint.port, lambda _line: None) as listeners:
         with job.running(report=listeners[0]):
             job.send(*(message(1, "Start", f"d{number}") for number in range(10)), message(7, "EndBi", "d77"))
             wait_for(lambda: job.count(change="heartbeat") >= 10, "heartbeats")
@@ -33,7 +33,7 @@ def test_the_metrics_of_a_stream_have_the_figures_of_sinks_and_engine(spark: Spa
             wait_for(lambda: has("sessionization_messages_total 15.0"), "all messages")
             wait_for(lambda: has('sessionization_ended_total{reason="orphaned"} 1.0'), "the orphan")
         assert has("sessionization_started_total 10.0", 'sessionization_ended_total{reason="reported"} 4.0')
-        phases = {"phase_seconds", "state_rows", "state_bytes", "state_commit_seconds", "partition_skew_ratio"}
+        phases = {"phase_seconds", "state_rows", "state_bytes", "state_commit_seconds"}
         assert endpoint.serves({f"sessionization_{name}" for name in phases})
 
 

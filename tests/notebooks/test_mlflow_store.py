@@ -9,7 +9,6 @@ import pytest
 
 pytest.importorskip("mlflow", reason="MLflow is not installed: make notebooks installs it")
 
-from sessionization.errors import ConfigurationError
 from sessionization.ml import stored_runs
 from sessionization.ml.run_names import RunKind
 from sessionization.ml.run_tracking import track_in_mlflow

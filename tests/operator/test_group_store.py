@@ -76,23 +76,6 @@ def stored(engine: Engine) -> list[list]:
     return [entry for _, entries in devices_in(engine) for entry in entries]
 
 
-def test_a_group_without_a_live_session_forgets_each_device_at_its_own_deadline() -> None:
-    engine = Engine(RULES, 1)
-    in_one_group = lambda _: "0"  # noqa: E731
-    grid = grid_for_key("0", RULES.heartbeat_ms)
-    now = grid.after(NOW)
-    for name, at_ms in (("early", now), ("late", now + 1_500)):
-        events = Start(1, at_ms, Platform.PC, at_ms), End(1, at_ms, Platform.PC, at_ms, foreground_s=3)
-        engine.micro_batch(at_ms, [(name, event) for event in events], in_one_group)
-    engine.micro_batch(now + 2_000, [], in_one_group)
-    assert {device_id for device_id, _ in devices_in(engine)} == {"late"}
-    engine.micro_batch(now + 3_000, [], in_one_group)
-    assert engine.timers("0") == [now + 4_000]
-    engine.micro_batch(now + 4_000, [], in_one_group)
-    assert engine.timers("0") == []
-    assert engine.state("0") == {}
-
-
 @pytest.mark.parametrize("broken", [0, 1])
 def test_the_error_for_a_broken_bucket_names_no_device(broken: int) -> None:
     """One of two buckets is broken, the first or the second that the timer reads."""

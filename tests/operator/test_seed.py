@@ -8,7 +8,6 @@ from functools import partial
 import pytest
 
 from sessionization.core.events import Change, End, EndReason, Event, Platform, Start
-from sessionization.core.heartbeat_grid import grid_for_key
 from sessionization.core.session_state import Closed, Live, PendingEnd, Rules, SessionState
 from sessionization.spark.operator.seed import unpack_seed
 from sessionization.spark.operator.stored_entries import STATE_SCHEMA, encode_entry
@@ -18,7 +17,6 @@ from tests.support.oracle import COLUMNS, QuickReference, change_row
 from tests.support.reference import Device
 
 RULES = Rules(heartbeat_ms=1_000, session_timeout_ms=60_000, late_retention_ms=2_000)
-LAYOUTS = pytest.mark.parametrize(("groups", "key"), [(None, "d"), (1, "0")])
 
 
 def seed(after_ms: int, **sessions: SessionState) -> str:
@@ -34,52 +32,6 @@ def seed_of(after_ms: int, sessions: list[tuple[str, int, SessionState]]) -> str
     # Spark leaves out null fields.
     not_null = [{name: value for name, value in entry.items() if value is not None} for entry in entries]
     return json.dumps({"after_ms": after_ms, "entries": not_null})
-
-
-def seeded_engine(groups: int | None, key: str, after_ms: int, **sessions: SessionState) -> Engine:
-    engine = Engine(RULES, groups)
-    engine.begin_with(key, seed(after_ms, **sessions))
-    return engine
-
-
-@LAYOUTS
-def test_a_live_session_of_the_seed_continues(groups: int | None, key: str) -> None:
-    grid = grid_for_key(key, 1_000)
-    at = grid.after(1_000_000)
-    live = Live(at - 5_500, at - 5_400, "a", Platform.PC)
-    engine = seeded_engine(groups, key, at - 2_500, s7=live)
-    assert engine.timers(key) == [at - 2_000]
-    key_of = lambda _: key  # noqa: E731
-    [beat] = engine.micro_batch(at, [], key_of)
-    assert (beat["change"], beat["beat"], beat["missed_beats"], beat["due_ms"]) == ("heartbeat", 6, 2, at)
-    rows = engine.micro_batch(
-        at + 10, [("d", Start(7, at - 5_500, Platform.PC, at)), ("d", End(7, at, Platform.PC, at))], key_of
-    )
-    assert [(row["change"], row["end_reason"], row["account_id"]) for row in rows] == [("ended", "reported", "a")]
-    assert rows[0]["duplicate_start"] == 1
-
-
-@LAYOUTS
-def test_an_event_in_the_first_micro_batch_sees_the_live_session_and_leaves_one_timer(
-    groups: int | None, key: str
-) -> None:
-    at = grid_for_key(key, 1_000).after(1_000_000)
-    engine = seeded_engine(groups, key, at - 2_500, s7=Live(at - 5_500, at - 5_400, None, Platform.PC))
-    rows = engine.micro_batch(at, [("d", Start(8, at - 1_000, Platform.PC, at))], lambda _: key)
-    assert [(row["session_id"], row["change"]) for row in rows] == [(7, "ended"), (8, "started")]
-    assert engine.timers(key) == [at + 1_000]
-
-
-@LAYOUTS
-def test_a_closed_session_of_the_seed_is_known_until_it_is_forgotten(groups: int | None, key: str) -> None:
-    at = grid_for_key(key, 1_000).after(1_000_000)
-    closed = Closed(at - 9_000, at - 4_000, EndReason.SUPERSEDED, 0, None, None, Platform.PC, at - 500, 3)
-    engine = seeded_engine(groups, key, at - 400, s7=closed)
-    [row] = engine.micro_batch(at, [("d", End(7, at - 4_500, Platform.PC, at, foreground_s=3))], lambda _: key)
-    assert (row["change"], row["end_reason"], row["revision"]) == ("ended", "reported", 1)
-    assert engine.timers(key) == [at + (2_000 if groups is None else 1_000)]
-    assert engine.micro_batch(at + 2_000, [], lambda _: key) == []
-    assert engine.state(key) == {}
 
 
 def test_a_seed_holds_its_instant_and_the_sessions_of_each_device() -> None:

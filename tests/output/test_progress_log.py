@@ -212,20 +212,6 @@ def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
         ProgressLog(tmp_path / "progress", NONE_STARTED)
 
 
-def test_many_rows_are_appended_in_bounded_pieces(
-    spark: SparkSession, location: MemoryTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sessionization.spark.output.progress_log._ROWS_AT_ONCE", 5)
-    log = open_log(spark, location, tmp_path)
-    for batch_id in range(12):
-        log.store(row(batch_id))
-    assert log.append(spark, location)
-    assert [batch_id for _, batch_id, _ in rows_in(location)] == [0, 1, 2, 3, 4]
-    with log.append_in_background(spark, location, lambda _: None):
-        pass
-    assert [batch_id for _, batch_id, _ in rows_in(location)] == list(range(12))
-
-
 def test_an_append_that_hangs_does_not_delay_the_stop(
     spark: SparkSession, location: MemoryTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

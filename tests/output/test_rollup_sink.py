@@ -6,7 +6,7 @@ from unittest.mock import Mock
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from sessionization.durations import DAY_MS, MINUTE_MS
+from sessionization.durations import MINUTE_MS
 from sessionization.spark.engine.generated_code import GENERATED_CODE_CONF
 from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output import rollup_sink, sinks
@@ -73,34 +73,6 @@ def test_a_merge_generates_code_from_the_next_look_on_once_the_table_is_large(
 
     assert [merge(1, 1), merge(2, 2), merge(3, 3), merge(100, 4)] == [False, False, False, True]
     assert spark.conf.get("spark.sql.codegen.wholeStage") == "false", "the other queries have sessions of their own"
-
-
-def test_days_are_found_first_if_many_rows_are_searched_but_not_in_the_first_merge_of_a_run(
-    spark: SparkSession, location: TableLocation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rollup_sink, "FIND_DAYS_ROWS", 3)
-
-    def ends(ended_ms: int, *session_ids: int) -> DataFrame:
-        end = {"change": "ended", "end_reason": "reported", "started_ms": ended_ms, "ended_ms": ended_ms}
-        rows = [a_change(session_id=session_id, **end) for session_id in session_ids]
-        return to_session_changes(spark.createDataFrame(rows, OUTPUT_SCHEMA))
-
-    def reads_all_days(sink: RollupSink, batch_id: int, session_id: int) -> bool:
-        sink(ends(NOW_MS, session_id), batch_id)
-        merge = location.delta_table(spark, SESSIONS).history(1).first()
-        assert merge is not None
-        return ">=" in merge.operationParameters["predicate"]
-
-    def run(*batch_ids: int) -> list[bool]:
-        sink = RollupSink(SinkContext("rollup", BatchWriter(location, "writer")), LOOKBACK_MS)
-        sink(ends(NOW_MS), batch_ids[0] - 1)  # without a row
-        return [reads_all_days(sink, batch_id, session_id=batch_id) for batch_id in batch_ids]
-
-    old = rollup.fold_by_session(ends(NOW_MS - 99 * DAY_MS, 201, 202, 203))
-    location.append(rollup.to_session_rows(old), SESSIONS)
-    assert run(1, 2, 100, 101) == [True] * 4, "only the two sessions of today are searched, and the three are not"
-    assert run(102, 103) == [True, False]
-    assert run(198, 199, 200) == [True, False, False]
 
 
 def test_live_sessions_are_counted_in_the_table_after_a_start_and_then_by_the_changes(

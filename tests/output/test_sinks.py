@@ -28,18 +28,17 @@ def test_a_repeated_micro_batch_is_written_once(spark: SparkSession, location: T
     assert [(report.batch_id, report.rows_in, report.started) for report in reports] == [(5, 2, 2)] * 2
 
 
-def test_ends_are_counted_by_reason_and_rows_by_partition_and_the_table_names_the_newest_micro_batch(
+def test_ends_are_counted_by_reason_and_the_table_names_the_newest_micro_batch(
     spark: SparkSession, location: TableLocation
 ) -> None:
     reports: list = []
     end = {"change": "ended", "ended_ms": NOW_MS}
     reasons = ["reported", "orphaned", "orphaned", "timed_out"]
     rows = [a_change(), *(a_change(**end, end_reason=reason) for reason in reasons)]
-    two_partitions = spark.sparkContext.parallelize(rows, 2)
-    changes_sink(location, reports, "its writer")(spark.createDataFrame(two_partitions, OUTPUT_SCHEMA), 9)
+    changes_sink(location, reports, "its writer")(spark.createDataFrame(rows, OUTPUT_SCHEMA), 9)
     detail = reports[0].detail
     assert detail.ends == {"reported": 1, "superseded": 0, "timed_out": 1, "orphaned": 2}
-    assert (detail.rows_out, detail.largest_partition) == (5, 3)
+    assert detail.rows_out == 5
 
     batch = spark.createDataFrame([a_change(session_id=3)], OUTPUT_SCHEMA)
     changes_sink(location, [], "its writer")(batch, 10)

@@ -31,14 +31,13 @@ STREAM, AT_A_URI, WITHOUT_TOO = (
 )
 ALLOWED = {
     f"{L}hadoop_path.py": AT_A_URI,
-    f"{L}session_conf.py": WITHOUT_TOO,
     f"{L}spark/replay/stream_clock.py": STREAM,
     f"{L}ops/rescale.py": STREAM,
+    f"{L}job/metrics.py": STREAM,
+    f"{L}spark/engine/error_text.py": WITHOUT_TOO,
     f"{L}spark/engine/session.py": WITHOUT_TOO,
-    f"{L}spark/engine/watchdog.py": WITHOUT_TOO,
     f"{L}spark/input/topic_admin.py": STREAM,
-    f"{L}spark/output/engine_listener.py": STREAM,
-    f"{L}spark/output/topic_rights.py": STREAM,
+    f"{L}spark/output/real_time.py": STREAM,
     f"{L}spark/tables/lease_table.py": WITHOUT_TOO,
     f"{L}spark/tables/location.py": WITHOUT_TOO,
     f"{L}spark/tables/log_cleanup.py": f"{STREAM}, with tables in folders",

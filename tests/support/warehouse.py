@@ -26,14 +26,12 @@ LOOKBACK_MS = rollup.lookback(7 * DAY_MS, 12 * HOUR_MS)
 _OWNER = "the owner of the copy"
 
 
-def merge_changes(
-    spark: SparkSession, location: TableLocation, changes: DataFrame, *, finds_days: bool = False
-) -> None:
+def merge_changes(spark: SparkSession, location: TableLocation, changes: DataFrame) -> None:
     """Merge changes into `sessions`, as the query `rollup` does."""
     oldest_ms = rollup.oldest_event_ms(changes)
     if oldest_ms is not None:
         since = rollup.search_since(oldest_ms, LOOKBACK_MS)
-        rollup.merge(rollup.NumberedMerge.begin(spark, location), changes, since, finds_days=finds_days)
+        rollup.merge(spark, location, changes, since)
 
 
 def frame_of(spark: SparkSession, table: Table, rows: Iterable[Mapping[str, Any]]) -> DataFrame:

@@ -84,18 +84,6 @@ def test_a_log_that_cannot_be_cleaned_up_ends_no_query(spark: SparkSession, tmp_
     delete_old_log_entries(spark, TableLocation(catalog="main", schema="games"), [RAW_EVENTS], first_unread=None)
 
 
-def test_a_delta_without_this_clean_up_ends_no_query(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    class Package:
-        """As py4j represents a Java name that does not exist: any attribute is found, and none can be called."""
-
-        def __getattr__(self, name: str) -> "Package":
-            return self
-
-    location = TableLocation(tmp_path)
-    delete_old_log_entries(Package(), location, [RAW_EVENTS], first_unread=None)  # type: ignore[arg-type]
-    assert "the log of raw_events was not cleaned up: 'Package' object is not callable" in caplog.text
-
-
 @pytest.mark.parametrize(
     ("committed", "in_snapshot", "expected"),
     [(None, "false", None), (0, "true", None), (0, "false", 40), (1, "false", 41)],

@@ -1,10 +1,8 @@
 """`sessions` in parts: the live rows and a part for each day. A merge finds its rows and reads no older part."""
 
 import random
-import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -73,22 +71,21 @@ class Merged:
     sessions: DataFrame
 
 
-@pytest.fixture(scope="module", params=[(1, False), (2, True)], ids=["reads all days", "finds days first"])
-def merged(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Merged:
+@pytest.fixture(scope="module")
+def merged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Merged:
     """The files of older parts are away during the last merge: a merge that reads them fails."""
-    seed, finds_days = request.param
     folder = tmp_path_factory.mktemp("warehouse")
     location = empty_tables(spark, TableLocation(folder), owner="test")
 
     def merge(**changes: list[Change]) -> None:
         rows = [(device, change) for device, of_device in changes.items() for change in of_device]
-        merge_changes(spark, location, frame(spark, rows), finds_days=finds_days)
+        merge_changes(spark, location, frame(spark, rows))
 
     def parts() -> list[tuple[str, int, str]]:
         rows = location.read(spark.read, SESSIONS).where("device_id != 'r'")
         return sorted(map(tuple, rows.select("device_id", "session_id", "_part").collect()))
 
-    first, second = sent_again(seed)
+    first, second = sent_again(seed=1)
     starts = [START, started_at(START, 2, NOON - DAY_MS), ORPHAN._replace(session_id=3)]
     merge(d=starts, again=[START, END], r=first)
     after_first = parts()
@@ -122,33 +119,6 @@ def test_a_row_is_with_the_live_ones_and_then_with_the_day_of_its_start(merged: 
 
 def test_a_merge_reads_no_part_that_is_older_than_a_session_can_be(merged: Merged) -> None:
     assert [part for part in merged.parts[-1] if part[1] > 3] == [("d", 4, "2026-11-30"), ("d", 5, "live")]
-
-
-def test_a_merge_that_finds_days_first_reads_those_alone_that_have_a_session_id_of_its_changes(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    location = empty_tables(spark, TableLocation(tmp_path), owner="test")
-    ended = [started_at(END, 1, NOON), started_at(END, 2, NOON - DAY_MS), started_at(END, 3, NOON - 2 * DAY_MS)]
-    merge_changes(spark, location, frame(spark, [("d", change) for change in ended]))
-
-    changes = [
-        ("d", later(ended[0], 1)),
-        ("another device", started_at(START, 3, NOON)),
-        ("d", START._replace(session_id=4)),
-    ]
-    merge_changes(spark, location, frame(spark, changes), finds_days=True)
-    merge = location.delta_table(spark, SESSIONS).history(1).first()
-    assert merge is not None
-    days = set(re.findall(r"\d{4}-\d{2}-\d{2}", merge.operationParameters["predicate"]))
-    assert days == {"2026-11-20", "2026-11-18"}
-    rows = location.read(spark.read, SESSIONS).select("device_id", "session_id", "_part").collect()
-    assert sorted(map(tuple, rows)) == [
-        ("another device", 3, "live"),
-        ("d", 1, "2026-11-20"),
-        ("d", 2, "2026-11-19"),
-        ("d", 3, "2026-11-18"),
-        ("d", 4, "live"),
-    ]
 
 
 def test_an_id_that_a_device_uses_again_after_longer_than_the_lookback_is_another_session(merged: Merged) -> None:

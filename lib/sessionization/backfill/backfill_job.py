@@ -17,7 +17,6 @@ from sessionization.durations import DAY_MS
 from sessionization.errors import CheckpointError, DifferenceError
 from sessionization.hadoop_path import AnyPath
 from sessionization.say import Say
-from sessionization.session_conf import copied_session
 from sessionization.settings.sessionize_settings import RuleSettings
 from sessionization.spark.checkpoint.backlog import describe_backlog, refuse_backlog
 from sessionization.spark.checkpoint.folder import read_checkpoint
@@ -31,8 +30,8 @@ from sessionization.spark.replay.micro_batch_clock import StoredClock
 from sessionization.spark.replay.stream_clock import stream_clock
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.conflicts import explain_conflict
-from sessionization.spark.tables.lease import hold_lease
-from sessionization.spark.tables.lease_claim import STREAM_LEASE, Claim, no_lease
+from sessionization.spark.tables.lease import STREAM_LEASE, hold_lease
+from sessionization.spark.tables.lease_table import StoredLease, no_lease
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import BACKFILL, RAW_EVENTS, SESSION_CHANGES, SESSIONS
 
@@ -112,8 +111,8 @@ def backfill(settings: BackfillSettings, say: Say) -> None:
         location.require(spark, (RAW_EVENTS, SESSION_CHANGES, SESSIONS))
         check_lease = no_lease
         if not is_exclusive:
-            claim = Claim(STREAM_LEASE, "backfill", stops_job=False)
-            check_lease = stack.enter_context(hold_lease(spark, location, claim, say, threading.Event())).check
+            stored = StoredLease(spark, location, STREAM_LEASE)
+            check_lease = stack.enter_context(hold_lease(stored, "backfill", say, threading.Event())).check
         if settings.state.checkpoints is not None:
             _check_backlog(spark, location, settings, settings.state.checkpoints, say)
         stored_clock = stack.enter_context(stream_clock(spark, location, scope.read_from_ms, scope.to_ms))
@@ -127,7 +126,7 @@ def backfill(settings: BackfillSettings, say: Say) -> None:
                 say("sessions that were live when these days ended are left out: the stream went on")
                 folded = folded.where("_shown_end IS NOT NULL")
             check_lease()
-            _merge(rollup.NumberedMerge.begin(copied_session(spark), location, check_lease), folded, scope, say)
+            _merge(spark, location, folded, scope, say)
         else:
             _write(spark, location, folded, say)
 
@@ -227,11 +226,11 @@ def _write(spark: SparkSession, location: TableLocation, folded: DataFrame, say:
     say(f"{count.rows:,} sessions are in {BACKFILL.name}")
 
 
-def _merge(into: rollup.NumberedMerge, folded: DataFrame, scope: ReplayScope, say: Say) -> None:
+def _merge(spark: SparkSession, location: TableLocation, folded: DataFrame, scope: ReplayScope, say: Say) -> None:
     lookback_ms = rollup.lookback(scope.limits.max_event_age_ms, scope.rules.session_timeout_ms)
     since = rollup.search_since(scope.from_ms - lookback_ms, lookback_ms)
     with explain_conflict(SESSIONS.name):
-        counts = rollup.merge_folded(into, folded, since)
+        counts = rollup.merge_folded(spark, location, folded, since)
     say(f"{counts.num_inserted_rows} sessions are new in sessions, {counts.num_updated_rows} are changed")
 
 

@@ -1,9 +1,9 @@
 """Serve figures of the micro-batches to Prometheus, by its own client library (the extra `metrics`)."""
 
 import contextlib
-import json
 import threading
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from prometheus_client import (
     CollectorRegistry,
@@ -16,12 +16,11 @@ from prometheus_client import (
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.listener import QueryProgressEvent, SourceProgress
 
 from sessionization.core.events import EndReason
+from sessionization.private_spark import ReportListener
 from sessionization.say import Say
 from sessionization.spark.checkpoint.folder import ARCHIVE, QUERIES, SESSIONIZE
-from sessionization.spark.output.engine_listener import EngineListener
 from sessionization.spark.output.progress import BatchListener, BatchProgress, DelaySample
 
 PREFIX = "sessionization_"
@@ -43,13 +42,11 @@ COUNTERS = {
 GAUGES = {
     "live_sessions": "Live sessions, as the rollup query has them",
     "heartbeat_interval_seconds": "The option --heartbeat",
-    "keeps_up": "0 once heartbeats were late by more than an interval in three micro-batches in a row",
     "phase_seconds": "Time of the newest micro-batch by the engine's phase",
     "state_rows": "Rows in state",
     "state_entries": "Sessions in state: live, closed and pending ends",
     "state_bytes": "Memory used by state",
     "state_commit_seconds": "Time to commit the state, all partitions together",
-    "partition_skew_ratio": "Rows of the largest partition by those of the average one",
     "backlog_messages": "Messages that the brokers had and the newest micro-batch did not take",
     "last_batch_timestamp_seconds": "When the newest micro-batch was committed",
     "last_heartbeat_timestamp_seconds": "When the newest heartbeat was committed",
@@ -79,19 +76,17 @@ No label identifies a person or a device: all come from the code and the engine.
 """
 
 
-class Metrics(EngineListener):
+class Metrics(ReportListener):
     """The metrics in a registry, computed from what the sinks and the engine report of each micro-batch.
 
     Counters and histograms begin at 0: a first value would not be an increase for Prometheus. A gauge is missing
     before its first value.
     """
 
-    def __init__(self, heartbeat_ms: int, state_partitions: int) -> None:
-        """`heartbeat_ms` is the heartbeat interval; `state_partitions` is the number of partitions of the operator."""
+    def __init__(self, heartbeat_ms: int) -> None:
         # Without this the library adds a second series for each counter and histogram, which nothing reads.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
-        self._state_partitions = state_partitions
         self._lock = threading.Lock()
         """The sinks report on a thread for each query, and the engine on another one."""
         self._counters = {
@@ -115,19 +110,19 @@ class Metrics(EngineListener):
             self._set_gauges(progress)
             self._observe(progress)
 
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
+    def on_report(self, report: dict[str, Any]) -> None:
         """Take what the engine reports of a micro-batch; other queries of the session are ignored."""
-        engine = event.progress
-        if engine.name not in QUERIES:
+        query = report["name"]
+        if query not in QUERIES:
             return
         with self._lock:
-            for phase, took_ms in engine.durationMs.items():
-                self._set("phase_seconds", took_ms / 1000, query=engine.name, phase=phase)
-            self._set("backlog_messages", backlog(engine.sources), query=engine.name)
-            for operator in engine.stateOperators[:1]:
-                self._set("state_rows", operator.numRowsTotal)
-                self._set("state_bytes", operator.memoryUsedBytes)
-                self._set("state_commit_seconds", operator.commitTimeMs / 1000)
+            for phase, took_ms in report["durationMs"].items():
+                self._set("phase_seconds", took_ms / 1000, query=query, phase=phase)
+            self._set("backlog_messages", backlog(report["sources"]), query=query)
+            for operator in report["stateOperators"][:1]:
+                self._set("state_rows", operator["numRowsTotal"])
+                self._set("state_bytes", operator["memoryUsedBytes"])
+                self._set("state_commit_seconds", operator["commitTimeMs"] / 1000)
 
     def _count(self, progress: BatchProgress) -> None:
         counters = self._counters
@@ -144,10 +139,7 @@ class Metrics(EngineListener):
     def _set_gauges(self, progress: BatchProgress) -> None:
         detail, committed_s = progress.detail, (progress.processed_ms + progress.batch_ms) / 1000
         self._set("live_sessions", detail.live)
-        self._set("keeps_up", detail.keeps_up)
         self._set("state_entries", progress.state_entries)
-        if detail.largest_partition and detail.rows_out:
-            self._set("partition_skew_ratio", detail.largest_partition * self._state_partitions / detail.rows_out)
         self._set("last_batch_timestamp_seconds", committed_s, query=progress.query)
         had_rows = {
             "heartbeat": progress.heartbeats,
@@ -187,12 +179,12 @@ def _one_for_each_row(sample: DelaySample | None) -> list[int]:
     return [delays_ms[int((place + 0.5) * len(delays_ms) / count)] for place in range(count)]
 
 
-def backlog(sources: Iterable[SourceProgress]) -> int | None:
+def backlog(sources: Iterable[dict[str, Any]]) -> int | None:
     """How many messages the brokers had that a micro-batch did not take; None where no source is Kafka."""
     messages: int | None = None
     for source in sources:
-        if source.description.startswith("KafkaV2"):
-            newest, taken = json.loads(source.latestOffset or "{}"), json.loads(source.endOffset or "{}")
+        if source["description"].startswith("KafkaV2"):
+            newest, taken = source["latestOffset"] or {}, source["endOffset"] or {}
             behind = (
                 offset - taken.get(topic, {}).get(partition, offset)
                 for topic, offsets in newest.items()

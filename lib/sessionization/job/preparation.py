@@ -27,8 +27,8 @@ from sessionization.spark.output.sinks import FIRST_TABLE_BY_QUERY
 from sessionization.spark.tables import views
 from sessionization.spark.tables.batch_writer import newest_appended_batch
 from sessionization.spark.tables.creation import create_tables, refuse_missing_tables, store_heartbeat, take_over
-from sessionization.spark.tables.lease import hold_lease
-from sessionization.spark.tables.lease_claim import MAINTENANCE_LEASE, Claim, no_lease
+from sessionization.spark.tables.lease import MAINTENANCE_LEASE, hold_lease
+from sessionization.spark.tables.lease_table import StoredLease, no_lease
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.warm_start.initial_state import InitialState, warm_start
 
@@ -95,9 +95,9 @@ def prepare(context: JobContext, stop: threading.Event) -> tuple[JobContext, Pro
         if context.checkpoint.is_taking_over:
             is_locked = stack.enter_context(location.lock_for_maintenance(context.say, stop))
             if location.warehouse is not None and not is_locked:
-                claim = Claim(MAINTENANCE_LEASE, "sessionize")
-                lease = hold_lease(context.spark, location, claim, context.say, stop)
-                check_maintenance_lease = stack.enter_context(lease).check
+                stored = StoredLease(context.spark, location, MAINTENANCE_LEASE)
+                lease = stack.enter_context(hold_lease(stored, "sessionize", context.say, stop))
+                check_maintenance_lease = lease.check
         stack.enter_context(unless_stopped(stop))
         return _open_tables(context, check_maintenance_lease)
 

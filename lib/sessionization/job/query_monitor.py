@@ -80,6 +80,4 @@ def progress_line(totals: Totals, last: dict[str, BatchProgress]) -> str:
         parts.append(f"micro-batch {newest.batch_id} took {newest.batch_ms:,} ms, {age_s:,} s ago")
         if newest.lateness.p99_ms is not None:
             parts.append(f"heartbeats late by p99 {newest.lateness.p99_ms:,} ms")
-        if newest.detail.keeps_up is False:
-            parts.append("DOES NOT KEEP UP")
     return ", ".join(parts)

@@ -31,11 +31,9 @@ from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import SESSIONIZE, Checkpoint, engine_log
 from sessionization.spark.checkpoint.folder_lock import lock_folder
 from sessionization.spark.checkpoint.pinned_settings import explain_ignored_devices
-from sessionization.spark.engine import watchdog
-from sessionization.spark.engine.error_text import remedy_for, root_cause
+from sessionization.spark.engine.error_text import explain_engine_death, remedy_for, root_cause
 from sessionization.spark.engine.session import (
     describe_log,
-    is_callers_session,
     job_session,
     refuse_other_default_storage,
     session_for_uris,
@@ -45,8 +43,8 @@ from sessionization.spark.job_context import JobContext
 from sessionization.spark.output import real_time
 from sessionization.spark.output.progress import BatchListener
 from sessionization.spark.output.progress_log import ProgressLog
-from sessionization.spark.tables.lease import hold_lease
-from sessionization.spark.tables.lease_claim import STREAM_LEASE, Claim, no_lease
+from sessionization.spark.tables.lease import STREAM_LEASE, hold_lease
+from sessionization.spark.tables.lease_table import StoredLease, no_lease
 from sessionization.spark.tables.location import TableLocation
 from sessionization.stop_signals import stop_after, stop_on_signals
 
@@ -78,12 +76,12 @@ def run(settings: SessionizeSettings, stop: threading.Event, callbacks: JobCallb
         real_time.check_runtime()
     location, say = TableLocation.of(settings.tables), callbacks.say
     check_metrics_package(settings.monitoring.metrics_port)
-    is_ours, log_file = not is_callers_session(), engine_log(settings.state.checkpoints)
+    log_file = engine_log(settings.state.checkpoints)
     with (
         _session_and_folders(settings, say, describe_log(log_file)) as log_place,
         lock_folder(settings.state.checkpoints, say, stop),
         location.lock_for_stream(say, stop) as is_exclusive,
-        watchdog.explain_engine_death(log_place),
+        explain_engine_death(log_place),
         contextlib.ExitStack() as stack,
     ):
         # With a lock, the checkpoint is opened here: a wrong setting is refused before Spark has started. A lease is a
@@ -92,11 +90,10 @@ def run(settings: SessionizeSettings, stop: threading.Event, callbacks: JobCallb
         with plain_errors(f"Spark cannot be started (see {log_place})"):
             spark = stack.enter_context(job_session(log_file))
         refuse_other_default_storage(spark, settings)
-        stack.enter_context(watchdog.watch_for_hang(spark, log_place, stop, say, is_ours=is_ours))
         check_lease = no_lease
         if not is_exclusive:
-            claim = Claim(STREAM_LEASE, "sessionize")
-            check_lease = stack.enter_context(hold_lease(spark, location, claim, say, stop)).check
+            stored = StoredLease(spark, location, STREAM_LEASE)
+            check_lease = stack.enter_context(hold_lease(stored, "sessionize", say, stop)).check
         checkpoint = checkpoint or _open_checkpoint(settings, location, say)
         track = stack.enter_context(track_in_mlflow(settings, location, checkpoint.id, say))
         context = JobContext(spark, settings, checkpoint, location, say, log_place=log_place, check_lease=check_lease)
@@ -119,7 +116,7 @@ def _session_and_folders(settings: SessionizeSettings, say: Say, log_place: str)
     with contextlib.ExitStack() as stack:
         with plain_errors("Spark cannot be started"):
             log_place = stack.enter_context(session_for_uris(settings, say)) or log_place
-        with watchdog.explain_engine_death(log_place):
+        with explain_engine_death(log_place):
             check_folders(settings)
         yield log_place
 
@@ -183,7 +180,7 @@ def _report_batches(context: JobContext, progress_log: ProgressLog, listeners: l
         if settings.monitoring.metrics_at is not None:
             from sessionization.job.metrics import Metrics, serve_metrics  # needs the extra
 
-            metrics = Metrics(settings.rules.heartbeat_ms, context.state_partitions)
+            metrics = Metrics(settings.rules.heartbeat_ms)
             serving = serve_metrics(context.spark, metrics, *settings.monitoring.metrics_at, context.say)
             listeners.extend(stack.enter_context(serving))
         yield

@@ -12,8 +12,8 @@ from sessionization.spark.checkpoint.folder import read_checkpoint
 from sessionization.spark.checkpoint.folder_lock import lock_folder
 from sessionization.spark.engine.job_conf import MESSAGES_CONF, TIME_ZONE_CONF
 from sessionization.spark.engine.session import job_session, refuse_other_default_storage, session_for_uris
-from sessionization.spark.tables.lease import Lease, hold_lease
-from sessionization.spark.tables.lease_claim import LANDING_LEASE, MAINTENANCE_LEASE, STREAM_LEASE, Claim
+from sessionization.spark.tables.lease import LANDING_LEASE, MAINTENANCE_LEASE, STREAM_LEASE, Lease, hold_lease
+from sessionization.spark.tables.lease_table import StoredLease
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import Table
 
@@ -54,9 +54,9 @@ def open_tables_exclusively(
         location.require(spark, needed)
         location.refuse_catalog_managed(spark, needed)
         if not is_exclusive:
-            for name in _lease_names(location, is_maintenance=is_maintenance):
-                claim = Claim(name, job, stops_job=is_maintenance)
-                leases.append(stack.enter_context(hold_lease(spark, location, claim, say, stop)))
+            names = _lease_names(location, is_maintenance=is_maintenance)
+            stored = (StoredLease(spark, location, name) for name in names)
+            leases.extend(stack.enter_context(hold_lease(lease, job, say, stop)) for lease in stored)
         if checkpoints is not None:
             location.refuse_other_owner(spark, checkpoints)
 

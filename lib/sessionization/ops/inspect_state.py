@@ -2,6 +2,7 @@
 
 import contextlib
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from sessionization.clock import utc
@@ -12,7 +13,6 @@ from sessionization.ops.state_reader import StateReader
 from sessionization.say import Say
 from sessionization.spark.checkpoint.folder import SESSIONIZE, Checkpoint, read_checkpoint
 from sessionization.spark.checkpoint.spark_logs import read_started_batch
-from sessionization.spark.engine.cached import cached
 from sessionization.spark.engine.job_conf import TIME_ZONE_CONF
 from sessionization.spark.engine.session import job_session, session_for_uris
 
@@ -63,7 +63,10 @@ def state_context(checkpoint: Checkpoint, state: StateReader) -> StateContext:
 def check_state(state: StateReader, context: StateContext) -> list[Invariant]:
     """All invariants and how often the state breaks each; it is read once and cached during the checks."""
     entries, timers = state.entries(), state.timers()
-    with cached(entries, timers):
+    with contextlib.ExitStack() as stack:
+        for frame in (entries, timers):
+            with contextlib.suppress(PySparkException):  # serverless compute refuses it, and reads them each time
+                stack.callback(frame.persist().unpersist)
         return count_violations(entries, timers, context)
 
 

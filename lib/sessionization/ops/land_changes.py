@@ -20,21 +20,19 @@ from sessionization.say import Say
 from sessionization.spark.checkpoint.folder import engine_log
 from sessionization.spark.checkpoint.folder_lock import lock_folder
 from sessionization.spark.checkpoint.spark_logs import has_unfinished_batch
-from sessionization.spark.engine.error_text import root_cause
+from sessionization.spark.engine.error_text import explain_engine_death, root_cause
 from sessionization.spark.engine.session import (
     describe_log,
-    is_callers_session,
     job_session,
     refuse_other_default_storage,
     session_for_uris,
 )
-from sessionization.spark.engine.watchdog import explain_engine_death, watch_for_hang
 from sessionization.spark.input.kafka_source import check_topics, client_options
 from sessionization.spark.input.topic_admin import refuse_compacted_topics
 from sessionization.spark.output import changes_topic
 from sessionization.spark.tables.compaction import CHANGES_TARGETS, CompactionTarget, Turns
-from sessionization.spark.tables.lease import hold_lease
-from sessionization.spark.tables.lease_claim import LANDING_LEASE, MAINTENANCE_LEASE, Claim, no_lease
+from sessionization.spark.tables.lease import LANDING_LEASE, MAINTENANCE_LEASE, hold_lease
+from sessionization.spark.tables.lease_table import StoredLease, no_lease
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES
 from sessionization.stop_signals import stop_after
@@ -53,7 +51,6 @@ def land_changes(settings: LandChangesSettings, say: Say, stop: threading.Event)
     Raises `ConfigurationError` or `CheckpointError` before anything is started, and `StreamError` when the query ended
     on its own.
     """
-    is_ours = not is_callers_session()
     with session_for_uris(settings, say) as early_log_place:
         location = TableLocation.of(settings.tables)
         location.require_folder(SESSION_CHANGES)  # the lock would not cover a table that a sessionize job creates later
@@ -65,12 +62,12 @@ def land_changes(settings: LandChangesSettings, say: Say, stop: threading.Event)
             stack.enter_context(explain_engine_death(log_place))
             spark = stack.enter_context(job_session(log))
             refuse_other_default_storage(spark, settings)
-            stack.enter_context(watch_for_hang(spark, log_place, stop, say, is_ours=is_ours))
             location.require(spark, [SESSION_CHANGES])
             check_lease = no_lease
             if not is_exclusive:
                 name = LANDING_LEASE if location.warehouse is None else MAINTENANCE_LEASE
-                check_lease = stack.enter_context(hold_lease(spark, location, Claim(name, _QUERY), say, stop)).check
+                stored = StoredLease(spark, location, name)
+                check_lease = stack.enter_context(hold_lease(stored, _QUERY, say, stop)).check
             stop_on_file(settings.checkpoints, stop, say)
             check_topics(spark, settings, (settings.sink.output_topic,))
             refuse_compacted_topics(spark, settings, (settings.sink.output_topic,), say, is_new=False)

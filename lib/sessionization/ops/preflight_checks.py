@@ -33,11 +33,9 @@ from sessionization.spark.input.stream_folders import list_folder
 from sessionization.spark.input.ticks import tick_stream
 from sessionization.spark.input.topic_admin import refuse_compacted_topics
 from sessionization.spark.output import real_time
-from sessionization.spark.output.topic_rights import refuse_unwritable_topic
 from sessionization.spark.pipeline import session_changes
 from sessionization.spark.tables.creation import create_table
 from sessionization.spark.tables.lease import hold_lease
-from sessionization.spark.tables.lease_claim import Claim
 from sessionization.spark.tables.lease_table import Holder, StoredLease
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import JOB_LEASE, Table
@@ -105,8 +103,8 @@ def check_topics_and_policy(spark: SparkSession, settings: SessionizeSettings, s
 def check_output_topic(spark: SparkSession, settings: SessionizeSettings) -> str:
     if uses_service_credential(settings.kafka.kafka_option):
         return f"{settings.output_topic} is not checked, because only Spark's Kafka source has the service credential"
-    refuse_unwritable_topic(spark, settings, settings.output_topic)
-    return f"{settings.output_topic} can be written, by its permissions; no record was sent"
+    check_topics(spark, settings, (settings.output_topic,))
+    return f"{settings.output_topic} is there; whether this job may write to it is not checked"
 
 
 def check_tables(spark: SparkSession, location: TableLocation) -> str:
@@ -138,9 +136,8 @@ def check_lease(spark: SparkSession, location: TableLocation, say: Say) -> str:
     """Take a lease of this check's own, and see another run refused."""
     if location.warehouse is not None and is_on_local_disk(location.warehouse):
         return "not needed, because a lock of this machine keeps a second job away"
-    claim = Claim(NAME, "preflight")
-    with hold_lease(spark, location, claim, lambda text: say(f"warning  lease: {text}"), threading.Event()) as lease:
-        stored, other = StoredLease(spark, location, claim.name), Holder.this_run(spark, claim.job)
+    stored, other = StoredLease(spark, location, NAME), Holder.this_run(spark, "preflight")
+    with hold_lease(stored, "preflight", lambda text: say(f"warning  lease: {text}"), threading.Event()) as lease:
         if stored.take(replace(other, since_ms=0, until_ms=wall_clock_ms()), 0, None):
             msg = f"two runs took one lease in {location}: this storage lets a commit replace another; use another one"
             raise ConfigurationError(msg)

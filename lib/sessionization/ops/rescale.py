@@ -21,8 +21,8 @@ from sessionization.spark.checkpoint.folder import SESSIONIZE, Checkpoint, read_
 from sessionization.spark.checkpoint.folder_lock import lock_folder
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.engine.session import job_session, refuse_other_default_storage, session_for_uris
-from sessionization.spark.tables.lease import hold_lease
-from sessionization.spark.tables.lease_claim import STREAM_LEASE, Claim, no_lease
+from sessionization.spark.tables.lease import STREAM_LEASE, hold_lease
+from sessionization.spark.tables.lease_table import StoredLease, no_lease
 from sessionization.spark.tables.location import TableLocation
 
 
@@ -62,8 +62,9 @@ def _rescale(settings: RescaleSettings, checkpoint: Checkpoint, say: Say, stop: 
         spark = stack.enter_context(job_session())
         refuse_other_default_storage(spark, settings)
         if not is_exclusive:
-            claim = Claim(STREAM_LEASE, "rescale_state", stops_job=False)
-            check_lease = stack.enter_context(hold_lease(spark, location, claim, say, stop or threading.Event())).check
+            stored = StoredLease(spark, location, STREAM_LEASE)
+            lease = stack.enter_context(hold_lease(stored, "rescale_state", say, stop or threading.Event()))
+            check_lease = lease.check
         state = StateReader(spark, checkpoint.folder).at_newest()
         context = state_context(checkpoint, state)
         if context.partitions == partitions:

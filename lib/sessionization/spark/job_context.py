@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from sessionization.say import Say
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import Checkpoint
-from sessionization.spark.tables.lease_claim import no_lease
+from sessionization.spark.tables.lease_table import no_lease
 from sessionization.spark.tables.location import TableLocation
 
 

@@ -1,1 +1,1 @@
-"""The Spark session, the watchdog of its JVM, and the meaning of its errors."""
+"""The Spark session, its settings, and the meaning of its errors."""

@@ -1,7 +1,14 @@
-"""Reduce an engine's long message to one line, and find the remedy."""
+"""Reduce an engine's long message to one line, find the remedy, and report that the engine has died."""
 
+import contextlib
 import re
-from collections.abc import Iterable
+import subprocess
+from collections.abc import Iterable, Iterator
+
+from py4j.protocol import Py4JNetworkError
+
+from sessionization import private_py4j, private_spark
+from sessionization.errors import StreamError
 
 _EXCEPTION_LINE = re.compile(r"^(?:Caused by: |: )?((?:[\w$]+\.)*\w*(?:Error|Exception)\b(?:: .+)?)$", re.MULTILINE)
 _CONNECT_STACK = re.compile(r"\n+JVM stacktrace:\n[\w.$]+$", re.MULTILINE)
@@ -49,6 +56,7 @@ _REMEDIES = (
         "see docs/runbook.md, 'A file of the state is damaged'",
     ),
 )
+_EXIT_WAIT_S = 1
 _START_AGAIN = "nothing is lost: fix the cause, start again with the same options"
 
 
@@ -68,3 +76,34 @@ def remedy_for(causes: Iterable[str]) -> str:
     """Return the remedies for the known causes, each once; without a known cause, the advice to start again."""
     known = [next((remedy for pattern, remedy in _REMEDIES if re.search(pattern, cause)), None) for cause in causes]
     return "; ".join(dict.fromkeys(filter(None, known))) or _START_AGAIN
+
+
+@contextlib.contextmanager
+def explain_engine_death(log_place: str) -> Iterator[None]:
+    """Report in one line that the engine has died, whichever call in the body fails because of it.
+
+    `log_place` is the text of `describe_log`. Raises `StreamError`.
+    """
+    private_spark.silence_lost_connections()
+    private_py4j.silence_lost_connections()
+    try:
+        yield
+    except Exception as error:
+        if not isinstance(error, (Py4JNetworkError, ConnectionRefusedError, ConnectionResetError)) and not _has_ended():
+            raise
+        msg = (
+            f"the engine has died (was it killed, or out of memory? see the end of {log_place}); "
+            "if it dies again, see docs/runbook.md, 'A file ends the engine'; "
+            "nothing is lost: start again with the same options"
+        )
+        raise StreamError(msg) from error
+
+
+def _has_ended() -> bool:
+    """Whether the local engine's process has ended. Calls to it then fail in many ways, some of them misleading."""
+    process = private_spark.engine_process()
+    if process is None:
+        return False
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_EXIT_WAIT_S)
+    return process.poll() is not None

@@ -51,28 +51,17 @@ def words(text: str) -> list[str]:
 
 
 def with_conf(spark: SparkSession, conf: Mapping[str, str], remedy: str) -> SparkSession:
-    """Set these settings in a session that runs.
-
-    Raises `ConfigurationError`, and changes nothing, where some cannot be set there.
-    """
-    before, mistakes = {}, []
+    """Set these settings in a session that runs. Raises `ConfigurationError` where some cannot be set there."""
+    mistakes = []
     for name, value in conf.items():
         found = spark.conf.get(name, None)
-        if found is not None and value in words(found):
-            continue
-        if _try_to_set(spark, name, found, value):
-            before[name] = found
-        else:
+        is_set = found is not None and value in words(found)
+        if not is_set and not _try_to_set(spark, name, found, value):
             mistakes.append(f"{name}={value} " + ("is not set" if found is None else f"is set to {found}"))
-    if not mistakes:
-        return spark
-    for name, found in before.items():
-        if found is None:
-            spark.conf.unset(name)
-        else:
-            spark.conf.set(name, found)
-    msg = f"the Spark session lacks settings that cannot be set while it runs: {'; '.join(mistakes)}: {remedy}"
-    raise ConfigurationError(msg)
+    if mistakes:
+        msg = f"the Spark session lacks settings that cannot be set while it runs: {'; '.join(mistakes)}: {remedy}"
+        raise ConfigurationError(msg)
+    return spark
 
 
 def _try_to_set(spark: SparkSession, name: str, found: str | None, value: str) -> bool:

@@ -25,7 +25,6 @@ from sessionization.hadoop_path import HadoopPath
 from sessionization.private_delta import has_delta
 from sessionization.private_spark import active_context, connect_to_submitted_jvm, hadoop_conf, jvm_of
 from sessionization.say import Say
-from sessionization.spark.engine.checkpoint_files import replaced_checkpoint_files
 from sessionization.spark.engine.job_conf import (
     CATALOG,
     DATABRICKS_CONF,
@@ -40,20 +39,13 @@ from sessionization.spark.engine.job_conf import (
 from sessionization.spark.engine.local_start import start_local_engine
 from sessionization.stop_signals import preserve_interrupt_handler
 
-__all__ = [
-    "cores_of",
-    "describe_log",
-    "has_uri",
-    "is_callers_session",
-    "job_session",
-    "refuse_other_default_storage",
-    "refuse_without_jvm",
-    "session_for_uris",
-    "spark_session",
-    "use_scheduler_pool",
-]
-
 _PARTITIONS = "spark.sql.shuffle.partitions"
+_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+_PACKAGE = "org.apache.spark.sql.execution.streaming.checkpointing"
+KEEPS_FILES = f"{_PACKAGE}.FileSystemBasedCheckpointFileManager"
+"""Renames by `FileSystem.rename`, which replaces a file on Hadoop's local disk alone: elsewhere the older one stays."""
+REPLACES_FILES = f"{_PACKAGE}.FileContextBasedCheckpointFileManager"
+"""Renames by `FileContext.rename`, which replaces a file anywhere. It is Spark's default."""
 _DEFAULT_STORAGE = "fs.defaultFS"
 _READ_BY_SPARK = ("input", "warehouse", "checkpoints")
 """The settings with a location that Spark reads, and not only the driver."""
@@ -148,6 +140,23 @@ def session_for_uris(settings: BaseModel, say: Say, conf: Mapping[str, str] | No
     log_place = describe_log(log_file)
     with job_session(log_file, conf, TIME_ZONE_CONF) as spark, replaced_checkpoint_files(spark):
         yield log_place
+
+
+@contextlib.contextmanager
+def replaced_checkpoint_files(spark: SparkSession) -> Iterator[None]:
+    """During the body a repeated micro-batch replaces files of its first attempt also where the checkpoint is at a URI.
+
+    A local session has another setting, for its disk (docs/adr/0031-renames-without-processes.md).
+    """
+    if spark.conf.get(_MANAGER, None) != KEEPS_FILES:
+        yield
+        return
+    spark.conf.set(_MANAGER, REPLACES_FILES)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(Py4JError):  # the engine may have died
+            spark.conf.set(_MANAGER, KEEPS_FILES)
 
 
 def has_uri(settings: BaseModel) -> bool:

@@ -39,18 +39,15 @@ class BatchDetail:
     """What metrics and summary have of a micro-batch beyond its row; None where the query has no such detail.
 
     `ends` counts the ends by reason, and `live` the live sessions after the micro-batch. `rows_out` counts the
-    operator's rows, and `largest_partition` those in the largest partition. The write to the tables took
-    `write_ms`. `newest_ms` is the newest instant in the input. `keeps_up` is true while heartbeats come in time
-    (`keeping_up.KeepingUp`). The summary of the run uses the two samples.
+    operator's rows. The write to the tables took `write_ms`. `newest_ms` is the newest instant in the input. The
+    summary of the run uses the two samples.
     """
 
     ends: Mapping[str, int] | None = None
     live: int | None = None
     rows_out: int | None = None
-    largest_partition: int | None = None
     write_ms: int | None = None
     newest_ms: int | None = None
-    keeps_up: bool | None = None
     latency: DelaySample | None = None
     lateness: DelaySample | None = None
 

@@ -19,7 +19,7 @@ from sessionization.say import Say
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.engine.session import use_scheduler_pool
 from sessionization.spark.output.progress import BatchProgress
-from sessionization.spark.tables.lease_claim import no_lease
+from sessionization.spark.tables.lease_table import no_lease
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import STREAM_PROGRESS
 
@@ -27,7 +27,6 @@ _log = logging.getLogger(__name__)
 
 APPEND_EVERY_S = 10
 LAST_APPEND_WITHIN_S = 10
-_ROWS_AT_ONCE = 5_000
 _FILE_NAME = re.compile(r"(?P<query>[a-z]+)-(?P<batch_id>[0-9]+)\.json")
 
 
@@ -83,14 +82,14 @@ class ProgressLog:
             self._waiting[progress.query, progress.batch_id] = file
             _raise_to(self._newest, progress.query, progress.batch_id)
 
-    def append(self, spark: SparkSession, location: TableLocation) -> bool:
-        """Append the waiting rows, or only the oldest ones if there are many; returns whether more wait.
+    def append(self, spark: SparkSession, location: TableLocation) -> None:
+        """Append the waiting rows.
 
         After a failure, the next call looks up again which rows the table has.
         """
-        waiting = dict(list(self._waiting.items())[:_ROWS_AT_ONCE])
+        waiting = dict(self._waiting)
         if not waiting:
-            return False
+            return
         in_table = self._look_up(spark, location) if self._in_table is None else self._in_table
         new = {key: file for key, file in waiting.items() if key[1] > in_table.get(key[0], -1)}
         rows = [_table_row(row) for file in new.values() if (row := _read(file)) is not None]
@@ -104,7 +103,6 @@ class ProgressLog:
         for key, file in waiting.items():
             file.unlink(missing_ok=True)
             del self._waiting[key]
-        return bool(self._waiting)
 
     @contextlib.contextmanager
     def append_in_background(self, spark: SparkSession, location: TableLocation, say: Say) -> Iterator[None]:
@@ -130,8 +128,7 @@ class ProgressLog:
 
     def _try_append(self, spark: SparkSession, location: TableLocation, say: Say) -> None:
         try:
-            while self.append(spark, location):
-                pass
+            self.append(spark, location)
         except Exception as error:  # noqa: BLE001 - the files stay for the next attempt, and the queries go on
             say(f"`stream_progress` is behind: {root_cause(str(error))}")
 

@@ -8,11 +8,9 @@ from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 from sessionization.spark.checkpoint.backlog import first_unread_version
 from sessionization.spark.checkpoint.folder import ARCHIVE, ROLLUP, SESSIONIZE
-from sessionization.spark.engine.session import cores_of
 from sessionization.spark.input.kafka_source import client_options
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.output import changes_topic, real_time
-from sessionization.spark.output.keeping_up import KeepingUp
 from sessionization.spark.output.progress import BatchListener, BatchProgress, last_engine_progress
 from sessionization.spark.output.query_pace import QueryPace
 from sessionization.spark.output.rollup_sink import RollupSink
@@ -42,9 +40,6 @@ class QuerySinks:
         self._paces: dict[str, QueryPace] = {}
         self._brokers = client_options(context.spark, settings) if settings.sink.type == "kafka" else {}
         self._entry_counts = GroupEntryCounts(settings.rules.heartbeat_ms, context.say) if layout.has_groups else None
-        self._keeping_up = KeepingUp(
-            settings.rules.heartbeat_ms, layout, context.say, context.state_partitions, partial(cores_of, context.spark)
-        )
 
     def archive(self, parsed: DataFrame) -> DataStreamWriter:
         """Append parsed messages to `raw_events` and `quarantine`."""
@@ -61,7 +56,6 @@ class QuerySinks:
             state_size=self._state_size,
             publish=publish if self._brokers else None,
             entry_counts=self._entry_counts,
-            keeping_up=self._keeping_up,
         )
         return self._write(changes, sink)
 

@@ -1,22 +1,20 @@
 """`--mode real-time`: its requirements, its topic writer and its batch reports (docs/adr/0021-real-time-mode.md)."""
 
 import contextlib
-import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import DataStreamWriter
-from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryProgress
 
+from sessionization.databricks import on_databricks
 from sessionization.errors import ConfigurationError
+from sessionization.private_spark import ReportListener
 from sessionization.spark.checkpoint.folder import SESSIONIZE
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.output import changes_topic
-from sessionization.spark.output.engine_listener import EngineListener
 from sessionization.spark.output.progress import (
-    BatchDetail,
     BatchListener,
     BatchProgress,
     Percentiles,
@@ -26,16 +24,12 @@ from sessionization.spark.output.sinks import to_session_changes
 
 SWITCH = "spark.databricks.streaming.realTimeMode.enabled"
 """The cluster setting that switches on Real-Time Mode; `real_time_enabled` in the bundle."""
-_OLDEST_RUNTIME = (17, 3)
 
 
 def check_runtime() -> None:
     """Raises `ConfigurationError`, with the cause, where stateful Python operators cannot use Real-Time Mode."""
-    runtime = os.environ.get("DATABRICKS_RUNTIME_VERSION")
-    if runtime is None:
+    if not on_databricks():
         missing = "which Databricks alone has: run it there (docs/deploy.md)"
-    elif _version(runtime) < _OLDEST_RUNTIME:
-        missing = f"which Databricks Runtime has from 17.3 on, not {runtime}: choose a newer spark_version"
     elif SparkSession.builder.getOrCreate().conf.get(SWITCH, None) != "true":
         missing = (
             f"which this cluster has not switched on: start it with {SWITCH}=true (real_time_enabled in the bundle)"
@@ -44,12 +38,6 @@ def check_runtime() -> None:
         return
     msg = f"--mode real-time needs Real-Time Mode for stateful Python, {missing}, or leave --mode out"
     raise ConfigurationError(msg)
-
-
-def _version(runtime: str) -> tuple[int, int]:
-    """The first two numbers of a runtime's version, as in 18.2 or 19.x; (0, 0) for serverless, as in client.5."""
-    match = re.match(r"(\d+)\.(\d*)", runtime)
-    return (int(match[1]), int(match[2] or 0)) if match else (0, 0)
 
 
 def topic_writer(output: DataFrame, options: Mapping[str, str], output_topic: str, batch_ms: int) -> DataStreamWriter:
@@ -83,31 +71,31 @@ def report_engine_batches(
             spark.streams.removeListener(listener)
 
 
-class _EngineBatchReporter(EngineListener):
+class _EngineBatchReporter(ReportListener):
     def __init__(
         self, store_row: Callable[[BatchProgress], None], listeners: Iterable[BatchListener], layout: StateLayout
     ) -> None:
         self._store_row, self._listeners, self._layout = store_row, listeners, layout
 
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        if event.progress.name == SESSIONIZE:
-            progress = _batch_progress(event.progress, self._layout)
+    def on_report(self, report: dict[str, Any]) -> None:
+        if report["name"] == SESSIONIZE:
+            progress = _batch_progress(report, self._layout)
             self._store_row(progress)
             notify_listeners(self._listeners, progress)
 
 
-def _batch_progress(engine: StreamingQueryProgress, layout: StateLayout) -> BatchProgress:
+def _batch_progress(report: dict[str, Any], layout: StateLayout) -> BatchProgress:
     """A batch as the engine reports it: without counts of changes or delays, and with invalid messages in `rows_in`."""
-    operator = engine.stateOperators[0] if engine.stateOperators else None
+    operator = (report["stateOperators"] or [{}])[0]
+    state_rows = operator.get("numRowsTotal")
     return BatchProgress(
         query=SESSIONIZE,
-        batch_id=engine.batchId,
-        processed_ms=round(datetime.fromisoformat(engine.timestamp).timestamp() * 1_000),
-        rows_in=engine.numInputRows,
-        batch_ms=engine.durationMs.get("triggerExecution", 0),
+        batch_id=report["batchId"],
+        processed_ms=round(datetime.fromisoformat(report["timestamp"]).timestamp() * 1_000),
+        rows_in=report["numInputRows"],
+        batch_ms=report["durationMs"].get("triggerExecution", 0),
         latency=Percentiles(None, None, None),
-        state_rows=operator.numRowsTotal if operator else None,
-        state_bytes=operator.memoryUsedBytes if operator else None,
-        state_entries=operator.numRowsTotal if operator and layout.device_groups is None else None,
-        detail=BatchDetail(keeps_up=True),  # this mode does not measure the lateness of heartbeats
+        state_rows=state_rows,
+        state_bytes=operator.get("memoryUsedBytes"),
+        state_entries=state_rows if layout.device_groups is None else None,
     )

@@ -8,7 +8,6 @@ from functools import partial
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F
 
 from sessionization.clock import wall_clock_ms
 from sessionization.errors import CheckpointError
@@ -19,14 +18,12 @@ from sessionization.spark.output.sinks import INGEST_INSTANTS, Sink
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.compaction import CHANGES_TARGETS, SESSIONS_TARGETS, Turns
 from sessionization.spark.tables.log_cleanup import delete_old_log_entries
-from sessionization.spark.tables.schemas import JOB_LEASE, SESSIONS, TABLES
+from sessionization.spark.tables.schemas import SESSIONS, TABLES
 
 _log = logging.getLogger(__name__)
 
 GENERATE_CODE_ROWS = 200_000
 """From so many rows in `sessions` on, a MERGE with generated code is faster, on two cores."""
-FIND_DAYS_ROWS = 5_000_000
-"""From so many rows on in the days searched, a query that first finds the days with the changes' ids saves time."""
 _LOOK_AT_SIZE_EVERY_BATCHES = 100
 """How often `sessions` is counted for that; before the first MERGE of a run it always is."""
 _MERGED_COUNTS = (
@@ -56,7 +53,6 @@ class RollupSink(Sink):
     first_unread: Callable[[], int | None] = lambda: None
     """The first version of `session_changes` that this query may still read; None if that is not known."""
     live: int | None = field(default=None, init=False)
-    _searches_many_rows: bool = field(default=False, init=False)
     _has_merged: bool = field(default=False, init=False)
     _turns: Turns[Callable[[SparkSession], None]] = field(init=False)
 
@@ -75,28 +71,15 @@ class RollupSink(Sink):
         except (PySparkException, Py4JError) as error:  # such as a stop; the next micro-batch tries again
             _log.info("live sessions could not be counted: %s", root_cause(str(error)))
 
-    def _adapt_to_size(self, spark: SparkSession, since: str) -> None:
-        """Count `sessions`: from `GENERATE_CODE_ROWS` on this query generates code, because a MERGE reads many rows.
-
-        From `FIND_DAYS_ROWS` in the days searched, it first finds the days that matter.
-        """
-        sessions = self.context.location.read(spark.read, SESSIONS)
-        rows = sessions.count()  # Delta answers from the log
-        if rows >= GENERATE_CODE_ROWS:
-            generate_code(spark)
-        is_large = rows >= FIND_DAYS_ROWS
-        self._searches_many_rows = is_large and sessions.where(F.col("_part") >= since).count() >= FIND_DAYS_ROWS
-
     def _merge(self, batch: DataFrame, batch_id: int, since: str) -> int:
         """Merge the changes, and return how many rows were inserted."""
-        spark = batch.sparkSession
+        spark, location = batch.sparkSession, self.context.location
         if not self._has_merged or batch_id % _LOOK_AT_SIZE_EVERY_BATCHES == 0:
-            self._adapt_to_size(spark, since)
-        into = rollup.NumberedMerge.begin(spark, self.context.location, self.context.writer.check_lease)
-        # The first MERGE of a run reads all days: until it is committed, Delta skips no late one of the run before.
-        merged = rollup.merge(into, batch, since, finds_days=self._has_merged and self._searches_many_rows)
-        self._has_merged = True
-        inserted: int = merged.num_inserted_rows
+            if location.read(spark.read, SESSIONS).count() >= GENERATE_CODE_ROWS:  # Delta answers from the log
+                generate_code(spark)
+            self._has_merged = True
+        self.context.writer.check_lease()
+        inserted: int = rollup.merge(spark, location, batch, since).num_inserted_rows
         return inserted
 
     def _count_starts_of_ended(self, batch: DataFrame, counts: Row, since: str, inserted: int) -> tuple[int, int]:
@@ -133,4 +116,4 @@ class RollupSink(Sink):
         except CheckpointError as error:
             _log.warning("the logs were not cleaned up: %s", error)
             return
-        delete_old_log_entries(spark, self.context.location, (*TABLES, JOB_LEASE), first_unread)
+        delete_old_log_entries(spark, self.context.location, TABLES, first_unread)

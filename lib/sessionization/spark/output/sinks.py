@@ -13,7 +13,6 @@ from sessionization.errors import StreamError
 from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.engine.generated_code import generate_code
-from sessionization.spark.output.keeping_up import KeepingUp
 from sessionization.spark.output.progress import (
     BatchDetail,
     BatchListener,
@@ -33,9 +32,6 @@ ROWS_PER_TASK = 50_000
 """A task writes so many rows in about a second. Fewer would make more files than the time is worth."""
 GENERATE_CODE_ROWS_OF_BATCH = 10_000
 """After a micro-batch of so many rows a query generates code: its compilation then pays off within a minute."""
-_POSITION = "position"
-_POSITION_BITS = (1 << 33) - 1
-"""The bits of `monotonically_increasing_id` that number the rows within a partition."""
 # The aggregates of every micro-batch are SQL text: as Columns they would take hundreds of calls to the JVM each time.
 _CHANGE_COUNTS = (
     "max(processed_ms) AS processed_ms",
@@ -48,7 +44,6 @@ _CHANGE_COUNTS = (
     f"{delay_instants('due_ms')} AS due",
     "collect_list(CASE WHEN entries IS NOT NULL THEN struct(device_id, entries) END) AS entries",
     "count(*) AS rows_out",
-    f"max(({_POSITION} & {_POSITION_BITS}) + 1) AS largest_partition",
 )
 INGEST_INSTANTS = (
     f"{delay_instants('unix_millis(ingested_at)')} AS ingested",
@@ -157,13 +152,9 @@ class ChangesSink(Sink):
     publish: Callable[[DataFrame], None] | None = None
     entry_counts: GroupEntryCounts | None = None
     """Counts the entries in the state of device groups; if None, each row of state is one entry."""
-    keeping_up: KeepingUp | None = None
-    """Judges the lateness of heartbeats."""
 
     def write(self, batch: DataFrame, batch_id: int, began_ms: int) -> BatchProgress:
-        counts = (
-            batch.selectExpr("*", f"monotonically_increasing_id() AS {_POSITION}").selectExpr(*_CHANGE_COUNTS).first()
-        )
+        counts = batch.selectExpr(*_CHANGE_COUNTS).first()
         assert counts is not None
         counted_ms = wall_clock_ms()
         changes = counts.started + counts.heartbeat + counts.ended
@@ -177,13 +168,12 @@ class ChangesSink(Sink):
         committed_ms = wall_clock_ms()
         processed_ms = counts.processed_ms or began_ms
         state = self.state_size()
-        lateness = delay_percentiles(counts.due, committed_ms)
         state_entries = (
             state.rows if self.entry_counts is None else self.entry_counts.after(processed_ms, counts.entries)
         )
         return replace(
             self._progress(counts, batch_id, processed_ms, committed_ms),
-            lateness=lateness,
+            lateness=delay_percentiles(counts.due, committed_ms),
             started=counts.started,
             heartbeats=counts.heartbeat,
             ended=counts.ended,
@@ -197,8 +187,6 @@ class ChangesSink(Sink):
                 self._detail(counts, counted_ms, committed_ms),
                 ends={str(reason): counts[str(reason)] for reason in EndReason},
                 rows_out=counts.rows_out,
-                largest_partition=counts.largest_partition,
-                keeps_up=None if self.keeping_up is None else self.keeping_up.judge(lateness.p99_ms),
                 lateness=sample_delays(counts.heartbeat, counts.due, committed_ms),
             ),
         )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
-from sessionization.spark.tables.lease_claim import no_lease
+from sessionization.spark.tables.lease_table import no_lease
 from sessionization.spark.tables.location import MAX_COMMITS_READ, TableLocation
 from sessionization.spark.tables.schemas import Table
 

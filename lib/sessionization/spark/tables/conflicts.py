@@ -5,16 +5,6 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from delta.exceptions import (
-    ConcurrentAppendException,
-    ConcurrentDeleteDeleteException,
-    ConcurrentDeleteReadException,
-    ConcurrentTransactionException,
-    ConcurrentWriteException,
-    DeltaConcurrentModificationException,
-    MetadataChangedException,
-    ProtocolChangedException,
-)
 from pyspark.errors import PySparkException
 from tenacity import before_sleep_log, retry, retry_if_exception, stop_after_attempt, wait_random_exponential
 
@@ -24,16 +14,6 @@ from sessionization.spark.engine.error_text import root_cause
 _log = logging.getLogger(__name__)
 _TRIES = 5
 
-_CONFLICT_CLASSES = (
-    ConcurrentAppendException,
-    ConcurrentDeleteDeleteException,
-    ConcurrentDeleteReadException,
-    ConcurrentTransactionException,
-    ConcurrentWriteException,
-    DeltaConcurrentModificationException,
-    MetadataChangedException,
-    ProtocolChangedException,
-)
 _CONFLICT_CONDITION = r"DELTA_(?:CONCURRENT_[A-Z_]+|METADATA_CHANGED|PROTOCOL_CHANGED)(?:\.[A-Z_]+)?"
 # The engine writes the condition at the beginning of a message, sometimes after the name of the exception.
 _CONFLICT_TEXT = re.compile(rf"^(?:[^\n]*(?:Exception|Error): )?\[{_CONFLICT_CONDITION}\]", re.MULTILINE)
@@ -41,7 +21,7 @@ _CONFLICT_TEXT = re.compile(rf"^(?:[^\n]*(?:Exception|Error): )?\[{_CONFLICT_CON
 
 def is_conflict(error: BaseException) -> bool:
     """Whether the error is a conflict. A condition counts only at the beginning of a line of the message."""
-    if isinstance(error, _CONFLICT_CLASSES):
+    if type(error).__module__.startswith("delta.exceptions"):  # which are all of conflicts
         return True
     condition = error.getCondition() if isinstance(error, PySparkException) else None
     return (

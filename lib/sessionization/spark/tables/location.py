@@ -1,8 +1,8 @@
 """The location of the tables: how they are read, appended to and locked there."""
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import date
 from typing import Self
@@ -191,8 +191,7 @@ class TableLocation:
             raise CheckpointError(msg)
         self._refuse_other_layout(table, properties)
 
-    @contextmanager
-    def lock_for_maintenance(self, say: Say, stop: threading.Event | None = None) -> Iterator[bool]:
+    def lock_for_maintenance(self, say: Say, stop: threading.Event | None = None) -> AbstractContextManager[bool]:
         """Lock tables that are folders against processes other than the stream that write them, while the body runs.
 
         In folders, one process's commit may replace another's. The sessionize job's checkpoint excludes that job.
@@ -202,13 +201,10 @@ class TableLocation:
         first. Yields as `lock_for_stream` does. Raises the errors of `lock_folder`.
         """
         if self.warehouse is None or not self._has_log(SESSION_CHANGES):
-            yield False
-            return
-        with folder_lock.lock_folder(self.warehouse, say, stop, locked_as=folder_lock.TABLES) as is_exclusive:
-            yield is_exclusive
+            return nullcontext(enter_result=False)
+        return folder_lock.lock_folder(self.warehouse, say, stop, locked_as=folder_lock.TABLES)
 
-    @contextmanager
-    def lock_for_stream(self, say: Say, stop: threading.Event | None = None) -> Iterator[bool]:
+    def lock_for_stream(self, say: Say, stop: threading.Event | None = None) -> AbstractContextManager[bool]:
         """Lock tables that are folders against any other sessionize job, whatever its checkpoint, while the body runs.
 
         A hung job does not notice that a warm start took over its tables. Yields whether the lock excludes every other
@@ -216,10 +212,8 @@ class TableLocation:
         `lock_folder`.
         """
         if self.warehouse is None:
-            yield False
-            return
-        with folder_lock.lock_folder(self.warehouse, say, stop, locked_as=folder_lock.STREAM) as is_exclusive:
-            yield is_exclusive
+            return nullcontext(enter_result=False)
+        return folder_lock.lock_folder(self.warehouse, say, stop, locked_as=folder_lock.STREAM)
 
     def read(self, reader: DataFrameReader | DataStreamReader, table: Table) -> DataFrame:
         """Read a table as a batch (`spark.read`) or as a stream (`spark.readStream`)."""

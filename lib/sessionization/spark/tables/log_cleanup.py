@@ -18,7 +18,7 @@ from sessionization.hadoop_path import AnyPath
 from sessionization.private_delta import clean_up_log
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import JOB_LEASE, SESSION_CHANGES, Table
+from sessionization.spark.tables.schemas import SESSION_CHANGES, Table
 
 _log = logging.getLogger(__name__)
 
@@ -45,8 +45,6 @@ def delete_old_log_entries(
     for table in tables:
         folder = location.folder_of(table.name)
         try:
-            if table is JOB_LEASE and not (folder / "_delta_log").is_dir():  # no run needed a lease
-                continue
             retention_ms: int | None = FOLDER_LOG_RETENTION_MS
             if table is SESSION_CHANGES:
                 retention_ms = _retention_from_version(folder / "_delta_log", first_unread)

@@ -1,9 +1,6 @@
 """Folds changes into one row per session. Neither the order of the changes nor repetition alters the result."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import Self
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
@@ -11,9 +8,7 @@ from pyspark.sql import functions as F
 from sessionization.core.events import EndReason
 from sessionization.durations import DAY_MS
 from sessionization.errors import StreamError
-from sessionization.session_conf import added_conf
 from sessionization.spark.tables.conflicts import retry_on_conflict
-from sessionization.spark.tables.lease_claim import no_lease
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSIONS
 
@@ -50,51 +45,13 @@ def fold_by_session(changes: DataFrame) -> DataFrame:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class NumberedMerge:
-    """One MERGE into `sessions`, with its retries. Its number is greater than those of all before (docs/adr/0026).
-
-    Delta skips a MERGE if the table has one with this number or a greater one. So a run that hung while its successor
-    took the lease cannot insert a session again that the successor has inserted into a day that it did not read.
-    """
-
-    spark: SparkSession
-    """The MERGE sets its number in this session: no other thread may write with it (`session_conf.copied_session`)."""
-    location: TableLocation
-    check_lease: Callable[[], None]
-    number: int
-
-    @classmethod
-    def begin(cls, spark: SparkSession, location: TableLocation, check_lease: Callable[[], None] = no_lease) -> Self:
-        """Take the next number. Raises `StreamError` where this run may not write any more."""
-        number = location.newest_version(spark, SESSIONS) + 1
-        # The check comes after the number. A run that still holds the lease then has a smaller number than its
-        # successor, which takes its own later.
-        check_lease()
-        return cls(spark, location, check_lease, number)
-
-    @property
-    def conf(self) -> dict[str, str]:
-        return {
-            "spark.databricks.delta.write.txnAppId": "sessionization.rollup",
-            "spark.databricks.delta.write.txnVersion": str(self.number),
-        }
-
-
 @retry_on_conflict
-def merge(into: NumberedMerge, changes: DataFrame, since: str, *, finds_days: bool = False) -> Row:
+def merge(spark: SparkSession, location: TableLocation, changes: DataFrame, since: str) -> Row:
     """Merge changes into `sessions`, as `merge_folded` does, and return its counts.
 
     Retries a few times on a conflict, such as a concurrent deletion of old rows.
-
-    With `finds_days` a first query finds the days that have one of the session ids, whatever the device, and the MERGE
-    reads no others. That saves time if the days from `since` on have many millions of sessions.
     """
-    days = None
-    if finds_days:
-        days = _days_with_ids(into.location.read(into.spark.read, SESSIONS), changes, since)
-        into.check_lease()
-    return merge_folded(into, fold_by_session(changes), since, days)
+    return merge_folded(spark, location, fold_by_session(changes), since)
 
 
 def count_starts_of_ended(sessions: DataFrame, changes: DataFrame, since: str, processed_ms: int) -> Row:
@@ -124,43 +81,17 @@ def count_starts_of_ended(sessions: DataFrame, changes: DataFrame, since: str, p
     ).collect()[0]
 
 
-def _days_with_ids(sessions: DataFrame, changes: DataFrame, since: str) -> list[str]:
-    """The days from `since` on that have a session id of the changes."""
-    rows = sessions.where((F.col("_part") >= since) & (F.col("_part") != LIVE_PART))
-    found = rows.join(changes.select("session_id"), "session_id", "left_semi").select("_part").distinct().collect()
-    return [row["_part"] for row in found]
-
-
-def merge_folded(into: NumberedMerge, folded: DataFrame, since: str, days: Sequence[str] | None = None) -> Row:
+def merge_folded(spark: SparkSession, location: TableLocation, folded: DataFrame, since: str) -> Row:
     """Merge rows of `fold_by_session` into `sessions`; rows that would stay the same are not rewritten.
 
-    Looks for a session's row among the live ones, and in the days from `since` on (`search_since`), or in these `days`
-    alone. The cost depends on these days, not on the age of the table.
+    Looks for a session's row among the live ones, and in the days from `since` on (`search_since`). The cost depends on
+    these days, not on the age of the table. Two MERGEs at once conflict, because each inserts rows into what the other
+    one has read: so a run that hung cannot insert a session again that its successor has inserted.
 
-    Raises `StreamError` where Delta skips the MERGE and this run has lost its lease.
+    Raises `StreamError` where this version of Delta does not return the counts of a MERGE.
 
     Returns:
         The counts `num_inserted_rows` and `num_updated_rows`, among others.
-    """
-    in_all_days = F.col("t._part") >= since  # the live part is greater than any day
-    with added_conf(into.spark, into.conf) as is_numbered:
-        is_searched = F.col("t._part").isin(LIVE_PART, *days) if days is not None and is_numbered else in_all_days
-        counts = _execute_merge(into, folded, is_searched)
-    if counts is None or not counts.num_affected_rows:  # Delta has skipped it, or no row has changed
-        into.check_lease()
-        # Without a number Delta skips nothing. The MERGE reads all days, so it conflicts with any other one.
-        counts = _execute_merge(into, folded, in_all_days)
-    if counts is None:
-        names = " and ".join(into.conf)
-        msg = f"Delta skipped a MERGE into {SESSIONS.name}, and nothing is merged: unset {names} in the Spark session"
-        raise StreamError(msg)
-    return counts
-
-
-def _execute_merge(into: NumberedMerge, folded: DataFrame, is_searched: Column) -> Row | None:
-    """One MERGE into the parts that are searched. Returns None where Delta has skipped it.
-
-    Raises `StreamError` where this version of Delta does not return the counts of a MERGE.
     """
     merged = {
         "started_at": F.least("t.started_at", "s.started_at"),
@@ -173,11 +104,11 @@ def _execute_merge(into: NumberedMerge, folded: DataFrame, is_searched: Column) 
     for name, value in merged.items():
         is_same &= value.eqNullSafe(F.col(f"t.{name}"))
     keys = {name: F.col(f"s.{name}") for name in ("device_id", "session_id")}
-    is_same_session = is_searched
+    is_same_session = F.col("t._part") >= since  # the live part is greater than any day
     for name, key in keys.items():
         is_same_session &= F.col(f"t.{name}") == key
     counts = (
-        into.location.delta_table(into.spark, SESSIONS)
+        location.delta_table(spark, SESSIONS)
         .alias("t")
         .merge(folded.alias("s"), is_same_session)
         .whenMatchedUpdate(condition=~is_same, set={**session_columns(merged)})
@@ -190,7 +121,7 @@ def _execute_merge(into: NumberedMerge, folded: DataFrame, is_searched: Column) 
             "Delta 4.4 (Databricks Runtime 19)"
         )
         raise StreamError(msg)
-    return counts.first()
+    return counts.collect()[0]
 
 
 def search_since(oldest_ms: int, lookback_ms: int) -> str:

@@ -11,7 +11,6 @@ from sessionization.clock import day_start_ms, wall_clock_ms
 from sessionization.errors import CheckpointError
 from sessionization.files import remove_tree, write_atomically
 from sessionization.hadoop_path import AnyPath
-from sessionization.session_conf import copied_session
 from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE, Checkpoint
 from sessionization.spark.checkpoint.spark_logs import newest_committed_batch, newest_started_batch
 from sessionization.spark.input.parse import EVENT_COLUMNS, EventTimeLimits
@@ -128,8 +127,8 @@ def merge_recent_changes(context: JobContext) -> int:
         changes = changes.where(F.col("change_date") >= F.lit(merged_day))
     if (oldest_ms := rollup.oldest_event_ms(changes)) is not None:
         first_day = rollup.search_since(oldest_ms, lookback_ms)
-        into = rollup.NumberedMerge.begin(copied_session(spark), location, context.check_lease)
-        rollup.merge(into, changes, first_day)
+        context.check_lease()
+        rollup.merge(spark, location, changes, first_day)
     return version
 
 

@@ -1,4 +1,4 @@
-"""The brokers say which topics the job may write and which are compacted, and get no record."""
+"""The brokers say which topics are compacted."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,19 +9,15 @@ from confluent_kafka.admin import (
     AclOperation,
     AclPermissionType,
     AdminClient,
-    OffsetSpec,
     ResourcePatternType,
     ResourceType,
 )
-from confluent_kafka.cimpl import TopicPartition
 from pyspark.sql import SparkSession
 
 from sessionization.errors import ConfigurationError
 from sessionization.ops.preflight_checks import check_output_topic
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.input import topic_admin
 from sessionization.spark.input.topic_admin import refuse_compacted_topics
-from sessionization.spark.output.topic_rights import refuse_unwritable_topic
 from sessionization_laptop.broker import Broker
 from tests.support.settings import settings_of
 
@@ -57,32 +53,6 @@ def settings(servers: str, **options: object) -> SessionizeSettings:
     places = {"warehouse": Path("w"), "checkpoints": Path("c")}
     given = {"source": "kafka", "sink": "kafka", "bootstrap_servers": servers, **places, **options}
     return settings_of(SessionizeSettings, given)
-
-
-def test_a_topic_that_may_be_written_is_accepted_and_gets_no_record(spark: SparkSession, broker: Broker) -> None:
-    refuse_unwritable_topic(spark, settings(broker.bootstrap_servers), "open")
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    (end,) = admin.list_offsets({TopicPartition("open", 0): OffsetSpec.latest()}).values()
-    assert end.result(20).offset == 0
-
-
-def test_a_topic_that_may_only_be_read_is_refused(spark: SparkSession, broker: Broker) -> None:
-    with pytest.raises(ConfigurationError, match=r"write to read_only .*DESCRIBE, READ.* permission Write"):
-        refuse_unwritable_topic(spark, settings(broker.bootstrap_servers), "read_only")
-
-
-@pytest.mark.parametrize(
-    ("topic", "cause"), [("nowhere", "UnknownTopicOrPartitionException"), ("not/a/name", "InvalidTopicException")]
-)
-def test_a_topic_that_is_not_there_is_named(spark: SparkSession, broker: Broker, topic: str, cause: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"the permissions on topic {topic} cannot be read .*{cause}"):
-        refuse_unwritable_topic(spark, settings(broker.bootstrap_servers), topic)
-
-
-def test_brokers_that_do_not_answer_are_named(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic_admin, "_ANSWER_WITHIN_MS", 1_000)
-    with pytest.raises(ConfigurationError, match=r"cannot be read .*TimeoutException"):
-        refuse_unwritable_topic(spark, settings("127.0.0.1:9"), "open")
 
 
 @pytest.mark.parametrize(("topic", "policy"), [("compacted", "compact"), ("both", "compact,delete")])
