@@ -44,11 +44,7 @@ def format_duration(duration_ms: int) -> str:
     """
     if duration_ms == 0:
         return "0s"
-    for unit, unit_ms in _UNITS_MS.items():
-        if duration_ms % unit_ms == 0:
-            return f"{duration_ms // unit_ms}{unit}"
-    msg = f"{duration_ms!r} is not a whole number of milliseconds: hand in an int"
-    raise ConfigurationError(msg)
+    return next(f"{duration_ms // unit_ms}{unit}" for unit, unit_ms in _UNITS_MS.items() if duration_ms % unit_ms == 0)
 
 
 class DurationRange(NamedTuple):

@@ -123,9 +123,9 @@ def test_kinds_of_dirt_are_separated_by_commas() -> None:
         ("--output=o --pace -1x", "--pace '-1x' is not a pace"),
         ("--output=o --past 1h", "--past 1h must be less than the duration, 10m"),
         ("--output=o --past 5m --pace max", "--past 5m needs --pace real-time: leave out one of them"),
-        ("--output=o --rate 0", "--rate '0' is too small: write more than 0"),
+        ("--output=o --rate 0", "--rate '0' does not fit: input should be greater than 0"),
         ("--output=o --duration 99ms", "--duration '99ms' is too small: write at least 100ms"),
-        ("--output=o --dirt 1.1", "--dirt '1.1' is too large: write at most 1"),
+        ("--output=o --dirt 1.1", "--dirt '1.1' does not fit"),
         ("--output=o --dirt-kinds repeat,dust", "--dirt-kinds 'dust' is not known: write 'repeat', 'late_end'"),
         (
             "--output=o --devices 9 --live 10",

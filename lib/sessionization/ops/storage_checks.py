@@ -1,6 +1,7 @@
 """Checks of the folders that the sessionize job needs: what its storage can do, its lock, its input."""
 
 import time
+from itertools import islice
 from pathlib import Path
 
 from sessionization.errors import CheckpointError, ConfigurationError
@@ -84,7 +85,7 @@ def check_input(folder: AnyPath) -> str:
 
 def _describe_files(folder: AnyPath, stream: str) -> str:
     if isinstance(folder, HadoopPath):
-        names = [entry.name for entry in folder.first_entries(_MOST_AT_A_URI + 1)]
+        names = [entry.name for entry in islice(folder.iterdir(), _MOST_AT_A_URI + 1)]
         if len(names) > _MOST_AT_A_URI:
             return f"{stream} has more than {_MOST_AT_A_URI:,} files"
         return f"{stream} has {sum(map(is_message_file, names)):,} files"

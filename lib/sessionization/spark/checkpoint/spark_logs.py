@@ -141,7 +141,7 @@ def shorten_source_log(query: AnyPath, remaining: Callable[[list[SourceEntry], i
         if compacted is None:
             return 0
         last_committed = last_source_entry(query, newest_committed_batch(query))
-        lines = list(_read_source_log(compacted))
+        lines = _read_source_log(compacted)
         stays = remaining(list(map(_parse_source_entry, lines)), last_committed)
         if not all(stays):
             compacted.with_name(f".{compacted.name}.crc").unlink(missing_ok=True)  # the checksum of the former content
@@ -162,13 +162,12 @@ def _last_taken(batch: StartedBatch) -> int:
     return int(offset["logOffset"]) if isinstance(offset, dict) and "logOffset" in offset else -1
 
 
-def _read_source_log(file: AnyPath) -> Iterator[str]:
-    with file.open(encoding="utf-8") as lines:
-        version = next(lines, "").strip()
-        if version != _VERSION:
-            msg = f"{file.name} of the file log is {version!r}"
-            raise ValueError(msg)
-        yield from (line.rstrip("\n") for line in lines if line.strip())
+def _read_source_log(file: AnyPath) -> list[str]:
+    version, *lines = file.read_text(encoding="utf-8").split("\n")
+    if version != _VERSION:
+        msg = f"{file.name} of the file log is {version!r}"
+        raise ValueError(msg)
+    return [line for line in lines if line.strip()]
 
 
 def _parse_source_entry(line: str) -> SourceEntry:
