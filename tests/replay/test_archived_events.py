@@ -13,7 +13,7 @@ from sessionization.core.events import Change, ChangeKind, End, EndReason, Event
 from sessionization.core.session_state import Rules
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.replay import archived_events
-from tests.replay.clocks import build_clock
+from sessionization.spark.replay.micro_batch_clock import build_clock
 from tests.support.operator_engine import event_row
 from tests.support.random_histories import Batch, History, histories, law_settings
 from tests.support.reference import session_rows

@@ -32,7 +32,6 @@ STREAM, AT_A_URI, WITHOUT_TOO = (
 ALLOWED = {
     f"{L}hadoop_path.py": AT_A_URI,
     f"{L}session_conf.py": WITHOUT_TOO,
-    f"{L}spark/replay/stream_clock.py": STREAM,
     f"{L}ops/rescale.py": STREAM,
     f"{L}spark/engine/session.py": WITHOUT_TOO,
     f"{L}spark/engine/watchdog.py": WITHOUT_TOO,
