@@ -10,11 +10,7 @@ from sessionization.command_line.options import options_of, parameters_to_argume
 from sessionization.command_line.parser import parse_settings, read_settings
 from sessionization.errors import ConfigurationError
 from sessionization.ops.maintenance_settings import LandChangesSettings
-from sessionization.settings.kafka_options import (
-    parse_kafka_options,
-    refuse_options_of_databricks,
-    resolve_secrets,
-)
+from sessionization.settings.kafka_options import parse_kafka_options, resolve_secrets
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.streams import STREAMS
 from tests.support.settings import settings_of
@@ -89,22 +85,6 @@ def test_a_jaas_line_without_a_secret_may_be_written_as_it_is(line: str) -> None
     parameters = {"source": "kafka", "kafka-option": f"'kafka.sasl.jaas.config={line}' minPartitions=3"}
     arguments = parameters_to_arguments(options_of(SessionizeSettings), parameters)
     assert arguments[1:] == [f"--kafka-option=kafka.sasl.jaas.config={line}", "--kafka-option=minPartitions=3"]
-
-
-DATABRICKS_ONLY = ("databricks.serviceCredential=msk", "databricks.serviceCredential.scope=s", "maxPartitions=4")
-
-
-@pytest.mark.parametrize("text", DATABRICKS_ONLY)
-def test_options_that_only_databricks_has_are_accepted_and_one_line_says_where_they_work(
-    monkeypatch: pytest.MonkeyPatch, text: str
-) -> None:
-    options = read_settings(SessionizeSettings, (*KAFKA, f"--kafka-option={text}")).kafka.kafka_option
-    with pytest.raises(ConfigurationError) as error:
-        refuse_options_of_databricks(options)
-    name = text.partition("=")[0]
-    assert str(error.value) == f"--kafka-option {name} works on Databricks only: leave it out here"
-    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "19.0")
-    refuse_options_of_databricks(options)
 
 
 def test_a_kafka_option_with_the_same_key_twice_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

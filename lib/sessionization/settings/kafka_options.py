@@ -7,7 +7,6 @@ from typing import Annotated
 
 from pydantic import BeforeValidator
 
-from sessionization.databricks import on_databricks
 from sessionization.errors import ConfigurationError
 from sessionization.streams import STREAMS
 
@@ -25,14 +24,16 @@ _SECRET_JAAS_OPTION = re.compile(r"pass|pwd|secret|token|key|credential|assertio
 """Login modules may have options of their own, so a harmless name such as `keyTab` also counts as a secret."""
 
 SERVICE_CREDENTIAL = "databricks.serviceCredential"
-_OPTIONS_OF_DATABRICKS = (SERVICE_CREDENTIAL, "databricks.serviceCredential.scope", "maxPartitions")
 _SOURCE_OPTIONS = (
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
     "groupIdPrefix",
     "kafkaConsumer.pollTimeoutMs",
     "minPartitions",
-    *_OPTIONS_OF_DATABRICKS,
+    # Only Databricks' Kafka source has these.
+    SERVICE_CREDENTIAL,
+    "databricks.serviceCredential.scope",
+    "maxPartitions",
 )
 _SET_BY_THE_JOB = {
     "kafka.bootstrap.servers",
@@ -109,19 +110,6 @@ def check_client_options(given: object) -> dict[str, str]:
 
 KafkaOptions = Annotated[dict[str, str], BeforeValidator(check_client_options)]
 """A pydantic field of the client's options by name; references to secrets are not resolved."""
-
-
-def refuse_options_of_databricks(options: Mapping[str, str]) -> None:
-    """Raises `ConfigurationError` for an option that only the Kafka source of Databricks has, where this is another.
-
-    `make deploy` checks a bundle's options elsewhere, so settings accept them anywhere.
-    """
-    if on_databricks():
-        return
-    for name in _OPTIONS_OF_DATABRICKS:
-        if name in options:
-            msg = f"--kafka-option {name} works on Databricks only: leave it out here"
-            raise ConfigurationError(msg)
 
 
 def uses_service_credential(options: Mapping[str, str]) -> bool:
