@@ -1,18 +1,14 @@
 """A run reports when its heartbeats stay late, what to do, and when they are on time again."""
 
-from pathlib import Path
 
 import pytest
 
 from sessionization.job.query_monitor import progress_line
 from sessionization.job.totals import RunningTotals
-from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.checkpoint.pinned_settings import explain_ignored_devices
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.output.keeping_up import KeepingUp
 from sessionization.spark.output.progress import BatchDetail, BatchProgress, Percentiles
 from tests.support.monitored import NO_PERCENTILES
-from tests.support.settings import settings_of
 
 LATE, IN_TIME, NO_HEARTBEATS = 30_001, 30_000, None
 
@@ -86,22 +82,3 @@ def test_the_progress_line_warns_until_the_stream_keeps_up_again() -> None:
     ]:
         totals.add(progress(p99_ms, keeps_up=keeping_up.judge(p99_ms)))
         assert progress_line(*totals.snapshot()).endswith("DOES NOT KEEP UP") is warns
-
-
-@pytest.mark.parametrize(
-    ("devices", "layout", "expected"),
-    [
-        (100_000, StateLayout(), "keeps its state by device, not in 32 device groups"),
-        (100, StateLayout(32), "keeps its state in 32 device groups, not by device"),
-        (100_000, StateLayout(32), None),
-        (None, StateLayout(32), None),
-    ],
-)
-def test_a_run_reports_expected_devices_that_the_checkpoint_ignores(
-    devices: int | None, layout: StateLayout, expected: str | None
-) -> None:
-    folders = {"input": Path("in"), "warehouse": Path("w"), "checkpoints": Path("c")}
-    line = explain_ignored_devices(
-        settings_of(SessionizeSettings, **folders, expected_devices=devices), Path("c"), layout
-    )
-    assert line is None if expected is None else line is not None and expected in line and "--from-sessions" in line
