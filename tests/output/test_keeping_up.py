@@ -1,6 +1,5 @@
 """A run reports when its heartbeats stay late, what to do, and when they are on time again."""
 
-
 import pytest
 
 from sessionization.job.query_monitor import progress_line
