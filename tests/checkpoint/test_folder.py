@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sessionization import files
-from sessionization.errors import CheckpointError, ConfigurationError
+from sessionization.errors import CheckpointError
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import open_checkpoint, read_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
@@ -109,15 +109,6 @@ def test_settings_determine_the_number_of_device_groups(options: dict[str, int],
     assert PinnedSettings.of(settings, "tables").device_groups == groups
 
 
-def test_settings_determine_the_mode() -> None:
-    kafka = {"source": "kafka", "bootstrap_servers": "b:9092", "sink": "kafka", "warehouse": "w", "checkpoints": "c"}
-    assert PinnedSettings.of(settings_of(SessionizeSettings, **kafka), "tables").mode == "micro-batch"
-    assert (
-        PinnedSettings.of(settings_of(SessionizeSettings, **kafka, mode="real-time", trigger="1m"), "tables").mode
-        == "real-time"
-    )
-
-
 def test_changed_rules_apply_only_after_the_newest_started_micro_batch(tmp_path: Path) -> None:
     reopened(tmp_path)
     begin_micro_batch(tmp_path, 9, 4_000)
@@ -146,20 +137,6 @@ def test_a_folder_of_other_queries_is_refused(tmp_path: Path) -> None:
     begin_micro_batch(tmp_path, 0, 1)
     with pytest.raises(CheckpointError, match=r"no layout\.json"):
         reopened(tmp_path)
-
-
-def test_a_truncated_offset_log_is_refused(tmp_path: Path) -> None:
-    reopened(tmp_path)
-    begin_micro_batch(tmp_path, 0, 1)
-    (tmp_path / "sessionize" / "offsets" / "1").write_text("v1\n")
-    with pytest.raises(CheckpointError, match="not an offset log"):
-        reopened(tmp_path)
-
-
-def test_a_folder_below_a_file_cannot_be_used(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(ConfigurationError, match="give a folder that this user can write"):
-        reopened(tmp_path / "file" / "checkpoints")
 
 
 def test_nothing_of_a_refused_start_is_kept(tmp_path: Path) -> None:

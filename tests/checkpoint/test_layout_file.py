@@ -22,13 +22,6 @@ def test_each_new_checkpoint_hashes_its_grouped_devices_with_a_key_of_its_own(tm
     assert reopened(tmp_path / "by device").layout == StateLayout()
 
 
-def test_a_truncated_layout_file_is_refused(tmp_path: Path) -> None:
-    reopened(tmp_path)
-    (tmp_path / "layout.json").write_text("{")
-    with pytest.raises(CheckpointError, match="restore it from a backup"):
-        reopened(tmp_path)
-
-
 @pytest.mark.parametrize("version", [0, 2, None, ...])
 def test_a_checkpoint_of_another_layout_is_refused_before_any_file_changes(tmp_path: Path, version: object) -> None:
     reopened(tmp_path)

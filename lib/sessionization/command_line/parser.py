@@ -41,7 +41,7 @@ def parse_settings(model: type[M], argv: Sequence[str] | None, prog: str) -> M:
     """Read `argv` (by default the process's own arguments) into `model`, one option per field.
 
     A field `max_event_age_ms` of the section `rules` is the option `--max-event-age`, or in full
-    `--rules.max-event-age`. A `bool` is a flag. Options are written in full and given once. Environment variables are
+    `--rules.max-event-age`. A `bool` is a flag. Options are written in full; of an option that is given twice the last one counts. Environment variables are
     ignored. `--help` shows a field's description and default. A field's `json_schema_extra` may set a `metavar`, and
     with `repeatable` it allows the option several times.
 
