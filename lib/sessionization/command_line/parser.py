@@ -41,9 +41,9 @@ def parse_settings(model: type[M], argv: Sequence[str] | None, prog: str) -> M:
     """Read `argv` (by default the process's own arguments) into `model`, one option per field.
 
     A field `max_event_age_ms` of the section `rules` is the option `--max-event-age`, or in full
-    `--rules.max-event-age`. A `bool` is a flag. Options are written in full; of an option that is given twice the last one counts. Environment variables are
-    ignored. `--help` shows a field's description and default. A field's `json_schema_extra` may set a `metavar`, and
-    with `repeatable` it allows the option several times.
+    `--rules.max-event-age`. A `bool` is a flag. Of an option that is given twice the last one counts, unless the
+    field's `json_schema_extra` has `repeatable`; there may be a `metavar` too. `--help` shows a field's description and
+    default. Environment variables are ignored.
 
     A model with sections also has `--settings FILE`. Options win over the file, and choose other kinds of its sections:
     `--warehouse DIR` replaces tables in a catalog.
