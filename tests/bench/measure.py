@@ -133,7 +133,9 @@ def _changes(spark: SparkSession, scenario: Scenario, rules: Rules) -> DataFrame
     else:
         events = load.starts(spark, scenario.per_batch, scenario.live if scenario.load == "beats" else None)
     if scenario.layout != YARDSTICK:
-        return pipeline.sessionize(events, tick_stream(spark), StateLayout(scenario.device_groups), RulesInForce(rules))
+        return pipeline.session_changes(
+            events, tick_stream(spark), StateLayout(scenario.device_groups), RulesInForce(rules)
+        )
     columns = events.select("device_id", "session_id", "is_start", "event_ms", "account_id", "platform", "ingested_ms")
     # PySpark offers no other way to call a Java class.
     return DataFrame(spark._jvm.Yardstick.changes(columns._jdf, rules.heartbeat_ms), spark)

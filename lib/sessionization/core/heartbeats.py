@@ -1,43 +1,37 @@
 """The heartbeats (rule T2) of many live sessions at once, column by column: their rows are most of all changes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from itertools import compress
-from typing import Any, NamedTuple
+from typing import Any
 
 from sessionization.core.events import ChangeKind
 from sessionization.core.heartbeat_grid import Firing
+from sessionization.core.session_state import Live
+
+LIVE_COLUMNS = ("device_id", "session_id", *(field.name for field in fields(Live)))
+"""The columns of live sessions."""
 
 
-class LiveSessions(NamedTuple):
-    """Live sessions of any devices. The values at one position of the columns belong to one session."""
-
-    device_id: Sequence[str]
-    session_id: Sequence[int]
-    account_id: Sequence[str | None]
-    platform: Sequence[str]
-    started_ms: Sequence[int]
-    opened_ms: Sequence[int]
-
-
-def heartbeats(live: LiveSessions, firing: Firing) -> dict[str, Sequence[Any]]:
+def heartbeats(live: Mapping[str, Sequence[Any]], firing: Firing) -> dict[str, Sequence[Any]]:
     """Return the heartbeats that `session_rules.on_timer` emits for these sessions, none of which times out.
 
-    The keys are `device_id`, and the fields of `Change` that a heartbeat has; `kind` is named `change`, as the column.
+    Args:
+        live: `LIVE_COLUMNS` by name, of sessions of any devices. The values at one position belong to one session.
+        firing: the timer that fires.
+
+    Returns:
+        By name `device_id` and the fields of `Change` that a heartbeat has; `kind` is named `change`, as the column.
     """
-    beats = firing.beats(live.opened_ms)
+    beats = firing.beats(live["opened_ms"])
     if 0 in beats:
-        live = LiveSessions._make(list(compress(column, beats)) for column in live)
+        live = {name: list(compress(column, beats)) for name, column in live.items()}
         beats = [beat for beat in beats if beat]
-    count = len(beats)
-    return {
-        "device_id": live.device_id,
-        "session_id": live.session_id,
-        "account_id": live.account_id,
-        "platform": live.platform,
+    count, opened = len(beats), live["opened_ms"]
+    return {name: column for name, column in live.items() if name != "opened_ms"} | {
         "change": (ChangeKind.HEARTBEAT,) * count,
         "revision": (0,) * count,
-        "started_ms": live.started_ms,
-        "duration_ms": [firing.now_ms - opened_ms for opened_ms in live.opened_ms],
+        "duration_ms": [firing.now_ms - opened_ms for opened_ms in opened],
         "beat": beats,
         "missed_beats": firing.missed_beats(beats),
         "due_ms": (firing.due_ms,) * count,

@@ -30,7 +30,7 @@ from sessionization.spark.input.parse import EventTimeLimits, parse, valid_event
 from sessionization.spark.input.source import file_messages
 from sessionization.spark.input.ticks import tick_stream
 from sessionization.spark.output.progress import last_engine_progress
-from sessionization.spark.pipeline import sessionize
+from sessionization.spark.pipeline import session_changes
 from sessionization.streams import CONSOLE_STREAM, PC_STREAM
 
 RULES: Final = Rules(heartbeat_ms=4_000, session_timeout_ms=12_000, late_retention_ms=6_000)
@@ -188,7 +188,7 @@ def _running_query(
     taker = FileTaker(tour_folder, log_folder, 1)
     events = valid_events(parse(file_messages(spark, tour_folder, log_folder), _LIMITS))
     writer = (
-        sessionize(events, tick_stream(spark), StateLayout(), RulesInForce(RULES))
+        session_changes(events, tick_stream(spark), StateLayout(), RulesInForce(RULES))
         .writeStream.foreachBatch(collect)
         .option("checkpointLocation", str(tour_folder.absolute() / "checkpoint"))
         .trigger(processingTime=f"{_TICK_MS} milliseconds")

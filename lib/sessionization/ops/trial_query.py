@@ -25,7 +25,7 @@ from sessionization.spark.input.file_taker import FileTaker
 from sessionization.spark.input.parse import START_EVENT, EventTimeLimits, parse, valid_events
 from sessionization.spark.input.source import file_messages
 from sessionization.spark.input.ticks import tick_stream
-from sessionization.spark.pipeline import sessionize
+from sessionization.spark.pipeline import session_changes
 from sessionization.streams import PC_STREAM
 
 _DEVICE = "preflight"
@@ -56,7 +56,7 @@ def check_trial_query(spark: SparkSession, folder: AnyPath, say: Say) -> str:
         taking = FileTaker(input_folder, log_folder, 1).running(_HEARTBEAT_MS)
     events = valid_events(parse(file_messages(spark, input_folder, log_folder), EventTimeLimits(DAY_MS, DAY_MS)))
     rules = RulesInForce(Rules(heartbeat_ms=_HEARTBEAT_MS))
-    changes = sessionize(events, tick_stream(spark), StateLayout(), rules)
+    changes = session_changes(events, tick_stream(spark), StateLayout(), rules)
     with taking:
         query = (
             changes.writeStream.foreachBatch(count_beats)

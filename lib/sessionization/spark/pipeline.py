@@ -33,7 +33,7 @@ from sessionization.spark.tables import schemas
 from sessionization.spark.warm_start.initial_state import NO_INITIAL_STATE, InitialState
 
 _REAL_TIME_OFFSETS_PERIOD_MS = 1_000
-"""For how long `--max-offsets-per-trigger` bounds the messages in real-time mode; elsewhere for one `--trigger`."""
+"""In real-time mode `--max-offsets-per-trigger` is per second. In micro-batch mode it is per `--trigger`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +47,19 @@ class Pipeline:
 
     def archive(self) -> DataStreamWriter:
         messages = self._messages(self.sinks.every_ms(ARCHIVE))  # stream, position, ingested_at, value
-        parsed = parse(messages, self._limits())  # and what they say, with a reason where that is no valid event
+        parsed = parse(messages, self._limits())  # with the parsed fields, and a reason for each invalid message
         return self.sinks.archive(parsed)  # -> raw_events, quarantine
 
     def sessionize(self) -> DataStreamWriter:
-        checkpoint, is_real_time = self.context.checkpoint, self.context.is_real_time
+        is_real_time = self.context.is_real_time
         # A real-time batch has no bound but its duration, and needs no ticks.
         messages = self._messages(None if is_real_time else self.context.settings.pace.trigger_ms)
         ticks = None if is_real_time else tick_stream(self.context.spark)  # no rows
         events = valid_events(parse(messages, self._limits()))  # EVENT_COLUMNS
-        before, unread = self.initial_state.sessions, self.initial_state.unread_events
-        events = events if unread is None else events.unionByName(unread)
-        changes = sessionize(events, ticks, checkpoint.layout, checkpoint.in_force, before)  # OUTPUT_SCHEMA
+        if (unread := self.initial_state.unread_events) is not None:
+            events = events.unionByName(unread)
+        layout, in_force = self.context.checkpoint.layout, self.context.checkpoint.in_force
+        changes = session_changes(events, ticks, layout, in_force, self.initial_state.sessions)  # OUTPUT_SCHEMA
         return self.sinks.changes(changes)  # -> session_changes, or the topic
 
     def rollup(self) -> DataStreamWriter:
@@ -66,18 +67,27 @@ class Pipeline:
         return self.sinks.sessions(changes)  # -> sessions
 
     def _messages(self, every_ms: int | None) -> DataFrame:
-        """Stream the messages.
+        """Stream the messages, as many per micro-batch as `every_ms` allows (`_max_offsets`); None for no bound."""
+        max_offsets = None if every_ms is None else self._max_offsets(every_ms)
+        return read_messages(
+            self.context.spark,
+            self.context.settings,
+            self.context.checkpoint.created_ms,
+            max_offsets,
+            self.initial_state.start_offsets,
+        )
 
-        Args:
-            every_ms: the time from one micro-batch to the next, for which one takes at most as many messages as
-                `--max-offsets-per-trigger` allows in that time; None for no bound.
+    def _max_offsets(self, every_ms: int) -> int | None:
+        """How many messages a micro-batch may read from Kafka if `every_ms` lies between two; None for files.
+
+        `archive` runs less often than `sessionize`, and reads as much: with `--trigger 1s` and
+        `--max-offsets-per-trigger 1000` a micro-batch each 5 s reads at most 5,000.
         """
-        settings, max_offsets = self.context.settings, None
-        if every_ms is not None and isinstance(settings.source, KafkaSource):
-            period_ms = _REAL_TIME_OFFSETS_PERIOD_MS if self.context.is_real_time else settings.pace.trigger_ms
-            max_offsets = settings.source.max_offsets_per_trigger * max(every_ms, period_ms) // period_ms
-        created_ms, starts = self.context.checkpoint.created_ms, self.initial_state.start_offsets
-        return read_messages(self.context.spark, settings, created_ms, max_offsets, starts)
+        settings = self.context.settings
+        if not isinstance(settings.source, KafkaSource):
+            return None
+        period_ms = _REAL_TIME_OFFSETS_PERIOD_MS if self.context.is_real_time else settings.pace.trigger_ms
+        return settings.source.max_offsets_per_trigger * max(every_ms, period_ms) // period_ms
 
     def _limits(self) -> EventTimeLimits:
         rules = self.context.settings.rules
@@ -90,7 +100,7 @@ class Pipeline:
         return self.context.location.read(reader, schemas.SESSION_CHANGES).where("change != 'heartbeat'")
 
 
-def sessionize(
+def session_changes(
     events: DataFrame,
     ticks: DataFrame | None,
     layout: StateLayout,

@@ -12,10 +12,17 @@ MAX_ID_CODE_POINTS = 256
 START_EVENT = "ApplicationSessionStart"
 END_EVENT = "ApplicationSessionEndBi"
 
-EVENT_COLUMNS = (
-    "device_id", "session_id", "is_start", "event_ms", "foreground_s", "account_id", "platform", "ingested_ms",
-)  # fmt: skip
-"""The columns of a valid event, in this order; `parse` documents their types."""
+EVENT_COLUMNS = {
+    "device_id": "string",
+    "session_id": "bigint",
+    "is_start": "boolean",
+    "event_ms": "bigint",
+    "foreground_s": "bigint",
+    "account_id": "string",
+    "platform": "string",
+    "ingested_ms": "bigint",
+}
+"""The columns of a valid event, in this order, with their types in Spark."""
 
 # Variant preserves the type that the sender wrote, so 7, "7" and 7.0 stay distinct. Unknown fields are skipped.
 _WIRE_FIELDS = ("appSessionId", "eventId", "psnAccountId", "hostPcId", "openPsid", "timestamp", "totalFgTime")
@@ -42,9 +49,8 @@ def parse(messages: DataFrame, limits: EventTimeLimits) -> DataFrame:
         limits: the bounds on event time.
 
     Returns:
-        The rows and columns of `messages` and `reason` string, `device_id` string, `session_id` bigint, `is_start`
-        boolean, `event_ms` bigint, `foreground_s` bigint, `account_id` string, `platform` string, `ingested_ms`
-        bigint. `reason` is the first one of docs/tables.md that applies.
+        The rows and columns of `messages`, with `EVENT_COLUMNS` and `reason` string: the first one of docs/tables.md
+        that applies.
     """
     # An expression that is used more than once becomes a column, because Spark would compute it again at each use.
     input_columns = messages.columns

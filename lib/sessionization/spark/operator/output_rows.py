@@ -1,5 +1,6 @@
 """The operator's output: changes as rows, and the packed rows in which they leave Python."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
@@ -9,37 +10,22 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, IntegerType, LongType, StringType, StructField, StructType
 
 from sessionization.core.session_rules import Outcome
+from sessionization.spark.tables.schemas import SESSION_CHANGES
 
+_TYPES = {"string": StringType(), "int": IntegerType(), "bigint": LongType(), "timestamp": LongType()}
+_COLUMNS = [
+    StructField(re.sub("_at$", "_ms", column.name), _TYPES[column.type])
+    for column in SESSION_CHANGES.columns
+    if column.name not in {"processed_at", "change_date"}
+]
+_COUNTS = ("events", "duplicate_start", "duplicate_end", "evicted", "entries")
 OUTPUT_SCHEMA = StructType(
-    [
-        StructField("device_id", StringType()),
-        StructField("session_id", LongType()),
-        StructField("account_id", StringType()),
-        StructField("platform", StringType()),
-        StructField("change", StringType()),
-        StructField("end_reason", StringType()),
-        StructField("revision", IntegerType()),
-        StructField("started_ms", LongType()),
-        StructField("ended_ms", LongType()),
-        StructField("duration_ms", LongType()),
-        StructField("foreground_s", LongType()),
-        StructField("beat", IntegerType()),
-        StructField("missed_beats", IntegerType()),
-        StructField("due_ms", LongType()),
-        StructField("event_ms", LongType()),
-        StructField("ingested_ms", LongType()),
-        StructField("processed_ms", LongType()),
-        StructField("events", IntegerType()),
-        StructField("duplicate_start", IntegerType()),
-        StructField("duplicate_end", IntegerType()),
-        StructField("evicted", IntegerType()),
-        StructField("entries", IntegerType()),
-    ]
+    [*_COLUMNS, StructField("processed_ms", LongType()), *(StructField(name, IntegerType()) for name in _COUNTS)]
 )
 """A row of the operator: a change (`change` not null), the counts of a device's events, or both.
 
-A row may instead hold the number of `entries` of a device group; `device_id` is then the group. Columns of a change
-stand before `processed_ms`, counts after it.
+A change has the columns of `session_changes`, but no date, and its instants as UTC milliseconds; `processed_ms` is the
+last one. A row may instead hold the number of `entries` of a device group; `device_id` is then the group.
 """
 
 PACKED_OUTPUT_SCHEMA = StructType([StructField(field.name, ArrayType(field.dataType)) for field in OUTPUT_SCHEMA])

@@ -6,7 +6,7 @@ from typing import Any
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from sessionization.core.events import EndReason, Platform
-from sessionization.core.heartbeats import LiveSessions
+from sessionization.core.heartbeats import LIVE_COLUMNS
 from sessionization.core.session_state import Closed, Expiry, Live, PendingEnd, SessionState
 
 STATE_SCHEMA = StructType(
@@ -26,6 +26,8 @@ STATE_SCHEMA = StructType(
 )
 """A state entry. A field that a status does not have is null. `since_ms` is when it was closed or seen, and `place`
 is the core's `closing_order`: its rank by when the device's entries were closed or seen.
+
+A field of live sessions stands before `opened_ms`, since the last nulls of an entry may be missing.
 """
 
 StateValue = tuple[Any, ...]
@@ -39,7 +41,7 @@ StoredDevices = Mapping[str, Sequence[StoredEntry]]
 
 _FIELDS = ("session_id", *STATE_SCHEMA.names)
 _STATUS, _PLATFORM, _OPENED, _SINCE = map(_FIELDS.index, ("status", "platform", "opened_ms", "since_ms"))
-_SESSION_ID, _ACCOUNT, _STARTED = map(_FIELDS.index, ("session_id", "account_id", "started_ms"))
+_LIVE_FIELDS = {name: _FIELDS.index(name) for name in LIVE_COLUMNS if name != "device_id"}
 _PLATFORMS = {platform.value for platform in Platform}
 _NULLS = (None,) * len(STATE_SCHEMA.fields)
 
@@ -124,15 +126,8 @@ def has_nothing_over(stored: Iterable[StoredEntry], expiry: Expiry) -> bool:
     return True
 
 
-def live_sessions(devices: StoredDevices) -> LiveSessions:
-    """Return the live sessions of devices, column by column."""
+def live_sessions(devices: StoredDevices) -> dict[str, list[Any]]:
+    """Return the live sessions of devices, column by column (`LIVE_COLUMNS`)."""
     live = [(device_id, entry) for device_id, stored in devices.items() for entry in stored if entry[_STATUS] == "live"]
-    entries = [entry for _, entry in live]
-    return LiveSessions(
-        device_id=[device_id for device_id, _ in live],
-        session_id=[entry[_SESSION_ID] for entry in entries],
-        account_id=[entry[_ACCOUNT] for entry in entries],
-        platform=[entry[_PLATFORM] for entry in entries],
-        started_ms=[entry[_STARTED] for entry in entries],
-        opened_ms=[entry[_OPENED] for entry in entries],
-    )
+    columns = {name: [entry[at] for _, entry in live] for name, at in _LIVE_FIELDS.items()}
+    return {"device_id": [device_id for device_id, _ in live], **columns}

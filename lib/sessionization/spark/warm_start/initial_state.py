@@ -13,7 +13,7 @@ from sessionization.hadoop_path import AnyPath
 from sessionization.session_conf import copied_session
 from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE, Checkpoint
 from sessionization.spark.checkpoint.spark_logs import newest_committed_batch, newest_started_batch
-from sessionization.spark.input.parse import EventTimeLimits
+from sessionization.spark.input.parse import EVENT_COLUMNS, EventTimeLimits
 from sessionization.spark.input.source import glob_escaped
 from sessionization.spark.input.topic_offsets import Offsets, parse_offsets
 from sessionization.spark.job_context import JobContext
@@ -25,7 +25,6 @@ from sessionization.spark.tables import rollup
 from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, SESSIONS
 from sessionization.spark.warm_start import read_position
 from sessionization.spark.warm_start.remembered_state import (
-    EVENT_TYPES,
     MemorySpan,
     entry_columns,
     event_columns,
@@ -39,7 +38,7 @@ from sessionization.spark.warm_start.remembered_state import (
 _SEED_FOLDER = "seed"
 _UNREAD_FOLDER = "unread"
 _STARTS_FILE = "starts.json"
-_UNREAD_TYPE = ", ".join(f"{name} {type_}" for name, type_ in EVENT_TYPES.items())
+_UNREAD_TYPE = ", ".join(f"{name} {type_}" for name, type_ in EVENT_COLUMNS.items())
 
 
 @dataclass(frozen=True, slots=True)

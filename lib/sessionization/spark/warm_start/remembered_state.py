@@ -31,9 +31,6 @@ from sessionization.spark.replay.micro_batch_clock import MicroBatchClock
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES
 
-EVENT_TYPES = dict(
-    zip(EVENT_COLUMNS, ("string", "bigint", "boolean", "bigint", "bigint", "string", "string", "bigint"), strict=True)
-)
 _ENTRY_TYPE = f"session_id bigint, {', '.join(f'{f.name} {f.dataType.simpleString()}' for f in STATE_SCHEMA)}"
 _OUTPUT = pa.schema([("device_id", pa.string()), ("entry", pa.string()), ("event", pa.string())])
 _OUTPUT_TYPE = "device_id string, entry string, event string"
@@ -183,7 +180,7 @@ def event_columns(rows: DataFrame) -> DataFrame:
     """The events of `remembered_state`, with the columns `EVENT_COLUMNS`."""
     fields = rows.where("event IS NOT NULL").select(F.from_json("event", "array<string>").alias("field"))
     return fields.select(
-        *(F.col("field")[at].cast(type_).alias(name) for at, (name, type_) in enumerate(EVENT_TYPES.items()))
+        *(F.col("field")[at].cast(type_).alias(name) for at, (name, type_) in enumerate(EVENT_COLUMNS.items()))
     )
 
 
