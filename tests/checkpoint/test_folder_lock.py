@@ -26,12 +26,6 @@ with lock_folder(Path(sys.argv[1]), print):
 """
 
 
-def test_the_lock_is_free_again_after_the_body(tmp_path: Path) -> None:
-    for _ in range(2):
-        with lock_folder(tmp_path / "new", expect_no_line):
-            pass
-
-
 def test_an_engine_that_outlives_the_body_does_not_hold_the_lock(tmp_path: Path) -> None:
     with lock_folder(tmp_path, expect_no_line):
         engine = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False)
